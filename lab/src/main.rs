@@ -50,7 +50,7 @@ struct WanArgs {
     /// Numbers of TPs that share the link.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     tps: Vec<u32>,
-    /// Strategies: gbn, irn, ours.
+    /// Strategies: gbn, irn, seed, ours.
     #[arg(long, value_delimiter = ',', default_value = "ours")]
     strategy: Vec<String>,
     /// How many seeds each cell runs.
@@ -80,6 +80,15 @@ struct WanArgs {
     /// Latency of a DMA read of the pool.
     #[arg(long, default_value = "1us")]
     dma_latency: String,
+    /// DMA reads that may be under way.
+    #[arg(long, default_value_t = 64)]
+    dma_reads: usize,
+    /// Packets with a bit in an Adamap (seed).
+    #[arg(long, default_value_t = 32)]
+    adamap_bits: u8,
+    /// First nodes of the list that the NIC holds (seed).
+    #[arg(long, default_value_t = 3)]
+    list_nodes: u8,
     /// Transmissions after which a run ends, finished or not.
     #[arg(long, default_value_t = 20_000_000)]
     budget: u64,
@@ -145,6 +154,8 @@ fn grid(args: &WanArgs) -> GridText {
         feedback_loss: args.feedback_loss,
         late: (args.late, args.late_by),
         dma_latency: args.dma_latency.clone(),
+        dma_reads: args.dma_reads,
+        adamap: (args.adamap_bits, args.list_nodes),
         budget: args.budget,
     }
 }

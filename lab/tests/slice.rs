@@ -18,6 +18,8 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         feedback_loss: 0.0,
         late: (0.0, 64),
         dma_latency: "1us".to_owned(),
+        dma_reads: 64,
+        adamap: (32, 3),
         budget: 400_000,
     }
 }

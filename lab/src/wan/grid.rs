@@ -3,7 +3,7 @@
 //! - owns: parsing of lists, rules of a cell. takes: text. gives: cells, or the field that is wrong.
 //! - must not: run anything.
 
-use urma_recovery::{DmaCfg, Recovery};
+use urma_recovery::{AdamapCfg, DmaCfg, Recovery};
 
 use super::formula::PathNumbers;
 use super::loss::LossCfg;
@@ -29,15 +29,25 @@ pub struct NamedStrategy {
 }
 
 /// All strategies with their names.
-pub const STRATEGIES: [NamedStrategy; 3] = [
+pub const STRATEGIES: [NamedStrategy; 4] = [
     NamedStrategy { name: "gbn", recovery: Recovery::GoBackN, bdps: Some(1.0) },
     NamedStrategy {
         name: "irn",
         recovery: Recovery::Irn { timeout_permille: 1050 },
         bdps: Some(1.0),
     },
+    NamedStrategy { name: "seed", recovery: Recovery::Adamap(ADAMAP), bdps: None },
     NamedStrategy { name: "ours", recovery: Recovery::Knitting { tail_copies: 3 }, bdps: None },
 ];
+
+/// Sizes of the Adamap design; its times follow from the path.
+const ADAMAP: AdamapCfg = AdamapCfg {
+    bits: 32,
+    list_nodes: 3,
+    table_nodes: 2,
+    entry_timeout_ns: 0,
+    sender_timeout_ns: 0,
+};
 
 /// The lists of a grid, as text.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,6 +74,10 @@ pub struct GridText {
     pub late: (f64, u64),
     /// Latency of a DMA read.
     pub dma_latency: String,
+    /// DMA reads that may be under way.
+    pub dma_reads: usize,
+    /// Bits of an Adamap, and nodes of the list that the NIC holds.
+    pub adamap: (u8, u8),
     /// Transmissions after which a run ends.
     pub budget: u64,
 }
@@ -168,6 +182,15 @@ impl GridText {
         if self.late.1 > 100_000 {
             return Err(wrong("late-by", self.late.1, "at most 100000 packets"));
         }
+        if !(1..=4096).contains(&self.dma_reads) {
+            return Err(wrong("dma-reads", self.dma_reads, "1 to 4096"));
+        }
+        if !(1..=64).contains(&self.adamap.0) {
+            return Err(wrong("adamap-bits", self.adamap.0, "1 to 64"));
+        }
+        if !(1..=64).contains(&self.adamap.1) {
+            return Err(wrong("list-nodes", self.adamap.1, "1 to 64"));
+        }
         if self.budget == 0 {
             return Err(wrong("budget", self.budget, "at least 1 transmission"));
         }
@@ -228,8 +251,8 @@ impl GridText {
             (0.0, 1e12),
             "0ns to 1s",
         )?;
-        let dma =
-            DmaCfg { latency_ns: whole(latency / 1000.0), line_ps: 5500, outstanding_max: 64 };
+        let latency_ns = whole(latency / 1000.0);
+        let dma = DmaCfg { latency_ns, line_ps: 5500, outstanding_max: self.dma_reads };
         Ok(GridCell {
             strategy: named.name,
             loss: loss.name(),
@@ -247,10 +270,23 @@ impl GridText {
                 packets: whole(packets),
                 tps,
                 window_packets: window,
-                recovery: named.recovery,
+                recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
                 dma,
                 budget: self.budget,
             },
+        })
+    }
+
+    /// The strategy with its times for this path.
+    fn recovery(&self, recovery: Recovery, rtt_ns: u64) -> Recovery {
+        let Recovery::Adamap(cfg) = recovery else { return recovery };
+        let (bits, list_nodes) = self.adamap;
+        Recovery::Adamap(AdamapCfg {
+            bits,
+            list_nodes,
+            entry_timeout_ns: rtt_ns + 500_000,
+            sender_timeout_ns: (rtt_ns + 1_000_000).max(4_000_000),
+            ..cfg
         })
     }
 
@@ -311,6 +347,8 @@ mod tests {
             feedback_loss: 0.0,
             late: (0.0, 64),
             dma_latency: "1us".to_owned(),
+            dma_reads: 64,
+            adamap: (32, 3),
             budget: 1000,
         }
     }
@@ -350,6 +388,9 @@ mod tests {
         assert_eq!(refused(&|grid| grid.late = (0.1, 1 << 40)), "late-by");
         assert_eq!(refused(&|grid| grid.window_bdps = Some(0.0)), "window-bdps");
         assert_eq!(refused(&|grid| grid.dma_latency = "1".to_owned()), "dma-latency");
+        assert_eq!(refused(&|grid| grid.dma_reads = 0), "dma-reads");
+        assert_eq!(refused(&|grid| grid.adamap.0 = 65), "adamap-bits");
+        assert_eq!(refused(&|grid| grid.adamap.1 = 0), "list-nodes");
         assert_eq!(refused(&|grid| grid.budget = 0), "budget");
         assert_eq!(refused(&|grid| grid.losses.clear()), "grid");
         let beyond = |grid: &mut GridText| {

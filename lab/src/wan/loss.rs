@@ -1,7 +1,7 @@
 //! Which packets a path loses.
 //!
 //! - owns: loss models. takes: identity of a transmission: TP, sequence, attempt. gives: whether it is lost.
-//! - must not: depend on the order of the questions, so that every strategy meets the same losses.
+//! - must not: depend on the order of the questions, so that every strategy meets the same losses, unless told so.
 //!
 //! Independent losses are a hash. Bursts run along the sequence, one field of bits per TP and attempt, made from
 //! the seed as far as it is needed.
@@ -17,6 +17,17 @@ pub struct LossCfg {
     pub kind: LossKind,
     /// Part of the packets that is lost in the mean, 0 to 0.5.
     pub mean: f64,
+    /// What a loss follows from beside the seed.
+    pub along: Along,
+}
+
+/// What bursts run along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Along {
+    /// TP, sequence and attempt, so that every strategy meets the same losses.
+    Sequence,
+    /// The place of a packet among all on the link, as in a switch: strategies meet different ones.
+    Link,
 }
 
 /// How losses are distributed.
@@ -39,32 +50,39 @@ pub const MODELS: [(&str, LossKind); 5] = [
     ("ge", LossKind::GilbertElliott),
 ];
 
+/// Marks a model whose bursts run along the link.
+const LINK: &str = "@link";
 /// Mean length of a bad time, in packets.
 const BAD_PACKETS: f64 = 100.0;
 /// Packets within which those of a frequent event lie.
 const FREQUENT_SPAN: usize = 20;
 
 impl LossCfg {
-    /// `iid:0.01`, `amazon:0.01`, `ge:0.01`, `none`.
+    /// `iid:0.01`, `amazon:0.01`, `ge:0.01`, `amazon@link:0.01`, `none`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "none" {
-            return Some(Self { kind: LossKind::Iid, mean: 0.0 });
+            return Some(Self { kind: LossKind::Iid, mean: 0.0, along: Along::Sequence });
         }
         let (name, mean) = text.split_once(':')?;
+        let (name, along) = match name.strip_suffix(LINK) {
+            Some(name) => (name, Along::Link),
+            None => (name, Along::Sequence),
+        };
         let kind = MODELS.iter().find(|(model, _)| *model == name)?.1;
         let mean = match mean.strip_suffix('%') {
             Some(percent) => percent.parse::<f64>().ok()? / 100.0,
             None => mean.parse().ok()?,
         };
-        Some(Self { kind, mean })
+        Some(Self { kind, mean, along })
     }
 
     /// The text that [`LossCfg::parse`] reads.
     #[must_use]
     pub fn name(&self) -> String {
         let name = MODELS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
-        format!("{name}:{}", self.mean)
+        let along = if self.along == Along::Link { LINK } else { "" };
+        format!("{name}{along}:{}", self.mean)
     }
 }
 
@@ -76,13 +94,21 @@ pub struct Losses {
     /// Loss below which a hash of 64 bits is one.
     threshold: u64,
     fields: BTreeMap<(u32, u16), Field>,
+    /// Transmissions that were asked about.
+    asked: u64,
 }
 
 impl Losses {
     /// Losses that follow from `seed`.
     #[must_use]
     pub fn new(cfg: LossCfg, seed: u64) -> Self {
-        Self { cfg, seed: mix(seed), threshold: threshold(cfg.mean), fields: BTreeMap::new() }
+        Self {
+            cfg,
+            seed: mix(seed),
+            threshold: threshold(cfg.mean),
+            fields: BTreeMap::new(),
+            asked: 0,
+        }
     }
 
     /// Whether transmission `attempt` of packet `seq` of a TP is lost.
@@ -90,6 +116,13 @@ impl Losses {
         if self.threshold == 0 {
             return false;
         }
+        let (tp, seq, attempt) = match self.cfg.along {
+            Along::Sequence => (tp, seq, attempt),
+            Along::Link => {
+                self.asked += 1;
+                (0, self.asked, 0)
+            }
+        };
         let of_tp = mix(self.seed ^ u64::from(tp) << 16 ^ u64::from(attempt));
         if self.cfg.kind == LossKind::Iid {
             return mix(of_tp.wrapping_add(seq.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
@@ -209,7 +242,7 @@ mod tests {
     fn models_lose_what_they_say() {
         for (name, kind) in MODELS {
             for mean in [0.001, 0.01, 0.05] {
-                let mut losses = Losses::new(LossCfg { kind, mean }, 5);
+                let mut losses = Losses::new(LossCfg { kind, mean, along: Along::Sequence }, 5);
                 let packets = 2_000_000_u32;
                 let lost = (0..packets).filter(|&seq| losses.is_lost(1, seq.into(), 1)).count();
                 let lost = lost as f64 / f64::from(packets);
@@ -222,7 +255,7 @@ mod tests {
     #[test]
     fn losses_do_not_depend_on_the_order_of_questions() {
         for (_, kind) in MODELS {
-            let cfg = LossCfg { kind, mean: 0.05 };
+            let cfg = LossCfg { kind, mean: 0.05, along: Along::Sequence };
             let (mut up, mut down) = (Losses::new(cfg, 9), Losses::new(cfg, 9));
             let asked = |losses: &mut Losses, seq: u64| {
                 (1..4).map(|at| losses.is_lost(2, seq, at)).collect()
@@ -237,7 +270,7 @@ mod tests {
 
     #[test]
     fn text_is_read_and_written() {
-        for text in ["iid:0.01", "amazon:0.05", "ge:0.001"] {
+        for text in ["iid:0.01", "amazon:0.05", "ge:0.001", "google@link:0.02"] {
             assert_eq!(LossCfg::parse(text).expect("a model").name(), text);
         }
         assert_eq!(LossCfg::parse("iid:1%").expect("a model").mean, 0.01);

@@ -217,7 +217,9 @@ impl AdamapRecord {
     }
 
     fn report(&mut self, now: Nanos, tier: u8, number: u32, node: &AdamapNode) {
-        self.scan_at = self.scan_at.or(Some(now.saturating_add(self.cfg.entry_timeout_ns)));
+        if self.scan_at.is_none() {
+            self.scan_at = Some(now.saturating_add(self.cfg.entry_timeout_ns));
+        }
         let mut report = LossReport::new(tier, number);
         for run in node.missing(self.bits()) {
             if !report.push(run) {

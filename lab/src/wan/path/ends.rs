@@ -1,0 +1,90 @@
+//! Both ends of a TP, and packets that wait for the NIC.
+//!
+//! - owns: sender, receiver, what waits for a line of the pool. takes: a path's numbers. gives: deadlines.
+//! - must not: know the link.
+
+use std::collections::VecDeque;
+
+use urma_recovery::{
+    AckPolicy, Arrival, Recovery, RtoCfg, SenderCfg, Sending, TpReceiver, TpSender,
+};
+
+use super::RunCfg;
+use super::link::Forward;
+
+/// What a message came to, before it takes effect.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Taken {
+    /// A packet was recorded so; whether it asks for an acknowledgement at once.
+    Data { packet: Sending, arrival: Arrival, ask: bool },
+    /// Anything else: only what the receiver has to say is left.
+    Other,
+}
+
+/// Sender and receiver of one TP.
+#[derive(Debug)]
+pub(super) struct TpEnds {
+    pub(super) sender: TpSender,
+    pub(super) receiver: TpReceiver,
+    /// Packets that were not given to the sender.
+    pub(super) left: u64,
+    /// Packets that it sends altogether.
+    pub(super) total: u64,
+    /// It stands in the row of those that send.
+    pub(super) in_row: bool,
+    /// Earliest timer in the heap, in ps.
+    pub(super) armed_at: u64,
+    pub(super) feedbacks: u64,
+    /// The message that waits for a line, and what it came to.
+    pub(super) taken: Option<Taken>,
+    /// Messages behind it.
+    pub(super) waiting: VecDeque<Forward>,
+}
+
+impl TpEnds {
+    /// Ends of a TP that sends `total` packets.
+    pub(super) fn new(cfg: &RunCfg, tp: u32, total: u64) -> Self {
+        let rtt_ns = cfg.rtt_ps / 1000;
+        let every = if matches!(cfg.recovery, Recovery::Irn { .. }) { 1 } else { 16 };
+        let policy = AckPolicy { every, delay_ns: (rtt_ns / 8).clamp(1, 200_000) };
+        Self {
+            sender: TpSender::new(&SenderCfg {
+                window_packets: cfg.window_packets,
+                recovery: cfg.recovery,
+                rto: rto(cfg.recovery, rtt_ns),
+            }),
+            receiver: TpReceiver::new(cfg.recovery.record(tp), policy),
+            left: total,
+            total,
+            in_row: true,
+            armed_at: u64::MAX,
+            feedbacks: 0,
+            taken: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Whether the peer has everything.
+    pub(super) const fn is_done(&self) -> bool {
+        self.left == 0 && self.sender.ledger().is_empty()
+    }
+
+    /// When a timer of either end expires, in ns.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        let first = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let receiver = first(self.receiver.poll_deadline(), self.receiver.record_deadline());
+        first(self.sender.poll_deadline(), receiver)
+    }
+}
+
+/// The Adamap design has a timeout of its own, and no other.
+const fn rto(recovery: Recovery, rtt_ns: u64) -> RtoCfg {
+    if matches!(recovery, Recovery::Adamap(_)) {
+        const NEVER: u64 = 1 << 50;
+        return RtoCfg { initial_ns: NEVER, min_ns: NEVER, max_ns: NEVER, retries: 1 };
+    }
+    RtoCfg { initial_ns: 4 * rtt_ns, min_ns: rtt_ns / 8 + 1, max_ns: 8 * rtt_ns, retries: 1000 }
+}
