@@ -1,7 +1,7 @@
 //! Which packets a path loses.
 //!
 //! - owns: loss models. takes: identity of a transmission: TP, sequence, attempt. gives: whether it is lost.
-//! - must not: depend on the order of the questions, so that every strategy meets the same losses, unless told so.
+//! - must not: depend on the order of the questions, so that every strategy meets the same losses; only bursts along the link do.
 //!
 //! Independent losses are a hash. Bursts run along the sequence, one field of bits per TP and attempt, made from
 //! the seed as far as it is needed.

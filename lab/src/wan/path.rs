@@ -17,8 +17,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use urma_recovery::{Arrival, DataMark, DmaCfg, DmaStats, Recovery, Sending};
 
 use self::ends::{Taken, TpEnds};
-use self::link::{Back, Forward, Link, LinkEnd};
-use self::memory::Memory;
+use self::link::{Back, Forward, LinkEnd, PathLink};
+use self::memory::RunMemory;
 use super::loss::{LossCfg, Losses};
 
 /// Bytes of a tail mark on the wire.
@@ -87,10 +87,10 @@ pub struct RunCounts {
 struct PathWorld {
     cfg: RunCfg,
     losses: Losses,
-    memory: Memory,
+    memory: RunMemory,
     tps: Vec<TpEnds>,
     row: VecDeque<u32>,
-    link: Link,
+    link: PathLink,
     timers: BinaryHeap<(Reverse<u64>, u32)>,
     /// TPs whose message waits for a line of the pool.
     waits: BinaryHeap<Reverse<(u64, u32)>>,
@@ -139,10 +139,10 @@ impl PathWorld {
         Self {
             cfg: *cfg,
             losses: Losses::new(cfg.loss, seed),
-            memory: Memory::new(cfg.dma),
+            memory: RunMemory::new(cfg.dma),
             tps: (0..cfg.tps).map(|tp| TpEnds::new(cfg, tp, share(tp))).collect(),
             row: (0..cfg.tps).collect(),
-            link: Link::new(cfg.rtt_ps / 2, bytes, packet_ps),
+            link: PathLink::new(cfg.rtt_ps / 2, bytes, packet_ps),
             timers: BinaryHeap::new(),
             waits: BinaryHeap::new(),
             now: 0,
@@ -379,7 +379,7 @@ impl PathWorld {
             Ok(urma_recovery::Expired::No) => {}
             Err(_) => panic!("TP {tp} gave up"),
         }
-        // What a scan reads is waited for by nobody.
+        // No packet waits for what a scan reads.
         self.memory.pool.dma_mut().take_wait();
         self.answer(tp);
         if !self.tps[tp as usize].is_done() {

@@ -37,7 +37,7 @@ pub(super) struct TpEnds {
     pub(super) feedbacks: u64,
     /// The message that waits for a line, and what it came to.
     pub(super) taken: Option<Taken>,
-    /// Messages behind it.
+    /// Messages that arrived behind it.
     pub(super) waiting: VecDeque<Forward>,
 }
 

@@ -42,7 +42,7 @@ pub(super) enum LinkEnd {
 
 /// One link with a rate and a delay, a way back with a delay alone.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct PathLink {
     forward: VecDeque<Arriving<Forward>>,
     /// Packets that others overtake: time, number, and the packet by number.
     late: BinaryHeap<(Reverse<u64>, Reverse<usize>)>,
@@ -55,7 +55,7 @@ pub(super) struct Link {
     wire_bytes: u64,
 }
 
-impl Link {
+impl PathLink {
     /// A free link with this one-way delay, on which a packet of `packet_bytes` takes `packet_ps`.
     pub(super) const fn new(delay_ps: u64, packet_bytes: u64, packet_ps: u64) -> Self {
         Self {

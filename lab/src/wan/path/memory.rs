@@ -13,7 +13,7 @@ const BLOCK_LOG2: u8 = 6;
 
 /// A pool and the names of its pieces.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct RunMemory {
     pub(super) pool: KnittingPool,
     /// Names of the pieces, the newest last.
     pieces: Vec<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     blocks_max: u64,
 }
 
-impl Memory {
+impl RunMemory {
     /// A pool of one piece behind an engine with these costs.
     pub(super) fn new(dma: DmaCfg) -> Self {
         let mut pool = KnittingPool::new();
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_pool_follows_its_use() {
-        let mut memory = Memory::new(DmaCfg::default());
+        let mut memory = RunMemory::new(DmaCfg::default());
         let mut records: Vec<KnittingRecord> = (0..400).map(KnittingRecord::new).collect();
         for record in &mut records {
             record.record(&mut memory.pool, 0, 50_000, DataMark::default()).expect("a block");

@@ -1,6 +1,6 @@
 //! The sending half of the Adamap design: sends again what is reported, starts over after a silence.
 //!
-//! - owns: when something was heard last. takes: loss reports, time. gives: marks on what was reported.
+//! - owns: when something was received last. takes: loss reports, time. gives: marks on what was reported.
 //! - must not: guess that a packet was lost, other than by the silence.
 
 use udma_abi::Nanos;
@@ -13,20 +13,20 @@ use crate::strategy::{AckNews, Retransmission};
 #[derive(Debug)]
 pub struct Adamap {
     timeout_ns: Nanos,
-    heard_at: Nanos,
+    received_at: Nanos,
 }
 
 impl Adamap {
     /// Starts over after a silence of `timeout_ns`.
     #[must_use]
     pub const fn new(timeout_ns: Nanos) -> Self {
-        Self { timeout_ns, heard_at: 0 }
+        Self { timeout_ns, received_at: 0 }
     }
 }
 
 impl Retransmission for Adamap {
     fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
-        self.heard_at = news.now;
+        self.received_at = news.now;
         false
     }
 
@@ -47,7 +47,7 @@ impl Retransmission for Adamap {
 
     fn on_time(&mut self, now: Nanos, ledger: &mut SendLedger) {
         if self.poll_deadline(ledger).is_some_and(|deadline| deadline <= now) {
-            self.heard_at = now;
+            self.received_at = now;
             self.on_timeout(ledger);
         }
     }
@@ -57,6 +57,6 @@ impl Retransmission for Adamap {
             return None;
         }
         let sent_at = ledger.slot(ledger.unsent() - 1).sent_at();
-        Some(self.heard_at.max(sent_at).saturating_add(self.timeout_ns))
+        Some(self.received_at.max(sent_at).saturating_add(self.timeout_ns))
     }
 }
