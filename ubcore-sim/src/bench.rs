@@ -31,6 +31,7 @@ use udma_abi::{
     sqe::{BLOCK_LEN, BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags, control_len},
 };
 use urma_mem::Region;
+use urma_mem::lull::Lull;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
@@ -123,6 +124,8 @@ pub(crate) struct Bench {
     responses: Region,
     posted: u32,
     answered: u32,
+    /// Of the polls of [`polls`].
+    lull: Mutex<Lull>,
 }
 
 /// A completion queue as its driver sees it.
@@ -247,6 +250,7 @@ impl Bench {
             responses: zero,
             posted: 0,
             answered: 0,
+            lull: Mutex::default(),
         };
         bench.start();
         bench

@@ -10,12 +10,14 @@ mod registers;
 mod run;
 mod running;
 mod shared;
+mod visits;
 
 use std::sync::{Arc, Mutex};
 
 use udma_abi::{BackingError, DmaAccess, Nanos, counters::Counter, regs::status};
+use urma_mem::Region;
+use urma_mem::lull::WorkSign;
 use urma_mem::sync::{AtomicU64, Ordering};
-use urma_mem::{Region, Serial};
 
 use crate::cfg::DeviceCfg;
 use crate::dma;
@@ -25,6 +27,7 @@ use crate::fault::Faults;
 use crate::ports::Ports;
 pub use found::{FoundJfc, FoundQueue};
 use shared::SharedPart;
+use visits::SharedVisits;
 
 /// Registers that the driver writes before it starts the device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +45,7 @@ struct Setup {
 pub struct SoftwareDevice {
     pub(crate) base: Base,
     setup: Mutex<Setup>,
-    shared: Serial<SharedPart>,
+    shared: SharedVisits,
     /// When the shared part wants to be stepped; `u64::MAX`: on input only.
     deadline: AtomicU64,
 }
@@ -51,11 +54,13 @@ impl SoftwareDevice {
     /// A device after power-on.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
+        let shared = SharedPart::new(&cfg);
+        let base = Base::new(cfg, ports);
         Arc::new(Self {
             setup: Mutex::default(),
-            shared: Serial::new(SharedPart::new(&cfg)),
+            shared: SharedVisits::new(shared, Arc::clone(&base.tables.sign)),
             deadline: AtomicU64::new(u64::MAX),
-            base: Base::new(cfg, ports),
+            base,
         })
     }
 
@@ -109,6 +114,12 @@ impl SoftwareDevice {
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.base.counter(counter)
+    }
+
+    /// By which polls see that a step may find something.
+    #[inline]
+    pub(crate) fn sign(&self) -> &Arc<WorkSign> {
+        &self.base.tables.sign
     }
 
     pub(crate) fn faults(&self) -> Faults {

@@ -43,6 +43,7 @@ mod work;
 mod write;
 
 use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
+use urma_mem::lull::{Lull, WorkSign};
 
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
@@ -256,6 +257,11 @@ impl Exchange {
     pub(crate) fn is_quiet(&mut self) -> bool {
         let has_packets = self.endpoint.has_work() || self.standard.has_work();
         !self.receives.is_flushing() && !has_packets && self.peers.is_idle()
+    }
+
+    /// Notes for a poll what shows that there is nothing to do still. Whether it can be shown.
+    pub(crate) fn note_lull(&self, sign: &WorkSign, lull: &mut Lull) -> bool {
+        self.peers.note_lull(sign, lull)
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {

@@ -25,6 +25,7 @@ use urma_core::{
 };
 use urma_mem::{
     Blocks, RingBlock, Serial, barrier,
+    lull::Lull,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
 
@@ -70,8 +71,10 @@ pub(crate) struct JfcCore {
     doorbell: CqDoorbell,
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
-    /// Mirror of the reader's consumer index, for posters.
+    /// Mirror of the reader's consumer index, for posters and for a look without the reader.
     ci: AtomicU32,
+    /// The reader may have completions in its stash.
+    has_stash: AtomicBool,
 }
 
 /// The reading end of the ring.
@@ -136,11 +139,12 @@ impl JfcCore {
             channel,
             reader: Serial::new(RingReader::default()),
             ci: AtomicU32::new(0),
+            has_stash: AtomicBool::new(false),
         });
         lock(&table.0).insert(jfcn, Arc::downgrade(&core));
         let control =
             Arc::new(UdmaJfcControl { core: Arc::clone(&core), deleted: AtomicBool::new(false) });
-        Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf { core }) })
+        Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf::new(core)) })
     }
 
     /// Returns the number of the JFC on its device.
@@ -193,6 +197,7 @@ impl JfcCore {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
             resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
+            self.publish_stash(reader);
         });
     }
 
@@ -242,6 +247,7 @@ impl JfcCore {
                 reader.stash.push_back(completion);
             }
         }
+        self.publish_stash(reader);
         self.publish(reader);
         self.ring(reader);
     }
@@ -252,7 +258,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        failure: &mut Option<Status>,
+        (lull, failure): (&mut Lull, &mut Option<Status>),
     ) -> usize {
         let found = if reader.stash.is_empty() {
             self.poll_ring(reader, out)
@@ -260,11 +266,13 @@ impl JfcCore {
             self.poll_stash(reader, out)
         };
         if found == 0 {
-            return self.poll_idle(reader, out).unwrap_or_else(|status| {
+            return self.poll_idle(reader, out, lull).unwrap_or_else(|status| {
                 *failure = Some(status);
                 0
             });
         }
+        // The consumer index may be behind now.
+        lull.end();
         reader.polls = reader.polls.wrapping_add(1);
         if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
             self.driver.backing.progress();
@@ -276,18 +284,25 @@ impl JfcCore {
     #[cold]
     fn poll_stash(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
         let found = reader.unstash(out);
+        self.publish_stash(reader);
         found + self.poll_ring(reader, &mut out[found..])
     }
 
     /// Without an entry: steps the device, then reads once more.
     #[inline(never)]
-    fn poll_idle(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
+    fn poll_idle(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        lull: &mut Lull,
+    ) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
-        self.driver.backing.progress();
+        self.driver.backing.progress_to_lull(lull);
         if self.written(reader.ci).is_some() {
             let found = self.poll_stepped(reader, out);
             if found > 0 {
+                lull.end();
                 return Ok(found);
             }
         }
@@ -298,6 +313,7 @@ impl JfcCore {
         if self.driver.failed.load(Ordering::Relaxed) {
             resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
             let found = reader.unstash(out);
+            self.publish_stash(reader);
             return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
         }
         if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
@@ -347,6 +363,21 @@ impl JfcCore {
             }
         }
         found
+    }
+
+    /// Before [`JfcCore::publish`] where both change: a look that sees that index sees the stash.
+    #[inline]
+    fn publish_stash(&self, reader: &RingReader) {
+        self.has_stash.store(!reader.stash.is_empty(), Ordering::Release);
+    }
+
+    /// Whether a poll has nothing to take and nothing to say, by a look without the reader.
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        let ci = self.ci.load(Ordering::Acquire);
+        self.written(ci).is_none()
+            && !self.has_stash.load(Ordering::Relaxed)
+            && !self.driver.failed.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -484,6 +515,31 @@ impl RingReader {
 #[derive(Debug)]
 struct PollHalf {
     core: Arc<JfcCore>,
+    /// While it holds, a poll that finds nothing takes no step.
+    lull: Lull,
+    /// Polls since then.
+    polls: u32,
+}
+
+impl PollHalf {
+    fn new(core: Arc<JfcCore>) -> Self {
+        Self { core, lull: Lull::default(), polls: 0 }
+    }
+
+    /// A poll that may find something.
+    // Out of line: the registers that it needs are not saved for a poll in a lull.
+    #[inline(never)]
+    fn poll_reader(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        let core = &*self.core;
+        // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
+        let mut failure = None;
+        let lull = &mut self.lull;
+        let visit = core.reader.try_with(|reader| core.poll(reader, out, (lull, &mut failure)));
+        match failure {
+            None => Ok(visit.map_or(0, |visit| visit.value)),
+            Some(status) => Err(status),
+        }
+    }
 }
 
 impl CompletionQueue for PollHalf {
@@ -492,14 +548,14 @@ impl CompletionQueue for PollHalf {
         if out.is_empty() {
             return Ok(0);
         }
-        let core = &*self.core;
-        // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
-        let mut failure = None;
-        let visit = core.reader.try_with(|reader| core.poll(reader, out, &mut failure));
-        match failure {
-            None => Ok(visit.map_or(0, |visit| visit.value)),
-            Some(status) => Err(status),
+        if self.lull.holds() && self.core.is_empty() {
+            self.polls = self.polls.wrapping_add(1);
+            if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
+                return Ok(0);
+            }
+            self.core.driver.look_for_failure();
         }
+        self.poll_reader(out)
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {
@@ -573,7 +629,7 @@ impl Drop for UdmaJfcControl {
 /// Found batches between two calls that let the device work.
 const POLLS_PER_PROGRESS: u32 = 16;
 /// Number of empty polls after which one also reads the status register.
-const POLLS_PER_STATUS: u32 = 4096;
+pub(crate) const POLLS_PER_STATUS: u32 = 4096;
 /// Rings of at most 256 entries write the consumer index after every batch.
 const SHALLOW_LOG2: u8 = 8;
 const PRODUCED_TRIES: u32 = 4;

@@ -3,6 +3,7 @@
 
 mod again;
 mod hostile;
+mod lulls;
 mod model;
 mod queues;
 mod room;

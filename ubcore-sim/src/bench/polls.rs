@@ -22,9 +22,31 @@ fn finish(s: &mut Scene) {
     panic!("there is always something to do");
 }
 
-/// Steps a node as a poll does; returns whether there was something to step for.
+/// Steps a node as a poll does; returns whether there was something to step for. A poll in a lull would not step.
 fn is_found(node: &Bench) -> bool {
-    node.dev.step_found(|| node.now)
+    let mut lull = node.lull.lock().unwrap();
+    let held = lull.holds();
+    lull.end();
+    let raised = node.dev.sign().raised();
+    let is_found = node.dev.step_or_begin(|| node.now, (raised, &mut lull));
+    assert!(!(held && is_found), "the poll before began a lull, which went on");
+    is_found
+}
+
+#[test]
+fn a_poll_that_found_nothing_begins_a_lull_which_an_input_ends() {
+    let mut s = scene();
+    finish(&mut s);
+    assert!(!is_found(&s.a) && s.a.lull.lock().unwrap().holds());
+    assert!(!is_found(&s.b) && s.b.lull.lock().unwrap().holds());
+    let (send, piece) = (message(&s, 9), s.local.sge(0, 8));
+    s.a.post(&mut s.jetty, send, &[piece]);
+    assert!(!s.a.lull.lock().unwrap().holds(), "the post visited the shared part");
+    assert!(!s.b.lull.lock().unwrap().holds(), "the peer wrote into the ring");
+    finish(&mut s);
+    assert!(s.b.lull.lock().unwrap().holds());
+    s.b.submit(Command::Nop);
+    assert!(!s.b.lull.lock().unwrap().holds(), "a command was rung");
 }
 
 fn message(s: &Scene, to: u32) -> Sqe {

@@ -13,7 +13,7 @@ use udma_abi::{
     DmaAccess, Eqe, EqeKind, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
-use urma_mem::{Region, sleep::SleepFlag};
+use urma_mem::{Region, lull::WorkSign, sleep::SleepFlag};
 
 use super::{
     counts::Counts, event::EventQueue, jfc::DeviceJfc, link::LinkTable, segment::SegmentTable,
@@ -62,6 +62,8 @@ pub(crate) struct Tables {
     pub(crate) moderation: AtomicBool,
     pub(crate) requests: ArrayQueue<HostRequest>,
     pub(crate) sleep: Option<SleepFlag>,
+    /// By which polls see that a step may find something.
+    pub(crate) sign: Arc<WorkSign>,
 }
 
 impl Tables {
@@ -85,6 +87,7 @@ impl Tables {
             requests: ArrayQueue::new(REQUESTS_LEN),
             step_max: cfg.direct_chunk.min(cfg.step_bytes) as u64,
             sleep: SleepFlag::new(ports.node_region.clone(), layout::NODE_SLEEP).ok(),
+            sign: Arc::default(),
             cfg,
             ports,
         }

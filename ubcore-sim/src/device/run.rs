@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
-use urma_mem::{RunResult, sleep::SleepResult};
+use urma_mem::{
+    RunResult,
+    lull::{Lull, RaisedCount},
+    sleep::SleepResult,
+};
 
 use super::SoftwareDevice;
 use super::shared::SharedPart;
@@ -36,6 +40,12 @@ impl SoftwareDevice {
     /// the shared part nothing waits that no input announces. When something is due by its time,
     /// [`SoftwareDevice::poll_deadline`] says. Returns whether there was a step.
     pub fn step_found(&self, now: impl FnOnce() -> Nanos) -> bool {
+        self.step_found_or(now, |_| {})
+    }
+
+    /// As [`SoftwareDevice::step_found`]; a shared part in which there is nothing to do is looked at by `quiet`.
+    #[inline]
+    fn step_found_or(&self, now: impl FnOnce() -> Nanos, quiet: impl FnOnce(&SharedPart)) -> bool {
         if self.base.has_runnable() {
             self.step(now());
             return true;
@@ -45,9 +55,12 @@ impl SoftwareDevice {
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
             |shared| {
-                let is_wanted = !shared.is_quiet() || self.base.has_listed();
-                is_wanted
-                    && !self.take_alone(shared, read())
+                if shared.is_quiet() && !self.base.has_listed() {
+                    quiet(shared);
+                    return false;
+                }
+                self.sign().count_visit();
+                !self.take_alone(shared, read())
                     && !self.step_plain(shared, read(), PlainStep::Poll)
             },
             |shared| {
@@ -63,7 +76,10 @@ impl SoftwareDevice {
     /// Steps the shared part for what a thread just posted, here or by the thread that holds it.
     pub(super) fn run_posted(&self, now: Nanos) {
         let run = self.shared.run_if(
-            |shared| !self.step_plain(shared, now, PlainStep::Post),
+            |shared| {
+                self.sign().count_visit();
+                !self.step_plain(shared, now, PlainStep::Post)
+            },
             |shared| {
                 self.step_shared(shared, now);
             },
@@ -105,6 +121,23 @@ impl SoftwareDevice {
             self.after_run(run, now());
         }
         Some(())
+    }
+
+    /// As [`SoftwareDevice::step_found`]. Begins `lull` if there was nothing to do: until that ends, there is
+    /// none either.
+    /// `raised` was read before anything that this poll looks at.
+    pub(crate) fn step_or_begin(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        (raised, lull): (RaisedCount, &mut Lull),
+    ) -> bool {
+        let mut is_quiet = false;
+        let is_found =
+            self.step_found_or(now, |shared| is_quiet = shared.note_lull(self.sign(), lull));
+        if is_quiet && !is_found {
+            lull.begin(self.sign(), raised);
+        }
+        is_found
     }
 
     /// Takes the one message that a poll found; `false`: a step is due.
@@ -200,6 +233,7 @@ impl SoftwareDevice {
     fn after_run(&self, run: RunResult, now: Nanos) {
         if run == RunResult::WorkLeft {
             self.deadline.fetch_min(now, Ordering::SeqCst);
+            self.sign().raise();
         }
     }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use udma_abi::{Nanos, sqe::BLOCK_WORDS};
 
+use urma_mem::lull::{Lull, WorkSign};
+
 use super::running::RunningTime;
 use crate::cfg::{DeviceCfg, RcWire};
 use crate::command::Commands;
@@ -68,6 +70,12 @@ impl SharedPart {
     /// Whether a step would find nothing, except what is rung, listed or due by its time.
     pub(super) fn is_quiet(&mut self) -> bool {
         !self.was_busy && !self.commands.is_waiting() && self.exchange.is_quiet()
+    }
+
+    /// Notes for a poll what shows that this part, in which a step finds nothing, stays as it is. Whether it can be
+    /// shown.
+    pub(super) fn note_lull(&self, sign: &WorkSign, lull: &mut Lull) -> bool {
+        self.exchange.note_lull(sign, lull)
     }
 
     /// Whether a post or poll has to step mail and pieces alone: nothing waits for time or for its turn.

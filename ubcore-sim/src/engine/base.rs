@@ -171,6 +171,7 @@ impl Base {
         if queue.mark_listed() {
             // The list holds every number at most once, so there is room.
             let _ = self.listed.push(queue.id);
+            // Polls are not given a sign: the shared part is visited for it, which is one.
         }
     }
 
@@ -195,6 +196,7 @@ impl Base {
     pub(crate) fn make_runnable(&self, queue: &Queue) {
         if queue.mark_runnable() {
             let _ = self.runnable.push(queue.id);
+            self.tables.sign.raise();
         }
     }
 

@@ -182,6 +182,7 @@ impl PacketPort {
                 // A datagram that proves nothing must not make each poll a system call from now on.
                 if !self.is_active() && device.has_packet_peers() {
                     self.active.store(true, Ordering::Relaxed);
+                    device.sign().raise();
                 }
                 if stepped {
                     device.step(now);

@@ -15,12 +15,17 @@
 //! polls. It begins when the background thread finds a peer's message that no poll took for a whole
 //! tick. It ends when polls take every message for as long as a tick (`bursts.rs`).
 
+use std::sync::Arc;
+
 use udma_abi::Nanos;
+use urma_mem::lull::WorkSign;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The state shared by pollers and the background thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Presence {
+    /// By which polls see that they are to look here again.
+    sign: Arc<WorkSign>,
     /// A thread polled since the last look.
     has_polled: AtomicBool,
     /// Time of the latest poll that had the exact time, in ns.
@@ -32,6 +37,21 @@ pub struct Presence {
 }
 
 impl Presence {
+    /// Of a node that no thread polls yet.
+    #[must_use]
+    pub fn new(sign: Arc<WorkSign>) -> Self {
+        let (has_polled, polled_at) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (mode, polls_asleep) = (AtomicU32::new(ASLEEP), AtomicU32::new(0));
+        Self { sign, has_polled, polled_at, mode, polls_asleep }
+    }
+
+    /// Whether each poll is counted, until they are enough to wake it.
+    #[inline]
+    #[must_use]
+    pub fn counts_polls(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == ASLEEP
+    }
+
     /// A thread polls. Returns whether the background thread must be notified, because it sleeps and
     /// from now on the pollers serve the device.
     #[inline]
@@ -69,14 +89,19 @@ impl Presence {
     #[must_use]
     pub fn on_arm(&self) -> bool {
         self.polls_asleep.store(0, Ordering::Relaxed);
-        self.mode.load(Ordering::Relaxed) != ASLEEP
-            && self.mode.swap(ASLEEP, Ordering::AcqRel) != ASLEEP
+        let was_on = self.mode.load(Ordering::Relaxed) != ASLEEP
+            && self.mode.swap(ASLEEP, Ordering::AcqRel) != ASLEEP;
+        if was_on {
+            self.sign.raise();
+        }
+        was_on
     }
 
     /// The background thread saw no poll for a tick.
     pub fn on_idle(&self) {
         self.polls_asleep.store(0, Ordering::Relaxed);
         self.mode.store(ASLEEP, Ordering::Release);
+        self.sign.raise();
     }
 
     /// The background thread: polls left a message of a peer waiting for a tick.
@@ -103,7 +128,9 @@ impl Presence {
 
     /// The background thread: whether a thread polled since the last time that it asked.
     pub fn take_polled(&self) -> bool {
-        self.has_polled.swap(false, Ordering::Relaxed)
+        let has_polled = self.has_polled.swap(false, Ordering::Relaxed);
+        self.sign.raise();
+        has_polled
     }
 
     #[cold]
@@ -125,11 +152,13 @@ const IDLE_NS: Nanos = 1_000_000;
 
 #[cfg(test)]
 mod tests {
+    use urma_mem::lull::Lull;
+
     use super::*;
 
     #[test]
     fn pollers_wake_it_once_and_waiters_never() {
-        let presence = Presence::default();
+        let presence = Presence::new(Arc::default());
         for _ in 0..10 {
             assert!((0..POLLS_TO_WAKE).all(|_| !presence.on_poll()));
             assert!(!presence.on_arm());
@@ -142,7 +171,7 @@ mod tests {
 
     #[test]
     fn polls_do_not_end_bursts_and_arming_does() {
-        let presence = Presence::default();
+        let presence = Presence::new(Arc::default());
         presence.on_left_waiting();
         assert!((0..1000).all(|_| !presence.on_poll()));
         assert!(presence.is_in_bursts() && !presence.is_awake());
@@ -157,16 +186,40 @@ mod tests {
 
     #[test]
     fn polls_show() {
-        let presence = Presence::default();
+        let presence = Presence::new(Arc::default());
         assert!(!presence.take_polled());
         let _ = presence.on_poll();
         let _ = presence.on_poll();
         assert!(presence.take_polled() && !presence.take_polled());
     }
 
+    /// A poll that took no step is seen by nothing here: so each of these ends its lull.
+    #[test]
+    fn polls_look_here_again_after_each_question_of_the_thread() {
+        type Change = fn(&Presence);
+        let changes: [Change; 3] = [
+            |presence| assert!(presence.take_polled()),
+            |presence| presence.on_idle(),
+            |presence| assert!(presence.on_arm()),
+        ];
+        for change in changes {
+            let sign = Arc::new(WorkSign::default());
+            let presence = Presence::new(Arc::clone(&sign));
+            assert_eq!((0..=POLLS_TO_WAKE).filter(|_| presence.on_poll()).count(), 1);
+            assert!(!presence.counts_polls());
+            let mut lull = Lull::default();
+            let raised = sign.raised();
+            assert!(lull.note(&sign, std::iter::empty()));
+            lull.begin(&sign, raised);
+            assert!(lull.holds());
+            change(&presence);
+            assert!(!lull.holds());
+        }
+    }
+
     #[test]
     fn a_pause_of_the_poller_shows() {
-        let presence = Presence::default();
+        let presence = Presence::new(Arc::default());
         presence.on_polled_at(1_000_000);
         assert!(!presence.is_pause(1_000_000 + PAUSE_NS));
         assert!(presence.is_pause(1_000_001 + PAUSE_NS));

@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     fork,
+    lull::{Lull, RaisedCount},
     sync::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
@@ -74,8 +75,8 @@ impl SharedNode {
         port: PacketPort,
     ) -> std::io::Result<Self> {
         Ok(Self {
+            presence: Presence::new(Arc::clone(device.sign())),
             device,
-            presence: Presence::default(),
             clock: Clock::default(),
             wakeup,
             own_wakeup: new_eventfd()?,
@@ -102,15 +103,22 @@ impl SharedNode {
         }
     }
 
-    /// A driver polls or waits: one bounded step.
-    pub fn on_poll(&self) {
+    /// A driver polls or waits: one bounded step. Begins `lull` when the next poll would find nothing and the
+    /// background thread sees that the program polls.
+    pub fn on_poll(&self, lull: &mut Lull) {
+        lull.end();
         if self.is_dead() {
             return;
         }
+        let raised = self.device.sign().raised();
         let must_tell = self.presence.on_poll();
-        self.step_for_poll();
+        self.step_for_poll((raised, lull));
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
+            lull.end();
             self.look_for_requests();
+        }
+        if self.presence.counts_polls() {
+            lull.end();
         }
         if must_tell || self.is_armed_too_late() {
             self.ring();
@@ -118,20 +126,20 @@ impl SharedNode {
     }
 
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
-    fn step_for_poll(&self) {
+    fn step_for_poll(&self, lull: (RaisedCount, &mut Lull)) {
         let is_active = self.port.is_active();
         // What is runnable or listed is found without a time.
         let is_untimed = self.device.timer().is_none() && self.port.poll_deadline().is_none();
         if !is_active && is_untimed {
-            self.device.step_found(|| self.clock.now_coarse());
+            self.device.step_or_begin(|| self.clock.now_coarse(), lull);
             return;
         }
-        self.step_timed(is_active);
+        self.step_timed(is_active, lull);
     }
 
     /// As [`SharedNode::step_for_poll`], where something may be due by its time.
     #[inline(never)]
-    fn step_timed(&self, is_active: bool) {
+    fn step_timed(&self, is_active: bool, lull: (RaisedCount, &mut Lull)) {
         let deadline = self.device.poll_deadline();
         // The exact clock would cost a poller more than the poll.
         let coarse = self.clock.now_coarse();
@@ -148,6 +156,9 @@ impl SharedNode {
             self.give_way_to_holder();
         } else if self.port.is_due(coarse) {
             self.drive(coarse, LinkVisitor::Poll);
+        } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
+            // The background thread ends the lull before that is due.
+            self.device.step_or_begin(|| coarse, lull);
         } else {
             self.device.step_found(|| coarse);
         }
@@ -479,6 +490,9 @@ const CLOSES_MAX: usize = 64;
 const STEPS_WOKEN: u32 = 16;
 /// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.
 const COARSE_NS: Nanos = 20_000_000;
+/// A poll that rests until the background thread looks again is not late for what is due after this: [`COARSE_NS`]
+/// and the longest tick, twice.
+const LULL_NS: Nanos = 100_000_000;
 /// Polls in a row that may find the port held: a step of another thread on its own processor takes a few
 /// hundred at most.
 const POLLS_HELD_MAX: u32 = 64;

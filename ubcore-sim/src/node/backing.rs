@@ -15,7 +15,7 @@ use udma_abi::{
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
-use urma_mem::Region;
+use urma_mem::{Region, lull::Lull};
 
 use super::Node;
 use crate::{
@@ -70,7 +70,12 @@ impl DeviceBacking for Node {
     }
 
     fn progress(&self) {
-        self.shared.on_poll();
+        self.shared.on_poll(&mut Lull::default());
+    }
+
+    #[inline]
+    fn progress_to_lull(&self, lull: &mut Lull) {
+        self.shared.on_poll(lull);
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

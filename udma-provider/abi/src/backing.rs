@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use urma_mem::Region;
+use urma_mem::{Region, lull::Lull};
 
 use crate::Nanos;
 
@@ -60,6 +60,13 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     /// Called by a driver that waits or polls: a software device makes one bounded step; hardware
     /// ignores it. In simulation this also advances virtual time.
     fn progress(&self);
+
+    /// As [`DeviceBacking::progress`], of a poll that found nothing. The device may begin `lull`: as long as that
+    /// holds, a poll that finds nothing need not call it again, nor the registers.
+    fn progress_to_lull(&self, lull: &mut Lull) {
+        lull.end();
+        self.progress();
+    }
 
     /// Readable when peers ask a software device to make progress while no thread polls. A thread that
     /// waits for an event may wait for it too, and call [`DeviceBacking::answer_wakeup`]: it is woken

@@ -22,7 +22,10 @@ use udma_abi::{
     rqe::record,
     sqe::{BLOCK_LEN, SQE_WORDS_MAX, SqeFlags},
 };
-use urma_mem::Region;
+use urma_mem::{
+    Region,
+    lull::{Lull, WorkSign},
+};
 
 /// How the device behaves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +54,8 @@ pub(super) struct Script {
     pub(super) has_no_direct: bool,
     /// Queues have doorbells of their own, which carry out what they are given.
     pub(super) carries: bool,
+    /// A step that a poll asks for begins a lull.
+    pub(super) lulls: bool,
     /// They refuse it, except what differs from the newest one.
     pub(super) carries_moved_only: bool,
 }
@@ -102,6 +107,8 @@ pub(super) struct State {
     pub(super) faults: u32,
     pub(super) commands: Vec<Command>,
     pub(super) handed: Vec<Handed>,
+    pub(super) steps: u32,
+    sign: Arc<WorkSign>,
 }
 
 /// What was handed over to the doorbell of a queue.
@@ -506,7 +513,20 @@ impl DeviceBacking for Handle {
     fn progress(&self) {
         let mut state = self.0.state();
         state.clock += 1_000_000;
+        state.steps += 1;
         self.0.step(&mut state);
+    }
+
+    fn progress_to_lull(&self, lull: &mut Lull) {
+        let (sign, lulls) = {
+            let state = self.0.state();
+            (Arc::clone(&state.sign), state.script.lulls)
+        };
+        let raised = sign.raised();
+        self.progress();
+        if lulls && lull.note(&sign, std::iter::empty()) {
+            lull.begin(&sign, raised);
+        }
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

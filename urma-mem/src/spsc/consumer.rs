@@ -43,6 +43,13 @@ impl NextPlace {
         self.at = at;
     }
 
+    /// The ring, and where in it.
+    #[inline]
+    #[must_use]
+    pub fn place(&self) -> (&Region, usize) {
+        (&self.peer, self.at)
+    }
+
     /// Whether the producer has written there: as [`Consumer::is_waiting`] while nothing was taken since.
     #[inline]
     #[must_use]

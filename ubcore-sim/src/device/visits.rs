@@ -1,0 +1,80 @@
+//! The shared part behind its `Serial`, with a count of visits for polls.
+//!
+//! *Owns*: both. *Takes*: visits of any thread. *Gives*: the same results as the `Serial`. *Must not*: let a visit
+//! that may change something go uncounted ([`urma_mem::lull`]).
+
+use std::sync::Arc;
+
+use urma_mem::lull::WorkSign;
+use urma_mem::{RunResult, Serial, Visited};
+
+use super::shared::SharedPart;
+
+/// The shared part of a device.
+#[derive(Debug)]
+pub(super) struct SharedVisits {
+    serial: Serial<SharedPart>,
+    sign: Arc<WorkSign>,
+}
+
+impl SharedVisits {
+    pub(super) fn new(shared: SharedPart, sign: Arc<WorkSign>) -> Self {
+        Self { serial: Serial::new(shared), sign }
+    }
+
+    /// As [`Serial::run`].
+    #[inline]
+    pub(super) fn run(&self, mut f: impl FnMut(&mut SharedPart)) -> RunResult {
+        self.serial.run(|shared| {
+            self.sign.count_visit();
+            f(shared);
+        })
+    }
+
+    /// As [`Serial::run_if`]; a `look` that changes something counts that itself.
+    #[inline]
+    pub(super) fn run_if(
+        &self,
+        look: impl FnOnce(&mut SharedPart) -> bool,
+        mut f: impl FnMut(&mut SharedPart),
+    ) -> RunResult {
+        self.serial.run_if(look, |shared| {
+            self.sign.count_visit();
+            f(shared);
+        })
+    }
+
+    /// As [`Serial::try_run`].
+    #[inline]
+    pub(super) fn try_run<A>(
+        &self,
+        first: impl FnOnce(&mut SharedPart) -> A,
+        mut rest: impl FnMut(&mut SharedPart),
+    ) -> Option<(RunResult, A)> {
+        let first = |shared: &mut SharedPart| {
+            self.sign.count_visit();
+            first(shared)
+        };
+        self.serial.try_run(first, |shared| {
+            self.sign.count_visit();
+            rest(shared);
+        })
+    }
+
+    /// As [`Serial::try_with`].
+    #[inline]
+    pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Option<Visited<R>> {
+        self.serial.try_with(|shared| {
+            self.sign.count_visit();
+            f(shared)
+        })
+    }
+
+    /// As [`Serial::with_blocking`].
+    pub(super) fn with_blocking<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Visited<R> {
+        self.serial.with_blocking(|shared| {
+            self.sign.count_visit();
+            f(shared)
+        })
+    }
+}

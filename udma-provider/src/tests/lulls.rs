@@ -1,0 +1,84 @@
+//! Polls in a lull take no step, and find all that there is without one.
+
+use urma_core::{Completion, CrStatus, Status, ops::JfcParts};
+
+use super::{Bench, contexts, poll_all, signalled};
+
+/// A JFC whose polls found nothing: from now on they take no step.
+fn quiet(bench: &Bench) -> JfcParts {
+    bench.toy.script(|script| script.lulls = true);
+    let mut jfc = bench.jfc(64);
+    assert!(poll_all(&mut jfc).is_empty());
+    let steps = bench.toy.state().steps;
+    for _ in 0..100 {
+        assert!(poll_all(&mut jfc).is_empty());
+    }
+    assert_eq!(bench.toy.state().steps, steps, "polls in a lull");
+    jfc
+}
+
+#[test]
+fn what_the_device_writes_is_found_at_once() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    assert!(poll_all(&mut jfc).is_empty());
+    let steps = bench.toy.state().steps;
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    let mut one = [Completion::default(); 1];
+    assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+    assert_eq!((one[0].user_ctx, bench.toy.state().steps), (1, steps));
+}
+
+#[test]
+fn the_first_empty_poll_after_a_completion_takes_a_step() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    assert!(poll_all(&mut jfc).is_empty());
+    let steps = bench.toy.state().steps;
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+    assert_eq!(bench.toy.state().steps, steps + 1, "where the consumer index may be behind");
+}
+
+/// Another thread may have taken completions off the ring for a flush; they wait in the driver.
+#[test]
+fn completions_that_were_read_for_a_flush_are_found() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    assert!(poll_all(&mut jfc).is_empty());
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    let mut flushed = [Completion::default(); 4];
+    assert_eq!(jfs.control.flush(&mut flushed), Ok(0), "it succeeded");
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+}
+
+#[test]
+fn a_device_that_failed_is_seen() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    bench.toy.script(|script| script.hold = true);
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    assert!(poll_all(&mut jfc).is_empty());
+    bench.device.reset().unwrap();
+    let mut one = [Completion::default(); 1];
+    assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+    assert_eq!(one[0].status, CrStatus::WrFlush);
+    assert_eq!(jfc.queue.poll(&mut one), Err(Status::NoDevice));
+}
+
+/// Polls count on in a lull: now and then one takes a step, and looks whether the device still answers.
+#[test]
+fn a_lull_without_end_is_looked_at_now_and_then() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let steps = bench.toy.state().steps;
+    let mut one = [Completion::default(); 1];
+    for _ in 0..crate::jfc::POLLS_PER_STATUS {
+        assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+    }
+    assert_eq!(bench.toy.state().steps, steps + 1);
+}

@@ -1,0 +1,287 @@
+//! Lulls: a poll that would find nothing looks at a few words, and takes no step.
+//!
+//! Owns: two counts, and what a poller saw of them. Takes: every change that a step would find. Gives: whether
+//! anything changed since a step found nothing. Must not: miss a change whose count the poller could not see
+//! before its step.
+//!
+//! A poller reads the counts, then takes a step. When that found nothing, and both counts and the places at which
+//! peers write are as they were, another step would find nothing either. A change stores first and counts then: a
+//! poller that sees the count sees the change, and one that does not sees it in a later poll.
+
+use crate::region::Region;
+use crate::spsc::NextPlace;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// Most places that a lull looks at: with more of them a poll takes its step.
+const PLACES_MAX: usize = 64;
+
+/// Counts by which pollers see that a step may find something.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkSign {
+    /// Changes by any thread.
+    raised: AtomicU64,
+    /// Visits of what one thread at a time works on.
+    visits: AtomicU64,
+}
+
+/// Value of the count of changes, read before a step.
+#[derive(Clone, Copy, Debug)]
+pub struct RaisedCount(u64);
+
+impl WorkSign {
+    /// Counts a change, which was stored before.
+    #[inline]
+    pub fn raise(&self) {
+        self.raised.fetch_add(1, Ordering::Release);
+    }
+
+    /// The present count, to be read before a step.
+    #[inline]
+    #[must_use]
+    pub fn raised(&self) -> RaisedCount {
+        RaisedCount(self.raised.load(Ordering::Acquire))
+    }
+
+    /// Counts a visit, by the thread that holds what is visited.
+    #[inline(always)]
+    pub fn count_visit(&self) {
+        let next = self.visits.load(Ordering::Relaxed).wrapping_add(1);
+        self.visits.store(next, Ordering::Release);
+    }
+}
+
+/// What a poller saw when a step found nothing.
+#[derive(Debug, Default)]
+pub struct Lull {
+    is_on: bool,
+    sign: Option<Arc<WorkSign>>,
+    raised: u64,
+    visits: u64,
+    /// Where the next entry of each peer comes.
+    places: Vec<NextPlace>,
+}
+
+impl Lull {
+    /// Whether it goes on: a step would find nothing.
+    #[inline(always)]
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        if !self.is_on {
+            return false;
+        }
+        let Some(sign) = &self.sign else { return false };
+        let is_same = sign.raised.load(Ordering::Acquire) == self.raised
+            && sign.visits.load(Ordering::Acquire) == self.visits;
+        is_same && !self.places.iter().any(NextPlace::is_written)
+    }
+
+    /// Ends it: the next poll takes a step.
+    #[inline(always)]
+    pub fn end(&mut self) {
+        self.is_on = false;
+    }
+
+    /// Notes the count of visits and the places of a step that found nothing, by the thread that holds what is
+    /// visited. Whether there are not too many.
+    #[inline]
+    #[expect(single_use_lifetimes, reason = "an elided one is not allowed there")]
+    pub fn note<'p>(
+        &mut self,
+        sign: &WorkSign,
+        places: impl Iterator<Item = (&'p Region, usize)>,
+    ) -> bool {
+        self.visits = sign.visits.load(Ordering::Relaxed);
+        let mut count = 0;
+        for place in places {
+            match self.places.get_mut(count) {
+                Some(noted) => noted.move_to(place),
+                None if count == PLACES_MAX => return false,
+                None => self.places.push(NextPlace::new(place)),
+            }
+            count += 1;
+        }
+        self.places.truncate(count);
+        true
+    }
+
+    /// Begins it after a noted step, before which `raised` was read.
+    #[inline]
+    pub fn begin(&mut self, sign: &Arc<WorkSign>, RaisedCount(raised): RaisedCount) {
+        if !self.sign.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, sign)) {
+            self.sign = Some(Arc::clone(sign));
+        }
+        (self.raised, self.is_on) = (raised, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(loom))]
+    fn begun(sign: &Arc<WorkSign>, places: &[(&Region, usize)]) -> Lull {
+        let mut lull = Lull::default();
+        let raised = sign.raised();
+        assert!(lull.note(sign, places.iter().copied()));
+        assert!(!lull.holds(), "it was not begun");
+        lull.begin(sign, raised);
+        lull
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn it_ends_with_a_change_a_visit_or_an_entry_of_a_peer() {
+        let sign = Arc::new(WorkSign::default());
+        let memory = Region::private(4096).unwrap();
+        let places = [(&memory, 0), (&memory, 64)];
+        let lull = begun(&sign, &places);
+        assert!(lull.holds() && lull.holds());
+        sign.raise();
+        assert!(!lull.holds());
+        let lull = begun(&sign, &places);
+        sign.count_visit();
+        assert!(!lull.holds());
+        let mut lull = begun(&sign, &places);
+        memory.store_u64(64, 1).unwrap();
+        assert!(!lull.holds());
+        memory.store_u64(64, 0).unwrap();
+        lull.end();
+        assert!(!lull.holds());
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn it_looks_at_the_places_noted_last_and_at_a_bounded_number() {
+        let sign = Arc::new(WorkSign::default());
+        let memory = Region::private(1 << 14).unwrap();
+        let mut lull = begun(&sign, &[(&memory, 0), (&memory, 64)]);
+        memory.store_u64(0, 1).unwrap();
+        assert!(lull.note(&sign, [(&memory, 128)].into_iter()));
+        assert!(lull.holds(), "the first place is not its own any more");
+        memory.store_u64(128, 1).unwrap();
+        assert!(!lull.holds());
+        let many = |count: usize| (0..count).map(|at| (&memory, 64 * at));
+        assert!(lull.note(&sign, many(PLACES_MAX)));
+        assert!(!lull.note(&sign, many(PLACES_MAX + 1)));
+    }
+
+    #[cfg(loom)]
+    mod model {
+        use super::*;
+        use crate::Serial;
+        use crate::sync::AtomicBool;
+
+        /// A mistake of the model.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        enum Planted {
+            None,
+            /// The poller reads the count after its step.
+            ReadLate,
+            /// The other thread counts before it stores.
+            RaisedEarly,
+            /// A visit is not counted.
+            VisitUncounted,
+        }
+
+        /// A step of the poller, unless a lull holds. Whether it found the work.
+        fn poll(
+            planted: Planted,
+            (sign, work, serial): (&Arc<WorkSign>, &AtomicBool, &Serial<bool>),
+            lull: &mut Lull,
+        ) -> bool {
+            if lull.holds() {
+                return false;
+            }
+            lull.end();
+            let before = sign.raised();
+            let is_listed = work.load(Ordering::Relaxed);
+            let visited = serial.try_with(|left| {
+                lull.note(sign, std::iter::empty());
+                std::mem::take(left)
+            });
+            let Some(visited) = visited else { return is_listed };
+            let is_found = is_listed || visited.value;
+            if !is_found {
+                let late = sign.raised();
+                lull.begin(sign, if planted == Planted::ReadLate { late } else { before });
+            }
+            is_found
+        }
+
+        fn polls_find_all(planted: Planted) {
+            loom::model(move || {
+                let sign = Arc::new(WorkSign::default());
+                let work = Arc::new(AtomicBool::new(false));
+                let serial = Arc::new(Serial::new(false));
+                let other = {
+                    let (sign, work) = (sign.clone(), work.clone());
+                    loom::thread::spawn(move || {
+                        if planted == Planted::RaisedEarly {
+                            sign.raise();
+                            work.store(true, Ordering::Relaxed);
+                        } else {
+                            work.store(true, Ordering::Relaxed);
+                            sign.raise();
+                        }
+                    })
+                };
+                let at = (&sign, &*work, &*serial);
+                let mut lull = Lull::default();
+                let mut is_found = poll(planted, at, &mut lull);
+                other.join().unwrap();
+                is_found |= poll(planted, at, &mut lull);
+                assert!(is_found, "work is left and the lull holds");
+            });
+        }
+
+        fn polls_find_what_a_visit_left(planted: Planted) {
+            loom::model(move || {
+                let sign = Arc::new(WorkSign::default());
+                let work = Arc::new(AtomicBool::new(false));
+                let serial = Arc::new(Serial::new(false));
+                let other = {
+                    let (sign, serial) = (sign.clone(), serial.clone());
+                    loom::thread::spawn(move || {
+                        let _ = serial.with_blocking(|left| {
+                            if planted != Planted::VisitUncounted {
+                                sign.count_visit();
+                            }
+                            *left = true;
+                        });
+                    })
+                };
+                let at = (&sign, &*work, &*serial);
+                let mut lull = Lull::default();
+                let mut is_found = poll(planted, at, &mut lull);
+                other.join().unwrap();
+                is_found |= poll(planted, at, &mut lull);
+                assert!(is_found, "work is left and the lull holds");
+            });
+        }
+
+        #[test]
+        fn loom_polls_find_every_change() {
+            polls_find_all(Planted::None);
+            polls_find_what_a_visit_left(Planted::None);
+        }
+
+        #[test]
+        #[should_panic(expected = "the lull holds")]
+        fn loom_catches_a_count_read_after_the_step() {
+            polls_find_all(Planted::ReadLate);
+        }
+
+        #[test]
+        #[should_panic(expected = "the lull holds")]
+        fn loom_catches_a_count_before_the_change() {
+            polls_find_all(Planted::RaisedEarly);
+        }
+
+        #[test]
+        #[should_panic(expected = "the lull holds")]
+        fn loom_catches_a_visit_without_a_count() {
+            polls_find_what_a_visit_left(Planted::VisitUncounted);
+        }
+    }
+}
