@@ -8,20 +8,21 @@
 //! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
 //! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
 
+mod poll;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, Weak},
 };
 
 use udma_abi::{
-    Cqe, Eqe,
+    Cqe,
     cmd::{self, Command},
     cqe::{self, CQE_LEN, CQE_WORDS, SendDone, is_received},
-    doorbell::CqArm,
 };
 use urma_core::{
-    Arm, Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
-    ops::{CompletionQueue, JfcControl, JfcParts},
+    Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
+    ops::{JfcControl, JfcParts},
 };
 use urma_mem::{
     Blocks, RingBlock, Serial, barrier,
@@ -38,6 +39,7 @@ use crate::{
     resolve,
     table::PolledQueue,
 };
+use poll::PollHalf;
 
 /// The JFCs of a device by number.
 #[derive(Debug, Default)]
@@ -508,79 +510,6 @@ impl RingReader {
             *slot = completion;
         }
         count
-    }
-}
-
-/// The half that the caller polls.
-#[derive(Debug)]
-struct PollHalf {
-    core: Arc<JfcCore>,
-    /// While it holds, a poll that finds nothing takes no step.
-    lull: Lull,
-    /// Polls since then.
-    polls: u32,
-}
-
-impl PollHalf {
-    fn new(core: Arc<JfcCore>) -> Self {
-        Self { core, lull: Lull::default(), polls: 0 }
-    }
-
-    /// A poll that may find something.
-    // Out of line: the registers that it needs are not saved for a poll in a lull.
-    #[inline(never)]
-    fn poll_reader(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        let core = &*self.core;
-        // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
-        let mut failure = None;
-        let lull = &mut self.lull;
-        let visit = core.reader.try_with(|reader| core.poll(reader, out, (lull, &mut failure)));
-        match failure {
-            None => Ok(visit.map_or(0, |visit| visit.value)),
-            Some(status) => Err(status),
-        }
-    }
-}
-
-impl CompletionQueue for PollHalf {
-    #[inline]
-    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        if self.lull.holds() && self.core.is_empty() {
-            self.polls = self.polls.wrapping_add(1);
-            if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
-                return Ok(0);
-            }
-            self.core.driver.look_for_failure();
-        }
-        self.poll_reader(out)
-    }
-
-    fn arm(&mut self, what: Arm) -> Result<(), Status> {
-        let core = &*self.core;
-        let channel = core.channel.as_ref().ok_or(Status::Invalid)?;
-        core.driver.check()?;
-        let visit = core.reader.with_blocking(|reader| {
-            if !reader.stash.is_empty() {
-                // The device counts stashed completions as consumed, so the driver raises the
-                // event. The arm number stays: the device ignores an arm that repeats the last
-                // number it saw.
-                core.ring(reader);
-                channel.raise(Eqe::Completion { jfcn: core.jfcn });
-                return;
-            }
-            reader.arm_sn = (reader.arm_sn + 1) & 3;
-            reader.rung = reader.ci;
-            let arm = match what {
-                Arm::Any => CqArm::Any,
-                Arm::SolicitedOnly => CqArm::Solicited,
-            };
-            core.doorbell.arm(reader.ci, arm, reader.arm_sn);
-        });
-        let () = visit.value;
-        Ok(())
     }
 }
 

@@ -22,7 +22,7 @@ impl SharedVisits {
         Self { serial: Serial::new(shared), sign }
     }
 
-    /// As [`Serial::run`].
+    /// As [`Serial::run`], with each round counted.
     #[inline]
     pub(super) fn run(&self, mut f: impl FnMut(&mut SharedPart)) -> RunResult {
         self.serial.run(|shared| {

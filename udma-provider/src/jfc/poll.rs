@@ -1,0 +1,85 @@
+//! The half of a JFC that the caller polls and arms.
+//!
+//! *Owns*: the lull that an empty poll began. *Takes*: polls of one thread at a time. *Gives*: what the reader takes;
+//! nothing, by a look, while the lull holds. *Must not*: enter the reader in a lull.
+
+use std::sync::Arc;
+
+use udma_abi::{Eqe, doorbell::CqArm};
+use urma_core::{Arm, Completion, Status, ops::CompletionQueue};
+use urma_mem::lull::Lull;
+
+use super::{JfcCore, POLLS_PER_STATUS};
+
+/// The half that the caller polls.
+#[derive(Debug)]
+pub(super) struct PollHalf {
+    core: Arc<JfcCore>,
+    /// While it holds, a poll that finds nothing takes no step.
+    lull: Lull,
+    /// Polls in lulls, counted.
+    polls: u32,
+}
+
+impl PollHalf {
+    pub(super) fn new(core: Arc<JfcCore>) -> Self {
+        Self { core, lull: Lull::default(), polls: 0 }
+    }
+
+    /// A poll that may find something.
+    // Out of line: the registers that it needs are not saved for a poll in a lull.
+    #[inline(never)]
+    fn poll_reader(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        let core = &*self.core;
+        // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
+        let mut failure = None;
+        let lull = &mut self.lull;
+        let visit = core.reader.try_with(|reader| core.poll(reader, out, (lull, &mut failure)));
+        match failure {
+            None => Ok(visit.map_or(0, |visit| visit.value)),
+            Some(status) => Err(status),
+        }
+    }
+}
+
+impl CompletionQueue for PollHalf {
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        if self.lull.holds() && self.core.is_empty() {
+            self.polls = self.polls.wrapping_add(1);
+            if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
+                return Ok(0);
+            }
+            self.core.driver.look_for_failure();
+        }
+        self.poll_reader(out)
+    }
+
+    fn arm(&mut self, what: Arm) -> Result<(), Status> {
+        let core = &*self.core;
+        let channel = core.channel.as_ref().ok_or(Status::Invalid)?;
+        core.driver.check()?;
+        let visit = core.reader.with_blocking(|reader| {
+            if !reader.stash.is_empty() {
+                // The device counts stashed completions as consumed, so the driver raises the
+                // event. The arm number stays: the device ignores an arm that repeats the last
+                // number it saw.
+                core.ring(reader);
+                channel.raise(Eqe::Completion { jfcn: core.jfcn });
+                return;
+            }
+            reader.arm_sn = (reader.arm_sn + 1) & 3;
+            reader.rung = reader.ci;
+            let arm = match what {
+                Arm::Any => CqArm::Any,
+                Arm::SolicitedOnly => CqArm::Solicited,
+            };
+            core.doorbell.arm(reader.ci, arm, reader.arm_sn);
+        });
+        let () = visit.value;
+        Ok(())
+    }
+}
