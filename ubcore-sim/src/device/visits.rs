@@ -44,7 +44,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::try_run`].
+    /// As [`Serial::try_run`], with each round counted.
     #[inline]
     pub(super) fn try_run<A>(
         &self,
@@ -61,7 +61,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::try_with`].
+    /// As [`Serial::try_with`], counted.
     #[inline]
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Option<Visited<R>> {
         self.serial.try_with(|shared| {
@@ -70,7 +70,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::with_blocking`].
+    /// As [`Serial::with_blocking`], counted.
     pub(super) fn with_blocking<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Visited<R> {
         self.serial.with_blocking(|shared| {
             self.sign.count_visit();
