@@ -3,6 +3,7 @@
 //! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
 
 use udma_abi::RawEid;
+use urma_packet::FurtherPorts;
 
 use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
@@ -74,9 +75,8 @@ pub enum PortMode {
 pub struct DeviceCfg {
     /// EID of the node, 16 bytes in network order.
     pub eid: RawEid,
-    /// Addresses of its ports beside the EID, in the order of preference: at most
-    /// [`urma_packet::FURTHER_PORTS_MAX`].
-    pub ports: Vec<RawEid>,
+    /// Addresses of its ports beside the EID, in the order of preference.
+    pub ports: FurtherPorts,
     /// How packets use them, until [`set_port_mode`](crate::SoftwareDevice::set_port_mode).
     pub port_mode: PortMode,
     /// Its user address space id.
@@ -118,7 +118,7 @@ impl DeviceCfg {
     pub fn new(eid: RawEid, incarnation: u64, seed: u64) -> Self {
         Self {
             eid,
-            ports: Vec::new(),
+            ports: FurtherPorts::default(),
             port_mode: PortMode::default(),
             uasid: 0,
             incarnation,
@@ -143,7 +143,7 @@ impl DeviceCfg {
     #[must_use]
     pub fn address(&self, port: u8) -> RawEid {
         let further = usize::from(port).checked_sub(1).and_then(|at| self.ports.get(at));
-        *further.unwrap_or(&self.eid)
+        further.map_or(self.eid, RawEid)
     }
 
     /// Which mistake it makes on purpose.

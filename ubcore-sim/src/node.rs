@@ -81,6 +81,7 @@ impl Node {
         if ports.contains(&eid) {
             return Err(ConfigError::ports(eid_ip(eid).to_string()).into());
         }
+        let further = cfg.further_ports()?;
         let port = match cfg.path {
             PathChoice::SameHost => {
                 PacketPort::none(eid, Some("packets are turned off".to_owned()))
@@ -95,7 +96,7 @@ impl Node {
         let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
-        device_cfg.ports = ports;
+        device_cfg.ports = further;
         if let Some(kept) = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
             device_cfg.window_packets = cfg.window_packets.min(kept.max(WINDOW_MIN));
         }

@@ -6,6 +6,8 @@
 use ubcore_sim::link::{Cut, FaultCfg, Outage, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use ubcore_sim::{ExpressLane, PortMode};
+use udma_abi::RawEid;
+use urma_packet::FurtherPorts;
 
 /// How bad the links are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +180,7 @@ impl SimPlan {
         let mut rng = Rng::new(self.seed ^ 0x0907_0907);
         if self.seed.is_multiple_of(5) {
             // Its peers reach it by each of their ports.
-            self.fabric.devices[0].ports.clear();
+            self.fabric.devices[0].ports = FurtherPorts::default();
         }
         for device in &mut self.fabric.devices {
             device.port_mode = [PortMode::ActiveBackup, PortMode::Balance][rng.index(2)];
@@ -188,10 +190,10 @@ impl SimPlan {
         for turn in 0..PULLS {
             // First and second ports by turns: nodes meet by their EIDs.
             let node = &self.fabric.devices[rng.index(self.fabric.devices.len())];
-            let address = [Some(&node.eid), node.ports.first()][(first + turn) % 2];
+            let address = [Some(node.eid), node.ports.get(0).map(RawEid)][(first + turn) % 2];
             let from = now + rng.below(PULL_GAP_NS);
             now = from + 1 + rng.below(PULLED_NS);
-            let pull = |address: &_| Outage::of(Cut::Address(*address), from, now);
+            let pull = |address| Outage::of(Cut::Address(address), from, now);
             self.fabric.faults.outages.extend(address.map(pull));
         }
         self

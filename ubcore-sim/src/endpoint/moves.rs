@@ -54,7 +54,8 @@ impl PeerTp {
     /// The peer proved that it receives at its EID's address, and says what other addresses it has.
     pub(super) fn learn(&mut self, cfg: &DeviceCfg, peer: RawEid, new: &Agreed) {
         self.incarnation = new.peer_incarnation;
-        let own: Vec<RawEid> = [&[cfg.eid], &cfg.ports[..]].concat();
+        let own: Vec<RawEid> =
+            std::iter::once(cfg.eid).chain(cfg.ports.iter().map(RawEid)).collect();
         let further = new.peer_ports.iter().map(RawEid);
         let all: Vec<RawEid> = std::iter::once(peer).chain(further).collect();
         let routes = routes_between(&own, &all);

@@ -8,8 +8,8 @@ use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    BTH_LEN, Body, DATA_OVERHEAD, FurtherPorts, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe,
-    Psn, RefuseReason, RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
+    BTH_LEN, Body, DATA_OVERHEAD, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn,
+    RefuseReason, RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
 use super::routes::Routes;
@@ -88,7 +88,7 @@ impl PeerTp {
             window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
             strategies,
             state,
-            ports: ports_of(cfg),
+            ports: cfg.ports,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
         let planted = cfg.faults();
@@ -461,12 +461,6 @@ impl PeerTp {
 /// What is known of a path before the first packet.
 pub(super) fn path_to(to: RawEid, (mtu, faults): (usize, MtuFaults)) -> PathMtu {
     PathMtu::new(mtu, Ipv6Addr::from(to.0).to_ipv4_mapped().is_some(), faults)
-}
-
-/// Further addresses of this node, as its handshakes name them.
-fn ports_of(cfg: &DeviceCfg) -> FurtherPorts {
-    let ports: Vec<[u8; 16]> = cfg.ports.iter().map(|port| port.0).collect();
-    FurtherPorts::new(&ports).unwrap_or_default()
 }
 
 /// The request that `header` is of, if it goes outside the TP.

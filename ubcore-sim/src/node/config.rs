@@ -270,6 +270,17 @@ impl NodeCfg {
         Ok(())
     }
 
+    /// Addresses of its ports beside the EID.
+    pub(super) fn further_ports(&self) -> Result<FurtherPorts, ConfigError> {
+        let ports: Vec<_> = self.ports.iter().map(|address| ip_eid(*address).0).collect();
+        FurtherPorts::new(&ports).map_err(|_| self.wrong_ports())
+    }
+
+    fn wrong_ports(&self) -> ConfigError {
+        let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
+        ConfigError::ports(ports.join(","))
+    }
+
     /// Whether a node can be opened with it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refuse = |name, value: u32, wanted| {
@@ -295,11 +306,9 @@ impl NodeCfg {
         if self.uasid >> 24 != 0 {
             return refuse("uasid", self.uasid, "a number of 24 bits");
         }
-        let ports: Vec<_> = self.ports.iter().map(|address| ip_eid(*address).0).collect();
         let is_eid = |port| self.eid == Some(RawEid(port));
-        if FurtherPorts::new(&ports).is_err() || ports.into_iter().any(is_eid) {
-            let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
-            return Err(ConfigError::ports(ports.join(",")));
+        if self.further_ports()?.iter().any(is_eid) {
+            return Err(self.wrong_ports());
         }
         if self.eid == Some(RawEid::default()) {
             let (value, wanted) = ("::".to_owned(), "an address of one node");

@@ -6,6 +6,7 @@
 use std::net::Ipv4Addr;
 
 use udma_abi::{Nanos, RawEid};
+use urma_packet::FurtherPorts;
 
 use crate::cfg::DeviceCfg;
 use crate::link::FaultCfg;
@@ -84,10 +85,14 @@ impl FabricCfg {
     }
 
     /// The same with `ports` ports a node: at most 4, the EID's included.
+    ///
+    /// # Panics
+    /// For more.
     #[must_use]
     pub fn with_ports(mut self, ports: u8) -> Self {
         for (number, device) in (0..).zip(&mut self.devices) {
-            device.ports = (1..ports).map(|port| port_address(number, port)).collect();
+            let further: Vec<_> = (1..ports).map(|port| port_address(number, port).0).collect();
+            device.ports = FurtherPorts::new(&further).expect("at most 4 ports");
         }
         self
     }

@@ -120,9 +120,9 @@ impl SimNode {
 
     /// Its port with this address; `None`: it is another node's.
     pub(super) fn port_of(&self, address: RawEid) -> Option<u8> {
-        let further = &self.device.cfg().ports;
-        let all = std::iter::once(&self.eid).chain(further);
-        (0..).zip(all).find(|(_, own)| **own == address).map(|(port, _)| port)
+        let further = self.device.cfg().ports;
+        let all = std::iter::once(self.eid.0).chain(further.iter());
+        (0..).zip(all).find(|(_, own)| *own == address.0).map(|(port, _)| port)
     }
 
     /// Whether it runs at `now`.

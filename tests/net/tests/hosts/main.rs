@@ -5,9 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod eid;
+mod ends;
 mod lab;
 mod mtu;
 mod peers;
 mod ports;
+mod stream;
 mod traffic;
 mod verify;

@@ -6,12 +6,11 @@ use ubcore_sim::{
     host::{ip_eid, peer::PathChoice},
     node::NodeCfg,
 };
-use urma_core::{SendOp, TransportMode};
+use urma_core::SendOp;
 use urma_net::{Host as LabHost, Lab};
-use urma_tests::world::{Host, Link, Moving, Outcome, Plan, Setup, World, cfg, pattern, same};
+use urma_tests::world::{Host, Outcome, World, cfg, pattern, same};
 
-/// Nodes on two hosts exchange packets only, whatever path they may use.
-pub(crate) const SETUP: Setup = Setup::new(Link::Host, Moving::On, TransportMode::Rm);
+pub(crate) use crate::ends::{SETUP, between, opened};
 
 /// A node at the first address of a host.
 pub(crate) fn node(host: &LabHost) -> Outcome<Host> {
@@ -24,19 +23,9 @@ pub(crate) fn node_at(address: IpAddr) -> Outcome<Host> {
     Host::open_as(SETUP, NodeCfg { eid, path: PathChoice::Auto, ..cfg(SETUP) })
 }
 
-/// A node on a host, as configured.
-pub(crate) fn opened(host: &LabHost, cfg: NodeCfg) -> Outcome<Host> {
-    host.run(|| Host::open_as(SETUP, cfg))
-}
-
 /// Ends on two hosts, with segments of `len` bytes.
 pub(crate) fn world(lab: &Lab, len: usize) -> Outcome<World> {
     between(&node(lab.host(0))?, &node(lab.host(1))?, len)
-}
-
-/// Ends on two nodes, with segments of `len` bytes.
-pub(crate) fn between(a: &Host, b: &Host, len: usize) -> Outcome<World> {
-    World::between(SETUP, &Plan { len, ..Plan::new(SETUP.mode) }, a, b)
 }
 
 /// A WRITE, a READ and a SEND of `len` bytes, each checked with the bytes around it. The ends need

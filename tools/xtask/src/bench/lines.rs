@@ -3,7 +3,7 @@
 //! *Owns*: what is measured, with which options, and what it is compared with.
 
 use super::cface::{CLoop, Of};
-use super::hosts::{HostsProgram, HostsRun};
+use super::hosts::{HostsProgram, HostsRun, PortsPause};
 use super::ucx::Pick;
 
 /// Whether higher or lower is better.
@@ -198,6 +198,12 @@ const fn urma_bw(name: &'static str, args: &'static str, how: HostsHow) -> Bench
     let (mtu, faults, busy) = how;
     let program = HostsProgram::Urma { args, key: "BW average[MB/sec]", factor: GB, faults };
     hosts((name, "GB/s"), program, (mtu, busy))
+}
+
+const fn pause(name: &'static str, of: PortsPause, mtu: u32) -> BenchLine {
+    let program = HostsProgram::Ports(of);
+    let source = ValueSource::Hosts(HostsRun { program, mtu, busy: false });
+    line((BETWEEN, name), "ms", Better::Lower, source)
 }
 
 /// All lines, in the order of the table.
@@ -403,7 +409,7 @@ const HOSTS_1500: &[BenchLine] = &[
             "write_bw -s 8 -n 1000000 -N -l 32",
             (1500, "", false),
         ),
-        &[],
+        &["1500: UCX 8 B, rate"],
     ),
     on(
         urma_bw("1500: write 64 KiB", "write_bw -s 65536 -n 20000 -N -Q 16", (1500, "", false)),
@@ -427,7 +433,7 @@ const HOSTS_1500: &[BenchLine] = &[
             "write_bw -s 65536 -n 20000 -N -Q 16",
             (1500, "seed=1", false),
         ),
-        &["1500: write 64 KiB"],
+        &["1500: write 64 KiB", "1500: TCP 64 KiB"],
     ),
     on(
         urma_bw(
@@ -435,7 +441,7 @@ const HOSTS_1500: &[BenchLine] = &[
             "write_bw -s 65536 -n 20000 -N -Q 16",
             (1500, "loss=1%,seed=1", false),
         ),
-        &["1500: write 64 KiB, links that lose nothing", "1500: write 64 KiB"],
+        &["1500: write 64 KiB, links that lose nothing", "1500: write 64 KiB", "1500: TCP 64 KiB"],
     ),
     hosts(("1500: TCP 64 KiB", "GB/s"), HostsProgram::Iperf(65536), (1500, false)),
     hosts(("1500: UCX 64 KiB", "GB/s"), ucx_tcp("tag_bw", 65536, Pick::Bandwidth), (1500, false)),
@@ -450,7 +456,14 @@ const HOSTS_1500: &[BenchLine] = &[
     hosts(("1500: TCP 64 KiB, two busy loops", "GB/s"), HostsProgram::Iperf(65536), (1500, true)),
     hosts(("1500: TCP 8 B, one way", "us"), HostsProgram::PingPong(8), (1500, false)),
     hosts(("1500: UCX 8 B, one way", "us"), ucx_tcp("tag_lat", 8, Pick::Latency), (1500, false)),
+    hosts(("1500: UCX 8 B, rate", "M/s"), ucx_tcp("ucp_put_bw", 8, Pick::Rate), (1500, false)),
     hosts(("1500: fi_pingpong 8 B, one way", "us"), HostsProgram::Fabric(8), (1500, false)),
+    pause("1500: a port is pulled, longest pause", PortsPause::Failover, 1500),
+    on(
+        pause("1500: it is taken back, longest pause", PortsPause::Failback, 1500),
+        &["1500: no port changes, longest pause"],
+    ),
+    pause("1500: no port changes, longest pause", PortsPause::Control, 1500),
 ];
 
 /// Between two hosts, over a cable of MTU 9000.
@@ -465,7 +478,7 @@ const HOSTS_9000: &[BenchLine] = &[
             "write_bw -s 8 -n 1000000 -N -l 32",
             (9000, "", false),
         ),
-        &[],
+        &["9000: UCX 8 B, rate"],
     ),
     on(
         urma_bw("9000: write 64 KiB", "write_bw -s 65536 -n 20000 -N -Q 16", (9000, "", false)),
@@ -489,7 +502,7 @@ const HOSTS_9000: &[BenchLine] = &[
             "write_bw -s 65536 -n 20000 -N -Q 16",
             (9000, "seed=1", false),
         ),
-        &["9000: write 64 KiB"],
+        &["9000: write 64 KiB", "9000: TCP 64 KiB"],
     ),
     on(
         urma_bw(
@@ -497,7 +510,7 @@ const HOSTS_9000: &[BenchLine] = &[
             "write_bw -s 65536 -n 20000 -N -Q 16",
             (9000, "loss=1%,seed=1", false),
         ),
-        &["9000: write 64 KiB, links that lose nothing", "9000: write 64 KiB"],
+        &["9000: write 64 KiB, links that lose nothing", "9000: write 64 KiB", "9000: TCP 64 KiB"],
     ),
     hosts(("9000: TCP 64 KiB", "GB/s"), HostsProgram::Iperf(65536), (9000, false)),
     hosts(("9000: UCX 64 KiB", "GB/s"), ucx_tcp("tag_bw", 65536, Pick::Bandwidth), (9000, false)),
@@ -512,5 +525,12 @@ const HOSTS_9000: &[BenchLine] = &[
     hosts(("9000: TCP 64 KiB, two busy loops", "GB/s"), HostsProgram::Iperf(65536), (9000, true)),
     hosts(("9000: TCP 8 B, one way", "us"), HostsProgram::PingPong(8), (9000, false)),
     hosts(("9000: UCX 8 B, one way", "us"), ucx_tcp("tag_lat", 8, Pick::Latency), (9000, false)),
+    hosts(("9000: UCX 8 B, rate", "M/s"), ucx_tcp("ucp_put_bw", 8, Pick::Rate), (9000, false)),
     hosts(("9000: fi_pingpong 8 B, one way", "us"), HostsProgram::Fabric(8), (9000, false)),
+    pause("9000: a port is pulled, longest pause", PortsPause::Failover, 9000),
+    on(
+        pause("9000: it is taken back, longest pause", PortsPause::Failback, 9000),
+        &["9000: no port changes, longest pause"],
+    ),
+    pause("9000: no port changes, longest pause", PortsPause::Control, 9000),
 ];

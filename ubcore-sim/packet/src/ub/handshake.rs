@@ -80,9 +80,22 @@ pub struct FurtherPorts {
     addresses: [WireEid; FURTHER_PORTS_MAX],
 }
 
-/// Addresses that are not possible as [`FurtherPorts`]: too many, one of them twice, or not that of one node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WrongPorts;
+/// Why addresses are not possible as [`FurtherPorts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WrongPorts {
+    /// There are so many.
+    #[error("{0} addresses beside the EID: a node has at most {FURTHER_PORTS_MAX}")]
+    TooMany(usize),
+    /// It is unspecified, or one of several nodes (multicast, broadcast).
+    #[error("{0} is not the address of one node")]
+    NotOfOne(IpAddr),
+    /// It is there more than once.
+    #[error("{0} is named twice: each port has an address of its own")]
+    Twice(IpAddr),
+    /// It follows an unspecified one.
+    #[error("{0} follows a gap")]
+    BehindGap(IpAddr),
+}
 
 impl FurtherPorts {
     /// The addresses given.
@@ -91,10 +104,14 @@ impl FurtherPorts {
     /// [`WrongPorts`].
     pub fn new(given: &[WireEid]) -> Result<Self, WrongPorts> {
         let mut addresses = [WireEid::default(); FURTHER_PORTS_MAX];
-        addresses.get_mut(..given.len()).ok_or(WrongPorts)?.copy_from_slice(given);
+        let places = addresses.get_mut(..given.len()).ok_or(WrongPorts::TooMany(given.len()))?;
+        places.copy_from_slice(given);
         let ports = Self { addresses };
-        let is_right = ports.is_right() && ports.iter().count() == given.len();
-        if is_right { Ok(ports) } else { Err(WrongPorts) }
+        ports.check()?;
+        match given.get(ports.iter().count()) {
+            Some(unspecified) => Err(WrongPorts::NotOfOne(ip(*unspecified))),
+            None => Ok(ports),
+        }
     }
 
     /// The addresses, in order.
@@ -102,18 +119,44 @@ impl FurtherPorts {
         self.addresses.iter().copied().take_while(|address| *address != WireEid::default())
     }
 
-    /// Whether each is that of one node, none is there twice, and none follows a 0.
-    fn is_right(&self) -> bool {
-        let count = self.iter().count();
-        let (used, unused) = self.addresses.split_at(count);
-        let is_of_one = |address: &WireEid| match Ipv6Addr::from(*address).to_canonical() {
+    /// The address at `at`, from 0 on, if there are so many.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<WireEid> {
+        self.iter().nth(at)
+    }
+
+    /// Number of addresses.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks that each is that of one node, none is there twice, and none follows a 0.
+    fn check(&self) -> Result<(), WrongPorts> {
+        let (used, unused) = self.addresses.split_at(self.len());
+        let is_of_one = |address: &WireEid| match ip(*address) {
             IpAddr::V4(v4) => !v4.is_multicast() && !v4.is_broadcast() && !v4.is_unspecified(),
             IpAddr::V6(v6) => !v6.is_multicast(),
         };
-        unused.iter().all(|address| *address == WireEid::default())
-            && used.iter().all(is_of_one)
-            && (0..count).all(|at| !used[..at].contains(&used[at]))
+        let gap = unused.iter().find(|address| **address != WireEid::default());
+        let shared = used.iter().find(|address| !is_of_one(address));
+        let twice = (0..used.len()).find(|at| used[..*at].contains(&used[*at]));
+        let wrong = (gap.map(|address| WrongPorts::BehindGap(ip(*address))))
+            .or_else(|| shared.map(|address| WrongPorts::NotOfOne(ip(*address))))
+            .or_else(|| twice.map(|at| WrongPorts::Twice(ip(used[at]))));
+        wrong.map_or(Ok(()), Err)
     }
+}
+
+/// The IP address that an EID is.
+fn ip(eid: WireEid) -> IpAddr {
+    Ipv6Addr::from(eid).to_canonical()
 }
 
 /// What a CHALLENGE carries and the next CONNECT repeats: 16 bytes that only their maker can check.
@@ -232,7 +275,7 @@ impl HandshakeBody {
         if self.window == 0 || self.window > WINDOW_MAX {
             return Err(PacketError::field("window", self.window.into()));
         }
-        if !self.ports.is_right() {
+        if self.ports.check().is_err() {
             return Err(PacketError::field("ports", 0));
         }
         Ok(())

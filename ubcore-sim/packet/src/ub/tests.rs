@@ -454,16 +454,19 @@ fn further_ports_are_addresses_of_one_node_each() {
     assert_eq!(ports.iter().collect::<Vec<_>>(), [a, b]);
     let mut many = [0xff; 16];
     many[1] = 2;
-    for wrong in [
-        &[a, a][..],
-        &[[0; 16], a],
-        &[v4([224, 0, 0, 1])],
-        &[v4([255; 4])],
-        &[v4([0; 4])],
-        &[many],
-        &[a, b, v4([10, 3, 0, 1]), v4([10, 4, 0, 1])],
+    let four = [a, b, v4([10, 3, 0, 1]), v4([10, 4, 0, 1])];
+    for (wrong, why) in [
+        (&[a, a][..], "10.1.0.1 is named twice: each port has an address of its own"),
+        (&[[0; 16], a], "10.1.0.1 follows a gap"),
+        (&[a, [0; 16]], ":: is not the address of one node"),
+        (&[v4([224, 0, 0, 1])], "224.0.0.1 is not the address of one node"),
+        (&[v4([255; 4])], "255.255.255.255 is not the address of one node"),
+        (&[v4([0; 4])], "0.0.0.0 is not the address of one node"),
+        (&[many], "ff02:ffff:ffff:ffff:ffff:ffff:ffff:ffff is not the address of one node"),
+        (&four, "4 addresses beside the EID: a node has at most 3"),
     ] {
-        assert_eq!(FurtherPorts::new(wrong), Err(WrongPorts), "{wrong:?}");
+        let refused = FurtherPorts::new(wrong).expect_err(why);
+        assert_eq!(refused.to_string(), why);
     }
     // As they arrive: an address behind a gap, and one that is none.
     let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer()));

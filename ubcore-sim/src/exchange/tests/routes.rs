@@ -208,32 +208,68 @@ fn an_address_that_another_node_names_is_still_its_owners() {
     assert_eq!(w.end_now(0, seq), DONE, "it moves to its further address all the same");
 }
 
-/// Each of the nodes finds that the port is gone by requests of its own, at the same time.
-#[test]
-fn both_nodes_move_at_once_and_agree() {
-    let mut w = two();
-    let _segments = [0, 1].map(|n| [1, 2].map(|tid| w.segment(n, tid, 64, ALL)));
+/// A path of node 1 to node 0, as [`World::tpn`] is one of node 0.
+fn path_back(w: &mut World) -> u32 {
     let eid = w.eid(0);
-    let of_b = loop {
+    for _ in 0..100 {
         let (now, node) = (w.now, &mut w.nodes[1]);
         match node.exchange.connect(&node.base, now, eid, Mode::Rm) {
-            Connecting::Ready { tpn, .. } => break tpn,
+            Connecting::Ready { tpn, .. } => return tpn,
             Connecting::Pending => w.run(MS),
             Connecting::Failed(why) => panic!("{why}"),
         }
-    };
-    w.pulled = vec![eid];
+    }
+    panic!("no path")
+}
+
+/// A WRITE of each node at the same time; the numbers by which they end.
+fn post_both(w: &mut World, tpns: [u32; 2]) -> [u32; 2] {
     let sqe = w.to_memory(Opcode::Write, 2, 0);
-    let tpns = [w.tpn, of_b];
-    let seqs = [0, 1].map(|n| {
+    [0, 1].map(|n| {
         w.tpn = tpns[n];
         w.hand(n, &sqe, &[(1, 0, 64)])
-    });
+    })
+}
+
+/// Each of the nodes finds that the port is gone by requests of its own, at the same time.
+#[test]
+fn both_nodes_leave_a_port_at_once() {
+    let mut w = two();
+    let _segments = [0, 1].map(|n| [1, 2].map(|tid| w.segment(n, tid, 64, ALL)));
+    let tpns = [w.tpn, path_back(&mut w)];
+    w.pulled = vec![w.eid(0)];
+    let seqs = post_both(&mut w, tpns);
     w.run(100 * MS);
     for n in [0, 1] {
         assert_eq!(w.end_now(n, seqs[n]), DONE);
         assert_eq!(w.counter(n, Counter::PortFailed), 1);
     }
+}
+
+/// Two ports a node, whose cables are crossed: ports of the same number do not reach each other any more.
+fn cross(w: &mut World) {
+    w.cut = [0, 1].map(|port| [w.address(0, port), w.address(1, port)]).to_vec();
+    w.is_crossing = true;
+}
+
+/// No route of the TP works, and each node tries a handshake on another one of those that do: without a leader both
+/// give way to each other for ever, and two leaders follow each other.
+#[test]
+fn both_nodes_move_at_once_and_agree() {
+    let mut w = two();
+    let _segments = [0, 1].map(|n| [1, 2].map(|tid| w.segment(n, tid, 64, ALL)));
+    let tpns = [w.tpn, path_back(&mut w)];
+    cross(&mut w);
+    let seqs = post_both(&mut w, tpns);
+    w.run(400 * MS);
+    for n in [0, 1] {
+        assert_eq!(w.end_now(n, seqs[n]), DONE, "node {n}");
+    }
+    let [own, peers] = [0, 1].map(|n| used_by(&w, n));
+    assert!(
+        own.len() == 1 && own == [1 - peers[0]],
+        "{own:?} and {peers:?}: one TP, between ports 0 and 1"
+    );
 }
 
 #[test]
@@ -295,7 +331,12 @@ fn post(w: &mut World) {
 
 /// Ports of node 0 that carry the TP.
 fn used(w: &World) -> Vec<u8> {
-    let tp = w.nodes[0].exchange.endpoint.tp(w.eid(1)).expect("a peer");
+    used_by(w, 0)
+}
+
+/// Ports of node `n` that carry the TP.
+fn used_by(w: &World, n: usize) -> Vec<u8> {
+    let tp = w.nodes[n].exchange.endpoint.tp(w.eid(1 - n)).expect("a peer");
     let used = tp.routes().filter(|(_, state, _)| *state == RouteUse::Used);
     used.map(|(route, ..)| route.port).collect()
 }
