@@ -20,6 +20,8 @@ mod post;
 mod run;
 mod shrink;
 mod side;
+#[cfg(test)]
+mod standard;
 mod trouble;
 mod watch;
 

@@ -232,6 +232,7 @@ impl Bench {
             interrupt: Arc::<Raises>::clone(&raises),
             memory: Arc::new(BenchMemory { arena: arena.clone(), sharing }),
             node_region: Region::private(layout::NODE_LEN).unwrap(),
+            routes: None,
         };
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);
         change(&mut cfg);

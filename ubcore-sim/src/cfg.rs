@@ -89,8 +89,9 @@ pub struct DeviceCfg {
     pub mtu: u32,
     /// What carries the requests of RC jetties.
     pub rc: RcWire,
-    /// Path MTU of connections of the standard opcodes: 256, 512, 1024, 2048 or 4096.
-    pub rc_mtu: u32,
+    /// Path MTU of connections of the standard opcodes: 256, 512, 1024, 2048 or 4096; `None`: the largest that the
+    /// route carries when the jetty is bound.
+    pub rc_mtu: Option<u32>,
     /// Packets that a TP may have unacknowledged.
     pub window_packets: u32,
     /// Retransmission strategy of its TPs.
@@ -125,7 +126,7 @@ impl DeviceCfg {
             seed: Seed::of(seed),
             mtu: 4096,
             rc: RcWire::Urma,
-            rc_mtu: 1024,
+            rc_mtu: None,
             window_packets: 512,
             strategy: crate::transport::Strategy::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,

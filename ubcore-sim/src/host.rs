@@ -24,6 +24,7 @@ pub mod port;
 mod port_links;
 mod port_owner;
 pub mod presence;
+pub(crate) mod route_mtu;
 pub mod shared;
 pub mod standard;
 pub mod tap;

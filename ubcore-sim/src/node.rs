@@ -30,11 +30,12 @@ use crate::{
         peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
         port::PacketPort,
+        route_mtu::RouteMtu,
         shared::{SharedNode, new_wakeup},
         standard::{PortEndpoint, QpnInUse, StandardDrops},
         thread::Background,
     },
-    ports::{LinkVisitor, Ports},
+    ports::{LinkVisitor, LocalRoutes, Ports},
     share::layout,
 };
 
@@ -108,6 +109,7 @@ impl Node {
             interrupt: Arc::<EventVectors>::clone(&vectors),
             memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving)),
             node_region: node_region.clone(),
+            routes: routes(&cfg, eid),
         };
         let device = SoftwareDevice::new(device_cfg, ports);
         let wakeup = new_wakeup()?;
@@ -241,6 +243,14 @@ fn claim(cfg: &NodeCfg) -> Result<Claim, ClaimError> {
             Some(claimed) => claimed,
         },
     }
+}
+
+/// Routes of the host, for what needs them: connections of the standard opcodes.
+fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
+    if cfg.rc != RcWire::Roce {
+        return None;
+    }
+    RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
 fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {

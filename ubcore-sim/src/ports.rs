@@ -48,6 +48,12 @@ pub trait MemoryHost: Send + Sync + Debug {
     fn unshare(&self, key: u32);
 }
 
+/// What the host knows of routes to other nodes.
+pub trait LocalRoutes: Send + Sync + Debug {
+    /// MTU of the route to a node at this time; `None`: nothing is known of it.
+    fn mtu_to(&self, node: RawEid) -> Option<u32>;
+}
+
 /// The world as the device sees it.
 #[derive(Debug)]
 pub struct Ports {
@@ -57,6 +63,8 @@ pub struct Ports {
     pub memory: Arc<dyn MemoryHost>,
     /// This node's region, [`crate::share::layout::NODE_LEN`] bytes, writable, zeroed.
     pub node_region: Region,
+    /// Routes to other nodes; `None`: nothing is known of them.
+    pub routes: Option<Arc<dyn LocalRoutes>>,
 }
 
 /// What two nodes on one host share, as seen from one of them.

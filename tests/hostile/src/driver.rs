@@ -103,6 +103,7 @@ impl Driver {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
             node_region: region(NODE_LEN),
+            routes: None,
         };
         let mut cfg = DeviceCfg::new(eid(1), 1, 1);
         cfg.ring_len = 1 << 14;

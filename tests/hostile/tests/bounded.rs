@@ -9,6 +9,7 @@ mod tests {
     use urma_hostile::{
         Bytes,
         device::device,
+        rc::{Rights, rc, rc_with},
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
     use urma_mem::Region;
@@ -29,6 +30,27 @@ mod tests {
         fn no_driver_breaks_the_device(data in proptest::collection::vec(any::<u8>(), 0..1500)) {
             device(&data);
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_peer_breaks_a_connection_of_the_standard_opcodes(
+            data in proptest::collection::vec(any::<u8>(), 0..1500)
+        ) {
+            rc(&data);
+        }
+    }
+
+    /// The same bytes, which no memory that looks at rights lets pass.
+    #[test]
+    fn memory_that_ignores_rights_is_noticed() {
+        // A WRITE of one byte with the key of the region that may be read, as the first packet.
+        let write = [0, 0, 0x0a, 0x00, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 1];
+        rc(&write);
+        let ignored = || rc_with(&write, Rights::Ignored);
+        assert!(catch_unwind(AssertUnwindSafe(ignored)).is_err());
     }
 
     const CAPACITY: usize = 256;

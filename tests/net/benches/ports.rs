@@ -28,9 +28,14 @@ mod stream;
 use stream::{Stream, node};
 
 /// Half of a window.
-const HALF: Duration = Duration::from_millis(50);
+const HALF: Duration = Duration::from_millis(5);
 /// Windows without a change, before the port is pulled and after it was taken back.
-const CONTROLS: u32 = 5;
+const CONTROLS: u32 = 50;
+/// A port that was left is asked after a second, or as soon as the other one is in doubt. Then a pause came first, and the
+/// change ended it: the window begins with the change.
+const ASKED_AFTER: Duration = Duration::from_millis(990);
+/// Between a change and the look at its counter, which follows the next completion.
+const DETECTED: Duration = Duration::from_micros(20);
 /// Between a change and the next window without one.
 const APART: Duration = Duration::from_millis(100);
 
@@ -40,6 +45,7 @@ struct Times {
     pulled: Instant,
     /// When each node left the port, and took it back.
     failed: [Instant; 2],
+    plugged: Instant,
     returned: [Instant; 2],
     over: Instant,
     ends: Vec<Instant>,
@@ -50,6 +56,8 @@ struct Times {
 struct Pauses {
     failover: Vec<f64>,
     failback: Vec<f64>,
+    /// Where the port was taken back since the other one was in doubt.
+    early: Vec<f64>,
     control: Vec<f64>,
 }
 
@@ -63,8 +71,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         run(&lab).map_err(|failure| failure.to_string())?.add_to(&mut pauses);
     }
     println!(
-        "{{\"runs\": {runs}, \"mtu\": {mtu}, \"failover_ms\": {:.3?}, \"failback_ms\": {:.3?}, \"control_ms\": {:.3?}}}",
-        pauses.failover, pauses.failback, pauses.control
+        "{{\"runs\": {runs}, \"mtu\": {mtu}, \"failover_ms\": {:.3?}, \"failback_ms\": {:.3?}, \
+         \"failback_in_doubt_ms\": {:.3?}, \"control_ms\": {:.3?}}}",
+        pauses.failover, pauses.failback, pauses.early, pauses.control
     );
     Ok(())
 }
@@ -95,27 +104,39 @@ fn run(lab: &Lab) -> Outcome<Times> {
         both(Counter::PortFailed, &mut stream)
     })?;
     stream.run(|_| failed[0].max(failed[1]).elapsed() > APART)?;
-    lab.plug(0, 0);
-    let returned = both(Counter::PortReturned, &mut stream)?;
+    let plugged = Instant::now();
+    let returned = thread::scope(|scope| {
+        scope.spawn(|| lab.plug(0, 0));
+        both(Counter::PortReturned, &mut stream)
+    })?;
     stream.run(|_| returned[0].max(returned[1]).elapsed() > APART + 2 * HALF * CONTROLS)?;
     let (over, ends) = (Instant::now(), stream.ends.take().unwrap_or_default());
     stream.end()?;
-    Ok(Times { begun, pulled, failed, returned, over, ends })
+    Ok(Times { begun, pulled, failed, plugged, returned, over, ends })
 }
 
 impl Times {
-    /// The longest pause in milliseconds between completions, of which a part lies in the window.
+    /// The longest pause in milliseconds between completions of which a part lies between two times.
     fn longest(&self, from: Instant, to: Instant) -> f64 {
-        let pairs = self.ends.windows(2).filter(|pair| pair[1] > from && pair[0] < to);
-        let longest = pairs.map(|pair| pair[1] - pair[0]).max();
-        longest.unwrap_or(to - from).as_secs_f64() * 1e3
+        self.longest_of(|pair| pair[1] > from && pair[0] < to).unwrap_or(to - from).as_secs_f64()
+            * 1e3
+    }
+
+    /// The same of pauses that begin between them.
+    fn longest_in(&self, from: Instant, to: Instant) -> f64 {
+        self.longest_of(|pair| pair[0] >= from && pair[0] < to).unwrap_or(to - from).as_secs_f64()
+            * 1e3
+    }
+
+    fn longest_of(&self, is_inside: impl Fn(&[Instant]) -> bool) -> Option<Duration> {
+        self.ends.windows(2).filter(|pair| is_inside(pair)).map(|pair| pair[1] - pair[0]).max()
     }
 
     /// Windows side by side in this time, none of which has a change.
     fn controls(&self, from: Instant, to: Instant, pauses: &mut Pauses) {
         let mut at = from;
         while at + 2 * HALF <= to {
-            pauses.control.push(self.longest(at, at + 2 * HALF));
+            pauses.control.push(self.longest_in(at, at + 2 * HALF));
             at += 2 * HALF;
         }
     }
@@ -125,11 +146,13 @@ impl Times {
         let back = [self.returned[0].min(self.returned[1]), self.returned[0].max(self.returned[1])];
         self.controls(self.begun, self.pulled - APART, pauses);
         pauses.failover.push(self.longest(self.pulled, left));
-        self.controls(left + APART, back[0] - HALF, pauses);
-        let is_one = back[1] - back[0] < 2 * HALF;
-        for at in back.into_iter().skip(usize::from(is_one)) {
-            let from = if is_one { back[0] } else { at } - HALF;
-            pauses.failback.push(self.longest(from, at + HALF));
+        // A program that sets the port up takes a processor for some milliseconds.
+        self.controls(self.plugged + APART, back[0] - APART, pauses);
+        for (failed, at) in self.failed.into_iter().zip(self.returned) {
+            let is_early = at - failed < ASKED_AFTER;
+            let from = if is_early { at - DETECTED } else { at - HALF };
+            let longest = self.longest_in(from, from + 2 * HALF);
+            if is_early { &mut pauses.early } else { &mut pauses.failback }.push(longest);
         }
         self.controls(back[1] + APART, self.over, pauses);
     }

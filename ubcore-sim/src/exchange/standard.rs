@@ -11,6 +11,7 @@ mod connection;
 mod key;
 mod memory;
 mod numbered;
+mod path_mtu;
 mod request;
 
 use std::collections::BTreeMap;

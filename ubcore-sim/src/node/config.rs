@@ -69,8 +69,8 @@ pub struct NodeCfg {
     /// What carries the requests of RC jetties.
     pub rc: RcWire,
     /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048
-    /// or 4096.
-    pub rc_mtu: u32,
+    /// or 4096; `None`: the largest that the route to the peer carries when the jetty is bound.
+    pub rc_mtu: Option<u32>,
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
     /// socket buffers are smaller.
     pub window_packets: u32,
@@ -103,7 +103,7 @@ impl Default for NodeCfg {
             prepared_max: PREPARED_MAX,
             mtu: 8192,
             rc: RcWire::Urma,
-            rc_mtu: 1024,
+            rc_mtu: None,
             window_packets: 512,
             link_faults: None,
             strategy: Strategy::default(),
@@ -165,7 +165,7 @@ impl NodeCfg {
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
-    /// | `URMA_RC_MTU` | 256, 512, 1024, 2048, 4096: path MTU of these |
+    /// | `URMA_RC_MTU` | `route`, 256, 512, 1024, 2048, 4096: path MTU of these |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
@@ -263,9 +263,7 @@ impl NodeCfg {
             self.rc = rc_of(value)?;
         }
         if let Some(value) = mtu {
-            let (name, wanted) = ("URMA_RC_MTU", RC_MTU_WANTED);
-            self.rc_mtu =
-                value.parse().map_err(|_| ConfigError { name, value, wanted, at: None })?;
+            self.rc_mtu = rc_mtu_of(value)?;
         }
         Ok(())
     }
@@ -293,8 +291,10 @@ impl NodeCfg {
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
         }
-        if !self.rc_mtu.is_power_of_two() || !(256..=4096).contains(&self.rc_mtu) {
-            return refuse("rc_mtu", self.rc_mtu, RC_MTU_WANTED);
+        if let Some(mtu) = self.rc_mtu
+            && (!mtu.is_power_of_two() || !(256..=4096).contains(&mtu))
+        {
+            return refuse("rc_mtu", mtu, RC_MTU_WANTED);
         }
         if self.rc == RcWire::Roce && self.path == PathChoice::SameHost {
             let (value, wanted) = ("roce".to_owned(), "urma where packets are turned off (path)");
@@ -357,6 +357,14 @@ fn rc_of(value: String) -> Result<RcWire, ConfigError> {
     }
 }
 
+fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
+    if value == "route" {
+        return Ok(None);
+    }
+    let (name, wanted) = ("URMA_RC_MTU", RC_MTU_WANTED);
+    value.parse().map(Some).map_err(|_| ConfigError { name, value, wanted, at: None })
+}
+
 fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     match value.as_str() {
         "found" => Ok(Doorbells::Found),
@@ -382,7 +390,7 @@ const NAME_MAX: usize = 63;
 /// Of an imported segment: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
-const RC_MTU_WANTED: &str = "a power of two from 256 to 4096";
+const RC_MTU_WANTED: &str = "route, or a power of two from 256 to 4096";
 
 #[cfg(test)]
 mod tests {
@@ -419,7 +427,8 @@ mod tests {
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
         assert_eq!(with("URMA_RC", "roce").unwrap().rc, RcWire::Roce);
-        assert_eq!(with("URMA_RC_MTU", "4096").unwrap().rc_mtu, 4096);
+        assert_eq!(with("URMA_RC_MTU", "4096").unwrap().rc_mtu, Some(4096));
+        assert_eq!(with("URMA_RC_MTU", "route").unwrap().rc_mtu, None);
         let faults = with("URMA_LINK_FAULTS", "loss=1%,seed=7").unwrap().link_faults.unwrap();
         assert_eq!((faults.cfg.loss_ppm, faults.seed), (10_000, 7));
     }

@@ -185,7 +185,7 @@ const SETTINGS: [(&str, &str, &str); 15] = [
     ("URMA_PREPARE", "prepare", "4194304"),
     ("URMA_MTU", "mtu", "8192"),
     ("URMA_RC", "rc", "urma"),
-    ("URMA_RC_MTU", "rc_mtu", "1024"),
+    ("URMA_RC_MTU", "rc_mtu", "route"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
 const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \

@@ -89,6 +89,7 @@ impl SimNode {
             interrupt: Arc::<EventVectors>::clone(&vectors),
             memory: Arc::new(ArenaMemory::new(arena, page_moving)),
             node_region: Region::shared(layout::NODE_LEN, Pages::Base)?,
+            routes: None,
         };
         let eid = cfg.eid;
         Ok(Self {

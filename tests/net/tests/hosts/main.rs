@@ -10,6 +10,7 @@ mod lab;
 mod mtu;
 mod peers;
 mod ports;
+mod standard;
 mod stream;
 mod traffic;
 mod verify;

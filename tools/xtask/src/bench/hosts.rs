@@ -345,7 +345,7 @@ fn fabric_once(lab: &Lab, size: u32) -> Result<Measured, Failure> {
 }
 
 /// Runs of the bench `ports` at a time.
-const PORTS_RUNS: &str = "1";
+const PORTS_RUNS: &str = "3";
 
 /// A pause of the newest run, each of which gives all three.
 fn ports(pause: PortsPause, mtu: u32) -> Result<Measured, Failure> {

@@ -125,7 +125,7 @@ impl FurtherPorts {
         self.iter().nth(at)
     }
 
-    /// Number of addresses.
+    /// Number of addresses beside the EID.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()

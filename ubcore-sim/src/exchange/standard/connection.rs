@@ -16,6 +16,7 @@ use urma_rc::{
 use super::key::RemoteKeys;
 use super::memory::{Caches, NodeMemory, Outstanding, receive_place, request_place};
 use super::numbered::Numbered;
+use super::path_mtu::path_mtu;
 use super::request;
 use crate::context::tables::Tables;
 use crate::endpoint::flow;
@@ -67,7 +68,7 @@ impl Connection {
         let cfg = &work.base.tables.cfg;
         let psns = pair.psns.unwrap_or([id, pair.remote_id]).map(Psn::new);
         let mut rc = RcCfg::new([Tpn::new(id)?, Tpn::new(pair.remote_id)?], psns);
-        rc.path_mtu = usize::try_from(cfg.rc_mtu).ok()?;
+        rc.path_mtu = path_mtu(&work.base.tables, pair.peer);
         rc.retry_count = RETRIES;
         if let Some(sender) = work.senders.get(id) {
             rc.rnr_retry = sender.side.rnr_retry;

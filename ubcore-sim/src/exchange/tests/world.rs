@@ -120,13 +120,6 @@ pub(super) struct World {
     pub(super) only_acks: bool,
     /// Addresses of ports that are pulled.
     pub(super) pulled: Vec<RawEid>,
-    /// Pairs of addresses between which nothing arrives.
-    pub(super) cut: Vec<[RawEid; 2]>,
-    /// What both nodes send at one time crosses on its way; if not, the second one has the packets of the first one
-    /// before it sends.
-    pub(super) is_crossing: bool,
-    /// What crosses: the node that it goes to, and its route there.
-    crossing: Vec<(usize, Route, Vec<u8>)>,
     /// What is longer is lost on its way from each node (bytes of UDP payload).
     pub(super) longest: [usize; 2],
     /// The latest packets with the nodes that they went to, for those who look on.
@@ -184,6 +177,7 @@ impl Node {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
             node_region: Region::shared(NODE_LEN, Pages::Base).unwrap(),
+            routes: None,
         };
         let mut exchange = Exchange::new(&cfg);
         let mail = Arc::new(Mail::new());
@@ -260,9 +254,6 @@ impl World {
         let mut world = Self {
             nodes: [Node::of(1, mtus[0], 7, of), Node::of(2, mtus[1], 7, of)],
             pulled: Vec::new(),
-            cut: Vec::new(),
-            is_crossing: false,
-            crossing: Vec::new(),
             now: 1_000,
             line: Arc::default(),
             tpn: 0,
@@ -341,9 +332,6 @@ impl World {
                 }
             }
             busy |= self.carry(0) | self.carry(1);
-            for (to, by, bytes) in std::mem::take(&mut self.crossing) {
-                self.nodes[to].on_datagram_by(self.now, by, &bytes);
-            }
             let running = self.nodes.iter().filter(|node| !node.stopped);
             let deadlines = running.filter_map(|n| n.exchange.poll_deadline());
             let next =
@@ -381,16 +369,9 @@ impl World {
             let source = self.address(from, sent.port);
             let port = (0..4).find(|port| self.address(1 - from, *port) == sent.to);
             let Some(port) = port.filter(|_| !self.pulled.contains(&source)) else { continue };
-            let is_cut = |pair: &[RawEid; 2]| pair.contains(&source) && pair.contains(&sent.to);
             let to = &mut self.nodes[1 - from];
-            if to.stopped || self.pulled.contains(&sent.to) || self.cut.iter().any(is_cut) {
-                continue;
-            }
-            let by = Route { port, to: source };
-            if self.is_crossing {
-                self.crossing.push((1 - from, by, buf[..sent.len].to_vec()));
-            } else {
-                to.on_datagram_by(self.now, by, &buf[..sent.len]);
+            if !to.stopped && !self.pulled.contains(&sent.to) {
+                to.on_datagram_by(self.now, Route { port, to: source }, &buf[..sent.len]);
             }
         }
         busy
