@@ -322,7 +322,11 @@ fn fabric(lab: &Lab, size: u32) -> Result<Measured, Failure> {
 const FABRIC_TOO_EARLY: &str = "eq_readerr";
 
 fn fabric_once(lab: &Lab, size: u32) -> Result<Measured, Failure> {
-    let count: u32 = if size >= 1 << 16 { 2000 } else { 10_000 };
+    let count: u32 = match size {
+        0..65_536 => 10_000,
+        65_536..1_048_576 => 2000,
+        _ => 300,
+    };
     let command = |host: &Host, at: usize| {
         let mut command = host.command("taskset");
         command.args(["-c", &core(at), "fi_pingpong", "-p", "tcp", "-e", "msg"]);
