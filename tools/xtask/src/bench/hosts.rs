@@ -107,6 +107,7 @@ pub(super) fn measure(bin: &std::path::Path, of: &HostsRun) -> Result<Measured, 
         return ports(pause, of.mtu);
     }
     let lab = Lab::new(LabPlan::cable(of.mtu)).map_err(|refused| Failure(refused.to_string()))?;
+    lab.hosts().iter().try_for_each(wait_until_up)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for core in [pair::SERVER_CORE, pair::CLIENT_CORE].into_iter().filter(|_| of.busy) {
@@ -122,6 +123,32 @@ pub(super) fn measure(bin: &std::path::Path, of: &HostsRun) -> Result<Measured, 
         stop.store(true, Ordering::Relaxed);
         measured
     })
+}
+
+/// Longest time until the kernel calls a new interface operational.
+const UP_LOOKS: u32 = 500;
+
+/// Waits until the interface of a host counts as operational. The kernel says so up to a second after it was set up, and UCX
+/// and libfabric leave out interfaces of which it did not.
+fn wait_until_up(host: &Host) -> Result<(), Failure> {
+    let is_up = || {
+        let state = std::fs::read_to_string("/sys/class/net/port0/operstate");
+        state.is_ok_and(|state| state.trim() == "up")
+    };
+    let wait = || {
+        (0..UP_LOOKS).any(|_| {
+            let is_over = is_up();
+            if !is_over {
+                pause(Duration::from_millis(10));
+            }
+            is_over
+        })
+    };
+    match host.run_with_sys(wait) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure("port0 does not come up".to_owned())),
+        Err(refused) => Err(Failure(refused.to_string())),
+    }
 }
 
 fn run(bin: &std::path::Path, lab: &Lab, program: HostsProgram) -> Result<Measured, Failure> {
