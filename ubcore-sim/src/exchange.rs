@@ -189,7 +189,8 @@ impl Exchange {
     /// One bounded round of listed queues (`base.next_listed()`), rings, TPs and timers. Whether anything
     /// was done.
     pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.take_mail(base, now);
+        let mut busy = self.finish_acked(base, now);
+        busy |= self.take_mail(base, now);
         self.endpoint.on_time(now);
         self.hold.on_return(now);
         let of_packets = self.packet_answers;
@@ -220,6 +221,7 @@ impl Exchange {
 
     /// A round of a plain exchange.
     pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos, by: PlainStep) -> PlainRound {
+        self.finish_acked(base, now);
         self.take_mail(base, now);
         let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
         let mut is_taken = false;
@@ -250,13 +252,15 @@ impl Exchange {
 
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
-        self.endpoint.has_work() || self.standard.has_work() || self.peers.has_work()
+        let has_packets = self.endpoint.has_work() || self.standard.has_work();
+        has_packets || self.acked.is_some() || self.peers.has_work()
     }
 
     /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let has_packets = self.endpoint.has_work() || self.standard.has_work();
-        !self.receives.is_flushing() && !has_packets && self.peers.is_idle()
+        let has_ends = self.receives.is_flushing() || self.acked.is_some();
+        !has_ends && !has_packets && self.peers.is_idle()
     }
 
     /// Notes for a poll what shows that there is nothing to do still. Whether it can be shown.

@@ -64,6 +64,8 @@ pub(crate) struct SendPoster {
     last: MovableBlock,
     /// The device carried a block like `last`, and no other one later.
     is_carried: bool,
+    /// Block of the newest usual message.
+    last_message: Option<MovableBlock>,
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -145,6 +147,7 @@ impl SendPoster {
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
             is_carried: false,
+            last_message: None,
             target: None,
             target_version: 0,
         })
@@ -204,8 +207,33 @@ impl SendPoster {
             return Some(Err(reason));
         }
         (message.entry_idx, message.owner) = self.place();
-        let block = message.encode(eid);
-        Some(self.give_message(&block, wr.user_ctx))
+        let block = MovableBlock::new(message.encode(eid));
+        let given = self.give_message(block.block(), wr.user_ctx);
+        // A message with an immediate is not the newest one for requests without.
+        if message.imm.is_none() {
+            self.last_message = Some(block).filter(|_| given.is_ok());
+        }
+        Some(given)
+    }
+
+    /// Posts a message like the newest usual one.
+    #[inline(always)]
+    fn post_message_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let place = self.place();
+        let Some(mut last) =
+            self.last_message.filter(|_| self.parts.direct && self.is_same_target())
+        else {
+            return PostedAgain::NotTaken;
+        };
+        if self.find_room(1).is_err() {
+            return PostedAgain::Full;
+        }
+        // Word 5 is the immediate, which a SEND has not.
+        last.move_to((place.0, place.1, moved.is_signalled), (0, moved.local, moved.len));
+        match self.give_message(last.block(), moved.user_ctx) {
+            Ok(()) => PostedAgain::Posted,
+            Err(_) => PostedAgain::NotTaken,
+        }
     }
 
     /// Stores the block of a message, for which there is room, and hands it over.
@@ -469,8 +497,14 @@ impl SendPoster {
     /// Whether requests like the newest usual one go where that one did.
     #[inline(always)]
     fn has_last(&self) -> bool {
+        self.is_same_target() && !self.last.is_none()
+    }
+
+    /// Whether requests without a target go where the newest ones did, and the queue is there.
+    #[inline(always)]
+    fn is_same_target(&self) -> bool {
         let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
-        !self.is_gone() && is_bound && !self.last.is_none()
+        !self.is_gone() && is_bound
     }
 
     /// Makes the block of the newest usual request that of the next one.
@@ -527,6 +561,11 @@ impl SendQueue for SendPoster {
             return PostedAgain::Posted;
         }
         self.give_moved(at, moved)
+    }
+
+    #[inline]
+    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        self.post_message_again(moved)
     }
 
     #[inline]

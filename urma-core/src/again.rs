@@ -1,9 +1,12 @@
-//! A WRITE or READ like the newest one: what was checked for that one need not be checked again.
+//! A WRITE or READ like the newest one, or a SEND like the newest SEND: what was checked for that one need not be
+//! checked again.
 //!
 //! *Owns*: what the newest one named. *Takes*: requests of one local piece. *Gives*: whether a request names the
 //! same. *Must not*: remember a request that the driver does not; name an object by its address.
 
-use crate::{OneTransfer, TargetJetty, WrFlags, number::ObjectNumber, ops::MovedTransfer};
+use crate::{
+    OneTransfer, TargetJetty, WrFlags, number::ObjectNumber, ops::MovedTransfer, wr::OneMessage,
+};
 
 /// All that rules and driver looked at, but for what differs from request to request: addresses, length, context,
 /// and whether it is signalled.
@@ -53,6 +56,55 @@ impl LastTransfer {
             && self.is_write == wr.is_write
             && self.target_hint == wr.target_hint
     }
+}
+
+/// What a SEND named, as [`LastTransfer`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastMessage {
+    flags: WrFlags,
+    target_hint: u8,
+    target: ObjectNumber,
+    local: ObjectNumber,
+}
+
+impl LastMessage {
+    /// No message names what it does.
+    pub(crate) const NONE: Self = Self {
+        flags: WrFlags::empty(),
+        target_hint: 0,
+        target: ObjectNumber::NONE,
+        local: ObjectNumber::NONE,
+    };
+
+    /// Of a message that was posted. A payload that goes in the entry is not looked at by its address.
+    pub(crate) fn of(message: &OneMessage<'_>) -> Self {
+        if message.flags.contains(WrFlags::INLINE) {
+            return Self::NONE;
+        }
+        Self {
+            flags: unsignalled(message.flags),
+            target_hint: message.target_hint,
+            target: number_of(message.target),
+            local: message.piece.segment.number(),
+        }
+    }
+
+    /// Whether the message names the same.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, message: &OneMessage<'_>) -> bool {
+        self.local == message.piece.segment.number()
+            && self.target == number_of(message.target)
+            && self.flags == unsignalled(message.flags)
+            && self.target_hint == message.target_hint
+    }
+}
+
+/// What of a message the one before it does not say.
+#[inline(always)]
+pub(crate) fn moved_message(message: &OneMessage<'_>) -> MovedTransfer {
+    let is_signalled = message.flags.contains(WrFlags::COMPLETE);
+    let (local, len) = (message.piece.addr, message.piece.len);
+    MovedTransfer { local, remote: 0, len, user_ctx: message.user_ctx, is_signalled }
 }
 
 /// What of a request the one before it does not say.

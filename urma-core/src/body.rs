@@ -7,12 +7,13 @@ use std::sync::Arc;
 use crate::{
     JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
     RecvWr, SendOp, SendWr, Status, TransportMode,
-    again::{self, LastTransfer},
+    again::{self, LastMessage, LastTransfer},
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
     ops::{MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
     rules::{ensure, refuse},
+    wr::OneMessage,
 };
 
 /// Identity and control part of a queue.
@@ -52,6 +53,7 @@ pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
     pub(crate) last: LastTransfer,
+    pub(crate) last_message: LastMessage,
     pub(crate) _jfc: Arc<JfcShared>,
 }
 
@@ -61,14 +63,36 @@ impl SendHalf {
         let [wr] = wrs else { return self.post_list(wrs) };
         match OneTransfer::of(wr) {
             Some(transfer) => self.transfer(&transfer),
-            None => self.post_other(wrs),
+            None => self.post_other(wr, wrs),
         }
     }
 
     /// As [`SendHalf::post`], of one request that is no transfer.
     #[inline(never)]
-    fn post_other(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.post_all(wrs)
+    fn post_other(&mut self, wr: &SendWr<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let Some(message) = OneMessage::of(wr) else { return self.post_all(wrs) };
+        if self.last_message.is_of(&message) && self.rules.carries(&message) {
+            match self.queue.post_message_like_last(&again::moved_message(&message)) {
+                PostedAgain::Posted => return Ok(()),
+                PostedAgain::Full => {
+                    return Err(PostError { index: 0, reason: PostReason::Full });
+                }
+                PostedAgain::NotTaken => {}
+            }
+        }
+        self.message_new(wrs, &message)
+    }
+
+    /// As [`SendHalf::post`], of one message that is not like the newest one.
+    #[inline(never)]
+    fn message_new(
+        &mut self,
+        wrs: &[SendWr<'_>],
+        message: &OneMessage<'_>,
+    ) -> Result<(), PostError> {
+        self.post_all(wrs)?;
+        self.last_message = LastMessage::of(message);
+        Ok(())
     }
 
     /// As [`SendHalf::post`], of a list.
@@ -143,7 +167,7 @@ impl SendHalf {
 
     /// Where requests without a target go has changed.
     pub(crate) fn set_bound(&mut self, target: Option<JettyId>) {
-        self.last = LastTransfer::NONE;
+        (self.last, self.last_message) = (LastTransfer::NONE, LastMessage::NONE);
         self.rules.set_bound(target);
     }
 

@@ -7,6 +7,7 @@
 use crate::{
     AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, OneTransfer, PostError,
     PostReason, RecvWr, RemoteAddr, SegmentAccess, SendOp, SendWr, TransportMode, WrFlags,
+    wr::OneMessage,
 };
 
 use PostReason::Invalid;
@@ -122,6 +123,14 @@ impl SendRules {
         len.wrapping_sub(1) < most
             && wr.piece.segment.span().holds(wr.piece.addr, len)
             && wr.at.segment.span().holds(wr.at.addr, len)
+    }
+
+    /// As [`SendRules::fits`], of a message that is like one that broke no rule.
+    #[inline(always)]
+    pub(crate) fn carries(&self, message: &OneMessage<'_>) -> bool {
+        let len = u64::from(message.piece.len);
+        len.wrapping_sub(1) < self.max_send
+            && message.piece.segment.span().holds(message.piece.addr, len)
     }
 
     /// The operations that are not posted by the million.

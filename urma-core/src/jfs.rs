@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     Context, Jfc, OneTransfer, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg,
     SendFlags, SendWr, Status, TargetJetty, TransportMode,
-    again::LastTransfer,
+    again::{LastMessage, LastTransfer},
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
@@ -127,7 +127,8 @@ pub(crate) fn send_half(
 ) -> Result<SendHalf, Status> {
     let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
     let queue = required(queue, "send half")?;
-    Ok(SendHalf { queue, rules, last: LastTransfer::NONE, _jfc: Arc::clone(jfc.shared()) })
+    let (last, last_message) = (LastTransfer::NONE, LastMessage::NONE);
+    Ok(SendHalf { queue, rules, last, last_message, _jfc: Arc::clone(jfc.shared()) })
 }
 
 impl Jfs {

@@ -32,6 +32,13 @@ pub trait SendQueue: Send + Debug {
         PostedAgain::NotTaken
     }
 
+    /// Posts a SEND that is like the newest SEND of one local piece, not inline, that [`SendQueue::post_send`] took
+    /// alone, but for `moved`, whose `remote` is 0. A provider need not remember that one.
+    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let _ = moved;
+        PostedAgain::NotTaken
+    }
+
     /// As [`SendQueue::post_like_last`] of each, but rings once. Returns how many were posted; the next one is
     /// for [`SendQueue::post_send`].
     fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {

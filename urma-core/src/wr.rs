@@ -145,6 +145,35 @@ impl<'a> OneTransfer<'a> {
     }
 }
 
+/// A SEND of one local piece, by its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneMessage<'a> {
+    /// Its one local piece.
+    pub(crate) piece: LocalSge<'a>,
+    /// What [`SendWr::flags`] is there.
+    pub(crate) flags: WrFlags,
+    /// What [`SendWr::target`] is there.
+    pub(crate) target: Option<&'a TargetJetty>,
+    /// What [`SendWr::target_hint`] is there.
+    pub(crate) target_hint: u8,
+    /// What [`SendWr::user_ctx`] is there.
+    pub(crate) user_ctx: u64,
+}
+
+impl<'a> OneMessage<'a> {
+    /// The parts of a request; `None`: it is another one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "one of all operations is such a message")]
+    #[inline(always)]
+    pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {
+        let piece = match wr.op {
+            SendOp::Send { src: [piece] } => *piece,
+            _ => return None,
+        };
+        let SendWr { flags, target, target_hint, user_ctx, .. } = *wr;
+        Some(Self { piece, flags, target, target_hint, user_ctx })
+    }
+}
+
 /// Receive request: memory that one message is placed in.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {

@@ -38,8 +38,8 @@ use x86 as imp;
 /// overlap or be changed by others meanwhile; the bytes that arrive are then unspecified.
 #[inline]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    if len == 8 && (to.addr() | from.addr()) & 7 == 0 {
-        // SAFETY: the caller keeps both words mapped; both are aligned.
+    if len == 8 && imp::is_one_move(to, from) {
+        // SAFETY: the caller keeps both words mapped; the check is this one's.
         unsafe { imp::move_8(to, from) };
         return;
     }
@@ -53,8 +53,8 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 /// As [`copy`].
 #[inline(always)]
 pub(crate) unsafe fn copy_ordered(to: *mut u8, from: *const u8, len: usize) {
-    if len == 8 && (to.addr() | from.addr()) & 7 == 0 {
-        // SAFETY: the caller keeps both words mapped; both are aligned.
+    if len == 8 && imp::is_one_ordered_move(to, from) {
+        // SAFETY: the caller keeps both words mapped; the check is this one's.
         unsafe { imp::move_8_last(to, from) };
         return;
     }

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use urma_mem::Region;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sleep::SleepFlag;
-use urma_mem::spsc::{Consumer, Entry, FRONT_WORDS, LINE_LEN, Producer, ReserveError};
-use urma_packet::{
-    AckForm, FORM_WORDS, FormWords, RequestFlags, Transaction, TransactionHeader, ack_words,
-};
+use urma_mem::spsc::{Consumer, Entry, LINE_LEN, Producer, ReserveError};
+use urma_packet::{AckForm, FormWords, RequestFlags, Transaction, TransactionHeader, ack_words};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
 use crate::engine::names::{self, NamedBytes};
@@ -170,9 +168,7 @@ impl RingPair {
             ReserveError::Full => Broken::Full,
             ReserveError::TooLong | ReserveError::Corrupt(_) => Broken::Dead,
         })?;
-        let mut front = [0; FRONT_WORDS];
-        front[..FORM_WORDS].copy_from_slice(header);
-        slot.write_front(&front).map_err(|_| Broken::Dead)?;
+        slot.write_front(header).map_err(|_| Broken::Dead)?;
         hooks::pass(Hook::RingEntryHalf);
         match body {
             ShortBody::Memory(region, at, len) => slot.copy_from(header_len, region, *at, *len),
@@ -202,9 +198,7 @@ impl RingPair {
         if kind != KIND_WHOLE {
             return None;
         }
-        let words = entry.front().ok()?;
-        let mut front = [0; FORM_WORDS];
-        front.copy_from_slice(&words[..FORM_WORDS]);
+        let front = entry.front().ok()?;
         Some(WholeEntry { entry, front, acked })
     }
 

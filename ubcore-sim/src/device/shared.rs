@@ -126,6 +126,11 @@ impl SharedPart {
             timer = sent.unwrap_or(timer);
             sent.is_some()
         });
+        // Behind the message, for which the peer waits.
+        if exchange.has_acked() {
+            exchange.finish_acked(base, time.at(now()));
+            self.wake(base);
+        }
         (left, timer)
     }
 

@@ -24,6 +24,8 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
+
 pub use backing::{
     BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, QueueDoorbell,
     RegisterRegion,
@@ -41,8 +43,23 @@ pub use status::{CmdStatus, CqeStatus};
 pub type Nanos = u64;
 
 /// 16 bytes of an endpoint id in network order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RawEid(pub [u8; 16]);
+
+impl Ord for RawEid {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        // As numbers: bytes would be compared by a call, in each step of a search.
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for RawEid {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl RawEid {
     /// Two words as commands carry them: bytes 0..8 and 8..16, big-endian within each word.

@@ -168,15 +168,7 @@ fn it_does_not_go_to_a_former_target() {
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     for id in [70, 71] {
-        let target = TargetId {
-            kind: TargetKind::Jetty,
-            id: JettyId { id, ..JettyId::default() },
-            path: Path { tpn: 7, eid: Eid::default(), kind: PathKind::Packets },
-            token: None,
-            mode: TransportMode::Rc,
-            order: OrderType::Ol,
-        };
-        queue.control.bind(&target, None).unwrap();
+        queue.control.bind(&target_id(id), None).unwrap();
         assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
         assert_eq!(send.post_list_like_last(&LIST), 0);
         send.post_send(&[write]).unwrap();
@@ -212,4 +204,67 @@ fn it_is_carried_by_what_differs_while_the_newest_carried_one_is_like_it() {
     let seen =
         [&[Whole, Moved(1), Moved(2), Rung, Whole, Moved(6)], &refused[..], &refused].concat();
     assert_eq!(handed, seen);
+}
+
+/// The path to a target by its number.
+fn target_id(id: u32) -> TargetId {
+    TargetId {
+        kind: TargetKind::Jetty,
+        id: JettyId { id, ..JettyId::default() },
+        path: Path { tpn: 7, eid: Eid::default(), kind: PathKind::Packets },
+        token: None,
+        mode: TransportMode::Rc,
+        order: OrderType::Ol,
+    }
+}
+
+#[test]
+fn a_message_differs_in_address_and_length_only() {
+    let bench = Bench::new();
+    let (local, _remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let cfg = QueueCfg { mode: TransportMode::Rc, ..jfs_cfg(jfc.id, 4) };
+    let mut queue = bench.context.create_queue(&cfg).unwrap();
+    let send = queue.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let message = SendWr { op: SendOp::Send { src: &piece }, ..signalled(1) };
+    let with_imm = SendWr { op: SendOp::SendImm { src: &piece, imm: 9 }, ..signalled(3) };
+    let moved = MovedTransfer { remote: 0, ..MOVED };
+    for id in [70, 71] {
+        queue.control.bind(&target_id(id), None).unwrap();
+        assert_eq!(send.post_message_like_last(&moved), PostedAgain::NotTaken);
+        send.post_send(&[message]).unwrap();
+        // Twice around the ring. What goes between is not the newest message.
+        for _ in 0..5 {
+            send.post_send(&[with_imm]).unwrap();
+            assert_eq!(send.post_message_like_last(&moved), PostedAgain::Posted);
+            assert!(contexts(&poll_all(&mut jfc)).ends_with(&[3, 2]));
+        }
+        let seen = std::mem::take(&mut bench.toy.state().seen);
+        let sent = seen[1..].iter().filter(|sqe| sqe.opcode == Opcode::Send);
+        let sent: Vec<_> = sent
+            .map(|sqe| {
+                let same = (sqe.entry_idx, sqe.owner);
+                assert_eq!((sqe.target_id, sqe.flags), (id, SqeFlags::COMPLETE));
+                let mut first = seen[0];
+                (first.entry_idx, first.owner) = same;
+                assert_eq!(*sqe, first);
+                same
+            })
+            .collect();
+        assert_eq!(sent.len(), 5);
+        queue.control.unbind().unwrap();
+    }
+    queue.control.bind(&target_id(72), None).unwrap();
+    let send = queue.send.as_mut().unwrap();
+    bench.toy.script(|s| s.hold = true);
+    send.post_send(&[message]).unwrap();
+    let posted = [(); 4].map(|()| send.post_message_like_last(&moved));
+    let some = PostedAgain::Posted;
+    assert_eq!(posted, [some, some, some, PostedAgain::Full]);
+    bench.toy.script(|s| s.hold = false);
+    bench.device_work();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
+    queue.control.delete().unwrap();
+    assert_eq!(send.post_message_like_last(&moved), PostedAgain::NotTaken);
 }

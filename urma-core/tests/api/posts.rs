@@ -599,3 +599,78 @@ fn a_connection_bound_anew_has_no_newest_transfer() {
         jetty.bind(&to).unwrap();
     }
 }
+
+fn send<'a>(piece: &'a [LocalSge<'a>], to: &'a TargetJetty) -> SendWr<'a> {
+    SendWr::new(SendOp::Send { src: piece }, to, 1)
+}
+
+#[test]
+fn a_message_like_the_newest_one_is_posted_by_what_differs() {
+    let bench = Bench::new(TransportMode::Rm);
+    let Bench { context, local: mine, target: to, mut jetty, recorder, .. } = bench;
+    let (others, other) = (local(&context), target(&context, TransportMode::Rm, 77));
+    let (piece, moved, elsewhere) =
+        ([sge(&mine, 0, 8)], [sge(&mine, 64, 24)], [sge(&others, 0, 8)]);
+    jetty.post_send(&[send(&piece, &to)]).unwrap();
+    assert_eq!(recorder.book().again, []);
+    let unsignalled = SendWr { flags: WrFlags::empty(), ..send(&moved, &to) };
+    jetty.post_send(&[unsignalled]).unwrap();
+    let differs =
+        MovedTransfer { local: VA + 64, remote: 0, len: 24, user_ctx: 1, is_signalled: false };
+    assert_eq!(recorder.book().again, [differs]);
+    let cases = [
+        send(&elsewhere, &to),
+        send(&piece, &other),
+        SendWr { flags: WrFlags::COMPLETE | WrFlags::SOLICITED, ..send(&piece, &to) },
+        SendWr { target_hint: 1, ..send(&piece, &to) },
+    ];
+    for case in cases {
+        jetty.post_send(&[send(&piece, &to)]).unwrap();
+        let before = recorder.book().again.len();
+        jetty.post_send(&[case]).unwrap();
+        assert_eq!(recorder.book().again.len(), before, "{case:?}");
+        jetty.post_send(&[case]).unwrap();
+        assert_eq!(recorder.book().again.len(), before + 1, "{case:?}");
+    }
+    let inline = SendWr { flags: WrFlags::COMPLETE | WrFlags::INLINE, ..send(&piece, &to) };
+    let before = recorder.book().again.len();
+    for _ in 0..3 {
+        jetty.post_send(&[inline]).unwrap();
+    }
+    assert_eq!(recorder.book().again.len(), before, "the payload is in the entry");
+    jetty.post_send(&[send(&piece, &to)]).unwrap();
+    recorder.book().room = 0;
+    let error = jetty.post_send(&[send(&piece, &to)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (0, PostReason::Full));
+}
+
+#[test]
+fn a_message_like_the_newest_one_is_checked_for_its_length_and_place() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let good = [sge(&bench.local, 0, 8)];
+    assert_eq!(post!(bench, SendOp::Send { src: &good }), None);
+    for (at, len, is_good) in
+        [(0, 8192, true), (0, 8193, false), (0, 0, false), (LEN - 7, 8, false)]
+    {
+        let before = again(&bench);
+        let piece = [sge(&bench.local, at, len)];
+        let reason = post!(bench, SendOp::Send { src: &piece });
+        assert_eq!(is_invalid(reason), !is_good, "{at} {len}");
+        assert_eq!(again(&bench) - before, usize::from(is_good));
+    }
+}
+
+#[test]
+fn a_connection_bound_anew_has_no_newest_message() {
+    let Bench { mut jetty, local, target: to, recorder, .. } = Bench::new(TransportMode::Rc);
+    let piece = [sge(&local, 0, 8)];
+    let wr = SendWr { target: None, ..send(&piece, &to) };
+    for expected in [1, 2] {
+        jetty.post_send(&[wr]).unwrap();
+        jetty.post_send(&[wr]).unwrap();
+        assert_eq!(recorder.book().again.len(), expected);
+        jetty.unbind().unwrap();
+        assert!(jetty.post_send(&[wr]).is_err(), "not bound");
+        jetty.bind(&to).unwrap();
+    }
+}

@@ -204,6 +204,10 @@ impl SendQueue for Recorder {
         PostedAgain::Posted
     }
 
+    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        self.post_like_last(moved)
+    }
+
     fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
         let mut book = self.book();
         let posted = moved.len().min(book.room);

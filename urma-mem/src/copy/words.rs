@@ -22,6 +22,18 @@ macro_rules! step {
     }};
 }
 
+/// Whether [`move_8`] may be called: both words are aligned.
+#[inline]
+pub(super) fn is_one_move(to: *mut u8, from: *const u8) -> bool {
+    (to.addr() | from.addr()) & 7 == 0
+}
+
+/// Whether [`move_8_last`] may be called: both words are aligned.
+#[inline]
+pub(super) fn is_one_ordered_move(to: *mut u8, from: *const u8) -> bool {
+    is_one_move(to, from)
+}
+
 /// Moves one aligned word.
 ///
 /// # Safety

@@ -40,20 +40,33 @@ step!(move_4, "4", reg, ":e", "mov", "dword");
 step!(move_2, "2", reg, ":x", "mov", "word");
 step!(move_1, "1", reg_byte, "", "mov", "byte");
 
-/// Moves one aligned word.
+/// Whether [`move_8`] moves 8 bytes as `copy` promises: always, since the processor moves each aligned word in
+/// them whole.
+#[inline(always)]
+pub(super) fn is_one_move(_to: *mut u8, _from: *const u8) -> bool {
+    true
+}
+
+/// Whether [`move_8_last`] stores 8 bytes at once: they may be loaded from anywhere.
+#[inline(always)]
+pub(super) fn is_one_ordered_move(to: *mut u8, _from: *const u8) -> bool {
+    to.addr() & 7 == 0
+}
+
+/// Moves 8 bytes.
 ///
 /// # Safety
-/// Both words are mapped and 8-byte aligned.
+/// Both words are mapped; see [`is_one_move`].
 #[inline(always)]
 pub(super) unsafe fn move_8(to: *mut u8, from: *const u8) {
     // SAFETY: passed on to the caller.
     unsafe { move_word(to, from) };
 }
 
-/// Moves one aligned word after everything that was stored before.
+/// Moves 8 bytes after everything that was stored before.
 ///
 /// # Safety
-/// Both words are mapped and 8-byte aligned.
+/// Both words are mapped; see [`is_one_ordered_move`].
 #[inline(always)]
 pub(super) unsafe fn move_8_last(to: *mut u8, from: *const u8) {
     // The processor keeps the order of stores.

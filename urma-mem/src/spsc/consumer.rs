@@ -213,8 +213,9 @@ impl Entry<'_, Region> {
     ///
     /// # Errors
     /// As [`Entry::copy_to`].
-    #[inline]
-    pub fn front(&self) -> Result<[u64; FRONT_WORDS], OutOfBounds> {
+    #[inline(always)]
+    pub fn front<const N: usize>(&self) -> Result<[u64; N], OutOfBounds> {
+        const { assert!(N <= FRONT_WORDS, "the rest of a line") };
         self.ring.peer.load_block(self.at(0, 0)?)
     }
 

@@ -43,7 +43,7 @@ impl<W: Words> Producer<W> {
     ///
     /// # Errors
     /// [`ReserveError`].
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, len: usize) -> Result<EntrySlot<'_, W>, ReserveError> {
         if let Some(corrupt) = self.corrupt {
             return Err(corrupt.into());
@@ -117,6 +117,7 @@ impl<W: Words> Producer<W> {
         self.tail - self.head_seen + size + NEXT_LEN <= self.capacity
     }
 
+    #[inline(never)]
     fn refresh_head(&mut self) -> Result<(), Corrupt> {
         let head = self.peer.load_acquire(0)?;
         // Also checked: the consumer cannot have taken what was not published.
@@ -156,7 +157,7 @@ impl<W: Words> EntrySlot<'_, W> {
     ///
     /// # Errors
     /// [`OutOfBounds`] for a reserved kind; nothing was staged then.
-    #[inline]
+    #[inline(always)]
     pub fn stage(self, kind: u32) -> Result<(), OutOfBounds> {
         if kind == 0 || kind == KIND_WRAP {
             let offset = kind as usize;
@@ -197,7 +198,7 @@ impl<W: Words> EntrySlot<'_, W> {
     }
 
     /// Offset in the half of `len` payload bytes at `offset`.
-    #[inline]
+    #[inline(always)]
     fn at(&self, offset: usize, len: usize) -> Result<usize, OutOfBounds> {
         if offset > self.len || len > self.len - offset {
             return Err(OutOfBounds { offset, len, limit: self.len });
@@ -213,9 +214,10 @@ impl EntrySlot<'_, Region> {
     ///
     /// # Errors
     /// As [`EntrySlot::copy_from`].
-    #[inline]
-    pub fn write_front(&mut self, words: &[u64; FRONT_WORDS]) -> Result<(), OutOfBounds> {
+    #[inline(always)]
+    pub fn write_front<const N: usize>(&mut self, words: &[u64; N]) -> Result<(), OutOfBounds> {
         // An entry takes whole lines.
+        const { assert!(N <= FRONT_WORDS, "the rest of a line") };
         let at = self.at(0, 0)?;
         self.ring.own.store_block(at, words)
     }
