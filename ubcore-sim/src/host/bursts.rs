@@ -12,6 +12,10 @@
 //! a message is left waiting. A check that finds one proves a burst; checks up to a tick apart that
 //! find none prove steady polls. So a steady poller that had no processor costs a few wake-ups and
 //! checks, and a burst delays a message by at most one interval.
+//!
+//! The thread itself may take the processor from a steady poller: then it finds the message that the poll would have
+//! found a moment later, each time. So a check, and after [`TAKEN_MAX`] messages in a row each wake-up, first rests
+//! for [`GIVE_WAY`] and counts as vain if the program polled meanwhile.
 
 use std::time::Duration;
 
@@ -44,14 +48,25 @@ pub struct Bursts {
     vain: u32,
     /// Time until the next check; `None` while resting.
     look: Option<Duration>,
+    /// Passes in a row that took a message although the program had polled since the one before.
+    taken: u32,
+    /// So many that it is to be seen whether the program still polls.
+    is_doubted: bool,
 }
 
 impl Bursts {
+    /// Whether a pass that finds that the program polled rests before it takes anything.
+    #[must_use]
+    pub fn gives_way(&self) -> bool {
+        self.look.is_some() || self.is_doubted
+    }
+
     /// Takes the findings of one pass of the thread; returns what the thread does next.
     #[must_use]
     pub fn on_pass(&mut self, found: PassFindings) -> NextAction {
         if found.work {
-            *self = Self::default();
+            let taken = if found.polls && !self.is_doubted { self.taken + 1 } else { 0 };
+            *self = Self { taken, is_doubted: taken >= TAKEN_MAX, ..Self::default() };
             return NextAction::Rest;
         }
         self.look = match self.look {
@@ -76,6 +91,10 @@ impl Bursts {
 
 /// Vain wake-ups in a row after which the thread checks by itself.
 pub const VAIN_WAKEUPS_MAX: u32 = 3;
+/// Messages in a row that the thread takes before it gives way to a program that polls.
+pub const TAKEN_MAX: u32 = 16;
+/// Rest in which a program that polls shows it: longer than it takes to get the processor back.
+pub const GIVE_WAY: Duration = Duration::from_micros(20);
 /// Interval before the first check.
 pub const LOOK: Duration = Duration::from_micros(50);
 /// Interval from which on checks without a find prove steady polls.
@@ -119,6 +138,27 @@ mod tests {
         assert_eq!(bursts.on_pass(POLLED), NextAction::Look(2 * LOOK));
         assert_eq!(bursts.on_pass(PassFindings { work: true, ..POLLED }), NextAction::Rest);
         assert_eq!(bursts.on_pass(VAIN), NextAction::Rest);
+    }
+
+    #[test]
+    fn after_messages_in_a_row_the_thread_gives_way_until_it_takes_one_again() {
+        let mut bursts = Bursts::default();
+        for _ in 0..TAKEN_MAX {
+            assert!(!bursts.gives_way());
+            assert_eq!(bursts.on_pass(TAKEN), NextAction::Rest);
+        }
+        assert!(bursts.gives_way());
+        for next in [NextAction::Rest, NextAction::Rest, NextAction::Look(LOOK)] {
+            assert_eq!(bursts.on_pass(VAIN), next, "the program took them meanwhile");
+            assert!(bursts.gives_way());
+        }
+        assert_eq!(bursts.on_pass(TAKEN), NextAction::Rest);
+        for _ in 1..TAKEN_MAX {
+            assert_eq!(bursts.on_pass(TAKEN), NextAction::Rest);
+            assert!(!bursts.gives_way(), "they were left waiting");
+        }
+        assert_eq!(bursts.on_pass(PassFindings { polls: false, ..TAKEN }), NextAction::Rest);
+        assert!(!bursts.gives_way(), "the program did not poll");
     }
 
     #[test]

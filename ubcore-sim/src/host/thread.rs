@@ -29,7 +29,7 @@ use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
     arrivals::{ArrivalWatch, NextCheck},
-    bursts::{Bursts, LOOK, NextAction, PassFindings},
+    bursts::{Bursts, GIVE_WAY, LOOK, NextAction, PassFindings},
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
@@ -68,6 +68,7 @@ impl Background {
             said_asleep: false,
             rang: false,
             bursts: Bursts::default(),
+            gave_way: false,
             arrivals: ArrivalWatch::default(),
             arrived: false,
             is_look: false,
@@ -103,6 +104,8 @@ struct Worker {
     /// A wake-up came since the last pass.
     rang: bool,
     bursts: Bursts,
+    /// The pass before rested to see whether the program polls.
+    gave_way: bool,
     arrivals: ArrivalWatch,
     /// Datagrams arrived since the last pass, while the program polled.
     arrived: bool,
@@ -218,8 +221,17 @@ impl Worker {
         if was_awake && !helps {
             self.shared.presence().on_idle();
         }
+        let gave_way = std::mem::take(&mut self.gave_way);
+        if has_polled && !gave_way && self.doubts_burst() {
+            (self.gave_way, self.is_look) = (true, true);
+            return Some(GIVE_WAY);
+        }
         let mut found =
             PassFindings { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
+        if has_polled && gave_way {
+            // What waits now came just before: the next poll takes it.
+            return self.rest(was_awake, found);
+        }
         self.tick = TICK;
         self.watch_port(if helps { Watch::Arrivals } else { Watch::On });
         self.shared.device().count(Counter::BackgroundRuns);
@@ -242,6 +254,11 @@ impl Worker {
         // Others may want this processor.
         std::thread::yield_now();
         Some(Duration::ZERO)
+    }
+
+    /// Whether the program may poll steadily, and have lost its processor to this thread.
+    fn doubts_burst(&self) -> bool {
+        self.shared.presence().is_in_bursts() && self.bursts.gives_way()
     }
 
     /// After a step of packets, which takes up to a millisecond: a program that polls may have lost this
@@ -348,12 +365,13 @@ impl Worker {
         if !self.shared.device().announce_sleep(now) {
             // Work that no step can do yet must not make this thread spin against the application.
             self.stays += 1;
-            // A poller may have lost its processor while it is inside of the device.
-            self.is_look = self.stays > STAYS_MAX && self.shared.presence().is_in_bursts();
-            return Some(match self.stays {
-                0..=STAYS_MAX => Duration::ZERO,
-                _ if self.is_look => LOOK,
-                _ => TICK,
+            // A poller may have lost its processor while it is inside of the device, or before it.
+            self.is_look = self.shared.presence().is_in_bursts();
+            return Some(match (self.is_look, self.stays) {
+                (true, 0..=STAYS_MAX) => GIVE_WAY,
+                (true, _) => LOOK,
+                (false, 0..=STAYS_MAX) => Duration::ZERO,
+                (false, _) => TICK,
             });
         }
         self.said_asleep = true;
