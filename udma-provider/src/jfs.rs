@@ -11,6 +11,8 @@
 //! a request's completion before it moves the record). A polled completion frees its position even
 //! while the record lags behind it: the device has read the entry by then.
 
+mod message;
+
 use std::sync::Arc;
 
 use udma_abi::{
@@ -195,57 +197,6 @@ impl SendPoster {
             self.store_block(at, block)?;
             self.doorbell.ring_direct(block);
         }
-        Ok(())
-    }
-
-    /// As [`SendPoster::post_direct`], of the usual message; `None`: it is another request.
-    // From the request to the block in one function: fields that go through memory are waited for.
-    #[inline(never)]
-    fn post_message(&mut self, wr: &SendWr<'_>) -> Option<Result<(), PostReason>> {
-        let (mut message, eid) = sqe::message_of(wr, self.target.as_ref())?;
-        if let Err(reason) = self.find_room(1) {
-            return Some(Err(reason));
-        }
-        (message.entry_idx, message.owner) = self.place();
-        let block = MovableBlock::new(message.encode(eid));
-        let given = self.give_message(block.block(), wr.user_ctx);
-        // A message with an immediate is not the newest one for requests without.
-        if message.imm.is_none() {
-            self.last_message = Some(block).filter(|_| given.is_ok());
-        }
-        Some(given)
-    }
-
-    /// Posts a message like the newest usual one.
-    #[inline(always)]
-    fn post_message_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
-        let place = self.place();
-        let Some(mut last) =
-            self.last_message.filter(|_| self.parts.direct && self.is_same_target())
-        else {
-            return PostedAgain::NotTaken;
-        };
-        if self.find_room(1).is_err() {
-            return PostedAgain::Full;
-        }
-        // Word 5 is the immediate, which a SEND has not.
-        last.move_to((place.0, place.1, moved.is_signalled), (0, moved.local, moved.len));
-        match self.give_message(last.block(), moved.user_ctx) {
-            Ok(()) => PostedAgain::Posted,
-            Err(_) => PostedAgain::NotTaken,
-        }
-    }
-
-    /// Stores the block of a message, for which there is room, and hands it over.
-    #[inline(always)]
-    fn give_message(
-        &mut self,
-        block: &[u64; BLOCK_WORDS],
-        user_ctx: u64,
-    ) -> Result<(), PostReason> {
-        self.store_block(self.pi, block)?;
-        self.note_block(user_ctx)?;
-        self.doorbell.ring_direct(block);
         Ok(())
     }
 

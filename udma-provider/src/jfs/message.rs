@@ -1,0 +1,66 @@
+//! The usual messages, alone in their posts.
+//!
+//! *Owns*: which message is the newest one. *Takes*: a checked SEND or SEND_IMM of one piece, or what differs in one like
+//! the newest. *Gives*: its block in the ring and to the doorbell. *Must not*: remember a message with an immediate.
+
+use udma_abi::{MovableBlock, sqe::BLOCK_WORDS};
+use urma_core::{
+    PostReason, SendWr,
+    ops::{MovedTransfer, PostedAgain},
+};
+
+use super::SendPoster;
+use crate::sqe;
+
+impl SendPoster {
+    /// As [`SendPoster::post_direct`], of the usual message; `None`: it is another request.
+    // From the request to the block in one function: fields that go through memory are waited for.
+    #[inline(never)]
+    pub(super) fn post_message(&mut self, wr: &SendWr<'_>) -> Option<Result<(), PostReason>> {
+        let (mut message, eid) = sqe::message_of(wr, self.target.as_ref())?;
+        if let Err(reason) = self.find_room(1) {
+            return Some(Err(reason));
+        }
+        (message.entry_idx, message.owner) = self.place();
+        let block = MovableBlock::new(message.encode(eid));
+        let given = self.give_message(block.block(), wr.user_ctx);
+        // A message with an immediate is not the newest one for requests without.
+        if message.imm.is_none() {
+            self.last_message = Some(block).filter(|_| given.is_ok());
+        }
+        Some(given)
+    }
+
+    /// Posts a message like the newest usual one.
+    #[inline(always)]
+    pub(super) fn post_message_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let place = self.place();
+        let Some(mut last) =
+            self.last_message.filter(|_| self.parts.direct && self.is_same_target())
+        else {
+            return PostedAgain::NotTaken;
+        };
+        if self.find_room(1).is_err() {
+            return PostedAgain::Full;
+        }
+        // Word 5 is the immediate, which a SEND has not.
+        last.move_to((place.0, place.1, moved.is_signalled), (0, moved.local, moved.len));
+        match self.give_message(last.block(), moved.user_ctx) {
+            Ok(()) => PostedAgain::Posted,
+            Err(_) => PostedAgain::NotTaken,
+        }
+    }
+
+    /// Stores the block of a message, for which there is room, and hands it over.
+    #[inline(always)]
+    fn give_message(
+        &mut self,
+        block: &[u64; BLOCK_WORDS],
+        user_ctx: u64,
+    ) -> Result<(), PostReason> {
+        self.store_block(self.pi, block)?;
+        self.note_block(user_ctx)?;
+        self.doorbell.ring_direct(block);
+        Ok(())
+    }
+}
