@@ -189,8 +189,7 @@ impl Exchange {
     /// One bounded round of listed queues (`base.next_listed()`), rings, TPs and timers. Whether anything
     /// was done.
     pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.finish_acked(base, now);
-        busy |= self.take_mail(base, now);
+        let mut busy = self.take_mail(base, now);
         self.endpoint.on_time(now);
         self.hold.on_return(now);
         let of_packets = self.packet_answers;

@@ -1,6 +1,6 @@
 //! A poll that waited for a message takes that one alone, and only where that is all there is to do.
 
-use udma_abi::cmd::{Command, Mode};
+use udma_abi::cmd::{Command, Mode, QueueState};
 use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::super::{BenchSeg, eid};
@@ -102,6 +102,14 @@ fn an_acknowledged_request_ends_with_a_step_of_another_thread() {
     let mut talk = acked();
     let w = &mut talk.w;
     w.s.a.dev.step(0);
+    assert!(w.s.a.poll(&mut w.s.jfc).is_some_and(|cqe| cqe.status == CqeStatus::Success));
+}
+
+#[test]
+fn an_acknowledged_request_succeeded_although_its_queue_fails_after_it() {
+    let mut talk = acked();
+    let w = &mut talk.w;
+    w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Error });
     assert!(w.s.a.poll(&mut w.s.jfc).is_some_and(|cqe| cqe.status == CqeStatus::Success));
 }
 
