@@ -80,6 +80,10 @@ struct WanArgs {
     /// Latency of a DMA read of the pool.
     #[arg(long, default_value = "1us")]
     dma_latency: String,
+    /// Repair packets behind what is sent last (ours): for a loss that is known from earlier traffic of the path
+    /// (known), for what this run measures (learnt), or none (off).
+    #[arg(long, default_value = "known")]
+    tail: String,
     /// DMA reads that may be under way.
     #[arg(long, default_value_t = 64)]
     dma_reads: usize,
@@ -154,6 +158,7 @@ fn grid(args: &WanArgs) -> GridText {
         feedback_loss: args.feedback_loss,
         late: (args.late, args.late_by),
         dma_latency: args.dma_latency.clone(),
+        tail: args.tail.clone(),
         dma_reads: args.dma_reads,
         adamap: (args.adamap_bits, args.list_nodes),
         budget: args.budget,

@@ -18,6 +18,7 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         feedback_loss: 0.0,
         late: (0.0, 64),
         dma_latency: "1us".to_owned(),
+        tail: "known".to_owned(),
         dma_reads: 64,
         adamap: (32, 3),
         budget: 400_000,
@@ -66,6 +67,42 @@ fn a_run_without_a_steady_part_has_no_goodput() {
     for result in run(&short, 1) {
         assert_eq!(result.metrics.goodput_over_limit, None);
         assert!(result.metrics.fct_over_bound.is_some());
+    }
+}
+
+/// Completion times over their bounds and extra bytes, as issue and page name them.
+#[test]
+fn the_tail_costs_no_round_trip() {
+    let at = |size: &str, loss: &str| GridText {
+        rtts: vec!["10ms".to_owned()],
+        sizes: vec![size.to_owned()],
+        ..grid(&["ours"], &[loss])
+    };
+    let cells = [(at("200MB", "iid:0.01"), 1.10, 0.08), (at("1MB", "iid:0.05"), 1.25, 0.18)];
+    for (grid, most, extra) in cells {
+        for result in run(&grid, 2) {
+            let fct = result.metrics.fct_over_bound.expect("every run ends").p99;
+            let bytes = result.metrics.extra_bytes_ratio.expect("every run ends").p99;
+            assert!(fct <= most && bytes <= extra, "{fct} {bytes}: {:?}", result.cell);
+        }
+    }
+}
+
+#[test]
+fn the_adamap_design_takes_the_times_of_its_authors() {
+    let at = |rtt: &str, loss: &str| GridText {
+        rtts: vec![rtt.to_owned()],
+        sizes: vec!["200MB".to_owned()],
+        packet: (1000, 48),
+        dma_latency: "250ns".to_owned(),
+        ..grid(&["seed"], &[loss])
+    };
+    let cells = [("100us", 0.001, 16.93), ("100us", 0.01, 17.19), ("1ms", 0.001, 18.31)];
+    for (rtt, loss, authors_ms) in cells {
+        for result in run(&at(rtt, &format!("amazon@link:{loss}")), 2) {
+            let ms = result.metrics.fct_s.expect("every run ends").median * 1e3;
+            assert!((ms / authors_ms - 1.0).abs() < 0.03, "{ms} ms: {:?}", result.cell);
+        }
     }
 }
 

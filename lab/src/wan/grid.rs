@@ -74,6 +74,8 @@ pub struct GridText {
     pub late: (f64, u64),
     /// Latency of a DMA read.
     pub dma_latency: String,
+    /// What senders expect of the path's loss: `known`, `learnt` or `off`.
+    pub tail: String,
     /// DMA reads that may be under way.
     pub dma_reads: usize,
     /// Bits of an Adamap, and nodes of the list that the NIC holds.
@@ -270,11 +272,23 @@ impl GridText {
                 packets: whole(packets),
                 tps,
                 window_packets: window,
+                expected_loss: self.expected_loss(named.recovery, loss)?,
                 recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
                 dma,
                 budget: self.budget,
             },
         })
+    }
+
+    /// Loss that senders expect of the path before they measured any, if they protect the tail.
+    fn expected_loss(&self, recovery: Recovery, loss: LossCfg) -> Result<Option<f64>, GridError> {
+        let expected = match self.tail.as_str() {
+            "known" => Some(loss.mean),
+            "learnt" => Some(0.0),
+            "off" => None,
+            other => return Err(wrong("tail", other, "known, learnt or off")),
+        };
+        Ok(expected.filter(|_| matches!(recovery, Recovery::Knitting { .. })))
     }
 
     /// The strategy with its times for this path.
@@ -347,6 +361,7 @@ mod tests {
             feedback_loss: 0.0,
             late: (0.0, 64),
             dma_latency: "1us".to_owned(),
+            tail: "known".to_owned(),
             dma_reads: 64,
             adamap: (32, 3),
             budget: 1000,
@@ -388,6 +403,7 @@ mod tests {
         assert_eq!(refused(&|grid| grid.late = (0.1, 1 << 40)), "late-by");
         assert_eq!(refused(&|grid| grid.window_bdps = Some(0.0)), "window-bdps");
         assert_eq!(refused(&|grid| grid.dma_latency = "1".to_owned()), "dma-latency");
+        assert_eq!(refused(&|grid| grid.tail = "on".to_owned()), "tail");
         assert_eq!(refused(&|grid| grid.dma_reads = 0), "dma-reads");
         assert_eq!(refused(&|grid| grid.adamap.0 = 65), "adamap-bits");
         assert_eq!(refused(&|grid| grid.adamap.1 = 0), "list-nodes");

@@ -14,13 +14,15 @@ mod memory;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urma_recovery::{Arrival, DataMark, DmaCfg, DmaStats, Recovery, Sending};
+use urma_recovery::{Arrival, DataMark, DmaCfg, DmaStats, Recovery, RepairMark, Sending};
 
 use self::ends::{Taken, TpEnds};
 use self::link::{Back, Forward, LinkEnd, PathLink};
 use self::memory::RunMemory;
 use super::loss::{LossCfg, Losses};
 
+/// Repair packets are lost as if they were this transmission of a packet.
+const REPAIR_ATTEMPT: u16 = u16::MAX;
 /// Bytes of a tail mark on the wire.
 const MARK_BYTES: u64 = 82;
 
@@ -49,6 +51,8 @@ pub struct RunCfg {
     pub window_packets: u32,
     /// How losses are repaired.
     pub recovery: Recovery,
+    /// Loss that a sender expects before it measured any, to protect the tail; none: it does not.
+    pub expected_loss: Option<f64>,
     /// What accesses to the pool cost.
     pub dma: DmaCfg,
     /// Transmissions after which the run ends unfinished.
@@ -66,6 +70,8 @@ pub struct RunCounts {
     pub transmissions: u64,
     /// Those that the path lost.
     pub lost: u64,
+    /// Repair packets put on the link.
+    pub repairs: u64,
     /// Different packets that were delivered.
     pub delivered: u64,
     /// Bytes put on the link.
@@ -220,6 +226,11 @@ impl PathWorld {
             self.put_data(tp, packet, ask);
             return;
         }
+        if let Some(mark) = ends.sender.poll_repair(now) {
+            self.row.push_back(tp);
+            self.put_repair(tp, mark);
+            return;
+        }
         ends.in_row = false;
         if let Some(mark) = ends.sender.poll_tail(now) {
             ends.feedbacks += 1;
@@ -248,6 +259,18 @@ impl PathWorld {
         }
         let late = self.losses.late_by(self.cfg.late, tp, packet.seq, packet.attempt);
         self.link.put(self.now, (tp, Forward::Data { packet, ask }), bytes, late);
+    }
+
+    fn put_repair(&mut self, tp: u32, mark: RepairMark) {
+        self.counts.repairs += 1;
+        let ends = &mut self.tps[tp as usize];
+        ends.repairs += 1;
+        let bytes = self.cfg.payload + self.cfg.overhead;
+        if self.losses.is_lost(tp, ends.repairs, REPAIR_ATTEMPT) {
+            self.link.occupy(self.now, bytes);
+        } else {
+            self.link.put(self.now, (tp, Forward::Repair(mark)), bytes, 0);
+        }
     }
 
     fn on_forward(&mut self, tp: u32, message: Forward) {
@@ -286,6 +309,13 @@ impl PathWorld {
             Forward::Tail(mark) => {
                 let taken = ends.receiver.on_tail(now, &mark, pool);
                 assert!(taken.is_ok(), "the record of TP {tp} is sound: {taken:?}");
+                while let Some(run) = ends.receiver.poll_repaired() {
+                    self.counts.delivered += u64::from(run.count);
+                }
+                Taken::Other
+            }
+            Forward::Repair(mark) => {
+                ends.receiver.on_repair(&mark);
                 Taken::Other
             }
             Forward::Data { packet, .. } if packet.seq < ends.receiver.edge() => {
@@ -403,8 +433,9 @@ impl PathWorld {
     }
 
     fn arm(&mut self, tp: u32) {
+        let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
-        let Some(at) = ends.deadline() else { return };
+        let Some(at) = ends.deadline(now) else { return };
         let at = (at * 1000).max(self.now + 1000);
         if at < ends.armed_at {
             ends.armed_at = at;

@@ -14,6 +14,7 @@
 mod knitting;
 mod ledger;
 mod receiver;
+mod repair;
 mod report;
 mod sender;
 mod spread;
@@ -26,6 +27,7 @@ pub use knitting::{
 };
 pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};
+pub use repair::RepairMark;
 pub use report::{AckFeedback, DataMark, LossReport, LossRun, REPORT_RUNS, TailMark};
 pub use sender::{NeverSent, SenderCfg, SenderStats, Sending, TpSender};
 pub use spread::SPREAD_MAX;

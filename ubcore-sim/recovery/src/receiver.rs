@@ -7,7 +7,8 @@
 use udma_abi::Nanos;
 
 use crate::knitting::{Arrival, KnittingPool, LossError, LossRecord};
-use crate::report::{AckFeedback, DataMark, LossReport, TailMark};
+use crate::repair::RepairMark;
+use crate::report::{AckFeedback, DataMark, LossReport, LossRun, TailMark};
 
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +113,16 @@ impl TpReceiver {
                 }
             }
         }
+    }
+
+    /// Takes a repair packet.
+    pub fn on_repair(&mut self, mark: &RepairMark) {
+        self.record.on_repair(mark);
+    }
+
+    /// The next packets that repair packets brought: they were received, once.
+    pub fn poll_repaired(&mut self) -> Option<LossRun> {
+        self.record.poll_repaired()
     }
 
     /// Takes the mark of a sender that has nothing to send.

@@ -7,6 +7,7 @@
 use udma_abi::Nanos;
 
 use crate::ledger::{Fate, LedgerSlot, SendLedger};
+use crate::repair::RepairMark;
 use crate::report::{AckFeedback, LossReport, TailMark};
 use crate::spread::SPREAD_MAX;
 use crate::strategy::{AckNews, Recovery, Retransmission};
@@ -161,6 +162,18 @@ impl TpSender {
     /// The route carries nothing: what was sent by it goes again by others.
     pub fn fail_route(&mut self, route: u8) {
         self.ledger.mark_route_lost(route);
+    }
+
+    /// The next repair packet, when nothing else can be sent.
+    pub fn poll_repair(&mut self, now: Nanos) -> Option<RepairMark> {
+        let rtt = self.timer.rtt();
+        self.strategy.poll_repair(now, rtt, &self.ledger)
+    }
+
+    /// Protects what is sent last by repair packets, if the strategy has such; the path is expected to lose that part
+    /// until this sender has measured it.
+    pub fn protect_tail(&mut self, loss: f64) {
+        self.strategy.protect_tail(loss);
     }
 
     /// What to say to the peer while nothing can be sent; the strategy decides when.

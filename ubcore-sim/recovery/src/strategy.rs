@@ -23,6 +23,7 @@ use crate::knitting::{
     AdamapCfg, AdamapRecord, BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord,
 };
 use crate::ledger::SendLedger;
+use crate::repair::RepairMark;
 use crate::report::{LossReport, TailMark};
 
 /// How losses are repaired.
@@ -114,6 +115,19 @@ pub trait Retransmission: Send + Debug {
 
     /// When [`Retransmission::on_time`] or [`Retransmission::poll_tail`] has something to do.
     fn poll_deadline(&self, _ledger: &SendLedger) -> Option<Nanos> {
+        None
+    }
+
+    /// Repair packets are to follow what is sent last; the part of packets that the path is expected to lose.
+    fn protect_tail(&mut self, _loss: f64) {}
+
+    /// The repair packet to send now that nothing else can be sent; the mark comes when there is none any more.
+    fn poll_repair(
+        &mut self,
+        _now: Nanos,
+        _rtt: Option<Nanos>,
+        _ledger: &SendLedger,
+    ) -> Option<RepairMark> {
         None
     }
 

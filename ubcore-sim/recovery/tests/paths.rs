@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use urma_mem::Region;
 use urma_recovery::{
     AckFeedback, AckPolicy, AdamapCfg, Arrival, DataMark, KnittingPool, LossReport, LossRun,
-    Recovery, RtoCfg, SenderCfg, Sending, TailMark, TpReceiver, TpSender,
+    Recovery, RepairMark, RtoCfg, SenderCfg, Sending, TailMark, TpReceiver, TpSender,
 };
 
 const BLOCKS: u32 = 512;
@@ -25,6 +25,8 @@ struct Path {
     doubled: u64,
     /// Of 1000 acknowledgements, reports and tail marks.
     feedback_lost: u64,
+    /// Loss that the sender expects of the path; none: nothing is protected.
+    expected: Option<f64>,
 }
 
 /// Numbers from a seed (splitmix64).
@@ -48,6 +50,7 @@ impl Dice {
 enum Message {
     Data(Sending),
     Tail(TailMark),
+    Repair(RepairMark),
     Ack(AckFeedback),
     Report(LossReport),
 }
@@ -65,6 +68,7 @@ struct World {
     edge: u64,
     pushed: u64,
     sent: u64,
+    repaired: u64,
 }
 
 impl World {
@@ -76,10 +80,14 @@ impl World {
         let cfg = SenderCfg { window_packets: path.window, recovery: path.recovery, rto };
         let every = if matches!(path.recovery, Recovery::Irn { .. }) { 1 } else { 8 };
         let policy = AckPolicy { every, delay_ns: path.delay_ns };
+        let mut sender = TpSender::new(&cfg);
+        if let Some(expected) = path.expected {
+            sender.protect_tail(expected);
+        }
         Self {
             path,
             dice: Dice(path.seed),
-            sender: TpSender::new(&cfg),
+            sender,
             receiver: TpReceiver::new(path.recovery.record(1), policy),
             pool,
             on_path: BinaryHeap::new(),
@@ -88,11 +96,12 @@ impl World {
             edge: 0,
             pushed: 0,
             sent: 0,
+            repaired: 0,
         }
     }
 
     fn send(&mut self, now: u64, message: Message) {
-        let is_data = matches!(message, Message::Data(_));
+        let is_data = matches!(message, Message::Data(_) | Message::Repair(_));
         if self.dice.hits(if is_data { self.path.lost } else { self.path.feedback_lost }) {
             return;
         }
@@ -112,7 +121,9 @@ impl World {
             Message::Data(packet) => return self.receive_data(now, packet),
             Message::Tail(mark) => {
                 self.receiver.on_tail(now, &mark, &mut self.pool).map_err(|e| e.to_string())?;
+                return self.take_repaired();
             }
+            Message::Repair(mark) => self.receiver.on_repair(&mark),
             Message::Ack(ack) => self.sender.on_ack(now, &ack).map_err(|e| e.to_string())?,
             Message::Report(report) => {
                 self.sender.on_report(now, &report).map_err(|e| e.to_string())?;
@@ -153,6 +164,27 @@ impl World {
         Ok(())
     }
 
+    /// Repaired packets count as received, each once.
+    fn take_repaired(&mut self) -> Result<(), String> {
+        while let Some(run) = self.receiver.poll_repaired() {
+            for seq in run.start..run.end() {
+                self.repaired += 1;
+                if !self.accepted.insert(seq) {
+                    return Err(format!("packet {seq} was there and is repaired"));
+                }
+            }
+        }
+        while self.accepted.contains(&self.edge) {
+            self.edge += 1;
+        }
+        let edge = self.receiver.edge();
+        if edge == self.edge {
+            Ok(())
+        } else {
+            Err(format!("edge {edge} instead of {}", self.edge))
+        }
+    }
+
     fn poll(&mut self, now: u64, free_at: &mut u64) -> Result<(), String> {
         self.sender.on_time(now).map_err(|_| "the sender gave up".to_owned())?;
         self.receiver.on_time(now);
@@ -167,6 +199,10 @@ impl World {
                 *free_at = now + PACKET_NS;
                 self.sent += 1;
                 self.send(now, Message::Data(packet));
+            } else if let Some(mark) = self.sender.poll_repair(now) {
+                *free_at = now + PACKET_NS;
+                self.sent += 1;
+                self.send(now, Message::Repair(mark));
             } else if let Some(mark) = self.sender.poll_tail(now) {
                 *free_at = now + 1;
                 self.send(now, Message::Tail(mark));
@@ -252,6 +288,7 @@ fn every_strategy_delivers_all_under_two_hundred_seeds() {
             late: [0, dice.roll() % 100][seed % 2],
             doubled: [0, dice.roll() % 20][seed / 2 % 2],
             feedback_lost: [0, dice.roll() % 50][seed / 4 % 2],
+            expected: [None, Some(0.05)][seed / 8 % 2],
         };
         for recovery in ALL {
             let path = Path { recovery, ..path };
@@ -275,12 +312,42 @@ fn knitting_sends_again_what_was_lost_and_nothing_else() {
             late: 0,
             doubled: 0,
             feedback_lost,
+            expected: None,
         };
         let (time, sent) = run(path).expect("delivered");
         let least = 50_000 * 1000 / (1000 - lost);
         assert!(sent < least + least / 100, "{sent} transmissions, at least {least}");
         let bound = least * PACKET_NS + 12 * path.delay_ns;
         assert!(time < bound, "{time} ns, bound {bound}");
+    }
+}
+
+#[test]
+fn repair_packets_save_the_round_trip_of_the_tail() {
+    for lost in [10, 50] {
+        let expected = Some(lost as f64 / 1000.0);
+        let path = |seed, expected| Path {
+            seed,
+            recovery: Recovery::Knitting { tail_copies: 3 },
+            packets: 4000,
+            window: 50_000,
+            delay_ns: 200_000,
+            lost,
+            late: 0,
+            doubled: 0,
+            feedback_lost: 0,
+            expected,
+        };
+        let bound = 4000 * PACKET_NS * 1000 / (1000 - lost) + 400_000;
+        let mut times: Vec<(u64, u64)> =
+            (0..40).map(|seed| run(path(seed, expected)).expect("delivered")).collect();
+        times.sort_unstable();
+        let (time, _) = times[38];
+        let most = if lost == 10 { 4320 } else { 4720 };
+        assert!(time < bound + bound / 10, "{time} ns, bound {bound}");
+        assert!(times.iter().all(|(_, sent)| *sent < most), "{times:?}");
+        let (plain, _) = run(path(1, None)).expect("delivered");
+        assert!(plain > bound + 350_000, "without them it takes a round trip more: {plain}");
     }
 }
 
@@ -312,6 +379,7 @@ fn packets_that_are_late_are_not_sent_again_for_long() {
         late: 50,
         doubled: 0,
         feedback_lost: 0,
+        expected: None,
     };
     let (_, sent) = run(path).expect("delivered");
     assert!(sent < 50_100, "{sent} transmissions");

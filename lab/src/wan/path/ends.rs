@@ -35,6 +35,7 @@ pub(super) struct TpEnds {
     /// Earliest timer in the heap, in ps.
     pub(super) armed_at: u64,
     pub(super) feedbacks: u64,
+    pub(super) repairs: u64,
     /// The message that waits for a line, and what it came to.
     pub(super) taken: Option<Taken>,
     /// Messages that arrived behind it.
@@ -47,18 +48,23 @@ impl TpEnds {
         let rtt_ns = cfg.rtt_ps / 1000;
         let every = if matches!(cfg.recovery, Recovery::Irn { .. }) { 1 } else { 16 };
         let policy = AckPolicy { every, delay_ns: (rtt_ns / 8).clamp(1, 200_000) };
+        let mut sender = TpSender::new(&SenderCfg {
+            window_packets: cfg.window_packets,
+            recovery: cfg.recovery,
+            rto: rto(cfg.recovery, rtt_ns),
+        });
+        if let Some(loss) = cfg.expected_loss {
+            sender.protect_tail(loss);
+        }
         Self {
-            sender: TpSender::new(&SenderCfg {
-                window_packets: cfg.window_packets,
-                recovery: cfg.recovery,
-                rto: rto(cfg.recovery, rtt_ns),
-            }),
+            sender,
             receiver: TpReceiver::new(cfg.recovery.record(tp), policy),
             left: total,
             total,
             in_row: true,
             armed_at: u64::MAX,
             feedbacks: 0,
+            repairs: 0,
             taken: None,
             waiting: VecDeque::new(),
         }
@@ -69,14 +75,15 @@ impl TpEnds {
         self.left == 0 && self.sender.ledger().is_empty()
     }
 
-    /// When a timer of either end expires, in ns.
-    pub(super) fn deadline(&self) -> Option<u64> {
+    /// When a timer of either end expires, in ns. A sender that is about to send needs none for what is due now.
+    pub(super) fn deadline(&self, now: u64) -> Option<u64> {
         let first = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let receiver = first(self.receiver.poll_deadline(), self.receiver.record_deadline());
-        first(self.sender.poll_deadline(), receiver)
+        let sender = self.sender.poll_deadline().filter(|at| !self.in_row || *at > now);
+        first(sender, receiver)
     }
 }
 

@@ -6,13 +6,15 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urma_recovery::{AckFeedback, LossReport, Sending, TailMark};
+use urma_recovery::{AckFeedback, LossReport, RepairMark, Sending, TailMark};
 
 /// Something on the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Forward {
     /// A packet, and whether it asks for an acknowledgement at once.
     Data { packet: Sending, ask: bool },
+    /// One of the packets that protect a range.
+    Repair(RepairMark),
     /// What the sender says when it has nothing to send.
     Tail(TailMark),
 }

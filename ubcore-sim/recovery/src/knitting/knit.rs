@@ -12,12 +12,15 @@ use udma_abi::Nanos;
 use super::line::{RunList, RunOrder};
 use super::pool::{Holder, KnittingPool};
 use super::record::{Arrival, LossError, LossRecord, RecordTraits};
+use crate::repair::{RepairCounts, RepairMark};
 use crate::report::{DataMark, LossReport, LossRun, TailMark};
 
 /// Gaps that are not reported yet; of more the oldest is.
 const UNREPORTED_MAX: usize = 32;
 /// Most packets that another may be late by before it is reported as lost.
 const LATE_MAX: u64 = 256;
+/// Least runs that fit into a line.
+const RUNS_OF_A_LINE: u64 = 3;
 /// Tier of packets that were reported once.
 const FIRST: u8 = 1;
 /// Tier of packets that were reported more often.
@@ -42,6 +45,8 @@ pub struct KnitRecord {
     later_low: Option<u64>,
     reports: VecDeque<LossReport>,
     reported_at: Nanos,
+    repairs: RepairCounts,
+    repaired: VecDeque<LossRun>,
 }
 
 impl KnitRecord {
@@ -61,6 +66,8 @@ impl KnitRecord {
             later_low: None,
             reports: VecDeque::new(),
             reported_at: 0,
+            repairs: RepairCounts::default(),
+            repaired: VecDeque::new(),
         }
     }
 
@@ -233,6 +240,33 @@ impl KnitRecord {
         self.reports.push_back(report);
     }
 
+    /// Takes what repair packets brought out of the lists, and reports the rest with new tickets.
+    fn repair(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
+        let mut missing = self.first.runs(pool)?;
+        missing.extend(self.later.runs(pool)?);
+        missing.extend(&self.unreported);
+        missing.sort_unstable_by_key(|run| run.start);
+        let Some((repaired, left)) = self.repairs.repair(&missing) else { return Ok(()) };
+        // The lists give their own blocks back first, so that what is left has room.
+        if pool.usage().free < left.len() as u64 / RUNS_OF_A_LINE {
+            return Ok(());
+        }
+        while let Some(run) = self.first.first() {
+            self.first.trim(pool, now, run.end())?;
+        }
+        while let Some(run) = self.later.first() {
+            self.drop_later(pool, now, run.end())?;
+        }
+        self.unreported.clear();
+        self.later_low = None;
+        for run in left {
+            self.lose_again(pool, now, run.start, run.end())?;
+        }
+        self.repaired.extend(repaired);
+        self.edge = self.edge_of_lists()?;
+        Ok(())
+    }
+
     /// The left edge as the lists say; it never goes back.
     fn edge_of_lists(&self) -> Result<u64, LossError> {
         let starts = [
@@ -288,6 +322,13 @@ impl LossRecord for KnitRecord {
         now: Nanos,
         mark: &TailMark,
     ) -> Result<(), LossError> {
+        if self.repairs.end().is_some_and(|end| end <= mark.end) {
+            if mark.end > self.top {
+                self.open_gap(pool, now, mark.end)?;
+                self.top = mark.end;
+            }
+            self.repair(pool, now)?;
+        }
         // A report that was sent a round trip ago and changed nothing was lost itself.
         let patience = mark.rtt_ns.saturating_add(mark.rtt_ns / 8);
         let is_old = mark.rtt_ns > 0 && self.reported_at.saturating_add(patience) < now;
@@ -313,6 +354,16 @@ impl LossRecord for KnitRecord {
         self.report_gaps(pool, now, 0)
     }
 
+    fn on_repair(&mut self, mark: &RepairMark) {
+        if mark.end > self.edge {
+            self.repairs.on_repair(mark);
+        }
+    }
+
+    fn poll_repaired(&mut self) -> Option<LossRun> {
+        self.repaired.pop_front()
+    }
+
     fn poll_report(&mut self) -> Option<LossReport> {
         self.reports.pop_front()
     }
@@ -323,6 +374,7 @@ impl LossRecord for KnitRecord {
         self.later.forget();
         self.unreported.clear();
         self.reports.clear();
+        self.repaired.clear();
         self.later_low = None;
         self.top = self.edge;
     }

@@ -247,6 +247,26 @@ impl RunList {
         Ok(lowest)
     }
 
+    /// All runs in order.
+    pub(crate) fn runs(&self, pool: &KnittingPool) -> Result<Vec<LossRun>, LossError> {
+        let mut runs: Vec<LossRun> = self.first.into_iter().collect();
+        let mut take = |mut line: PackedLine| -> Result<(), LossError> {
+            while let Some(run) = line.next(self.order) {
+                runs.push(run?);
+            }
+            Ok(())
+        };
+        take(self.head)?;
+        let mut next = self.blocks.map(|(first, _)| first);
+        for _ in 0..self.len {
+            let Some(block) = next else { break };
+            take(self.load(pool, block)?)?;
+            next = pool.next(block, self.holder)?;
+        }
+        take(self.last.rewound())?;
+        if runs.len() == self.len as usize { Ok(runs) } else { Err(LossError::Corrupt) }
+    }
+
     /// Forgets all runs; their blocks are given back by their holder's [`KnittingPool::give_all`].
     pub(crate) const fn forget(&mut self) {
         *self = Self::new(self.holder, self.order);

@@ -17,7 +17,8 @@ use std::fmt::Debug;
 use udma_abi::Nanos;
 
 use super::pool::{BlockId, Holder, KnittingPool, Scribbled};
-use crate::report::{DataMark, LossReport, TailMark};
+use crate::repair::RepairMark;
+use crate::report::{DataMark, LossReport, LossRun, TailMark};
 
 /// What a received packet meant to the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +82,14 @@ pub trait LossRecord: Send + Debug {
 
     /// What the rest of the receiver depends on.
     fn traits(&self) -> RecordTraits;
+
+    /// Takes a repair packet; what it repairs is found at the next tail mark.
+    fn on_repair(&mut self, _mark: &RepairMark) {}
+
+    /// The next packets that repair packets brought: they count as received.
+    fn poll_repaired(&mut self) -> Option<LossRun> {
+        None
+    }
 
     /// Takes the mark of a sender that has nothing to send.
     fn on_tail(

@@ -6,6 +6,7 @@
 use udma_abi::Nanos;
 
 use crate::ledger::SendLedger;
+use crate::repair::{RepairMark, TailCode};
 use crate::report::{LossReport, TailMark};
 use crate::strategy::{AckNews, Retransmission};
 
@@ -25,6 +26,7 @@ pub struct Knit {
     /// Something was sent or reported since the last mark, or the timer expired.
     is_due: bool,
     unsent: u64,
+    code: TailCode,
 }
 
 impl Knit {
@@ -38,6 +40,7 @@ impl Knit {
             every_ns: MARK_NS_INITIAL,
             is_due: false,
             unsent: 0,
+            code: TailCode::default(),
         }
     }
 }
@@ -55,16 +58,36 @@ impl Retransmission for Knit {
         self.is_due = true;
         let mut ticket = report.ticket;
         for run in report.runs() {
-            for seq in run.start..run.end() {
+            // Of protected packets the receiver says after the repair packets what is missing.
+            let held = if report.tier == 1 { self.code.protected() } else { 0 };
+            for seq in run.start.max(held)..run.end() {
                 ledger.mark_reported(seq, report.tier, ticket);
             }
             if report.tier == 1 {
+                self.code.on_lost(run);
                 self.mark.first_end = self.mark.first_end.max(run.end());
             } else {
                 ticket = ticket.wrapping_add(1);
                 self.mark.ticket_end = ticket;
             }
         }
+    }
+
+    fn protect_tail(&mut self, loss: f64) {
+        self.code.expect(loss);
+    }
+
+    fn poll_repair(
+        &mut self,
+        now: Nanos,
+        rtt: Option<Nanos>,
+        ledger: &SendLedger,
+    ) -> Option<RepairMark> {
+        let mark = self.code.poll(now, rtt, ledger)?;
+        // Repair packets stand for those that they protect.
+        self.mark.first_end = self.mark.first_end.max(self.code.protected());
+        self.is_due = true;
+        Some(mark)
     }
 
     fn copies(&self, ledger: &SendLedger) -> u8 {
