@@ -32,7 +32,7 @@ pub struct DmaStats {
     pub reads: u64,
     /// Lines written to host memory.
     pub writes: u64,
-    /// Lines that were at hand when a packet needed them.
+    /// Repeated packets whose entry was at hand, and lines that were when the one before them ended.
     pub hits: u64,
     /// Lines that a packet waited for.
     pub misses: u64,
@@ -99,6 +99,11 @@ impl DmaModel {
             self.stats.wait_ns += ready - now;
             self.waited_ns += ready - now;
         }
+    }
+
+    /// A packet found what it needs at hand.
+    pub const fn on_hit(&mut self) {
+        self.stats.hits += 1;
     }
 
     /// How long packets waited for lines since this was asked last: what they cause happens so much later.

@@ -159,6 +159,7 @@ impl KnitRecord {
             let found = seq < run.end();
             self.first.trim(pool, now, if found { seq + 1 } else { end })?;
             if found {
+                pool.dma_mut().on_hit();
                 return Ok(Arrival::Kept);
             }
         }
@@ -185,6 +186,7 @@ impl KnitRecord {
         if run.start < seq {
             self.lose_again(pool, now, run.start, seq)?;
         }
+        pool.dma_mut().on_hit();
         self.drop_later(pool, now, seq + 1)?;
         if self.later_low == Some(run.start) {
             self.later_low = self.later.lowest(pool)?;
