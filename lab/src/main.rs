@@ -224,7 +224,7 @@ fn write_files(
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("cells.jsonl"), json_lines(results, hash) + "\n")?;
     std::fs::write(folder.join("cells.csv"), output::csv(results))?;
-    for (name, svg) in plot::goodput(results)? {
+    for (name, svg) in plot::of(results)? {
         std::fs::write(folder.join(name + ".svg"), svg)?;
     }
     Ok(())

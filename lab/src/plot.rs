@@ -1,4 +1,5 @@
-//! Plots of a grid: goodput over the limit by loss, one curve per strategy and its formula beside it.
+//! Plots of a grid by loss, one curve per strategy: goodput over the limit with its formula beside it, and completion time
+//! over its bound.
 //!
 //! - owns: axes, colours, dashes. takes: results. gives: SVG text. must not: leave out that it is a model.
 
@@ -22,24 +23,60 @@ const COLOURS: [RGBColor; 5] = [
 /// Lowest value of an axis of goodput.
 const LEAST: f64 = 1e-4;
 
+/// What a plot shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Goodput,
+    Completion,
+}
+
+impl Shown {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Completion => "completion",
+        }
+    }
+
+    const fn axis(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput / limit; dashed: formula",
+            Self::Completion => "completion time / bound",
+        }
+    }
+
+    /// The value of a result, and its formula where it has one.
+    fn value(self, result: &CellResult) -> Option<(f64, Option<f64>)> {
+        match self {
+            Self::Goodput => {
+                let goodput = result.metrics.goodput_over_limit?.median.max(LEAST);
+                Some((goodput, Some(result.formula.max(LEAST))))
+            }
+            Self::Completion => Some((result.metrics.fct_over_bound?.median, None)),
+        }
+    }
+}
+
 /// A plot that could not be drawn.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the plot was not drawn: {0}")]
 pub struct PlotError(String);
 
 /// A point of a plot: loss, value, and what the formula gives.
-type PlotPoint = (f64, f64, f64);
+type PlotPoint = (f64, f64, Option<f64>);
 
-/// One SVG per rate and round-trip time, with its name.
-pub fn goodput(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
+/// One SVG per rate, round-trip time and value, with its name.
+pub fn of(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
     let mut paths: Vec<(u64, u64)> = results.iter().map(path_of).collect();
     paths.dedup();
     let mut plots = Vec::new();
     for path in paths {
         let cells: Vec<&CellResult> = results.iter().filter(|cell| path_of(cell) == path).collect();
-        let name = format!("goodput-{}g-{}us", path.0 / 1_000_000_000, path.1);
-        if let Some(plot) = draw(&cells, path)? {
-            plots.push((name, plot));
+        for shown in [Shown::Goodput, Shown::Completion] {
+            let name = format!("{}-{}g-{}us", shown.name(), path.0 / 1_000_000_000, path.1);
+            if let Some(plot) = draw(&cells, path, shown)? {
+                plots.push((name, plot));
+            }
         }
     }
     Ok(plots)
@@ -57,16 +94,16 @@ fn path_of(result: &CellResult) -> (u64, u64) {
 }
 
 /// Points of each strategy, by loss.
-fn curves(cells: &[&CellResult]) -> Vec<(&'static str, Vec<PlotPoint>)> {
+fn curves(cells: &[&CellResult], shown: Shown) -> Vec<(&'static str, Vec<PlotPoint>)> {
     let mut curves: Vec<(&'static str, Vec<PlotPoint>)> = Vec::new();
     for result in cells {
         let loss = result.cell.numbers.loss;
-        let Some(goodput) = result.metrics.goodput_over_limit else { continue };
+        let Some((value, formula)) = shown.value(result) else { continue };
         if loss <= 0.0 {
             continue;
         }
         let name = result.cell.strategy;
-        let point = (loss, goodput.median.max(LEAST), result.formula.max(LEAST));
+        let point = (loss, value, formula);
         match curves.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push(point),
             None => curves.push((name, vec![point])),
@@ -78,8 +115,12 @@ fn curves(cells: &[&CellResult]) -> Vec<(&'static str, Vec<PlotPoint>)> {
     curves
 }
 
-fn draw(cells: &[&CellResult], (rate, rtt): (u64, u64)) -> Result<Option<String>, PlotError> {
-    let curves = curves(cells);
+fn draw(
+    cells: &[&CellResult],
+    (rate, rtt): (u64, u64),
+    shown: Shown,
+) -> Result<Option<String>, PlotError> {
+    let curves = curves(cells, shown);
     let losses = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
     let least = losses().fold(f64::INFINITY, f64::min);
     let most = losses().fold(0.0, f64::max);
@@ -88,7 +129,7 @@ fn draw(cells: &[&CellResult], (rate, rtt): (u64, u64)) -> Result<Option<String>
     }
     let mut svg = String::new();
     let title = format!("{} Gb/s, {} ms: model", rate / 1_000_000_000, rtt as f64 / 1000.0);
-    draw_on(&mut svg, &title, (least, most), &curves)
+    draw_on(&mut svg, &title, ((least, most), shown), &curves)
         .map_err(|error| PlotError(error.to_string()))?;
     Ok(Some(svg))
 }
@@ -96,27 +137,33 @@ fn draw(cells: &[&CellResult], (rate, rtt): (u64, u64)) -> Result<Option<String>
 fn draw_on(
     svg: &mut String,
     title: &str,
-    (least, most): (f64, f64),
+    ((least, most), shown): ((f64, f64), Shown),
     curves: &[(&'static str, Vec<PlotPoint>)],
 ) -> Result<(), Box<dyn std::error::Error>> {
+    let values = curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.1));
+    let range = match shown {
+        Shown::Goodput => LEAST..1.2,
+        Shown::Completion => 0.95..values.fold(1.5, f64::max) * 1.1,
+    };
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 16))
         .margin(10)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d((least..most).log_scale(), (LEAST..1.2).log_scale())?;
+        .build_cartesian_2d((least..most).log_scale(), range.log_scale())?;
     chart
         .configure_mesh()
         .x_desc("loss")
-        .y_desc("goodput / limit; dashed: formula")
+        .y_desc(shown.axis())
         .x_label_formatter(&|x| format!("{x:.0e}"))
-        .y_label_formatter(&|y| format!("{y:.0e}"))
+        .y_label_formatter(&|y| if *y < 0.1 { format!("{y:.0e}") } else { format!("{y:.1}") })
         .light_line_style(RGBColor(230, 230, 230))
         .draw()?;
     for ((name, points), colour) in curves.iter().zip(COLOURS.iter().cycle()) {
         let measured: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.1)).collect();
-        let formula: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.2)).collect();
+        let formula: Vec<(f64, f64)> =
+            points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
         chart.draw_series(DashedLineSeries::new(formula, 4, 4, colour.mix(0.7).into()))?;
         chart.draw_series(measured.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
         chart
@@ -124,9 +171,13 @@ fn draw_on(
             .label(*name)
             .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], *colour));
     }
+    let corner = match shown {
+        Shown::Goodput => SeriesLabelPosition::LowerLeft,
+        Shown::Completion => SeriesLabelPosition::UpperLeft,
+    };
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
+        .position(corner)
         .background_style(RGBColor(255, 255, 255).mix(0.8))
         .draw()?;
     area.present()?;

@@ -100,6 +100,7 @@ fn pages(files: &[File]) -> Vec<File> {
                 pages.push(File { path: "src/SUMMARY.md".to_owned(), text });
                 continue;
             }
+            path if path.starts_with("docs/") && is_drawing(path) => file.text.clone(),
             path if chapters.iter().any(|chapter| chapter == path) => {
                 let text = changed(&file.text, |dest| outside(&chapters, path, dest));
                 drawn(&text)
@@ -116,10 +117,15 @@ fn chapters(summary: &File) -> Vec<String> {
     links.iter().map(|link| tidy::target(SUMMARY, &link.dest)).collect()
 }
 
+/// Whether the book has the file as it is.
+fn is_drawing(path: &str) -> bool {
+    path.ends_with(".svg")
+}
+
 /// The address of what is not in the book.
 fn outside(chapters: &[String], from: &str, dest: &str) -> Option<String> {
     let path = dest.split('#').next().unwrap_or(dest);
-    if path.is_empty() || dest.contains("://") {
+    if path.is_empty() || dest.contains("://") || is_drawing(path) {
         return None;
     }
     let anchor = &dest[path.len()..];

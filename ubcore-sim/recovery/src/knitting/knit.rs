@@ -315,7 +315,9 @@ impl LossRecord for KnitRecord {
 
     fn traits(&self) -> RecordTraits {
         let unreported = self.unreported.len() * size_of::<LossRun>();
-        RecordTraits { reports_losses: true, nic_bytes: size_of::<Self>() + unreported }
+        // Repair packets are counted and used in host memory.
+        let host = size_of::<RepairCounts>() + size_of::<VecDeque<LossRun>>();
+        RecordTraits { reports_losses: true, nic_bytes: size_of::<Self>() - host + unreported }
     }
 
     fn on_tail(
