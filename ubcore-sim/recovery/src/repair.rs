@@ -80,6 +80,12 @@ impl TailCode {
         self.protected
     }
 
+    /// Packets of the run before this one are left to repair packets. A run that is reported once more is not: its
+    /// receiver has no other way.
+    pub(crate) const fn held_end(&self, run: &LossRun) -> u64 {
+        if run.start >= self.covered { self.protected } else { 0 }
+    }
+
     /// These packets were reported as lost once.
     pub(crate) fn on_lost(&mut self, run: &LossRun) {
         self.lost += u64::from(run.count);

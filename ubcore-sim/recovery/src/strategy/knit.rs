@@ -59,7 +59,7 @@ impl Retransmission for Knit {
         let mut ticket = report.ticket;
         for run in report.runs() {
             // Of protected packets the receiver says after the repair packets what is missing.
-            let held = if report.tier == 1 { self.code.protected() } else { 0 };
+            let held = if report.tier == 1 { self.code.held_end(run) } else { 0 };
             for seq in run.start.max(held)..run.end() {
                 ledger.mark_reported(seq, report.tier, ticket);
             }
