@@ -25,12 +25,12 @@ const LEAST: f64 = 1e-4;
 
 /// What a plot shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shown {
+enum PlotValue {
     Goodput,
     Completion,
 }
 
-impl Shown {
+impl PlotValue {
     const fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -72,7 +72,7 @@ pub fn of(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
     let mut plots = Vec::new();
     for path in paths {
         let cells: Vec<&CellResult> = results.iter().filter(|cell| path_of(cell) == path).collect();
-        for shown in [Shown::Goodput, Shown::Completion] {
+        for shown in [PlotValue::Goodput, PlotValue::Completion] {
             let name = format!("{}-{}g-{}us", shown.name(), path.0 / 1_000_000_000, path.1);
             if let Some(plot) = draw(&cells, path, shown)? {
                 plots.push((name, plot));
@@ -94,7 +94,7 @@ fn path_of(result: &CellResult) -> (u64, u64) {
 }
 
 /// Points of each strategy, by loss.
-fn curves(cells: &[&CellResult], shown: Shown) -> Vec<(&'static str, Vec<PlotPoint>)> {
+fn curves(cells: &[&CellResult], shown: PlotValue) -> Vec<(&'static str, Vec<PlotPoint>)> {
     let mut curves: Vec<(&'static str, Vec<PlotPoint>)> = Vec::new();
     for result in cells {
         let loss = result.cell.numbers.loss;
@@ -118,7 +118,7 @@ fn curves(cells: &[&CellResult], shown: Shown) -> Vec<(&'static str, Vec<PlotPoi
 fn draw(
     cells: &[&CellResult],
     (rate, rtt): (u64, u64),
-    shown: Shown,
+    shown: PlotValue,
 ) -> Result<Option<String>, PlotError> {
     let curves = curves(cells, shown);
     let losses = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
@@ -137,13 +137,13 @@ fn draw(
 fn draw_on(
     svg: &mut String,
     title: &str,
-    ((least, most), shown): ((f64, f64), Shown),
+    ((least, most), shown): ((f64, f64), PlotValue),
     curves: &[(&'static str, Vec<PlotPoint>)],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let values = curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.1));
     let range = match shown {
-        Shown::Goodput => LEAST..1.2,
-        Shown::Completion => 0.95..values.fold(1.5, f64::max) * 1.1,
+        PlotValue::Goodput => LEAST..1.2,
+        PlotValue::Completion => 0.95..values.fold(1.5, f64::max) * 1.1,
     };
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
@@ -172,8 +172,8 @@ fn draw_on(
             .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], *colour));
     }
     let corner = match shown {
-        Shown::Goodput => SeriesLabelPosition::LowerLeft,
-        Shown::Completion => SeriesLabelPosition::UpperLeft,
+        PlotValue::Goodput => SeriesLabelPosition::LowerLeft,
+        PlotValue::Completion => SeriesLabelPosition::UpperLeft,
     };
     chart
         .configure_series_labels()
