@@ -61,7 +61,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::try_with`], counted.
+    /// As [`Serial::try_with`], and counts the visit.
     #[inline]
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Option<Visited<R>> {
         self.serial.try_with(|shared| {
