@@ -291,7 +291,16 @@ impl RunList {
                 (first, block)
             }
         });
+        self.prefetch(pool, now);
         Ok(())
+    }
+
+    /// Reads the next line if the first one is nearly used up.
+    fn prefetch(&mut self, pool: &mut KnittingPool, now: Nanos) {
+        let left = usize::from(self.head.used - self.head.at);
+        if self.blocks.is_some() && self.at_hand.is_none() && left <= WATERMARK_BYTES {
+            self.at_hand = Some(pool.dma_mut().on_read(now));
+        }
     }
 
     /// The run after the first one.
@@ -299,12 +308,7 @@ impl RunList {
         if self.head.at == self.head.used {
             self.refill(pool, now)?;
         }
-        if self.blocks.is_some()
-            && self.at_hand.is_none()
-            && usize::from(self.head.used - self.head.at) <= WATERMARK_BYTES
-        {
-            self.at_hand = Some(pool.dma_mut().on_read(now));
-        }
+        self.prefetch(pool, now);
         self.head.next(self.order).transpose()
     }
 

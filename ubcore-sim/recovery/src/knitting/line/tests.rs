@@ -111,3 +111,18 @@ fn without_a_block_nothing_is_appended() {
     }
     assert_eq!(list.first(), None);
 }
+
+#[test]
+fn lines_are_read_before_they_are_needed() {
+    let (mut pool, _region) = pool();
+    let cfg = crate::DmaCfg { latency_ns: 1000, line_ps: 5500, outstanding_max: 1 };
+    *pool.dma_mut() = crate::DmaModel::new(cfg);
+    let mut list = long_list(&mut pool);
+    let mut now = 0;
+    while let Some(run) = list.first() {
+        now += 200;
+        list.trim(&mut pool, now, run.end()).expect("sound");
+    }
+    let stats = pool.dma().stats();
+    assert!(stats.hits >= 3 && stats.misses == 0, "{stats:?}");
+}
