@@ -77,6 +77,8 @@ pub(crate) struct JfcCore {
     ci: AtomicU32,
     /// The reader may have completions in its stash.
     has_stash: AtomicBool,
+    /// Mirror of the index that was last written to the device, for posters.
+    rung: AtomicU32,
 }
 
 /// The reading end of the ring.
@@ -135,13 +137,14 @@ impl JfcCore {
             jfcn,
             log2,
             ring,
-            lag_max: if log2 <= SHALLOW_LOG2 { 1 } else { 1 << (log2 - 4) },
+            lag_max: ((1 << log2) / LAG_SHARE).max(1),
             memory,
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
             reader: Serial::new(RingReader::default()),
             ci: AtomicU32::new(0),
             has_stash: AtomicBool::new(false),
+            rung: AtomicU32::new(0),
         });
         lock(&table.0).insert(jfcn, Arc::downgrade(&core));
         let control =
@@ -158,6 +161,22 @@ impl JfcCore {
     #[inline]
     pub(crate) fn consumed(&self) -> u32 {
         self.ci.load(Ordering::Acquire)
+    }
+
+    /// Before a doorbell of a queue that completes here: the device sees the whole room of a shallow ring, since the
+    /// program may wait for the request in memory, and poll no more.
+    #[inline]
+    pub(crate) fn show_room(&self) {
+        let is_behind = self.ci.load(Ordering::Relaxed) != self.rung.load(Ordering::Relaxed);
+        if is_behind && self.log2 <= SHALLOW_LOG2 {
+            self.show_room_now();
+        }
+    }
+
+    /// A poll that runs meanwhile, or the next one, writes the index otherwise.
+    #[inline(never)]
+    fn show_room_now(&self) {
+        let _ = self.reader.try_with(|reader| self.ring(reader));
     }
 
     /// Lets a software device make a step; hardware ignores it.
@@ -388,9 +407,15 @@ impl JfcCore {
     }
 
     #[inline]
+    fn note_rung(&self, reader: &mut RingReader) {
+        reader.rung = reader.ci;
+        self.rung.store(reader.ci, Ordering::Relaxed);
+    }
+
+    #[inline]
     fn ring(&self, reader: &mut RingReader) {
         if reader.ci != reader.rung {
-            reader.rung = reader.ci;
+            self.note_rung(reader);
             self.doorbell.consume(reader.ci, reader.arm_sn, &self.driver.failed);
         }
     }
@@ -559,6 +584,8 @@ impl Drop for UdmaJfcControl {
 const POLLS_PER_PROGRESS: u32 = 16;
 /// Number of empty polls after which one also reads the status register.
 pub(crate) const POLLS_PER_STATUS: u32 = 4096;
-/// Rings of at most 256 entries write the consumer index after every batch.
+/// One of so many parts of a ring may be consumed without a write of the index.
+const LAG_SHARE: u32 = 16;
+/// Rings of at most 256 entries: a request may want each of them.
 const SHALLOW_LOG2: u8 = 8;
 const PRODUCED_TRIES: u32 = 4;

@@ -195,6 +195,7 @@ impl SendPoster {
         self.is_carried = self.doorbell.carry(block);
         if !self.is_carried {
             self.store_block(at, block)?;
+            self.parts.jfc.show_room();
             self.doorbell.ring_direct(block);
         }
         Ok(())
@@ -213,6 +214,7 @@ impl SendPoster {
         let at = self.note_blocks(Atomic::BLOCKS, user_ctx)?;
         if !self.doorbell.carry_atomic(&blocks) {
             self.store_atomic(at, &blocks)?;
+            self.parts.jfc.show_room();
             self.doorbell.ring(self.pi);
         }
         Ok(())
@@ -437,6 +439,7 @@ impl SendPoster {
         if let Some(send) = self.link.send.as_ref() {
             send.pi.store(self.pi, Ordering::Release);
         }
+        self.parts.jfc.show_room();
         match self.scratch.first_chunk::<BLOCK_WORDS>().filter(|_| direct) {
             Some(block) => self.doorbell.ring_direct(block),
             None => self.doorbell.ring(self.pi),
@@ -501,7 +504,8 @@ impl SendQueue for SendPoster {
 
     #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
-        if !self.parts.direct || !self.has_last() {
+        // What was carried went directly, and is the newest one.
+        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target() {
             return PostedAgain::NotTaken;
         }
         if self.find_room(1).is_err() {

@@ -6,7 +6,7 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots, lulls) have loom models, each with
+//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots, lulls, ends) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
@@ -15,6 +15,7 @@ pub mod barrier;
 pub mod copy;
 #[cfg(feature = "count-allocations")]
 pub mod count;
+pub mod ends;
 pub mod fork;
 pub mod hazard;
 pub mod lull;

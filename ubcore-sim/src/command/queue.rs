@@ -11,6 +11,7 @@ use udma_abi::{
     rqe::{self, record},
     sqe::BLOCK_LEN,
 };
+use urma_mem::ends::EndCount;
 use urma_mem::sync::Ordering;
 use urma_mem::{Blocks, Region, RegionWord32};
 
@@ -64,13 +65,13 @@ impl Commands {
             }
             return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
         };
-        self.make(at.exchange, queue, args, (parts, slot));
+        self.make((at.exchange, at.base), queue, args, (parts, slot));
         Ok(CmdAnswer::ok(&[u64::from(id)]))
     }
 
     fn make(
         &mut self,
-        exchange: &mut Exchange,
+        (exchange, base): (&mut Exchange, &Base),
         queue: &DeviceSendQueue,
         args: &CreateQueue,
         (parts, slot): (CheckedQueue, Option<u32>),
@@ -87,7 +88,9 @@ impl Commands {
         if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
             hold(&port);
             let record = parts.retired;
-            make_send(exchange, queue, args, &sq, SendQueueParts { ring, port, record, slot });
+            let ends = Arc::clone(&base.tables.ends);
+            let parts = SendQueueParts { ring, port, record, slot, ends };
+            make_send(exchange, queue, args, &sq, parts);
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
             hold(&port);
@@ -398,6 +401,7 @@ struct SendQueueParts {
     port: JfcPort,
     record: RegionWord32,
     slot: Option<u32>,
+    ends: Arc<EndCount>,
 }
 
 fn make_send(
@@ -421,6 +425,7 @@ fn make_send(
         record: parts.record,
         port: parts.port,
         slot: parts.slot.map_or(usize::MAX, |slot| slot as usize),
+        ends: parts.ends,
     });
     exchange.add_send(SendSide {
         id: queue.id,

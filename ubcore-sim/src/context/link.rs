@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use udma_abi::RawEid;
 use urma_mem::Region;
+use urma_mem::ends::EndCount;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicBool, Ordering};
 
@@ -58,7 +59,7 @@ impl NodePath {
         self.alive.load(Ordering::Acquire)
     }
 
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         self.alive.store(false, Ordering::SeqCst);
         tracing::debug!(eid = ?self.eid, tpn = self.tpn, "a path ended");
     }
@@ -66,16 +67,36 @@ impl NodePath {
 
 /// All paths by TPN; read by send queues on a cache miss.
 #[derive(Debug, Default)]
-pub(crate) struct LinkTable(ArcSwap<BTreeMap<u32, Arc<NodePath>>>);
+pub(crate) struct LinkTable {
+    by_tpn: ArcSwap<BTreeMap<u32, Arc<NodePath>>>,
+    ends: Arc<EndCount>,
+}
 
 impl LinkTable {
+    /// Ends of paths are counted by `ends`.
+    pub(crate) fn new(ends: Arc<EndCount>) -> Self {
+        Self { by_tpn: ArcSwap::default(), ends }
+    }
+
+    /// Nothing starts on the path any more.
+    pub(crate) fn end(&self, tpn: u32) {
+        if let Some(link) = self.find(tpn) {
+            self.end_link(&link);
+        }
+    }
+
+    fn end_link(&self, link: &NodePath) {
+        link.end();
+        self.ends.count();
+    }
+
     pub(crate) fn find(&self, tpn: u32) -> Option<Arc<NodePath>> {
-        self.0.load().get(&tpn).cloned()
+        self.by_tpn.load().get(&tpn).cloned()
     }
 
     /// The part of a peer's arena at `addr` of this process: what MAP_SEG answered.
     pub(crate) fn arena_at(&self, addr: usize, len: usize) -> Option<Region> {
-        let links = self.0.load();
+        let links = self.by_tpn.load();
         links.values().filter(|link| link.is_alive()).find_map(|link| {
             let Reach::Direct(parts) = &link.reach else { return None };
             let offset = addr.checked_sub(parts.arena.addr())?;
@@ -85,16 +106,16 @@ impl LinkTable {
 
     /// Only the control plane changes the table, one change at a time.
     pub(crate) fn insert(&self, link: Arc<NodePath>) {
-        let mut map = BTreeMap::clone(&self.0.load());
+        let mut map = BTreeMap::clone(&self.by_tpn.load());
         map.insert(link.tpn, link);
-        self.0.store(Arc::new(map));
+        self.by_tpn.store(Arc::new(map));
     }
 
     pub(crate) fn remove(&self, tpn: u32) {
-        let mut map = BTreeMap::clone(&self.0.load());
+        let mut map = BTreeMap::clone(&self.by_tpn.load());
         if let Some(link) = map.remove(&tpn) {
-            link.end();
+            self.end_link(&link);
         }
-        self.0.store(Arc::new(map));
+        self.by_tpn.store(Arc::new(map));
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use udma_abi::cmd::Access;
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Region, hazard::Generation};
+use urma_mem::{Region, ends::EndCount, hazard::Generation};
 
 use super::poison::{Marks, Poison};
 use super::table::IdTable;
@@ -90,6 +90,7 @@ pub(crate) struct SegmentTable {
     slots: IdTable<ArcSwapOption<LocalSegment>>,
     node: Region,
     marks: Marks,
+    ends: Arc<EndCount>,
 }
 
 /// What a registration is made of.
@@ -104,8 +105,9 @@ pub(crate) struct NewSegment {
 }
 
 impl SegmentTable {
-    pub(crate) fn new(node: Region) -> Self {
-        Self { slots: IdTable::new(), node, marks: Marks::default() }
+    /// Ends of registrations are counted by `ends`.
+    pub(crate) fn new(node: Region, ends: Arc<EndCount>) -> Self {
+        Self { slots: IdTable::new(), node, marks: Marks::default(), ends }
     }
 
     /// The live context of a token id.
@@ -158,6 +160,7 @@ impl SegmentTable {
         let tid = tid_of(token_id)?;
         let segment = self.slot(tid)?.swap(None)?;
         segment.live.store(false, Ordering::SeqCst);
+        self.ends.count();
         self.generation(tid)?.kill().ok()?;
         Some(segment)
     }
@@ -299,7 +302,7 @@ mod tests {
     #[test]
     fn a_killed_segment_is_gone_from_table_and_caches() {
         let node = Region::private(NODE_LEN).unwrap();
-        let table = SegmentTable::new(node.clone());
+        let table = SegmentTable::new(node.clone(), Arc::default());
         let mut cache = SegmentCache::default();
         let region = Region::private(4096).unwrap();
         let new = NewSegment {
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn known_contexts_are_those_found_before_and_alive() {
-        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
+        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let mut cache = SegmentCache::default();
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
@@ -340,7 +343,7 @@ mod tests {
 
     #[test]
     fn an_invalidated_segment_keeps_its_owner_only() {
-        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
+        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
         let new = NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };

@@ -13,7 +13,7 @@ use udma_abi::{
     DmaAccess, Eqe, EqeKind, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
-use urma_mem::{Region, lull::WorkSign, sleep::SleepFlag};
+use urma_mem::{Region, ends::EndCount, lull::WorkSign, sleep::SleepFlag};
 
 use super::{
     counts::Counts, event::EventQueue, jfc::DeviceJfc, link::LinkTable, segment::SegmentTable,
@@ -47,6 +47,8 @@ pub(crate) struct Tables {
     pub(crate) dma: Dma,
     pub(crate) segments: SegmentTable,
     pub(crate) links: LinkTable,
+    /// Ends of segments and of paths.
+    pub(crate) ends: Arc<EndCount>,
     pub(crate) jfcs: IdTable<Arc<DeviceJfc>>,
     pub(crate) eqs: IdTable<ArcSwapOption<EventQueue>>,
     pub(crate) aeq: ArcSwapOption<EventQueue>,
@@ -70,12 +72,14 @@ impl Tables {
     /// Those of a device after power-on. The header of the node region is written here.
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         write_header(&cfg, &ports.node_region);
+        let ends = Arc::new(EndCount::default());
         Self {
             faults: cfg.faults(),
             counts: Counts::new(),
             dma: Dma::default(),
-            segments: SegmentTable::new(ports.node_region.clone()),
-            links: LinkTable::default(),
+            segments: SegmentTable::new(ports.node_region.clone(), Arc::clone(&ends)),
+            links: LinkTable::new(Arc::clone(&ends)),
+            ends,
             jfcs: IdTable::new(),
             eqs: IdTable::new(),
             aeq: ArcSwapOption::empty(),

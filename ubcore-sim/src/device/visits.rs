@@ -70,7 +70,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::with_blocking`], counted.
+    /// As [`Serial::with_blocking`], as a visit that is counted.
     pub(super) fn with_blocking<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Visited<R> {
         self.serial.with_blocking(|shared| {
             self.sign.count_visit();

@@ -17,6 +17,7 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::Region;
+use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::hazard::{Announced, Generation, HazardSlot};
 
 use crate::context::link::NodePath;
@@ -66,11 +67,18 @@ pub(crate) struct KnownRequests {
     newest: usize,
     /// Requests that were not like one before.
     missed: usize,
+    /// Ends of segments and of paths of this node.
+    ends: Arc<EndCount>,
 }
 
 /// What one earlier request rested on.
+///
+/// In whole cache lines: a program that writes to many peers in turn loads them each time.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct KnownRequest {
+    /// Nothing that it rests on had ended at that time.
+    seen: SeenEnds,
     facts: Facts,
     proof: LifeProof,
 }
@@ -201,14 +209,25 @@ impl KnownMemory {
 }
 
 impl KnownRequest {
-    /// Whether the path and the segments of this node live.
+    /// Whether the path and the segments of this node live; `seen` is what was read before.
     #[inline(always)]
-    pub(crate) fn lives(&self) -> bool {
+    pub(crate) fn lives(&mut self, seen: SeenEnds) -> bool {
+        self.seen == seen || self.looks_alive(seen)
+    }
+
+    /// As [`KnownRequest::lives`], after something ended.
+    #[cold]
+    #[inline(never)]
+    fn looks_alive(&mut self, seen: SeenEnds) -> bool {
         let is_there = match &self.proof {
             LifeProof::Own(segment) => segment.is_live(),
             LifeProof::Peer { .. } => true,
         };
-        self.facts.link.is_alive() && self.facts.segment.is_live() && is_there
+        let lives = self.facts.link.is_alive() && self.facts.segment.is_live() && is_there;
+        if lives {
+            self.seen = seen;
+        }
+        lives
     }
 
     /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
@@ -299,13 +318,18 @@ impl OpenMemory<'_> {
     }
 }
 
-impl Default for KnownRequests {
-    fn default() -> Self {
-        Self { slots: None, newest: KNOWN, missed: 0 }
-    }
-}
-
 impl KnownRequests {
+    /// Keeps nothing yet; `ends` counts what ends under what is kept.
+    pub(crate) fn new(ends: Arc<EndCount>) -> Self {
+        Self { slots: None, newest: KNOWN, missed: 0, ends }
+    }
+
+    /// What ended by now, for [`KnownRequest::lives`].
+    #[inline(always)]
+    pub(crate) fn seen_ends(&self) -> SeenEnds {
+        self.ends.seen()
+    }
+
     /// As [`KnownRequests::find`], of a block that is carried; requests that differ in what moves find it by
     /// [`KnownRequests::newest`].
     #[inline(always)]
@@ -377,7 +401,7 @@ impl KnownRequests {
         let slots = self.slots.get_or_insert_with(|| Box::new([const { None }; KNOWN]));
         let takes_second = slots[slot].is_some() && slots[slot ^ 1].is_none();
         let place = known_at.unwrap_or(if takes_second { slot ^ 1 } else { slot });
-        let known = KnownRequest { facts, proof };
+        let known = KnownRequest { seen: SeenEnds::NONE, facts, proof };
         match &mut slots[place] {
             Some(old) => **old = known,
             none => *none = Some(Box::new(known)),

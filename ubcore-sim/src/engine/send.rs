@@ -20,6 +20,7 @@ use udma_abi::{
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
 };
+use urma_mem::ends::EndCount;
 use urma_mem::sync::Ordering;
 use urma_mem::{Blocks, RegionWord32};
 
@@ -50,6 +51,8 @@ pub(crate) struct EngineCfg {
     pub(crate) port: JfcPort,
     /// Index of its hazard slot in every half.
     pub(crate) slot: usize,
+    /// Ends of what its requests rest on.
+    pub(crate) ends: Arc<EndCount>,
 }
 
 /// The engine of one send queue.
@@ -202,7 +205,7 @@ impl SendEngine {
             mail: Arc::new(Mail::new()),
             path_states: PathStates::new(),
             segments: SegmentCache::default(),
-            known: KnownRequests::default(),
+            known: KnownRequests::new(cfg.ends),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
             current: Current::NONE,

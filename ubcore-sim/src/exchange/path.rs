@@ -32,9 +32,7 @@ impl UsedPath {
     /// Nothing goes over it any more; `tpn` is its number.
     pub(super) fn end(&mut self, base: &Base, tpn: u32) {
         self.dead = true;
-        if let Some(link) = base.tables.links.find(tpn) {
-            link.end();
-        }
+        base.tables.links.end(tpn);
     }
 }
 

@@ -72,7 +72,7 @@ impl CompletionQueue for PollHalf {
                 return;
             }
             reader.arm_sn = (reader.arm_sn + 1) & 3;
-            reader.rung = reader.ci;
+            core.note_rung(reader);
             let arm = match what {
                 Arm::Any => CqArm::Any,
                 Arm::SolicitedOnly => CqArm::Solicited,

@@ -60,6 +60,7 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.store_block(self.pi, block)?;
         self.note_block(user_ctx)?;
+        self.parts.jfc.show_room();
         self.doorbell.ring_direct(block);
         Ok(())
     }

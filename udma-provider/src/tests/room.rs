@@ -126,3 +126,26 @@ fn a_record_before_its_completion_breaks_the_ring() {
     let (.., broken) = broken(true).expect("a run that shows it");
     assert!(broken.contains("completion"), "{broken}");
 }
+
+/// The index of a ring of 64 entries may be four behind, except where a program may poll no more.
+#[test]
+fn a_shallow_ring_shows_its_whole_room_before_a_doorbell() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let send = jfs.send.as_mut().unwrap();
+    let mut one = [Completion::default(); 1];
+    let doorbells = || bench.toy.state().jfc_doorbells;
+    for round in 0..3 {
+        send.post_send(&[signalled(round)]).unwrap();
+        let before = doorbells();
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(doorbells(), before, "a poll that took one of 64");
+        send.post_send(&[signalled(round), signalled(round)]).unwrap();
+        assert_eq!(doorbells(), before + 1, "the post");
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+        assert_eq!(doorbells(), before + 2, "the empty poll");
+    }
+}

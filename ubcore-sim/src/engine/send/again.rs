@@ -7,6 +7,7 @@ use udma_abi::{
     Atomic, OneSided,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
+use urma_mem::ends::SeenEnds;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
@@ -43,8 +44,9 @@ impl SendEngine {
         if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
             return None;
         }
+        let ends = self.known.seen_ends();
         let known = self.known.newest().filter(|_| moved.pi == self.ring.head)?;
-        if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
+        if !carry_known((known, ends), (&mut self.ring, &mut self.retire), queue, moved) {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
@@ -77,9 +79,10 @@ impl SendEngine {
     /// As [`SendEngine::carry_again`], of the atomic of both `blocks`.
     #[inline(always)]
     pub(super) fn change_again(&mut self, visit: &Visit<'_>, blocks: &AtomicBlocks) -> LaneResult {
+        let ends = self.known.seen_ends();
         let Some(known) = self.known.find_atomic(blocks) else { return LaneResult::NotTaken };
         let word = blocks[0][0];
-        if !(self.ring.is_at_head(word) && known.lives() && self.retire.reserve()) {
+        if !(self.ring.is_at_head(word) && known.lives(ends) && self.retire.reserve()) {
             return LaneResult::NotTaken;
         }
         let changed = known.open().and_then(|open| open.change(blocks));
@@ -129,12 +132,13 @@ impl SendEngine {
     /// happened.
     #[inline(always)]
     pub(super) fn carry_again(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
+        let ends = self.known.seen_ends();
         let Some(known) = self.known.find_carried(block) else { return false };
         if !self.ring.is_at_head(block[0]) {
             return false;
         }
         let moved = MovedEntry::of(block, self.ring.head);
-        carry_known(known, (&mut self.ring, &mut self.retire), queue, &moved)
+        carry_known((known, ends), (&mut self.ring, &mut self.retire), queue, &moved)
     }
 
     /// As [`SendEngine::carry_again`], of what is like the next of `posted` blocks in the ring, and follows it: at
@@ -142,7 +146,11 @@ impl SendEngine {
     #[inline(always)]
     pub(super) fn carry_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
         let mut block = self.ring.block(0);
-        let Some(known) = self.known.find(&block).filter(|known| known.lives()) else { return 0 };
+        let ends = self.known.seen_ends();
+        let Some(known) = self.known.find(&block) else { return 0 };
+        if !known.lives(ends) {
+            return 0;
+        }
         // Who takes a segment of this node away visits the engine, so it lives until the list is done.
         let Some(open) = known.open() else { return 0 };
         let (mut done, mut bytes) = (0, 0);
@@ -177,12 +185,12 @@ impl SendEngine {
 /// Carries out a request like `known`, which is the next one; `false`: nothing happened.
 #[inline(always)]
 fn carry_known(
-    known: &mut KnownRequest,
+    (known, ends): (&mut KnownRequest, SeenEnds),
     (ring, retire): (&mut SendRing, &mut Retire),
     queue: &Queue,
     moved: &MovedEntry,
 ) -> bool {
-    if !(known.lives() && retire.reserve()) {
+    if !(known.lives(ends) && retire.reserve()) {
         return false;
     }
     let is_moved = match known.open() {

@@ -1,0 +1,122 @@
+//! Ends that many look for: one count instead of a flag of each object.
+//!
+//! Owns: the count. Takes: ends, each after its flag was stored. Gives: whether nothing ended since a look at all
+//! flags. Must not: stand for the flags where the count changed.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Number of objects that ended.
+#[derive(Debug, Default)]
+pub struct EndCount(AtomicU64);
+
+/// What the count was at a look, or that there was none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenEnds(u64);
+
+impl SeenEnds {
+    /// No look at the flags was made: differs from each count.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
+impl EndCount {
+    /// Counts an object whose end is stored.
+    #[inline]
+    pub fn count(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The count now: to be read before the flags are looked at. As long as it stays, so do they.
+    #[inline(always)]
+    #[must_use]
+    pub fn seen(&self) -> SeenEnds {
+        SeenEnds(self.0.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(loom))]
+    #[test]
+    fn every_end_changes_what_was_seen() {
+        let ends = EndCount::default();
+        let first = ends.seen();
+        assert_eq!(first, ends.seen());
+        ends.count();
+        assert_ne!(first, ends.seen());
+        assert_ne!(SeenEnds::NONE, ends.seen());
+    }
+
+    #[cfg(loom)]
+    mod model {
+        use super::*;
+        use crate::Serial;
+        use crate::sync::{Arc, AtomicBool};
+
+        /// A mistake of the model.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        enum Planted {
+            None,
+            /// The count is read after the flag.
+            ReadLate,
+            /// The end is counted after the user was visited.
+            CountedLate,
+        }
+
+        /// The owner of an object ends it, and visits the user, who must not use it after that.
+        fn nothing_is_used_after_the_visit(planted: Planted) {
+            loom::model(move || {
+                let ends = Arc::new(EndCount::default());
+                let is_live = Arc::new(AtomicBool::new(true));
+                // What the user remembers; the owner's visit leaves a mark in it.
+                let user = Arc::new(Serial::new((SeenEnds::NONE, false)));
+                let owner = {
+                    let (ends, is_live, user) = (ends.clone(), is_live.clone(), user.clone());
+                    loom::thread::spawn(move || {
+                        is_live.store(false, Ordering::Relaxed);
+                        if planted != Planted::CountedLate {
+                            ends.count();
+                        }
+                        let _ = user.with_blocking(|(_, is_visited)| *is_visited = true);
+                        if planted == Planted::CountedLate {
+                            ends.count();
+                        }
+                    })
+                };
+                for _ in 0..2 {
+                    let _ = user.try_with(|(seen, is_visited)| {
+                        let now = ends.seen();
+                        let mut may_use = now == *seen;
+                        if !may_use && is_live.load(Ordering::Relaxed) {
+                            *seen = if planted == Planted::ReadLate { ends.seen() } else { now };
+                            may_use = true;
+                        }
+                        assert!(!(may_use && *is_visited), "it is used after the visit");
+                    });
+                }
+                owner.join().unwrap();
+                let _ = user.try_with(|(seen, _)| {
+                    assert!(ends.seen() != *seen, "it is used after the visit");
+                });
+            });
+        }
+
+        #[test]
+        fn loom_nothing_is_used_after_its_end() {
+            nothing_is_used_after_the_visit(Planted::None);
+        }
+
+        #[test]
+        #[should_panic(expected = "after the visit")]
+        fn loom_catches_a_count_read_after_the_flag() {
+            nothing_is_used_after_the_visit(Planted::ReadLate);
+        }
+
+        #[test]
+        #[should_panic(expected = "after the visit")]
+        fn loom_catches_an_end_counted_after_the_visit() {
+            nothing_is_used_after_the_visit(Planted::CountedLate);
+        }
+    }
+}
