@@ -63,6 +63,13 @@ pub struct Lull {
 }
 
 impl Lull {
+    /// Whether it was begun and not ended.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Whether it goes on: a step would find nothing.
     #[inline(always)]
     #[must_use]

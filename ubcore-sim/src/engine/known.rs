@@ -212,7 +212,13 @@ impl KnownRequest {
     /// Whether the path and the segments of this node live; `seen` is what was read before.
     #[inline(always)]
     pub(crate) fn lives(&mut self, seen: SeenEnds) -> bool {
-        self.seen == seen || self.looks_alive(seen)
+        self.is_as_seen(seen) || self.looks_alive(seen)
+    }
+
+    /// Whether nothing ended since all flags were looked at.
+    #[inline(always)]
+    pub(crate) fn is_as_seen(&self, seen: SeenEnds) -> bool {
+        self.seen == seen
     }
 
     /// As [`KnownRequest::lives`], after something ended.

@@ -26,10 +26,25 @@ impl PollHalf {
         Self { core, lull: Lull::default(), polls: 0 }
     }
 
+    /// A poll in a lull, if that holds.
+    #[inline(never)]
+    fn poll_lull(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        if self.lull.holds() && self.core.is_empty() {
+            self.polls = self.polls.wrapping_add(1);
+            if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
+                return Ok(0);
+            }
+            self.core.driver.look_for_failure();
+        }
+        self.poll_reader(out)
+    }
+
     /// A poll that may find something.
-    // Out of line: the registers that it needs are not saved for a poll in a lull.
     #[inline(never)]
     fn poll_reader(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        if out.is_empty() {
+            return Ok(0);
+        }
         let core = &*self.core;
         // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
         let mut failure = None;
@@ -45,17 +60,8 @@ impl PollHalf {
 impl CompletionQueue for PollHalf {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        if self.lull.holds() && self.core.is_empty() {
-            self.polls = self.polls.wrapping_add(1);
-            if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
-                return Ok(0);
-            }
-            self.core.driver.look_for_failure();
-        }
-        self.poll_reader(out)
+        // Each out of line: none saves registers for the other.
+        if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) }
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

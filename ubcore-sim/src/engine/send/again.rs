@@ -7,7 +7,6 @@ use udma_abi::{
     Atomic, OneSided,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
-use urma_mem::ends::SeenEnds;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
@@ -46,7 +45,11 @@ impl SendEngine {
         }
         let ends = self.known.seen_ends();
         let known = self.known.newest().filter(|_| moved.pi == self.ring.head)?;
-        if !carry_known((known, ends), (&mut self.ring, &mut self.retire), queue, moved) {
+        // Something ended since: the whole block is compared, and all flags are looked at.
+        if !known.is_as_seen(ends) {
+            return None;
+        }
+        if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
@@ -137,8 +140,11 @@ impl SendEngine {
         if !self.ring.is_at_head(block[0]) {
             return false;
         }
+        if !known.lives(ends) {
+            return false;
+        }
         let moved = MovedEntry::of(block, self.ring.head);
-        carry_known((known, ends), (&mut self.ring, &mut self.retire), queue, &moved)
+        carry_known(known, (&mut self.ring, &mut self.retire), queue, &moved)
     }
 
     /// As [`SendEngine::carry_again`], of what is like the next of `posted` blocks in the ring, and follows it: at
@@ -182,15 +188,15 @@ impl SendEngine {
     }
 }
 
-/// Carries out a request like `known`, which is the next one; `false`: nothing happened.
+/// Carries out a request like `known`, which lives, and is the next one; `false`: nothing happened.
 #[inline(always)]
 fn carry_known(
-    (known, ends): (&mut KnownRequest, SeenEnds),
+    known: &mut KnownRequest,
     (ring, retire): (&mut SendRing, &mut Retire),
     queue: &Queue,
     moved: &MovedEntry,
 ) -> bool {
-    if !(known.lives(ends) && retire.reserve()) {
+    if !retire.reserve() {
         return false;
     }
     let is_moved = match known.open() {
