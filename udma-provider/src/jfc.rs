@@ -88,6 +88,8 @@ struct RingReader {
     /// Consumer index that was last written to the device.
     rung: u32,
     arm_sn: u8,
+    /// What was taken is no request that succeeded: peers may wait for its entry of a shallow ring.
+    is_awaited: bool,
     /// Completions that were read from the ring and wait for a poll, oldest first.
     stash: VecDeque<Completion>,
     /// Queues by slot, so that a poll locks nothing.
@@ -362,7 +364,7 @@ impl JfcCore {
         self.publish(reader);
         // A deep ring may lag behind: the device still sees most of it free, and the next empty
         // poll, arm or full lag writes the index.
-        if reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
+        if reader.is_awaited || reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
             self.ring(reader);
         }
         found
@@ -408,7 +410,7 @@ impl JfcCore {
 
     #[inline]
     fn note_rung(&self, reader: &mut RingReader) {
-        reader.rung = reader.ci;
+        (reader.rung, reader.is_awaited) = (reader.ci, false);
         self.rung.store(reader.ci, Ordering::Relaxed);
     }
 
@@ -434,6 +436,7 @@ impl JfcCore {
     fn take(&self, reader: &mut RingReader, of: WrittenEntry<'_>, out: &mut Completion) -> bool {
         barrier::from_device();
         if !SendDone::is_it(of.word0) {
+            reader.is_awaited = self.log2 <= SHALLOW_LOG2;
             if is_received(of.word0) {
                 return self.take_received(reader, of, out);
             }

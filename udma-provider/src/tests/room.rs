@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 
-use urma_core::{Completion, PostReason, SendWr, WrFlags};
+use udma_abi::Cqe;
+use urma_core::{Completion, PostReason, RecvWr, SendWr, WrFlags};
 
-use super::{Bench, nop, signalled};
+use super::{Bench, jfr_cfg, nop, signalled};
 
 /// Steps of a run after its first post.
 const STEPS: u32 = 7;
@@ -147,5 +148,28 @@ fn a_shallow_ring_shows_its_whole_room_before_a_doorbell() {
         assert_eq!(jfc.queue.poll(&mut one), Ok(1));
         assert_eq!(jfc.queue.poll(&mut one), Ok(0));
         assert_eq!(doorbells(), before + 2, "the empty poll");
+    }
+}
+
+/// A peer whose message finds no entry sends it again later.
+#[test]
+fn a_shallow_ring_shows_its_room_after_each_receive() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let mut jfr = bench.context.create_queue(&jfr_cfg(jfc.id, 4)).unwrap();
+    let mut one = [Completion::default(); 1];
+    for user_ctx in 0..3 {
+        jfr.recv.as_mut().unwrap().post_recv(&[RecvWr { dst: &[], user_ctx }]).unwrap();
+        let cqe = Cqe {
+            recv: true,
+            local_id: jfr.id,
+            entry_idx: user_ctx as u16,
+            user_data: bench.toy.cookie(jfr.id),
+            ..Cqe::default()
+        };
+        bench.toy.complete(jfc.id, cqe);
+        let before = bench.toy.state().jfc_doorbells;
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(bench.toy.state().jfc_doorbells, before + 1);
     }
 }
