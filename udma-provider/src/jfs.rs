@@ -505,7 +505,8 @@ impl SendQueue for SendPoster {
     #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         // What was carried went directly, and is the newest one.
-        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target() {
+        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
+        {
             return PostedAgain::NotTaken;
         }
         if self.find_room(1).is_err() {
