@@ -220,7 +220,6 @@ impl Exchange {
 
     /// A round of a plain exchange.
     pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos, by: PlainStep) -> PlainRound {
-        self.finish_acked(base, now);
         self.take_mail(base, now);
         let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
         let mut is_taken = false;
@@ -251,15 +250,13 @@ impl Exchange {
 
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
-        let has_packets = self.endpoint.has_work() || self.standard.has_work();
-        has_packets || self.acked.is_some() || self.peers.has_work()
+        self.endpoint.has_work() || self.standard.has_work() || self.peers.has_work()
     }
 
     /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let has_packets = self.endpoint.has_work() || self.standard.has_work();
-        let has_ends = self.receives.is_flushing() || self.acked.is_some();
-        !has_ends && !has_packets && self.peers.is_idle()
+        !self.receives.is_flushing() && !has_packets && self.peers.is_idle()
     }
 
     /// Notes for a poll what shows that there is nothing to do still. Whether it can be shown.

@@ -48,8 +48,6 @@ impl SharedPart {
 
     /// Does one bounded step; returns whether there is more to do.
     pub(super) fn step(&mut self, base: &Base, now: Nanos) -> bool {
-        // A command may change the queue.
-        let has_ended = self.exchange.finish_acked(base, now) | self.wake(base);
         let mut busy = self.commands.step(&mut self.exchange, base, now);
         while let Some((id, state)) = base.tables.next_stopped() {
             self.exchange.set_recv_state(base, id, state);
@@ -65,7 +63,7 @@ impl SharedPart {
         }
         self.wake(base);
         self.was_full = busy;
-        self.was_busy = busy | has_exchanged | has_ended;
+        self.was_busy = busy | has_exchanged;
         self.was_busy
     }
 
@@ -128,11 +126,6 @@ impl SharedPart {
             timer = sent.unwrap_or(timer);
             sent.is_some()
         });
-        // Behind the message, for which the peer waits.
-        if exchange.has_acked() {
-            exchange.finish_acked(base, time.at(now()));
-            self.wake(base);
-        }
         (left, timer)
     }
 

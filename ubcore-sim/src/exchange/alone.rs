@@ -4,9 +4,6 @@
 //! completion, the end of the request that it acknowledges. *Must not*: take a second entry; leave anything to a
 //! program that does not come back soon.
 //!
-//! The program waits for the message, and not for the end of its own request before: that comes with its next post,
-//! when its answer is on the way, or with its next poll.
-//!
 //! A program that answers each message waits for this one alone. Another look at the ring would wait for a line
 //! that the peer is about to write. What a step would find besides is the acknowledgement of the message, which
 //! waits for the program's next post or poll in any case (`hold.rs`).
@@ -27,29 +24,10 @@ impl Exchange {
         }
         let Some(from) = self.peers.awaited() else { return false };
         let (peers, mut work, _) = self.split(base, now);
-        let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
-        let Some(taken) = taken else { return false };
-        self.acked = taken.acked.map(|(pair, tassn)| (from, pair, tassn));
-        self.hold.on_taken(now);
-        true
-    }
-
-    /// Whether a message acknowledged a request that has not ended yet.
-    #[inline]
-    pub(crate) fn has_acked(&self) -> bool {
-        self.acked.is_some()
-    }
-
-    /// Ends the request that the message before acknowledged. Whether there was one.
-    #[inline]
-    pub(crate) fn finish_acked(&mut self, base: &Base, now: Nanos) -> bool {
-        let Some((from, pair, tassn)) = self.acked.take() else { return false };
-        let (peers, mut work, _) = self.split_known(base, now);
-        let peer = peers.for_message(&from);
-        let is_ended = peer.is_none_or(|peer| peer.requester.end_acked(&mut work, pair, tassn));
-        if !is_ended && let Some(peer) = peers.get_mut(&from) {
-            peer.finish_acked(&mut work, (pair, tassn));
+        let is_taken = peers.get_mut(&from).is_some_and(|peer| peer.take_alone(&mut work));
+        if is_taken {
+            self.hold.on_taken(now);
         }
-        true
+        is_taken
     }
 }

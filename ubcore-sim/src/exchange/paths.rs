@@ -208,7 +208,6 @@ impl Exchange {
             self.peers.get(&eid).is_some_and(|p| matches!(p.line.carrier, Some(Carrier::Ring(_))));
         if on_host {
             base.tables.count(Counter::PeerDied);
-            self.finish_acked(base, now);
             self.each_peer(base, now, |peer, work, inbox| {
                 if peer.eid == eid {
                     peer.take_last_messages(work, inbox);

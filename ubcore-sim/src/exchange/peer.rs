@@ -15,7 +15,7 @@ use super::responder::{Responder, Source};
 use super::senders::Senders;
 use super::target::Unsequenced;
 use super::work::Work;
-use crate::carrier::{Carrier, PeerCarrier, WholeEntry};
+use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::link::DirectParts;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
@@ -26,31 +26,6 @@ use crate::transport::Agreed;
 const PIECES_PER_STEP: usize = 64;
 /// Looks at what a peer left behind: more than its ring holds, whatever it claims.
 const LAST_ROUNDS_MAX: usize = 4096;
-
-/// A message that was taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TakenAlone {
-    /// The request of this node that it acknowledges.
-    pub(super) acked: Option<(Pair, u16)>,
-}
-
-/// Takes an entry that is a message of a form that was taken before.
-#[inline]
-fn take_message(
-    responder: &mut Responder,
-    work: &mut Work<'_>,
-    source: &Source,
-    entry: WholeEntry<'_>,
-) -> Option<TakenAlone> {
-    let opposite = responder.take_short(work, source, &entry)?;
-    let acked = entry.acked;
-    entry.done();
-    let Some(tassn) = acked else { return Some(TakenAlone { acked: None }) };
-    if opposite.is_none() {
-        work.base.tables.count(Counter::DropMalformed);
-    }
-    Some(TakenAlone { acked: opposite.map(|pair| (pair, tassn)) })
-}
 
 /// State of one peer node: how it is reached, and both sides of the exchange with it.
 #[derive(Debug)]
@@ -212,39 +187,28 @@ impl Peer {
             }
             return is_taken;
         }
-        let Some(taken) = take_message(&mut self.responder, work, source, entry) else {
-            return false;
-        };
-        if let Some((pair, tassn)) = taken.acked {
-            self.finish_acked(work, (pair, tassn));
+        let Some(opposite) = self.responder.take_short(work, source, &entry) else { return false };
+        let acked = entry.acked;
+        entry.done();
+        if let Some(tassn) = acked {
+            self.take_acked(work, opposite, tassn);
         }
         true
     }
 
-    /// Takes the next entry of a ring, if it is a message of a form that was taken before. What it acknowledges is the
-    /// caller's to finish.
+    /// Takes the next entry of a ring, if it is of a form that was taken before. Whether it did.
     #[inline]
-    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> Option<TakenAlone> {
+    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> bool {
         let source = self.source();
-        let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return None };
-        let entry = ring.next_whole().filter(|entry| !urma_packet::is_ack(&entry.front))?;
-        take_message(&mut self.responder, work, &source, entry)
-    }
-
-    /// Ends request `tassn` of this node, which the peer acknowledged.
-    #[inline]
-    pub(super) fn finish_acked(&mut self, work: &mut Work<'_>, (pair, tassn): (Pair, u16)) {
-        if !self.requester.end_acked(work, pair, tassn) {
-            self.requester.on_response(work, &pair.response(tassn, ResponseStatus::Ack), &[]);
-        }
+        self.take_short(work, &source)
     }
 
     /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
     #[inline]
     fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {
-        match pair {
-            Some(pair) => self.finish_acked(work, (pair, tassn)),
-            None => work.base.tables.count(Counter::DropMalformed),
+        let Some(pair) = pair else { return work.base.tables.count(Counter::DropMalformed) };
+        if !self.requester.end_acked(work, pair, tassn) {
+            self.requester.on_response(work, &pair.response(tassn, ResponseStatus::Ack), &[]);
         }
     }
 

@@ -9,7 +9,6 @@ use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
 use super::hold::{Answers, Hold, PROMPT_NS};
-use super::pair::Pair;
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
@@ -43,9 +42,6 @@ pub(crate) struct Exchange {
     pub(super) hold: Hold,
     /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
     pub(super) packet_answers: Answers,
-    /// A peer and the number of a request that its latest message acknowledged: the request ends with the program's
-    /// next post or poll.
-    pub(super) acked: Option<(RawEid, Pair, u16)>,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
     /// Payload of the piece that is sent.
@@ -69,7 +65,6 @@ impl Exchange {
             receives: ReceivingSides::default(),
             hold: Hold::new(PROMPT_NS),
             packet_answers: Answers::Go,
-            acked: None,
             cache: SegmentCache::default(),
             bytes: Vec::new(),
             inbox: Vec::new(),
@@ -82,17 +77,6 @@ impl Exchange {
         base: &'a Base,
         now: Nanos,
     ) -> (&'a mut BTreeMap<RawEid, Peer>, Work<'a>, &'a mut Vec<u8>) {
-        let (peers, work, inbox) = self.split_known(base, now);
-        (peers, work, inbox)
-    }
-
-    /// As [`Exchange::split`], for what changes no peer's next place and leaves it nothing to do.
-    #[inline]
-    pub(super) fn split_known<'a>(
-        &'a mut self,
-        base: &'a Base,
-        now: Nanos,
-    ) -> (&'a mut KnownPeers, Work<'a>, &'a mut Vec<u8>) {
         let Self { peers, senders, receives, endpoint, cache, bytes, inbox, .. } = self;
         (peers, Work { base, now, senders, receives, endpoint, cache, bytes }, inbox)
     }

@@ -8,7 +8,6 @@ use super::world::{Kind, World};
 use crate::carrier::piece::Payload;
 use crate::carrier::{Carrier, RingPair};
 use crate::engine::short::ShortBody;
-use crate::exchange::pair::{self, Pair};
 
 const RW: Access = Access::READ.union(Access::WRITE);
 
@@ -102,15 +101,4 @@ fn an_acknowledgement_of_what_was_not_sent_ends_nothing() {
     entry(&mut w, (2, 4), 4, Some(78));
     assert_eq!(taken(&mut w), [1, 2]);
     assert_eq!((w.counter(1, Counter::PeerLied), w.counter(1, Counter::DropMalformed)), (0, 3));
-}
-
-#[test]
-fn an_acknowledged_request_that_has_not_ended_is_work() {
-    let mut w = world();
-    let from = w.eid(0);
-    let exchange = &mut w.nodes[1].exchange;
-    assert!(exchange.is_quiet() && !exchange.has_work());
-    let pair = Pair::new(pair::initiator(2000, true), None);
-    exchange.acked = Some((from, pair, 0));
-    assert!(!exchange.is_quiet() && exchange.has_work());
 }
