@@ -231,12 +231,12 @@ mod tests {
     #[test]
     fn as_many_packets_come_back_as_repair_packets_came_for_their_group() {
         let mut counts = RepairCounts::default();
-        for (group, times) in [(0, 2), (1, 1)] {
+        for (group, times) in [(0, 2), (1, 1), (2, 1)] {
             let mark = RepairMark { start: 100, end: 200, groups: 3, group };
             (0..times).for_each(|_| counts.on_repair(&mark));
         }
         let run = |start, count| LossRun { start, count };
-        // Groups 0, 1, 2, 0; 2; beyond the range.
+        // Groups 0, 1, 2, 0; 2, for which one is not enough; beyond the range.
         let missing = [run(99, 1), run(100, 4), run(198, 1), run(205, 2)];
         let (repaired, left) = counts.repair(&missing).expect("something came back");
         assert_eq!(repaired, [run(100, 2), run(103, 1)]);
