@@ -14,7 +14,8 @@ local infiniband = DissectorTable.get("udp.port"):get_dissector(PORT)
 local OPCODES = {
   [0xc0] = "DataReq", [0xc1] = "DataResp", [0xc2] = "Ack", [0xc3] = "Nak", [0xc4] = "Connect",
   [0xc5] = "Accept", [0xc6] = "Refuse", [0xc7] = "Close", [0xc8] = "UmSend", [0xc9] = "Challenge",
-  [0xca] = "Probe", [0xcb] = "ProbeEcho", [0xcc] = "DataPack",
+  [0xca] = "Probe", [0xcb] = "ProbeEcho", [0xcc] = "DataPack", [0xcd] = "Losses",
+  [0xce] = "Tail",
 }
 local TA_OPCODES = {
   [0x00] = "Send", [0x01] = "SendImm", [0x02] = "SendInvalidate", [0x03] = "Write",
@@ -44,7 +45,8 @@ local HEADERS = {
     { "tver", 1, 1, "n", "TVer", nil, 0x0f }, { "pkey", 2, 2, "h", "PKEY" },
     { "fecn", 4, 1, "f", "FECN", nil, 0x80 }, { "becn", 4, 1, "f", "BECN", nil, 0x40 },
     { "dest", 5, 3, "h", "TPN at the receiver" },
-    { "ack_req", 8, 1, "f", "AckReq", nil, 0x80 }, { "psn", 9, 3, "h", "PSN" } } },
+    { "ack_req", 8, 1, "f", "AckReq", nil, 0x80 },
+    { "repeated", 8, 1, "f", "Repeated", nil, 0x40 }, { "psn", 9, 3, "h", "PSN" } } },
   btah = { "BTAH", 16, {
     { "opcode", 0, 1, "h", "TAOpcode", TA_OPCODES }, { "taver", 1, 1, "n", "TAver", nil, 0xc0 },
     { "tv_en", 1, 1, "f", "TV_EN", nil, 0x08 },
@@ -117,6 +119,16 @@ local HEADERS = {
     { "key", 8, 8, "h", "Key" } } },
   tppeth = { "TPPETH", 16, {
     { "nonce", 0, 8, "h", "Nonce" }, { "size", 8, 2, "n", "Size" } } },
+  repeth = { "REPETH", 4, {
+    { "tier", 0, 1, "n", "Tier" }, { "ticket", 1, 3, "h", "Ticket" } } },
+  tpleth = { "TPLETH", 8, {
+    { "runs", 0, 1, "n", "Runs" }, { "tier", 1, 1, "n", "Tier" },
+    { "ticket", 4, 4, "h", "Ticket" } } },
+  run = { "RUN", 8, { { "start", 0, 4, "h", "First PSN" }, { "count", 4, 4, "n", "Count" } } },
+  tpteth = { "TPTETH", 12, {
+    { "first_end", 0, 4, "h", "First losses answered before" },
+    { "ticket_end", 4, 4, "h", "Tickets answered before" },
+    { "rtt", 8, 4, "n", "Round-trip time in ns" } } },
   pketh = { "PKETH", 4, { { "length", 0, 2, "n", "Length" } } },
   umeth = { "UMETH", 40, {
     { "source_eid", 0, 16, "e", "Source EID" }, { "dest_eid", 16, 16, "e", "Destination EID" },
@@ -236,6 +248,15 @@ local function take_ack(packet)
   end
 end
 
+local function take_losses(packet)
+  local tpleth = take(packet, "tpleth")
+  if tpleth == nil then return end
+  for _ = 1, tpleth:range(0, 1):uint() do
+    if packet.is_broken then return end
+    take(packet, "run")
+  end
+end
+
 local function add_payload(packet, bytes, pad)
   if bytes > 0 then
     packet.tree:add(fields["urma.payload"], packet.tvb:range(packet.at, bytes))
@@ -285,6 +306,8 @@ local BODIES = {
   [0xca] = function(packet) take(packet, "tppeth") end,
   [0xcb] = function(packet) take(packet, "tppeth") end,
   [0xcc] = take_entries,
+  [0xcd] = take_losses,
+  [0xce] = function(packet) take(packet, "tpteth") end,
 }
 
 local function add_rest(packet, pad)
@@ -311,8 +334,12 @@ function urma.dissector(tvb, pinfo, tree)
   local branch = tree:add(urma, tvb:range())
   local packet = { tvb = tvb, tree = branch, at = 0, finish = length - ICRC, is_broken = false }
   local bth = take(packet, "bth")
+  if bth:range(8, 1):bitfield(1) == 1 then take(packet, "repeth") end
   local body = BODIES[opcode]
   local info = OPCODES[opcode] or string.format("opcode 0x%02x", opcode)
+  if packet.is_broken then
+    body = function() return nil end
+  end
   if body == nil then
     branch:add_proto_expert_info(not_known)
   else

@@ -5,7 +5,7 @@
 
 use ubcore_sim::link::{Cut, FaultCfg, Outage, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
-use ubcore_sim::{ExpressLane, PortMode};
+use ubcore_sim::{ExpressLane, PortMode, Strategy};
 use udma_abi::RawEid;
 use urma_packet::FurtherPorts;
 
@@ -139,6 +139,7 @@ impl SimPlan {
             plan.dry_ppm = pick(&mut rng, &[0, 0, 20_000]);
             plan.trouble_ppm = pick(&mut rng, &[0, 20_000, 200_000]);
         }
+        set_strategies(&mut plan.fabric);
         for device in &mut plan.fabric.devices {
             device.lane = [ExpressLane::On, ExpressLane::Off][usize::from(rng.below(3) == 0)];
         }
@@ -236,6 +237,15 @@ impl SimPlan {
     }
 }
 
+/// One strategy in all nodes of a world, each of them in a quarter of the worlds; in a few worlds each node has its own.
+fn set_strategies(fabric: &mut FabricCfg) {
+    let mut rng = Rng::new(fabric.seed ^ 0x0bad_10ad);
+    let (one, is_mixed) = (Strategy::ALL[rng.index(4)], rng.below(8) == 0);
+    for device in &mut fabric.devices {
+        device.strategy = if is_mixed { Strategy::ALL[rng.index(4)] } else { one };
+    }
+}
+
 fn foul(rng: &mut Rng) -> FaultCfg {
     let mut ppm = |most| u32::try_from(rng.below(most)).unwrap_or(0);
     FaultCfg {
@@ -314,7 +324,7 @@ const CALM_FROM_NS: u64 = 60_000_000;
 const CUT_NS: u64 = 15_000_000;
 
 /// MTUs of routers; the least is that of packets which pass every path.
-const MTUS: [u32; 8] = [9000, 4500, 1500, 1500, 1492, 1280, 576, 364];
+const MTUS: [u32; 8] = [9000, 4500, 1500, 1500, 1492, 1280, 576, 368];
 /// Longest time for which a router has the same MTU, until the last change, in ns.
 const CHANGE_NS: u64 = 150_000_000;
 

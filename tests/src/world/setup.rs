@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use ubcore_sim::{Doorbells, ExpressLane, RcWire};
+use ubcore_sim::{Doorbells, ExpressLane, RcWire, Strategy};
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -59,6 +59,8 @@ pub struct Setup {
     pub is_lossy: bool,
     /// Whether each node is on a host of its own, a network namespace.
     pub has_hosts: bool,
+    /// How lost packets are sent again.
+    pub recovery: Strategy,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -78,6 +80,7 @@ impl Setup {
             rc: RcWire::Urma,
             is_lossy: false,
             has_hosts: false,
+            recovery: Strategy::SelectiveRepeat,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -99,6 +102,12 @@ impl Setup {
     #[must_use]
     pub const fn between_hosts(self) -> Self {
         Self { has_hosts: true, ..self }
+    }
+
+    /// The same with lost packets sent again in another way.
+    #[must_use]
+    pub const fn recovered_by(self, recovery: Strategy) -> Self {
+        Self { recovery, ..self }
     }
 
     /// The same with RC jetties that speak the standard opcodes.
@@ -138,6 +147,9 @@ impl Setup {
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
         ];
+        let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
+        let others = [Strategy::GoBackN, Strategy::Irn, Strategy::Knitting];
+        all.extend(others.map(|strategy| lossy.recovered_by(strategy)));
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
                 for mode in [TransportMode::Rm, TransportMode::Rc, TransportMode::Um] {
@@ -184,6 +196,12 @@ impl fmt::Display for Setup {
             (false, true) => ".hosts",
             (true, true) => ".lossy.hosts",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}")
+        let recovery = match self.recovery {
+            Strategy::SelectiveRepeat => "",
+            Strategy::GoBackN => ".go-back-n",
+            Strategy::Irn => ".irn",
+            Strategy::Knitting => ".knitting",
+        };
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}{recovery}")
     }
 }

@@ -9,6 +9,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::codec::{Reader, from_be24, reserved, to_be24};
 use crate::{PacketError, Psn, Tpn};
 
+/// Bits of byte 8.
+const ACK_REQ: u8 = 0x80;
+pub(crate) const REPEATED: u8 = 0x40;
+
 /// Bytes of a BTH.
 pub const BTH_LEN: usize = size_of::<BthWire>();
 const _: () = assert!(BTH_LEN == 12);
@@ -66,6 +70,8 @@ pub struct Bth {
     pub dest: Tpn,
     /// The receiver should acknowledge this packet soon.
     pub ack_req: bool,
+    /// A REPETH follows (URMA's data packets only).
+    pub repeated: bool,
     /// Packet sequence number, 24 bits, per TP or queue pair.
     pub psn: Psn,
 }
@@ -78,7 +84,7 @@ impl Bth {
     pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
         let wire = BthWire::new_checked(bytes)?;
         reserved("BTH", u32::from(wire.congestion & 0x3f))?;
-        reserved("BTH", u32::from(wire.ack & 0x7f))?;
+        reserved("BTH", u32::from(wire.ack & 0x3f))?;
         Ok(Self {
             opcode: wire.opcode,
             solicited: wire.bits & 0x80 != 0,
@@ -91,7 +97,8 @@ impl Bth {
                 backward: wire.congestion & 0x40 != 0,
             },
             dest: Tpn::from_low_bits(from_be24(wire.dest)),
-            ack_req: wire.ack & 0x80 != 0,
+            ack_req: wire.ack & ACK_REQ != 0,
+            repeated: wire.ack & REPEATED != 0,
             psn: Psn::new(from_be24(wire.psn)),
         })
     }
@@ -109,7 +116,7 @@ impl Bth {
             congestion: u8::from(self.congestion.forward) << 7
                 | u8::from(self.congestion.backward) << 6,
             dest: to_be24(self.dest.value()),
-            ack: u8::from(self.ack_req) << 7,
+            ack: u8::from(self.ack_req) << 7 | u8::from(self.repeated) << 6,
             psn: to_be24(self.psn.value()),
         }
     }
@@ -119,20 +126,21 @@ impl Bth {
 mod tests {
     use super::*;
 
-    const BYTES: [u8; 12] = [0xc0, 0x31, 0xff, 0xff, 0x80, 1, 2, 3, 0x80, 4, 5, 6];
+    const BYTES: [u8; 12] = [0xc0, 0x31, 0xff, 0xff, 0x80, 1, 2, 3, 0xc0, 4, 5, 6];
 
     #[test]
     fn every_bit_has_its_field() {
         let bth = Bth::parse(&BYTES).expect("valid");
         assert_eq!((bth.opcode, bth.pad, bth.version, bth.pkey), (0xc0, 3, 1, 0xffff));
         assert!(bth.congestion.forward && !bth.congestion.backward && bth.ack_req);
+        assert!(bth.repeated);
         assert_eq!((bth.dest.value(), bth.psn.value()), (0x01_0203, 0x04_0506));
         assert_eq!(bth.to_wire().as_bytes(), BYTES);
     }
 
     #[test]
     fn reserved_bits_are_refused() {
-        for (at, bit) in [(4, 0x20), (4, 1), (8, 0x40), (8, 1)] {
+        for (at, bit) in [(4, 0x20), (4, 1), (8, 0x20), (8, 1)] {
             let mut bytes = BYTES;
             bytes[at] |= bit;
             assert_eq!(Bth::parse(&bytes).map_err(|e| e.reason()), Err("reserved"));

@@ -326,6 +326,20 @@ impl Shown {
                 self.number("tppeth.nonce", probe.nonce);
                 self.number("tppeth.size", probe.size);
             }
+            Body::Losses(losses) => {
+                self.number("tpleth.runs", u8::try_from(losses.runs().len()).expect("few"));
+                self.number("tpleth.tier", losses.tier);
+                self.number("tpleth.ticket", losses.ticket);
+                for run in losses.runs() {
+                    self.number("run.start", run.start.value());
+                    self.number("run.count", run.count);
+                }
+            }
+            Body::Tail(tail) => {
+                self.number("tpteth.first_end", tail.first_end.value());
+                self.number("tpteth.ticket_end", tail.ticket_end);
+                self.number("tpteth.rtt", tail.rtt_ns);
+            }
             Body::UmSend(ends, header) => {
                 self.eid("umeth.source_eid", ends.source_eid);
                 self.eid("umeth.dest_eid", ends.dest_eid);
@@ -352,9 +366,14 @@ fn expected(bytes: &[u8]) -> Fields {
         ("bth.fecn", header.congestion.forward),
         ("bth.becn", header.congestion.backward),
         ("bth.ack_req", header.ack_req),
+        ("bth.repeated", header.repeat.is_some()),
     ]);
     shown.number("bth.dest", header.dest.value());
     shown.number("bth.psn", header.psn.value());
+    if let Some(repeat) = header.repeat {
+        shown.number("repeth.tier", repeat.tier);
+        shown.number("repeth.ticket", repeat.ticket);
+    }
     shown.body(&header.body, packet.payload);
     let icrc = bytes.last_chunk().copied().expect("four bytes");
     shown.number("icrc", u32::from_le_bytes(icrc));
@@ -466,6 +485,7 @@ fn standard() -> Vec<Vec<u8>> {
             congestion: Congestion::default(),
             dest: Tpn::from_low_bits(0x11),
             ack_req: true,
+            repeated: false,
             psn: Psn::new(1),
         };
         let mut buf = vec![0; 1024];

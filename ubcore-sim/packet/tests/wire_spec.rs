@@ -143,6 +143,12 @@ fn acks() -> Vec<(&'static str, PacketHeader)> {
     vec![("ack-with-gaps", at(Body::Ack(ack))), ("nak", at(Body::Nak(nak)))]
 }
 
+/// PSN 0x108 and 0x110 to 0x12f were lost again.
+fn losses() -> ReportBody {
+    let run = |start, count| MissingRun { start: Psn::new(start), count };
+    ReportBody::new(2, 5, &[run(0x108, 1), run(0x110, 32)]).expect("two runs")
+}
+
 fn controls() -> Vec<(&'static str, PacketHeader)> {
     let refusal = RefuseBody {
         reason: RefuseReason::Resources,
@@ -158,6 +164,7 @@ fn controls() -> Vec<(&'static str, PacketHeader)> {
     let question =
         HandshakeBody { nonce: 0x0123_4567_89ab_cdef, purpose: Purpose::Verify, ..offer() };
     let at = |dest, body| PacketHeader::new(tpn(dest), Psn::new(0), body);
+    let tail = TailBody { first_end: Psn::new(0x131), ticket_end: 6, rtt_ns: 10_000_000 };
     vec![
         ("connect", at(0, Body::Connect(offer()))),
         ("challenge", at(0x12, Body::Challenge(challenge))),
@@ -167,6 +174,8 @@ fn controls() -> Vec<(&'static str, PacketHeader)> {
         ("refuse", at(0x12, Body::Refuse(refusal))),
         ("close", at(0x11, Body::Close(close))),
         ("unknown-tp", at(0, Body::Close(unknown))),
+        ("losses", at(0x12, Body::Losses(losses()))),
+        ("tail", PacketHeader::new(tpn(0x11), Psn::new(0x140), Body::Tail(tail))),
         ("probe-echo", at(0x12, Body::ProbeEcho(PathProbe { nonce: offer().nonce, size: 1472 }))),
     ]
 }
@@ -194,8 +203,11 @@ fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     datagram.flags |= RequestFlags::DATAGRAM | RequestFlags::NO_TAACK | RequestFlags::SOLICITED;
     let datagram = Body::UmSend(ends, datagram);
     let probe = PathProbe { nonce: 0x0123_4567_89ab_cdef, size: 64 };
+    let repeat = Some(Repeat { tier: 2, ticket: 5 });
+    let repeated = PacketHeader { psn: Psn::new(0x108), repeat, ..at(RequestOp::Write) };
     vec![
         ("write", at(RequestOp::Write), PAYLOAD),
+        ("write-repeated", repeated, PAYLOAD),
         ("send-imm", at(RequestOp::SendImm(0x0102_0304_0506_0708)), PAYLOAD),
         ("send-invalidate", at(RequestOp::SendInvalidate(invalidate)), PAYLOAD),
         ("write-imm", at(RequestOp::WriteImm(imm)), PAYLOAD),
@@ -297,6 +309,9 @@ fn pack_lines(payload: &[u8], lines: &mut Vec<(&str, usize)>) {
 /// Headers of a packet in order, by the names of the document.
 fn lines_of(header: &PacketHeader, payload: &[u8]) -> Vec<(String, usize)> {
     let mut lines = vec![("BTH", BTH_LEN)];
+    if header.repeat.is_some() {
+        lines.push(("REPETH", Repeat::LEN));
+    }
     match &header.body {
         Body::Request(request) => request_lines(request, &mut lines),
         Body::UmSend(_, request) => {
@@ -314,6 +329,11 @@ fn lines_of(header: &PacketHeader, payload: &[u8]) -> Vec<(String, usize)> {
         Body::Refuse(_) => lines.push(("TPRETH", RefuseBody::LEN)),
         Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
         Body::Probe(_) | Body::ProbeEcho(_) => lines.push(("TPPETH", PathProbe::LEN)),
+        Body::Losses(losses) => {
+            lines.push(("TPLETH", 8));
+            lines.extend(losses.runs().iter().map(|_| ("RUN", 8)));
+        }
+        Body::Tail(_) => lines.push(("TPTETH", TailBody::LEN)),
     }
     if header.body != Body::Pack {
         payload_lines(payload.len(), &mut lines);

@@ -436,6 +436,7 @@ pub(crate) fn bth(cfg: &RcCfg, opcode: u8, psn: Psn) -> Bth {
         congestion: Congestion::default(),
         dest: cfg.remote_qpn,
         ack_req: false,
+        repeated: false,
         psn,
     }
 }

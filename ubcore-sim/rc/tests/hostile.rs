@@ -50,6 +50,7 @@ fn packet() -> impl Strategy<Value = (RoceHeader, usize)> {
         let bth = Bth {
             opcode,
             solicited: ack_req,
+            repeated: false,
             mig_req: near,
             pad: 0,
             version: 0,

@@ -98,6 +98,11 @@ impl TpReceiver {
         self.wants(Some(seq), AckDue::Now);
     }
 
+    /// Plans an acknowledgement that no packet of data causes.
+    pub fn acknowledge_at_once(&mut self) {
+        self.wants(None, AckDue::Now);
+    }
+
     /// Plans the acknowledgement of a packet that arrived so; `at_once` when it asks for one.
     pub fn acknowledge(&mut self, now: Nanos, seq: u64, arrival: Arrival, at_once: bool) {
         match arrival {
@@ -181,7 +186,13 @@ impl TpReceiver {
         self.due = AckDue::Idle;
         self.unacked = 0;
         self.acks_sent += 1;
-        Some(Ok(AckFeedback { edge: self.edge(), gap, trigger: self.trigger, received }))
+        Some(Ok(AckFeedback { edge: self.edge(), gap, trigger: self.trigger.take(), received }))
+    }
+
+    /// Whether [`TpReceiver::poll_report`] gives something.
+    #[must_use]
+    pub fn has_report(&self) -> bool {
+        self.record.has_report()
     }
 
     /// The next report of losses.

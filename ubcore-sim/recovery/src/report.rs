@@ -3,15 +3,21 @@
 //! - owns: plain values. takes: nothing. gives: the vocabulary of both halves.
 //! - must not: know a packet format.
 
+/// Bits of a ticket: they wrap.
+pub(crate) const TICKET_MASK: u32 = 0x00ff_ffff;
+
 /// Runs in a report.
 pub const REPORT_RUNS: usize = 16;
+
+/// Packets in a report of several runs.
+const REPORT_PACKETS: u64 = 1 << 16;
 
 /// What a data packet says of itself beside its sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataMark {
     /// Tier of the report that it answers; 0 for a first transmission.
     pub tier: u8,
-    /// Ticket of that report.
+    /// Ticket of that report, 24 bits.
     pub ticket: u32,
 }
 
@@ -96,8 +102,12 @@ impl LossReport {
         Self { tier, ticket, runs: [LossRun::default(); REPORT_RUNS], len: 0 }
     }
 
-    /// Adds a run; `false` when the report is full.
+    /// Adds a run; `false` when the report is full, also of packets.
     pub fn push(&mut self, run: LossRun) -> bool {
+        let packets: u64 = self.runs().iter().map(|run| u64::from(run.count)).sum();
+        if self.len > 0 && packets + u64::from(run.count) > REPORT_PACKETS {
+            return false;
+        }
         let Some(slot) = self.runs.get_mut(usize::from(self.len)) else { return false };
         *slot = run;
         self.len += 1;

@@ -79,7 +79,13 @@ impl TpEndpoint {
         }
         let by = *by;
         match &header.body {
-            Body::Request(_) | Body::Response(_) | Body::Pack | Body::Ack(_) | Body::Nak(_) => {
+            Body::Request(_)
+            | Body::Response(_)
+            | Body::Pack
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Losses(_)
+            | Body::Tail(_) => {
                 self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }
@@ -133,9 +139,9 @@ impl TpEndpoint {
             | Body::Refuse(_)
             | Body::Close(_)
             | Body::Probe(_)
-            | Body::ProbeEcho(_) => {
-                *self.numbers.tps.get(&header.dest.value()).unwrap_or(&route.to)
-            }
+            | Body::ProbeEcho(_)
+            | Body::Losses(_)
+            | Body::Tail(_) => *self.numbers.tps.get(&header.dest.value()).unwrap_or(&route.to),
         }
     }
 
@@ -194,6 +200,10 @@ impl TpEndpoint {
             Received::DroppedBeyondGap | Received::DroppedNoBlock | Received::OutsideWindow => {
                 tables.counts.add(Counter::DropWindow, 1);
             }
+            Received::Unmatched => tables.count(Counter::DropUnmatched),
+            Received::BadReport => tables.count(Counter::BadReport),
+            Received::BadTail => tables.count(Counter::BadTail),
+            Received::BadRepeat => tables.count(Counter::BadRepeat),
             Received::BadAck | Received::NotAccepted => tables.count(Counter::DropMalformed),
         }
     }

@@ -293,7 +293,9 @@ impl PeerTp {
             | Body::Close(_)
             | Body::UmSend(..)
             | Body::Probe(_)
-            | Body::ProbeEcho(_) => {
+            | Body::ProbeEcho(_)
+            | Body::Losses(_)
+            | Body::Tail(_) => {
                 return if self.may_come(route) { Attempt::Own } else { Attempt::None };
             }
         };

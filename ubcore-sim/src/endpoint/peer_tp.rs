@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
     BTH_LEN, Body, DATA_OVERHEAD, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn,
-    RefuseReason, RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
+    RefuseReason, RequestFlags, RequestHeader, Tpn, TransactionHeader, UmHeader,
 };
 
 use super::routes::Routes;
@@ -19,7 +19,7 @@ use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
-    PushError, Received, Strategy, Tp, TpOpenError, planted,
+    PushError, Received, Tp, TpOpenError, planted,
 };
 
 /// Datagrams that may wait for the link.
@@ -78,15 +78,11 @@ impl PeerTp {
     /// `state` names what this node knows of the pair: random, not 0.
     pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
-        let strategies = match cfg.strategy {
-            Strategy::GoBackN => StrategyCaps::GO_BACK_N,
-            Strategy::SelectiveRepeat => StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
-        };
         let open = OpenCfg {
             local_uasid: cfg.uasid,
             mtu,
             window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
-            strategies,
+            strategies: cfg.strategy.offered(),
             state,
             ports: cfg.ports,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)

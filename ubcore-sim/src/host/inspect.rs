@@ -66,7 +66,7 @@ fn document(shared: &SharedNode, name: &str, peers: &[PeerLook]) -> String {
     let _ = write!(text, "\"device\":{},\"eid\":\"{}\",", quoted(name), eid_ip(cfg.eid));
     let _ = write!(text, "\"pid\":{},\"incarnation\":{},", std::process::id(), cfg.incarnation);
     let _ = write!(text, "\"uasid\":{},\"mtu\":{},", cfg.uasid, cfg.mtu);
-    let strategy = format!("{:?}", cfg.strategy);
+    let strategy = cfg.strategy.name().to_owned();
     let _ = write!(
         text,
         "\"window_packets\":{},\"strategy\":{},",

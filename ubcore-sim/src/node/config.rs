@@ -76,7 +76,8 @@ pub struct NodeCfg {
     pub window_packets: u32,
     /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
     pub link_faults: Option<LinkFaults>,
-    /// How lost packets are sent again.
+    /// How lost packets are sent again, where the peer has the same setting: other pairs have the simpler of both, or
+    /// selective repeat.
     pub strategy: Strategy,
     /// User address space id, 24 bits.
     pub uasid: u32,
@@ -166,6 +167,8 @@ impl NodeCfg {
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
     /// | `URMA_RC_MTU` | `route`, 256, 512, 1024, 2048, 4096: path MTU of these |
+    /// | `URMA_TP_RECOVERY` | `go-back-n`, `selective-repeat`, `irn`, `knitting`: how lost packets are sent again, if
+    ///   the peer does so, too |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
@@ -244,6 +247,7 @@ impl NodeCfg {
             })?;
         }
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
+        self.set_tp(text("URMA_TP_RECOVERY"))?;
         if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
             let name = "URMA_LINK_FAULTS";
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
@@ -256,6 +260,13 @@ impl NodeCfg {
         }
         self.check()?;
         Ok(self)
+    }
+
+    fn set_tp(&mut self, recovery: Option<String>) -> Result<(), ConfigError> {
+        if let Some(value) = recovery {
+            self.strategy = recovery_of(value)?;
+        }
+        Ok(())
     }
 
     fn set_rc(&mut self, wire: Option<String>, mtu: Option<String>) -> Result<(), ConfigError> {
@@ -332,6 +343,12 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
             Err(ConfigError { name: "URMA_PORT_MODE", value, wanted, at: None })
         }
     }
+}
+
+fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
+    let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
+    let wanted = "go-back-n, selective-repeat, irn or knitting";
+    found.ok_or(ConfigError { name: "URMA_TP_RECOVERY", value, wanted, at: None })
 }
 
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
@@ -413,6 +430,9 @@ mod tests {
         assert_eq!(with("URMA_PORTS", "10.1.0.3, fd80::3").unwrap().ports, two);
         let is_eid = NodeCfg { eid: Some(local), ports: vec![eid_ip(local)], ..NodeCfg::default() };
         assert!(is_eid.check().unwrap_err().to_string().contains("PORTS"));
+        for strategy in Strategy::ALL {
+            assert_eq!(with("URMA_TP_RECOVERY", strategy.name()).unwrap().strategy, strategy);
+        }
         assert_eq!(with("URMA_PORT_MODE", "balance").unwrap().port_mode, PortMode::Balance);
         let backup = with("URMA_PORT_MODE", "active-backup").unwrap().port_mode;
         assert_eq!(backup, PortMode::ActiveBackup);
@@ -451,6 +471,7 @@ mod tests {
             ("URMA_PORTS", "10.0.0.1,224.0.0.1"),
             ("URMA_PORTS", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"),
             ("URMA_PORT_MODE", "standalone"),
+            ("URMA_TP_RECOVERY", "sack"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),

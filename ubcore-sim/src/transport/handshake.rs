@@ -30,7 +30,7 @@ use udma_abi::Nanos;
 use urma_packet::HandshakeBody;
 use urma_packet::{
     Body, Challenge, Close, CloseReason, Cookie, PacketHeader, Psn, Purpose, RefuseBody,
-    RefuseReason, StrategyCaps, Tpn, WIRE_VERSION,
+    RefuseReason, Tpn, WIRE_VERSION,
 };
 
 pub(crate) use challenge::{Challenger, refusal};
@@ -223,7 +223,9 @@ impl Handshake {
             | Body::Nak(_)
             | Body::UmSend(..)
             | Body::Probe(_)
-            | Body::ProbeEcho(_) => HandshakeEvent::NotExpected,
+            | Body::ProbeEcho(_)
+            | Body::Losses(_)
+            | Body::Tail(_) => HandshakeEvent::NotExpected,
         }
     }
 
@@ -369,7 +371,7 @@ impl Handshake {
             Some(RefuseReason::UnknownEid)
         } else if !(terms.version_min..=terms.version_max).contains(&WIRE_VERSION) {
             Some(RefuseReason::Version)
-        } else if choose(terms.strategies & self.cfg.strategies).is_none() {
+        } else if Strategy::best_of(terms.strategies & self.cfg.strategies).is_none() {
             Some(RefuseReason::Parameters)
         } else {
             None
@@ -392,7 +394,8 @@ impl Handshake {
             rx_psn: terms.first_psn,
             mtu: if mine_is_smaller { self.cfg.mtu } else { terms.mtu },
             window_packets: self.cfg.window_packets.min(terms.window),
-            strategy: choose(terms.strategies & self.cfg.strategies).unwrap_or(Strategy::GoBackN),
+            strategy: Strategy::best_of(terms.strategies & self.cfg.strategies)
+                .unwrap_or(Strategy::GoBackN),
             peer_incarnation: terms.incarnation,
             peer_key: terms.close_key,
             peer_state: terms.state,
@@ -420,7 +423,7 @@ impl Handshake {
             version_min: WIRE_VERSION,
             version_max: WIRE_VERSION,
             mtu: tp.mtu,
-            strategies: caps_of(tp.strategy),
+            strategies: tp.strategy.caps(),
             window: tp.window_packets,
             dest_uasid: terms.source_uasid,
             nonce: terms.nonce,
@@ -488,24 +491,6 @@ impl Handshake {
             cookie: Cookie::default(),
             ports: self.cfg.ports,
         }
-    }
-}
-
-/// The best strategy of a set.
-fn choose(common: StrategyCaps) -> Option<Strategy> {
-    if common.contains(StrategyCaps::SELECTIVE_REPEAT) {
-        Some(Strategy::SelectiveRepeat)
-    } else if common.contains(StrategyCaps::GO_BACK_N) {
-        Some(Strategy::GoBackN)
-    } else {
-        None
-    }
-}
-
-const fn caps_of(strategy: Strategy) -> StrategyCaps {
-    match strategy {
-        Strategy::GoBackN => StrategyCaps::GO_BACK_N,
-        Strategy::SelectiveRepeat => StrategyCaps::SELECTIVE_REPEAT,
     }
 }
 

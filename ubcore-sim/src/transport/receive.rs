@@ -51,6 +51,8 @@ pub(super) enum WindowResult {
     Duplicate,
     /// Beyond a gap, and this side keeps nothing there.
     Dropped,
+    /// Repeated or late, and in no list of losses.
+    Unmatched,
     /// Too far ahead (or behind) to be of this window.
     Outside,
 }
@@ -100,12 +102,12 @@ impl ReceiveWindow {
         self.beyond.len() - self.ready.len()
     }
 
-    /// Takes packet `seq`, which lies `distance` after the edge.
+    /// Takes the packet that lies `distance` after the edge and says `mark` of itself.
     /// After a [`LossError`] the packet was not accepted.
     pub(super) fn accept(
         &mut self,
         pool: &mut KnittingPool,
-        (now, distance): (Nanos, i64),
+        (now, distance, mark): (Nanos, i64, DataMark),
         content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
@@ -123,9 +125,10 @@ impl ReceiveWindow {
         }
         let edge = self.edge();
         let seq = edge + ahead;
-        let new_edge = match self.receiver.on_data(now, seq, DataMark::default(), pool)? {
+        let new_edge = match self.receiver.on_data(now, seq, mark, pool)? {
             Arrival::Advanced(new_edge) => new_edge,
-            Arrival::Dropped | Arrival::Unmatched => return Ok(WindowResult::Dropped),
+            Arrival::Dropped => return Ok(WindowResult::Dropped),
+            Arrival::Unmatched => return Ok(WindowResult::Unmatched),
             arrival @ (Arrival::Kept | Arrival::Duplicate) => {
                 return self.store(arrival, seq, content, payload);
             }

@@ -3,7 +3,11 @@
 //! - owns: their names in settings and handshakes. takes: nothing. gives: the recovery of a TP.
 //! - must not: decide what is lost (that is `urma-recovery`'s).
 
+use urma_packet::StrategyCaps;
 use urma_recovery::Recovery;
+
+/// Timeout of IRN, in thousandths of the round-trip time: processes that share a processor answer late.
+const IRN_TIMEOUT_PERMILLE: u32 = 3000;
 
 /// Which strategy a TP uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
@@ -13,14 +17,59 @@ pub enum Strategy {
     /// Receivers keep what comes beyond a gap and say so; only what is missing is sent again.
     #[default]
     SelectiveRepeat,
+    /// Selective repeat with an acknowledgement for each packet; what is lost again waits for a timeout.
+    Irn,
+    /// Receivers report each loss, and what was lost again at once.
+    Knitting,
 }
 
 impl Strategy {
+    /// All of them, the best first.
+    pub const ALL: [Self; 4] = [Self::Knitting, Self::Irn, Self::SelectiveRepeat, Self::GoBackN];
+
+    /// Its name in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GoBackN => "go-back-n",
+            Self::SelectiveRepeat => "selective-repeat",
+            Self::Irn => "irn",
+            Self::Knitting => "knitting",
+        }
+    }
+
+    /// What a node with this setting offers: that, and what every node can do.
+    pub(crate) fn offered(self) -> StrategyCaps {
+        match self {
+            Self::GoBackN => StrategyCaps::GO_BACK_N,
+            Self::SelectiveRepeat | Self::Irn | Self::Knitting => {
+                self.caps() | StrategyCaps::SELECTIVE_REPEAT | StrategyCaps::GO_BACK_N
+            }
+        }
+    }
+
+    /// What a handshake calls it.
+    pub(super) const fn caps(self) -> StrategyCaps {
+        match self {
+            Self::GoBackN => StrategyCaps::GO_BACK_N,
+            Self::SelectiveRepeat => StrategyCaps::SELECTIVE_REPEAT,
+            Self::Irn => StrategyCaps::IRN,
+            Self::Knitting => StrategyCaps::KNITTING,
+        }
+    }
+
+    /// The best of those in `common`.
+    pub(super) fn best_of(common: StrategyCaps) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| common.contains(strategy.caps()))
+    }
+
     /// Both halves of it.
     pub(super) const fn recovery(self) -> Recovery {
         match self {
             Self::GoBackN => Recovery::GoBackN,
             Self::SelectiveRepeat => Recovery::SelectiveRepeat,
+            Self::Irn => Recovery::Irn { timeout_permille: IRN_TIMEOUT_PERMILLE },
+            Self::Knitting => Recovery::Knitting { tail_copies: 1 },
         }
     }
 }

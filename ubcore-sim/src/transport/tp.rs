@@ -6,15 +6,16 @@
 //! - must not: know transaction opcodes, read a clock.
 
 mod cfg;
+mod losses;
 
 use udma_abi::Nanos;
 use urma_packet::{
-    Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketHeader, Psn,
-    SACK_WORDS_MAX, SackBitmap, TransactionHeader,
+    Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketHeader, Psn, Repeat,
+    SACK_WORDS_MAX, SackBitmap, TransactionHeader, repeat_packet,
 };
 use urma_recovery::{
-    AckFeedback, AckPolicy, Arrival, Expired, KnittingPool, LossError, LossRecord, NeverSent,
-    Retransmission, SenderCfg, SenderStats, TpReceiver, TpSender,
+    AckFeedback, AckPolicy, Arrival, DataMark, Expired, KnittingPool, LossError, LossRecord,
+    NeverSent, Retransmission, SenderCfg, SenderStats, TpReceiver, TpSender,
 };
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
@@ -32,6 +33,9 @@ const ALWAYS_PASSES: usize = DATA_OVERHEAD + Mtu::MIN.bytes();
 /// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
 /// 9.2), so that a kept packet can be sent again with the bit set.
 const ACK_REQ: (usize, u8) = (8, 0x80);
+
+/// Distance from the edge of the trigger of an acknowledgement that no packet of data caused: outside every window.
+const NO_TRIGGER: u32 = 0x00c0_0000;
 
 /// One transport path: both halves in sequences, the bytes of both windows, numbers on the wire.
 #[derive(Debug)]
@@ -65,7 +69,9 @@ impl Tp {
         record: Box<dyn LossRecord>,
     ) -> Self {
         let window = cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX);
-        let ack_every = cfg.ack_every.clamp(1, (window / 4).max(1));
+        // IRN learns of each packet by its acknowledgement.
+        let each = cfg.strategy == Strategy::Irn;
+        let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (window / 4).max(1)) };
         let sender =
             SenderCfg { window_packets: window, recovery: cfg.strategy.recovery(), rto: cfg.rto };
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
@@ -216,6 +222,8 @@ impl Tp {
             Body::Pack => self.on_data(now, packet, Content::Pack, pool),
             Body::Ack(ack) => self.on_ack(now, psn, &ack, Gap::No),
             Body::Nak(ack) => self.on_ack(now, psn, &ack, Gap::Yes),
+            Body::Losses(losses) => self.on_losses(now, &losses),
+            Body::Tail(tail) => self.on_tail(now, psn, &tail, pool),
             Body::Connect(_)
             | Body::Challenge(_)
             | Body::Accept(_)
@@ -254,15 +262,23 @@ impl Tp {
         if self.rx.ack().has_ack() {
             return self.emit_ack(buf, pool);
         }
+        if self.rx.ack().has_report() {
+            return self.emit_report(buf);
+        }
         let interval = u64::from((self.cfg.window_packets / 4).max(1));
         let ledger = self.tx.ledger();
         let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
-        let sending = self.tx.poll(now)?;
+        let Some(sending) = self.tx.poll(now) else { return self.emit_tail(now, buf) };
         self.route = Some(sending.route);
         let ask = sending.is_again() || last || (sending.seq + 1).is_multiple_of(interval);
         let packet = self.packets.packet(sending.seq);
-        let len = packet.len();
-        buf[..len].copy_from_slice(packet);
+        let len = match sending.answers {
+            (0, _) => {
+                buf[..packet.len()].copy_from_slice(packet);
+                packet.len()
+            }
+            (tier, ticket) => repeat_packet(packet, Repeat { tier, ticket }, buf)?,
+        };
         if ask {
             buf[ACK_REQ.0] |= ACK_REQ.1;
         }
@@ -317,7 +333,9 @@ impl Tp {
 
     /// Whether [`Tp::poll_transmit`] would give a packet without any timer.
     pub(crate) fn has_transmit(&self) -> bool {
-        self.failed.is_none() && (self.rx.ack().has_ack() || self.tx.has_sendable())
+        let receiver = self.rx.ack();
+        let answers = receiver.has_ack() || receiver.has_report();
+        self.failed.is_none() && (answers || self.tx.has_sendable())
     }
 
     /// Gives what it holds of the pool back; call before dropping it.
@@ -336,7 +354,13 @@ impl Tp {
         let distance = packet.header.psn.distance_from(psn_of(self.cfg.rx_psn, edge));
         // Only the low bits of a sequence before the first one are used.
         let seq = edge.wrapping_add_signed(distance.into());
-        let kept = match self.rx.accept(pool, (now, distance.into()), content, packet.payload) {
+        let mark = match packet.header.repeat {
+            None => DataMark::default(),
+            Some(Repeat { tier, ticket }) if self.is_knitting() => DataMark { tier, ticket },
+            Some(_) => return Received::BadRepeat,
+        };
+        let place = (now, distance.into(), mark);
+        let kept = match self.rx.accept(pool, place, content, packet.payload) {
             Ok(kept) => kept,
             Err(LossError::Exhausted) => {
                 self.rx.receiver().acknowledge_now(seq);
@@ -353,6 +377,7 @@ impl Tp {
             WindowResult::BeyondGap => (Arrival::Kept, Received::OutOfOrder),
             WindowResult::Duplicate => (Arrival::Duplicate, Received::Duplicate),
             WindowResult::Dropped => (Arrival::Dropped, Received::DroppedBeyondGap),
+            WindowResult::Unmatched => return Received::Unmatched,
             WindowResult::Outside => return Received::OutsideWindow,
         };
         if arrival != Arrival::Dropped {
@@ -403,7 +428,10 @@ impl Tp {
         let ack = Ack {
             window: u16::try_from(self.rx.room()).unwrap_or(u16::MAX),
             congestion: self.congested,
-            trigger: psn_of(self.cfg.rx_psn, feedback.trigger.unwrap_or_default()),
+            trigger: match feedback.trigger {
+                Some(seq) => psn_of(self.cfg.rx_psn, seq),
+                None => psn_of(self.cfg.rx_psn, feedback.edge).plus(NO_TRIGGER),
+            },
             received,
         };
         let body = if feedback.gap { Body::Nak(ack) } else { Body::Ack(ack) };

@@ -104,4 +104,12 @@ counters! {
     PortFailed = "port_failed",
     /// TPs that moved back to the preferred port.
     PortReturned = "port_returned",
+    /// Packets dropped: sent again or late, and in no list of losses of a knitting TP.
+    DropUnmatched = "drop_unmatched",
+    /// Loss reports dropped: of what was never sent, or on a TP without reports.
+    BadReport = "bad_report",
+    /// Tail marks dropped: beyond the window, or on a TP without reports.
+    BadTail = "bad_tail",
+    /// Packets dropped: they answer a loss report on a TP without reports.
+    BadRepeat = "bad_repeat",
 }

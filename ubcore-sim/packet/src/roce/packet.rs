@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth};
 use super::opcode::{CNP, Headers, PacketLayout};
-use crate::codec::{Reader, Writer, pad_of, split_pad};
+use crate::codec::{Reader, Writer, pad_of, reserved, split_pad};
 use crate::icrc::split_icrc;
 use crate::{BTH_LEN, Bth, Frame, ICRC_LEN, IcrcFlow, PacketError};
 
@@ -133,7 +133,9 @@ impl RoceHeader {
         let have = buf.len();
         let packet = buf.get_mut(..total).ok_or(PacketError::Truncated { needed: total, have })?;
         let (bth, rest) = packet.split_at_mut(BTH_LEN);
-        bth.copy_from_slice(Bth { pad, version: VERSION, ..self.bth }.to_wire().as_bytes());
+        bth.copy_from_slice(
+            Bth { pad, version: VERSION, repeated: false, ..self.bth }.to_wire().as_bytes(),
+        );
         self.ext.put(&mut Writer::new(rest))?;
         packet[end..end + usize::from(pad)].fill(0);
         Ok(Frame { payload: start..end, total })
@@ -181,6 +183,7 @@ impl<'a> RocePacket<'a> {
     /// Any [`PacketError`] but `Icrc`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let bth = Bth::parse(bytes)?;
+        reserved("BTH", u32::from(bth.repeated))?;
         let layout = PacketLayout::of(bth.opcode)?;
         if bth.version != VERSION {
             return Err(PacketError::Version(bth.version));

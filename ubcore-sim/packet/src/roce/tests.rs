@@ -21,6 +21,7 @@ fn bth(opcode: u8) -> Bth {
         congestion: Congestion::default(),
         dest: Tpn::from_low_bits(0x11),
         ack_req: true,
+        repeated: false,
         psn: Psn::new(1),
     }
 }

@@ -19,8 +19,10 @@ bitflags::bitflags! {
         const GO_BACK_N = 1;
         /// Selective repeat with bitmaps.
         const SELECTIVE_REPEAT = 2;
-        /// The knitting receiver; its acknowledgements are those of selective repeat.
+        /// The knitting receiver, which reports each loss.
         const KNITTING = 4;
+        /// As IRN does it: each packet is acknowledged, each hole is sent again once before a timeout.
+        const IRN = 8;
     }
 }
 

@@ -9,6 +9,7 @@ mod ack;
 mod ext;
 mod form;
 mod handshake;
+mod losses;
 mod opcode;
 mod operation;
 mod pack;
@@ -27,6 +28,7 @@ pub use handshake::{
     Challenge, Close, CloseReason, Cookie, FURTHER_PORTS_MAX, FurtherPorts, HandshakeBody, Purpose,
     RefuseBody, RefuseReason, StrategyCaps, WINDOW_MAX, WrongPorts,
 };
+pub use losses::{LOSS_RUNS_MAX, MissingRun, Repeat, ReportBody, TailBody, repeat_packet};
 pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
 pub use pack::{PackEntries, join_pack};

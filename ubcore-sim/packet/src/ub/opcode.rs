@@ -39,11 +39,15 @@ pub enum TpOpcode {
     ProbeEcho = 0xcb,
     /// Several requests and responses, each behind its length.
     DataPack = 0xcc,
+    /// Reports packets that the receiver found missing.
+    Losses = 0xcd,
+    /// The sender has nothing to send: what was sent before this packet.
+    Tail = 0xce,
 }
 
 impl TpOpcode {
     /// Every opcode; the codes are consecutive.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::DataReq,
         Self::DataResp,
         Self::Ack,
@@ -57,6 +61,8 @@ impl TpOpcode {
         Self::Probe,
         Self::ProbeEcho,
         Self::DataPack,
+        Self::Losses,
+        Self::Tail,
     ];
 
     /// The code on the wire.

@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::ack::Ack;
 use super::ext::AtomicOperands;
 use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
+use super::losses::{Repeat, ReportBody, TailBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
 use super::pack;
 use super::probe::PathProbe;
@@ -111,6 +112,10 @@ pub enum Body {
     Probe(PathProbe),
     /// A probe of that length arrived; PSN is 0.
     ProbeEcho(PathProbe),
+    /// Packets that are missing; PSN is 0.
+    Losses(ReportBody),
+    /// Nothing waits to be sent; PSN is that of the next new packet.
+    Tail(TailBody),
 }
 
 impl Body {
@@ -131,6 +136,8 @@ impl Body {
             Self::UmSend(..) => TpOpcode::UmSend,
             Self::Probe(_) => TpOpcode::Probe,
             Self::ProbeEcho(_) => TpOpcode::ProbeEcho,
+            Self::Losses(_) => TpOpcode::Losses,
+            Self::Tail(_) => TpOpcode::Tail,
         }
     }
 
@@ -152,6 +159,8 @@ impl Body {
             Self::Close(_) => Close::LEN,
             Self::UmSend(_, header) => UmHeader::LEN + header.header_len(),
             Self::Probe(_) | Self::ProbeEcho(_) => PathProbe::LEN,
+            Self::Losses(losses) => losses.wire_len(),
+            Self::Tail(_) => TailBody::LEN,
         }
     }
 
@@ -172,7 +181,9 @@ impl Body {
             | Self::Accept(_)
             | Self::Refuse(_)
             | Self::Close(_)
-            | Self::ProbeEcho(_) => match len {
+            | Self::ProbeEcho(_)
+            | Self::Losses(_)
+            | Self::Tail(_) => match len {
                 0 => Ok(()),
                 found => Err(PacketError::Length { expected: 0, found }),
             },
@@ -205,6 +216,8 @@ impl Body {
             TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
             TpOpcode::Probe => Self::Probe(PathProbe::take(&mut reader)?),
             TpOpcode::ProbeEcho => Self::ProbeEcho(PathProbe::take(&mut reader)?),
+            TpOpcode::Losses => Self::Losses(ReportBody::take(&mut reader)?),
+            TpOpcode::Tail => Self::Tail(TailBody::take(&mut reader)?),
         };
         Ok((body, reader.rest()))
     }
@@ -221,6 +234,8 @@ impl Body {
             Self::Refuse(refusal) => refusal.put(&mut writer),
             Self::Close(close) => close.put(&mut writer),
             Self::Probe(probe) | Self::ProbeEcho(probe) => probe.put(&mut writer),
+            Self::Losses(losses) => losses.put(&mut writer),
+            Self::Tail(tail) => tail.put(&mut writer),
             Self::UmSend(ends, header) => {
                 ends.put(&mut writer)?;
                 let at = writer.written();
@@ -239,6 +254,8 @@ pub struct PacketHeader {
     pub psn: Psn,
     /// The receiver should acknowledge soon; only in sequenced packets.
     pub ack_req: bool,
+    /// Which loss report the packet answers; only in sequenced packets.
+    pub repeat: Option<Repeat>,
     /// Congestion marks FECN and BECN of the BTH.
     pub congestion: Congestion,
     /// Headers behind the BTH, by kind of packet.
@@ -260,13 +277,14 @@ impl PacketHeader {
     #[must_use]
     pub const fn new(dest: Tpn, psn: Psn, body: Body) -> Self {
         let congestion = Congestion { forward: false, backward: false };
-        Self { dest, psn, ack_req: false, congestion, body }
+        Self { dest, psn, ack_req: false, repeat: None, congestion, body }
     }
 
     /// Bytes before the payload.
     #[must_use]
     pub const fn header_len(&self) -> usize {
-        BTH_LEN + self.body.len()
+        let repeat = if self.repeat.is_some() { Repeat::LEN } else { 0 };
+        BTH_LEN + repeat + self.body.len()
     }
 
     /// Bytes of the whole packet with `payload_len` bytes of payload.
@@ -291,8 +309,13 @@ impl PacketHeader {
         let start = self.header_len();
         let end = start + payload_len;
         let pad = pad_of(payload_len);
-        let (bth, rest) = packet.split_at_mut(BTH_LEN);
+        let (bth, mut rest) = packet.split_at_mut(BTH_LEN);
         bth.copy_from_slice(self.bth(pad).to_wire().as_bytes());
+        if let Some(repeat) = &self.repeat {
+            let (header, body) = rest.split_at_mut(Repeat::LEN);
+            repeat.put(&mut Writer::new(header))?;
+            rest = body;
+        }
         self.body.put(rest)?;
         packet[end..end + usize::from(pad)].fill(0);
         Ok(Frame { payload: start..end, total })
@@ -325,6 +348,7 @@ impl PacketHeader {
             congestion: self.congestion,
             dest: self.dest,
             ack_req: self.ack_req,
+            repeated: self.repeat.is_some(),
             psn: self.psn,
         }
     }
@@ -337,13 +361,17 @@ impl PacketHeader {
         if !either && outside_tp != (dest == 0) {
             return Err(PacketError::field("DestQP", dest));
         }
-        let has_number = matches!(self.body, Body::Ack(_) | Body::Nak(_) | Body::UmSend(..));
+        let has_number =
+            matches!(self.body, Body::Ack(_) | Body::Nak(_) | Body::UmSend(..) | Body::Tail(_));
         let counts = self.body.is_sequenced() || has_number;
         if !counts && self.psn.value() != 0 {
             return Err(PacketError::field("PSN", self.psn.value().into()));
         }
         if self.ack_req && !self.body.is_sequenced() {
             return Err(PacketError::field("AckReq", 1));
+        }
+        if self.repeat.is_some() && !self.body.is_sequenced() {
+            return Err(PacketError::field("Repeated", 1));
         }
         match &self.body {
             Body::Nak(ack) if !ack.received.words().is_empty() => {
@@ -353,6 +381,7 @@ impl PacketHeader {
             Body::Accept(choice) => choice.check_choice(),
             Body::Refuse(refusal) => refusal.check(),
             Body::Probe(probe) | Body::ProbeEcho(probe) => probe.check(),
+            Body::Losses(losses) => losses.check(),
             Body::Request(header) if header.flags.contains(RequestFlags::DATAGRAM) => {
                 Err(PacketError::field("UD", 1))
             }
@@ -366,6 +395,7 @@ impl PacketHeader {
             | Body::Nak(_)
             | Body::Challenge(_)
             | Body::Close(_)
+            | Body::Tail(_)
             | Body::UmSend(..) => Ok(()),
         }
     }
@@ -406,9 +436,11 @@ impl<'a> Packet<'a> {
             return Err(PacketError::field("PKEY", bth.pkey.into()));
         }
         let (covered, _) = split_icrc(bytes)?;
-        let (body, padded) = Body::parse(opcode, &covered[BTH_LEN..])?;
+        let mut reader = Reader::new(&covered[BTH_LEN..]);
+        let repeat = if bth.repeated { Some(Repeat::take(&mut reader)?) } else { None };
+        let (body, padded) = Body::parse(opcode, reader.rest())?;
         let Bth { dest, psn, ack_req, congestion, .. } = bth;
-        let header = PacketHeader { dest, psn, ack_req, congestion, body };
+        let header = PacketHeader { dest, psn, ack_req, repeat, congestion, body };
         header.check()?;
         let payload = split_pad(padded, bth.pad)?;
         header.body.check_payload(payload.len())?;

@@ -7,18 +7,21 @@ use zerocopy::byteorder::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ext::{MemoryAccess, Notify};
+use super::losses::Repeat;
 use super::request::{BTAH_LEN, Target};
 use crate::codec::{Reader, Writer, reserved};
 use crate::{BTH_LEN, ICRC_LEN, Mtu, PacketError};
 
 /// Bytes of a data packet besides its payload, at most: every header that a packet with payload on a TP
 /// may have, and the ICRC. A path MTU is payload; packets of it are so much longer.
-pub const DATA_OVERHEAD: usize =
+pub const DATA_OVERHEAD: usize = FIRST_OVERHEAD + Repeat::LEN;
+/// The same of a packet that is sent for the first time.
+const FIRST_OVERHEAD: usize =
     BTH_LEN + BTAH_LEN + Target::LEN + MemoryAccess::LEN + TOKEN_LEN + Notify::LEN + ICRC_LEN;
 /// Bytes of a TVETAH.
 const TOKEN_LEN: usize = 4;
 
-const _: () = assert!(DATA_OVERHEAD == 80);
+const _: () = assert!(DATA_OVERHEAD == 84);
 
 /// Bytes of a probe without padding.
 const PROBE_MIN: usize = BTH_LEN + PathProbe::LEN + ICRC_LEN;

@@ -110,7 +110,7 @@ fn opcodes_outside_the_table_are_refused() {
 #[test]
 fn transport_opcodes_are_those_of_the_table() {
     for code in 0..=u8::MAX {
-        let known = (0xc0..=0xcc).contains(&code);
+        let known = (0xc0..=0xce).contains(&code);
         let found = TpOpcode::from_code(code).map(TpOpcode::code);
         assert_eq!(found, if known { Ok(code) } else { Err(PacketError::Opcode(code)) });
     }
@@ -499,7 +499,7 @@ fn a_probe_is_as_long_as_it_says() {
     let mut emit = |header: &PacketHeader, padding| {
         header.emit_headers(padding, &mut buffer).map(|frame| frame.total)
     };
-    for size in [32_u16, 36, 336, 1472, 8272] {
+    for size in [32_u16, 36, 340, 1472, 8276] {
         let padding = usize::from(size) - 32;
         assert_eq!(emit(&at(size), padding), Ok(usize::from(size)));
         for wrong in [padding + 1, padding + 4, padding.wrapping_sub(4)] {
@@ -509,7 +509,7 @@ fn a_probe_is_as_long_as_it_says() {
         assert_eq!(emit(&echo, 0), Ok(32), "an echo is short");
         assert_eq!(reason(emit(&echo, 4)), Some("length"));
     }
-    for size in [0_u16, 28, 33, 34, 8276, u16::MAX] {
+    for size in [0_u16, 28, 33, 34, 8280, u16::MAX] {
         let padding = usize::from(size).saturating_sub(32);
         assert_eq!(reason(emit(&at(size), padding)), Some("field"), "{size}");
         let echo = packet(Body::ProbeEcho(PathProbe { nonce, size }));
@@ -556,7 +556,7 @@ fn the_bth_of_urma_is_checked() {
         reason(Packet::parse(&bytes[..total]))
     };
     assert_eq!(changed(1, 1), None);
-    assert_eq!(changed(0, 0xcd), Some("opcode"));
+    assert_eq!(changed(0, 0xcf), Some("opcode"));
     assert_eq!(changed(1, 2), Some("version"));
     assert_eq!(changed(1, 0), Some("version"));
     for bits in [0x40, 0x80, 0xc0] {
@@ -568,6 +568,70 @@ fn the_bth_of_urma_is_checked() {
     assert_eq!(changed(1, 0x11), Some("field"), "pad of nothing");
     assert_eq!(changed(2, 0), Some("field"), "partition key");
     assert_eq!(changed(7, 0), Some("field"), "no TP");
+}
+
+#[test]
+fn only_packets_of_data_answer_a_report() {
+    let repeat = Some(Repeat { tier: 2, ticket: 0x00ff_fffe });
+    let body = Body::Request(request(RequestOp::Write, 0));
+    let (first, again) = (packet(body), PacketHeader { repeat, ..packet(body) });
+    let (mut kept, mut sent) = ([0; 128], [0; 128]);
+    let total = first.emit_headers(0, &mut kept).expect("valid").total;
+    let len = repeat_packet(&kept[..total], again.repeat.expect("a mark"), &mut sent);
+    assert_eq!(len, Some(again.packet_len(0)));
+    assert_eq!(Packet::parse(&sent[..total + 4]).map(|packet| packet.header), Ok(again));
+    let changed = |at: usize, value: u8| {
+        let mut bytes = sent;
+        bytes[at] = value;
+        reason(Packet::parse(&bytes[..total + 4]))
+    };
+    for tier in [0, 3, 0xff] {
+        assert_eq!(changed(12, tier), Some("field"), "tier {tier}");
+    }
+    assert_eq!(changed(12, 1), Some("field"), "a ticket in tier 1");
+    assert_eq!(reason(Packet::parse(&sent[..12 + 4])), Some("truncated"));
+    assert_eq!(repeat_packet(&kept[..total], Repeat { tier: 3, ticket: 0 }, &mut sent), None);
+    assert_eq!(repeat_packet(&kept[..total], Repeat { tier: 1, ticket: 0 }, &mut [0; 20]), None);
+    let tail = Body::Tail(TailBody { first_end: Psn::new(0), ticket_end: 0, rtt_ns: 0 });
+    let tail = PacketHeader { repeat, ..packet(tail) };
+    assert_eq!(reason(tail.emit_headers(0, &mut [0; 64])), Some("field"));
+}
+
+#[test]
+fn a_report_names_at_most_a_window() {
+    let run = |count| MissingRun { start: Psn::new(7), count };
+    let losses =
+        |tier, ticket, runs: &[MissingRun]| ReportBody::new(tier, ticket, runs).expect("few");
+    let emit = |losses| reason(packet(Body::Losses(losses)).emit_headers(0, &mut [0; 256]));
+    assert_eq!(emit(losses(1, 0, &[run(1); 16])), None);
+    assert_eq!(emit(losses(2, 0x00ff_ffff, &[run(WINDOW_MAX)])), None);
+    assert_eq!(ReportBody::new(1, 0, &[run(1); 17]), None);
+    for wrong in [
+        losses(1, 0, &[]),
+        losses(1, 0, &[run(0)]),
+        losses(1, 0, &[run(WINDOW_MAX + 1)]),
+        losses(1, 0, &[run(WINDOW_MAX), run(1)]),
+        losses(1, 0, &[run(u32::MAX); 16]),
+        losses(1, 1, &[run(1)]),
+        losses(0, 0, &[run(1)]),
+        losses(3, 0, &[run(1)]),
+        losses(2, 1 << 24, &[run(1)]),
+    ] {
+        assert_eq!(emit(wrong), Some("field"), "{wrong:?}");
+    }
+    let mut bytes = [0; 256];
+    let header = packet(Body::Losses(losses(1, 0, &[run(1)])));
+    let total = header.emit_headers(0, &mut bytes).expect("valid").total;
+    let changed = |at: usize, value: u8| {
+        let mut bytes = bytes;
+        bytes[at] = value;
+        reason(Packet::parse(&bytes[..total]))
+    };
+    assert_eq!(changed(12, 17), Some("field"), "more runs than a report has");
+    assert_eq!(changed(12, 2), Some("truncated"));
+    assert_eq!(changed(14, 1), Some("reserved"));
+    assert_eq!(changed(20, 1), Some("reserved"), "a PSN has 24 bits");
+    assert_eq!(changed(11, 1), Some("field"), "a report has no PSN");
 }
 
 #[test]

@@ -225,7 +225,29 @@ fn choice() -> impl Strategy<Value = HandshakeBody> {
 }
 
 fn probe() -> impl Strategy<Value = PathProbe> {
-    (any::<u64>(), 8..=2068_u16).prop_map(|(nonce, words)| PathProbe { nonce, size: words * 4 })
+    (any::<u64>(), 8..=2069_u16).prop_map(|(nonce, words)| PathProbe { nonce, size: words * 4 })
+}
+
+fn losses() -> impl Strategy<Value = ReportBody> {
+    let run = (any::<u32>(), 1..=WINDOW_MAX / 16)
+        .prop_map(|(start, count)| MissingRun { start: Psn::new(start), count });
+    let runs = vec(run, 1..=LOSS_RUNS_MAX);
+    (repeat(), runs).prop_map(|(Repeat { tier, ticket }, runs)| {
+        ReportBody::new(tier, ticket, &runs).expect("no more than a report has")
+    })
+}
+
+fn repeat() -> impl Strategy<Value = Repeat> {
+    (1..=2_u8, any::<u32>())
+        .prop_map(|(tier, ticket)| Repeat { tier, ticket: (ticket >> 8) * u32::from(tier - 1) })
+}
+
+fn tail() -> impl Strategy<Value = TailBody> {
+    any::<(u32, u32, u32)>().prop_map(|(first_end, ticket, rtt_ns)| TailBody {
+        first_end: Psn::new(first_end),
+        ticket_end: ticket >> 8,
+        rtt_ns,
+    })
 }
 
 fn body() -> impl Strategy<Value = (Body, usize)> {
@@ -270,19 +292,24 @@ fn body() -> impl Strategy<Value = (Body, usize)> {
         1 => datagram,
         1 => probe().prop_map(|probe| (Body::Probe(probe), probe.padding())),
         1 => probe().prop_map(|probe| (Body::ProbeEcho(probe), 0)),
+        1 => losses().prop_map(|losses| (Body::Losses(losses), 0)),
+        1 => tail().prop_map(|tail| (Body::Tail(tail), 0)),
     ]
 }
 
 /// A packet that obeys every rule, and the length of its payload.
 pub(crate) fn packet() -> impl Strategy<Value = (PacketHeader, usize)> {
     let marks = any::<(u32, u32, bool, bool, bool)>();
-    (body(), marks).prop_map(|((body, len), (dest, psn, ack_req, forward, backward))| {
+    (body(), marks, proptest::option::of(repeat())).prop_map(|((body, len), marks, repeat)| {
+        let (dest, psn, ack_req, forward, backward) = marks;
         let outside = matches!(body, Body::Connect(_) | Body::UmSend(..));
-        let counted = body.is_sequenced() || matches!(body, Body::Ack(_) | Body::Nak(_));
+        let counted =
+            body.is_sequenced() || matches!(body, Body::Ack(_) | Body::Nak(_) | Body::Tail(_));
         let header = PacketHeader {
             dest: Tpn::from_low_bits(if outside { 0 } else { dest | 1 }),
             psn: Psn::new(if counted { psn } else { 0 }),
             ack_req: ack_req && body.is_sequenced(),
+            repeat: repeat.filter(|_| body.is_sequenced()),
             congestion: Congestion { forward, backward },
             body,
         };

@@ -13,12 +13,18 @@ use super::line::{RunList, RunOrder};
 use super::pool::{Holder, KnittingPool};
 use super::record::{Arrival, LossError, LossRecord, RecordTraits};
 use crate::repair::{RepairCounts, RepairMark};
-use crate::report::{DataMark, LossReport, LossRun, TailMark};
+use crate::report::{DataMark, LossReport, LossRun, TICKET_MASK, TailMark};
 
 /// Gaps that are not reported yet; of more the oldest is.
 const UNREPORTED_MAX: usize = 32;
 /// Most packets that another may be late by before it is reported as lost.
 const LATE_MAX: u64 = 256;
+/// Reports that may wait before packets that would cause more are dropped.
+const REPORTS_MAX: usize = 64;
+/// Least age of a report that may have been lost, in ns.
+const PATIENCE_NS_MIN: Nanos = 10_000;
+/// The same before the sender knows the round-trip time.
+const PATIENCE_NS_INITIAL: Nanos = 1_000_000_000;
 /// Least runs that fit into a line.
 const RUNS_OF_A_LINE: u64 = 3;
 /// Tier of packets that were reported once.
@@ -85,13 +91,19 @@ impl KnitRecord {
             self.open_gap(pool, now, seq)?;
         }
         self.top = seq + 1;
-        self.report_gaps(pool, now, self.late)?;
-        Ok(Arrival::Kept)
+        match self.report_gaps(pool, now, self.late) {
+            // The gaps stay unreported; the packet was taken.
+            Ok(()) | Err(LossError::Exhausted) => Ok(Arrival::Kept),
+            Err(LossError::Corrupt) => Err(LossError::Corrupt),
+        }
     }
 
     /// The packets from `top` to `end` are missing.
     fn open_gap(&mut self, pool: &mut KnittingPool, now: Nanos, end: u64) -> Result<(), LossError> {
         if self.unreported.len() == UNREPORTED_MAX {
+            if self.is_full() {
+                return Err(LossError::Exhausted);
+            }
             self.report_first_gap(pool, now)?;
         }
         let count = u32::try_from(end - self.top).map_err(|_| LossError::Exhausted)?;
@@ -127,7 +139,9 @@ impl KnitRecord {
         now: Nanos,
         late: u64,
     ) -> Result<(), LossError> {
-        while self.unreported.front().is_some_and(|run| run.end() + late <= self.top) {
+        while self.unreported.front().is_some_and(|run| run.end() + late <= self.top)
+            && !self.is_full()
+        {
             self.report_first_gap(pool, now)?;
         }
         Ok(())
@@ -139,6 +153,11 @@ impl KnitRecord {
         self.unreported.pop_front();
         self.report(now, FIRST, 0, run);
         Ok(())
+    }
+
+    /// Whether as many reports wait to be sent as may.
+    fn is_full(&self) -> bool {
+        self.reports.len() >= REPORTS_MAX
     }
 
     /// Takes a packet that was reported once: those before it in the list were lost again.
@@ -173,10 +192,10 @@ impl KnitRecord {
         seq: u64,
         ticket: u32,
     ) -> Result<Arrival, LossError> {
-        if ticket.wrapping_sub(self.ticket) >= self.later.len() {
+        if tickets(self.ticket, ticket) >= self.later.len() {
             return Ok(Arrival::Unmatched);
         }
-        while self.ticket != ticket {
+        while tickets(self.ticket, ticket) > 0 {
             self.rotate(pool, now)?;
         }
         let Some(run) = self.later.first() else { return Ok(Arrival::Unmatched) };
@@ -209,7 +228,7 @@ impl KnitRecord {
     ) -> Result<(), LossError> {
         let runs = self.later.len();
         self.later.trim(pool, now, start)?;
-        self.ticket = self.ticket.wrapping_add(runs - self.later.len());
+        self.ticket = self.ticket.wrapping_add(runs - self.later.len()) & TICKET_MASK;
         Ok(())
     }
 
@@ -222,7 +241,7 @@ impl KnitRecord {
     ) -> Result<(), LossError> {
         let count = u32::try_from(end - start).map_err(|_| LossError::Corrupt)?;
         let run = LossRun { start, count };
-        let ticket = self.ticket.wrapping_add(self.later.len());
+        let ticket = self.ticket.wrapping_add(self.later.len()) & TICKET_MASK;
         self.later.push(pool, now, run)?;
         self.later_low = Some(self.later_low.map_or(start, |low| low.min(start)));
         self.report(now, LATER, ticket, run);
@@ -240,6 +259,57 @@ impl KnitRecord {
         let mut report = LossReport::new(tier, ticket);
         report.push(run);
         self.reports.push_back(report);
+    }
+
+    /// Reports what the mark shows to be lost.
+    fn tend(
+        &mut self,
+        pool: &mut KnittingPool,
+        now: Nanos,
+        mark: &TailMark,
+    ) -> Result<(), LossError> {
+        if self.repairs.end().is_some_and(|end| end <= mark.end) {
+            if mark.end > self.top {
+                self.open_gap(pool, now, mark.end)?;
+                self.top = mark.end;
+            }
+            self.repair(pool, now)?;
+        }
+        // A report that was sent a round trip ago and changed nothing was lost itself.
+        let patience = match mark.rtt_ns {
+            0 => PATIENCE_NS_INITIAL,
+            rtt => rtt.saturating_add(rtt / 8).max(PATIENCE_NS_MIN),
+        };
+        let is_old = self.reported_at.saturating_add(patience) < now;
+        let (runs, ticket) = (self.later.len(), self.ticket);
+        for _ in 0..runs {
+            let end = tickets(ticket, mark.ticket_end);
+            let is_due = tickets(ticket, self.ticket) < end && end <= runs;
+            if !is_due && !is_old {
+                break;
+            }
+            self.rotate(pool, now)?;
+        }
+        let first_end = if is_old { self.top } else { mark.first_end };
+        while let Some(run) = self.first.first().filter(|run| run.start < first_end) {
+            let end = run.end().min(first_end);
+            self.lose_again(pool, now, run.start, end)?;
+            self.first.trim(pool, now, end)?;
+        }
+        if mark.end > self.top {
+            self.open_gap(pool, now, mark.end)?;
+            self.top = mark.end;
+        }
+        self.report_gaps(pool, now, 0)
+    }
+
+    /// No list can grow: the first run is reported where it is, since its packets make room.
+    fn ask_again(&mut self, now: Nanos) {
+        if let Some(run) = self.later.first() {
+            self.report(now, LATER, self.ticket, run);
+        } else if let Some(run) = self.first.first() {
+            self.report(now, FIRST, 0, run);
+        }
     }
 
     /// Takes what repair packets brought out of the lists, and reports the rest with new tickets.
@@ -281,6 +351,11 @@ impl KnitRecord {
     }
 }
 
+/// Tickets from one to a later one.
+const fn tickets(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & TICKET_MASK
+}
+
 impl LossRecord for KnitRecord {
     fn record(
         &mut self,
@@ -294,6 +369,7 @@ impl LossRecord for KnitRecord {
         }
         let arrival = match mark.tier {
             0 => self.take_new(pool, now, seq)?,
+            _ if self.is_full() => Arrival::Unmatched,
             FIRST => self.take_first(pool, now, seq)?,
             _ => self.take_later(pool, now, seq, mark.ticket)?,
         };
@@ -326,36 +402,18 @@ impl LossRecord for KnitRecord {
         now: Nanos,
         mark: &TailMark,
     ) -> Result<(), LossError> {
-        if self.repairs.end().is_some_and(|end| end <= mark.end) {
-            if mark.end > self.top {
-                self.open_gap(pool, now, mark.end)?;
-                self.top = mark.end;
-            }
-            self.repair(pool, now)?;
+        if self.is_full() {
+            return Ok(());
         }
-        // A report that was sent a round trip ago and changed nothing was lost itself.
-        let patience = mark.rtt_ns.saturating_add(mark.rtt_ns / 8);
-        let is_old = mark.rtt_ns > 0 && self.reported_at.saturating_add(patience) < now;
-        let (runs, ticket) = (self.later.len(), self.ticket);
-        for _ in 0..runs {
-            let is_due = self.ticket.wrapping_sub(ticket) < mark.ticket_end.wrapping_sub(ticket)
-                && mark.ticket_end.wrapping_sub(ticket) <= runs;
-            if !is_due && !is_old {
-                break;
-            }
-            self.rotate(pool, now)?;
+        match self.tend(pool, now, mark) {
+            Err(LossError::Exhausted) => self.ask_again(now),
+            result => return result,
         }
-        let first_end = if is_old { self.top } else { mark.first_end };
-        while let Some(run) = self.first.first().filter(|run| run.start < first_end) {
-            let end = run.end().min(first_end);
-            self.lose_again(pool, now, run.start, end)?;
-            self.first.trim(pool, now, end)?;
-        }
-        if mark.end > self.top {
-            self.open_gap(pool, now, mark.end)?;
-            self.top = mark.end;
-        }
-        self.report_gaps(pool, now, 0)
+        Ok(())
+    }
+
+    fn has_report(&self) -> bool {
+        !self.reports.is_empty()
     }
 
     fn on_repair(&mut self, mark: &RepairMark) {

@@ -111,6 +111,11 @@ pub trait LossRecord: Send + Debug {
         None
     }
 
+    /// Whether [`LossRecord::poll_report`] gives something.
+    fn has_report(&self) -> bool {
+        false
+    }
+
     /// The next report of losses.
     fn poll_report(&mut self) -> Option<LossReport> {
         None

@@ -9,6 +9,8 @@ use udma_abi::Nanos;
 use crate::ledger::{Fate, SendLedger};
 use crate::strategy::{AckNews, Retransmission};
 
+/// Least timeout, in ns.
+const LEAST_NS: Nanos = 100_000;
 /// Timeout before the first round-trip time, in ns.
 const INITIAL_NS: Nanos = 100_000_000;
 
@@ -55,7 +57,8 @@ impl Irn {
 impl Retransmission for Irn {
     fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         if let Some(rtt) = news.rtt {
-            self.timeout_ns = rtt.saturating_mul(self.timeout_permille.into()) / 1000;
+            let timeout_ns = rtt.saturating_mul(self.timeout_permille.into()) / 1000;
+            self.timeout_ns = timeout_ns.max(LEAST_NS);
         }
         self.received_end = self.received_end.max(news.edge);
         if self.recovery_end.is_some_and(|end| news.edge >= end) {

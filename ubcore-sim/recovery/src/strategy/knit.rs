@@ -7,11 +7,14 @@ use udma_abi::Nanos;
 
 use crate::ledger::SendLedger;
 use crate::repair::{RepairMark, TailCode};
-use crate::report::{LossReport, TailMark};
+use crate::report::{LossReport, TICKET_MASK, TailMark};
 use crate::strategy::{AckNews, Retransmission};
 
+/// Marks without an answer after which the time between two of them doubles, and how often it does.
+const UNANSWERED_MAX: u32 = 8;
+const DOUBLED_MAX: u32 = 16;
 /// Least time between two tail marks, in ns.
-const MARK_NS_MIN: Nanos = 10_000;
+const MARK_NS_MIN: Nanos = 50_000;
 /// The same before the first round-trip time.
 const MARK_NS_INITIAL: Nanos = 1_000_000;
 
@@ -26,6 +29,8 @@ pub struct Knit {
     /// Something was sent or reported since the last mark, or the timer expired.
     is_due: bool,
     unsent: u64,
+    /// Marks since the peer sent something.
+    unanswered: u32,
     code: TailCode,
 }
 
@@ -40,6 +45,7 @@ impl Knit {
             every_ns: MARK_NS_INITIAL,
             is_due: false,
             unsent: 0,
+            unanswered: 0,
             code: TailCode::default(),
         }
     }
@@ -47,6 +53,7 @@ impl Knit {
 
 impl Retransmission for Knit {
     fn on_ack(&mut self, _news: &AckNews, _ledger: &mut SendLedger) -> bool {
+        self.unanswered = 0;
         false
     }
 
@@ -56,6 +63,7 @@ impl Retransmission for Knit {
 
     fn on_report(&mut self, report: &LossReport, ledger: &mut SendLedger) {
         self.is_due = true;
+        self.unanswered = 0;
         let mut ticket = report.ticket;
         for run in report.runs() {
             // Of protected packets the receiver says after the repair packets what is missing.
@@ -67,7 +75,7 @@ impl Retransmission for Knit {
                 self.code.on_lost(run);
                 self.mark.first_end = self.mark.first_end.max(run.end());
             } else {
-                ticket = ticket.wrapping_add(1);
+                ticket = ticket.wrapping_add(1) & TICKET_MASK;
                 self.mark.ticket_end = ticket;
             }
         }
@@ -99,7 +107,9 @@ impl Retransmission for Knit {
             return None;
         }
         let is_due = self.is_due || self.unsent != ledger.unsent();
-        Some(if is_due { 0 } else { self.marked_at.saturating_add(self.every_ns) })
+        let doubled = self.unanswered.saturating_sub(UNANSWERED_MAX).min(DOUBLED_MAX);
+        let wait_ns = self.every_ns.saturating_mul(1 << doubled);
+        Some(if is_due { 0 } else { self.marked_at.saturating_add(wait_ns) })
     }
 
     fn poll_tail(
@@ -115,6 +125,7 @@ impl Retransmission for Knit {
         }
         self.is_due = false;
         self.marked_at = now;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.unsent = ledger.unsent();
         self.mark = TailMark { end: ledger.unsent(), rtt_ns, ..self.mark };
         Some(self.mark)

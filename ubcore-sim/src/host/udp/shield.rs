@@ -92,12 +92,20 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
     // The next instructions are jumped over when the comparison holds, or the next one when it does not.
     let skip = |count, code, k| SockFilter::new(code, count, 0, k);
     let unless = |code, k| SockFilter::new(code, 0, 1, k);
-    let of_tps = [TpOpcode::DataReq, TpOpcode::DataResp, TpOpcode::Ack, TpOpcode::Nak];
+    let of_tps = [
+        TpOpcode::DataReq,
+        TpOpcode::DataResp,
+        TpOpcode::Ack,
+        TpOpcode::Nak,
+        TpOpcode::DataPack,
+        TpOpcode::Losses,
+        TpOpcode::Tail,
+    ];
     let of_tps = of_tps.map(|opcode| u32::from(opcode.code()));
     let live = tpns.iter().flat_map(|&tpn| [unless(EQUAL, tpn), op(RETURN, ALL)]);
     let live: Vec<_> = live.collect();
     // From the instruction at `at` to the sample, which follows all others.
-    let head = 14;
+    let head = 10 + of_tps.len();
     let to_sample = |at| op(JUMP, u32::try_from(head + live.len() - at - 1).unwrap_or(u32::MAX));
     let mut program = vec![
         op(LOAD_HALF, SOURCE_PORT),
@@ -107,14 +115,10 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
         skip(1, AT_LEAST, LEN_MIN),
         to_sample(5),
         op(LOAD_BYTE, OPCODE),
-        skip(4, EQUAL, of_tps[0]),
-        skip(3, EQUAL, of_tps[1]),
-        skip(2, EQUAL, of_tps[2]),
-        skip(1, EQUAL, of_tps[3]),
-        op(RETURN, ALL),
-        op(LOAD_WORD, DEST_QP),
-        op(AND, 0x00ff_ffff),
     ];
+    let after = (1..=7).rev().zip(of_tps);
+    program.extend(after.map(|(count, opcode)| skip(count, EQUAL, opcode)));
+    program.extend([op(RETURN, ALL), op(LOAD_WORD, DEST_QP), op(AND, 0x00ff_ffff)]);
     program.extend(live);
     program.extend([op(LOAD_WORD, RANDOM), op(AND, SAMPLE - 1), unless(EQUAL, 0)]);
     program.extend([op(RETURN, ALL), op(RETURN, 0)]);

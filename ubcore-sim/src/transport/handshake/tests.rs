@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use udma_abi::RawEid;
-use urma_packet::{IcrcFlow, Mtu, Packet};
+use urma_packet::{IcrcFlow, Mtu, Packet, StrategyCaps};
 
 use super::*;
 use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};

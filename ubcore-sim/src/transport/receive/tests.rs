@@ -41,7 +41,7 @@ impl Bench {
             body: ResponseBody::None,
         };
         let content = Content::One(TransactionHeader::Response(header));
-        self.window.accept(&mut self.pool, (0, distance), content, &[1])
+        self.window.accept(&mut self.pool, (0, distance, DataMark::default()), content, &[1])
     }
 
     fn change(&self, bits: impl FnOnce(u64) -> u64) {

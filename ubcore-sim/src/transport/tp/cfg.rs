@@ -94,6 +94,14 @@ pub(crate) enum Received {
     Acknowledged,
     /// An acknowledgement of what was never sent, or older than the window; dropped.
     BadAck,
+    /// Repeated or late, and in no list of losses; dropped.
+    Unmatched,
+    /// A loss report of what was never sent, or on a TP without reports; dropped.
+    BadReport,
+    /// A tail mark beyond the window, or on a TP without reports; dropped.
+    BadTail,
+    /// A packet that answers a loss report, on a TP without reports; dropped.
+    BadRepeat,
     /// Neither data nor acknowledgement, or the TP has given up; dropped.
     NotAccepted,
 }

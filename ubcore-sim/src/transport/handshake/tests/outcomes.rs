@@ -42,6 +42,38 @@ fn the_minimum_of_both_offers_is_agreed_on() {
 }
 
 #[test]
+fn both_ends_hold_the_best_strategy_that_both_settings_allow() {
+    use Strategy::{GoBackN, Irn, Knitting, SelectiveRepeat};
+    for a in Strategy::ALL {
+        for b in Strategy::ALL {
+            let best = match (a, b) {
+                (GoBackN, _) | (_, GoBackN) => GoBackN,
+                (Knitting, Knitting) => Knitting,
+                (Irn, Irn) => Irn,
+                _ => SelectiveRepeat,
+            };
+            for simultaneous in [false, true] {
+                let mut pair = Pair::new(1, &FaultCfg { delay_ns: MS, ..FaultCfg::default() });
+                for (node, (own, peer, strategy)) in [(A, B, a), (B, A, b)].into_iter().enumerate()
+                {
+                    let strategies = strategy.offered();
+                    let cfg = OpenCfg { strategies, ..OpenCfg::new(own.0, peer.0, 1) };
+                    pair.nodes[node].machine = Handshake::new(cfg);
+                }
+                pair.nodes[0].open(0);
+                if simultaneous {
+                    pair.nodes[1].open(0);
+                }
+                pair.drive();
+                pair.assert_mirrored(0);
+                let agreed = pair.nodes[0].agreed().expect("open");
+                assert_eq!(agreed.strategy, best, "{a:?} {b:?} {simultaneous}");
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_in_common_is_refused_at_once() {
     let mut pair = Pair::new(1, &FaultCfg::default());
     let mut cfg = OpenCfg::new(B.0, A.0, 1);
