@@ -248,6 +248,7 @@ impl Side {
             congestion: Congestion::default(),
             dest: Tpn::from_low_bits(if flags & 0x70 == 0x70 { 0xc } else { 0xb }),
             ack_req: flags & 1 != 0,
+            repeated: false,
             psn: Psn::new(first.wrapping_add(psn).wrapping_sub(8) & 0x00ff_ffff),
         };
         let payload = vec![0x55; len];
