@@ -6,6 +6,7 @@
 mod bad_link;
 mod first_touch;
 mod life;
+mod recovery;
 mod spinner;
 mod streams;
 mod waits;

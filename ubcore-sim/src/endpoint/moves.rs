@@ -12,7 +12,7 @@ use super::routes::{RouteCounts, Routes, routes_between};
 use super::tp_routes::{SUSPECT_TIMEOUTS, TpMove, TpRoutes};
 use crate::cfg::{DeviceCfg, PortMode};
 use crate::ports::{RUN_BYTES, Route};
-use crate::transport::{Agreed, HandshakeEvent, HandshakeState, Offer, Tp};
+use crate::transport::{Agreed, HandshakeEvent, HandshakeState, Offer, Strategy, Tp};
 
 impl PeerTp {
     /// Whether packets of the peer may come by this route.
@@ -49,6 +49,11 @@ impl PeerTp {
     /// Smoothed round-trip time of the TP, in ns.
     pub(crate) fn rtt(&self) -> Option<Nanos> {
         self.tp.as_ref().and_then(Tp::rtt)
+    }
+
+    /// What both nodes agreed on, if the TP is open.
+    pub(crate) fn strategy(&self) -> Option<Strategy> {
+        self.tp.as_ref().map(Tp::strategy)
     }
 
     /// The peer proved that it receives at its EID's address, and says what other addresses it has.

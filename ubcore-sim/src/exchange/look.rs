@@ -9,6 +9,7 @@ use crate::carrier::Carrier;
 use crate::cfg::DeviceCfg;
 use crate::endpoint::{PeerTp, RouteCounts, RouteUse};
 use crate::ports::Route;
+use crate::transport::Strategy;
 
 /// A path to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub struct PathLook {
     pub mtu: Option<usize>,
     /// Smoothed round-trip time of the TP, in ns.
     pub rtt_ns: Option<u64>,
+    /// How the TP sends lost packets again, as both nodes agreed.
+    pub recovery: Option<&'static str>,
     /// Routes between the ports of both nodes, the preferred one first; none: there is one.
     pub routes: Vec<RouteLook>,
     /// Requests begun and not answered.
@@ -97,6 +100,7 @@ impl Exchange {
                 tps: tps.map(|(tpn, _)| tpn).collect(),
                 mtu: tp.filter(|tp| tp.is_open()).map(PeerTp::payload_max),
                 rtt_ns: tp.and_then(PeerTp::rtt),
+                recovery: tp.and_then(PeerTp::strategy).map(Strategy::name),
                 routes: tp.map(|tp| routes_of(tp, cfg)).unwrap_or_default(),
                 in_flight: peer.requester.in_flight(),
                 is_cut_off: peer.line.is_cut_off,

@@ -142,8 +142,8 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
     let routes: Vec<String> = path.routes.iter().map(route).collect();
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
-         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"rtt_ns\":{},\"routes\":[{}],\
-         \"in_flight\":{},\"cut_off\":{}}}",
+         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"rtt_ns\":{},\"recovery\":{},\
+         \"routes\":[{}],\"in_flight\":{},\"cut_off\":{}}}",
         eid_ip(path.eid),
         quoted(path.carrier),
         optional(why.map(quoted)),
@@ -154,6 +154,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
         path.tps,
         optional(path.mtu),
         optional(path.rtt_ns),
+        optional(path.recovery.map(quoted)),
         routes.join(","),
         path.in_flight,
         path.is_cut_off

@@ -118,6 +118,11 @@ impl Tp {
         self.tx.timer().rtt()
     }
 
+    /// How lost packets are sent again.
+    pub(crate) const fn strategy(&self) -> Strategy {
+        self.cfg.strategy
+    }
+
     /// Why the TP gave up, if it did.
     pub(crate) const fn failed(&self) -> Option<TpError> {
         self.failed

@@ -1,0 +1,43 @@
+//! How lost packets are sent again is what both nodes are set to.
+//!
+//! *Owns*: the settings. *Takes*: two nodes of this process. *Must not*: judge times.
+
+use ubcore_sim::Strategy;
+use urma_core::TransportMode;
+use urma_tests::world::{Host, Link, Moving, Outcome, Plan, Setup, World, cfg, check};
+
+/// What the TP between two nodes with these settings says at both ends, after 64 KiB over it.
+fn agreed(set: [Strategy; 2]) -> Outcome<[Option<&'static str>; 2]> {
+    let setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
+    let open = |strategy| Host::open_as(setup, cfg(setup.recovered_by(strategy)));
+    let hosts = [open(set[0])?, open(set[1])?];
+    let plan = Plan { len: 1 << 16, ..Plan::new(setup.mode) };
+    let mut world = World::between(setup, &plan, &hosts[0], &hosts[1])?;
+    world.a.mem().put(0, &[0x5a; 1 << 16])?;
+    let ctx = world.a.write(0, 0, 1 << 16)?;
+    world.a.sent_ok(ctx)?;
+    let shown = |host: &Host| host.node.device().look().paths.iter().find_map(|path| path.recovery);
+    Ok([shown(&hosts[0]), shown(&hosts[1])])
+}
+
+#[test]
+fn a_tp_uses_the_strategy_that_both_nodes_are_set_to() -> Outcome {
+    for strategy in Strategy::ALL {
+        let shown = agreed([strategy; 2])?;
+        check(shown == [Some(strategy.name()); 2], format!("{shown:?} of {strategy:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nodes_that_are_set_differently_use_what_both_can() -> Outcome {
+    for (set, wanted) in [
+        ([Strategy::Knitting, Strategy::Irn], Strategy::SelectiveRepeat),
+        ([Strategy::SelectiveRepeat, Strategy::Knitting], Strategy::SelectiveRepeat),
+        ([Strategy::Knitting, Strategy::GoBackN], Strategy::GoBackN),
+    ] {
+        let shown = agreed(set)?;
+        check(shown == [Some(wanted.name()); 2], format!("{shown:?} of {set:?}"))?;
+    }
+    Ok(())
+}
