@@ -19,7 +19,9 @@ use std::ops::Bound;
 
 use udma_abi::{CmdStatus, EqeKind, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, IcrcFlow, PacketHeader, ROCE_PORT, TransactionHeader};
+use urma_packet::{
+    CloseReason, IcrcFlow, IcrcFront, PacketError, PacketHeader, ROCE_PORT, TransactionHeader,
+};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use moves::RouteUse;
@@ -28,7 +30,7 @@ use peer_tp::datagram;
 
 use crate::cfg::{DeviceCfg, PortMode};
 use crate::context::tables::Tables;
-use crate::ports::{NodeAddr, Route, Transmit};
+use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
 use numbers::Numbers;
 use recent::RecentDatagrams;
@@ -56,30 +58,46 @@ pub(crate) struct TpEndpoint {
     last_sent: RawEid,
     /// Packets given to the link and not counted yet.
     transmitted: u64,
+    /// Packets and runs given to the link.
+    transmits: u64,
     /// A peer has, or had, several routes.
     has_routes: bool,
     /// Flows of the packets that were sent and received last.
     flows: [LatestFlow; 2],
 }
 
-/// The ICRC's view of both ends, kept for the next packet: most have those of the one before.
+/// The ICRC's view of both ends, kept for the next packet: most have those of the one before, and its length.
 #[derive(Debug)]
 struct LatestFlow {
     ends: (RawEid, RawEid),
     flow: IcrcFlow,
+    front: Option<IcrcFront>,
 }
 
 impl LatestFlow {
     fn new(own: RawEid) -> Self {
-        Self { ends: (own, own), flow: flow(own, own) }
+        Self { ends: (own, own), flow: flow(own, own), front: None }
     }
 
-    fn of(&mut self, from: RawEid, to: RawEid) -> &IcrcFlow {
+    /// For a packet of this length in bytes.
+    fn of(&mut self, from: RawEid, to: RawEid, len: usize) -> Result<IcrcFront, PacketError> {
         if self.ends != (from, to) {
-            *self = Self { ends: (from, to), flow: flow(from, to) };
+            *self = Self { ends: (from, to), flow: flow(from, to), front: None };
         }
-        &self.flow
+        match self.front.filter(|front| front.packet_len() == len) {
+            Some(front) => Ok(front),
+            None => Ok(*self.front.insert(self.flow.of_len(len)?)),
+        }
     }
+}
+
+/// What may follow a packet in its run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Followers {
+    /// Nothing: it is the only one.
+    None,
+    /// Packets of the TP of the peer whose packet it is.
+    OfPeer,
 }
 
 /// Why a peer has no TP any more, or none yet.
@@ -108,6 +126,7 @@ impl TpEndpoint {
             ended: VecDeque::new(),
             last_sent: RawEid::default(),
             transmitted: 0,
+            transmits: 0,
             has_routes: false,
             flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
         }
@@ -255,17 +274,9 @@ impl TpEndpoint {
         Ok(())
     }
 
-    /// As [`TpEndpoint::push`], of a piece of a request that joins no packet and whose bytes `fill` writes, or
-    /// fails to.
-    pub(crate) fn push_packet<E: From<PushError>>(
-        &mut self,
-        peer: RawEid,
-        header: &TransactionHeader,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let tp = self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?;
-        tp.push_packet(header, len, fill)
+    /// The peer, for pieces of requests that join no packet: see [`PeerTp::push_packet`].
+    pub(crate) fn packets_to(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
+        self.tps.get_mut(&peer)
     }
 
     /// The next piece of the peer; `inbox` is its payload then.
@@ -350,22 +361,46 @@ impl TpEndpoint {
         self.ended.pop_front()
     }
 
-    /// The next packet to send, at the front of `buf`.
+    /// The next packet to send, at the front of `buf`; a run of packets where `buf` holds [`RUN_BYTES`].
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         // To look at all nodes costs more than an answer: not before each of them.
-        let found = if self.transmitted.is_multiple_of(ANSWERS_IN_A_ROW) {
-            self.poll_peers(now, buf).or_else(|| self.replies.poll(buf))
+        let found = if self.transmits.is_multiple_of(ANSWERS_IN_A_ROW) {
+            self.poll_peers(now, buf).or_else(|| self.poll_reply(buf))
         } else {
-            self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
+            self.poll_reply(buf).or_else(|| self.poll_peers(now, buf))
         };
-        let (Route { port, to }, len) = found?;
+        let (Route { port, to }, size, more) = found?;
         let own = self.cfg.address(port);
-        self.flows[0].of(own, to).seal(buf.get_mut(..len)?).ok()?;
-        self.transmitted += 1;
-        Some(Transmit { to, port, source_port: ROCE_PORT, len })
+        let flow = &mut self.flows[0];
+        seal(flow.of(own, to, size), buf.get_mut(..size)?)?;
+        self.transmits += 1;
+        let (mut len, mut packets) = (size, 1);
+        if more == Followers::OfPeer
+            && buf.len() >= RUN_BYTES
+            && let Some(tp) = self.tps.get_mut(&self.last_sent)
+        {
+            while packets < RUN_MAX
+                && let Some(room) = buf.get_mut(len..RUN_BYTES).filter(|room| room.len() >= size)
+                && let Some(next) = tp.poll_follower(now, room, size)
+                && seal(flow.of(own, to, next), &mut room[..next]).is_some()
+            {
+                len += next;
+                packets += 1;
+                if next < size {
+                    break;
+                }
+            }
+        }
+        self.transmitted += packets as u64;
+        Some(Transmit { to, port, source_port: ROCE_PORT, len, size })
     }
 
-    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(Route, usize)> {
+    fn poll_reply(&mut self, buf: &mut [u8]) -> Option<(Route, usize, Followers)> {
+        let (route, len) = self.replies.poll(buf)?;
+        Some((route, len, Followers::None))
+    }
+
+    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(Route, usize, Followers)> {
         let Self { tps, numbers, pool, last_sent, .. } = self;
         let mut random = || numbers.random();
         let after = (Bound::Excluded(*last_sent), Bound::Unbounded);
@@ -377,12 +412,18 @@ impl TpEndpoint {
             })
         })?;
         *last_sent = found.0;
-        Some(found.1)
+        let (route, len) = found.1;
+        Some((route, len, Followers::OfPeer))
     }
 
     /// Whether it knows no peer and owes no answer.
     pub(crate) fn is_unused(&self) -> bool {
         self.tps.is_empty() && self.replies.is_empty()
+    }
+
+    /// Whether pieces wait that [`TpEndpoint::pop`] gives.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.tps.values().any(PeerTp::has_pieces)
     }
 
     /// Whether there is something to send now.
@@ -430,6 +471,10 @@ fn report_move(tables: &Tables, peer: RawEid, moved: &TpMove) {
         peer = %address(peer), from_port = moved.from.port, %from, to_port = moved.to.port, %to,
         "packets go another route"
     );
+}
+
+fn seal(front: Result<IcrcFront, PacketError>, packet: &mut [u8]) -> Option<()> {
+    front.and_then(|front| front.seal(packet)).ok()
 }
 
 /// Drops the TP and gives its number back.

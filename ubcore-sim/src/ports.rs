@@ -120,8 +120,11 @@ pub enum LinkVisitor {
 }
 
 /// Bytes of packets of equal size that a link sends by one call at most: a UDP payload, with the headers below
-/// 64 KiB.
+/// 64 KiB. The core may write as many into a buffer of this size, into a shorter one only a packet.
 pub const RUN_BYTES: usize = 65_000;
+/// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
+/// a socket look for Identifications below it.
+pub const RUN_MAX: usize = 64;
 
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
@@ -162,7 +165,7 @@ impl<'a> ArrivedDatagram<'a> {
     }
 }
 
-/// A datagram that the core sends.
+/// A datagram that the core sends, or a run of them: all but the last one have the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Address of the node that the datagram is for.
@@ -172,8 +175,18 @@ pub struct Transmit {
     /// UDP source port that the ICRC is sealed for. A node on a socket sends from 4791 only and
     /// seals again a datagram with another port; what it receives is sealed for 4791 at both ends.
     pub source_port: u16,
-    /// Bytes written to the buffer: BTH to ICRC.
+    /// Bytes written to the buffer: BTH to ICRC, of each packet of a run.
     pub len: usize,
+    /// Bytes of each packet but the last, which may be shorter.
+    pub size: usize,
+}
+
+impl Transmit {
+    /// Number of packets in the run.
+    #[must_use]
+    pub const fn packets(&self) -> usize {
+        self.len.div_ceil(if self.size == 0 { 1 } else { self.size })
+    }
 }
 
 /// Latest time of the next call of the core; `None`: only on input.

@@ -22,7 +22,9 @@ pub(crate) use handshake::{
 pub(crate) use path_mtu::{MtuChange, MtuFaults, PathMtu};
 pub(crate) use receive::Piece;
 pub use strategy::Strategy;
-pub(crate) use tp::{PushError, Received, TRANSMIT_MAX, Tp};
+#[cfg(test)]
+pub(crate) use tp::TRANSMIT_MAX;
+pub(crate) use tp::{PushError, Received, Tp};
 #[cfg(test)]
 pub(crate) use urma_recovery::RtoCfg;
 pub(crate) use urma_recovery::{KnittingPool, PoolError, SPREAD_MAX};

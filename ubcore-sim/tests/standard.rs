@@ -80,7 +80,7 @@ impl PortEndpoint for Shared {
         let end = |eid: RawEid| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), ROCE_PORT);
         let flow = IcrcFlow::new(end(ends[0]), end(ends[1]));
         let len = rc.poll_transmit(now, memory, &flow, buf)?;
-        Some(Transmit { to: ends[1], port: 0, source_port: ROCE_PORT, len })
+        Some(Transmit { to: ends[1], port: 0, source_port: ROCE_PORT, len, size: len })
     }
 
     fn deadline(&self) -> Deadline {

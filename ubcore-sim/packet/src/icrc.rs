@@ -25,11 +25,11 @@ const PROTO_UDP: u8 = 17;
 const ID_AT: usize = 4;
 /// The polynomial of the CRC-32, lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// Masked IP header, UDP header and BTH, in bytes.
-const FRONT_LEN: usize = V6_LEN + UDP_LEN + BTH_LEN;
+/// Byte of the BTH with FECN, BECN and six bits beside them, which may change in flight.
+const MARKS_AT: usize = 4;
 /// Longest UDP payload in bytes: one IPv4 packet holds it with both headers.
 const PACKET_MAX: usize = u16::MAX as usize - V4_LEN - UDP_LEN;
-const _: () = assert!(FRONT_LEN == 60 && PACKET_MAX == 65_507);
+const _: () = assert!(PACKET_MAX == 65_507);
 
 /// IP and UDP headers as the ICRC sees them, for one direction between two sockets.
 ///
@@ -114,10 +114,7 @@ impl IcrcFlow {
     /// [`PacketError::Truncated`] when BTH and ICRC do not fit, [`PacketError::Length`] when the
     /// payload is more than a UDP datagram can hold.
     pub fn seal(&self, packet: &mut [u8]) -> Result<(), PacketError> {
-        let (computed, _) = self.checksums(packet)?;
-        let covered = packet.len() - ICRC_LEN;
-        packet[covered..].copy_from_slice(&computed.to_le_bytes());
-        Ok(())
+        self.of_len(packet.len())?.seal(packet)
     }
 
     /// Compares the last four bytes of a whole UDP payload with the ICRC of the rest.
@@ -126,8 +123,7 @@ impl IcrcFlow {
     /// [`PacketError::Truncated`], [`PacketError::Length`] when it is more than a UDP datagram can
     /// hold, [`PacketError::Icrc`].
     pub fn verify(&self, packet: &[u8]) -> Result<(), PacketError> {
-        let (computed, carried) = self.checksums(packet)?;
-        if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
+        self.of_len(packet.len())?.verify(packet)
     }
 
     /// As [`IcrcFlow::verify`], for receivers behind a socket, which does not show the Identification of
@@ -156,37 +152,91 @@ impl IcrcFlow {
     /// [`PacketError::Truncated`] when `headers` is shorter than a BTH,
     /// [`PacketError::Length`] when `packet_len` is more than a UDP datagram can hold.
     pub fn start(&self, packet_len: usize, headers: &[u8]) -> Result<IcrcDigest, PacketError> {
-        if headers.len() < BTH_LEN {
-            return Err(PacketError::Truncated { needed: BTH_LEN, have: headers.len() });
-        }
+        let front = self.of_len(packet_len)?;
+        let too_short = PacketError::Truncated { needed: BTH_LEN, have: headers.len() };
+        let (bth, rest) = headers.split_first_chunk().ok_or(too_short)?;
+        Ok(front.start(*bth, rest))
+    }
+
+    /// What the packets of one length have in common: the IP and UDP headers.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`] when `packet_len` is more than a UDP datagram can hold.
+    pub fn of_len(&self, packet_len: usize) -> Result<IcrcFront, PacketError> {
         // A datagram is as long over IPv6 as over IPv4 at most.
         let [udp_len, ip_total] = [UDP_LEN, UDP_LEN + V4_LEN]
             .map(|front| u16::try_from(packet_len.saturating_add(front)));
         let (Ok(udp_len), Ok(ip_total)) = (udp_len, ip_total) else {
             return Err(PacketError::Length { expected: PACKET_MAX, found: packet_len });
         };
-        let (bth, rest) = headers.split_at(BTH_LEN);
         let ip_len = self.ip_len;
-        let mut front = [0; FRONT_LEN];
-        front[..V6_LEN + UDP_LEN].copy_from_slice(&self.headers);
+        let mut front = self.headers;
         let (length_at, length) = if ip_len == V4_LEN { (2, ip_total) } else { (4, udp_len) };
         front[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
         front[ip_len + 4..ip_len + 6].copy_from_slice(&udp_len.to_be_bytes());
-        let bth_at = ip_len + UDP_LEN;
-        front[bth_at..bth_at + BTH_LEN].copy_from_slice(bth);
-        // FECN, BECN and the six bits beside them may change in flight.
-        front[bth_at + 4] = 0xff;
         let mut hasher = crc32fast::Hasher::new_with_initial(SEED);
-        hasher.update(&front[..bth_at + BTH_LEN]);
-        hasher.update(rest);
-        Ok(IcrcDigest { hasher })
+        hasher.update(&front[..ip_len + UDP_LEN]);
+        Ok(IcrcFront { packet_len, state: hasher.finalize() })
+    }
+}
+
+/// The ICRC of the packets of a flow that have one length, up to the end of the UDP header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcrcFront {
+    packet_len: usize,
+    state: u32,
+}
+
+impl IcrcFront {
+    /// Bytes of the packets that it is for.
+    #[must_use]
+    pub const fn packet_len(&self) -> usize {
+        self.packet_len
     }
 
-    /// The ICRC computed over a whole UDP payload, and the one in its last four bytes.
-    fn checksums(&self, packet: &[u8]) -> Result<(u32, u32), PacketError> {
+    /// As [`IcrcFlow::seal`], of a packet of this length.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Length`] when the packet has another length.
+    pub fn seal(&self, packet: &mut [u8]) -> Result<(), PacketError> {
+        self.check(packet)?;
+        let (needed, have) = (BTH_LEN + ICRC_LEN, packet.len());
+        let parts = packet.split_last_chunk_mut().filter(|(covered, _)| covered.len() >= BTH_LEN);
+        let (covered, icrc) = parts.ok_or(PacketError::Truncated { needed, have })?;
+        // One pass over all bytes takes less time than two.
+        let marks = std::mem::replace(&mut covered[MARKS_AT], 0xff);
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.state);
+        hasher.update(covered);
+        covered[MARKS_AT] = marks;
+        *icrc = hasher.finalize().to_le_bytes();
+        Ok(())
+    }
+
+    /// As [`IcrcFlow::verify`], of a packet of this length.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Icrc`], [`PacketError::Length`] when the packet has another
+    /// length.
+    pub fn verify(&self, packet: &[u8]) -> Result<(), PacketError> {
+        self.check(packet)?;
         let (covered, carried) = split_icrc(packet)?;
-        let digest = self.start(packet.len(), covered)?;
-        Ok((digest.finish(), u32::from_le_bytes(*carried)))
+        let too_short = PacketError::Truncated { needed: BTH_LEN, have: covered.len() };
+        let (bth, rest) = covered.split_first_chunk().ok_or(too_short)?;
+        let (computed, carried) = (self.start(*bth, rest).finish(), u32::from_le_bytes(*carried));
+        if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
+    }
+
+    fn start(&self, mut bth: [u8; BTH_LEN], rest: &[u8]) -> IcrcDigest {
+        bth[MARKS_AT] = 0xff;
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.state);
+        hasher.update(&bth);
+        hasher.update(rest);
+        IcrcDigest { hasher }
+    }
+
+    const fn check(&self, packet: &[u8]) -> Result<(), PacketError> {
+        let (expected, found) = (self.packet_len, packet.len());
+        if expected == found { Ok(()) } else { Err(PacketError::Length { expected, found }) }
     }
 }
 
@@ -250,4 +300,25 @@ const fn product(a: u32, b: u32) -> u32 {
         power += 1;
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_front_is_for_packets_of_its_length() {
+        let end = SocketAddr::from(([10, 0, 0, 1], 4791));
+        let flow = IcrcFlow::new(end, end);
+        let front = flow.of_len(64).expect("short enough");
+        let mut packet = [5; 64];
+        front.seal(&mut packet).expect("of this length");
+        assert_eq!((flow.verify(&packet), front.verify(&packet)), (Ok(()), Ok(())));
+        assert_eq!(packet[MARKS_AT], 5, "marks stay as they are");
+        let other = Err(PacketError::Length { expected: 64, found: 60 });
+        assert_eq!(
+            (front.seal(&mut packet[..60]), front.verify(&packet[..60])),
+            (other.clone(), other)
+        );
+    }
 }

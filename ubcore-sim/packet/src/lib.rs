@@ -26,7 +26,7 @@ mod ub;
 
 pub use bth::{BTH_LEN, Bth, BthWire, Congestion};
 pub use error::PacketError;
-pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow};
+pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow, IcrcFront};
 pub use num::{JettyId, Mtu, Psn, TokenId, TokenValue, Tpn, WireEid};
 pub use ub::*;
 

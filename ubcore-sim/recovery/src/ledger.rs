@@ -220,6 +220,17 @@ impl SendLedger {
         Some((seq, self.fly(seq, now)))
     }
 
+    /// The next new packet to send, unless lost ones wait. It counts as sent at `now`.
+    pub fn send_new(&mut self, now: Nanos) -> Option<u64> {
+        if !self.lost.is_empty() || self.unsent == self.next {
+            return None;
+        }
+        let seq = self.unsent;
+        self.unsent += 1;
+        self.fly(seq, now);
+        Some(seq)
+    }
+
     /// Sends `seq`, which is in flight, once more.
     pub fn send_again(&mut self, seq: u64, now: Nanos) -> LedgerSlot {
         self.land(seq);

@@ -142,6 +142,17 @@ impl TpSender {
         Some(Sending { seq, route, attempt, answers: slot.reported() })
     }
 
+    /// The next packet that was never sent, which nothing goes before. It counts as sent at `now`.
+    pub fn poll_new(&mut self, now: Nanos) -> Option<u64> {
+        if self.copies.is_some() {
+            return None;
+        }
+        let seq = self.ledger.send_new(now)?;
+        self.stats.sent += 1;
+        self.timer.on_sent(now);
+        Some(seq)
+    }
+
     /// Packets take these routes from now on, a bit for each, of [`SPREAD_MAX`]; so many packets in a row take the same
     /// one.
     pub fn set_routes(&mut self, usable: u8, run_packets: u32) {

@@ -57,11 +57,12 @@ impl Spread {
     /// The route of the packet that is sent now, and its order there: that of the packet before until a run is over,
     /// then the one with the fewest packets in flight.
     pub(crate) fn take(&mut self) -> (u8, u64) {
-        if self.run >= self.run_max || self.usable & (1 << self.current) == 0 {
+        let is_only = self.usable == 1 << self.current;
+        if !is_only && (self.run >= self.run_max || self.usable & (1 << self.current) == 0) {
             self.current = self.emptiest();
             self.run = 0;
         }
-        self.run += 1;
+        self.run = self.run.saturating_add(1);
         let share = &mut self.shares[usize::from(self.current)];
         share.in_flight += 1;
         share.sent += 1;

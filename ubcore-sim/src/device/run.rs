@@ -374,6 +374,14 @@ impl SoftwareDevice {
         self.run_shared(now);
     }
 
+    /// Whether a step that took datagrams left queues to step or pieces to take: it is bounded.
+    pub(crate) fn has_left(&self) -> bool {
+        let of_peers = |shared: &mut SharedPart| shared.exchange.endpoint.has_pieces();
+        self.base.has_runnable()
+            || self.base.has_listed()
+            || self.shared.try_with(of_peers).is_none_or(|held| held.value || held.marked)
+    }
+
     /// TPNs of this node with the peers at their other ends.
     pub(crate) fn tpns(&self) -> Vec<(u32, NodeAddr)> {
         self.shared.with_blocking(|s| s.exchange.endpoint.tpns().collect()).value

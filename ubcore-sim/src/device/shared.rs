@@ -150,7 +150,10 @@ impl SharedPart {
             let round = self.exchange.round(base, now);
             let round = self.wake(base) | round;
             busy |= round;
-            if !round || !(base.has_listed() || self.exchange.has_work()) {
+            let has_more = base.has_listed()
+                || self.exchange.has_work()
+                || self.exchange.endpoint.has_pieces();
+            if !round || !has_more {
                 break;
             }
         }

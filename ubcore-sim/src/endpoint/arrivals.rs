@@ -61,9 +61,10 @@ impl TpEndpoint {
         bytes: &'a [u8],
     ) -> EndpointEvent<'a> {
         let own = self.cfg.address(by.route.port);
-        let packet = match self.flows[1].of(by.route.to, own) {
-            _ if by.tables.faults.icrc_unchecked() => Packet::parse(bytes),
-            flow => Packet::open(bytes, flow),
+        let front = self.flows[1].of(by.route.to, own, bytes.len());
+        let packet = match front.and_then(|front| front.verify(bytes)) {
+            Err(error) if !by.tables.faults.icrc_unchecked() => Err(error),
+            _ => Packet::parse(bytes),
         };
         let packet = match packet {
             Ok(packet) => packet,

@@ -72,6 +72,8 @@ pub(crate) struct PeerTp {
     pub(super) received: bool,
     /// When the peer last proved that it holds the TP.
     pub(super) proven_at: Nanos,
+    /// The last packet was one of the TP that others may follow in a run.
+    begins_run: bool,
 }
 
 impl PeerTp {
@@ -121,6 +123,7 @@ impl PeerTp {
             error_logged: false,
             received: false,
             proven_at: 0,
+            begins_run: false,
         }
     }
 
@@ -262,15 +265,16 @@ impl PeerTp {
         tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
     }
 
-    /// As [`PeerTp::push`], of a piece that joins no packet and whose bytes `fill` writes, or fails to.
-    pub(super) fn push_packet<E: From<PushError>>(
+    /// As [`PeerTp::push`], of a piece of a request that joins no packet and whose bytes `fill` writes, or fails to.
+    pub(crate) fn push_packet<E: From<PushError>>(
         &mut self,
         header: &TransactionHeader,
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let tp = self.tp.as_mut().filter(|_| !self.path.is_first());
-        tp.ok_or(PushError::WindowFull)?.push_packet(header, len, fill)
+        let may_push = !self.path.is_first() && !self.is_ahead();
+        let tp = self.tp.as_mut().filter(|_| may_push).ok_or(PushError::WindowFull)?;
+        tp.push_packet(header, len, fill)
     }
 
     /// The next piece of the peer; `inbox` is its payload then.
@@ -280,6 +284,11 @@ impl PeerTp {
         std::mem::swap(inbox, &mut payload);
         tp.recycle(Piece { header, payload });
         Some(header)
+    }
+
+    /// Whether [`PeerTp::pop`] gives a piece.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.tp.as_ref().is_some_and(Tp::has_pieces)
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -314,6 +323,7 @@ impl PeerTp {
         buf: &mut [u8],
         random: (&KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<(Route, usize)> {
+        self.begins_run = false;
         let replies = self.replies.take().filter(|_| self.handshake.has_reply());
         if let Some(len) = self.handshake.poll_transmit(now, buf) {
             return Some((replies.unwrap_or(self.route), len));
@@ -328,6 +338,17 @@ impl PeerTp {
             routes.count_sent(route, len);
         }
         Some((route, len))
+    }
+
+    /// Another packet of the TP for the run that the packet before began, as [`Tp::poll_follower`].
+    pub(super) fn poll_follower(
+        &mut self,
+        now: Nanos,
+        buf: &mut [u8],
+        size: usize,
+    ) -> Option<usize> {
+        let tp = self.tp.as_mut().filter(|_| self.begins_run)?;
+        tp.poll_follower(now, buf, size)
     }
 
     /// The next packet beside those of handshakes.
@@ -367,6 +388,8 @@ impl PeerTp {
             self.tend_tp(now);
         }
         let len = len?;
+        // Of several routes, each packet has its own.
+        self.begins_run = self.routes.is_none() && self.tp.as_ref().is_some_and(Tp::begins_run);
         self.path.on_traffic(now);
         Some((self.on_sent(now, sent), len))
     }

@@ -10,7 +10,7 @@ use super::flow::Request;
 use super::senders::Sender;
 use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
-use crate::endpoint::TpEndpoint;
+use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::gather::{self, Local, Segments};
 use crate::engine::names::NamedBytes;
 use crate::transport::PushError;
@@ -90,16 +90,28 @@ impl NextPiece {
         if let Some(Carrier::Packets(peer)) = &line.carrier
             && self.fills_packet()
         {
-            let fill = |room: &mut [u8]| Ok(self.gather(request, sender, tables, room)?);
-            return endpoint.push_packet(*peer, &header, self.len, fill);
+            let tp = endpoint.packets_to(*peer).ok_or(NotPushed::NoRoom)?;
+            return self.push_to(tp, (request, sender), tables);
         }
         self.read(request, sender, tables, bytes)?;
         let is_pushed = line.push(endpoint, &header, self.payload, &bytes[..self.carried()]);
         is_pushed.then_some(()).ok_or(NotPushed::NoRoom)
     }
 
+    /// Gives the piece, which goes as a packet of its own, to the TP.
+    pub(super) fn push_to(
+        &self,
+        tp: &mut PeerTp,
+        (request, sender): (&Request, &mut Sender),
+        tables: &Tables,
+    ) -> Result<(), NotPushed> {
+        let header = TransactionHeader::Request(self.header);
+        let fill = |room: &mut [u8]| Ok(self.gather(request, sender, tables, room)?);
+        tp.push_packet(&header, self.len, fill)
+    }
+
     /// Whether it goes as a packet of its own: others could not join it.
-    fn fills_packet(&self) -> bool {
+    pub(super) fn fills_packet(&self) -> bool {
         self.len >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
     }
 

@@ -117,8 +117,11 @@ impl Requester {
         {
             match self.push_next(line, work, scheduled.pair) {
                 PushResult::Pushed => {
-                    self.schedule.push_again(scheduled);
                     *budget -= 1;
+                    if self.schedule.is_empty() {
+                        self.push_followers(line, work, (scheduled.pair, &mut *budget));
+                    }
+                    self.schedule.push_again(scheduled);
                     busy = true;
                 }
                 PushResult::Full => {
@@ -202,6 +205,34 @@ impl Requester {
         flow.wait_from(now, timeout);
         self.timer = self.timer.min(flow.doubt_at());
         PushResult::Pushed
+    }
+
+    /// Pushes more pieces of the request of which a piece was pushed just now, but the last, as long as they are
+    /// packets of their own: no other sequence waits. What goes wrong, [`Self::push_next`] finds.
+    fn push_followers(
+        &mut self,
+        line: &PeerCarrier,
+        work: &mut Work<'_>,
+        (pair, budget): (Pair, &mut usize),
+    ) {
+        let Some(Carrier::Packets(peer)) = &line.carrier else { return };
+        let Some(flow) = self.flows.get_mut(&pair) else { return };
+        let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
+        let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
+        let Some(tp) = work.endpoint.packets_to(*peer) else { return };
+        let tables = &work.base.tables;
+        while *budget > 0 {
+            let piece = NextPiece::of(request, tp.payload_max());
+            if piece.is_last()
+                || !piece.fills_packet()
+                || piece.push_to(tp, (request, sender), tables).is_err()
+            {
+                break;
+            }
+            count(tables, true, &piece, request);
+            request.pushed += piece.len_u32();
+            *budget -= 1;
+        }
     }
 
     /// Stages a short message as its sequence's next request, if nothing waits before it, with the oldest of

@@ -171,7 +171,7 @@ impl StandardJetties {
         let mut send = |connection: &mut Connection| {
             let to = Some(connection.peer()).filter(|to| *to != own)?;
             let len = connection.poll_transmit(work, keys, buf)?;
-            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len })
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
         };
         if let Some(sent) = leaving.iter_mut().find_map(&mut send) {
             return Some(sent);

@@ -51,16 +51,18 @@ impl DatagramLink for FaultyLink {
         let Self { below, way, own, now, buffer } = self;
         let mut taken = 0;
         while taken < SENDS_PER_CALL
-            && let Some(Transmit { to, len, .. }) = next(buffer)
+            && let Some(Transmit { to, len, size, .. }) = next(buffer)
         {
-            let bytes = buffer.get(..len).unwrap_or_default().into();
-            way.send(*now, Datagram { from: *own, to, bytes });
-            taken += 1;
+            for bytes in buffer.get(..len).unwrap_or_default().chunks(size.max(1)) {
+                way.send(*now, Datagram { from: *own, to, bytes: bytes.into() });
+                taken += 1;
+            }
         }
         let sent = below.send(&mut |buffer| {
             let Datagram { to, bytes, .. } = way.poll(*now)?;
             buffer.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len: bytes.len() })
+            let len = bytes.len();
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
         });
         taken.max(sent)
     }
@@ -121,7 +123,13 @@ mod tests {
                 buffer[..16].fill(0);
                 buffer[..4].copy_from_slice(&bytes);
                 number += 1;
-                Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16 })
+                Some(Transmit {
+                    to: there.eid(),
+                    port: 0,
+                    source_port: ROCE_PORT,
+                    len: 16,
+                    size: 16,
+                })
             });
             while Udp::receive(&mut peer, |_, batch| {
                 got.extend(batch.filter_map(|(from, bytes)| {
@@ -164,7 +172,7 @@ mod tests {
         let mut left = 1;
         let sent = link.send(&mut |_| {
             left = i32::checked_sub(left, 1).filter(|left| *left >= 0)?;
-            Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16 })
+            Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16, size: 16 })
         });
         assert_eq!((sent, link.poll_deadline()), (1, Some(6000)));
     }

@@ -184,7 +184,7 @@ impl PacketPort {
                     self.active.store(true, Ordering::Relaxed);
                     device.sign().raise();
                 }
-                if stepped {
+                if stepped && device.has_left() {
                     device.step(now);
                 }
             }
@@ -311,8 +311,10 @@ impl PacketPort {
     fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
         let ours = device.poll_transmit(now, buffer);
         let transmit = ours.or_else(|| self.standard.poll_transmit(now, buffer))?;
-        let packet = buffer.get(..transmit.len).unwrap_or(&[]);
-        self.tap.on_packet(self.address(transmit.port), transmit.to, packet);
+        let packets = buffer.get(..transmit.len).unwrap_or(&[]);
+        for packet in packets.chunks(transmit.size.max(1)) {
+            self.tap.on_packet(self.address(transmit.port), transmit.to, packet);
+        }
         Some(transmit)
     }
 
@@ -473,7 +475,7 @@ mod tests {
         fn poll_transmit(&mut self, _: Nanos, buf: &mut [u8]) -> Option<Transmit> {
             let to = self.waiting.take()?;
             let len = standard(9).emit(b"back", &flow(self.eid, to), buf).unwrap();
-            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len })
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
         }
 
         fn deadline(&self) -> Deadline {

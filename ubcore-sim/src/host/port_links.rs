@@ -167,7 +167,7 @@ mod tests {
                 buffer[0] = u8::try_from(number).unwrap();
                 number += 1;
                 let to = claims[2 + usize::from(port % 2)].eid();
-                Some(Transmit { to, port, source_port: ROCE_PORT, len: 16 })
+                Some(Transmit { to, port, source_port: ROCE_PORT, len: 16, size: 16 })
             });
         }
         let mut ready = ReadyList::default();

@@ -14,6 +14,7 @@
 
 mod renumber;
 mod shield;
+mod single;
 
 use std::{
     io::{self, IoSliceMut},
@@ -34,7 +35,7 @@ use self::renumber::Renumber;
 use self::shield::Shield;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::{eid_ip, ip_eid, port_owner};
-use crate::ports::{Backlog, NodeAddr, RUN_BYTES, Route, Transmit};
+use crate::ports::{Backlog, NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,10 @@ pub struct Udp {
     /// Bytes that the system keeps for this socket, its own overhead included.
     receive_room: usize,
     receive: Box<[u8]>,
+    /// Room for what the system says of a datagram.
+    control: Vec<u8>,
+    /// The last receiving call brought something.
+    has_brought: bool,
     run: PacketRun,
     renumber: Renumber,
     shield: Shield,
@@ -149,21 +154,21 @@ impl Udp {
             if self.run.is_full() {
                 self.flush();
             }
-            let Some(packet) = next(&mut self.run.buffer[self.run.len..]) else { break };
-            count += 1;
-            bytes += packet.len;
-            let to = SocketAddr::new(eid_ip(packet.to), ROCE_PORT);
+            let Some(packets) = next(self.run.room()) else { break };
+            count += packets.packets();
+            bytes += packets.len;
+            let to = SocketAddr::new(eid_ip(packets.to), ROCE_PORT);
             // The system may refuse a probe for its length, and what is sent with it.
             let alone = self.run.buffer[self.run.len] == TpOpcode::Probe.code();
-            if alone || !self.run.takes(to, packet.len) {
-                self.flush_before(packet.len);
+            if alone || !self.run.takes(to, &packets) {
+                self.flush_before(packets.len);
             }
             self.run.to = to;
-            if packet.source_port != ROCE_PORT {
+            if packets.source_port != ROCE_PORT {
                 // There is one socket, and it sends from this port.
-                let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packet.len));
+                let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packets.len));
             }
-            self.run.push(packet.len);
+            self.run.push(&packets);
             if alone || self.run.is_ended() {
                 self.flush();
             }
@@ -179,12 +184,8 @@ impl Udp {
         let (mut count, mut bytes) = (0, 0);
         for _ in 0..RECEIVES_PER_CALL {
             let mut metas = [RecvMeta::default(); RECEIVE_BUFFERS];
-            let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
-            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
-                std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
-            let got = self.state.recv((&self.socket).into(), &mut parts, &mut metas);
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
-            let Ok(filled) = got else { break };
+            let Ok(filled) = self.receive_batch(&mut metas) else { break };
             let buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
             for (buffer, meta) in buffers.zip(&metas[..filled]).filter(|(_, m)| m.addr.is_ipv4()) {
                 let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
@@ -203,6 +204,25 @@ impl Udp {
         }
         self.counts.received += count as u64;
         count
+    }
+
+    /// Receives with one system call; the number of buffers that are filled.
+    ///
+    /// Most polls find nothing, and after such a one most find one datagram: a call for one takes half the time.
+    fn receive_batch(&mut self, metas: &mut [RecvMeta; RECEIVE_BUFFERS]) -> io::Result<usize> {
+        let has_brought = std::mem::take(&mut self.has_brought);
+        let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
+        let filled = if has_brought {
+            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+                std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
+            self.state.recv((&self.socket).into(), &mut parts, metas)?
+        } else {
+            let buffer = buffers.next().unwrap_or_default();
+            single::receive(&self.socket, (buffer, &mut self.control), &mut metas[0])?;
+            1
+        };
+        self.has_brought = true;
+        Ok(filled)
     }
 
     /// Keeps floods from the socket. `dropped`: packets that the device dropped so far; `tpns`:
@@ -258,6 +278,8 @@ impl Udp {
             address,
             receive_room,
             receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
+            control: single::control(),
+            has_brought: false,
             run: PacketRun::new(address, count_max),
             renumber: Renumber::default(),
             shield: Shield::default(),
@@ -279,34 +301,33 @@ impl Udp {
         if run.count == 0 {
             return;
         }
-        run.number(&mut self.renumber);
-        let transmit = quinn_udp::Transmit {
-            destination: run.to,
-            ecn: None,
-            contents: &run.buffer[..run.len],
-            segment_size: (run.count > 1).then_some(run.size),
-            src_ip: None,
-        };
-        let packets = run.count as u64;
-        self.counts.send_calls += 1;
-        match self.state.try_send((&self.socket).into(), &transmit) {
-            Ok(()) => self.counts.sent += packets,
-            // A lost datagram is what the transport above is made for.
-            Err(error) => {
-                tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
-                self.counts.send_dropped += packets;
-                // Some kernels report a run of packets that are too long as an invalid argument.
-                match Errno::from_io_error(&error) {
-                    Some(Errno::MSGSIZE | Errno::INVAL) => {
-                        note_too_long(&mut self.too_long, self.address, run.to);
-                    }
-                    Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN) => {
-                        let to = ip_eid(run.to.ip());
-                        if self.cut.len() < CUT_MAX && !self.cut.contains(&to) {
-                            self.cut.push(to);
-                        }
-                    }
-                    _ => {}
+        let size = run.size.max(1);
+        for part in run.buffer[..run.len].chunks_mut(run.count_max * size) {
+            if run.to.is_ipv4() {
+                self.renumber.number(part, size);
+            }
+            let packets = part.len().div_ceil(size) as u64;
+            self.counts.send_calls += 1;
+            let sent = match packets {
+                1 => single::send(&self.socket, part, run.to),
+                _ => {
+                    let transmit = quinn_udp::Transmit {
+                        destination: run.to,
+                        ecn: None,
+                        contents: part,
+                        segment_size: Some(size),
+                        src_ip: None,
+                    };
+                    self.state.try_send((&self.socket).into(), &transmit)
+                }
+            };
+            match sent {
+                Ok(()) => self.counts.sent += packets,
+                // A lost datagram is what the transport above is made for.
+                Err(error) => {
+                    tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
+                    self.counts.send_dropped += packets;
+                    note_refused((&mut self.too_long, &mut self.cut), self.address, run.to, &error);
                 }
             }
         }
@@ -315,6 +336,26 @@ impl Udp {
         run.size = 0;
         // The driver or interface may have turned out not to offload.
         run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
+    }
+}
+
+/// Notes why the system did not take a datagram to `to`, if that is the length or the route.
+fn note_refused(
+    (too_long, cut): (&mut Vec<(RawEid, usize)>, &mut Vec<RawEid>),
+    from: SocketAddr,
+    to: SocketAddr,
+    error: &io::Error,
+) {
+    match Errno::from_io_error(error) {
+        // Some kernels report a run of packets that are too long as an invalid argument.
+        Some(Errno::MSGSIZE | Errno::INVAL) => note_too_long(too_long, from, to),
+        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN) => {
+            let to = ip_eid(to.ip());
+            if cut.len() < CUT_MAX && !cut.contains(&to) {
+                cut.push(to);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -388,17 +429,24 @@ impl PacketRun {
         Self { buffer, to, size: 0, len: 0, count: 0, count_max }
     }
 
-    /// Whether a packet of `len` bytes to `to` may join.
-    fn takes(&self, to: SocketAddr, len: usize) -> bool {
+    /// Where the next packets are written: a run of them only if there is none yet.
+    fn room(&mut self) -> &mut [u8] {
+        let most = if self.count == 0 { DATAGRAM_MAX } else { PACKET_MAX };
+        &mut self.buffer[self.len..self.len + most]
+    }
+
+    /// Whether packets to `to` may join.
+    fn takes(&self, to: SocketAddr, packets: &Transmit) -> bool {
+        let Transmit { len, .. } = *packets;
         self.count == 0 || (self.to == to && len <= self.size && self.len + len <= RUN_BYTES)
     }
 
-    fn push(&mut self, len: usize) {
+    fn push(&mut self, packets: &Transmit) {
         if self.count == 0 {
-            self.size = len;
+            self.size = packets.size;
         }
-        self.len += len;
-        self.count += 1;
+        self.len += packets.len;
+        self.count += packets.packets();
     }
 
     /// The packet that was written behind the run.
@@ -414,15 +462,6 @@ impl PacketRun {
     fn is_full(&self) -> bool {
         self.count >= self.count_max || self.len + self.size > RUN_BYTES
     }
-
-    /// The kernel gives the packets of a run the Identifications 0, 1, 2, ...
-    fn number(&mut self, renumber: &mut Renumber) {
-        if self.to.is_ipv4() {
-            for (id, packet) in self.buffer[..self.len].chunks_mut(self.size).enumerate() {
-                renumber.apply(packet, id);
-            }
-        }
-    }
 }
 
 /// Packets sent before looking at other things again.
@@ -433,11 +472,10 @@ pub const RECEIVES_PER_CALL: usize = 4;
 const BYTES_PER_CALL: usize = 256 << 10;
 /// Longest datagram, also a coalesced one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
+/// Room for a packet that may join a run.
+const PACKET_MAX: usize = 16 << 10;
 /// Buffers of one receive call.
 const RECEIVE_BUFFERS: usize = 8;
-/// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
-/// a socket look for Identifications below it.
-pub const RUN_MAX: usize = 64;
 /// Bytes of headers and bookkeeping that the system counts for a packet.
 const PACKET_OVERHEAD: usize = 512;
 /// Bytes asked for as socket buffers: a window of packets of many peers.

@@ -20,8 +20,7 @@ use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
-use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor};
-use crate::transport::TRANSMIT_MAX;
+use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor, RUN_BYTES, Transmit};
 
 /// Datagrams that one device may send in one round; bounds the loop.
 const SENDS_PER_ROUND: usize = 4096;
@@ -63,7 +62,7 @@ impl Fabric {
             .map(|(device, &host)| SimNode::new(device.clone(), host, cfg.page_moving))
             .collect::<io::Result<Vec<_>>>()?;
         let log = Log::new(cfg.log_lines);
-        let buf = vec![0; TRANSMIT_MAX];
+        let buf = vec![0; RUN_BYTES];
         let eids = cfg.devices.iter().map(|device| device.eid).collect();
         let attacker = Attacker::new(cfg.seed, cfg.attack_ppm, eids).with_flood(cfg.flood_per_ms);
         let world = World { cfg, nodes, link, rng, attacker, log, hang_ups: Vec::new(), buf };
@@ -375,20 +374,32 @@ impl World {
     fn transmit(&mut self, now: Nanos, number: usize, device: &SoftwareDevice) -> bool {
         for sent in 0..SENDS_PER_ROUND {
             let Some(out) = device.poll_transmit(now, &mut self.buf) else { return sent > 0 };
-            let bytes: Arc<[u8]> = Arc::from(&self.buf[..out.len]);
-            let digest = Fnv::of(&bytes);
-            self.log.add(now, format_args!("send {number} {:?} {} {digest:016x}", out.to, out.len));
-            let from = device.cfg().address(out.port);
-            let routers = &self.cfg.faults.routers;
-            let router = Router::in_the_way(routers, now, (from, out.to), out.len);
-            if let Some(mtu) = router.filter(|router| router.is_reported).map(|router| router.mtu) {
-                self.log.add(now, format_args!("too long {number} {mtu}"));
-                device.on_too_long(now, out.to, mtu);
-                continue;
+            for at in (0..out.len).step_by(out.size) {
+                let bytes = Arc::from(&self.buf[at..out.len.min(at + out.size)]);
+                self.transmit_packet((now, number), device, &out, bytes);
             }
-            self.link.send(now, Datagram { from, to: out.to, bytes });
         }
         true
+    }
+
+    /// Gives a packet of what the device sends to the link, unless a router shows that it is too long.
+    fn transmit_packet(
+        &mut self,
+        (now, number): (Nanos, usize),
+        device: &SoftwareDevice,
+        out: &Transmit,
+        bytes: Arc<[u8]>,
+    ) {
+        let (len, digest) = (bytes.len(), Fnv::of(&bytes));
+        self.log.add(now, format_args!("send {number} {:?} {len} {digest:016x}", out.to));
+        let from = device.cfg().address(out.port);
+        let routers = &self.cfg.faults.routers;
+        let router = Router::in_the_way(routers, now, (from, out.to), len);
+        if let Some(mtu) = router.filter(|router| router.is_reported).map(|router| router.mtu) {
+            self.log.add(now, format_args!("too long {number} {mtu}"));
+            return device.on_too_long(now, out.to, mtu);
+        }
+        self.link.send(now, Datagram { from, to: out.to, bytes });
     }
 
     /// Datagrams of the attacker arrive at once: they pass no link.

@@ -139,6 +139,11 @@ impl ReceiveWindow {
         Ok(WindowResult::InOrder(new_edge))
     }
 
+    /// Whether [`ReceiveWindow::pop`] gives a piece.
+    pub(super) fn has_pieces(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next piece in order.
     pub(super) fn pop(&mut self) -> Option<Piece> {
         loop {

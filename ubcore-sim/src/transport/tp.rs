@@ -53,6 +53,8 @@ pub(crate) struct Tp {
     long_lost: bool,
     /// Number of the route of the packet that was given last; `None`: it is an acknowledgement.
     route: Option<u8>,
+    /// That packet was sent for the first time: others may follow it at once.
+    has_begun_run: bool,
 }
 
 impl Tp {
@@ -85,6 +87,7 @@ impl Tp {
             longest: 0,
             long_lost: false,
             route: None,
+            has_begun_run: false,
         }
     }
 
@@ -240,6 +243,11 @@ impl Tp {
         }
     }
 
+    /// Whether [`Tp::pop`] gives a piece.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.rx.has_pieces()
+    }
+
     /// The next received piece, in PSN order. Give its buffer back with [`Tp::recycle`].
     pub(crate) fn pop(&mut self) -> Option<Piece> {
         self.rx.pop()
@@ -264,6 +272,7 @@ impl Tp {
             return None;
         }
         self.route = None;
+        self.has_begun_run = false;
         if self.rx.ack().has_ack() {
             return self.emit_ack(buf, pool);
         }
@@ -275,16 +284,43 @@ impl Tp {
         let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
         let Some(sending) = self.tx.poll(now) else { return self.emit_tail(now, buf) };
         self.route = Some(sending.route);
+        self.has_begun_run = !sending.is_again();
         let ask = sending.is_again() || last || (sending.seq + 1).is_multiple_of(interval);
         let packet = self.packets.packet(sending.seq);
         let len = match sending.answers {
-            (0, _) => {
-                buf[..packet.len()].copy_from_slice(packet);
-                packet.len()
-            }
+            (0, _) => copy_packet(packet, buf),
             (tier, ticket) => repeat_packet(packet, Repeat { tier, ticket }, buf)?,
         };
         if ask {
+            buf[ACK_REQ.0] |= ACK_REQ.1;
+        }
+        Some(len)
+    }
+
+    /// Whether [`Tp::poll_follower`] may follow.
+    pub(crate) const fn begins_run(&self) -> bool {
+        self.has_begun_run
+    }
+
+    /// Another packet that is sent for the first time, right behind such a one that [`Tp::poll_transmit`] gave
+    /// at `now`: written to the front of `buf` if it has at most `size` bytes.
+    pub(crate) fn poll_follower(
+        &mut self,
+        now: Nanos,
+        buf: &mut [u8],
+        size: usize,
+    ) -> Option<usize> {
+        let ledger = self.tx.ledger();
+        let (seq, left) = (ledger.unsent(), ledger.queued());
+        if !self.has_begun_run || left == 0 || self.packets.packet(seq).len() > size.min(buf.len())
+        {
+            return None;
+        }
+        let last = ledger.room() == 0 && left == 1;
+        let interval = u64::from((self.cfg.window_packets / 4).max(1));
+        self.tx.poll_new(now)?;
+        let len = copy_packet(self.packets.packet(seq), buf);
+        if last || (seq + 1).is_multiple_of(interval) {
             buf[ACK_REQ.0] |= ACK_REQ.1;
         }
         Some(len)
@@ -464,6 +500,12 @@ enum Gap {
 const fn psn_of(first: Psn, seq: u64) -> Psn {
     // PSNs wrap at 24 bits; the low bits of the sequence are all that counts.
     first.plus((seq & 0x00ff_ffff) as u32)
+}
+
+/// Writes a packet to the front of `buf`; its length.
+fn copy_packet(packet: &[u8], buf: &mut [u8]) -> usize {
+    buf[..packet.len()].copy_from_slice(packet);
+    packet.len()
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Path MTUs: what probes prove, and what forged ones do not.
 
 use udma_abi::{CqeStatus, Opcode, RawEid, Sqe, cmd::Access, counters::Counter};
-use urma_packet::{Body, DATA_OVERHEAD, Packet, PacketHeader, PathProbe, Psn, Tpn};
+use urma_packet::{
+    Body, DATA_OVERHEAD, Packet, PacketHeader, PathProbe, Psn, RequestFlags, TpOpcode, Tpn,
+};
 
 use super::world::{self, Kind, World};
 use crate::endpoint::flow;
+use crate::ports::RUN_BYTES;
 use crate::transport::TRANSMIT_MAX;
 
 const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -38,6 +41,57 @@ fn arrive(w: &mut World, n: usize, from: RawEid, dest: Tpn, body: Body) -> Vec<P
 
 fn drops(w: &World, n: usize) -> [u64; 2] {
     [Counter::DropUnknownTp, Counter::DropUnproven].map(|counter| w.counter(n, counter))
+}
+
+/// What the node sends into a buffer that holds a run: the first packet, the bytes of all, those of each.
+fn sent(w: &mut World, n: usize) -> Option<(Body, usize, usize)> {
+    let mut buf = vec![0; RUN_BYTES];
+    let sent = w.nodes[n].exchange.endpoint.poll_transmit(w.now, &mut buf)?;
+    for packet in buf[..sent.len].chunks(sent.size) {
+        assert!(Packet::open(packet, &flow(w.eid(n), sent.to)).is_ok(), "sealed one by one");
+    }
+    let first = Packet::parse(&buf[..sent.size]).expect("a packet").header.body;
+    Some((first, sent.len, sent.size))
+}
+
+#[test]
+fn packets_of_a_message_are_a_run_and_echoes_and_notices_go_alone() {
+    const LEN: usize = 100_000;
+    let mut w = World::with_mtus(Kind::Packets, [1024; 2]);
+    let source = w.segment(0, 1, LEN, ALL);
+    let _target = w.segment(1, 2, LEN, ALL);
+    world::fill(&source);
+    w.run(MS);
+    let sqe = w.to_memory(Opcode::Write, 2, 0);
+    w.hand(0, &sqe, &[(1, 0, LEN)]);
+    let now = w.now;
+    let node = &mut w.nodes[0];
+    node.exchange.take_mail_of(&node.base, now, world::SENDER);
+    world::step(&mut node.exchange, &node.base, now);
+    let (_, len, size) = sent(&mut w, 0).expect("data");
+    assert!(size > 1024 && len > 50 * size && len <= RUN_BYTES, "{len} of {size}");
+    // More data waits, and the last packet was one that others may follow.
+    let (from, own) = (w.eid(1), tpn(&w, 0));
+    let probe = Body::Probe(PathProbe { nonce: 1, size: 576 });
+    let mut read = super::hostile::header(&w, Opcode::Read, 8, 0);
+    read.flags.insert(RequestFlags::FIRST | RequestFlags::LAST);
+    let unknown = Tpn::from_low_bits(own.value() ^ 1);
+    for (dest, body) in [(own, probe), (unknown, Body::Request(read))] {
+        let header = PacketHeader::new(dest, Psn::new(0), body);
+        let padding = if let Body::Probe(probe) = &body { probe.padding() } else { 0 };
+        let mut bytes = vec![0; header.packet_len(padding)];
+        header.emit(&vec![0; padding], &flow(from, w.eid(0)), &mut bytes).expect("valid");
+        w.nodes[0].on_datagram(now, from, &bytes);
+    }
+    let mut alone = Vec::new();
+    while let Some((body, len, size)) = sent(&mut w, 0) {
+        if !matches!(body, Body::Request(_)) {
+            assert_eq!(len, size, "{body:?}");
+            alone.push(body.opcode());
+        }
+    }
+    alone.sort_by_key(|opcode| opcode.code());
+    assert_eq!(alone, [TpOpcode::Close, TpOpcode::ProbeEcho]);
 }
 
 #[test]

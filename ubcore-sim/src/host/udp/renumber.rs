@@ -41,6 +41,13 @@ impl Renumber {
         }
     }
 
+    /// The kernel gives the packets of a run, of `size` bytes each but the last, the Identifications 0, 1, 2, ...
+    pub(super) fn number(&mut self, run: &mut [u8], size: usize) {
+        for (id, packet) in run.chunks_mut(size).enumerate() {
+            self.apply(packet, id);
+        }
+    }
+
     fn of_len(&mut self, len: usize) -> &Differences {
         let known = self.lens.iter().position(|d| d.len == len);
         let at = known.unwrap_or_else(|| {
@@ -77,7 +84,7 @@ const BITS: usize = 7;
 pub(super) const ID_MAX: usize = (1 << BITS) - 1;
 /// Shortest packet in bytes: BTH and ICRC.
 const LEN_MIN: usize = urma_packet::BTH_LEN + ICRC_LEN;
-const _: () = assert!(super::RUN_MAX - 1 <= ID_MAX);
+const _: () = assert!(crate::ports::RUN_MAX - 1 <= ID_MAX);
 
 #[cfg(test)]
 mod tests {

@@ -27,7 +27,13 @@ fn send_all(from: &mut Udp, from_eid: RawEid, packets: &[(RawEid, Vec<u8>)]) {
         let flow = IcrcFlow::new(port, SocketAddr::new(eid_ip(*to), ROCE_PORT));
         buffer[..bytes.len()].copy_from_slice(bytes);
         flow.seal(&mut buffer[..bytes.len()]).unwrap();
-        Some(Transmit { to: *to, port: 0, source_port: ROCE_PORT, len: bytes.len() })
+        Some(Transmit {
+            to: *to,
+            port: 0,
+            source_port: ROCE_PORT,
+            len: bytes.len(),
+            size: bytes.len(),
+        })
     });
     assert_eq!(sent, packets.len());
 }
@@ -70,6 +76,44 @@ fn runs_of_any_shape_arrive_whole_in_order_and_with_their_icrc() {
     let counts = a.counts();
     assert_eq!(counts.sent, 100);
     assert!(counts.send_calls < 90, "runs were not used: {counts:?}");
+}
+
+/// The core writes several packets at once: a run arrives whole, where the system splits it and where it does not.
+#[test]
+fn runs_of_the_core_arrive_whole_in_order_and_with_their_icrc() {
+    let (_a, a_eid, mut a) = node();
+    let (_b, b_eid, mut b) = node();
+    let end = |eid| SocketAddr::new(eid_ip(eid), ROCE_PORT);
+    let flow = IcrcFlow::new(end(a_eid), end(b_eid));
+    // Bytes of all packets, and of each but the last.
+    let runs = [(1000, 100), (1040, 100), (64, 64), (64, 64), (60_000, 1000), (16, 16)];
+    for count_max in [a.run.count_max, 1, 3] {
+        let (mut at, mut expected) = (0, Vec::new());
+        let mut next = |buffer: &mut [u8]| {
+            let (len, size) = *runs.get(at)?;
+            if size != len && buffer.len() < RUN_BYTES {
+                return None;
+            }
+            at += 1;
+            for bytes in buffer[..len].chunks_mut(size) {
+                bytes.copy_from_slice(&packet(u8::try_from(at).unwrap(), bytes.len()));
+                flow.seal(bytes).unwrap();
+                expected.push(bytes.to_vec());
+            }
+            Some(Transmit { to: b_eid, port: 0, source_port: ROCE_PORT, len, size })
+        };
+        a.run.count_max = count_max;
+        let calls = a.counts().send_calls;
+        let mut sent = 0;
+        for _ in 0..runs.len() {
+            sent += a.send(&mut next);
+        }
+        assert_eq!((at, sent), (runs.len(), expected.len()));
+        let of_first = 10_u64.div_ceil(count_max as u64);
+        assert!(a.counts().send_calls - calls >= of_first, "{count_max}");
+        let got = receive_all(&mut b, expected.len());
+        assert!(got.into_iter().map(|(_, bytes)| bytes).eq(expected));
+    }
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! One datagram by one plain system call, or one run of them that the kernel joined.
+//!
+//! *Owns*: nothing. *Takes*: a socket that does not wait, a buffer. *Gives*: what came, or that the system took what
+//! was sent. *Must not*: touch the bytes.
+//!
+//! What a call for many datagrams prepares costs as much as the system call itself when one comes, or none.
+
+use std::{
+    io::{self, IoSliceMut},
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+};
+
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use quinn_udp::RecvMeta;
+use rustix::net::{SendFlags, sendto};
+
+/// Sends a datagram to an address.
+pub(super) fn send(socket: &UdpSocket, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
+    sendto(socket, datagram, SendFlags::empty(), &to)?;
+    Ok(())
+}
+
+/// Receives a datagram, or a run of them, whose source, length and size `meta` gets.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    (buffer, control): (&mut [u8], &mut [u8]),
+    meta: &mut RecvMeta,
+) -> io::Result<()> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    let fd = socket.as_raw_fd();
+    let flags = MsgFlags::MSG_DONTWAIT;
+    let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(control), flags)?;
+    let sizes = got.cmsgs()?.find_map(|message| {
+        let ControlMessageOwned::UdpGroSegments(size) = message else { return None };
+        usize::try_from(size).ok()
+    });
+    meta.addr = got.address.as_ref().and_then(address).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    meta.len = got.bytes;
+    meta.stride = sizes.filter(|size| *size != 0).unwrap_or(got.bytes);
+    Ok(())
+}
+
+/// Room for the size of joined datagrams.
+pub(super) fn control() -> Vec<u8> {
+    nix::cmsg_space!(i32)
+}
+
+fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = from.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
+    v4.or_else(|| from.as_sockaddr_in6().map(|v6| (v6.ip(), v6.port()).into()))
+}
