@@ -41,12 +41,15 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Room for the size of joined datagrams.
+/// Room for the size of joined datagrams, and for what a system adds to those of IPv6: destination, traffic class.
+/// What finds no room makes the call fail, and its datagram is lost.
 pub(super) fn control() -> Vec<u8> {
-    nix::cmsg_space!(i32)
+    vec![0; CONTROL_MAX]
 }
 
 fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = from.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
     v4.or_else(|| from.as_sockaddr_in6().map(|v6| (v6.ip(), v6.port()).into()))
 }
+
+const CONTROL_MAX: usize = 256;

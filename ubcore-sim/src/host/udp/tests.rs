@@ -116,6 +116,21 @@ fn runs_of_the_core_arrive_whole_in_order_and_with_their_icrc() {
     }
 }
 
+/// The system adds more to a datagram of IPv6 than to one of IPv4.
+#[test]
+fn each_datagram_of_ipv6_is_received() {
+    let own = ip_eid(IpAddr::from(std::net::Ipv6Addr::LOCALHOST));
+    let Ok(mut udp) = Udp::bind(own) else { return };
+    let peer = UdpSocket::bind((eid_ip(own), 0)).unwrap();
+    for mark in 0..4 {
+        // Each is alone, as after a poll that found nothing.
+        udp.receive(|_, _| ());
+        peer.send_to(&packet(mark, 64), udp.address()).unwrap();
+        let got = receive_all(&mut udp, 1);
+        assert_eq!(got, [(peer.local_addr().unwrap(), packet(mark, 64))]);
+    }
+}
+
 #[test]
 fn the_port_is_held_and_its_owner_named() {
     let (_a, eid, udp) = node();
