@@ -318,7 +318,7 @@ mod tests {
         let other = Err(PacketError::Length { expected: 64, found: 60 });
         assert_eq!(
             (front.seal(&mut packet[..60]), front.verify(&packet[..60])),
-            (other.clone(), other)
+            (other, other)
         );
     }
 }
