@@ -316,9 +316,6 @@ mod tests {
         assert_eq!((flow.verify(&packet), front.verify(&packet)), (Ok(()), Ok(())));
         assert_eq!(packet[MARKS_AT], 5, "marks stay as they are");
         let other = Err(PacketError::Length { expected: 64, found: 60 });
-        assert_eq!(
-            (front.seal(&mut packet[..60]), front.verify(&packet[..60])),
-            (other, other)
-        );
+        assert_eq!((front.seal(&mut packet[..60]), front.verify(&packet[..60])), (other, other));
     }
 }
