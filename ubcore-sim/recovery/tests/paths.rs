@@ -311,6 +311,28 @@ fn every_strategy_delivers_all_under_two_hundred_seeds() {
 }
 
 #[test]
+fn knitting_with_a_pool_that_is_too_small_delivers_all() {
+    for seed in 0..4 {
+        let path = Path {
+            seed,
+            recovery: Recovery::Knitting { tail_copies: 1 },
+            packets: 2000,
+            window: 2000,
+            delay_ns: 500_000,
+            lost: 300,
+            late: 0,
+            doubled: 0,
+            feedback_lost: 20,
+            blocks: u32::try_from(seed).expect("small"),
+            expected: None,
+        };
+        if let Err(error) = run(path) {
+            panic!("{path:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn knitting_sends_again_what_was_lost_and_nothing_else() {
     for (lost, feedback_lost) in [(10, 0), (50, 0), (50, 10)] {
         let path = Path {
