@@ -55,6 +55,8 @@ impl WorkSign {
 #[derive(Debug, Default)]
 pub struct Lull {
     is_on: bool,
+    /// It never begins.
+    is_never: bool,
     sign: Option<Arc<WorkSign>>,
     raised: u64,
     visits: u64,
@@ -63,6 +65,12 @@ pub struct Lull {
 }
 
 impl Lull {
+    /// One that never begins, of a poller that keeps nothing: it notes no places, and so allocates nothing.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { is_never: true, ..Self::default() }
+    }
+
     /// Whether it was begun and not ended.
     #[inline(always)]
     #[must_use]
@@ -98,6 +106,9 @@ impl Lull {
         sign: &WorkSign,
         places: impl Iterator<Item = (&'p Region, usize)>,
     ) -> bool {
+        if self.is_never {
+            return false;
+        }
         self.visits = sign.visits.load(Ordering::Relaxed);
         let mut count = 0;
         for place in places {
@@ -155,6 +166,15 @@ mod tests {
         memory.store_u64(64, 0).unwrap();
         lull.end();
         assert!(!lull.holds());
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn one_that_never_begins_notes_nothing() {
+        let (sign, memory) = (WorkSign::default(), Region::private(4096).unwrap());
+        let mut lull = Lull::never();
+        assert!(!lull.note(&sign, [(&memory, 0)].into_iter()));
+        assert_eq!(lull.places.capacity(), 0);
     }
 
     #[cfg(not(loom))]

@@ -70,7 +70,7 @@ impl DeviceBacking for Node {
     }
 
     fn progress(&self) {
-        self.shared.on_poll(&mut Lull::default());
+        self.shared.on_poll(&mut Lull::never());
     }
 
     #[inline]
