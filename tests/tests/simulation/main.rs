@@ -186,6 +186,7 @@ fn seeds_that_failed_pass() {
     for seed in [2337, 3007, 4561, 6591, 12115] {
         let _ = check("all_work_is_exact_around_stopped_nodes", stopping(seed));
     }
+    let _ = check("all_work_is_exact_while_ports_are_pulled", pulling(476));
 }
 
 /// A world with nodes that are stopped and go on; the weather changes from seed to seed.

@@ -19,7 +19,7 @@ use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
-    PushError, Received, Tp, TpOpenError, planted,
+    PushError, Received, Strategy, Tp, TpOpenError, planted,
 };
 
 /// Datagrams that may wait for the link.
@@ -80,11 +80,16 @@ impl PeerTp {
     /// `state` names what this node knows of the pair: random, not 0.
     pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
+        // A tail mark that nobody answers makes no route doubtful: a TP of several ones would wait on a dead one.
+        let strategy = match cfg.strategy {
+            Strategy::Knitting if cfg.ports.get(0).is_some() => Strategy::SelectiveRepeat,
+            strategy => strategy,
+        };
         let open = OpenCfg {
             local_uasid: cfg.uasid,
             mtu,
             window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
-            strategies: cfg.strategy.offered(),
+            strategies: strategy.offered(),
             state,
             ports: cfg.ports,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
