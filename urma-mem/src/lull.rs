@@ -55,7 +55,7 @@ impl WorkSign {
 #[derive(Debug, Default)]
 pub struct Lull {
     is_on: bool,
-    /// It never begins.
+    /// No step begins it: its poller keeps nothing.
     is_never: bool,
     sign: Option<Arc<WorkSign>>,
     raised: u64,

@@ -80,11 +80,9 @@ impl PeerTp {
     /// `state` names what this node knows of the pair: random, not 0.
     pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
-        // A tail mark that nobody answers makes no route doubtful: a TP of several ones would wait on a dead one.
-        let strategy = match cfg.strategy {
-            Strategy::Knitting if cfg.ports.get(0).is_some() => Strategy::SelectiveRepeat,
-            strategy => strategy,
-        };
+        // A tail mark without an answer makes no route doubtful: a TP of several ones would wait on a dead one.
+        let cannot_knit = cfg.strategy == Strategy::Knitting && cfg.ports.get(0).is_some();
+        let strategy = if cannot_knit { Strategy::SelectiveRepeat } else { cfg.strategy };
         let open = OpenCfg {
             local_uasid: cfg.uasid,
             mtu,
