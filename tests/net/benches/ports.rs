@@ -116,7 +116,7 @@ fn run(lab: &Lab) -> Outcome<Times> {
 }
 
 impl Times {
-    /// The longest pause in milliseconds between completions of which a part lies between two times.
+    /// Longest pause between completions that overlaps an interval, in ms.
     fn longest(&self, from: Instant, to: Instant) -> f64 {
         self.longest_of(|pair| pair[1] > from && pair[0] < to).unwrap_or(to - from).as_secs_f64()
             * 1e3

@@ -35,9 +35,7 @@ impl SendPoster {
     #[inline(always)]
     pub(super) fn post_message_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
         let place = self.place();
-        let Some(mut last) =
-            self.last_message.filter(|_| self.parts.direct && self.is_same_target())
-        else {
+        let Some(mut last) = self.last_message.filter(|_| self.is_same_target()) else {
             return PostedAgain::NotTaken;
         };
         if self.find_room(1).is_err() {

@@ -1,7 +1,7 @@
 //! Both ends of a TP, and packets that wait for the NIC.
 //!
 //! - owns: sender, receiver, what waits for a line of the pool. takes: a path's numbers. gives: deadlines.
-//! - must not: know the link.
+//! - must not: depend on the link.
 
 use std::collections::VecDeque;
 

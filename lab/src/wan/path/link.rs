@@ -1,7 +1,7 @@
 //! The link and the way back: what is on them, and when it arrives.
 //!
 //! - owns: messages under way, when the link is free, bytes on it. takes: messages. gives: them again at their time.
-//! - must not: know what a message means.
+//! - must not: interpret messages.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,7 +1,7 @@
 //! What knitting TPs say of losses: REPETH, TPLETH and TPTETH.
 //!
 //! - owns: the layouts, and which counts and tiers there are. takes: bytes or values. gives: the other.
-//! - must not: know which packets were sent.
+//! - must not: depend on which packets were sent.
 
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,7 +15,7 @@ use crate::{BTH_LEN, PacketError, Psn};
 pub const LOSS_RUNS_MAX: usize = 16;
 /// Highest number of a tier.
 const TIER_MAX: u8 = 2;
-/// Where the bit of REPETH lies in a BTH.
+/// Byte of a BTH that has the bit of REPETH.
 const REPEATED_AT: usize = 8;
 
 /// REPETH: which loss report a packet answers.

@@ -374,11 +374,7 @@ impl LossRecord for KnitRecord {
             _ => self.take_later(pool, now, seq, mark.ticket)?,
         };
         let edge = self.edge_of_lists()?;
-        if edge > self.edge && arrival == Arrival::Kept {
-            self.edge = edge;
-            return Ok(Arrival::Advanced(edge));
-        }
-        Ok(arrival)
+        Ok(arrival.with_edge(&mut self.edge, edge))
     }
 
     fn first_missing(&self) -> u64 {

@@ -228,43 +228,41 @@ impl RunList {
 
     /// Lowest start of a run.
     pub(crate) fn lowest(&self, pool: &KnittingPool) -> Result<Option<u64>, LossError> {
-        let mut lowest = self.first.map(|run| run.start);
-        let mut take = |mut line: PackedLine| -> Result<(), LossError> {
-            while let Some(run) = line.next(self.order) {
-                let start = run?.start;
-                lowest = lowest.map(|lowest| lowest.min(start));
-            }
-            Ok(())
-        };
-        take(self.head)?;
-        let mut next = self.blocks.map(|(first, _)| first);
-        for _ in 0..self.len {
-            let Some(block) = next else { break };
-            take(self.load(pool, block)?)?;
-            next = pool.next(block, self.holder)?;
-        }
-        take(self.last.rewound())?;
+        let mut lowest: Option<u64> = None;
+        self.each_run(pool, |run| {
+            lowest = Some(lowest.map_or(run.start, |lowest| lowest.min(run.start)));
+        })?;
         Ok(lowest)
     }
 
     /// All runs in order.
     pub(crate) fn runs(&self, pool: &KnittingPool) -> Result<Vec<LossRun>, LossError> {
-        let mut runs: Vec<LossRun> = self.first.into_iter().collect();
-        let mut take = |mut line: PackedLine| -> Result<(), LossError> {
+        let mut runs = Vec::new();
+        self.each_run(pool, |run| runs.push(run))?;
+        if runs.len() == self.len as usize { Ok(runs) } else { Err(LossError::Corrupt) }
+    }
+
+    /// Calls `take` with all runs in order.
+    fn each_run(
+        &self,
+        pool: &KnittingPool,
+        mut take: impl FnMut(LossRun),
+    ) -> Result<(), LossError> {
+        self.first.into_iter().for_each(&mut take);
+        let mut take_all = |mut line: PackedLine| -> Result<(), LossError> {
             while let Some(run) = line.next(self.order) {
-                runs.push(run?);
+                take(run?);
             }
             Ok(())
         };
-        take(self.head)?;
+        take_all(self.head)?;
         let mut next = self.blocks.map(|(first, _)| first);
         for _ in 0..self.len {
             let Some(block) = next else { break };
-            take(self.load(pool, block)?)?;
+            take_all(self.load(pool, block)?)?;
             next = pool.next(block, self.holder)?;
         }
-        take(self.last.rewound())?;
-        if runs.len() == self.len as usize { Ok(runs) } else { Err(LossError::Corrupt) }
+        take_all(self.last.rewound())
     }
 
     /// Forgets all runs; their blocks are given back by their holder's [`KnittingPool::give_all`].

@@ -35,6 +35,17 @@ pub enum Arrival {
     Unmatched,
 }
 
+impl Arrival {
+    /// What it is where the left edge, `edge` before, is at `now` by it.
+    pub(super) fn with_edge(self, edge: &mut u64, now: u64) -> Self {
+        if now <= *edge || self != Self::Kept {
+            return self;
+        }
+        *edge = now;
+        Self::Advanced(now)
+    }
+}
+
 /// Why a packet could not be recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LossError {
