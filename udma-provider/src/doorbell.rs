@@ -68,6 +68,17 @@ impl SqDoorbell {
         }
     }
 
+    /// As [`SqDoorbell::carry_moved`], of a signalled request whose completion this driver makes; the index of the
+    /// entry that it comes before.
+    #[inline(always)]
+    pub(crate) fn carry_unreported(&self, pi: u32, moved: &MovedTransfer) -> Option<u32> {
+        barrier::to_device();
+        match self {
+            Self::Found(found) => found.carry_unreported(pi, moved.remote, moved.local, moved.len),
+            Self::Page { .. } => None,
+        }
+    }
+
     /// As [`SqDoorbell::carry`], of an atomic.
     #[inline]
     pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {

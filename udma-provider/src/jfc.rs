@@ -8,6 +8,7 @@
 //! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
 //! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
 
+mod entry;
 mod poll;
 
 use std::{
@@ -16,22 +17,22 @@ use std::{
 };
 
 use udma_abi::{
-    Cqe,
     cmd::{self, Command},
-    cqe::{self, CQE_LEN, CQE_WORDS, SendDone, is_received},
+    cqe::CQE_LEN,
 };
 use urma_core::{
     Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
     ops::{JfcControl, JfcParts},
 };
 use urma_mem::{
-    Blocks, RingBlock, Serial, barrier,
+    Blocks, Serial,
     lull::Lull,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
 
 use crate::{
     alloc::{DmaBuf, lock},
+    carried::{CarriedRing, CarriedSink, CarriedSource},
     channel::Channel,
     device::Driver,
     doorbell::CqDoorbell,
@@ -39,6 +40,7 @@ use crate::{
     resolve,
     table::PolledQueue,
 };
+use entry::WrittenEntry;
 use poll::PollHalf;
 
 /// The JFCs of a device by number.
@@ -73,8 +75,12 @@ pub(crate) struct JfcCore {
     doorbell: CqDoorbell,
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
+    /// Completions that are in no ring.
+    carried: CarriedRing,
     /// Mirror of the reader's consumer index, for posters and for a look without the reader.
     ci: AtomicU32,
+    /// Index of the oldest entry that no poll got, for a look without the reader.
+    next: AtomicU32,
     /// The reader may have completions in its stash.
     has_stash: AtomicBool,
     /// Mirror of the index that was last written to the device, for posters.
@@ -90,20 +96,12 @@ struct RingReader {
     arm_sn: u8,
     /// What was taken is no request that succeeded: peers may wait for its entry of a shallow ring.
     is_awaited: bool,
-    /// Completions that were read from the ring and wait for a poll, oldest first.
-    stash: VecDeque<Completion>,
+    /// Completions that were read from the ring and wait for a poll, oldest first, with the index of their entry.
+    stash: VecDeque<(u32, Completion)>,
     /// Queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
     polls: u32,
     bad: u64,
-}
-
-/// An entry that the device has written.
-#[derive(Clone, Copy)]
-struct WrittenEntry<'a> {
-    block: RingBlock<'a>,
-    /// Its first word, with the owner bit, loaded once.
-    word0: u64,
 }
 
 impl JfcCore {
@@ -144,7 +142,9 @@ impl JfcCore {
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
             reader: Serial::new(RingReader::default()),
+            carried: CarriedRing::default(),
             ci: AtomicU32::new(0),
+            next: AtomicU32::new(0),
             has_stash: AtomicBool::new(false),
             rung: AtomicU32::new(0),
         });
@@ -157,6 +157,28 @@ impl JfcCore {
     /// Returns the number of the JFC on its device.
     pub(crate) fn jfcn(&self) -> u32 {
         self.jfcn
+    }
+
+    /// Completions that are in no ring.
+    #[inline(always)]
+    pub(crate) fn carried(&self) -> &CarriedRing {
+        &self.carried
+    }
+
+    /// Makes the queue the one that passes completions on beside the ring. A JFC with events has none: the
+    /// device raises an event for what it reports.
+    #[cold]
+    pub(crate) fn claim_carried(&self, link: &PolledQueue) -> Option<CarriedSource> {
+        if self.channel.is_some() {
+            return None;
+        }
+        self.carried.claim(link, 1 << self.log2)
+    }
+
+    /// Index of the oldest entry that no poll got.
+    #[inline(always)]
+    fn next_index(&self) -> u32 {
+        self.next.load(Ordering::Acquire)
     }
 
     /// Consumer index as of the last poll.
@@ -219,7 +241,7 @@ impl JfcCore {
     pub(crate) fn sweep(&self) {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
-            resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
+            self.sweep_into_stash(reader);
             self.publish_stash(reader);
         });
     }
@@ -238,10 +260,14 @@ impl JfcCore {
     /// `recv` selects the receive half. A completion of the half that is no flush stays for polls,
     /// and so does what follows it.
     pub(crate) fn take_flushed(&self, id: u32, recv: bool, out: &mut [Completion]) -> usize {
+        // What ended before is polled first.
+        if !recv && self.carried.has_of(id) {
+            return 0;
+        }
         let visit = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
             let (mut taken, mut is_open) = (0, true);
-            reader.stash.retain(|completion| {
+            reader.stash.retain(|(_, completion)| {
                 let is_recv = completion.flags.contains(CompletionFlags::RECV);
                 if completion.local_id != id || is_recv != recv || !is_open {
                     return true;
@@ -255,9 +281,18 @@ impl JfcCore {
                 }
                 !is_open
             });
+            self.publish_stash(reader);
             taken
         });
         visit.value
+    }
+
+    /// Completions for what a failed device did not complete.
+    fn sweep_into_stash(&self, reader: &mut RingReader) {
+        let mut swept = VecDeque::new();
+        resolve::sweep(&self.driver.queues, self.jfcn, &mut swept);
+        let ci = reader.ci;
+        reader.stash.extend(swept.into_iter().map(|completion| (ci, completion)));
     }
 
     fn drain_into_stash(&self, reader: &mut RingReader) {
@@ -265,10 +300,10 @@ impl JfcCore {
             let Some(entry) = self.written(reader.ci) else { break };
             let mut completion = Completion::default();
             let is_fit = self.take(reader, entry, &mut completion);
-            reader.ci = reader.ci.wrapping_add(1);
             if is_fit {
-                reader.stash.push_back(completion);
+                reader.stash.push_back((reader.ci, completion));
             }
+            reader.ci = reader.ci.wrapping_add(1);
         }
         self.publish_stash(reader);
         self.publish(reader);
@@ -281,15 +316,15 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (lull, failure): (&mut Lull, &mut Option<Status>),
+        (carried, lull, failure): (&CarriedSink, &mut Lull, &mut Option<Status>),
     ) -> usize {
         let found = if reader.stash.is_empty() {
-            self.poll_ring(reader, out)
+            self.poll_ring(reader, out, carried)
         } else {
-            self.poll_stash(reader, out)
+            self.poll_stash(reader, out, carried)
         };
         if found == 0 {
-            return self.poll_idle(reader, out, lull).unwrap_or_else(|status| {
+            return self.poll_idle(reader, out, (carried, lull)).unwrap_or_else(|status| {
                 *failure = Some(status);
                 0
             });
@@ -305,10 +340,25 @@ impl JfcCore {
 
     /// What was read before, then the ring.
     #[cold]
-    fn poll_stash(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
-        let found = reader.unstash(out);
+    fn poll_stash(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        let found = reader.unstash(out, |index| self.is_turn_of(carried, index));
         self.publish_stash(reader);
-        found + self.poll_ring(reader, &mut out[found..])
+        if !reader.stash.is_empty() {
+            return found;
+        }
+        found + self.poll_ring(reader, &mut out[found..], carried)
+    }
+
+    /// Whether a completion that is in no ring comes before entry `index`, which was just seen: what its queue did
+    /// before the entry was written is seen then, too.
+    #[inline(always)]
+    fn is_turn_of(&self, carried: &CarriedSink, index: u32) -> bool {
+        carried.front(&self.carried).is_some_and(|front| front.is_next(index))
     }
 
     /// Without an entry: steps the device, then reads once more.
@@ -317,13 +367,13 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        lull: &mut Lull,
+        (carried, lull): (&CarriedSink, &mut Lull),
     ) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
         self.driver.backing.progress_to_lull(lull);
         if self.written(reader.ci).is_some() {
-            let found = self.poll_stepped(reader, out);
+            let found = self.poll_stepped(reader, out, carried);
             if found > 0 {
                 lull.end();
                 return Ok(found);
@@ -334,8 +384,8 @@ impl JfcCore {
             self.driver.look_for_failure();
         }
         if self.driver.failed.load(Ordering::Relaxed) {
-            resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
-            let found = reader.unstash(out);
+            self.sweep_into_stash(reader);
+            let found = reader.unstash(out, |index| self.is_turn_of(carried, index));
             self.publish_stash(reader);
             return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
         }
@@ -344,24 +394,36 @@ impl JfcCore {
 
     /// As [`JfcCore::poll_ring`], of what a step brought.
     #[inline(never)]
-    fn poll_stepped(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
-        self.poll_ring(reader, out)
+    fn poll_stepped(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        self.poll_ring(reader, out, carried)
     }
 
     /// Takes what the device has written. The first entry, which is all that most polls find or ask for, is
     /// taken without a loop.
     #[inline(always)]
-    fn poll_ring(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
-        let Some(entry) = self.written(reader.ci) else { return 0 };
+    fn poll_ring(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        let Some(entry) = self.next_entry(reader, carried) else { return 0 };
         let Some(first) = out.first_mut() else { return 0 };
         let is_fit = self.take(reader, entry, first);
         reader.ci = reader.ci.wrapping_add(1);
         let found = if is_fit && (out.len() == 1 || self.written(reader.ci).is_none()) {
             1
         } else {
-            self.poll_on(reader, out, usize::from(is_fit))
+            self.poll_on(reader, out, (carried, usize::from(is_fit)))
         };
         self.publish(reader);
+        // Nothing is in the stash: it is taken first.
+        self.next.store(reader.ci, Ordering::Release);
         // A deep ring may lag behind: the device still sees most of it free, and the next empty
         // poll, arm or full lag writes the index.
         if reader.is_awaited || reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
@@ -370,12 +432,24 @@ impl JfcCore {
         found
     }
 
+    /// The next entry, if the device has written it and nothing in no ring comes before it.
+    #[inline(always)]
+    fn next_entry(&self, reader: &RingReader, carried: &CarriedSink) -> Option<WrittenEntry<'_>> {
+        let entry = self.written(reader.ci)?;
+        (!self.is_turn_of(carried, reader.ci)).then_some(entry)
+    }
+
     /// After the first entry: takes on until `out`, of which `found` are filled, is full, or nothing is left.
     #[inline(never)]
-    fn poll_on(&self, reader: &mut RingReader, out: &mut [Completion], mut found: usize) -> usize {
+    fn poll_on(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        (carried, mut found): (&CarriedSink, usize),
+    ) -> usize {
         let start = reader.ci;
         while let Some(slot) = out.get_mut(found)
-            && let Some(entry) = self.written(reader.ci)
+            && let Some(entry) = self.next_entry(reader, carried)
         {
             let is_fit = self.take(reader, entry, slot);
             reader.ci = reader.ci.wrapping_add(1);
@@ -392,6 +466,8 @@ impl JfcCore {
     #[inline]
     fn publish_stash(&self, reader: &RingReader) {
         self.has_stash.store(!reader.stash.is_empty(), Ordering::Release);
+        let next = reader.stash.front().map_or(reader.ci, |(index, _)| *index);
+        self.next.store(next, Ordering::Release);
     }
 
     /// Whether a poll has nothing to take and nothing to say, by a look without the reader.
@@ -421,103 +497,6 @@ impl JfcCore {
             self.doorbell.consume(reader.ci, reader.arm_sn, &self.driver.failed);
         }
     }
-
-    /// Entry `index` and its word 0, if the device has written it.
-    #[inline(always)]
-    fn written(&self, index: u32) -> Option<WrittenEntry<'_>> {
-        let block = self.ring.block(index);
-        let word0 = block.load_first_acquire();
-        let is_written = cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0);
-        is_written.then_some(WrittenEntry { block, word0 })
-    }
-
-    /// Stores the completion that an entry reports. `false`: it belongs to no outstanding request.
-    #[inline(always)]
-    fn take(&self, reader: &mut RingReader, of: WrittenEntry<'_>, out: &mut Completion) -> bool {
-        barrier::from_device();
-        if !SendDone::is_it(of.word0) {
-            reader.is_awaited = self.log2 <= SHALLOW_LOG2;
-            if is_received(of.word0) {
-                return self.take_received(reader, of, out);
-            }
-            return self.take_rare(reader, of, out);
-        }
-        let mut words = of.block.load::<4>();
-        // The word that was checked is the word that is used.
-        words[0] = of.word0;
-        let done = SendDone::decode(&words);
-        let found = reader.link(self, done.user_data);
-        let taken = found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out));
-        if taken.is_none() {
-            self.on_bad(reader, done.local_id, done.entry_idx);
-        }
-        taken.is_some()
-    }
-
-    /// The completion of a message that came into a receive.
-    #[inline]
-    fn take_received(
-        &self,
-        reader: &mut RingReader,
-        of: WrittenEntry<'_>,
-        out: &mut Completion,
-    ) -> bool {
-        let mut words = of.block.load::<CQE_WORDS>();
-        words[0] = of.word0;
-        let cqe = Cqe::decode(&words);
-        let found = reader.link(self, cqe.user_data);
-        let taken = found.and_then(|link| resolve::received(link, &cqe, out));
-        if taken.is_none() {
-            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-        }
-        taken.is_some()
-    }
-
-    #[inline(never)]
-    fn take_rare(
-        &self,
-        reader: &mut RingReader,
-        of: WrittenEntry<'_>,
-        out: &mut Completion,
-    ) -> bool {
-        let mut words = of.block.load::<CQE_WORDS>();
-        words[0] = of.word0;
-        let cqe = Cqe::decode(&words);
-        let found = reader.link(self, cqe.user_data);
-        let Some(completion) = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe))
-        else {
-            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-            return false;
-        };
-        *out = completion;
-        true
-    }
-
-    /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
-    /// number, so a made-up cookie cannot make the table grow.
-    #[cold]
-    fn learn(&self, reader: &mut RingReader, cookie: u64) -> Option<()> {
-        let link = self.driver.queues.find(cookie)?;
-        let slot = crate::table::slot_of(cookie);
-        if reader.cache.len() <= slot {
-            reader.cache.resize(slot + 1, None);
-        }
-        reader.cache[slot] = Some(link);
-        Some(())
-    }
-
-    #[cold]
-    fn on_bad(&self, reader: &mut RingReader, local_id: u32, entry_idx: u16) {
-        reader.bad += 1;
-        let (jfcn, count) = (self.jfcn, reader.bad);
-        tracing::warn!(
-            jfcn,
-            count,
-            local_id,
-            entry_idx,
-            "the device completed a request that is not posted; the entry is dropped"
-        );
-    }
 }
 
 impl RingReader {
@@ -532,10 +511,16 @@ impl RingReader {
         self.cache.get(slot)?.as_deref()
     }
 
-    fn unstash(&mut self, out: &mut [Completion]) -> usize {
-        let count = out.len().min(self.stash.len());
-        for (slot, completion) in out.iter_mut().zip(self.stash.drain(..count)) {
+    /// Fills `out` up to the first entry at which `is_other_turn`.
+    fn unstash(&mut self, out: &mut [Completion], is_other_turn: impl Fn(u32) -> bool) -> usize {
+        let mut count = 0;
+        while let (Some(slot), Some(&(index, completion))) =
+            (out.get_mut(count), self.stash.front())
+            && !is_other_turn(index)
+        {
             *slot = completion;
+            self.stash.pop_front();
+            count += 1;
         }
         count
     }

@@ -12,13 +12,13 @@
 //! while the record lags behind it: the device has read the entry by then.
 
 mod message;
+mod room;
 
 use std::sync::Arc;
 
 use udma_abi::{
     Addressed, Atomic, MovableBlock, OneSided, Opcode,
     cmd::SqArgs,
-    rqe::record,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
 };
 use urma_core::{
@@ -33,8 +33,8 @@ use urma_mem::{
 use crate::{
     alloc::{DmaBuf, lock},
     bound::BoundTarget,
+    carried::CarriedSource,
     doorbell::SqDoorbell,
-    index::is_before,
     jfc::JfcCore,
     shadow::{SEQ_MASK, Tag},
     sqe,
@@ -66,6 +66,8 @@ pub(crate) struct SendPoster {
     last: MovableBlock,
     /// The device carried a block like `last`, and no other one later.
     is_carried: bool,
+    /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
+    carried: Option<CarriedSource>,
     /// Block of the newest usual message.
     last_message: Option<MovableBlock>,
     /// The RC target as last seen, and the version at which it was read.
@@ -149,6 +151,7 @@ impl SendPoster {
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
             is_carried: false,
+            carried: None,
             last_message: None,
             target: None,
             target_version: 0,
@@ -197,8 +200,29 @@ impl SendPoster {
             self.store_block(at, block)?;
             self.parts.jfc.show_room();
             self.doorbell.ring_direct(block);
+        } else if self.carried.is_none() && self.parts.in_order {
+            self.carried = self.parts.jfc.claim_carried(&self.link);
         }
         Ok(())
+    }
+
+    /// As [`SendPoster::post_like_last`], of a signalled request which the device carries out and does not report;
+    /// `false`: nothing happened, but that there is room for one.
+    #[inline(always)]
+    fn carry_unreported(&mut self, moved: &MovedTransfer) -> bool {
+        let Some(source) = &mut self.carried else { return false };
+        let ring = self.parts.jfc.carried();
+        if !(self.is_carried && moved.is_signalled && source.has_room(ring)) {
+            return false;
+        }
+        let Some(index) = self.doorbell.carry_unreported(self.pi, moved) else { return false };
+        self.pi = self.pi.wrapping_add(1);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        if let Some(send) = self.link.send.as_ref() {
+            send.pi.store(self.pi, Ordering::Release);
+        }
+        source.push(ring, (self.pi, index), (moved.user_ctx, moved.len));
+        true
     }
 
     /// As [`SendPoster::post_direct`], of an atomic.
@@ -262,35 +286,6 @@ impl SendPoster {
         self.commit(blocks, wr.user_ctx)
     }
 
-    #[inline]
-    fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
-        if self.sure < blocks && !self.look_for_room(blocks) {
-            return Err(PostReason::Full);
-        }
-        self.sure -= blocks;
-        Ok(())
-    }
-
-    /// Looks at what is left of the ring and of the depth, which grow only here.
-    #[cold]
-    fn look_for_room(&mut self, blocks: u32) -> bool {
-        if !self.has_room(blocks) && !self.make_room(blocks) {
-            return false;
-        }
-        let (free, depth) = self.room();
-        self.sure = free.min(depth).max(blocks);
-        true
-    }
-
-    /// Blocks of the ring, and requests, that may be posted.
-    #[inline]
-    fn room(&self) -> (u32, u32) {
-        let used = self.pi.wrapping_sub(self.done);
-        let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
-        let blocks = 1u32 << self.parts.log2;
-        (blocks.saturating_sub(used), self.parts.depth.saturating_sub(outstanding))
-    }
-
     /// Index and owner bit of the next entry.
     #[inline]
     fn place(&self) -> (u16, bool) {
@@ -328,90 +323,6 @@ impl SendPoster {
     #[inline]
     fn store_block(&self, at: u32, block: &[u64; BLOCK_WORDS]) -> Result<(), PostReason> {
         self.ring.store(at, block).map_err(|_| PostReason::Device)
-    }
-
-    #[inline]
-    fn has_room(&self, blocks: u32) -> bool {
-        let (free, depth) = self.room();
-        blocks <= free && depth != 0
-    }
-
-    /// Finds positions that have become free; lets the device work once if there are none.
-    #[cold]
-    fn make_room(&mut self, blocks: u32) -> bool {
-        self.reclaim();
-        if !self.has_room(blocks) {
-            self.parts.jfc.let_device_work();
-            self.reclaim();
-        }
-        self.has_room(blocks)
-    }
-
-    fn reclaim(&mut self) {
-        let Some(send) = self.link.send.as_ref() else { return };
-        let record = self.parts.record.region().load_u32_acquire(record::SQ_CI);
-        if self.parts.in_order {
-            let polled = send.polled.load(Ordering::Acquire);
-            if self.is_posted(polled) && is_before(self.done, polled) {
-                self.done = polled;
-            }
-        }
-        self.skip_consumed();
-        // A record that lags behind `done`, or beyond what was posted, frees nothing.
-        if let Some(retired) = record.ok().filter(|ci| self.is_posted(*ci)) {
-            self.use_snapshot(retired);
-            self.skip_consumed();
-        }
-        let Some(tag) = self.tag(self.done) else { return };
-        if self.done == self.pi {
-            self.done_seq = self.seq;
-        } else if tag.pos() == self.done {
-            self.done_seq = tag.seq();
-        }
-    }
-
-    /// Whether `pos` lies between `done` and the producer index.
-    fn is_posted(&self, pos: u32) -> bool {
-        pos.wrapping_sub(self.done) <= self.pi.wrapping_sub(self.done)
-    }
-
-    /// Moves `done` over requests whose own completion was polled.
-    fn skip_consumed(&mut self) {
-        while self.done != self.pi {
-            let Some(tag) = self.tag(self.done) else { return };
-            if tag.pos() != self.done || !tag.is_consumed() {
-                break;
-            }
-            self.done = self.done.wrapping_add(tag.blocks());
-        }
-    }
-
-    /// What is remembered of a position.
-    #[inline]
-    fn tag(&self, pos: u32) -> Option<Tag> {
-        self.link.send.as_ref().map(|send| send.shadow.tag(pos))
-    }
-
-    /// Moves `done` to what was retired before everything that the caller has polled since.
-    fn use_snapshot(&mut self, retired: u32) {
-        if let Some((end, mark)) = self.snapshot {
-            if is_before(self.parts.jfc.consumed(), mark) {
-                return;
-            }
-            self.snapshot = None;
-            if is_before(self.done, end) {
-                self.done = end;
-            }
-        }
-        if !is_before(self.done, retired) {
-            return;
-        }
-        let Some(mark) = self.parts.jfc.produced() else { return };
-        if is_before(self.parts.jfc.consumed(), mark) {
-            self.snapshot = Some((retired, mark));
-        } else {
-            self.done = retired;
-        }
     }
 
     /// Queue or device is gone.
@@ -512,6 +423,9 @@ impl SendQueue for SendPoster {
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
+        if self.carry_unreported(moved) {
+            return PostedAgain::Posted;
+        }
         let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
         if self.is_carried && self.doorbell.carry_moved(at, moved) {
             return PostedAgain::Posted;
@@ -560,6 +474,14 @@ impl SendQueue for SendPoster {
         // The usual request does not get here alone, so what does lies in the scratch words.
         self.publish(wrs.len(), self.parts.direct && wrs.len() == 1 && last_blocks == 1);
         Ok(())
+    }
+}
+
+impl Drop for SendPoster {
+    fn drop(&mut self) {
+        if let Some(carried) = self.carried.take() {
+            carried.end(self.parts.jfc.carried());
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod alloc;
 mod bound;
+mod carried;
 mod channel;
 mod cmdq;
 mod context;

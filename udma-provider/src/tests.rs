@@ -2,6 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "tests cut numbers they chose themselves")]
 
 mod again;
+mod carried;
 mod hostile;
 mod lulls;
 mod model;

@@ -6,7 +6,7 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots, lulls, ends) have loom models, each with
+//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots, lulls, ends, relays) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
@@ -22,6 +22,7 @@ pub mod lull;
 pub mod maps;
 pub mod procvm;
 pub mod region;
+pub mod relay;
 pub mod serial;
 pub mod sleep;
 pub mod spsc;

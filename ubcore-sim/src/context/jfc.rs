@@ -274,6 +274,13 @@ impl JfcPort {
         self.reserve()
     }
 
+    /// Index of the next entry, free running.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^32")]
+    pub(crate) fn next_index(&self) -> u32 {
+        self.jfc.pi.load(Ordering::Acquire) as u32
+    }
+
     /// Whether a queue may keep a slot between two requests.
     pub(crate) fn is_deep(&self) -> bool {
         self.mask >= DEEP - 1

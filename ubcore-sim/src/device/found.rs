@@ -87,6 +87,23 @@ impl SoftwareDevice {
         self.carry_by(found, now, |engine, at| engine.carry_moved(at.1, moved))
     }
 
+    /// As [`SoftwareDevice::carry_moved`], of an entry whose completion the driver makes. Returns the index that the
+    /// next entry of its JFC gets, too.
+    #[inline(always)]
+    pub fn carry_unreported(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        moved: &MovedEntry,
+    ) -> Option<(u32, bool)> {
+        let mut index = 0;
+        let is_left = self.carry_by(found, now, |engine, at| {
+            index = engine.carry_unreported(at.1, moved)?;
+            Some(Left::BUSY)
+        })?;
+        Some((index, is_left))
+    }
+
     /// As [`SoftwareDevice::carry`], of an atomic.
     #[inline(always)]
     pub fn carry_atomic(

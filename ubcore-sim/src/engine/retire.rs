@@ -197,6 +197,15 @@ impl Retire {
         self.retire(blocks);
     }
 
+    /// As [`Retire::succeed`], of a request of one block without a slot, whose completion the driver makes. Returns
+    /// the index that the next entry of the JFC gets.
+    #[inline(always)]
+    pub(crate) fn succeed_unreported(&mut self) -> u32 {
+        self.front_seq = self.front_seq.wrapping_add(1);
+        self.retire(1);
+        self.port.next_index()
+    }
+
     /// As [`Retire::succeed`], but for its blocks ([`Retire::retire`]).
     #[inline(always)]
     pub(crate) fn succeed_in_list(

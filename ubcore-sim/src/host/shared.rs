@@ -266,6 +266,20 @@ impl SharedNode {
             && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
     }
 
+    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes; the index in its JFC at which
+    /// it would be.
+    #[inline(always)]
+    pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
+        if self.is_dead() {
+            return None;
+        }
+        let (index, is_left) = self.device.carry_unreported(found, || self.post_time(), moved)?;
+        if is_left {
+            self.after_post();
+        }
+        Some(index)
+    }
+
     /// As [`SharedNode::carry`], of an atomic, which has two blocks.
     #[inline]
     pub fn carry_atomic(&self, found: &FoundQueue, blocks: &[[u64; 8]; 2]) -> bool {

@@ -187,6 +187,12 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     }
 
     #[inline]
+    fn carry_unreported(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<u32> {
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len };
+        self.node.carry_unreported(&self.found, &moved)
+    }
+
+    #[inline]
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool {
         self.node.carry_atomic(&self.found, blocks)
     }

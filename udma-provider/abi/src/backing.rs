@@ -156,6 +156,14 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
         len: u32,
     ) -> bool;
 
+    /// As [`QueueDoorbell::carry_moved`], of a request that wants a completion, which the driver makes itself: the
+    /// device takes no slot of the JFC, which has no event queue, and writes no entry. Returns the index (free running)
+    /// of the entry that the JFC gets next: those before it are of earlier requests. `None`: nothing happened.
+    fn carry_unreported(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<u32> {
+        let _ = (pi, remote_va, local_va, len);
+        None
+    }
+
     /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 }

@@ -9,7 +9,8 @@ use udma_abi::{Eqe, doorbell::CqArm};
 use urma_core::{Arm, Completion, Status, ops::CompletionQueue};
 use urma_mem::lull::Lull;
 
-use super::{JfcCore, POLLS_PER_STATUS};
+use super::{JfcCore, POLLS_PER_PROGRESS, POLLS_PER_STATUS};
+use crate::carried::{CarriedRequest, CarriedSink};
 
 /// The half that the caller polls.
 #[derive(Debug)]
@@ -17,13 +18,53 @@ pub(super) struct PollHalf {
     core: Arc<JfcCore>,
     /// While it holds, a poll that finds nothing takes no step.
     lull: Lull,
-    /// Polls in lulls, counted.
+    /// Completions that are in no ring.
+    carried: CarriedSink,
+    /// Polls in lulls, and of what is in no ring, counted.
     polls: u32,
 }
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
-        Self { core, lull: Lull::default(), polls: 0 }
+        Self { core, lull: Lull::default(), carried: CarriedSink::default(), polls: 0 }
+    }
+
+    /// The oldest completion that is in no ring, if all before it are taken.
+    #[inline(always)]
+    fn next_carried(&self) -> Option<CarriedRequest> {
+        let front = self.carried.front(&self.core.carried)?;
+        front.is_next(self.core.next_index()).then_some(front)
+    }
+
+    /// A poll that may find what is in no ring.
+    #[inline(never)]
+    fn poll_carried(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        let Some(front) = self.next_carried() else { return self.poll_reader(out) };
+        let Some(first) = out.first_mut() else { return Ok(0) };
+        self.carried.take(&self.core.carried, front, first);
+        self.polls = self.polls.wrapping_add(1);
+        let is_usual = out.len() == 1 && !self.polls.is_multiple_of(POLLS_PER_PROGRESS);
+        if is_usual { Ok(1) } else { self.poll_on(out) }
+    }
+
+    /// As [`PollHalf::poll_reader`], after `out` got its first completion, one that is in no ring.
+    #[inline(never)]
+    fn poll_on(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        if self.polls.is_multiple_of(POLLS_PER_PROGRESS) {
+            self.core.driver.backing.progress();
+        }
+        let mut found = 1;
+        while let Some(slot) = out.get_mut(found)
+            && let Some(front) = self.next_carried()
+        {
+            self.carried.take(&self.core.carried, front, slot);
+            found += 1;
+        }
+        if found < out.len() && !self.core.is_empty() {
+            // What was taken is the caller's, also where this fails.
+            found += self.poll_reader(&mut out[found..]).unwrap_or(0);
+        }
+        Ok(found)
     }
 
     /// A poll in a lull, if that holds.
@@ -48,8 +89,9 @@ impl PollHalf {
         let core = &*self.core;
         // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
         let mut failure = None;
-        let lull = &mut self.lull;
-        let visit = core.reader.try_with(|reader| core.poll(reader, out, (lull, &mut failure)));
+        let (carried, lull) = (&self.carried, &mut self.lull);
+        let visit =
+            core.reader.try_with(|reader| core.poll(reader, out, (carried, lull, &mut failure)));
         match failure {
             None => Ok(visit.map_or(0, |visit| visit.value)),
             Some(status) => Err(status),
@@ -61,6 +103,9 @@ impl CompletionQueue for PollHalf {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         // Each out of line: none saves registers for the other.
+        if self.carried.has_front(&self.core.carried) {
+            return self.poll_carried(out);
+        }
         if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) }
     }
 

@@ -19,7 +19,7 @@ const VA: u64 = 0x10_0000;
 const MOVED: MovedTransfer =
     MovedTransfer { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2, is_signalled: true };
 
-fn segments(bench: &Bench) -> (Segment, ImportedSegment) {
+pub(super) fn segments(bench: &Bench) -> (Segment, ImportedSegment) {
     let context = Device::new(bench.device.clone()).open(0).unwrap();
     let region = Region::private(4096).unwrap();
     let cfg = SegmentCfg {

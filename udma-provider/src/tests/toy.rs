@@ -58,6 +58,8 @@ pub(super) struct Script {
     pub(super) lulls: bool,
     /// They refuse it, except what differs from the newest one.
     pub(super) carries_moved_only: bool,
+    /// They leave completions of what differs to the driver.
+    pub(super) reports_nothing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -118,17 +120,23 @@ pub(super) enum Handed {
     Whole,
     /// What differs from the newest one, with its position.
     Moved(u32),
+    /// As `Moved`; the completion is the driver's.
+    Unreported(u32),
     /// An entry in the ring.
     Rung,
 }
 
 /// The doorbell of a queue that does nothing with what it is given.
 #[derive(Debug)]
-struct Carrier(Arc<Toy>);
+struct Carrier {
+    toy: Arc<Toy>,
+    /// Number of the queue.
+    id: u32,
+}
 
 impl Carrier {
     fn note(&self, handed: Handed) -> bool {
-        let mut state = self.0.state();
+        let mut state = self.toy.state();
         state.handed.push(handed);
         !state.script.carries_moved_only
     }
@@ -150,6 +158,16 @@ impl QueueDoorbell for Carrier {
     fn carry_moved(&self, pi: u32, _: bool, _: u64, _: u64, _: u32) -> bool {
         self.note(Handed::Moved(pi));
         true
+    }
+
+    fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<u32> {
+        let mut state = self.toy.state();
+        if !state.script.reports_nothing {
+            return None;
+        }
+        state.handed.push(Handed::Unreported(pi));
+        let jfcn = state.queues[&self.id].args.sq.unwrap().jfcn;
+        Some(state.jfcs[jfcn as usize].0.index)
     }
 
     fn carry_atomic(&self, _blocks: &[[u64; 8]; 2]) -> bool {
@@ -547,9 +565,11 @@ impl RegisterRegion for Handle {
         regs::BAR_LEN
     }
 
-    fn queue_doorbell(&self, _id: u32) -> Option<Box<dyn QueueDoorbell>> {
+    fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
         let has_one = self.0.state().script.carries;
-        has_one.then(|| -> Box<dyn QueueDoorbell> { Box::new(Carrier(Arc::clone(&self.0))) })
+        has_one.then(|| -> Box<dyn QueueDoorbell> {
+            Box::new(Carrier { toy: Arc::clone(&self.0), id })
+        })
     }
 
     fn read(&self, offset: u64) -> u64 {

@@ -1,8 +1,9 @@
 //! Requests like one before are checked for all that may have changed since.
 
 use udma_abi::cmd::{Access, Command, QueueState};
+use udma_abi::counters::Counter;
 use udma_abi::sqe::BLOCK_WORDS;
-use udma_abi::{CqeStatus, Opcode, Sqe};
+use udma_abi::{CqeStatus, Opcode, Sqe, rqe::record};
 
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{BenchSeg, on_seg, pair_with};
@@ -217,6 +218,84 @@ fn what_differs_is_carried_at_the_next_position_of_a_queue_that_is_ready() {
     }
     s.a.ok(Command::ModifyState { id: s.jetty.id, state: QueueState::Suspended });
     assert!(!carry_moved(&mut s, 0, 0), "the queue is suspended");
+}
+
+/// As [`carry_moved`], of a request whose completion its driver makes; the index of the entry that it comes before.
+fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
+    let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+    let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
+    let pi = s.jetty.pi.wrapping_add(ahead);
+    let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
+    let before = s.a.dev.base.counter(Counter::Completions);
+    let carried = s.a.dev.carry_unreported(&found, || 0, &moved).map(|(index, _)| index);
+    s.jetty.pi += u32::from(carried.is_some());
+    assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
+    let counted = s.a.dev.base.counter(Counter::Completions) - before;
+    assert_eq!(counted, u64::from(carried.is_some()));
+    carried
+}
+
+#[test]
+fn what_its_driver_reports_takes_no_slot_and_comes_before_the_next_entry() {
+    let mut s = scene();
+    let remote = s.remote.clone();
+    let bytes = s.fill();
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert_eq!(carry_unreported(&mut s, 0, 0), None, "none was carried");
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    for (entries, round) in (4..8).zip(0..) {
+        for at in (0..40).map(|at| 4096 * round + 8 * at) {
+            assert_eq!(carry_unreported(&mut s, at, 1), None);
+            assert_eq!(carry_unreported(&mut s, at, u32::MAX), None);
+            assert_eq!(carry_unreported(&mut s, at, 0), Some(entries));
+            let from = usize::try_from(at).unwrap();
+            assert_eq!(s.remote.bytes(from, 8), bytes[from..from + 8]);
+        }
+        for at in [(1 << 20) - 7, 1 << 20, u64::MAX] {
+            assert_eq!(carry_unreported(&mut s, at, 0), None, "outside of the segments: {at}");
+        }
+        // What goes between is reported, and the record has counted everything.
+        assert!(carry(&mut s, &remote, 16));
+        assert_eq!(s.jetty.record.load_u32(record::SQ_CI), Ok(s.jetty.pi));
+    }
+    s.a.ok(Command::ModifyState { id: s.jetty.id, state: QueueState::Suspended });
+    assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::WrSuspendDone));
+    assert_eq!(carry_unreported(&mut s, 0, 0), None, "the queue is suspended");
+}
+
+#[test]
+fn what_its_driver_reports_goes_where_no_slot_is_left() {
+    let mut s = scene_of(pair_with(|_| {}), 4, 2);
+    let remote = s.remote.clone();
+    s.fill();
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    for _ in 0..100 {
+        assert_eq!(carry_unreported(&mut s, 8, 0), Some(4));
+    }
+}
+
+/// Nothing is carried out once what it rests on has ended.
+#[test]
+fn what_its_driver_reports_ends_with_its_segments() {
+    for is_local in [true, false] {
+        let mut s = scene();
+        let remote = s.remote.clone();
+        s.fill();
+        let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+        s.run(sqe, &[sge]);
+        assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+        for at in [8; 40] {
+            assert!(carry_unreported(&mut s, at, 0).is_some());
+        }
+        match is_local {
+            true => s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id }),
+            false => s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id }),
+        };
+        assert_eq!(carry_unreported(&mut s, 64, 0), None);
+    }
 }
 
 /// The newest one that was carried: neither one before it, nor one that is kept in its place.

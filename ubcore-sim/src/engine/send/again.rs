@@ -37,23 +37,47 @@ impl SendEngine {
         Some(self.clear_slots(Left::BUSY))
     }
 
+    /// Whether an entry like the newest one that was carried is the next one of a queue that is ready, and nothing
+    /// ended since all flags were looked at. If something did, the whole block is compared, and they are looked at.
+    #[inline(always)]
+    fn may_move(&mut self, queue: &Queue, moved: &MovedEntry) -> bool {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return false;
+        }
+        let ends = self.known.seen_ends();
+        let head = self.ring.head;
+        self.known.newest().is_some_and(|known| moved.pi == head && known.is_as_seen(ends))
+    }
+
     /// As [`SendEngine::carry_block`], of an entry like the newest one which that carried out.
     #[inline(always)]
     pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
-        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+        if !self.may_move(queue, moved) {
             return None;
         }
-        let ends = self.known.seen_ends();
-        let known = self.known.newest().filter(|_| moved.pi == self.ring.head)?;
-        // Something ended since: the whole block is compared, and all flags are looked at.
-        if !known.is_as_seen(ends) {
-            return None;
-        }
+        let known = self.known.newest()?;
         if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.clear_slots(Left::BUSY))
+    }
+
+    /// As [`SendEngine::carry_moved`], of an entry whose completion its driver makes. Returns the index that the next
+    /// entry of the JFC gets: all of this queue come before it.
+    #[inline(always)]
+    pub(crate) fn carry_unreported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        if !self.may_move(queue, moved) {
+            return None;
+        }
+        // It takes no slot: what does not succeed here goes the long path, which takes one.
+        self.known.newest()?.open()?.copy(moved)?;
+        self.ring.head = self.ring.head.wrapping_add(1);
+        queue.fast.direct(u64::from(moved.len));
+        queue.fast.completion();
+        let index = self.retire.succeed_unreported();
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(index)
     }
 
     /// As [`SendEngine::carry_block`], of an atomic like one before.

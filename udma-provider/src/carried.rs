@@ -1,0 +1,173 @@
+//! Completions of requests that the doorbell carried out: the driver makes them, the JFC's ring never has them.
+//!
+//! *Owns*: what one queue passes from its posts to the polls of its JFC. *Takes*: requests that succeeded in the
+//! call of their doorbell. *Gives*: their completions, each with the entry of the ring that it comes before. *Must
+//! not*: report a failure; pass on what a JFC with events is armed for.
+//!
+//! Order is that of the ring: a request that is carried out comes after everything of its queue that the
+//! device has reported, and before everything that it reports later. So each carries the index that the
+//! device gives to its next entry, and is taken once all entries before that index are.
+
+use urma_core::{
+    Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
+};
+use urma_mem::{
+    relay::{PLACES, Relay, RelayReader, RelayWriter},
+    sync::{AtomicU64, Ordering},
+};
+
+use crate::{index::is_before, table::PolledQueue};
+
+/// What one queue at a time and the polls of its JFC share.
+#[derive(Debug, Default)]
+pub(crate) struct CarriedRing {
+    relay: Relay,
+    /// Number of the queue, and [`JETTY`]: stored before its first request.
+    queue: AtomicU64,
+    queue_ctx: AtomicU64,
+}
+
+/// The end of the queue that posts.
+#[derive(Debug)]
+pub(crate) struct CarriedSource {
+    writer: RelayWriter,
+    /// First position behind each request that was passed on, by its place.
+    ends: Box<[u32; PLACES]>,
+    /// Requests taken when this was last asked.
+    taken: u32,
+}
+
+/// The end of the polls.
+#[derive(Debug, Default)]
+pub(crate) struct CarriedSink(RelayReader);
+
+/// A request that was carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarriedRequest {
+    user_ctx: u64,
+    /// Index of the ring's entry that it comes before, and its length.
+    place: u64,
+}
+
+impl CarriedRing {
+    /// Makes the queue the one whose requests are passed on, at most `most` that wait; `None`: another one is.
+    #[cold]
+    pub(crate) fn claim(&self, link: &PolledQueue, most: u32) -> Option<CarriedSource> {
+        if self.relay.has_writer() {
+            return None;
+        }
+        let writer = self.relay.claim(most)?;
+        let kind = if link.kind == QueueKind::Jetty { JETTY } else { 0 };
+        self.queue.store(u64::from(link.id()) | kind, Ordering::Relaxed);
+        self.queue_ctx.store(link.queue_ctx, Ordering::Relaxed);
+        let taken = writer.pushed();
+        Some(CarriedSource { writer, ends: Box::new([0; PLACES]), taken })
+    }
+
+    /// Whether requests of queue `id` wait.
+    pub(crate) fn has_of(&self, id: u32) -> bool {
+        let is_its = self.queue.load(Ordering::Relaxed) & !JETTY == u64::from(id);
+        is_its && !self.relay.is_empty()
+    }
+}
+
+impl CarriedSource {
+    /// Whether one more request may wait.
+    #[inline(always)]
+    pub(crate) fn has_room(&mut self, of: &CarriedRing) -> bool {
+        self.writer.has_room(&of.relay)
+    }
+
+    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `index`.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        of: &CarriedRing,
+        (end, index): (u32, u32),
+        (user_ctx, len): (u64, u32),
+    ) {
+        self.ends[self.writer.pushed() as usize % PLACES] = end;
+        self.writer.push(&of.relay, [user_ctx, u64::from(index) << 32 | u64::from(len)]);
+    }
+
+    /// First position behind the newest request that was taken since this was last asked.
+    pub(crate) fn take_end(&mut self, of: &CarriedRing) -> Option<u32> {
+        let taken = self.writer.taken(&of.relay);
+        let is_new = taken != self.taken;
+        self.taken = taken;
+        is_new.then(|| self.ends[taken.wrapping_sub(1) as usize % PLACES])
+    }
+
+    /// Whether a poll has still to take a request.
+    pub(crate) fn has_waiting(&self, of: &CarriedRing) -> bool {
+        self.writer.taken(&of.relay) != self.writer.pushed()
+    }
+
+    /// Another queue may take its place, once what waits is taken.
+    pub(crate) fn end(self, of: &CarriedRing) {
+        self.writer.end(&of.relay);
+    }
+}
+
+impl CarriedSink {
+    /// Whether a request waits.
+    #[inline(always)]
+    pub(crate) fn has_front(&self, of: &CarriedRing) -> bool {
+        self.0.has_front(&of.relay)
+    }
+
+    /// The oldest request that waits.
+    #[inline(always)]
+    pub(crate) fn front(&self, of: &CarriedRing) -> Option<CarriedRequest> {
+        self.0.front(&of.relay).map(|[user_ctx, place]| CarriedRequest { user_ctx, place })
+    }
+
+    /// Takes the oldest request that waits, which is `front`.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, of: &CarriedRing, front: CarriedRequest, out: &mut Completion) {
+        front.complete(of, out);
+        self.0.take(&of.relay);
+    }
+}
+
+impl CarriedRequest {
+    /// Whether all entries before its own are taken, where `ci` is the next one.
+    #[inline(always)]
+    pub(crate) fn is_next(self, ci: u32) -> bool {
+        !is_before(ci, (self.place >> 32) as u32)
+    }
+
+    /// Stores its completion, field by field: a copy of the whole would wait for the stores of its parts.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of a word is meant")]
+    fn complete(self, of: &CarriedRing, out: &mut Completion) {
+        let queue = of.queue.load(Ordering::Relaxed);
+        let Completion {
+            status,
+            opcode,
+            flags,
+            len,
+            user_ctx,
+            queue_ctx,
+            local_id,
+            tpn,
+            remote,
+            imm,
+            payload,
+        } = out;
+        *status = CrStatus::Success;
+        *opcode = CrOpcode::default();
+        *flags = if queue & JETTY != 0 { CompletionFlags::JETTY } else { CompletionFlags::empty() };
+        *len = self.place as u32;
+        *user_ctx = self.user_ctx;
+        *queue_ctx = of.queue_ctx.load(Ordering::Relaxed);
+        *local_id = queue as u32;
+        *tpn = 0;
+        *remote = JettyId::default();
+        *imm = 0;
+        *payload = InlinePayload::default();
+    }
+}
+
+/// Beside the number of a queue: it is a jetty.
+const JETTY: u64 = 1 << 32;

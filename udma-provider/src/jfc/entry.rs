@@ -1,0 +1,126 @@
+//! Entries of a completion ring: seen, copied once, turned into completions.
+//!
+//! *Owns*: nothing. *Takes*: what the device wrote. *Gives*: completions with the caller's contexts. *Must not*: believe a
+//! queue, number or index that does not fit what was posted.
+
+use udma_abi::{
+    Cqe,
+    cqe::{self, CQE_WORDS, SendDone, is_received},
+};
+use urma_core::Completion;
+use urma_mem::{RingBlock, barrier};
+
+use super::{JfcCore, RingReader, SHALLOW_LOG2};
+use crate::resolve;
+
+/// An entry that the device has written.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenEntry<'a> {
+    block: RingBlock<'a>,
+    /// Its first word, with the owner bit, loaded once.
+    word0: u64,
+}
+
+impl JfcCore {
+    /// Entry `index` and its word 0, if the device has written it.
+    #[inline(always)]
+    pub(super) fn written(&self, index: u32) -> Option<WrittenEntry<'_>> {
+        let block = self.ring.block(index);
+        let word0 = block.load_first_acquire();
+        let is_written = cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0);
+        is_written.then_some(WrittenEntry { block, word0 })
+    }
+
+    /// Stores the completion that an entry reports. `false`: it belongs to no outstanding request.
+    #[inline(always)]
+    pub(super) fn take(
+        &self,
+        reader: &mut RingReader,
+        of: WrittenEntry<'_>,
+        out: &mut Completion,
+    ) -> bool {
+        barrier::from_device();
+        if !SendDone::is_it(of.word0) {
+            reader.is_awaited = self.log2 <= SHALLOW_LOG2;
+            if is_received(of.word0) {
+                return self.take_received(reader, of, out);
+            }
+            return self.take_rare(reader, of, out);
+        }
+        let mut words = of.block.load::<4>();
+        // The word that was checked is the word that is used.
+        words[0] = of.word0;
+        let done = SendDone::decode(&words);
+        let found = reader.link(self, done.user_data);
+        let taken = found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out));
+        if taken.is_none() {
+            self.on_bad(reader, done.local_id, done.entry_idx);
+        }
+        taken.is_some()
+    }
+
+    /// The completion of a message that came into a receive.
+    #[inline]
+    pub(super) fn take_received(
+        &self,
+        reader: &mut RingReader,
+        of: WrittenEntry<'_>,
+        out: &mut Completion,
+    ) -> bool {
+        let mut words = of.block.load::<CQE_WORDS>();
+        words[0] = of.word0;
+        let cqe = Cqe::decode(&words);
+        let found = reader.link(self, cqe.user_data);
+        let taken = found.and_then(|link| resolve::received(link, &cqe, out));
+        if taken.is_none() {
+            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
+        }
+        taken.is_some()
+    }
+
+    #[inline(never)]
+    pub(super) fn take_rare(
+        &self,
+        reader: &mut RingReader,
+        of: WrittenEntry<'_>,
+        out: &mut Completion,
+    ) -> bool {
+        let mut words = of.block.load::<CQE_WORDS>();
+        words[0] = of.word0;
+        let cqe = Cqe::decode(&words);
+        let found = reader.link(self, cqe.user_data);
+        let Some(completion) = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe))
+        else {
+            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
+            return false;
+        };
+        *out = completion;
+        true
+    }
+
+    /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
+    /// number, so a made-up cookie cannot make the table grow.
+    #[cold]
+    pub(super) fn learn(&self, reader: &mut RingReader, cookie: u64) -> Option<()> {
+        let link = self.driver.queues.find(cookie)?;
+        let slot = crate::table::slot_of(cookie);
+        if reader.cache.len() <= slot {
+            reader.cache.resize(slot + 1, None);
+        }
+        reader.cache[slot] = Some(link);
+        Some(())
+    }
+
+    #[cold]
+    pub(super) fn on_bad(&self, reader: &mut RingReader, local_id: u32, entry_idx: u16) {
+        reader.bad += 1;
+        let (jfcn, count) = (self.jfcn, reader.bad);
+        tracing::warn!(
+            jfcn,
+            count,
+            local_id,
+            entry_idx,
+            "the device completed a request that is not posted; the entry is dropped"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Room in the send ring: which positions are free again.
+//!
+//! *Owns*: nothing; the rule is that of [`super`]. *Takes*: what was polled, and the device's consumer record. *Gives*: room for
+//! requests. *Must not*: free a position whose completion may still come.
+
+use udma_abi::rqe::record;
+use urma_core::PostReason;
+use urma_mem::sync::Ordering;
+
+use super::SendPoster;
+use crate::{
+    index::is_before,
+    shadow::{SEQ_MASK, Tag},
+};
+
+impl SendPoster {
+    #[inline]
+    pub(super) fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
+        if self.sure < blocks && !self.look_for_room(blocks) {
+            return Err(PostReason::Full);
+        }
+        self.sure -= blocks;
+        Ok(())
+    }
+
+    /// Looks at what is left of the ring and of the depth, which grow only here.
+    #[cold]
+    fn look_for_room(&mut self, blocks: u32) -> bool {
+        if !self.has_room(blocks) && !self.make_room(blocks) {
+            return false;
+        }
+        let (free, depth) = self.room();
+        self.sure = free.min(depth).max(blocks);
+        true
+    }
+
+    /// Blocks of the ring, and requests, that may be posted.
+    #[inline]
+    fn room(&self) -> (u32, u32) {
+        let used = self.pi.wrapping_sub(self.done);
+        let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
+        let blocks = 1u32 << self.parts.log2;
+        (blocks.saturating_sub(used), self.parts.depth.saturating_sub(outstanding))
+    }
+
+    #[inline]
+    fn has_room(&self, blocks: u32) -> bool {
+        let (free, depth) = self.room();
+        blocks <= free && depth != 0
+    }
+
+    /// Finds positions that have become free; lets the device work once if there are none.
+    #[cold]
+    fn make_room(&mut self, blocks: u32) -> bool {
+        self.reclaim();
+        if !self.has_room(blocks) {
+            self.parts.jfc.let_device_work();
+            self.reclaim();
+        }
+        self.has_room(blocks)
+    }
+
+    fn reclaim(&mut self) {
+        let Some(send) = self.link.send.as_ref() else { return };
+        let record = self.parts.record.region().load_u32_acquire(record::SQ_CI);
+        if self.parts.in_order {
+            let polled = send.polled.load(Ordering::Acquire);
+            self.free_up_to(polled);
+        }
+        let ring = self.parts.jfc.carried();
+        if let Some(end) = self.carried.as_mut().and_then(|carried| carried.take_end(ring)) {
+            self.free_up_to(end);
+        }
+        self.skip_consumed();
+        // A record that lags behind `done`, or beyond what was posted, frees nothing.
+        let ring = self.parts.jfc.carried();
+        let waits = self.carried.as_ref().is_some_and(|carried| carried.has_waiting(ring));
+        if let Some(retired) = record.ok().filter(|ci| !waits && self.is_posted(*ci)) {
+            self.use_snapshot(retired);
+            self.skip_consumed();
+        }
+        let Some(tag) = self.tag(self.done) else { return };
+        if tag.pos() == self.done && self.done != self.pi {
+            self.done_seq = tag.seq();
+        } else {
+            // Requests that were carried out have no tag; there are no more of them than blocks.
+            let most = self.pi.wrapping_sub(self.done);
+            let outstanding = (self.seq.wrapping_sub(self.done_seq) & SEQ_MASK).min(most);
+            self.done_seq = self.seq.wrapping_sub(outstanding) & SEQ_MASK;
+        }
+    }
+
+    /// Positions before `end`, if they are posted, are free.
+    fn free_up_to(&mut self, end: u32) {
+        if self.is_posted(end) && is_before(self.done, end) {
+            self.done = end;
+        }
+    }
+
+    /// Whether `pos` lies between `done` and the producer index.
+    fn is_posted(&self, pos: u32) -> bool {
+        pos.wrapping_sub(self.done) <= self.pi.wrapping_sub(self.done)
+    }
+
+    /// Moves `done` over requests whose own completion was polled.
+    fn skip_consumed(&mut self) {
+        while self.done != self.pi {
+            let Some(tag) = self.tag(self.done) else { return };
+            if tag.pos() != self.done || !tag.is_consumed() {
+                break;
+            }
+            self.done = self.done.wrapping_add(tag.blocks());
+        }
+    }
+
+    /// What is remembered of a position.
+    #[inline]
+    fn tag(&self, pos: u32) -> Option<Tag> {
+        self.link.send.as_ref().map(|send| send.shadow.tag(pos))
+    }
+
+    /// Moves `done` to what was retired before everything that the caller has polled since.
+    fn use_snapshot(&mut self, retired: u32) {
+        if let Some((end, mark)) = self.snapshot {
+            if is_before(self.parts.jfc.consumed(), mark) {
+                return;
+            }
+            self.snapshot = None;
+            if is_before(self.done, end) {
+                self.done = end;
+            }
+        }
+        if !is_before(self.done, retired) {
+            return;
+        }
+        let Some(mark) = self.parts.jfc.produced() else { return };
+        if is_before(self.parts.jfc.consumed(), mark) {
+            self.snapshot = Some((retired, mark));
+        } else {
+            self.done = retired;
+        }
+    }
+}

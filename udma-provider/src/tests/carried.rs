@@ -1,0 +1,200 @@
+//! Completions that the device leaves to the driver: as if they came by the ring.
+
+use udma_abi::{Cqe, CqeStatus};
+use urma_core::{
+    CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr,
+    ops::{JfcParts, MovedTransfer, PostedAgain, QueueParts},
+};
+
+use super::{
+    Bench,
+    again::segments,
+    contexts, jfc_cfg, poll_all, signalled,
+    toy::{Handed, Toy},
+};
+use crate::DriverCfg;
+
+/// Depth of the queues.
+const DEPTH: u32 = 8;
+
+/// A device that carries everything out at once, and reports nothing of what differs only.
+fn bench() -> Bench {
+    let toy = Toy::new();
+    toy.script(|s| (s.carries, s.reports_nothing) = (true, true));
+    Bench::on(toy, DriverCfg::default())
+}
+
+/// Posts the request that others are like, whose completion the device would have written.
+fn post_first(queue: &mut QueueParts, (local, remote): &(Segment, ImportedSegment), ctx: u64) {
+    let src = [LocalSge { segment: local, addr: local.va(), len: 8 }];
+    let dst = RemoteAddr { segment: remote, addr: remote.va() };
+    let wr = SendWr { op: SendOp::Write { src: &src, dst }, ..signalled(ctx) };
+    queue.send.as_mut().unwrap().post_send(&[wr]).unwrap();
+}
+
+/// Posts one like it.
+fn post(queue: &mut QueueParts, user_ctx: u64) -> PostedAgain {
+    let moved = MovedTransfer { local: 0, remote: 0, len: 24, user_ctx, is_signalled: true };
+    queue.send.as_mut().unwrap().post_like_last(&moved)
+}
+
+/// The device reports the request at `position` of the queue.
+fn report(bench: &Bench, (jfc, queue): (&JfcParts, &QueueParts), position: u16) {
+    let id = queue.id;
+    let cqe = Cqe {
+        status: CqeStatus::Success,
+        entry_idx: position,
+        local_id: id,
+        user_data: bench.toy.cookie(id),
+        ..Cqe::default()
+    };
+    bench.toy.complete(jfc.id, cqe);
+}
+
+#[test]
+fn they_come_in_the_order_of_posting() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    let mut position = 0;
+    for round in 0..100 {
+        let ctx = 10 * round;
+        post_first(&mut jfs, &segments, ctx);
+        report(&bench, (&jfc, &jfs), position);
+        assert_eq!([1, 2].map(|n| post(&mut jfs, ctx + n)), [PostedAgain::Posted; 2]);
+        jfs.send.as_mut().unwrap().post_send(&[signalled(ctx + 3)]).unwrap();
+        report(&bench, (&jfc, &jfs), position + 3);
+        position += 4;
+        let done = poll_all(&mut jfc);
+        assert_eq!(contexts(&done), [0, 1, 2, 3].map(|n| ctx + n), "round {round}");
+        let carried = done[1];
+        assert_eq!((carried.status, carried.len), (CrStatus::Success, 24));
+        let [first, second] =
+            [done[0], carried].map(|one| (one.queue_ctx, one.local_id, one.flags));
+        assert_eq!((first, second.0), (second, 0xC0));
+    }
+    let is_carried = |handed: &&Handed| matches!(handed, Handed::Unreported(_));
+    assert_eq!(bench.toy.state().handed.iter().filter(is_carried).count(), 200);
+}
+
+/// What was read from the ring before a poll asked for it is behind what was carried out before it.
+#[test]
+fn they_come_before_what_was_read_later() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let (mut jfs, other) = (bench.jfs(jfc.id, DEPTH), bench.jfs(jfc.id, DEPTH));
+    post_first(&mut jfs, &segments, 1);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(post(&mut jfs, 2), PostedAgain::Posted);
+    jfs.send.as_mut().unwrap().post_send(&[signalled(3)]).unwrap();
+    report(&bench, (&jfc, &jfs), 2);
+    // It empties the ring.
+    other.control.delete().unwrap();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 3]);
+}
+
+#[test]
+fn a_queue_holds_no_more_of_them_than_it_is_deep() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [0]);
+    let mut out = [urma_core::Completion::default()];
+    for round in 0..40 {
+        for n in 0..u64::from(DEPTH) {
+            assert_eq!(post(&mut jfs, n), PostedAgain::Posted, "round {round}");
+        }
+        assert_eq!(post(&mut jfs, 99), PostedAgain::Full);
+        let full = jfs.send.as_mut().unwrap().post_send(&[signalled(99)]).unwrap_err();
+        assert_eq!(full.reason, PostReason::Full);
+        assert_eq!((jfc.queue.poll(&mut out), out[0].user_ctx), (Ok(1), 0));
+        assert_eq!(post(&mut jfs, 50), PostedAgain::Posted);
+        assert_eq!(post(&mut jfs, 99), PostedAgain::Full);
+        let left = contexts(&poll_all(&mut jfc));
+        assert_eq!(left, (1..u64::from(DEPTH)).chain([50]).collect::<Vec<_>>());
+    }
+}
+
+/// A JFC holds no more of them than it is deep; what is posted beyond is the ring's.
+#[test]
+fn a_jfc_holds_no_more_of_them_than_it_is_deep() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let jfc = bench.jfc(4);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    assert_eq!([(); 6].map(|()| post(&mut jfs, 1)), [PostedAgain::Posted; 6]);
+    use Handed::{Moved, Unreported, Whole};
+    let handed = std::mem::take(&mut bench.toy.state().handed);
+    let carried = [1, 2, 3, 4].map(Unreported);
+    assert_eq!(handed, [&[Whole], &carried[..], &[Moved(5), Moved(6)]].concat());
+}
+
+/// The device raises no event for what it does not report.
+#[test]
+fn a_jfc_with_events_has_none() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let events = bench.context.create_jfce().unwrap();
+    let jfc = bench.context.create_jfc(&jfc_cfg(16), Some(&events)).unwrap();
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+    let handed = std::mem::take(&mut bench.toy.state().handed);
+    assert_eq!(handed, [Handed::Whole, Handed::Moved(1)]);
+}
+
+#[test]
+fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let (mut one, mut other) = (bench.jfs(jfc.id, DEPTH), bench.jfs(jfc.id, DEPTH));
+    let mut handed_by_other = |bench: &Bench| {
+        post_first(&mut other, &segments, 7);
+        bench.toy.state().handed.clear();
+        assert_eq!(post(&mut other, 8), PostedAgain::Posted);
+        let handed = std::mem::take(&mut bench.toy.state().handed);
+        matches!(handed[..], [Handed::Unreported(_)])
+    };
+    post_first(&mut one, &segments, 1);
+    assert_eq!(post(&mut one, 2), PostedAgain::Posted);
+    assert!(!handed_by_other(&bench), "it is the other one's");
+    one.control.delete().unwrap();
+    drop(one.send.take());
+    assert!(!handed_by_other(&bench), "one waits");
+    let done = poll_all(&mut jfc);
+    assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
+    assert!(handed_by_other(&bench));
+    let done = poll_all(&mut jfc);
+    assert_eq!(contexts(&done), [8]);
+    assert!(done[0].local_id != one.id);
+}
+
+/// A flush takes what is flushed, and nothing while completions of the queue wait that ended before.
+#[test]
+fn a_flush_waits_for_them() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 1);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(post(&mut jfs, 2), PostedAgain::Posted);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2]);
+    assert_eq!(post(&mut jfs, 3), PostedAgain::Posted);
+    jfs.send.as_mut().unwrap().post_send(&[signalled(4)]).unwrap();
+    let (id, cookie) = (jfs.id, bench.toy.cookie(jfs.id));
+    let status = CqeStatus::WrFlushErr;
+    let flushed = Cqe { status, entry_idx: 3, local_id: id, user_data: cookie, ..Cqe::default() };
+    bench.toy.complete(jfc.id, flushed);
+    let mut out = [urma_core::Completion::default(); 4];
+    assert_eq!(jfs.control.flush(&mut out), Ok(0));
+    assert_eq!((jfc.queue.poll(&mut out[..1]), out[0].user_ctx), (Ok(1), 3));
+    assert_eq!((jfs.control.flush(&mut out), out[0].user_ctx), (Ok(1), 4));
+}
