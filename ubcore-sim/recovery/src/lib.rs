@@ -23,7 +23,7 @@ mod timer;
 
 pub use knitting::{
     AdamapCfg, Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord, KnittingPool, KnittingRecord,
-    LossError, LossRecord, PoolError, PoolUsage, RecordTraits,
+    LossError, LossRecord, NicUsage, PoolError, PoolUsage, RecordTraits,
 };
 pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};

@@ -101,9 +101,10 @@ impl DmaModel {
         }
     }
 
-    /// A packet found what it needs at hand.
-    pub const fn on_hit(&mut self) {
-        self.stats.hits += 1;
+    /// Something that is no packet needs a line whose read ends at `ready`.
+    pub fn on_wait(&mut self, now: Nanos, ready: Nanos) {
+        self.stats.wait_ns += ready.saturating_sub(now);
+        self.waited_ns += ready.saturating_sub(now);
     }
 
     /// How long packets waited for lines since this was asked last: what they cause happens so much later.

@@ -16,6 +16,7 @@
 use urma_mem::Region;
 
 use super::dma::DmaModel;
+use super::nic::NicLines;
 
 /// A block, by piece and position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +25,23 @@ pub(crate) struct BlockId {
     index: u32,
 }
 
+impl BlockId {
+    /// As one number whose low bits are the place in the piece, if that has no more of them.
+    pub(super) fn number(self, index_bits: u32) -> Option<u32> {
+        let is_small = self.index >> index_bits == 0;
+        is_small
+            .then_some(self.piece.checked_shl(index_bits)? | self.index)
+            .filter(|number| number >> index_bits == self.piece)
+    }
+
+    /// The block with that number.
+    pub(super) const fn of_number(number: u32, index_bits: u32) -> Self {
+        Self { piece: number >> index_bits, index: number & ((1 << index_bits) - 1) }
+    }
+}
+
 /// Number of the TP that holds a block; 0: none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Holder(u32);
 
 impl Holder {
@@ -109,6 +125,7 @@ pub struct KnittingPool {
     used_max: u64,
     repairs: u64,
     dma: DmaModel,
+    pub(super) nic: NicLines,
 }
 
 /// A link or a word that cannot be: something wrote to the pool that must not.
