@@ -199,9 +199,13 @@ impl PathWorld {
                 self.on_ready(tp);
             }
             PathEvent::Timer => {
-                let Some((_, tp)) = self.timers.pop() else { return };
-                self.tps[tp as usize].armed_at = u64::MAX;
-                self.on_timer(tp);
+                let Some((Reverse(at), tp)) = self.timers.pop() else { return };
+                let armed_at = &mut self.tps[tp as usize].armed_at;
+                // Of several in the heap the earliest counts, which sets the next one.
+                if at == *armed_at {
+                    *armed_at = u64::MAX;
+                    self.on_timer(tp);
+                }
             }
             PathEvent::Send => self.send(),
         }
