@@ -33,7 +33,7 @@ pub const STRATEGIES: [NamedStrategy; 4] = [
     NamedStrategy { name: "gbn", recovery: Recovery::GoBackN, bdps: Some(1.0) },
     NamedStrategy {
         name: "irn",
-        recovery: Recovery::Irn { timeout_permille: 1050 },
+        recovery: Recovery::Irn { timeout_permille: 1200 },
         bdps: Some(1.0),
     },
     NamedStrategy { name: "seed", recovery: Recovery::Adamap(ADAMAP), bdps: None },

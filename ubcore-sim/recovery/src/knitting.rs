@@ -7,11 +7,13 @@
 
 mod adamap;
 mod bitmap;
+mod block;
 mod dma;
 mod gaps;
 mod knit;
 mod later;
 mod line;
+mod lines;
 mod list;
 mod narrow;
 mod nic;

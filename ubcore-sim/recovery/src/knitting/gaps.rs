@@ -30,7 +30,7 @@ impl Gaps {
         gaps
     }
 
-    /// Number of gaps.
+    /// Number of gaps it has.
     pub(super) const fn len(&self) -> usize {
         self.len
     }

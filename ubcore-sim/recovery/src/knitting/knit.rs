@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 
+use super::block::Holder;
 use super::gaps::Gaps;
 use super::later::LaterRuns;
 use super::line::RunOrder;
+use super::lines::ListStep;
 use super::list::{RUN_PACKETS_MAX, RunList};
 use super::narrow::{SPAN_MAX, U48, low_bits, near};
-use super::nic::ListStep;
-use super::pool::{Holder, KnittingPool};
+use super::pool::KnittingPool;
 use super::record::{Arrival, LossError, LossRecord, RecordTraits};
 use crate::repair::{RepairCounts, RepairMark};
 use crate::report::{DataMark, LossReport, LossRun, TICKET_MASK, TailMark};

@@ -8,9 +8,10 @@
 //! them: they are the first group then.
 
 use super::line::RunOrder;
+use super::lines::ListStep;
 use super::list::{RunList, each_run};
 use super::narrow::{U24, low_bits, near};
-use super::nic::{LineId, ListStep};
+use super::nic::LineId;
 use super::pool::KnittingPool;
 use super::record::LossError;
 use crate::report::{LossRun, TICKET_MASK};
@@ -25,7 +26,7 @@ pub(super) struct LaterRuns {
     low_next: u32,
     /// Ticket of the first run.
     ticket: U24,
-    /// Number of runs.
+    /// Number of runs in the list.
     len: U24,
 }
 

@@ -45,7 +45,7 @@ impl PackedLine {
         Self { base, end: base, bytes: [0; LINE_BYTES], used: 0 }
     }
 
-    /// Bytes in use.
+    /// Bytes that runs take.
     pub(super) const fn used(&self) -> u8 {
         self.used
     }

@@ -6,8 +6,9 @@
 use udma_abi::Nanos;
 
 use super::line::{PackedLine, RunOrder};
+use super::lines::{Appended, ListStep};
 use super::narrow::{low_bits, near};
-use super::nic::{Appended, LineId, ListStep};
+use super::nic::LineId;
 use super::pool::KnittingPool;
 use super::record::LossError;
 use crate::report::LossRun;

@@ -16,7 +16,8 @@ use std::fmt::Debug;
 
 use udma_abi::Nanos;
 
-use super::pool::{BlockId, Holder, KnittingPool, Scribbled};
+use super::block::{BlockId, Holder};
+use super::pool::{KnittingPool, Scribbled};
 use crate::repair::RepairMark;
 use crate::report::{DataMark, LossReport, LossRun, TailMark};
 

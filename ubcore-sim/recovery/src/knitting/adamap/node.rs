@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 
-use crate::knitting::pool::{BlockId, Holder, KnittingPool};
+use crate::knitting::block::{BlockId, Holder};
+use crate::knitting::pool::KnittingPool;
 use crate::knitting::record::LossError;
 use crate::report::LossRun;
 

@@ -6,8 +6,8 @@ use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 use urma_mem::Region;
 
 use super::*;
+use crate::knitting::block::Holder;
 use crate::knitting::later::LaterRuns;
-use crate::knitting::pool::Holder;
 use crate::report::TICKET_MASK;
 
 const BLOCKS: u64 = 256;
