@@ -4,17 +4,22 @@
 //! - must not: change a result.
 #![forbid(unsafe_code)]
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::wan::cell::{Seeds, run_grid};
-use lab::wan::grid::{GridError, GridText, STRATEGIES};
+use lab::wan::cell::{self, Seeds, run_grid};
+use lab::wan::grid::{GridCell, GridError, GridText, STRATEGIES};
+use lab::wan::path::JsonTrace;
 use lab::wan::results::{self, CellResult};
 use lab::{output, plot};
 use serde_json::json;
+
+/// Most seeds of a cell.
+const SEEDS_MAX: u64 = 1_000_000;
 
 /// Experiments on the code of the stack, in virtual time.
 #[derive(Parser, Debug)]
@@ -44,7 +49,8 @@ struct WanArgs {
     /// Loss models with their mean: none, iid:0.01, amazon:1%, google, microsoft, ge.
     #[arg(long, value_delimiter = ',', default_value = "iid:0.01")]
     loss: Vec<String>,
-    /// Payload that all TPs together send: 200MB, or 12bdp for that many bandwidth-delay products.
+    /// Payload that all TPs together send: 200MB, 12bdp for that many bandwidth-delay products, or 100losses for so many
+    /// packets that as many are lost in the mean.
     #[arg(long, value_delimiter = ',', default_value = "200MB")]
     size: Vec<String>,
     /// Numbers of TPs that share the link.
@@ -87,6 +93,9 @@ struct WanArgs {
     /// DMA reads that may be under way.
     #[arg(long, default_value_t = 64)]
     dma_reads: usize,
+    /// Lines of lists that the NIC holds for all TPs together (ours).
+    #[arg(long, default_value_t = 4096)]
+    nic_lines: usize,
     /// Packets with a bit in an Adamap (seed).
     #[arg(long, default_value_t = 32)]
     adamap_bits: u8,
@@ -102,6 +111,9 @@ struct WanArgs {
     /// Folder for cells.jsonl, cells.csv and plots.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// File for a line of JSON per event: packets sent and arrived, reports, acknowledgements. Of one cell and one seed.
+    #[arg(long)]
+    trace: Option<PathBuf>,
     /// One JSON object per cell instead of a table.
     #[arg(long)]
     json: bool,
@@ -115,25 +127,20 @@ fn main() -> ExitCode {
 }
 
 fn wan(args: &WanArgs) -> ExitCode {
-    let cells = match grid(args).cells() {
-        Ok(_) if args.seeds == 0 => {
-            return refuse(
-                args,
-                &GridError { field: "seeds", value: "0".to_owned(), want: "at least 1".to_owned() },
-            );
-        }
+    let cells = match grid(args).cells().and_then(|cells| check_runs(args, cells)) {
         Ok(cells) => cells,
         Err(error) => return refuse(args, &error),
     };
-    let seeds = Seeds { first: args.seed, count: args.seeds };
-    let runs = cells.len() as u64 * args.seeds;
-    let bar = ProgressBar::new(runs);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
-        bar.set_style(style);
-    }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let results = run_grid(&cells, seeds, args.workers.unwrap_or(cores), &|| bar.inc(1));
-    bar.finish_and_clear();
+    let results = match &args.trace {
+        None => run_all(args, &cells),
+        Some(file) => match run_traced(file, &cells[0], args.seed) {
+            Ok(result) => vec![result],
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "urma-lab: {}: {error}", file.display());
+                return ExitCode::from(1);
+            }
+        },
+    };
     let hash = results::hash(&results);
     if let Some(folder) = &args.out
         && let Err(error) = write_files(folder, &results, &hash)
@@ -143,6 +150,42 @@ fn wan(args: &WanArgs) -> ExitCode {
     }
     let text = if args.json { json_lines(&results, &hash) } else { table(&results, &hash) };
     say(&mut io::stdout(), &text)
+}
+
+/// Rules of seeds, workers and the trace.
+fn check_runs(args: &WanArgs, cells: Vec<GridCell>) -> Result<Vec<GridCell>, GridError> {
+    let error =
+        |field, value: String, want: &str| Err(GridError { field, value, want: want.to_owned() });
+    if !(1..=SEEDS_MAX).contains(&args.seeds) {
+        return error("seeds", args.seeds.to_string(), "1 to 1000000");
+    }
+    if args.workers == Some(0) {
+        return error("workers", "0".to_owned(), "at least 1");
+    }
+    if args.trace.is_some() && (cells.len() != 1 || args.seeds != 1) {
+        let value = format!("{} cells, {} seeds", cells.len(), args.seeds);
+        return error("trace", value, "one cell and --seeds 1");
+    }
+    Ok(cells)
+}
+
+fn run_all(args: &WanArgs, cells: &[GridCell]) -> Vec<CellResult> {
+    let seeds = Seeds { first: args.seed, count: args.seeds };
+    let bar = ProgressBar::new(cells.len() as u64 * args.seeds);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
+        bar.set_style(style);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let results = run_grid(cells, seeds, args.workers.unwrap_or(cores), &|| bar.inc(1));
+    bar.finish_and_clear();
+    results
+}
+
+fn run_traced(file: &Path, cell: &GridCell, seed: u64) -> io::Result<CellResult> {
+    let mut trace = JsonTrace::new(BufWriter::with_capacity(1 << 16, File::create(file)?));
+    let result = cell::run_traced(cell, seed, &mut trace);
+    trace.finish()?;
+    Ok(result)
 }
 
 fn grid(args: &WanArgs) -> GridText {
@@ -160,6 +203,7 @@ fn grid(args: &WanArgs) -> GridText {
         dma_latency: args.dma_latency.clone(),
         tail: args.tail.clone(),
         dma_reads: args.dma_reads,
+        nic_lines: args.nic_lines,
         adamap: (args.adamap_bits, args.list_nodes),
         budget: args.budget,
     }
@@ -217,7 +261,7 @@ fn table(results: &[CellResult], hash: &str) -> String {
 }
 
 fn write_files(
-    folder: &std::path::Path,
+    folder: &Path,
     results: &[CellResult],
     hash: &str,
 ) -> Result<(), Box<dyn std::error::Error>> {

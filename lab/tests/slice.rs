@@ -20,6 +20,7 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         dma_latency: "1us".to_owned(),
         tail: "known".to_owned(),
         dma_reads: 64,
+        nic_lines: 4096,
         adamap: (32, 3),
         budget: 400_000,
     }
@@ -46,6 +47,50 @@ fn strategies_stay_near_their_formulas() {
             "{name} {loss}: {goodput}, formula {}",
             result.formula
         );
+    }
+}
+
+/// Goodput over the rate of a window of one product, where each packet is acknowledged by itself at once: a simulation
+/// in slots of one packet, 12,000 packets to the product.
+#[test]
+fn irn_is_near_a_simulation_in_slots() {
+    let rows = [("iid:1e-4", 0.64), ("iid:0.001", 0.53), ("iid:0.01", 0.42), ("iid:0.05", 0.30)];
+    for (loss, slots) in rows {
+        let grid = GridText { packet: (1000, 42), budget: 4_000_000, ..grid(&["irn"], &[loss]) };
+        for result in run(&grid, 2) {
+            let goodput = result.metrics.goodput_over_limit.expect("every run delivers").median;
+            let over_rate = goodput * (1.0 - result.cell.numbers.loss);
+            let (ratio, formula) = (over_rate / slots, goodput / result.formula);
+            assert!((0.9..=1.1).contains(&ratio), "{loss}: {over_rate}, in slots {slots}");
+            assert!((0.85..=1.15).contains(&formula), "{loss}: {formula} of the formula");
+        }
+    }
+}
+
+/// Memory of the NIC, accesses of the pool and hits as the issue names them; with fewer lines packets wait.
+#[test]
+fn ten_thousand_tps_need_few_lines() {
+    let many = |lines: usize| GridText {
+        rates: vec!["400G".to_owned()],
+        rtts: vec!["10ms".to_owned()],
+        sizes: vec!["3bdp".to_owned()],
+        tps: vec![10_000],
+        nic_lines: lines,
+        budget: 20_000_000,
+        ..grid(&["ours"], &["iid:0.01"])
+    };
+    for (lines, is_enough) in [(4096, true), (64, false)] {
+        let cells = many(lines).cells().expect("a grid that makes sense");
+        for result in run_grid(&cells, Seeds { first: 1, count: 1 }, 1, &|| {}) {
+            let metrics = &result.metrics;
+            let median = |value: Option<lab::stats::Summary>| value.expect("every run ends").median;
+            assert!(median(metrics.nic_bytes_per_tp) <= 64.0);
+            let peak = median(metrics.nic_cache_lines_peak);
+            assert!(peak <= lines as f64 && median(metrics.nic_cache_bytes) > 64.0 * lines as f64);
+            let hits = median(metrics.list_hit_ratio);
+            let dma = median(metrics.dma_ops_per_lost_packet);
+            assert_eq!(hits >= 0.999 && dma <= 0.10, is_enough, "{lines}: {hits}, {dma}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::formula::PathNumbers;
 use super::grid::GridCell;
-use super::path::{self, RunCounts};
+use super::path::{self, PathTrace, RunCounts};
 use super::results::{CellResult, Metrics};
 use crate::clock::Stopwatch;
 use crate::stats::summary;
@@ -31,13 +31,25 @@ pub fn run_grid(
     let count = usize::try_from(seeds.count.max(1)).unwrap_or(usize::MAX);
     let run = |job: usize| {
         let seed = seeds.first.wrapping_add((job % count) as u64);
-        let watch = Stopwatch::start();
-        let counts = path::run(&cells[job / count].run, seed);
-        (counts, watch.passed().as_secs_f64())
+        timed(|| path::run(&cells[job / count].run, seed))
     };
     let runs = run_all(cells.len() * count, workers, run, on_done);
     let per_cell = cells.iter().zip(runs.chunks(count));
     per_cell.map(|(cell, runs)| summarise(cell, seeds, runs)).collect()
+}
+
+/// Runs one seed of one cell and gives each event to `trace`.
+#[must_use]
+pub fn run_traced<T: PathTrace>(cell: &GridCell, seed: u64, trace: &mut T) -> CellResult {
+    let run = timed(|| path::run_traced(&cell.run, seed, trace));
+    summarise(cell, Seeds { first: seed, count: 1 }, &[run])
+}
+
+/// What a run counted, and the time that it took, in s.
+fn timed(run: impl FnOnce() -> RunCounts) -> (RunCounts, f64) {
+    let watch = Stopwatch::start();
+    let counts = run();
+    (counts, watch.passed().as_secs_f64())
 }
 
 fn summarise(cell: &GridCell, seeds: Seeds, runs: &[(RunCounts, f64)]) -> CellResult {
@@ -58,6 +70,8 @@ fn summarise(cell: &GridCell, seeds: Seeds, runs: &[(RunCounts, f64)]) -> CellRe
         extra_bytes_ratio: each(&|run| extra_bytes(cell, run)),
         transmissions: each(&|run| Some(run.transmissions as f64)),
         nic_bytes_per_tp: each(&|run| Some(nic_bytes(cell, run))),
+        nic_cache_bytes: each(&|run| Some(run.nic_cache_bytes as f64)),
+        nic_cache_lines_peak: each(&|run| Some(run.nic_lines_max as f64)),
         host_bytes_peak: each(&|run| Some((run.blocks_max * 64) as f64)),
         dma_ops_per_lost_packet: each(&|run| {
             (run.lost > 0).then(|| (run.dma.reads + run.dma.writes) as f64 / run.lost as f64)

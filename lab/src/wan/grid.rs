@@ -78,6 +78,8 @@ pub struct GridText {
     pub tail: String,
     /// DMA reads that may be under way.
     pub dma_reads: usize,
+    /// Lines that the NIC holds for all TPs.
+    pub nic_lines: usize,
     /// Bits of an Adamap, and nodes of the list that the NIC holds.
     pub adamap: (u8, u8),
     /// Transmissions after which a run ends.
@@ -154,7 +156,7 @@ impl GridText {
                 for loss in &self.losses {
                     let loss = self.loss(loss)?;
                     for size in &self.sizes {
-                        let bytes = self.size(size, (rate_bps, rtt_ps))?;
+                        let bytes = self.size(size, (rate_bps, rtt_ps), loss.mean)?;
                         for &tps in &self.tps {
                             for strategy in &self.strategies {
                                 let path = (rate_bps, rtt_ps, loss);
@@ -187,6 +189,9 @@ impl GridText {
         if !(1..=4096).contains(&self.dma_reads) {
             return Err(wrong("dma-reads", self.dma_reads, "1 to 4096"));
         }
+        if !(8..=1 << 20).contains(&self.nic_lines) {
+            return Err(wrong("nic-lines", self.nic_lines, "8 to 1048576"));
+        }
         if !(1..=64).contains(&self.adamap.0) {
             return Err(wrong("adamap-bits", self.adamap.0, "1 to 64"));
         }
@@ -199,15 +204,23 @@ impl GridText {
         Ok(())
     }
 
-    /// Bytes, as such or in bandwidth-delay products: `12bdp`.
-    fn size(&self, text: &str, (rate_bps, rtt_ps): (f64, f64)) -> Result<f64, GridError> {
+    /// Bytes, as such, in bandwidth-delay products: `12bdp`, or so many that as many packets are lost: `100losses`.
+    fn size(
+        &self,
+        text: &str,
+        (rate_bps, rtt_ps): (f64, f64),
+        loss: f64,
+    ) -> Result<f64, GridError> {
         let (payload, overhead) = self.packet;
         let bdp = rate_bps * rtt_ps / 8e12 * payload as f64 / (payload + overhead) as f64;
-        let bytes = match text.strip_suffix("bdp").map(str::parse::<f64>) {
-            Some(Ok(count)) => Ok(count * bdp),
-            _ => units::bytes(text),
+        let count = |suffix: &str| text.strip_suffix(suffix).and_then(|n| n.parse::<f64>().ok());
+        let bytes = match (count("bdp"), count("losses")) {
+            (Some(count), _) => Ok(count * bdp),
+            (None, Some(count)) => Ok(count / loss * payload as f64),
+            (None, None) => units::bytes(text),
         };
-        within("size", text, bytes, (1.0, 1e15), "1B to 1000000GB, or such as 12bdp")
+        let want = "1B to 1000000GB, or such as 12bdp, or 100losses of a path that loses";
+        within("size", text, bytes, (1.0, 1e15), want)
     }
 
     fn loss(&self, text: &str) -> Result<LossCfg, GridError> {
@@ -275,6 +288,7 @@ impl GridText {
                 expected_loss: self.expected_loss(named.recovery, loss)?,
                 recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
                 dma,
+                nic_lines: self.nic_lines,
                 budget: self.budget,
             },
         })
@@ -363,6 +377,7 @@ mod tests {
             dma_latency: "1us".to_owned(),
             tail: "known".to_owned(),
             dma_reads: 64,
+            nic_lines: 4096,
             adamap: (32, 3),
             budget: 1000,
         }
@@ -393,6 +408,15 @@ mod tests {
         assert_eq!(refused(&|grid| grid.losses[0] = "iid:NaN".to_owned()), "loss");
         assert_eq!(refused(&|grid| grid.sizes[0] = "0B".to_owned()), "size");
         assert_eq!(refused(&|grid| grid.sizes[0] = "NaNbdp".to_owned()), "size");
+        assert_eq!(refused(&|grid| grid.sizes[0] = "0losses".to_owned()), "size");
+        let lossless = |grid: &mut GridText| {
+            grid.losses[0] = "none".to_owned();
+            grid.sizes[0] = "9losses".to_owned();
+        };
+        assert_eq!(refused(&lossless), "size");
+        assert_eq!(refused(&|grid| grid.rtts[0] = "0ms".to_owned()), "rtt");
+        assert_eq!(refused(&|grid| grid.losses[0] = "iid:-0.1".to_owned()), "loss");
+        assert_eq!(refused(&|grid| grid.nic_lines = 7), "nic-lines");
         assert_eq!(refused(&|grid| grid.tps[0] = 0), "tps");
         assert_eq!(refused(&|grid| grid.tps[0] = 100_000), "size");
         assert_eq!(refused(&|grid| grid.strategies[0] = "magic".to_owned()), "strategy");

@@ -10,6 +10,7 @@
 mod ends;
 mod link;
 mod memory;
+mod trace;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,6 +20,7 @@ use urma_recovery::{Arrival, DataMark, DmaCfg, DmaStats, Recovery, RepairMark, S
 use self::ends::{Taken, TpEnds};
 use self::link::{Back, Forward, LinkEnd, PathLink};
 use self::memory::RunMemory;
+pub use self::trace::{JsonTrace, NoTrace, PathTrace, TraceEvent};
 use super::loss::{LossCfg, Losses};
 
 /// Repair packets are lost as if they were this transmission of a packet.
@@ -55,6 +57,8 @@ pub struct RunCfg {
     pub expected_loss: Option<f64>,
     /// What accesses to the pool cost.
     pub dma: DmaCfg,
+    /// Lines that the NIC holds for all TPs.
+    pub nic_lines: usize,
     /// Transmissions after which the run ends unfinished.
     pub budget: u64,
 }
@@ -78,6 +82,10 @@ pub struct RunCounts {
     pub wire_bytes: u64,
     /// Most bytes of loss context that a NIC holds for one TP.
     pub nic_bytes: u64,
+    /// Bytes that the NIC has for lines of all TPs.
+    pub nic_cache_bytes: u64,
+    /// Most of those lines in use.
+    pub nic_lines_max: u64,
     /// Most blocks of the pool in use.
     pub blocks_max: u64,
     /// Most blocks that the pool had.
@@ -90,8 +98,9 @@ pub struct RunCounts {
 
 /// Both ends and what is between them.
 #[derive(Debug)]
-struct PathWorld {
+struct PathWorld<'a, T> {
     cfg: RunCfg,
+    trace: &'a mut T,
     losses: Losses,
     memory: RunMemory,
     tps: Vec<TpEnds>,
@@ -116,7 +125,13 @@ struct PathWorld {
 /// When a strategy contradicts itself: it acknowledges what never came, or stops with packets missing.
 #[must_use]
 pub fn run(cfg: &RunCfg, seed: u64) -> RunCounts {
-    let mut world = PathWorld::new(cfg, seed);
+    run_traced(cfg, seed, &mut NoTrace)
+}
+
+/// As [`run`], and gives each event to `trace`.
+#[must_use]
+pub fn run_traced<T: PathTrace>(cfg: &RunCfg, seed: u64, trace: &mut T) -> RunCounts {
+    let mut world = PathWorld::new(cfg, seed, trace);
     while world.unfinished > 0 && world.counts.transmissions < cfg.budget {
         let event = world.next_event();
         world.step(event);
@@ -134,8 +149,8 @@ enum PathEvent {
     Send,
 }
 
-impl PathWorld {
-    fn new(cfg: &RunCfg, seed: u64) -> Self {
+impl<'a, T: PathTrace> PathWorld<'a, T> {
+    fn new(cfg: &RunCfg, seed: u64, trace: &'a mut T) -> Self {
         let bytes = cfg.payload + cfg.overhead;
         let packet_ps = ps((bytes * 8) as f64 * 1e12 / cfg.rate_bps);
         let share = |tp: u32| {
@@ -144,8 +159,9 @@ impl PathWorld {
         };
         Self {
             cfg: *cfg,
+            trace,
             losses: Losses::new(cfg.loss, seed),
-            memory: RunMemory::new(cfg.dma),
+            memory: RunMemory::new(cfg.dma, cfg.nic_lines),
             tps: (0..cfg.tps).map(|tp| TpEnds::new(cfg, tp, share(tp))).collect(),
             row: (0..cfg.tps).collect(),
             link: PathLink::new(cfg.rtt_ps / 2, bytes, packet_ps),
@@ -238,7 +254,9 @@ impl PathWorld {
         ends.in_row = false;
         if let Some(mark) = ends.sender.poll_tail(now) {
             ends.feedbacks += 1;
-            if self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks) {
+            let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
+            self.trace.note(self.now, tp, TraceEvent::Tail { end: mark.end, lost });
+            if lost {
                 self.link.occupy(self.now, MARK_BYTES);
             } else {
                 self.link.put(self.now, (tp, Forward::Tail(mark)), MARK_BYTES, 0);
@@ -256,7 +274,10 @@ impl PathWorld {
             }
         }
         let bytes = self.cfg.payload + self.cfg.overhead;
-        if self.losses.is_lost(tp, packet.seq, packet.attempt) {
+        let Sending { seq, attempt, answers: (tier, _), .. } = packet;
+        let lost = self.losses.is_lost(tp, seq, attempt);
+        self.trace.note(self.now, tp, TraceEvent::Sent { seq, attempt, tier, lost });
+        if lost {
             self.counts.lost += 1;
             self.link.occupy(self.now, bytes);
             return;
@@ -270,7 +291,9 @@ impl PathWorld {
         let ends = &mut self.tps[tp as usize];
         ends.repairs += 1;
         let bytes = self.cfg.payload + self.cfg.overhead;
-        if self.losses.is_lost(tp, ends.repairs, REPAIR_ATTEMPT) {
+        let lost = self.losses.is_lost(tp, ends.repairs, REPAIR_ATTEMPT);
+        self.trace.note(self.now, tp, TraceEvent::Repair { group: mark.group, lost });
+        if lost {
             self.link.occupy(self.now, bytes);
         } else {
             self.link.put(self.now, (tp, Forward::Repair(mark)), bytes, 0);
@@ -341,6 +364,8 @@ impl PathWorld {
     /// A message takes effect.
     fn finish(&mut self, tp: u32, taken: Taken) {
         if let Taken::Data { packet, arrival, ask } = taken {
+            let (seq, attempt) = (packet.seq, packet.attempt);
+            self.trace.note(self.now, tp, TraceEvent::Arrived { seq, attempt, arrival });
             if matches!(arrival, Arrival::Advanced(_) | Arrival::Kept) {
                 self.counts.delivered += 1;
                 self.sample();
@@ -369,14 +394,20 @@ impl PathWorld {
         let ends = &mut self.tps[tp as usize];
         while let Some(report) = ends.receiver.poll_report() {
             ends.feedbacks += 1;
-            if !self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks) {
+            let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
+            let packets = report.runs().iter().map(|run| u64::from(run.count)).sum();
+            let event = TraceEvent::Report { tier: report.tier, packets, lost };
+            self.trace.note(self.now, tp, event);
+            if !lost {
                 self.link.put_back(self.now, tp, Back::Report(Box::new(report)));
             }
         }
         while let Some(ack) = ends.receiver.poll_ack(&self.memory.pool) {
             let Ok(ack) = ack else { panic!("the record of TP {tp} is sound: {ack:?}") };
             ends.feedbacks += 1;
-            if !self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks) {
+            let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
+            self.trace.note(self.now, tp, TraceEvent::Ack { edge: ack.edge, lost });
+            if !lost {
                 self.link.put_back(self.now, tp, Back::Ack(ack));
             }
         }
@@ -409,7 +440,10 @@ impl PathWorld {
         let scanned = ends.receiver.on_record_time(now, &mut self.memory.pool);
         assert!(scanned.is_ok(), "the record of TP {tp} is sound: {scanned:?}");
         match ends.sender.on_time(now) {
-            Ok(urma_recovery::Expired::Yes) => self.counts.timeouts += 1,
+            Ok(urma_recovery::Expired::Yes) => {
+                self.counts.timeouts += 1;
+                self.trace.note(self.now, tp, TraceEvent::Timeout);
+            }
             Ok(urma_recovery::Expired::No) => {}
             Err(_) => panic!("TP {tp} gave up"),
         }
@@ -452,6 +486,9 @@ impl PathWorld {
         self.counts.completion_s = is_done.then_some(self.now as f64 / 1e12);
         self.counts.wire_bytes = self.link.wire_bytes();
         self.counts.dma = self.memory.pool.dma().stats();
+        let nic = self.memory.pool.nic_usage();
+        self.counts.nic_cache_bytes = (nic.lines * nic.line_bytes) as u64;
+        self.counts.nic_lines_max = nic.used_max as u64;
         self.counts.blocks_max = self.memory.pool.usage().used_max;
         self.counts.pool_blocks_max = self.memory.blocks_max();
         let end = if self.unsent == 0 { self.last_new_at } else { self.now };

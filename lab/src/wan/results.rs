@@ -26,6 +26,10 @@ pub struct Metrics {
     pub transmissions: Option<Summary>,
     /// Loss context in the NIC, of one TP.
     pub nic_bytes_per_tp: Option<Summary>,
+    /// Lines of all TPs in the NIC, in bytes that there is room for.
+    pub nic_cache_bytes: Option<Summary>,
+    /// Most of those lines in use.
+    pub nic_cache_lines_peak: Option<Summary>,
     /// Most bytes of the pool in use.
     pub host_bytes_peak: Option<Summary>,
     /// Reads and writes of the pool per packet that the path lost.
@@ -41,7 +45,7 @@ pub struct Metrics {
 impl Metrics {
     /// Each metric with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, Option<Summary>); 11] {
+    pub const fn named(&self) -> [(&'static str, Option<Summary>); 13] {
         [
             ("goodput_over_limit", self.goodput_over_limit),
             ("fct_s", self.fct_s),
@@ -49,6 +53,8 @@ impl Metrics {
             ("extra_bytes_ratio", self.extra_bytes_ratio),
             ("transmissions", self.transmissions),
             ("nic_bytes_per_tp", self.nic_bytes_per_tp),
+            ("nic_cache_bytes", self.nic_cache_bytes),
+            ("nic_cache_lines_peak", self.nic_cache_lines_peak),
             ("host_bytes_peak", self.host_bytes_peak),
             ("dma_ops_per_lost_packet", self.dma_ops_per_lost_packet),
             ("list_hit_ratio", self.list_hit_ratio),

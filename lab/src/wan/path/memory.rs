@@ -22,9 +22,10 @@ pub(super) struct RunMemory {
 }
 
 impl RunMemory {
-    /// A pool of one piece behind an engine with these costs.
-    pub(super) fn new(dma: DmaCfg) -> Self {
+    /// A pool of one piece behind an engine with these costs, and a NIC with so many lines.
+    pub(super) fn new(dma: DmaCfg, nic_lines: usize) -> Self {
         let mut pool = KnittingPool::new();
+        pool.set_nic_lines(nic_lines);
         *pool.dma_mut() = DmaModel::new(dma);
         let mut memory = Self { pool, pieces: Vec::new(), next: 1, blocks_max: 0 };
         memory.grow();
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_pool_follows_its_use() {
-        let mut memory = RunMemory::new(DmaCfg::default());
+        let mut memory = RunMemory::new(DmaCfg::default(), 64);
         let mut records: Vec<KnittingRecord> = (0..400).map(KnittingRecord::new).collect();
         for record in &mut records {
             record.record(&mut memory.pool, 0, 50_000, DataMark::default()).expect("a block");
