@@ -79,7 +79,7 @@ fn ten_thousand_tps_need_few_lines() {
         budget: 20_000_000,
         ..grid(&["ours"], &["iid:0.01"])
     };
-    for (lines, is_enough) in [(4096, true), (64, false)] {
+    for (lines, is_enough) in [(4096, true), (16, false)] {
         let cells = many(lines).cells().expect("a grid that makes sense");
         for result in run_grid(&cells, Seeds { first: 1, count: 1 }, 1, &|| {}) {
             let metrics = &result.metrics;

@@ -69,7 +69,7 @@ pub trait PathTrace {
     fn note(&mut self, at_ps: u64, tp: u32, event: TraceEvent);
 }
 
-/// Takes nothing.
+/// Leaves every event out.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTrace;
 
