@@ -50,6 +50,19 @@ fn strategies_stay_near_their_formulas() {
     }
 }
 
+/// With few losses a round trip hardly varies; a timeout that is no loss would cost more than all of them.
+#[test]
+fn go_back_n_has_no_timeouts_of_its_own() {
+    let sizes = vec!["100losses".to_owned()];
+    let grid = GridText { sizes, budget: 4_000_000, ..grid(&["gbn"], &["iid:1e-4"]) };
+    for result in run(&grid, 2) {
+        let goodput = result.metrics.goodput_over_limit.expect("every run delivers").median;
+        let ratio = goodput / result.formula;
+        assert!((0.95..=1.05).contains(&ratio), "{goodput}, formula {}", result.formula);
+        assert_eq!(result.metrics.timeouts.expect("every run ends").p99, 0.0);
+    }
+}
+
 /// Goodput over the rate of a window of one product, where each packet is acknowledged by itself at once: a simulation
 /// in slots of one packet, 12,000 packets to the product.
 #[test]

@@ -55,7 +55,7 @@ const LINK: &str = "@link";
 /// Mean length of a bad time, in packets.
 const BAD_PACKETS: f64 = 100.0;
 /// Packets within which those of a frequent event lie.
-const FREQUENT_SPAN: usize = 20;
+const FREQUENT_PACKETS: u32 = 20;
 
 impl LossCfg {
     /// `iid:0.01`, `amazon:0.01`, `ge:0.01`, `amazon@link:0.01`, `none`.
@@ -166,15 +166,15 @@ struct Field {
     dice: Dice,
     bits: Vec<u64>,
     len: u64,
-    /// Losses of the next packets by events that began.
-    next: u32,
+    /// Losses of the next packets by the event that lasts, and how many packets it lasts.
+    next: (u32, u32),
     /// Whether all packets are lost at present.
     is_bad: bool,
 }
 
 impl Field {
     const fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), bits: Vec::new(), len: 0, next: 0, is_bad: false }
+        Self { dice: Dice::new(seed), bits: Vec::new(), len: 0, next: (0, 0), is_bad: false }
     }
 
     fn is_lost(&mut self, cfg: LossCfg, seq: u64) -> bool {
@@ -189,7 +189,7 @@ impl Field {
         let mut word = 0;
         for bit in 0..64 {
             let lost = match cfg.kind {
-                LossKind::Provider(parts) => self.provider(cfg.mean, parts),
+                LossKind::Provider(parts) => self.provider(cfg.mean, parts, cfg.along),
                 LossKind::GilbertElliott | LossKind::Iid => self.good_or_bad(cfg.mean),
             };
             word |= u64::from(lost) << bit;
@@ -205,32 +205,44 @@ impl Field {
         self.is_bad
     }
 
-    fn provider(&mut self, mean: f64, parts: [u32; 3]) -> bool {
-        let drops: f64 =
-            parts.iter().zip([1.0, 7.5, 10.0]).map(|(part, n)| f64::from(*part) * n / 1000.0).sum();
-        if self.dice.roll() < threshold(mean / drops) {
-            self.next |= self.event(parts);
+    fn provider(&mut self, mean: f64, parts: [u32; 3], along: Along) -> bool {
+        let (mut lost, mut left) = self.next;
+        if left == 0 && self.dice.roll() < threshold(event_chance(mean, parts, along)) {
+            (lost, left) = self.event(parts);
         }
-        let lost = self.next & 1 != 0;
-        self.next >>= 1;
-        lost
+        self.next = (lost >> 1, left.saturating_sub(1));
+        lost & 1 != 0
     }
 
-    /// Losses of the packets from this one on.
-    fn event(&mut self, [single, frequent, _]: [u32; 3]) -> u32 {
+    /// Losses of the packets from this one on, and how many packets the event lasts.
+    fn event(&mut self, [single, frequent, _]: [u32; 3]) -> (u32, u32) {
         let kind = u32::try_from(self.dice.below(1000)).unwrap_or(0);
         if kind < single {
-            1
+            (1, 1)
         } else if kind < single + frequent {
             let count = 5 + self.dice.below(6);
             let mut drops = 0_u32;
             while (drops.count_ones() as usize) < count {
-                drops |= 1 << self.dice.below(FREQUENT_SPAN);
+                drops |= 1 << self.dice.below(FREQUENT_PACKETS as usize);
             }
-            drops
+            (drops, FREQUENT_PACKETS)
         } else {
-            (1 << (7 + self.dice.below(7))) - 1
+            let packets = 7 + u32::try_from(self.dice.below(7)).unwrap_or(0);
+            ((1 << packets) - 1, packets)
         }
+    }
+}
+
+/// Chance that an event begins with a packet that none lasts for. Events do not overlap; along the sequence the mean is met
+/// nevertheless, along the link it is less, as in the simulator of the Adamap design.
+fn event_chance(mean: f64, parts: [u32; 3], along: Along) -> f64 {
+    let sum = |each: [f64; 3]| -> f64 {
+        parts.iter().zip(each).map(|(part, n)| f64::from(*part) * n / 1000.0).sum()
+    };
+    let (drops, packets) = (sum([1.0, 7.5, 10.0]), sum([1.0, f64::from(FREQUENT_PACKETS), 10.0]));
+    match along {
+        Along::Sequence => mean / (drops - mean * (packets - 1.0)),
+        Along::Link => mean / drops,
     }
 }
 

@@ -93,5 +93,8 @@ const fn rto(recovery: Recovery, rtt_ns: u64) -> RtoCfg {
         const NEVER: u64 = 1 << 50;
         return RtoCfg { initial_ns: NEVER, min_ns: NEVER, max_ns: NEVER, retries: 1 };
     }
-    RtoCfg { initial_ns: 4 * rtt_ns, min_ns: rtt_ns / 8 + 1, max_ns: 8 * rtt_ns, retries: 1000 }
+    // A round trip that never varies leaves no room for the repetition of a gap, which ends a round trip after the last
+    // progress.
+    let min_ns = if matches!(recovery, Recovery::GoBackN) { 2 * rtt_ns } else { rtt_ns / 8 + 1 };
+    RtoCfg { initial_ns: 4 * rtt_ns, min_ns, max_ns: 8 * rtt_ns, retries: 1000 }
 }

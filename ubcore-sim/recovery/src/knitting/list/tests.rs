@@ -53,7 +53,10 @@ proptest! {
                 list.trim(&mut pool, step, run.end()).expect("sound");
             }
             prop_assert_eq!(list.first(0), oracle.front().copied());
-            prop_assert_eq!(list.runs(&mut pool, step), Ok(oracle.iter().copied().collect()));
+            // The host's look writes lines to the pool, so it comes seldom.
+            if at % 64 == 0 {
+                prop_assert_eq!(list.runs(&mut pool, step), Ok(oracle.iter().copied().collect()));
+            }
         }
         for (number, (list, oracle)) in (0..).zip(lists.iter_mut().zip(&mut oracles)) {
             while let Some(run) = oracle.pop_front() {
