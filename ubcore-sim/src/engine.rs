@@ -20,4 +20,5 @@ pub(crate) mod remote;
 pub(crate) mod retire;
 pub(crate) mod send;
 pub(crate) mod short;
+pub(crate) mod warrant;
 pub(crate) mod word;

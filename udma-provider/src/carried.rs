@@ -12,7 +12,7 @@ use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
 };
 use urma_mem::{
-    relay::{PLACES, Relay, RelayReader, RelayWriter},
+    relay::{Relay, RelayReader, RelayWriter},
     sync::{AtomicU64, Ordering},
 };
 
@@ -27,12 +27,10 @@ pub(crate) struct CarriedRing {
     queue_ctx: AtomicU64,
 }
 
-/// The end of the queue that posts.
-#[derive(Debug)]
+/// The end of the queue that posts; the default one is no end of a ring.
+#[derive(Debug, Default)]
 pub(crate) struct CarriedSource {
     writer: RelayWriter,
-    /// First position behind each request that was passed on, by its place.
-    ends: Box<[u32; PLACES]>,
     /// Requests taken when this was last asked.
     taken: u32,
 }
@@ -61,7 +59,7 @@ impl CarriedRing {
         self.queue.store(u64::from(link.id()) | kind, Ordering::Relaxed);
         self.queue_ctx.store(link.queue_ctx, Ordering::Relaxed);
         let taken = writer.pushed();
-        Some(CarriedSource { writer, ends: Box::new([0; PLACES]), taken })
+        Some(CarriedSource { writer, taken })
     }
 
     /// Whether requests of queue `id` wait.
@@ -72,10 +70,16 @@ impl CarriedRing {
 }
 
 impl CarriedSource {
-    /// Whether one more request may wait.
-    #[inline(always)]
-    pub(crate) fn has_room(&mut self, of: &CarriedRing) -> bool {
-        self.writer.has_room(&of.relay)
+    /// Whether it is the end of a ring.
+    #[inline]
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.writer.is_claimed()
+    }
+
+    /// Number of requests that may be passed on.
+    #[inline]
+    pub(crate) fn room(&self, of: &CarriedRing) -> u32 {
+        self.writer.room(&of.relay)
     }
 
     /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `index`.
@@ -86,26 +90,31 @@ impl CarriedSource {
         (end, index): (u32, u32),
         (user_ctx, len): (u64, u32),
     ) {
-        self.ends[self.writer.pushed() as usize % PLACES] = end;
-        self.writer.push(&of.relay, [user_ctx, u64::from(index) << 32 | u64::from(len)]);
+        let place = u64::from(index) << 32 | u64::from(len);
+        self.writer.push(&of.relay, [user_ctx, place], end);
     }
 
     /// First position behind the newest request that was taken since this was last asked.
     pub(crate) fn take_end(&mut self, of: &CarriedRing) -> Option<u32> {
+        if !self.is_claimed() {
+            return None;
+        }
         let taken = self.writer.taken(&of.relay);
         let is_new = taken != self.taken;
         self.taken = taken;
-        is_new.then(|| self.ends[taken.wrapping_sub(1) as usize % PLACES])
+        is_new.then(|| self.writer.note_of(&of.relay, taken.wrapping_sub(1)))
     }
 
     /// Whether a poll has still to take a request.
     pub(crate) fn has_waiting(&self, of: &CarriedRing) -> bool {
-        self.writer.taken(&of.relay) != self.writer.pushed()
+        self.is_claimed() && self.writer.taken(&of.relay) != self.writer.pushed()
     }
 
     /// Another queue may take its place, once what waits is taken.
-    pub(crate) fn end(self, of: &CarriedRing) {
-        self.writer.end(&of.relay);
+    pub(crate) fn end(&mut self, of: &CarriedRing) {
+        if self.is_claimed() {
+            std::mem::take(&mut self.writer).end(&of.relay);
+        }
     }
 }
 

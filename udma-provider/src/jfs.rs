@@ -55,6 +55,9 @@ pub(crate) struct SendPoster {
     done: u32,
     /// One-block requests for which there is room, at least.
     sure: u32,
+    /// Requests that may still be carried out unreported before `sure` and `seq` count them, and how many were granted.
+    granted: u32,
+    given: u32,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
@@ -67,7 +70,7 @@ pub(crate) struct SendPoster {
     /// The device carried a block like `last`, and no other one later.
     is_carried: bool,
     /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
-    carried: Option<CarriedSource>,
+    carried: CarriedSource,
     /// Block of the newest usual message.
     last_message: Option<MovableBlock>,
     /// The RC target as last seen, and the version at which it was read.
@@ -145,13 +148,15 @@ impl SendPoster {
             pi: 0,
             done: 0,
             sure: 0,
+            granted: 0,
+            given: 0,
             seq: 0,
             done_seq: 0,
             snapshot: None,
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
             is_carried: false,
-            carried: None,
+            carried: CarriedSource::default(),
             last_message: None,
             target: None,
             target_version: 0,
@@ -200,29 +205,48 @@ impl SendPoster {
             self.store_block(at, block)?;
             self.parts.jfc.show_room();
             self.doorbell.ring_direct(block);
-        } else if self.carried.is_none() && self.parts.in_order {
-            self.carried = self.parts.jfc.claim_carried(&self.link);
+        } else if !self.carried.is_claimed() && self.parts.in_order {
+            self.carried = self.parts.jfc.claim_carried(&self.link).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// As [`SendPoster::post_like_last`], of a signalled request which the device carries out and does not report;
-    /// `false`: nothing happened, but that there is room for one.
+    /// Hands a signalled request like the newest one over, which the device carries out and does not report;
+    /// `false`: nothing happened.
     #[inline(always)]
     fn carry_unreported(&mut self, moved: &MovedTransfer) -> bool {
-        let Some(source) = &mut self.carried else { return false };
-        let ring = self.parts.jfc.carried();
-        if !(self.is_carried && moved.is_signalled && source.has_room(ring)) {
-            return false;
-        }
         let Some(index) = self.doorbell.carry_unreported(self.pi, moved) else { return false };
         self.pi = self.pi.wrapping_add(1);
-        self.seq = (self.seq + 1) & SEQ_MASK;
-        if let Some(send) = self.link.send.as_ref() {
-            send.pi.store(self.pi, Ordering::Release);
-        }
-        source.push(ring, (self.pi, index), (moved.user_ctx, moved.len));
+        let request = (moved.user_ctx, moved.len);
+        self.carried.push(self.parts.jfc.carried(), (self.pi, index), request);
         true
+    }
+
+    /// As [`SendPoster::post_like_last`], where none was granted.
+    #[inline(never)]
+    fn post_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        // What was carried went directly, and is the newest one.
+        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
+        {
+            return PostedAgain::NotTaken;
+        }
+        if self.find_room(1).is_err() {
+            return PostedAgain::Full;
+        }
+        let is_unreported = self.is_carried
+            && moved.is_signalled
+            && self.carried.room(self.parts.jfc.carried()) != 0
+            && self.carry_unreported(moved);
+        if is_unreported {
+            self.seq = (self.seq + 1) & SEQ_MASK;
+            self.grant();
+            return PostedAgain::Posted;
+        }
+        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
+        if self.is_carried && self.doorbell.carry_moved(at, moved) {
+            return PostedAgain::Posted;
+        }
+        self.give_moved(at, moved)
     }
 
     /// As [`SendPoster::post_direct`], of an atomic.
@@ -415,22 +439,13 @@ impl SendQueue for SendPoster {
 
     #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
-        // What was carried went directly, and is the newest one.
-        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
-        {
-            return PostedAgain::NotTaken;
-        }
-        if self.find_room(1).is_err() {
-            return PostedAgain::Full;
-        }
-        if self.carry_unreported(moved) {
+        // The device looks at queue and target: what ended there since is not carried out.
+        let may_carry = self.granted != 0 && moved.is_signalled;
+        if may_carry && !self.parts.failed.load(Ordering::Relaxed) && self.carry_unreported(moved) {
+            self.granted -= 1;
             return PostedAgain::Posted;
         }
-        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
-        if self.is_carried && self.doorbell.carry_moved(at, moved) {
-            return PostedAgain::Posted;
-        }
-        self.give_moved(at, moved)
+        self.post_again(moved)
     }
 
     #[inline]
@@ -479,9 +494,7 @@ impl SendQueue for SendPoster {
 
 impl Drop for SendPoster {
     fn drop(&mut self) {
-        if let Some(carried) = self.carried.take() {
-            carried.end(self.parts.jfc.carried());
-        }
+        self.carried.end(self.parts.jfc.carried());
     }
 }
 

@@ -5,7 +5,8 @@
 //! same. *Must not*: remember a request that the driver does not; name an object by its address.
 
 use crate::{
-    OneTransfer, TargetJetty, WrFlags, number::ObjectNumber, ops::MovedTransfer, wr::OneMessage,
+    OneTransfer, TargetJetty, WrFlags, check::Span, number::ObjectNumber, ops::MovedTransfer,
+    wr::OneMessage,
 };
 
 /// All that rules and driver looked at, but for what differs from request to request: addresses, length, context,
@@ -18,6 +19,11 @@ pub(crate) struct LastTransfer {
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
+    /// Where both pieces may lie.
+    remote_span: Span,
+    local_span: Span,
+    /// Differs from that of each other one of its queue; 0: no request names what it does.
+    ticket: u64,
 }
 
 impl LastTransfer {
@@ -29,10 +35,13 @@ impl LastTransfer {
         target: ObjectNumber::NONE,
         remote: ObjectNumber::NONE,
         local: ObjectNumber::NONE,
+        remote_span: Span::NOTHING,
+        local_span: Span::NOTHING,
+        ticket: 0,
     };
 
     /// Of a request that was posted. A payload that goes in the entry is not looked at by its address.
-    pub(crate) fn of(wr: &OneTransfer<'_>) -> Self {
+    pub(crate) fn of(wr: &OneTransfer<'_>, ticket: u64) -> Self {
         if wr.flags.contains(WrFlags::INLINE) {
             return Self::NONE;
         }
@@ -43,7 +52,26 @@ impl LastTransfer {
             target: number_of(wr.target),
             remote: wr.at.segment.number(),
             local: wr.piece.segment.number(),
+            remote_span: wr.at.segment.span(),
+            local_span: wr.piece.segment.span(),
+            ticket,
         }
+    }
+
+    /// By which it is known again; 0: no request names what it does.
+    #[inline]
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Whether it is the one with this ticket, and both pieces of a request like it lie where they may; its kind.
+    #[inline(always)]
+    pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> Option<bool> {
+        let (local, remote) = (self.local_span, self.remote_span);
+        let len = u64::from(moved.len);
+        let is_it = ticket == self.ticket;
+        (is_it && local.holds(moved.local, len) && remote.holds(moved.remote, len))
+            .then_some(self.is_write)
     }
 
     /// Whether the request names the same.

@@ -53,6 +53,8 @@ pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
     pub(crate) last: LastTransfer,
+    /// Tickets of the ones before.
+    pub(crate) tickets: u64,
     pub(crate) last_message: LastMessage,
     pub(crate) _jfc: Arc<JfcShared>,
 }
@@ -153,6 +155,17 @@ impl SendHalf {
         self.queue.post_like_last(&again::moved(wr))
     }
 
+    /// As [`SendHalf::transfer_again`], of a request that names what the one with this ticket did.
+    #[inline(always)]
+    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> PostedAgain {
+        match self.last.holds(ticket, moved) {
+            Some(is_write) if self.rules.carries_len(is_write, moved.len) => {
+                self.queue.post_like_last(moved)
+            }
+            _ => PostedAgain::NotTaken,
+        }
+    }
+
     /// As [`SendHalf::transfer`], of a request that is not like the newest one.
     #[inline(never)]
     fn transfer_new(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
@@ -182,7 +195,10 @@ impl SendHalf {
         }
         let posted = self.queue.post_send(wrs);
         match (&posted, wrs.iter().rev().find_map(OneTransfer::of)) {
-            (Ok(()), Some(newest)) => self.last = LastTransfer::of(&newest),
+            (Ok(()), Some(newest)) => {
+                self.tickets += 1;
+                self.last = LastTransfer::of(&newest, self.tickets);
+            }
             (Ok(()), None) => {}
             // Which was the newest one that the queue took is for it to say.
             (Err(_), _) => self.last = LastTransfer::NONE,

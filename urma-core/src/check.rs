@@ -25,6 +25,9 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// No byte lies in it.
+    pub(crate) const NOTHING: Self = Self { va: 0, len: 0 };
+
     /// `None` for a null address, no bytes, or a range that wraps.
     pub(crate) fn new(va: u64, len: u64) -> Option<Self> {
         let is_sound = va != 0 && len != 0 && va.checked_add(len).is_some();
@@ -118,11 +121,17 @@ impl SendRules {
     #[inline(always)]
     pub(crate) fn fits(&self, wr: &OneTransfer<'_>) -> bool {
         let len = u64::from(wr.piece.len);
-        let most = if wr.is_write { self.max_write } else { self.max_read };
-        // 0 bytes are more than any number.
-        len.wrapping_sub(1) < most
+        self.carries_len(wr.is_write, wr.piece.len)
             && wr.piece.segment.span().holds(wr.piece.addr, len)
             && wr.at.segment.span().holds(wr.at.addr, len)
+    }
+
+    /// Whether a WRITE, or a READ, may have `len` bytes.
+    #[inline(always)]
+    pub(crate) fn carries_len(&self, is_write: bool, len: u32) -> bool {
+        let most = if is_write { self.max_write } else { self.max_read };
+        // 0 bytes are more than any number.
+        u64::from(len).wrapping_sub(1) < most
     }
 
     /// As [`SendRules::fits`], of a message that is like one that broke no rule.

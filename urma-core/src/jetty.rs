@@ -14,7 +14,7 @@ use crate::{
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
-    ops::{PostedAgain, QueueParts},
+    ops::{MovedTransfer, PostedAgain, QueueParts},
     rules::{self, ensure, refuse},
     target::{self, HeldPath},
 };
@@ -204,6 +204,20 @@ impl Jetty {
     #[inline(always)]
     pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.send.transfer_again(wr) == PostedAgain::Posted
+    }
+
+    /// By which the newest WRITE or READ is known again, until another one is posted; 0: no request is like it.
+    #[inline]
+    #[must_use]
+    pub fn transfer_ticket(&self) -> u64 {
+        self.send.last.ticket()
+    }
+
+    /// Posts a request that names what the one with this ticket did, with other addresses. `false`: nothing happened:
+    /// it is not the newest one any more, or something is wrong.
+    #[inline(always)]
+    pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.transfer_moved(ticket, moved) == PostedAgain::Posted
     }
 
     /// Posts receives in order.

@@ -11,7 +11,7 @@ use crate::{
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
-    ops::{PostedAgain, QueueParts},
+    ops::{MovedTransfer, PostedAgain, QueueParts},
     rules, target,
 };
 
@@ -128,7 +128,7 @@ pub(crate) fn send_half(
     let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
     let queue = required(queue, "send half")?;
     let (last, last_message) = (LastTransfer::NONE, LastMessage::NONE);
-    Ok(SendHalf { queue, rules, last, last_message, _jfc: Arc::clone(jfc.shared()) })
+    Ok(SendHalf { queue, rules, last, tickets: 0, last_message, _jfc: Arc::clone(jfc.shared()) })
 }
 
 impl Jfs {
@@ -155,6 +155,20 @@ impl Jfs {
     #[inline(always)]
     pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.send.transfer_again(wr) == PostedAgain::Posted
+    }
+
+    /// By which the newest WRITE or READ is known again, until another one is posted; 0: no request is like it.
+    #[inline]
+    #[must_use]
+    pub fn transfer_ticket(&self) -> u64 {
+        self.send.last.ticket()
+    }
+
+    /// Posts a request that names what the one with this ticket did, with other addresses. `false`: nothing happened:
+    /// it is not the newest one any more, or something is wrong.
+    #[inline(always)]
+    pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.transfer_moved(ticket, moved) == PostedAgain::Posted
     }
 
     /// RM: announces requests to `target`. Importing set up the path already.

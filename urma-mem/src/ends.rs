@@ -19,6 +19,21 @@ impl SeenEnds {
 }
 
 impl EndCount {
+    /// Nothing ended yet; for a count of the process.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// As [`EndCount::seen`], in the one order of ends and of taking a lock: of an end that is counted before its lock is
+    /// looked at, and a lock that is taken before this, one side sees the other.
+    #[inline(always)]
+    #[must_use]
+    pub fn seen_in_order(&self) -> SeenEnds {
+        SeenEnds(self.0.load(Ordering::SeqCst))
+    }
+
     /// Counts an object whose end is stored.
     #[inline]
     pub fn count(&self) {

@@ -15,13 +15,20 @@ pub const PLACES: usize = 64;
 /// Places of a ring in a model.
 pub const PLACES: usize = 2;
 
-/// One fewer entries than there are places wait at most: a writer finds the newest one taken in a table of its own
-/// with as many places.
+/// One fewer entries than there are places wait at most: the place of the newest one taken stays as it was.
 #[expect(clippy::cast_possible_truncation, reason = "a small number")]
 pub const ENTRIES_MAX: u32 = PLACES as u32 - 1;
 
 /// What a writer passes on.
 pub type RelayEntry = [u64; 2];
+
+/// A place of the ring: an entry, and what only the writer reads.
+#[derive(Debug)]
+#[repr(align(32))]
+struct RelayPlace {
+    entry: [AtomicU64; 2],
+    note: AtomicU32,
+}
 
 /// A ring of [`RelayEntry`].
 #[derive(Debug)]
@@ -30,7 +37,7 @@ pub struct Relay {
     tail: AtomicU32,
     /// A writer has it.
     has_writer: AtomicBool,
-    places: [[AtomicU64; 2]; PLACES],
+    places: [RelayPlace; PLACES],
     /// Entries taken, free running.
     head: RelayIndex,
 }
@@ -41,12 +48,10 @@ pub struct Relay {
 struct RelayIndex(AtomicU32);
 
 /// The writing end: what it remembers of a [`Relay`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RelayWriter {
     tail: u32,
-    /// Entries for which there is room, at least.
-    sure: u32,
-    /// Entries that may wait.
+    /// Entries that may wait; 0: it is the writer of no ring.
     most: u32,
 }
 
@@ -61,7 +66,10 @@ impl Default for Relay {
         Self {
             tail: AtomicU32::new(0),
             has_writer: AtomicBool::new(false),
-            places: array::from_fn(|_| array::from_fn(|_| AtomicU64::new(0))),
+            places: array::from_fn(|_| RelayPlace {
+                entry: array::from_fn(|_| AtomicU64::new(0)),
+                note: AtomicU32::new(0),
+            }),
             head: RelayIndex(AtomicU32::new(0)),
         }
     }
@@ -79,7 +87,7 @@ impl Relay {
             self.has_writer.store(false, Ordering::Release);
             return None;
         }
-        Some(RelayWriter { tail, sure: 0, most: most.min(ENTRIES_MAX) })
+        Some(RelayWriter { tail, most: most.clamp(1, ENTRIES_MAX) })
     }
 
     /// Whether a writer has it, as far as one can see.
@@ -95,28 +103,36 @@ impl Relay {
 }
 
 impl RelayWriter {
-    /// Whether there is room for an entry.
-    #[inline(always)]
-    pub fn has_room(&mut self, of: &Relay) -> bool {
-        self.sure != 0 || self.look_for_room(of)
+    /// Whether it is the writer of a ring.
+    #[inline]
+    #[must_use]
+    pub fn is_claimed(&self) -> bool {
+        self.most != 0
     }
 
-    #[cold]
-    #[inline(never)]
-    fn look_for_room(&mut self, of: &Relay) -> bool {
-        self.sure = self.most.saturating_sub(self.tail.wrapping_sub(self.taken(of)));
-        self.sure != 0
+    /// Entries for which there is room.
+    #[inline]
+    #[must_use]
+    pub fn room(&self, of: &Relay) -> u32 {
+        self.most.saturating_sub(self.tail.wrapping_sub(self.taken(of)))
     }
 
-    /// Passes an entry on, for which there is room; without room it overwrites one.
+    /// Passes an entry on, for which there is room, with a note for the writer; without room it overwrites one.
     #[inline(always)]
-    pub fn push(&mut self, of: &Relay, entry: RelayEntry) {
+    pub fn push(&mut self, of: &Relay, entry: RelayEntry, note: u32) {
         let place = &of.places[self.tail as usize % PLACES];
-        place[0].store(entry[0], Ordering::Relaxed);
-        place[1].store(entry[1], Ordering::Relaxed);
+        place.entry[0].store(entry[0], Ordering::Relaxed);
+        place.entry[1].store(entry[1], Ordering::Relaxed);
+        place.note.store(note, Ordering::Relaxed);
         self.tail = self.tail.wrapping_add(1);
-        self.sure = self.sure.wrapping_sub(1);
         of.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// The note of the entry with this number, which was passed on and not overwritten.
+    #[inline]
+    #[must_use]
+    pub fn note_of(&self, of: &Relay, number: u32) -> u32 {
+        of.places[number as usize % PLACES].note.load(Ordering::Relaxed)
     }
 
     /// Number of entries passed on, free running.
@@ -154,7 +170,7 @@ impl RelayReader {
         if !self.has_front(of) {
             return None;
         }
-        let place = &of.places[self.head as usize % PLACES];
+        let place = &of.places[self.head as usize % PLACES].entry;
         Some([place[0].load(Ordering::Relaxed), place[1].load(Ordering::Relaxed)])
     }
 
@@ -178,8 +194,9 @@ mod tests {
         assert!(relay.has_writer() && relay.claim(1).is_none(), "one writer at a time");
         let (mut next, mut taken) = (0, 0);
         for round in 0..200 {
-            while writer.has_room(&relay) {
-                writer.push(&relay, [next, !next]);
+            while writer.room(&relay) != 0 {
+                let note = u32::try_from(next).unwrap();
+                writer.push(&relay, [next, !next], note);
                 next += 1;
             }
             assert_eq!(next - taken, 3);
@@ -189,6 +206,7 @@ mod tests {
                 taken += 1;
             }
             assert_eq!(u64::from(writer.taken(&relay)), taken);
+            assert_eq!(u64::from(writer.note_of(&relay, writer.taken(&relay) - 1)), taken - 1);
             assert_eq!(u64::from(writer.pushed()), next);
         }
         writer.end(&relay);
@@ -221,7 +239,7 @@ mod tests {
             if planted == Planted::CountedEarly {
                 relay.tail.store(writer.tail.wrapping_add(1), Ordering::Release);
             }
-            writer.push(relay, entry);
+            writer.push(relay, entry, 0);
         }
 
         /// One writer after another, each of which says beside the ring who it is; the reader never sees an entry
@@ -243,6 +261,7 @@ mod tests {
                             if planted == Planted::TakenEarly {
                                 reader.take(&relay);
                                 entry = relay.places[reader.head.wrapping_sub(1) as usize % PLACES]
+                                    .entry
                                     .each_ref()
                                     .map(|word| word.load(Ordering::Relaxed));
                             }
@@ -260,7 +279,6 @@ mod tests {
                     let claimed = match planted {
                         Planted::ClaimedEarly => Some(RelayWriter {
                             tail: relay.tail.load(Ordering::Acquire),
-                            sure: 0,
                             most: ENTRIES_MAX,
                         }),
                         _ => relay.claim(ENTRIES_MAX),
@@ -268,7 +286,7 @@ mod tests {
                     let Some(mut writer) = claimed else { continue };
                     name.store(by, Ordering::Relaxed);
                     for _ in 0..2 {
-                        if writer.has_room(&relay) {
+                        if writer.room(&relay) != 0 {
                             push(&mut writer, &relay, [next, by], planted);
                             next += 1;
                         }

@@ -126,6 +126,25 @@ impl<T> Serial<T> {
         (run, answer)
     }
 
+    /// Visits the value if no thread holds it and no mark is set; `None`: nothing happened. A mark that was made
+    /// meanwhile stays: see [`Visited::marked`].
+    #[inline(always)]
+    pub fn try_brief<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Visited<R>> {
+        let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
+        is_free.ok()?;
+        let release = ReleaseOnDrop(&self.state);
+        let value = self.visit(f);
+        core::mem::forget(release);
+        Some(Visited { value, marked: !self.let_go() && self.let_go_marked() })
+    }
+
+    /// Clears HELD after [`Serial::let_go`] found a mark; returns whether it is still set.
+    #[cold]
+    #[inline(never)]
+    fn let_go_marked(&self) -> bool {
+        ReleaseOnDrop(&self.state).finish()
+    }
+
     /// Sets HELD, or a mark for the thread that has set it. Returns whether it set HELD; what was marked
     /// before is the caller's to do.
     #[inline]

@@ -18,6 +18,10 @@ use super::{
     pool, space,
 };
 use crate::copies::copies;
+use urma_mem::ends::{EndCount, SeenEnds};
+
+/// Objects whose end began. Counted before the locks of queues are looked at.
+static ENDS: EndCount = EndCount::new();
 
 /// What a pointer of a C program is.
 pub(crate) enum PointerKind {
@@ -124,6 +128,7 @@ impl<K: Kind> Slot<K> {
         if !header.swap_word(self.word, self.word.with(SlotState::Dying)) {
             return None;
         }
+        ENDS.count();
         header.wait_for_holder();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {
@@ -206,6 +211,13 @@ pub(crate) struct Look<'g> {
 }
 
 impl<'g> Look<'g> {
+    /// The objects whose end began by now: as long as their number stays, and the lock of a queue is held, what that
+    /// queue found by its names is there.
+    #[inline(always)]
+    pub(crate) fn seen_ends(self) -> SeenEnds {
+        ENDS.seen_in_order()
+    }
+
     /// The private part of the object at `public`; `None` unless it is a live `K` of the queue's
     /// owner.
     #[inline(always)]

@@ -212,6 +212,23 @@ fn what_a_queue_found_last_is_found_again_while_it_is_that_object() {
     drop((delete(queue), delete(foreign), delete(next), delete(beside)));
 }
 
+/// Counted when it begins, so that a queue which takes its lock later than that sees it.
+#[test]
+fn each_end_changes_what_queues_have_seen() {
+    let mine = Owner::new(104);
+    let (queue, memory) =
+        (make_of::<Queue>(mine, vec![]), make_of::<Last>(mine, Counted(Arc::default())));
+    let mut guard = queue.lock().expect("live");
+    let before = guard.split().1.seen_ends();
+    drop(guard);
+    let dying = memory.retire().expect("live");
+    let mut guard = queue.lock().expect("live");
+    assert_ne!(guard.split().1.seen_ends(), before);
+    drop(guard);
+    drop(dying.take());
+    drop(delete(queue));
+}
+
 #[test]
 fn several_locks_are_taken_once_each() {
     let (a, b) = (make::<Queue>(vec![1]), make::<Other>(Counted(Arc::default())));

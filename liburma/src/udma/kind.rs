@@ -12,11 +12,12 @@ use std::{
 use urma_core::{
     Completion, Context as CoreContext, Eid, ImportedSegment, Jetty as CoreJetty, JettyGroup,
     Jfc as CoreJfc, Jfce as CoreJfce, Jfr as CoreJfr, Jfs as CoreJfs, Segment as CoreSegment,
-    StartPsns, TargetJetty, TokenIdLease,
+    StartPsns, TargetJetty, TokenIdLease, WrFlags,
 };
+use urma_mem::ends::SeenEnds;
 
 use crate::{
-    abi,
+    abi::{self, URMA_OPC_NOP, urma_opcode_t},
     slab::{Exclusive, Kind, LastNamed, Named, Owner, Slot},
     udma::{
         event_queue::Events,
@@ -106,12 +107,48 @@ pub(crate) struct LastNames {
     pub(crate) local: LastNamed<Segment>,
     pub(crate) remote: LastNamed<Segment>,
     pub(crate) target: LastNamed<Target>,
+    /// All of it at once, where nothing ended since.
+    pub(crate) form: LastForm,
+}
+
+/// The form of a request: its opcode and what it names, by addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct LastForm {
+    /// urma-core's ticket of the request; 0: there is none.
+    pub(crate) ticket: u64,
+    /// No object ended since it was posted.
+    pub(crate) seen: SeenEnds,
+    pub(crate) opcode: urma_opcode_t,
+    /// But for whether a completion is wanted.
+    pub(crate) flags: WrFlags,
+    pub(crate) hint: u8,
+    pub(crate) target: usize,
+    pub(crate) src: usize,
+    pub(crate) dst: usize,
+}
+
+impl LastForm {
+    /// No request has it.
+    pub(crate) const NONE: Self = Self {
+        ticket: 0,
+        seen: SeenEnds::NONE,
+        opcode: URMA_OPC_NOP,
+        flags: WrFlags::empty(),
+        hint: 0,
+        target: 0,
+        src: 0,
+        dst: 0,
+    };
 }
 
 impl LastNames {
     /// Of a queue without a request.
-    pub(crate) const NONE: Self =
-        Self { local: LastNamed::NONE, remote: LastNamed::NONE, target: LastNamed::NONE };
+    pub(crate) const NONE: Self = Self {
+        local: LastNamed::NONE,
+        remote: LastNamed::NONE,
+        target: LastNamed::NONE,
+        form: LastForm::NONE,
+    };
 }
 
 /// What a jetty keeps beside urma-core's.

@@ -13,7 +13,9 @@ mod several;
 use core::mem::MaybeUninit;
 
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
-use urma_core::{LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode};
+use urma_core::{
+    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode, ops::MovedTransfer,
+};
 
 use crate::{
     abi::*,
@@ -71,6 +73,12 @@ pub(crate) trait Sends {
     /// As `transfer`, of a request like the newest one. `false`: nothing happened.
     fn again(&mut self, wr: &OneTransfer<'_>) -> bool;
 
+    /// As `again`, by the ticket of the newest request and what differs.
+    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
+
+    /// The ticket of the newest request.
+    fn ticket(&self) -> u64;
+
     /// What its newest plain request named.
     fn last(&mut self) -> &mut LastNames;
 }
@@ -79,6 +87,15 @@ impl Sends for JfsOwn {
     #[inline(always)]
     fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.core.post_again(wr)
+    }
+
+    #[inline(always)]
+    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.core.post_moved(ticket, moved)
+    }
+
+    fn ticket(&self) -> u64 {
+        self.core.transfer_ticket()
     }
 
     #[inline(always)]
@@ -105,6 +122,15 @@ impl Sends for JettyOwn {
     #[inline(always)]
     fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.core.post_again(wr)
+    }
+
+    #[inline(always)]
+    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.core.post_moved(ticket, moved)
+    }
+
+    fn ticket(&self) -> u64 {
+        self.core.transfer_ticket()
     }
 
     #[inline(always)]

@@ -376,6 +376,61 @@ static void flushing(void)
     CHECK(urma_flush_jetty(here.jetty, 4, cr) >= 0);
 }
 
+/* A request is like the one before where it names the same objects, in the same places, and these are there. */
+static void alike(void)
+{
+    urma_seg_cfg_t cfg = {0};
+    uint8_t *memory = aligned_alloc(4096, 4096);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8), other, bad;
+    urma_jfs_wr_t list[2] = {{0}}, *refused = NULL;
+
+    CHECK(memory != NULL);
+    cfg.va = (uint64_t)(uintptr_t)memory;
+    cfg.len = 4096;
+    cfg.flag.bs.access = URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC;
+    urma_target_seg_t *seg = urma_register_seg(here.ctx, &cfg);
+    CHECK(seg != NULL);
+    other = end_far(seg, 0, 8);
+    for (int round = 0; round < 8; round++) {
+        memset(here.memory, round, 8);
+        memset(memory, round + 100, 8);
+        CHECK(end_post(&here, URMA_OPC_WRITE, target, &src, &dst) == URMA_SUCCESS);
+        CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS && there.memory[7] == round);
+        CHECK(end_post(&here, URMA_OPC_WRITE, target, &other, &dst) == URMA_SUCCESS);
+        CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS && there.memory[7] == round + 100);
+        CHECK(end_post(&here, URMA_OPC_WRITE, target, &other, &dst) == URMA_SUCCESS);
+        CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    }
+    /* Each of these has one thing that the newest one has not. */
+    bad = other;
+    bad.tseg = remote;
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &bad, &dst) == URMA_EINVAL);
+    bad = dst;
+    bad.tseg = seg;
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &other, &bad) == URMA_EINVAL);
+    CHECK(end_post(&here, URMA_OPC_WRITE, NULL, &other, &dst) == URMA_EINVAL);
+    CHECK(end_post(&here, URMA_OPC_READ, target, &other, &dst) == URMA_EINVAL);
+    bad = other;
+    bad.addr += 4089;
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &bad, &dst) == URMA_EINVAL);
+    /* Of two requests both are posted. */
+    for (int n = 0; n < 2; n++) {
+        list[n].opcode = URMA_OPC_WRITE;
+        list[n].flag.bs.complete_enable = 1;
+        list[n].tjetty = target;
+        list[n].rw.src.sge = &other;
+        list[n].rw.dst.sge = &dst;
+        list[n].rw.src.num_sge = list[n].rw.dst.num_sge = 1;
+    }
+    list[0].next = &list[1];
+    CHECK(urma_post_jetty_send_wr(here.jetty, list, &refused) == URMA_SUCCESS);
+    CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    CHECK(urma_unregister_seg(seg) == URMA_SUCCESS);
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &other, &dst) == URMA_EINVAL);
+    free(memory);
+}
+
 static void connected(urma_device_t *dev)
 {
     struct end one, two;
@@ -437,6 +492,7 @@ int main(void)
     reads_and_atomics();
     lists();
     named_wrongly();
+    alike();
     to_oneself();
     single_requests();
     flushing();

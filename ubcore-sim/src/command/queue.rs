@@ -198,7 +198,7 @@ impl Commands {
         if sends {
             let held = queue
                 .send
-                .with_blocking(|engine| engine.as_mut().is_some_and(|e| e.on_state(state)));
+                .with_blocking(|place| place.engine().as_mut().is_some_and(|e| e.on_state(state)));
             if held.marked {
                 at.base.make_runnable(queue);
             }
@@ -232,9 +232,9 @@ impl Commands {
     pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> CmdOutcome {
         self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
-        let held = queue
-            .send
-            .with_blocking(|engine| engine.as_ref().map(|e| (e.state(), e.blocks_left(queue))));
+        let held = queue.send.with_blocking(|place| {
+            place.engine().as_ref().map(|e| (e.state(), e.blocks_left(queue)))
+        });
         if held.marked {
             at.base.make_runnable(queue);
         }
@@ -253,8 +253,8 @@ impl Commands {
         record.leaving = true;
         let receives = record.receives;
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
-        let held = queue.send.with_blocking(|engine| {
-            if let Some(engine) = engine {
+        let held = queue.send.with_blocking(|place| {
+            if let Some(engine) = place.engine() {
                 engine.on_leaving();
             }
         });
@@ -277,9 +277,9 @@ impl Commands {
             return CmdAnswer::status(CmdStatus::NotFound);
         };
         at.base.wake_send(id);
-        let held = queue.send.with_blocking(|engine| {
+        let held = queue.send.with_blocking(|place| {
             let visit = Visit { tables: &at.base.tables, queue, direct: None };
-            let engine = engine.as_ref()?;
+            let engine = place.engine().as_ref()?;
             Some((engine.is_flushed(&visit), engine.blocks_left(queue)))
         });
         let (sent, blocks) = held.value.unwrap_or((true, 0));
@@ -306,7 +306,7 @@ impl Commands {
     fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
         let id = queue.id;
         queue.sends.end();
-        let _ = queue.send.with_blocking(|engine| *engine = None);
+        let _ = queue.send.with_blocking(|place| *place.engine() = None);
         at.exchange.remove_send(at.base, id);
         at.exchange.receives.remove(id);
         let Some(record) = self.objects.queues.remove(&id) else { return };
@@ -343,8 +343,8 @@ impl Commands {
             link.ok_or(CmdStatus::NotFound)?;
         }
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
-        let held = queue.send.with_blocking(|engine| {
-            let engine = engine.as_mut().ok_or(CmdStatus::NotFound)?;
+        let held = queue.send.with_blocking(|place| {
+            let engine = place.engine().as_mut().ok_or(CmdStatus::NotFound)?;
             match (engine.bound(), pair) {
                 (Some(_), Some(_)) => Err(CmdStatus::Exists),
                 (None, None) => Err(CmdStatus::NotFound),
@@ -358,7 +358,9 @@ impl Commands {
             at.base.make_runnable(queue);
         }
         if held.value.is_ok() && !at.exchange.bind(at.base, id, pair) {
-            let _ = queue.send.with_blocking(|engine| engine.as_mut().map(|e| e.set_bound(None)));
+            let _ = queue
+                .send
+                .with_blocking(|place| place.engine().as_mut().map(|e| e.set_bound(None)));
             return Err(CmdStatus::Invalid);
         }
         held.value
@@ -370,7 +372,7 @@ impl Commands {
         let at = &mut Around { base, exchange, now: Nanos::MAX };
         for queue in at.base.queues.iter() {
             queue.sends.end();
-            let _ = queue.send.with_blocking(|engine| *engine = None);
+            let _ = queue.send.with_blocking(|place| *place.engine() = None);
         }
         let tids: Vec<u32> = self.objects.segments.iter().copied().collect();
         for tid in tids {
@@ -439,7 +441,7 @@ fn make_send(
     queue.priority.store(u32::from(sq.priority), Ordering::SeqCst);
     queue.pi.store(0, Ordering::SeqCst);
     queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
-    let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
+    let _ = queue.send.with_blocking(|place| *place.engine() = Some(Box::new(engine)));
     queue.sends.begin();
 }
 

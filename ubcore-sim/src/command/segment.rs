@@ -116,8 +116,8 @@ impl Commands {
     fn quiesce(&mut self, at: &mut Around<'_>) {
         at.exchange.forget_dead();
         for queue in at.base.queues.iter().filter(|q| q.sends.is_on()) {
-            let held = queue.send.with_blocking(|engine| {
-                if let Some(engine) = engine {
+            let held = queue.send.with_blocking(|place| {
+                if let Some(engine) = place.engine() {
                     engine.forget_dead();
                 }
             });

@@ -39,6 +39,8 @@ pub(crate) struct FastCounts {
     fetched_requests: AtomicU64,
     fetched_bytes: AtomicU64,
     completions: AtomicU64,
+    /// Direct requests whose completions the driver makes: they count as both.
+    unreported: AtomicU64,
 }
 
 impl FastCounts {
@@ -61,6 +63,13 @@ impl FastCounts {
         bump(&self.fetched_bytes, bytes);
     }
 
+    /// A direct request whose completion the driver makes.
+    #[inline(always)]
+    pub(crate) fn unreported(&self, bytes: u64) {
+        bump(&self.unreported, 1);
+        bump(&self.direct_bytes, bytes);
+    }
+
     #[inline]
     pub(crate) fn completion(&self) {
         bump(&self.completions, 1);
@@ -75,7 +84,9 @@ impl FastCounts {
             (Counter::Completions, &self.completions),
         ];
         let cell = cells.iter().find(|(counted, _)| *counted == counter);
-        cell.map_or(0, |(_, cell)| cell.load(Ordering::Relaxed))
+        let value = cell.map_or(0, |(_, cell)| cell.load(Ordering::Relaxed));
+        let is_both = matches!(counter, Counter::DirectRequests | Counter::Completions);
+        value + if is_both { self.unreported.load(Ordering::Relaxed) } else { 0 }
     }
 }
 

@@ -88,20 +88,26 @@ impl SoftwareDevice {
     }
 
     /// As [`SoftwareDevice::carry_moved`], of an entry whose completion the driver makes. Returns the index that the
-    /// next entry of its JFC gets, too.
+    /// next entry of its JFC gets, and whether the queue is to be stepped ([`SoftwareDevice::step_queue_found`]).
     #[inline(always)]
-    pub fn carry_unreported(
-        &self,
-        found: &FoundQueue,
-        now: impl FnOnce() -> Nanos,
-        moved: &MovedEntry,
-    ) -> Option<(u32, bool)> {
-        let mut index = 0;
-        let is_left = self.carry_by(found, now, |engine, at| {
-            index = engine.carry_unreported(at.1, moved)?;
-            Some(Left::BUSY)
-        })?;
-        Some((index, is_left))
+    pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> (Option<u32>, bool) {
+        let queue = &found.queue;
+        if !queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return (None, false);
+        }
+        match queue.send.try_brief(|place| place.carry_unreported(queue, moved)) {
+            Some(visited) => (visited.value, visited.marked),
+            None => (None, false),
+        }
+    }
+
+    /// Steps a queue that another thread marked during a visit.
+    #[cold]
+    pub fn step_queue_found(&self, found: &FoundQueue, now: impl FnOnce() -> Nanos) {
+        if self.is_left(self.base.step_queue(&found.queue, None)) {
+            self.run_posted(now());
+        }
     }
 
     /// As [`SoftwareDevice::carry`], of an atomic.

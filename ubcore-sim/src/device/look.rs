@@ -84,8 +84,8 @@ impl SoftwareDevice {
             let queues = objects.queues.iter().map(|(id, record)| {
                 let send = self.base.queues.get(*id).filter(|_| record.sends);
                 let send = send.and_then(|queue| {
-                    let looked = queue.send.try_with(|engine| {
-                        engine.as_ref().map(|engine| (engine.state(), engine.bound()))
+                    let looked = queue.send.try_with(|place| {
+                        place.engine().as_ref().map(|engine| (engine.state(), engine.bound()))
                     });
                     looked?.value
                 });

@@ -60,9 +60,9 @@ impl Base {
     ) -> Left {
         let visit = Visit { tables: &self.tables, queue, direct };
         let (run, left) = queue.send.run_split(
-            |engine| engine.as_mut().map_or(Left::NOTHING, |engine| engine.step(&visit)),
-            |engine, left| {
-                let Some(engine) = engine else { return };
+            |place| place.engine().as_mut().map_or(Left::NOTHING, |engine| engine.step(&visit)),
+            |place, left| {
+                let Some(engine) = place.engine() else { return };
                 *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
             },
         );
@@ -78,12 +78,12 @@ impl Base {
     ) -> Option<Left> {
         let at: (&Tables, &Queue) = (&self.tables, queue);
         let (run, left) = queue.send.try_split(
-            |engine| {
-                let carried = engine.as_mut().and_then(|engine| carry(engine, at));
+            |place| {
+                let carried = place.engine().as_mut().and_then(|engine| carry(engine, at));
                 carried.unwrap_or(Left::NOT_CARRIED)
             },
-            |engine, left| {
-                let Some(engine) = engine else { return };
+            |place, left| {
+                let Some(engine) = place.engine() else { return };
                 let visit = Visit { tables: &self.tables, queue, direct: None };
                 *left = left.then(engine.step_again(&visit));
             },
@@ -116,12 +116,12 @@ impl Base {
     ) -> Left {
         let visit = Visit { tables: &self.tables, queue, direct: Some(block) };
         let (run, left) = queue.send.run_split(
-            |engine| {
-                let Some(engine) = engine else { return Left::NOTHING };
+            |place| {
+                let Some(engine) = place.engine() else { return Left::NOTHING };
                 engine.send_short(&visit, block, push).unwrap_or_else(|| engine.step_again(&visit))
             },
-            |engine, left| {
-                let Some(engine) = engine else { return };
+            |place, left| {
+                let Some(engine) = place.engine() else { return };
                 *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
             },
         );
@@ -134,8 +134,8 @@ impl Base {
     pub(crate) fn end_handed(&self, id: u32, seq: u32, bytes: u32) -> HandedEnd {
         let Some(queue) = self.queues.get(id) else { return HandedEnd::ByMail };
         let visit = Visit { tables: &self.tables, queue, direct: None };
-        let visited = queue.send.try_with(|engine| {
-            engine.as_mut().map_or(HandedEnd::ByMail, |e| e.end_handed(&visit, seq, bytes))
+        let visited = queue.send.try_with(|place| {
+            place.engine().as_mut().map_or(HandedEnd::ByMail, |e| e.end_handed(&visit, seq, bytes))
         });
         match visited {
             None => HandedEnd::ByMail,

@@ -84,10 +84,12 @@ pub(crate) struct KnownRequest {
 }
 
 /// What does not change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Facts {
     key: Key,
     op: KnownOp,
+    /// What an atomic does.
+    fetch: Option<FetchKind>,
     /// Longest request that is one step.
     len_max: u64,
     link: Arc<NodePath>,
@@ -102,7 +104,7 @@ struct Facts {
 pub(crate) enum KnownOp {
     Write,
     Read,
-    Atomic(FetchKind),
+    Atomic,
 }
 
 /// What an earlier request is found by.
@@ -111,17 +113,19 @@ pub(crate) struct KnownName {
     slot: usize,
     key: Key,
     op: KnownOp,
+    /// What an atomic does.
+    fetch: Option<FetchKind>,
 }
 
 /// Memory whose first byte has an address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KnownMemory {
     pub(crate) va: u64,
     pub(crate) region: Region,
 }
 
 /// What shows that the remote segment lives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum LifeProof {
     /// A segment of this node: unregistering visits every engine.
     Own(Arc<LocalSegment>),
@@ -176,13 +180,13 @@ impl KnownName {
     /// Of the WRITE or READ of `block`.
     pub(crate) fn of(block: &[u64; BLOCK_WORDS], is_write: bool) -> Self {
         let op = if is_write { KnownOp::Write } else { KnownOp::Read };
-        Self { slot: slot_of(block), key: Key::of(block), op }
+        Self { slot: slot_of(block), key: Key::of(block), op, fetch: None }
     }
 
     /// Of the atomic of both `blocks`.
     pub(crate) fn of_atomic(blocks: &AtomicBlocks, kind: FetchKind) -> Self {
         let (slot, key) = (slot_of(&blocks[0]), Key::of_atomic(blocks));
-        Self { slot, key, op: KnownOp::Atomic(kind) }
+        Self { slot, key, op: KnownOp::Atomic, fetch: Some(kind) }
     }
 }
 
@@ -209,6 +213,11 @@ impl KnownMemory {
 }
 
 impl KnownRequest {
+    /// The same once more, for a warrant of the engine that keeps this one.
+    pub(super) fn again(&self) -> Self {
+        Self { seen: self.seen, facts: self.facts.clone(), proof: self.proof.clone() }
+    }
+
     /// Whether the path and the segments of this node live; `seen` is what was read before.
     #[inline(always)]
     pub(crate) fn lives(&mut self, seen: SeenEnds) -> bool {
@@ -287,7 +296,7 @@ impl OpenMemory<'_> {
         let copied = match facts.op {
             KnownOp::Write => local.0.copy_to_ordered(local.1, remote.0, remote.1, len),
             KnownOp::Read => remote.0.copy_to_ordered(remote.1, local.0, local.1, len),
-            KnownOp::Atomic(_) => return None,
+            KnownOp::Atomic => return None,
         };
         copied.ok()?;
         let OpenProof::Peer(announced, generation, life) = &self.proof else { return Some(()) };
@@ -300,7 +309,7 @@ impl OpenMemory<'_> {
     #[inline(always)]
     pub(crate) fn change(&self, [front, back]: &AtomicBlocks) -> Option<Result<u32, CqeStatus>> {
         let (facts, piece) = (self.facts, Sge::from_words([back[4], back[5]]));
-        let KnownOp::Atomic(kind) = facts.op else { return None };
+        let kind = facts.fetch?;
         let (len, va) = (u64::from(piece.len), front[5]);
         let (at, there) = (facts.local.offset_of(piece.va)?, facts.remote.offset_of(va)?);
         // Looked at before: the word there is changed once.
@@ -328,6 +337,11 @@ impl KnownRequests {
     /// Keeps nothing yet; `ends` counts what ends under what is kept.
     pub(crate) fn new(ends: Arc<EndCount>) -> Self {
         Self { slots: None, newest: KNOWN, missed: 0, ends }
+    }
+
+    /// Ends of segments and of paths of this node.
+    pub(crate) fn ends(&self) -> &Arc<EndCount> {
+        &self.ends
     }
 
     /// What ended by now, for [`KnownRequest::lives`].
@@ -392,7 +406,7 @@ impl KnownRequests {
     /// Keeps what the request with this name rested on, all of which was checked.
     pub(crate) fn keep(
         &mut self,
-        KnownName { slot, key, op }: KnownName,
+        KnownName { slot, key, op, fetch }: KnownName,
         (link, segment, len_max): (Arc<NodePath>, Arc<LocalSegment>, u64),
         (remote, proof): (KnownMemory, LifeProof),
     ) {
@@ -401,7 +415,7 @@ impl KnownRequests {
             return;
         }
         let local = KnownMemory { va: segment.va, region: segment.region.clone() };
-        let facts = Facts { key, op, len_max, link, segment, local, remote };
+        let facts = Facts { key, op, fetch, len_max, link, segment, local, remote };
         self.newest = KNOWN;
         let known_at = self.place_of(slot, &facts.key);
         let slots = self.slots.get_or_insert_with(|| Box::new([const { None }; KNOWN]));

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use urma_mem::Serial;
 
-use super::send::SendEngine;
+use super::warrant::EnginePlace;
 use crate::context::queue::Queue;
 
 /// One of the 2^20 numbers, from its first use on. Queues that only receive have no engine.
 #[derive(Debug)]
 pub(crate) struct DeviceSendQueue {
     queue: Queue,
-    pub(crate) send: Serial<Option<Box<SendEngine>>>,
+    pub(crate) send: Serial<EnginePlace>,
 }
 
 impl DeviceSendQueue {
     pub(crate) fn new(id: u32) -> Arc<Self> {
-        Arc::new(Self { queue: Queue::new(id), send: Serial::new(None) })
+        Arc::new(Self { queue: Queue::new(id), send: Serial::new(EnginePlace::default()) })
     }
 }
 

@@ -197,13 +197,12 @@ impl Retire {
         self.retire(blocks);
     }
 
-    /// As [`Retire::succeed`], of a request of one block without a slot, whose completion the driver makes. Returns
-    /// the index that the next entry of the JFC gets.
+    /// Requests of one block succeeded where nothing is before them; they have no slot, and their driver makes their
+    /// completions.
     #[inline(always)]
-    pub(crate) fn succeed_unreported(&mut self) -> u32 {
-        self.front_seq = self.front_seq.wrapping_add(1);
-        self.retire(1);
-        self.port.next_index()
+    pub(crate) fn count_unreported(&mut self, count: u32) {
+        self.front_seq = self.front_seq.wrapping_add(count);
+        self.retire(count);
     }
 
     /// As [`Retire::succeed`], but for its blocks ([`Retire::retire`]).

@@ -48,7 +48,7 @@ impl Posted {
     /// Requests of `queue` that are posted and not retired; `None`: there are none.
     pub(super) fn of(base: &Base, queue: u32) -> Option<Self> {
         let place = base.queues.get(queue)?;
-        let held = place.send.with_blocking(|engine| Some(engine.as_ref()?.blocks_left(place)));
+        let held = place.send.with_blocking(|at| Some(at.engine().as_ref()?.blocks_left(place)));
         if held.marked {
             base.make_runnable(place);
         }
@@ -59,7 +59,7 @@ impl Posted {
     /// Whether one of them is not retired. A queue that another thread steps may hold one.
     pub(super) fn is_left(&self, base: &Base) -> bool {
         let Some(place) = base.queues.get(self.queue) else { return false };
-        let Some(held) = place.send.try_with(|engine| engine.as_ref().map(|e| e.retired())) else {
+        let Some(held) = place.send.try_with(|at| at.engine().as_ref().map(|e| e.retired())) else {
             return true;
         };
         if held.marked {

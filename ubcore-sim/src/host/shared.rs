@@ -273,11 +273,18 @@ impl SharedNode {
         if self.is_dead() {
             return None;
         }
-        let (index, is_left) = self.device.carry_unreported(found, || self.post_time(), moved)?;
-        if is_left {
-            self.after_post();
+        let (index, is_marked) = self.device.carry_unreported(found, moved);
+        if is_marked {
+            self.step_found(found);
         }
-        Some(index)
+        index
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn step_found(&self, found: &FoundQueue) {
+        self.device.step_queue_found(found, || self.post_time());
+        self.after_post();
     }
 
     /// As [`SharedNode::carry`], of an atomic, which has two blocks.

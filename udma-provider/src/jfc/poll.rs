@@ -9,7 +9,7 @@ use udma_abi::{Eqe, doorbell::CqArm};
 use urma_core::{Arm, Completion, Status, ops::CompletionQueue};
 use urma_mem::lull::Lull;
 
-use super::{JfcCore, POLLS_PER_PROGRESS, POLLS_PER_STATUS};
+use super::{JfcCore, POLLS_PER_STATUS};
 use crate::carried::{CarriedRequest, CarriedSink};
 
 /// The half that the caller polls.
@@ -43,14 +43,14 @@ impl PollHalf {
         let Some(first) = out.first_mut() else { return Ok(0) };
         self.carried.take(&self.core.carried, front, first);
         self.polls = self.polls.wrapping_add(1);
-        let is_usual = out.len() == 1 && !self.polls.is_multiple_of(POLLS_PER_PROGRESS);
+        let is_usual = out.len() == 1 && !self.polls.is_multiple_of(CARRIED_PER_PROGRESS);
         if is_usual { Ok(1) } else { self.poll_on(out) }
     }
 
     /// As [`PollHalf::poll_reader`], after `out` got its first completion, one that is in no ring.
     #[inline(never)]
     fn poll_on(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        if self.polls.is_multiple_of(POLLS_PER_PROGRESS) {
+        if self.polls.is_multiple_of(CARRIED_PER_PROGRESS) {
             self.core.driver.backing.progress();
         }
         let mut found = 1;
@@ -134,3 +134,6 @@ impl CompletionQueue for PollHalf {
         Ok(())
     }
 }
+
+/// Polls that found what is in no ring between two calls that let the device work: a microsecond or two.
+const CARRIED_PER_PROGRESS: u32 = 64;

@@ -16,11 +16,29 @@ use crate::{
 impl SendPoster {
     #[inline]
     pub(super) fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
+        self.count_carried();
         if self.sure < blocks && !self.look_for_room(blocks) {
             return Err(PostReason::Full);
         }
         self.sure -= blocks;
         Ok(())
+    }
+
+    /// Counts what was carried out unreported, and takes back what was granted beyond it.
+    #[inline(always)]
+    fn count_carried(&mut self) {
+        if self.given != 0 {
+            let used = self.given - self.granted;
+            (self.given, self.granted) = (0, 0);
+            self.sure -= used;
+            self.seq = self.seq.wrapping_add(used) & SEQ_MASK;
+        }
+    }
+
+    /// Grants as many requests that are carried out unreported as there is room for.
+    pub(super) fn grant(&mut self) {
+        self.given = self.sure.min(self.carried.room(self.parts.jfc.carried()));
+        self.granted = self.given;
     }
 
     /// Looks at what is left of the ring and of the depth, which grow only here.
@@ -68,13 +86,13 @@ impl SendPoster {
             self.free_up_to(polled);
         }
         let ring = self.parts.jfc.carried();
-        if let Some(end) = self.carried.as_mut().and_then(|carried| carried.take_end(ring)) {
+        if let Some(end) = self.carried.take_end(ring) {
             self.free_up_to(end);
         }
         self.skip_consumed();
         // A record that lags behind `done`, or beyond what was posted, frees nothing.
         let ring = self.parts.jfc.carried();
-        let waits = self.carried.as_ref().is_some_and(|carried| carried.has_waiting(ring));
+        let waits = self.carried.has_waiting(ring);
         if let Some(retired) = record.ok().filter(|ci| !waits && self.is_posted(*ci)) {
             self.use_snapshot(retired);
             self.skip_consumed();

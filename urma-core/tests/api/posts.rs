@@ -539,6 +539,52 @@ fn a_transfer_that_names_something_else_is_not_like_the_newest_one() {
     assert_eq!(recorder.book().again.len(), before, "the payload is in the entry");
 }
 
+/// A ticket is that of the newest transfer alone; what differs is checked as for any other one.
+#[test]
+fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
+    let Bench { local: mine, remote, target: to, mut jetty, recorder, .. } =
+        Bench::new(TransportMode::Rm);
+    let (piece, far) = (sge(&mine, 0, 8), at(&remote, 0));
+    let flags = WrFlags::COMPLETE;
+    let target = Some(&to);
+    let write =
+        OneTransfer { is_write: true, piece, at: far, flags, target, target_hint: 0, user_ctx: 1 };
+    let moved = MovedTransfer {
+        local: piece.addr,
+        remote: far.addr,
+        len: 8,
+        user_ctx: 2,
+        is_signalled: true,
+    };
+    assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved), "there is none");
+    jetty.post_transfer(&write).unwrap();
+    let ticket = jetty.transfer_ticket();
+    let before = recorder.book().again.len();
+    assert!(ticket != 0 && jetty.post_moved(ticket, &moved));
+    assert_eq!(recorder.book().again.len(), before + 1);
+    let refused = [
+        MovedTransfer { local: moved.local + LEN - 7, ..moved },
+        MovedTransfer { remote: moved.remote + LEN - 7, ..moved },
+        MovedTransfer { local: moved.local - 1, ..moved },
+        MovedTransfer { remote: moved.remote - 1, ..moved },
+        MovedTransfer { len: 0, ..moved },
+        MovedTransfer { len: 3073, ..moved },
+    ];
+    for moved in refused {
+        assert!(!jetty.post_moved(ticket, &moved), "{moved:?}");
+    }
+    jetty.post_transfer(&OneTransfer { is_write: false, ..write }).unwrap();
+    assert!(!jetty.post_moved(ticket, &moved), "it is not the newest one");
+    let ticket = jetty.transfer_ticket();
+    assert!(
+        !jetty.post_moved(ticket, &MovedTransfer { len: 2049, ..moved }),
+        "the limit of a READ"
+    );
+    assert!(jetty.post_moved(ticket, &moved));
+    jetty.post_transfer(&OneTransfer { flags: flags | WrFlags::INLINE, ..write }).unwrap();
+    assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved));
+}
+
 /// With room for it in a segment, what is longer than the limit of its operation is refused too.
 #[test]
 fn a_transfer_like_the_newest_one_is_checked_for_its_place() {

@@ -189,6 +189,24 @@ mod model {
         });
     }
 
+    /// A brief visit, and a run where it was refused or left a mark.
+    #[test]
+    fn loom_a_brief_visit_loses_no_mark() {
+        posts_are_seen(|serial, visit| match serial.try_brief(&mut *visit) {
+            Some(held) if !held.marked => RunResult::Done,
+            _ => serial.run(visit),
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a mark was")]
+    fn loom_catches_a_brief_visit_whose_mark_is_left() {
+        posts_are_seen(|serial, visit| match serial.try_brief(&mut *visit) {
+            Some(_) => RunResult::Done,
+            None => serial.run(visit),
+        });
+    }
+
     /// A look that finds nothing does not lose the mark of a thread that posts meanwhile.
     #[test]
     fn loom_a_look_loses_no_mark() {

@@ -337,6 +337,12 @@ impl<'a> Pieces<'a> {
         unsafe { Unaligned::at(piece) }.map(UserSge)
     }
 
+    /// The piece of a list that is just one; `None` for any other list.
+    #[inline(always)]
+    pub(super) fn single(self) -> Option<UserSge<'a>> {
+        if self.count == 1 { self.get(0) } else { None }
+    }
+
     /// The piece of a list that is just one, with bytes; `None` for any other list.
     #[inline(always)]
     pub(super) fn only(self) -> Option<UserSge<'a>> {

@@ -4,8 +4,9 @@ use core::mem::MaybeUninit;
 
 use urma_core::{
     ImportedSegment, LocalSge, OneTransfer, PostError, PostReason, RemoteAddr, SendOp, SendWr,
-    TargetJetty, Token,
+    TargetJetty, Token, WrFlags, ops::MovedTransfer,
 };
+use urma_mem::ends::SeenEnds;
 
 use super::{
     PIECES, Rest, Sends, Stop,
@@ -22,7 +23,7 @@ use crate::{
     call::{Answer, Code, UserPtr},
     convert::request::flags,
     slab::Look,
-    udma::kind::{self, SegmentOwn, TargetOwn},
+    udma::kind::{self, LastForm, SegmentOwn, TargetOwn},
 };
 
 /// Posts a list: a plain request at once, another single one as it is, several in batches.
@@ -33,10 +34,60 @@ pub(super) fn post(
     first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
+    if post_alike((look, own), first).is_some() {
+        return Ok(());
+    }
     match post_plain(look, own, first, bad_wr) {
         Some(answer) => answer,
         None => post_other(look, own, first, bad_wr),
     }
+}
+
+/// Posts a write, or a read, of the form of the newest one, by addresses alone: nothing that it names ended since.
+/// `None`: it is not of that form, and nothing happened.
+#[inline(always)]
+fn post_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
+    let last = own.last().form;
+    let wanted = flags(from.flag());
+    let rest = wanted.difference(WrFlags::COMPLETE);
+    if from.opcode() != last.opcode || rest != last.flags || last.seen != look.seen_ends() {
+        return None;
+    }
+    // The form is that of a write or a read.
+    let rw = from.transfer();
+    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
+    let is_same = src.segment().addr() == last.src
+        && dst.segment().addr() == last.dst
+        && from.target().addr() == last.target
+        && rw.hint() == last.hint;
+    if !is_same || from.next().is_some() {
+        return None;
+    }
+    let (local, remote) = if last.opcode == URMA_OPC_WRITE { (src, dst) } else { (dst, src) };
+    let moved = MovedTransfer {
+        local: local.addr(),
+        remote: remote.addr(),
+        len: local.len(),
+        user_ctx: from.user_ctx(),
+        is_signalled: wanted.contains(WrFlags::COMPLETE),
+    };
+    own.moved(last.ticket, &moved).then_some(())
+}
+
+/// The form of a request of one piece on either side, which was posted just now.
+fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
+    let rw = from.transfer();
+    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
+    Some(LastForm {
+        ticket: own.ticket(),
+        seen,
+        opcode: from.opcode(),
+        flags: flags(from.flag()).difference(WrFlags::COMPLETE),
+        hint: rw.hint(),
+        target: from.target().addr(),
+        src: src.segment().addr(),
+        dst: dst.segment().addr(),
+    })
 }
 
 /// Posts a request as most are: one, of the kinds that are posted by the million, with one piece.
@@ -152,7 +203,10 @@ fn transfer_new(
 ) -> Option<Answer> {
     let (hint, pieces) = ends(from, is_write)?;
     let bound = own.bound();
+    // Before the names are looked up.
+    let seen = look.seen_ends();
     let last = own.last();
+    last.form = LastForm::NONE;
     let local = look.named_new(pieces.0.segment(), &mut last.local)?;
     let remote = look.named_new(pieces.1.segment(), &mut last.remote)?;
     let target = match bound {
@@ -160,10 +214,11 @@ fn transfer_new(
         None => Some(look.named_new(from.target(), &mut last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
-    Some(match own.transfer(&wr) {
-        Ok(()) => Ok(()),
-        Err(error) => refused_send(bad_wr, &[Some(from)], error),
-    })
+    let posted = own.transfer(&wr);
+    if posted.is_ok() && own.ticket() != 0 {
+        own.last().form = form_of(own, from, seen).unwrap_or(LastForm::NONE);
+    }
+    Some(posted.or_else(|error| refused_send(bad_wr, &[Some(from)], error)))
 }
 
 /// Posts one request, which was made of `from`.

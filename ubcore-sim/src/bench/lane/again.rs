@@ -227,7 +227,7 @@ fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
     let before = s.a.dev.base.counter(Counter::Completions);
-    let carried = s.a.dev.carry_unreported(&found, || 0, &moved).map(|(index, _)| index);
+    let carried = s.a.dev.carry_unreported(&found, &moved).0;
     s.jetty.pi += u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.base.counter(Counter::Completions) - before;
@@ -296,6 +296,22 @@ fn what_its_driver_reports_ends_with_its_segments() {
         };
         assert_eq!(carry_unreported(&mut s, 64, 0), None);
     }
+}
+
+#[test]
+fn what_its_driver_reports_ends_with_its_path() {
+    let mut s = scene();
+    let remote = s.remote.clone();
+    s.fill();
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    for at in [8; 40] {
+        assert!(carry_unreported(&mut s, at, 0).is_some());
+    }
+    // It has ended, and the engine was not visited.
+    s.a.dev.base.tables.links.end(s.tpn);
+    assert_eq!(carry_unreported(&mut s, 64, 0), None);
 }
 
 /// The newest one that was carried: neither one before it, nor one that is kept in its place.

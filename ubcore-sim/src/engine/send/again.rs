@@ -3,6 +3,8 @@
 //! *Owns*: nothing. *Takes*: a block that is next. *Gives*: the request carried out and retired, or nothing changed.
 //! *Must not*: judge a request; what is not as it was goes to the rest of the lane.
 
+use std::sync::Arc;
+
 use udma_abi::{
     Atomic, OneSided,
     sqe::{BLOCK_WORDS, SqeFlags},
@@ -18,6 +20,7 @@ use crate::context::tables::Tables;
 use crate::engine::fetch::{SendRing, low16};
 use crate::engine::known::{AtomicBlocks, KnownRequest, MovedEntry};
 use crate::engine::retire::Retire;
+use crate::engine::warrant::Warrant;
 
 impl SendEngine {
     /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
@@ -73,11 +76,23 @@ impl SendEngine {
         // It takes no slot: what does not succeed here goes the long path, which takes one.
         self.known.newest()?.open()?.copy(moved)?;
         self.ring.head = self.ring.head.wrapping_add(1);
-        queue.fast.direct(u64::from(moved.len));
-        queue.fast.completion();
-        let index = self.retire.succeed_unreported();
+        queue.fast.unreported(u64::from(moved.len));
+        self.retire.count_unreported(1);
         queue.pi.store(self.ring.head, Ordering::Release);
-        Some(index)
+        Some(self.retire.port().next_index())
+    }
+
+    /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
+    pub(crate) fn warrant(&mut self) -> Option<Warrant> {
+        let ends = Arc::clone(self.known.ends());
+        let at = (self.ring.head, self.retire.port());
+        Warrant::of(self.known.newest()?, at, &ends)
+    }
+
+    /// Requests of one block were carried out under a warrant.
+    pub(crate) fn count_carried(&mut self, count: u32) {
+        self.ring.head = self.ring.head.wrapping_add(count);
+        self.retire.count_unreported(count);
     }
 
     /// As [`SendEngine::carry_block`], of an atomic like one before.

@@ -301,8 +301,8 @@ const fn wants_receive(opcode: u8) -> bool {
 fn stop_queue(work: &Work<'_>, id: u32) {
     let Some(queue) = work.base.queues.get(id) else { return };
     let visit = Visit { tables: &work.base.tables, queue, direct: None };
-    let _ = queue.send.with_blocking(|engine| {
-        if let Some(engine) = engine {
+    let _ = queue.send.with_blocking(|place| {
+        if let Some(engine) = place.engine() {
             engine.on_connection_lost(&visit);
         }
     });

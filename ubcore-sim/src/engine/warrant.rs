@@ -1,0 +1,121 @@
+//! A warrant: all that the newest requests of a queue rested on, in one place, as long as nothing changed.
+//!
+//! *Owns*: the memory of both ends, the position of the next request. *Takes*: what differs from request to request:
+//! addresses and length. *Gives*: the bytes moved, or nothing. *Must not*: outlive a visit of the engine by anything
+//! else than such a request: the visit ends it, so it need not ask what a visit may change (state, requests
+//! outstanding, binding, queue).
+//!
+//! What changes without a visit is one count ([`EndCount`]) and the life of a peer's segment, which is looked at
+//! under an announcement.
+
+use std::sync::Arc;
+
+use urma_mem::ends::{EndCount, SeenEnds};
+use urma_mem::sync::Ordering;
+
+use super::known::{KnownRequest, MovedEntry};
+use super::send::SendEngine;
+use crate::context::jfc::JfcPort;
+use crate::context::queue::Queue;
+
+/// See the room card.
+#[derive(Debug)]
+pub(crate) struct Warrant {
+    /// Position of the next request, and of the first one, free running.
+    next: u32,
+    first: u32,
+    /// Ends when it was made.
+    seen: SeenEnds,
+    ends: Arc<EndCount>,
+    known: KnownRequest,
+    port: JfcPort,
+}
+
+/// The engine of a queue number, if it has one, and the warrant of its newest requests.
+#[derive(Debug, Default)]
+pub(crate) struct EnginePlace {
+    warrant: Option<Warrant>,
+    /// Requests in a row that a warrant would have covered.
+    in_row: u32,
+    engine: Option<Box<SendEngine>>,
+}
+
+impl Warrant {
+    /// For requests like `known` from position `next` on, if nothing ended since all flags were looked at.
+    pub(super) fn of(
+        known: &KnownRequest,
+        (next, port): (u32, &JfcPort),
+        ends: &Arc<EndCount>,
+    ) -> Option<Self> {
+        let seen = ends.seen();
+        let (ends, port) = (Arc::clone(ends), port.clone());
+        known.is_as_seen(seen).then(|| Self {
+            next,
+            first: next,
+            seen,
+            ends,
+            known: known.again(),
+            port,
+        })
+    }
+
+    /// As [`SendEngine::carry_unreported`], of the request that is next.
+    #[inline(always)]
+    fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        if moved.pi != self.next || self.ends.seen() != self.seen {
+            return None;
+        }
+        self.known.open()?.copy(moved)?;
+        self.next = self.next.wrapping_add(1);
+        queue.fast.unreported(u64::from(moved.len));
+        queue.pi.store(self.next, Ordering::Release);
+        Some(self.port.next_index())
+    }
+}
+
+impl EnginePlace {
+    /// The engine, for anything else than a request under the warrant, which ends.
+    #[inline(always)]
+    pub(crate) fn engine(&mut self) -> &mut Option<Box<SendEngine>> {
+        self.in_row = 0;
+        if self.warrant.is_some() {
+            self.end_warrant();
+        }
+        &mut self.engine
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_warrant(&mut self) {
+        if let (Some(warrant), Some(engine)) = (self.warrant.take(), &mut self.engine) {
+            engine.count_carried(warrant.next.wrapping_sub(warrant.first));
+        }
+    }
+
+    /// As [`SendEngine::carry_unreported`], under the warrant if there is one.
+    #[inline(always)]
+    pub(crate) fn carry_unreported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        if let Some(index) = self.warrant.as_mut().and_then(|warrant| warrant.carry(queue, moved)) {
+            return Some(index);
+        }
+        // A copy, so that the request itself need not lie in memory above.
+        let moved = *moved;
+        self.carry_by_engine(queue, &moved)
+    }
+
+    #[inline(never)]
+    fn carry_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let index = engine.carry_unreported(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant();
+        }
+        Some(index)
+    }
+}
+
+/// A warrant counts references, which few requests alike are not worth.
+const ROW: u32 = 4;
