@@ -101,12 +101,6 @@ impl DmaModel {
         }
     }
 
-    /// Something that is no packet needs a line whose read ends at `ready`.
-    pub fn on_wait(&mut self, now: Nanos, ready: Nanos) {
-        self.stats.wait_ns += ready.saturating_sub(now);
-        self.waited_ns += ready.saturating_sub(now);
-    }
-
     /// How long packets waited for lines since this was asked last: what they cause happens so much later.
     pub const fn take_wait(&mut self) -> Nanos {
         std::mem::replace(&mut self.waited_ns, 0)
