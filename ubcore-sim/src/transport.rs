@@ -11,6 +11,7 @@ mod handshake;
 mod path_mtu;
 pub(crate) mod planted;
 mod receive;
+mod ring;
 mod send;
 mod strategy;
 mod tp;

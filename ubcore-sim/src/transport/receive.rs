@@ -4,16 +4,15 @@
 //! - takes: packets by sequence. gives: pieces in order, exactly once.
 //! - must not: hold more than a window of pieces; believe the loss record where the store of
 //!   pieces contradicts it (the record lies in memory that others can write).
-#![expect(
-    clippy::cast_possible_truncation,
-    reason = "usize has 64 bits on supported targets; block numbers have 32"
-)]
 
 use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 use urma_packet::{PackEntries, TransactionHeader};
 use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, TpReceiver};
+
+use super::ring::Ring;
+use super::send::SPARE_MAX;
 
 /// One packet's part of a transaction.
 #[derive(Debug)]
@@ -61,8 +60,10 @@ pub(super) enum WindowResult {
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     receiver: TpReceiver,
-    /// Packets beyond the gap, by sequence modulo the window.
-    beyond: Box<[Option<KeptPacket>]>,
+    /// Most packets from the edge on, with those that are ready.
+    window: usize,
+    /// Packets beyond the gap.
+    beyond: Ring<Option<KeptPacket>>,
     ready: VecDeque<KeptPacket>,
     /// Bytes of the first one, a pack, that were given out.
     taken: usize,
@@ -73,13 +74,14 @@ pub(super) struct ReceiveWindow {
 impl ReceiveWindow {
     /// A window of `packets`.
     pub(super) fn new(packets: u32, receiver: TpReceiver) -> Self {
-        let packets = packets.max(1) as usize;
+        let window = packets.max(1) as usize;
         Self {
             receiver,
-            beyond: (0..packets).map(|_| None).collect(),
-            ready: VecDeque::with_capacity(packets),
+            window,
+            beyond: Ring::new(packets),
+            ready: VecDeque::with_capacity(window.min(SPARE_MAX)),
             taken: 0,
-            spare: Vec::with_capacity(packets),
+            spare: Vec::with_capacity(window.min(SPARE_MAX)),
         }
     }
 
@@ -99,7 +101,7 @@ impl ReceiveWindow {
 
     /// Packets from the edge on that there is room for.
     pub(super) fn room(&self) -> usize {
-        self.beyond.len() - self.ready.len()
+        self.window - self.ready.len()
     }
 
     /// Takes the packet that lies `distance` after the edge and says `mark` of itself.
@@ -111,7 +113,7 @@ impl ReceiveWindow {
         content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
-        let window = self.beyond.len() as u64;
+        let window = self.window as u64;
         let Ok(ahead) = u64::try_from(distance) else {
             let behind = distance.unsigned_abs();
             return Ok(if behind <= window {
@@ -172,7 +174,7 @@ impl ReceiveWindow {
 
     /// Takes a buffer back for later packets.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < self.beyond.len() {
+        if self.spare.len() < self.window.min(SPARE_MAX) {
             self.spare.push(buffer);
         }
     }
@@ -184,11 +186,11 @@ impl ReceiveWindow {
         content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
-        let at = self.place(seq);
-        match (arrival, self.beyond[at].is_some()) {
+        self.beyond.reserve(self.edge(), seq);
+        match (arrival, self.beyond.at(seq).is_some()) {
             (Arrival::Duplicate, true) => Ok(WindowResult::Duplicate),
             (Arrival::Kept, false) => {
-                self.beyond[at] = Some(self.keep(content, payload));
+                *self.beyond.at_mut(seq) = Some(self.keep(content, payload));
                 Ok(WindowResult::BeyondGap)
             }
             _ => Err(LossError::Corrupt),
@@ -199,12 +201,11 @@ impl ReceiveWindow {
     fn release(&mut self, closed: std::ops::Range<u64>) -> Result<(), LossError> {
         let end = closed.end;
         for seq in closed {
-            let at = self.place(seq);
-            let packet = self.beyond[at].take().ok_or(LossError::Corrupt)?;
+            let packet = self.beyond.at_mut(seq).take().ok_or(LossError::Corrupt)?;
             self.ready.push_back(packet);
         }
         // The record says that `end` is missing; a stored piece would say otherwise.
-        if self.room() > 0 && self.beyond[self.place(end)].is_some() {
+        if self.room() > 0 && self.beyond.at(end).is_some() {
             return Err(LossError::Corrupt);
         }
         Ok(())
@@ -215,10 +216,6 @@ impl ReceiveWindow {
         payload.clear();
         payload.extend_from_slice(bytes);
         KeptPacket { content, payload }
-    }
-
-    fn place(&self, seq: u64) -> usize {
-        (seq % self.beyond.len() as u64) as usize
     }
 }
 

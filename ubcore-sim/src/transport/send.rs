@@ -1,15 +1,21 @@
 //! The bytes of packets that the peer may lack.
 //!
-//! - owns: a ring of packet buffers by sequence. takes: whole datagrams, written into its buffers.
+//! - owns: packet buffers by sequence. takes: whole datagrams, written into its buffers.
 //! - gives: them again. must not: know what became of a packet (that is `urma-recovery`'s).
 //!
 //! Buffers of acknowledged packets are used again: a steady stream allocates nothing.
-#![expect(clippy::cast_possible_truncation, reason = "usize has 64 bits on supported targets")]
+
+use super::ring::Ring;
+
+/// Buffers that are kept for later packets.
+pub(super) const SPARE_MAX: usize = 1024;
 
 /// Packets of a send window, by sequence.
 #[derive(Debug)]
 pub(super) struct SendStore {
-    packets: Box<[Vec<u8>]>,
+    packets: Ring<Vec<u8>>,
+    /// First packet that is not free.
+    first: u64,
     /// Buffers of acknowledged packets: the one that was freed last, which caches still hold, is used first.
     spare: Vec<Vec<u8>>,
 }
@@ -17,7 +23,7 @@ pub(super) struct SendStore {
 impl SendStore {
     /// A store of `packets` places.
     pub(super) fn new(packets: u32) -> Self {
-        Self { packets: (0..packets.max(1)).map(|_| Vec::new()).collect(), spare: Vec::new() }
+        Self { packets: Ring::new(packets), first: 0, spare: Vec::new() }
     }
 
     /// Lets `write` fill the `len` bytes of packet `seq`, whose place is free.
@@ -32,7 +38,8 @@ impl SendStore {
         bytes.resize(len, 0);
         let written = write(&mut bytes);
         if written.is_ok() {
-            *self.packet_mut(seq) = bytes;
+            self.packets.reserve(self.first, seq);
+            *self.packets.at_mut(seq) = bytes;
         } else {
             self.spare.push(bytes);
         }
@@ -41,19 +48,21 @@ impl SendStore {
 
     /// Bytes of packet `seq`.
     pub(super) fn packet(&self, seq: u64) -> &[u8] {
-        &self.packets[(seq % self.packets.len() as u64) as usize]
+        self.packets.at(seq)
     }
 
     pub(super) fn packet_mut(&mut self, seq: u64) -> &mut Vec<u8> {
-        let at = (seq % self.packets.len() as u64) as usize;
-        &mut self.packets[at]
+        self.packets.at_mut(seq)
     }
 
     /// Frees packets that the peer has.
     pub(super) fn free(&mut self, packets: std::ops::Range<u64>) {
+        self.first = packets.end;
         for seq in packets {
             let bytes = std::mem::take(self.packet_mut(seq));
-            self.spare.push(bytes);
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(bytes);
+            }
         }
     }
 }
