@@ -98,8 +98,11 @@ impl Node {
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
         device_cfg.ports = further;
-        if let Some(kept) = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
-            device_cfg.window_packets = cfg.window_packets.min(kept.max(WINDOW_MIN));
+        let kept = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok());
+        if cfg.window_packets.is_none()
+            && let Some(kept) = kept
+        {
+            device_cfg.window_packets = device_cfg.window_packets.min(kept.max(WINDOW_MIN));
         }
         let (incarnation, half_len) =
             (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
@@ -263,7 +266,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.mtu = cfg.mtu;
     device.rc = cfg.rc;
     device.rc_mtu = cfg.rc_mtu;
-    device.window_packets = cfg.window_packets;
+    device.window_packets = cfg.window_packets.unwrap_or(device.window_packets);
     device.strategy = cfg.strategy;
     device.lane = cfg.lane;
     device.port_mode = cfg.port_mode;

@@ -7,7 +7,7 @@ use std::{ffi::OsString, net::IpAddr};
 
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
-use urma_packet::FurtherPorts;
+use urma_packet::{FurtherPorts, WINDOW_MAX};
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
@@ -71,9 +71,9 @@ pub struct NodeCfg {
     /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048
     /// or 4096; `None`: the largest that the route to the peer carries when the jetty is bound.
     pub rc_mtu: Option<u32>,
-    /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
-    /// socket buffers are smaller.
-    pub window_packets: u32,
+    /// Most packets that one TP may have unacknowledged, 1 to 65536: on a long path, the rate times the round-trip time.
+    /// `None`: 512, or as many as the system's socket buffers keep if that is less.
+    pub window_packets: Option<u32>,
     /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
     pub link_faults: Option<LinkFaults>,
     /// How lost packets are sent again, where the peer has the same setting: other pairs have the simpler of both, or
@@ -105,7 +105,7 @@ impl Default for NodeCfg {
             mtu: 8192,
             rc: RcWire::Urma,
             rc_mtu: None,
-            window_packets: 512,
+            window_packets: None,
             link_faults: None,
             strategy: Strategy::default(),
             uasid: 0,
@@ -169,6 +169,7 @@ impl NodeCfg {
     /// | `URMA_RC_MTU` | `route`, 256, 512, 1024, 2048, 4096: path MTU of these |
     /// | `URMA_TP_RECOVERY` | `go-back-n`, `selective-repeat`, `irn`, `knitting`: how lost packets are sent again, if
     ///   the peer does so, too |
+    /// | `URMA_TP_WINDOW` | `auto`, or 1 to 65536: packets of a TP that may be unacknowledged |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
@@ -247,7 +248,7 @@ impl NodeCfg {
             })?;
         }
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
-        self.set_tp(text("URMA_TP_RECOVERY"))?;
+        self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"))?;
         if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
             let name = "URMA_LINK_FAULTS";
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
@@ -262,9 +263,16 @@ impl NodeCfg {
         Ok(self)
     }
 
-    fn set_tp(&mut self, recovery: Option<String>) -> Result<(), ConfigError> {
+    fn set_tp(
+        &mut self,
+        recovery: Option<String>,
+        window: Option<String>,
+    ) -> Result<(), ConfigError> {
         if let Some(value) = recovery {
             self.strategy = recovery_of(value)?;
+        }
+        if let Some(value) = window {
+            self.window_packets = window_of(value)?;
         }
         Ok(())
     }
@@ -311,8 +319,10 @@ impl NodeCfg {
             let (value, wanted) = ("roce".to_owned(), "urma where packets are turned off (path)");
             return Err(ConfigError { name: "rc", value, wanted, at: None });
         }
-        if !(1..=1 << 16).contains(&self.window_packets) {
-            return refuse("window_packets", self.window_packets, "from 1 to 65536");
+        if let Some(packets) = self.window_packets
+            && !(1..=WINDOW_MAX).contains(&packets)
+        {
+            return refuse("window_packets", packets, "from 1 to 65536");
         }
         if self.uasid >> 24 != 0 {
             return refuse("uasid", self.uasid, "a number of 24 bits");
@@ -349,6 +359,16 @@ fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
     let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
     let wanted = "go-back-n, selective-repeat, irn or knitting";
     found.ok_or(ConfigError { name: "URMA_TP_RECOVERY", value, wanted, at: None })
+}
+
+fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
+    if value == "auto" {
+        return Ok(None);
+    }
+    let packets = value.parse().ok().filter(|packets| (1..=WINDOW_MAX).contains(packets));
+    let wanted = "auto, or a number of packets from 1 to 65536";
+    let wrong = || ConfigError { name: "URMA_TP_WINDOW", value, wanted, at: None };
+    packets.map(Some).ok_or_else(wrong)
 }
 
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
@@ -436,6 +456,8 @@ mod tests {
         assert_eq!(with("URMA_PORT_MODE", "balance").unwrap().port_mode, PortMode::Balance);
         let backup = with("URMA_PORT_MODE", "active-backup").unwrap().port_mode;
         assert_eq!(backup, PortMode::ActiveBackup);
+        assert_eq!(with("URMA_TP_WINDOW", "65536").unwrap().window_packets, Some(65_536));
+        assert_eq!(with("URMA_TP_WINDOW", "auto").unwrap().window_packets, None);
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
@@ -472,6 +494,9 @@ mod tests {
             ("URMA_PORTS", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"),
             ("URMA_PORT_MODE", "standalone"),
             ("URMA_TP_RECOVERY", "sack"),
+            ("URMA_TP_WINDOW", "0"),
+            ("URMA_TP_WINDOW", "65537"),
+            ("URMA_TP_WINDOW", "1M"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),
