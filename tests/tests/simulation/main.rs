@@ -187,6 +187,7 @@ fn seeds_that_failed_pass() {
         let _ = check("all_work_is_exact_around_stopped_nodes", stopping(seed));
     }
     let _ = check("all_work_is_exact_while_ports_are_pulled", pulling(476));
+    let _ = check("all_work_is_exact_through_routers_whose_mtu_changes", routed(20_130));
 }
 
 /// A world with nodes that are stopped and go on; the weather changes from seed to seed.

@@ -24,6 +24,9 @@ const RAISE_MIN_NS: Nanos = 1_000_000_000;
 const RAISE_MAX_NS: Nanos = 600_000_000_000;
 /// Rounds in which a short probe returns and a long one does not, after which the path has shrunk.
 const STRIKES: u32 = 3;
+/// Copies of the short probe of a round: without its echo a round says nothing, and where packets are lost at random two
+/// in a row seldom are.
+const SHORT_COPIES: u8 = 2;
 /// Rounds of one doubt: the timer of the TP finds a dead peer.
 const ROUNDS: u32 = 6;
 /// Sizes given up whose echo may still come.
@@ -52,7 +55,8 @@ struct MtuDoubt {
     /// Nonces of the short and the long probe; drawn when sent.
     short: Option<u64>,
     long: Option<u64>,
-    short_due: bool,
+    /// Copies of the short probe that are to be sent now.
+    short_due: u8,
     long_due: bool,
     short_echoed: bool,
     strikes: u32,
@@ -236,7 +240,7 @@ impl PathMtu {
             self.stage = MtuStage::Doubt(MtuDoubt {
                 short: None,
                 long: None,
-                short_due: true,
+                short_due: SHORT_COPIES,
                 long_due: true,
                 short_echoed: false,
                 strikes: 0,
@@ -295,7 +299,7 @@ impl PathMtu {
                     self.stage = MtuStage::Search;
                 } else {
                     (doubt.short, doubt.short_echoed) = (None, false);
-                    (doubt.short_due, doubt.long_due) = (true, true);
+                    (doubt.short_due, doubt.long_due) = (SHORT_COPIES, true);
                     doubt.deadline = now.saturating_add(WAIT_NS << doubt.rounds);
                 }
             }
@@ -333,7 +337,8 @@ impl PathMtu {
             self.go_on(now);
         }
         if let MtuStage::Doubt(doubt) = &mut self.stage {
-            let (nonce, payload) = if std::mem::take(&mut doubt.short_due) {
+            let (nonce, payload) = if doubt.short_due > 0 {
+                doubt.short_due -= 1;
                 (doubt.short.get_or_insert_with(random), Mtu::MIN.bytes())
             } else if std::mem::take(&mut doubt.long_due) {
                 (doubt.long.get_or_insert_with(random), self.proven)
@@ -357,7 +362,7 @@ impl PathMtu {
     /// Whether [`PathMtu::poll`] would give a probe.
     pub(crate) fn has_probe(&self) -> bool {
         match &self.stage {
-            MtuStage::Doubt(doubt) => doubt.short_due || doubt.long_due,
+            MtuStage::Doubt(doubt) => doubt.short_due > 0 || doubt.long_due,
             MtuStage::First | MtuStage::Search => self.asked.is_none_or(|asked| asked.due),
             MtuStage::Closed | MtuStage::Found { .. } => false,
         }
