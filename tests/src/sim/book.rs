@@ -155,12 +155,22 @@ pub(super) struct Line {
     /// Of requests that broke down, those that did so together: a prefix of each may still come.
     loose: VecDeque<VecDeque<Message>>,
     open: VecDeque<Message>,
+    /// All that were posted so far.
+    posted: VecDeque<Message>,
 }
 
 impl Line {
     /// Requests that carry a message were posted.
     pub(super) fn extend(&mut self, messages: impl IntoIterator<Item = Message>) {
+        let before = self.open.len();
         self.open.extend(messages);
+        self.posted.extend(self.open.range(before..).cloned());
+    }
+
+    /// The target of datagrams begins another life. What is on its way still may reach it, and it does not know what
+    /// the life before received: a network may double that.
+    pub(super) fn begin_again(&mut self) {
+        self.open.clone_from(&self.posted);
     }
 
     /// What is outstanding may end anywhere.
@@ -284,6 +294,9 @@ mod tests {
         assert!(line().receive(reliable, is(2)).is_err());
         let mut datagrams = line();
         assert!(datagrams.receive(Reliability::Unreliable, is(3)).is_ok());
+        assert!(datagrams.receive(Reliability::Unreliable, is(3)).is_err());
+        datagrams.begin_again();
+        assert!(datagrams.receive(Reliability::Unreliable, is(3)).is_ok(), "by another life");
         assert!(datagrams.receive(Reliability::Unreliable, is(3)).is_err());
         // What broke down comes in order or not at all, and not after what was sent later.
         let mut broken = line();

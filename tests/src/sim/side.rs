@@ -7,6 +7,8 @@ use super::area::Area;
 use super::book::{Fate, Line, Requests};
 use super::node::{Lane, Program, SLOTS};
 
+const DATAGRAMS: usize = Lane::Datagrams as usize;
+
 /// How far a path to a target can be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -120,6 +122,11 @@ impl Node {
         };
         node.begin(program);
         node
+    }
+
+    /// The datagrams to `to`.
+    pub(super) fn take_datagrams(&mut self, to: usize) -> Line {
+        std::mem::take(&mut self.sides[DATAGRAMS].traffic[to].line)
     }
 
     pub(super) fn begin(&mut self, program: Program) {

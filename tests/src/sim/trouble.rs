@@ -15,6 +15,7 @@ const DEAD_NS: u64 = 40_000_000;
 /// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a silent peer is
 /// waited for at least 4 s.
 const STOP_NS: u64 = 8_000_000_000;
+const DATAGRAMS: usize = Lane::Datagrams as usize;
 const RESTLESS: usize = Lane::Restless as usize;
 const PAIRED: usize = Lane::Paired as usize;
 
@@ -169,14 +170,16 @@ impl Run<'_> {
         self.graves.extend(self.nodes[node].program.take());
         self.nodes[node].back_at = self.fabric.now() + self.rng.below(DEAD_NS);
         // Datagrams are never missed: nothing has to follow them.
-        for side in &mut self.nodes[node].sides[..Lane::Datagrams as usize] {
+        for side in &mut self.nodes[node].sides[..DATAGRAMS] {
             side.break_down();
         }
         for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            let datagrams = self.nodes[other].take_datagrams(node);
             for side in &mut self.nodes[other].sides {
                 side.requests.doom(Some(node));
                 side.traffic[node] = Traffic { phase: Phase::Gone, ..Traffic::default() };
             }
+            self.nodes[other].sides[DATAGRAMS].traffic[node].line = datagrams;
         }
         if let Some(other) = partner(node, self.nodes.len()) {
             let side = &mut self.nodes[other].sides[PAIRED];
@@ -205,9 +208,12 @@ impl Run<'_> {
         for &other in &others {
             self.meet(node, other).map_err(|status| say("importing", status))?;
             self.meet(other, node).map_err(|status| say("being imported", status))?;
+            let mut datagrams = self.nodes[other].take_datagrams(node);
+            datagrams.begin_again();
             for side in &mut self.nodes[other].sides {
                 side.traffic[node] = Traffic::default();
             }
+            self.nodes[other].sides[DATAGRAMS].traffic[node].line = datagrams;
             for side in &mut self.nodes[node].sides {
                 let victim = &mut side.traffic[other].victim;
                 *victim = if *victim == Fate::Success { Fate::Success } else { Fate::Either };
