@@ -285,6 +285,12 @@ impl SendLedger {
         self.spread.is_overtaken(route, order, packets)
     }
 
+    /// Routes that packets in flight took, a bit for each.
+    #[must_use]
+    pub fn routes_in_flight(&self) -> u8 {
+        self.spread.in_flight()
+    }
+
     /// Marks `seq` as held by the peer beyond a gap; the slot if that is news.
     pub fn mark_sacked(&mut self, seq: u64) -> Option<&LedgerSlot> {
         if !self.is_sent(seq) || self.slot(seq).fate == Fate::Sacked {

@@ -103,6 +103,12 @@ impl Spread {
         self.shares.get(usize::from(route)).map_or(0, |share| share.expired)
     }
 
+    /// Routes with packets in flight, a bit for each.
+    pub(crate) fn in_flight(&self) -> u8 {
+        let used = NUMBERS.filter(|number| self.shares[usize::from(*number)].in_flight > 0);
+        used.fold(0, |routes, number| routes | 1 << number)
+    }
+
     /// Whether at least `packets` later ones of the same route were received.
     pub(crate) fn is_overtaken(&self, route: u8, order: u64, packets: u64) -> bool {
         order + packets <= self.shares[usize::from(route)].proved

@@ -27,11 +27,20 @@ impl Retransmission for SelectiveRepeat {
             return false;
         }
         self.order_done = news.order_seen;
+        let (in_use, mut examined) = (ledger.routes_in_flight(), 0);
         for seq in news.edge..ledger.unsent() {
-            if ledger.slot(seq).fate() == Fate::InFlight
-                && ledger.is_overtaken(seq, REORDER_PACKETS)
-            {
+            let slot = ledger.slot(seq);
+            if slot.fate() != Fate::InFlight {
+                continue;
+            }
+            if ledger.is_overtaken(seq, REORDER_PACKETS) {
                 ledger.mark_lost(seq);
+            } else if slot.sent_once_at().is_some() {
+                // Of this route, all that follow were sent later.
+                examined |= 1 << slot.transmission().0;
+                if in_use & !examined == 0 {
+                    break;
+                }
             }
         }
         false
@@ -40,5 +49,63 @@ impl Retransmission for SelectiveRepeat {
     fn on_timeout(&mut self, ledger: &mut SendLedger) {
         // One packet asks the peer what it has; its acknowledgement names the holes.
         ledger.mark_lost(ledger.una());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::Fate;
+    use crate::report::AckFeedback;
+    use crate::sender::{SenderCfg, TpSender};
+    use crate::strategy::Recovery;
+    use crate::timer::RtoCfg;
+
+    const PACKETS: u64 = 20;
+
+    /// A sender that sent all packets by these routes.
+    fn sent_by(routes: u8) -> TpSender {
+        let (recovery, rto) = (Recovery::SelectiveRepeat, RtoCfg::default());
+        let mut sender = TpSender::new(&SenderCfg { window_packets: 64, recovery, rto });
+        sender.set_routes(routes, 1);
+        for _ in 0..PACKETS {
+            sender.push();
+            sender.poll(1).expect("there is room");
+        }
+        sender
+    }
+
+    /// The peer has these, and lacks packet 0.
+    fn acknowledge(sender: &mut TpSender, received: impl Iterator<Item = u64>) {
+        let word = received.fold(0, |word, seq| word | 1 << (seq - 1));
+        let ack = AckFeedback { edge: 0, gap: false, trigger: None, received: [word, 0, 0, 0] };
+        sender.on_ack(1000, &ack).expect("all were sent");
+    }
+
+    fn lost(sender: &TpSender) -> Vec<u64> {
+        let ledger = sender.ledger();
+        (0..PACKETS).filter(|seq| ledger.slot(*seq).fate() == Fate::Lost).collect()
+    }
+
+    #[test]
+    fn a_packet_sent_again_hides_no_later_loss() {
+        let mut sender = sent_by(1);
+        acknowledge(&mut sender, 3..=6);
+        assert_eq!(lost(&sender), [0, 1, 2]);
+        for seq in 0..3 {
+            assert_eq!(sender.poll(1001).map(|sending| sending.seq), Some(seq));
+        }
+        acknowledge(&mut sender, (3..=6).chain(11..=14));
+        assert_eq!(lost(&sender), [7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_packet_of_another_route_hides_no_loss() {
+        let mut sender = sent_by(0b11);
+        let route = |seq| sender.ledger().slot(seq).transmission().0;
+        let others: Vec<u64> = (1..PACKETS).filter(|seq| route(*seq) != route(0)).collect();
+        let (missing, received) = others.split_first().expect("two routes");
+        let received = received.to_vec();
+        acknowledge(&mut sender, received.into_iter());
+        assert_eq!(lost(&sender), [*missing]);
     }
 }
