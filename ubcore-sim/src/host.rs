@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod link;
 pub mod memory;
+mod moderation;
 pub mod obstacle;
 pub mod peer;
 pub mod poll;

@@ -24,6 +24,7 @@ use super::{
     faulty::FaultyLink,
     ip_eid,
     link::{DatagramLink, LinkCounts},
+    moderation::ReceiveModeration,
     poll::{Interest, Poll},
     port_links::PortLinks,
     standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, StandardResult},
@@ -67,6 +68,7 @@ pub struct PacketPort {
     standard: StandardEndpoints,
     /// When to exchange at the latest; `Nanos::MAX`: any time.
     deadline: AtomicU64,
+    moderation: ReceiveModeration,
 }
 
 impl PacketPort {
@@ -94,6 +96,7 @@ impl PacketPort {
             tap: Tap::default(),
             standard: StandardEndpoints::new(eid),
             deadline: AtomicU64::new(Nanos::MAX),
+            moderation: ReceiveModeration::default(),
         }
     }
 
@@ -167,17 +170,18 @@ impl PacketPort {
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
     /// there was anything. A caller that finds another thread at it leaves the work to that thread. Where nothing
-    /// came and no timer is due, there is nothing to send.
+    /// came and no timer is due, there is nothing to send. Polls receive a stream at intervals.
     pub fn exchange(&self, device: &SoftwareDevice, now: Nanos, by: LinkVisitor) -> bool {
         let mut count = 0;
+        // Another thread may not look again soon.
+        let receives = by == LinkVisitor::Thread || self.moderation.may_receive(now);
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
             let mut stepped = false;
-            let received = link.receive(&mut |port, backlog, batch| {
-                let admit = |(from, bytes)| self.admit(device, now, (port, from), bytes);
-                let admitted = batch.filter_map(admit);
-                stepped |= device.on_datagrams_at(now, (port, backlog, by), admitted);
-            });
+            let mut received = 0;
+            if receives {
+                received = self.receive(link.as_mut(), device, (now, by), &mut stepped);
+            }
             if received > 0 {
                 // A datagram that proves nothing must not make each poll a system call from now on.
                 if !self.is_active() && device.has_packet_peers() {
@@ -193,6 +197,27 @@ impl PacketPort {
             }
         });
         count > 0 || run == RunResult::WorkLeft
+    }
+
+    /// Gives the device what has come, bounded. Returns how many datagrams there were; `stepped` is set when the device
+    /// made a step.
+    fn receive(
+        &self,
+        link: &mut dyn DatagramLink,
+        device: &SoftwareDevice,
+        (now, by): (Nanos, LinkVisitor),
+        stepped: &mut bool,
+    ) -> usize {
+        let mut bytes = 0;
+        let received = link.receive(&mut |port, backlog, batch| {
+            let admitted = batch.filter_map(|(from, datagram)| {
+                bytes += datagram.len();
+                self.admit(device, now, (port, from), datagram)
+            });
+            *stepped |= device.on_datagrams_at(now, (port, backlog, by), admitted);
+        });
+        self.moderation.on_received(now, bytes);
+        received
     }
 
     /// Whether there may be something to send, or to look after, though nothing came.
@@ -456,6 +481,31 @@ mod tests {
         assert_eq!(sent(), 1);
         port.exchange(&bench.dev, due, LinkVisitor::Poll);
         assert_eq!(sent(), 2, "the same again: nothing answers");
+    }
+
+    #[test]
+    fn polls_let_a_stream_gather_and_another_thread_does_not() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = PacketPort::bind(claim.eid(), &[], None);
+        let bench = Bench::new(1, Sharing::Whole, &|_| ());
+        let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
+        let peer = UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap();
+        let send = || peer.send_to(&[0xc0; 60_000], to).unwrap();
+        let is_taken = |now, by| {
+            let before = bench.dev.dropped();
+            port.exchange(&bench.dev, now, by);
+            bench.dev.dropped() > before
+        };
+        for _ in 0..5 {
+            send();
+            assert!(is_taken(1000, LinkVisitor::Poll));
+        }
+        send();
+        assert!(!is_taken(1000, LinkVisitor::Poll), "more comes soon");
+        assert!(is_taken(1000, LinkVisitor::Thread), "it may not look again soon");
+        send();
+        assert!(!is_taken(2000, LinkVisitor::Poll));
+        assert!(is_taken(1_000_000, LinkVisitor::Poll));
     }
 
     /// Takes every packet for its number, and answers each with one.

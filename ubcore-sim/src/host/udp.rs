@@ -469,7 +469,7 @@ pub const SENDS_PER_CALL: usize = 256;
 /// Batches received before looking at other things again.
 pub const RECEIVES_PER_CALL: usize = 4;
 /// Bytes sent, or received, after which other things are looked at again.
-const BYTES_PER_CALL: usize = 256 << 10;
+pub(super) const BYTES_PER_CALL: usize = 256 << 10;
 /// Longest datagram, also a coalesced one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
 /// Room for a packet that may join a run.
