@@ -22,7 +22,7 @@ pub(super) struct ReceiveModeration {
     received_at: AtomicU64,
     /// Bytes that came without a pause.
     streamed: AtomicUsize,
-    /// Polls wait.
+    /// Polls receive at intervals.
     waits: AtomicBool,
 }
 
