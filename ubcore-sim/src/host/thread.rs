@@ -72,6 +72,7 @@ impl Background {
             arrivals: ArrivalWatch::default(),
             arrived: false,
             is_look: false,
+            is_unrung: false,
             stays: 0,
             counted: [0; 2],
             device_name,
@@ -111,6 +112,8 @@ struct Worker {
     arrived: bool,
     /// The next wait is the interval of a check.
     is_look: bool,
+    /// The last wait was bounded by a tick or more, and nobody ended it by a wake-up.
+    is_unrung: bool,
     /// Times in a row that the last check found work and the step after it none.
     stays: u32,
     /// How many contradictions of peers, and how many shortages, the device's counters have.
@@ -126,6 +129,7 @@ impl Worker {
         let mut ready = ReadyList::default();
         let mut wait = Some(Duration::ZERO);
         loop {
+            self.is_unrung = wait.is_none_or(|wait| wait >= TICK);
             let waited = match (std::mem::take(&mut self.is_look), wait) {
                 (true, Some(distance)) => self.poll.wait_briefly(&mut ready, distance),
                 _ => self.poll.wait(&mut ready, wait),
@@ -168,17 +172,21 @@ impl Worker {
             match key {
                 WAKEUP_KEY => {
                     self.shared.clear_wakeup();
-                    self.rang = true;
+                    self.on_wakeup();
                 }
                 OWN_WAKEUP_KEY => {
                     self.shared.clear_own_wakeup();
-                    self.rang = true;
+                    self.on_wakeup();
                 }
                 PORT_KEY => self.on_arrival(now),
                 CLAIM_KEY => self.peers.on_claim_ready(now),
                 key => self.peers.on_ready(key),
             }
         }
+    }
+
+    fn on_wakeup(&mut self) {
+        (self.rang, self.is_unrung) = (true, false);
     }
 
     /// Takes datagrams, unless polls do. While arrivals are watched, the program may have stopped
@@ -326,6 +334,9 @@ impl Worker {
     /// There is no work left: sleeps, unless the program polls and peers need not ring.
     fn rest(&mut self, took_over: bool, found: PassFindings) -> Option<Duration> {
         let presence = self.shared.presence();
+        if found.work && self.is_unrung {
+            self.shared.device().count(Counter::FoundLate);
+        }
         if self.shared.port().is_active() {
             // Arrivals of datagrams have a rule of their own.
             if presence.is_in_bursts() {
