@@ -2,7 +2,7 @@
 //! without moved pages: only the node's own thread can place what its peer writes, and is rung for it.
 //!
 //! *Owns*: the target that polls in bursts. *Takes*: two nodes of this process. *Gives*: the count of
-//! messages that nobody rang for. *Must not*: judge times: any thread may lose its processor.
+//! messages that waited for a tick. *Must not*: judge times: any thread may lose its processor.
 
 use std::{
     hint,
@@ -47,7 +47,7 @@ fn a_program_that_polls_in_bursts_is_rung_for_its_messages() -> Outcome {
     for number in 1..=ROUNDS {
         one_message(&mut world.a, &mut world.b, number)?;
     }
-    // A thread that has not slept yet, or looks at short intervals, is not rung. What nobody rings for waits a
+    // A thread that has not slept yet, or looks at short intervals, is not rung. What comes without a wake-up waits a
     // tick of the node's thread: 1 to 32 ms. Bursts that pass for steady polls cost one such rest until the next.
     let late = world.b.counter("found_late")?;
     check(late <= ROUNDS / 4, format!("{late} of {ROUNDS} messages waited for a tick"))

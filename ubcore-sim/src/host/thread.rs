@@ -112,7 +112,7 @@ struct Worker {
     arrived: bool,
     /// The next wait is the interval of a check.
     is_look: bool,
-    /// The last wait was bounded by a tick or more, and nobody ended it by a wake-up.
+    /// The last wait was bounded by a tick or more, and no wake-up ended it.
     is_unrung: bool,
     /// Times in a row that the last check found work and the step after it none.
     stays: u32,

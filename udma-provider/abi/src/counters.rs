@@ -112,6 +112,6 @@ counters! {
     BadTail = "bad_tail",
     /// Packets dropped: they answer a loss report on a TP without reports.
     BadRepeat = "bad_repeat",
-    /// Rests of the background thread, of a tick or longer, in which work of a peer waited and nobody rang for it.
+    /// Rests of the background thread, of a tick or longer, in which work of a peer waited without a wake-up.
     FoundLate = "found_late",
 }
