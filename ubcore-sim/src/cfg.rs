@@ -96,6 +96,8 @@ pub struct DeviceCfg {
     pub window_packets: u32,
     /// Retransmission strategy of its TPs.
     pub strategy: crate::transport::Strategy,
+    /// What bounds the packets of its TPs on the path beside the window.
+    pub congestion: urma_recovery::CongestionChoice,
     /// Most bytes that the direct path copies between two looks at a generation.
     pub direct_chunk: usize,
     /// Bytes that the machine's caches hold: long writes that walk through more go past them.
@@ -129,6 +131,7 @@ impl DeviceCfg {
             rc_mtu: None,
             window_packets: 512,
             strategy: crate::transport::Strategy::default(),
+            congestion: urma_recovery::CongestionChoice::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,
             cache_bytes: 32 << 20,
             step_bytes: 16 << 20,

@@ -268,6 +268,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.rc_mtu = cfg.rc_mtu;
     device.window_packets = cfg.window_packets.unwrap_or(device.window_packets);
     device.strategy = cfg.strategy;
+    device.congestion = cfg.congestion;
     device.lane = cfg.lane;
     device.port_mode = cfg.port_mode;
     #[cfg(any(test, feature = "planted-faults"))]

@@ -25,7 +25,7 @@ pub(crate) use receive::Piece;
 pub use strategy::Strategy;
 #[cfg(test)]
 pub(crate) use tp::TRANSMIT_MAX;
-pub(crate) use tp::{PushError, Received, Tp};
+pub(crate) use tp::{PushError, Received, Tp, TpCfg};
 #[cfg(test)]
 pub(crate) use urma_recovery::RtoCfg;
-pub(crate) use urma_recovery::{KnittingPool, PoolError, SPREAD_MAX};
+pub(crate) use urma_recovery::{CongestionChoice, KnittingPool, PoolError, SPREAD_MAX};

@@ -5,7 +5,7 @@
 
 use ubcore_sim::link::{Cut, FaultCfg, Outage, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
-use ubcore_sim::{ExpressLane, PortMode, Strategy};
+use ubcore_sim::{CongestionChoice, ExpressLane, PortMode, Strategy};
 use udma_abi::RawEid;
 use urma_packet::FurtherPorts;
 
@@ -140,6 +140,7 @@ impl SimPlan {
             plan.trouble_ppm = pick(&mut rng, &[0, 20_000, 200_000]);
         }
         set_strategies(&mut plan.fabric);
+        set_congestion(&mut plan.fabric);
         for device in &mut plan.fabric.devices {
             device.lane = [ExpressLane::On, ExpressLane::Off][usize::from(rng.below(3) == 0)];
         }
@@ -243,6 +244,17 @@ fn set_strategies(fabric: &mut FabricCfg) {
     let (one, is_mixed) = (Strategy::ALL[rng.index(4)], rng.below(8) == 0);
     for device in &mut fabric.devices {
         device.strategy = if is_mixed { Strategy::ALL[rng.index(4)] } else { one };
+    }
+}
+
+/// Half of the worlds have no congestion control; in the others each node has its own.
+fn set_congestion(fabric: &mut FabricCfg) {
+    let mut rng = Rng::new(fabric.seed ^ 0x0c0_19e5);
+    if rng.below(2) == 0 {
+        return;
+    }
+    for device in &mut fabric.devices {
+        device.congestion = CongestionChoice::ALL[rng.index(3)];
     }
 }
 

@@ -132,6 +132,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         lane: setup.lane,
         rc: setup.rc,
         strategy: setup.recovery,
+        congestion: setup.congestion,
         link_faults: setup.is_lossy.then(bad_link),
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]

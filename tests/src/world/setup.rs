@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use ubcore_sim::{Doorbells, ExpressLane, RcWire, Strategy};
+use ubcore_sim::{CongestionChoice, Doorbells, ExpressLane, RcWire, Strategy};
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -61,6 +61,8 @@ pub struct Setup {
     pub has_hosts: bool,
     /// How lost packets are sent again.
     pub recovery: Strategy,
+    /// What bounds the packets of a TP on the path.
+    pub congestion: CongestionChoice,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -81,6 +83,7 @@ impl Setup {
             is_lossy: false,
             has_hosts: false,
             recovery: Strategy::SelectiveRepeat,
+            congestion: CongestionChoice::None,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -108,6 +111,12 @@ impl Setup {
     #[must_use]
     pub const fn recovered_by(self, recovery: Strategy) -> Self {
         Self { recovery, ..self }
+    }
+
+    /// The same with packets on the path bounded in another way.
+    #[must_use]
+    pub const fn bounded_by(self, congestion: CongestionChoice) -> Self {
+        Self { congestion, ..self }
     }
 
     /// The same with RC jetties that speak the standard opcodes.
@@ -149,7 +158,10 @@ impl Setup {
         ];
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
         let others = [Strategy::GoBackN, Strategy::Irn, Strategy::Knitting];
-        all.extend(others.map(|strategy| lossy.recovered_by(strategy)));
+        for congestion in CongestionChoice::ALL {
+            let bounded = lossy.bounded_by(congestion);
+            all.extend(others.map(|strategy| bounded.recovered_by(strategy)));
+        }
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
                 for mode in [TransportMode::Rm, TransportMode::Rc, TransportMode::Um] {
@@ -202,6 +214,11 @@ impl fmt::Display for Setup {
             Strategy::Irn => ".irn",
             Strategy::Knitting => ".knitting",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}{recovery}")
+        let congestion = match self.congestion {
+            CongestionChoice::None => "",
+            CongestionChoice::Cubic => ".cubic",
+            CongestionChoice::Delay => ".delay",
+        };
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}{recovery}{congestion}")
     }
 }

@@ -13,7 +13,7 @@ mod standard;
 
 use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
-use ubcore_sim::Strategy;
+use ubcore_sim::{CongestionChoice, Strategy};
 use urma_tests::world::Setup;
 
 fn main() {
@@ -22,21 +22,28 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let mut trials: Vec<Trial> = doc::checks();
     for (number, behaviour) in behaviours::all().enumerate() {
-        let setups = setups(behaviour).filter(|setup| is_turn(number, setup.recovery));
+        let setups = setups(behaviour).filter(|setup| is_turn(number, *setup));
         trials.extend(setups.map(|setup| trial(behaviour, setup)));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Each behaviour has its turn with one strategy beside the default one; `URMA_EVERY_STRATEGY=1`: with all of them.
-fn is_turn(number: usize, recovery: Strategy) -> bool {
-    let place = match recovery {
+/// Each behaviour has its turn with one strategy beside the default one and one kind of congestion control;
+/// `URMA_EVERY_STRATEGY=1`: with all of them.
+fn is_turn(number: usize, setup: Setup) -> bool {
+    let place = match setup.recovery {
         Strategy::SelectiveRepeat => return true,
         Strategy::GoBackN => 0,
         Strategy::Irn => 1,
         Strategy::Knitting => 2,
     };
-    number % 3 == place || std::env::var_os("URMA_EVERY_STRATEGY").is_some_and(|value| value == "1")
+    let bound = match setup.congestion {
+        CongestionChoice::None => 0,
+        CongestionChoice::Cubic => 1,
+        CongestionChoice::Delay => 2,
+    };
+    number % 9 == 3 * bound + place
+        || std::env::var_os("URMA_EVERY_STRATEGY").is_some_and(|value| value == "1")
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {

@@ -1,8 +1,8 @@
-//! How lost packets are sent again is what both nodes are set to.
+//! How lost packets are sent again is what both nodes are set to, what bounds packets on the path what each is set to.
 //!
 //! *Owns*: the settings. *Takes*: two nodes of this process. *Must not*: judge times.
 
-use ubcore_sim::Strategy;
+use ubcore_sim::{CongestionChoice, Strategy};
 use urma_core::TransportMode;
 use urma_tests::world::{Host, Link, Moving, Outcome, Plan, Setup, World, cfg, check};
 
@@ -38,6 +38,28 @@ fn nodes_that_are_set_differently_use_what_both_can() -> Outcome {
     ] {
         let shown = agreed(set)?;
         check(shown == [Some(wanted.name()); 2], format!("{shown:?} of {set:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_tp_bounds_what_it_sends_as_its_own_node_is_set_to() -> Outcome {
+    let setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
+    let set = [CongestionChoice::Delay, CongestionChoice::None];
+    let open = |congestion| Host::open_as(setup, cfg(setup.bounded_by(congestion)));
+    let hosts = [open(set[0])?, open(set[1])?];
+    let plan = Plan { len: 1 << 16, ..Plan::new(setup.mode) };
+    let mut world = World::between(setup, &plan, &hosts[0], &hosts[1])?;
+    world.a.mem().put(0, &[0x5a; 1 << 16])?;
+    let ctx = world.a.write(0, 0, 1 << 16)?;
+    world.a.sent_ok(ctx)?;
+    for (host, congestion) in hosts.iter().zip(set) {
+        let paths = host.node.device().look().paths;
+        let shown = paths.iter().find_map(|path| path.congestion);
+        check(shown == Some(congestion.name()), format!("{shown:?} of {congestion:?}"))?;
+        let window = paths.iter().find_map(|path| path.congestion_window);
+        let is_bounded = congestion != CongestionChoice::None;
+        check(window.is_some() == is_bounded, format!("{window:?} of {congestion:?}"))?;
     }
     Ok(())
 }

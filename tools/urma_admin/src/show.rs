@@ -97,7 +97,9 @@ fn details(text: &mut String, document: &Value, is_whole: bool) {
     };
     let process = format!("{} ({})", document["pid"], word(&document["command"]));
     line(text, "process", process);
-    for name in ["incarnation", "uasid", "mtu", "window_packets", "strategy", "features"] {
+    for name in
+        ["incarnation", "uasid", "mtu", "window_packets", "strategy", "congestion", "features"]
+    {
         line(text, name, plain(&document[name]));
     }
     if let Some(why) = document["packets_refused"].as_str() {
@@ -194,6 +196,7 @@ fn columns(kind: ObjectKind) -> &'static [(&'static str, usize)] {
             ("unreliable", 10),
             ("tpns", 16),
             ("mtu", 5),
+            ("congestion", 10),
             ("owner_pid", 9),
             ("owner", 16),
             ("why_not_faster", 16),

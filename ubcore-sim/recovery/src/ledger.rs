@@ -116,6 +116,11 @@ pub struct SendLedger {
     /// Packets marked lost, oldest mark first; entries acknowledged meanwhile are skipped.
     lost: VecDeque<u64>,
     in_flight: u64,
+    /// Packets that counted as lost so far, and when the latest of these transmissions was.
+    lost_count: u64,
+    lost_sent_at: Nanos,
+    /// Most packets on the path, as congestion control has it.
+    path_max: u64,
     pub(crate) spread: Spread,
 }
 
@@ -133,6 +138,9 @@ impl SendLedger {
             next: 0,
             lost: VecDeque::with_capacity(limit.min(SLOTS_FIRST)),
             in_flight: 0,
+            lost_count: 0,
+            lost_sent_at: 0,
+            path_max: u64::MAX,
             spread: Spread::new(),
         }
     }
@@ -177,6 +185,34 @@ impl SendLedger {
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// Number of packets on the path, as far as is known: sent after the last one of their route that the peer has, and
+    /// not counted as lost.
+    #[must_use]
+    pub fn on_path(&self) -> u64 {
+        self.in_flight.min(self.spread.on_path())
+    }
+
+    /// Whether congestion control lets no packet go before others leave the path.
+    #[must_use]
+    pub fn is_path_full(&self) -> bool {
+        self.path_max != u64::MAX && self.on_path() >= self.path_max
+    }
+
+    /// At most so many packets may be on the path from now on.
+    pub(crate) const fn set_path_max(&mut self, packets: u64) {
+        self.path_max = packets;
+    }
+
+    /// How often packets counted as lost.
+    pub(crate) const fn lost_count(&self) -> u64 {
+        self.lost_count
+    }
+
+    /// When the latest transmission was that counted as lost.
+    pub(crate) const fn lost_sent_at(&self) -> Nanos {
+        self.lost_sent_at
     }
 
     /// Whether packets wait that could be sent now.
@@ -244,6 +280,7 @@ impl SendLedger {
         }
         self.land(seq);
         self.slot_mut(seq).fate = Fate::Lost;
+        self.count_lost(seq);
         self.lost.push_back(seq);
         true
     }
@@ -264,6 +301,7 @@ impl SendLedger {
         for seq in self.una.max(seq)..self.unsent {
             if std::mem::replace(&mut self.slot_mut(seq).fate, Fate::Lost) == Fate::InFlight {
                 self.land(seq);
+                self.count_lost(seq);
             }
             self.lost.push_back(seq);
         }
@@ -348,6 +386,11 @@ impl SendLedger {
     fn land(&mut self, seq: u64) {
         self.in_flight -= 1;
         self.spread.land(self.slot(seq).transmission().0);
+    }
+
+    fn count_lost(&mut self, seq: u64) {
+        self.lost_count += 1;
+        self.lost_sent_at = self.lost_sent_at.max(self.slot(seq).sent_at());
     }
 
     fn slot_mut(&mut self, seq: u64) -> &mut LedgerSlot {

@@ -11,6 +11,7 @@
 //! here.
 #![forbid(unsafe_code)]
 
+mod congestion;
 mod knitting;
 mod ledger;
 mod receiver;
@@ -21,6 +22,10 @@ mod spread;
 mod strategy;
 mod timer;
 
+pub use congestion::{
+    CongestionChoice, CongestionControl, Cubic, Delay, PACER_BURST_MAX, Pacer, PathNews,
+    WINDOW_FIRST, WINDOW_MIN, WINDOW_MOST,
+};
 pub use knitting::{
     AdamapCfg, Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord, KnittingPool, KnittingRecord,
     LossError, LossRecord, NicUsage, PoolError, PoolUsage, RecordTraits,

@@ -6,6 +6,7 @@
 
 use udma_abi::Nanos;
 
+use crate::congestion::{CongestionChoice, PathControl};
 use crate::ledger::{Fate, LedgerSlot, SendLedger};
 use crate::repair::RepairMark;
 use crate::report::{AckFeedback, LossReport, TailMark};
@@ -22,6 +23,8 @@ pub struct SenderCfg {
     pub recovery: Recovery,
     /// Bounds of the retransmission timer.
     pub rto: RtoCfg,
+    /// What bounds the packets on the path beside the window.
+    pub congestion: CongestionChoice,
 }
 
 /// Counts of one sender.
@@ -71,6 +74,8 @@ pub struct TpSender {
     gap_answered: Option<u64>,
     /// The packet to send again at once, and how often.
     copies: Option<(u64, u8)>,
+    /// Congestion control, if there is any.
+    flow: Option<Box<PathControl>>,
     stats: SenderStats,
 }
 
@@ -84,12 +89,16 @@ impl TpSender {
     /// As [`TpSender::new`], with a strategy of any kind.
     #[must_use]
     pub fn with_strategy(cfg: &SenderCfg, strategy: Box<dyn Retransmission>) -> Self {
+        let mut ledger = SendLedger::new(cfg.window_packets);
+        let control = cfg.congestion.control();
+        let flow = control.map(|control| Box::new(PathControl::new(control, &mut ledger)));
         Self {
-            ledger: SendLedger::new(cfg.window_packets),
+            ledger,
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
             copies: None,
+            flow,
             stats: SenderStats::default(),
         }
     }
@@ -112,6 +121,18 @@ impl TpSender {
         self.stats
     }
 
+    /// Most packets that congestion control lets be on the path, if there is any.
+    #[must_use]
+    pub fn congestion_window(&self) -> Option<u64> {
+        self.flow.as_ref().map(|flow| flow.window())
+    }
+
+    /// Whether congestion control lets no packet go before others leave the path.
+    #[must_use]
+    pub fn is_path_full(&self) -> bool {
+        self.ledger.is_path_full()
+    }
+
     /// Takes the next place of the window; the caller has seen that there is one.
     pub fn push(&mut self) {
         self.ledger.push();
@@ -120,11 +141,14 @@ impl TpSender {
     /// Whether [`TpSender::poll`] would give a packet without any timer.
     #[must_use]
     pub fn has_sendable(&self) -> bool {
-        self.ledger.has_sendable() || self.copies.is_some()
+        self.has_any() && self.flow.as_ref().is_none_or(|flow| flow.is_open(&self.ledger))
     }
 
     /// The next packet to send at `now`.
     pub fn poll(&mut self, now: Nanos) -> Option<Sending> {
+        if !self.admits(now) {
+            return None;
+        }
         let copy = self.next_copy();
         let (seq, slot) = match copy {
             Some(seq) => (seq, self.ledger.send_again(seq, now)),
@@ -137,19 +161,19 @@ impl TpSender {
         }
         let count = if attempt > 1 { &mut self.stats.sent_again } else { &mut self.stats.sent };
         *count += 1;
-        self.timer.on_sent(now);
+        self.on_sent(now);
         let (route, _) = slot.transmission();
         Some(Sending { seq, route, attempt, answers: slot.reported() })
     }
 
     /// The next packet that was never sent, which nothing goes before. It counts as sent at `now`.
     pub fn poll_new(&mut self, now: Nanos) -> Option<u64> {
-        if self.copies.is_some() {
+        if self.copies.is_some() || !self.admits(now) {
             return None;
         }
         let seq = self.ledger.send_new(now)?;
         self.stats.sent += 1;
-        self.timer.on_sent(now);
+        self.on_sent(now);
         Some(seq)
     }
 
@@ -177,8 +201,15 @@ impl TpSender {
 
     /// The next repair packet, when nothing else can be sent.
     pub fn poll_repair(&mut self, now: Nanos) -> Option<RepairMark> {
+        if self.ledger.has_sendable() || !self.admits(now) {
+            return None;
+        }
         let rtt = self.timer.rtt();
-        self.strategy.poll_repair(now, rtt, &self.ledger)
+        let mark = self.strategy.poll_repair(now, rtt, &self.ledger)?;
+        if let Some(flow) = &mut self.flow {
+            flow.on_sent(now, &self.ledger);
+        }
+        Some(mark)
     }
 
     /// Protects what is sent last by repair packets, if the strategy has such; the path is expected to lose that part
@@ -196,10 +227,13 @@ impl TpSender {
     /// When [`TpSender::poll_tail`] or [`TpSender::on_time`] has something to do.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Nanos> {
-        match (self.timer.deadline(), self.strategy.poll_deadline(&self.ledger)) {
+        let earliest = match (self.timer.deadline(), self.strategy.poll_deadline(&self.ledger)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
-        }
+        };
+        let Some(flow) = &self.flow else { return earliest };
+        let paced = flow.poll_deadline(&self.ledger).filter(|_| self.has_any());
+        paced.map_or(earliest, |paced| Some(earliest.map_or(paced, |other| other.min(paced))))
     }
 
     /// Takes an acknowledgement; an edge before the window is taken for its start.
@@ -208,7 +242,7 @@ impl TpSender {
             return Err(NeverSent);
         }
         let edge = ack.edge.max(self.ledger.una());
-        let trigger = self.on_trigger(now, ack.trigger);
+        let (trigger, sample) = self.on_trigger(now, ack.trigger);
         let rtt_min = self.timer.rtt_min();
         let mut proofs = [RouteProof::default(); SPREAD_MAX];
         let proves = |seq: u64, slot: &LedgerSlot, proofs: &mut [RouteProof; SPREAD_MAX]| {
@@ -240,6 +274,7 @@ impl TpSender {
         let news = AckNews { edge, gap, order_seen, trigger, now, rtt: self.timer.rtt() };
         progress |= self.strategy.on_ack(&news, &mut self.ledger);
         self.on_progress(now, progress);
+        self.steer(now, sample);
         Ok(())
     }
 
@@ -250,6 +285,7 @@ impl TpSender {
         }
         self.strategy.on_report(report, &mut self.ledger);
         self.timer.on_received(now);
+        self.steer(now, None);
         Ok(())
     }
 
@@ -262,6 +298,10 @@ impl TpSender {
             let (route, _) = self.ledger.slot(self.ledger.una()).transmission();
             self.ledger.spread.blame(route);
             self.strategy.on_timeout(&mut self.ledger);
+            if let Some(flow) = &mut self.flow {
+                self.ledger.spread.leave_all();
+                flow.on_timeout(now, &mut self.ledger);
+            }
         }
         Ok(expired)
     }
@@ -269,6 +309,11 @@ impl TpSender {
     /// The peer sent something that is neither acknowledgement nor report.
     pub fn on_received(&mut self, now: Nanos) {
         self.timer.on_received(now);
+    }
+
+    /// Whether packets wait, or a copy of one.
+    fn has_any(&self) -> bool {
+        self.ledger.has_sendable() || self.copies.is_some()
     }
 
     /// The packet of which another copy is to be sent.
@@ -280,13 +325,44 @@ impl TpSender {
     }
 
     /// Times the path by the packet that caused the acknowledgement; its sequence, if it is still in
-    /// the window.
-    fn on_trigger(&mut self, now: Nanos, trigger: Option<u64>) -> Option<u64> {
-        let seq = trigger.filter(|&seq| self.ledger.is_sent(seq))?;
-        if let Some(sent_at) = self.ledger.slot(seq).sent_once_at() {
+    /// the window, and its round-trip time, if it was sent once.
+    fn on_trigger(&mut self, now: Nanos, trigger: Option<u64>) -> (Option<u64>, Option<Nanos>) {
+        let Some(seq) = trigger.filter(|&seq| self.ledger.is_sent(seq)) else {
+            return (None, None);
+        };
+        let slot = *self.ledger.slot(seq);
+        let sample = slot.sent_once_at().map(|sent_at| {
             self.timer.on_sample(sent_at, now);
+            now.saturating_sub(sent_at)
+        });
+        if self.flow.is_some() {
+            let is_late = now.saturating_sub(slot.sent_at()) >= self.timer.rtt_min();
+            if sample.is_some() || is_late {
+                let (route, order) = slot.transmission();
+                self.ledger.spread.leave(route, order);
+            }
         }
-        Some(seq)
+        (Some(seq), sample)
+    }
+
+    /// Whether congestion control lets a packet go.
+    fn admits(&mut self, now: Nanos) -> bool {
+        let Some(flow) = &mut self.flow else { return true };
+        flow.admits(now, &self.ledger)
+    }
+
+    fn on_sent(&mut self, now: Nanos) {
+        self.timer.on_sent(now);
+        if let Some(flow) = &mut self.flow {
+            flow.on_sent(now, &self.ledger);
+        }
+    }
+
+    /// Gives congestion control what feedback changed.
+    fn steer(&mut self, now: Nanos, sample: Option<Nanos>) {
+        if let Some(flow) = &mut self.flow {
+            flow.on_feedback(now, sample, &mut self.ledger);
+        }
     }
 
     fn on_progress(&mut self, now: Nanos, progress: bool) {

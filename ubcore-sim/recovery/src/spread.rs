@@ -22,6 +22,8 @@ struct Share {
     sent: u64,
     /// Order of the latest transmission that the peer proved to have.
     proved: u64,
+    /// Order of the latest transmission that left the path: the peer has it or a later one, or it is given up.
+    left: u64,
     /// Timeouts of packets that took it, since something that took it was received.
     expired: u32,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Spread {
 impl Spread {
     /// All packets take route 0.
     pub(crate) const fn new() -> Self {
-        let none = Share { in_flight: 0, sent: 0, proved: 0, expired: 0 };
+        let none = Share { in_flight: 0, sent: 0, proved: 0, left: 0, expired: 0 };
         Self { shares: [none; SPREAD_MAX], usable: 1, current: 0, run: 0, run_max: 1 }
     }
 
@@ -86,6 +88,34 @@ impl Spread {
     pub(crate) fn prove(&mut self, route: u8, order: u64) {
         let share = &mut self.shares[usize::from(route)];
         share.proved = share.proved.max(order);
+    }
+
+    /// The peer has the transmission of that order, which proves nothing of those before it but that they left the path.
+    pub(crate) fn leave(&mut self, route: u8, order: u64) {
+        let share = &mut self.shares[usize::from(route)];
+        share.left = share.left.max(order);
+    }
+
+    /// Nothing is on the path any more.
+    pub(crate) fn leave_all(&mut self) {
+        for share in &mut self.shares {
+            share.left = share.sent;
+        }
+    }
+
+    /// Number of transmissions so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.shares.iter().map(|share| share.sent).sum()
+    }
+
+    /// Transmissions that left the path.
+    pub(crate) fn resolved(&self) -> u64 {
+        self.shares.iter().map(|share| share.left.max(share.proved)).sum()
+    }
+
+    /// Transmissions on the path.
+    pub(crate) fn on_path(&self) -> u64 {
+        self.sent() - self.resolved()
     }
 
     /// The route carries packets.

@@ -56,6 +56,11 @@ impl PeerTp {
         self.tp.as_ref().map(Tp::strategy)
     }
 
+    /// What bounds the packets on the path, and to how many, if the TP is open.
+    pub(crate) fn congestion(&self) -> Option<(crate::transport::CongestionChoice, Option<u64>)> {
+        self.tp.as_ref().map(|tp| (tp.congestion(), tp.congestion_window()))
+    }
+
     /// The peer proved that it receives at its EID's address, and says what other addresses it has.
     pub(super) fn learn(&mut self, cfg: &DeviceCfg, peer: RawEid, new: &Agreed) {
         self.incarnation = new.peer_incarnation;

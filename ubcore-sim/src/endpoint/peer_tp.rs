@@ -18,8 +18,8 @@ use crate::cfg::{DeviceCfg, PortMode};
 use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
-    Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
-    PushError, Received, Strategy, Tp, TpOpenError, planted,
+    Agreed, CongestionChoice, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults,
+    OpenCfg, PathMtu, Piece, PushError, Received, Strategy, Tp, TpCfg, TpOpenError, planted,
 };
 
 /// Datagrams that may wait for the link.
@@ -43,6 +43,8 @@ pub(crate) struct PeerTp {
     pub(super) answers: Route,
     /// Where the answer to a handshake packet goes: back.
     pub(super) replies: Option<Route>,
+    /// What bounds the packets of a TP on the path, which its peer need not know.
+    congestion: CongestionChoice,
     /// How packets use several ports.
     pub(super) mode: PortMode,
     /// The same of the TP that is open, or was last.
@@ -109,6 +111,7 @@ impl PeerTp {
             route: Route::direct(peer),
             answers: Route::direct(peer),
             replies: None,
+            congestion: cfg.congestion,
             mode: cfg.port_mode,
             tp_route: Route::direct(peer),
             routes: None,
@@ -176,7 +179,7 @@ impl PeerTp {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
         self.again_counted = 0;
-        let cfg = agreed.tp_cfg();
+        let cfg = TpCfg { congestion: self.congestion, ..agreed.tp_cfg() };
         self.tp = Some(match self.planted.is_planted() {
             true => planted::tp(cfg, self.planted),
             false => Tp::new(cfg),

@@ -32,6 +32,10 @@ pub struct PathLook {
     pub rtt_ns: Option<u64>,
     /// How the TP sends lost packets again, as both nodes agreed.
     pub recovery: Option<&'static str>,
+    /// What bounds the packets of the TP on the path.
+    pub congestion: Option<&'static str>,
+    /// Most packets that it lets be on the path.
+    pub congestion_window: Option<u64>,
     /// Routes between the ports of both nodes, the preferred one first; none: there is one.
     pub routes: Vec<RouteLook>,
     /// Requests begun and not answered.
@@ -101,6 +105,8 @@ impl Exchange {
                 mtu: tp.filter(|tp| tp.is_open()).map(PeerTp::payload_max),
                 rtt_ns: tp.and_then(PeerTp::rtt),
                 recovery: tp.and_then(PeerTp::strategy).map(Strategy::name),
+                congestion: tp.and_then(PeerTp::congestion).map(|(kind, _)| kind.name()),
+                congestion_window: tp.and_then(PeerTp::congestion).and_then(|(_, window)| window),
                 routes: tp.map(|tp| routes_of(tp, cfg)).unwrap_or_default(),
                 in_flight: peer.requester.in_flight(),
                 is_cut_off: peer.line.is_cut_off,

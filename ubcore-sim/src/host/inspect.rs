@@ -69,9 +69,10 @@ fn document(shared: &SharedNode, name: &str, peers: &[PeerLook]) -> String {
     let strategy = cfg.strategy.name().to_owned();
     let _ = write!(
         text,
-        "\"window_packets\":{},\"strategy\":{},",
+        "\"window_packets\":{},\"strategy\":{},\"congestion\":{},",
         cfg.window_packets,
-        quoted(&strategy)
+        quoted(&strategy),
+        quoted(cfg.congestion.name())
     );
     let refused = shared.port().refused();
     let _ = write!(text, "\"packets_refused\":{},", optional(refused.as_deref().map(quoted)));
@@ -143,7 +144,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
          \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"rtt_ns\":{},\"recovery\":{},\
-         \"routes\":[{}],\"in_flight\":{},\"cut_off\":{}}}",
+         \"congestion\":{},\"congestion_window\":{},\"routes\":[{}],\"in_flight\":{},\"cut_off\":{}}}",
         eid_ip(path.eid),
         quoted(path.carrier),
         optional(why.map(quoted)),
@@ -155,6 +156,8 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
         optional(path.mtu),
         optional(path.rtt_ns),
         optional(path.recovery.map(quoted)),
+        optional(path.congestion.map(quoted)),
+        optional(path.congestion_window),
         routes.join(","),
         path.in_flight,
         path.is_cut_off

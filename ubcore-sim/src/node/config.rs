@@ -8,6 +8,7 @@ use std::{ffi::OsString, net::IpAddr};
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
 use urma_packet::{FurtherPorts, WINDOW_MAX};
+use urma_recovery::CongestionChoice;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
@@ -79,6 +80,9 @@ pub struct NodeCfg {
     /// How lost packets are sent again, where the peer has the same setting: other pairs have the simpler of both, or
     /// selective repeat.
     pub strategy: Strategy,
+    /// What bounds the packets that each TP of this node has on the path beside the window; the peer need not have the
+    /// same.
+    pub congestion: CongestionChoice,
     /// User address space id, 24 bits.
     pub uasid: u32,
     /// A mistake that the device makes on purpose, to show that a test can fail.
@@ -108,6 +112,7 @@ impl Default for NodeCfg {
             window_packets: None,
             link_faults: None,
             strategy: Strategy::default(),
+            congestion: CongestionChoice::default(),
             uasid: 0,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
@@ -170,6 +175,8 @@ impl NodeCfg {
     /// | `URMA_TP_RECOVERY` | `go-back-n`, `selective-repeat`, `irn`, `knitting`: how lost packets are sent again, if
     ///   the peer does so, too |
     /// | `URMA_TP_WINDOW` | `auto`, or 1 to 65536: packets of a TP that may be unacknowledged |
+    /// | `URMA_TP_CONGESTION` | `none`, `cubic`, `delay`: what bounds the packets that a TP of this node has on the path
+    ///   ([`CongestionChoice`]) |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
@@ -248,7 +255,7 @@ impl NodeCfg {
             })?;
         }
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
-        self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"))?;
+        self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"), text("URMA_TP_CONGESTION"))?;
         if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
             let name = "URMA_LINK_FAULTS";
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
@@ -267,12 +274,16 @@ impl NodeCfg {
         &mut self,
         recovery: Option<String>,
         window: Option<String>,
+        congestion: Option<String>,
     ) -> Result<(), ConfigError> {
         if let Some(value) = recovery {
             self.strategy = recovery_of(value)?;
         }
         if let Some(value) = window {
             self.window_packets = window_of(value)?;
+        }
+        if let Some(value) = congestion {
+            self.congestion = congestion_of(value)?;
         }
         Ok(())
     }
@@ -371,6 +382,12 @@ fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
     packets.map(Some).ok_or_else(wrong)
 }
 
+fn congestion_of(value: String) -> Result<CongestionChoice, ConfigError> {
+    let found = CongestionChoice::ALL.into_iter().find(|congestion| congestion.name() == value);
+    let wanted = "none, cubic or delay";
+    found.ok_or(ConfigError { name: "URMA_TP_CONGESTION", value, wanted, at: None })
+}
+
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
     match value.as_str() {
         "auto" => Ok(PathChoice::Auto),
@@ -453,6 +470,12 @@ mod tests {
         for strategy in Strategy::ALL {
             assert_eq!(with("URMA_TP_RECOVERY", strategy.name()).unwrap().strategy, strategy);
         }
+        for congestion in CongestionChoice::ALL {
+            assert_eq!(
+                with("URMA_TP_CONGESTION", congestion.name()).unwrap().congestion,
+                congestion
+            );
+        }
         assert_eq!(with("URMA_PORT_MODE", "balance").unwrap().port_mode, PortMode::Balance);
         let backup = with("URMA_PORT_MODE", "active-backup").unwrap().port_mode;
         assert_eq!(backup, PortMode::ActiveBackup);
@@ -497,6 +520,7 @@ mod tests {
             ("URMA_TP_WINDOW", "0"),
             ("URMA_TP_WINDOW", "65537"),
             ("URMA_TP_WINDOW", "1M"),
+            ("URMA_TP_CONGESTION", "reno"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),

@@ -14,8 +14,8 @@ use urma_packet::{
     SACK_WORDS_MAX, SackBitmap, TransactionHeader, repeat_packet,
 };
 use urma_recovery::{
-    AckFeedback, AckPolicy, Arrival, DataMark, Expired, KnittingPool, LossError, LossRecord,
-    NeverSent, Retransmission, SenderCfg, SenderStats, TpReceiver, TpSender,
+    AckFeedback, AckPolicy, Arrival, CongestionChoice, DataMark, Expired, KnittingPool, LossError,
+    LossRecord, NeverSent, Retransmission, SenderCfg, SenderStats, TpReceiver, TpSender,
 };
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
@@ -74,8 +74,12 @@ impl Tp {
         // IRN learns of each packet by its acknowledgement.
         let each = cfg.strategy == Strategy::Irn;
         let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (window / 4).max(1)) };
-        let sender =
-            SenderCfg { window_packets: window, recovery: cfg.strategy.recovery(), rto: cfg.rto };
+        let sender = SenderCfg {
+            window_packets: window,
+            recovery: cfg.strategy.recovery(),
+            rto: cfg.rto,
+            congestion: cfg.congestion,
+        };
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
         Self {
             cfg: TpCfg { window_packets: window, ack_every, ..cfg },
@@ -124,6 +128,16 @@ impl Tp {
     /// How lost packets are sent again.
     pub(crate) const fn strategy(&self) -> Strategy {
         self.cfg.strategy
+    }
+
+    /// What bounds the packets on the path.
+    pub(crate) const fn congestion(&self) -> CongestionChoice {
+        self.cfg.congestion
+    }
+
+    /// Most packets that congestion control lets be on the path, if there is any.
+    pub(crate) fn congestion_window(&self) -> Option<u64> {
+        self.tx.congestion_window()
     }
 
     /// Why the TP gave up, if it did.
@@ -285,7 +299,9 @@ impl Tp {
         let Some(sending) = self.tx.poll(now) else { return self.emit_tail(now, buf) };
         self.route = Some(sending.route);
         self.has_begun_run = !sending.is_again();
-        let ask = sending.is_again() || last || (sending.seq + 1).is_multiple_of(interval);
+        // An acknowledgement that waits for more packets waits for its time if none may follow.
+        let ask = sending.is_again() || last || self.tx.is_path_full();
+        let ask = ask || (sending.seq + 1).is_multiple_of(interval);
         let packet = self.packets.packet(sending.seq);
         let len = match sending.answers {
             (0, _) => copy_packet(packet, buf),
@@ -320,7 +336,7 @@ impl Tp {
         let interval = u64::from((self.cfg.window_packets / 4).max(1));
         self.tx.poll_new(now)?;
         let len = copy_packet(self.packets.packet(seq), buf);
-        if last || (seq + 1).is_multiple_of(interval) {
+        if last || (seq + 1).is_multiple_of(interval) || self.tx.is_path_full() {
             buf[ACK_REQ.0] |= ACK_REQ.1;
         }
         Some(len)

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 
 use urma_recovery::{
-    AckPolicy, Arrival, Recovery, RtoCfg, SenderCfg, Sending, TpReceiver, TpSender,
+    AckPolicy, Arrival, CongestionChoice, Recovery, RtoCfg, SenderCfg, Sending, TpReceiver,
+    TpSender,
 };
 
 use super::RunCfg;
@@ -52,6 +53,7 @@ impl TpEnds {
             window_packets: cfg.window_packets,
             recovery: cfg.recovery,
             rto: rto(cfg.recovery, rtt_ns),
+            congestion: CongestionChoice::None,
         });
         if let Some(loss) = cfg.expected_loss {
             sender.protect_tail(loss);

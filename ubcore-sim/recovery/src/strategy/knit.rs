@@ -103,10 +103,12 @@ impl Retransmission for Knit {
     }
 
     fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
-        if ledger.has_sendable() || !ledger.has_unacknowledged() {
+        // Packets that wait for room on the path are sent after what is there; repeated ones are named by tickets.
+        let is_held = ledger.is_path_full() && !ledger.has_lost();
+        if (ledger.has_sendable() && !is_held) || !ledger.has_unacknowledged() {
             return None;
         }
-        let is_due = self.is_due || self.unsent != ledger.unsent();
+        let is_due = (self.is_due || self.unsent != ledger.unsent()) && !is_held;
         let doubled = self.unanswered.saturating_sub(UNANSWERED_MAX).min(DOUBLED_MAX);
         let wait_ns = self.every_ns.saturating_mul(1 << doubled);
         Some(if is_due { 0 } else { self.marked_at.saturating_add(wait_ns) })

@@ -54,6 +54,7 @@ impl Retransmission for SelectiveRepeat {
 
 #[cfg(test)]
 mod tests {
+    use crate::congestion::CongestionChoice;
     use crate::ledger::Fate;
     use crate::report::AckFeedback;
     use crate::sender::{SenderCfg, TpSender};
@@ -65,7 +66,9 @@ mod tests {
     /// A sender that sent all packets by these routes.
     fn sent_by(routes: u8) -> TpSender {
         let (recovery, rto) = (Recovery::SelectiveRepeat, RtoCfg::default());
-        let mut sender = TpSender::new(&SenderCfg { window_packets: 64, recovery, rto });
+        let congestion = CongestionChoice::None;
+        let mut sender =
+            TpSender::new(&SenderCfg { window_packets: 64, recovery, rto, congestion });
         sender.set_routes(routes, 1);
         for _ in 0..PACKETS {
             sender.push();

@@ -5,7 +5,7 @@
 
 use udma_abi::Nanos;
 use urma_packet::{PacketError, Psn, Tpn};
-use urma_recovery::RtoCfg;
+use urma_recovery::{CongestionChoice, RtoCfg};
 
 use crate::transport::strategy::Strategy;
 
@@ -24,6 +24,8 @@ pub(crate) struct TpCfg {
     pub(crate) window_packets: u32,
     /// How losses are repaired.
     pub(crate) strategy: Strategy,
+    /// What bounds the packets on the path beside the window.
+    pub(crate) congestion: CongestionChoice,
     /// Bounds of the retransmission timer.
     pub(crate) rto: RtoCfg,
     /// Packets received in order before an acknowledgement goes out.
@@ -43,6 +45,7 @@ impl TpCfg {
             rx_psn,
             window_packets: 256,
             strategy: Strategy::default(),
+            congestion: CongestionChoice::None,
             rto: RtoCfg::default(),
             ack_every: 16,
             ack_delay_ns: 200_000,

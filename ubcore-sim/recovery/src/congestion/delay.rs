@@ -1,0 +1,343 @@
+//! A window that follows the delay of queues and not single losses.
+//!
+//! - owns: the window, the least round-trip time, when queues are drained to measure it. takes: feedback.
+//! - gives: window, rate. must not: reduce the window for a loss alone.
+//!
+//! The queueing delay to which a flow adds is Swift's target with flow scaling (Kumar et al., SIGCOMM 2020): a fixed part
+//! and one that falls with the root of the window, `tolerance + rtt / sqrt(window)`. So of flows with one queue that with
+//! the smaller window aims higher, and all end at the same one. Swift adds a packet per round trip, which takes 30,000 of
+//! them at 100 Gb/s and 10 ms; here the window moves half way to `window x (base + tolerance) / rtt + sqrt(window)` once
+//! per round trip, as FAST TCP does (Wei et al., IEEE/ACM Transactions on Networking 14, 2006). Flows that began in a
+//! queue that others made take that for part of the path: now and then all drain theirs at the same time (as BBR does,
+//! Cardwell et al., ACM Queue 14, 2016).
+
+use udma_abi::Nanos;
+
+use super::{
+    CongestionControl, PathNews, WINDOW_FIRST, WINDOW_MIN, WINDOW_MOST, interval_ps, number, whole,
+};
+
+/// Queueing delay that counts as none: ends need some time, and by how much differs.
+const TOLERANCE_NS: Nanos = 50_000;
+/// The same as a part of the least round-trip time.
+const TOLERANCE_DIVISOR: Nanos = 32;
+/// Samples of a round trip before slow start may end by their least one.
+const SAMPLES_MIN: u32 = 4;
+/// Round trips between two drains, and bounds of that time.
+const DRAIN_ROUNDS: Nanos = 128;
+const DRAIN_NS: (Nanos, Nanos) = (20_000_000, 10_000_000_000);
+/// Window of a drain, for one round trip: what is on the path beyond its share of the queue leaves, too, so others see it.
+const DRAIN_WINDOW: f64 = 4.0;
+/// Losses are a property of the path up to this part of the packets; above it a queue is too short to show a delay.
+const LOSS_TOLERATED: f64 = 0.125;
+/// Above this part the window does not grow.
+const LOSS_GROWS: f64 = 0.08;
+/// Packets over which the part is measured, at least.
+const LOSS_PACKETS: u64 = 128;
+const GAIN_SLOW_START: f64 = 2.0;
+const GAIN: f64 = 1.25;
+
+/// What the window does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DelayPhase {
+    /// It doubles per round trip.
+    SlowStart,
+    /// It follows the delay.
+    Steady,
+    /// It is small for a round trip, to see the path without queues.
+    Drain,
+}
+
+/// A window that keeps the queue at a target delay.
+#[derive(Debug)]
+pub struct Delay {
+    window: f64,
+    phase: DelayPhase,
+    /// Least round-trip time since the last drain began, and between that one and the one before.
+    base: [Nanos; 2],
+    /// When the path was last seen without queues.
+    drained_at: Option<Nanos>,
+    srtt: Option<Nanos>,
+    /// Least sample of this round trip, and their number.
+    round_min: Nanos,
+    samples: u32,
+    /// Packets that left the path since losses were last counted, and the lost ones among them.
+    resolved: u64,
+    lost: u64,
+    /// Part that was lost when it was measured last.
+    loss: f64,
+    /// Timeouts since something left the path.
+    timeouts: u32,
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Delay {
+    /// A window of ten packets in slow start.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            window: WINDOW_FIRST,
+            phase: DelayPhase::SlowStart,
+            base: [Nanos::MAX; 2],
+            drained_at: None,
+            srtt: None,
+            round_min: Nanos::MAX,
+            samples: 0,
+            resolved: 0,
+            lost: 0,
+            loss: 0.0,
+            timeouts: 0,
+        }
+    }
+
+    /// Round-trip time without queues, as far as is known; `Nanos::MAX` before the first sample.
+    #[must_use]
+    pub fn base(&self) -> Nanos {
+        self.base[0].min(self.base[1])
+    }
+
+    /// Queueing delay that counts as none, in ns.
+    #[must_use]
+    pub fn tolerance(&self) -> Nanos {
+        TOLERANCE_NS + self.base() / TOLERANCE_DIVISOR
+    }
+
+    /// Queueing delay at which a window of so many packets stays as it is, in ns.
+    #[must_use]
+    pub fn target(&self, window: f64) -> f64 {
+        let tolerated = number(self.base().saturating_add(self.tolerance()));
+        // Of window = window x tolerated / rtt + sqrt(window).
+        tolerated / (1.0 - 1.0 / window.max(WINDOW_MIN).sqrt()) - number(self.base())
+    }
+
+    fn sample(&mut self, now: Nanos, rtt: Nanos) {
+        self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt / 8 * 7 + rtt / 8));
+        self.round_min = self.round_min.min(rtt);
+        self.samples += 1;
+        // A quarter of the usual queue, or less than ever: others drain it, and all are to do so at the same time. A
+        // queue that is always full looks as none.
+        let (base, usual) = (self.base(), self.srtt.unwrap_or(0).saturating_sub(self.base()));
+        let is_drained = usual > self.tolerance() / 2 && rtt <= base.saturating_add(usual / 4);
+        if is_drained || rtt.saturating_add(self.tolerance() / 2) < base {
+            self.drained_at = Some(now);
+        }
+        self.base[0] = self.base[0].min(rtt);
+    }
+
+    /// Whether the samples of this round trip show a queue.
+    fn sees_queue(&self) -> bool {
+        let queue = self.round_min.saturating_sub(self.base());
+        self.samples >= SAMPLES_MIN && queue > self.tolerance() / 2
+    }
+
+    fn on_slow_start(&mut self, news: &PathNews) {
+        if self.sees_queue() {
+            // What shows a queue was sent when the window was half of what it is.
+            let part = number(self.base()) / number(self.round_min);
+            self.window *= part.max(0.5);
+            self.phase = DelayPhase::Steady;
+        } else if 2 * news.flight_max >= whole(self.window) {
+            self.window += number(news.acked);
+        }
+    }
+
+    /// Moves the window half way to where the target delay has it.
+    fn follow(&mut self, news: &PathNews) {
+        if self.samples == 0 {
+            return;
+        }
+        let tolerated = number(self.base().saturating_add(self.tolerance()));
+        let wanted = self.window * tolerated / number(self.round_min.max(1)) + self.window.sqrt();
+        let is_limited = news.flight_max + news.flight_max / 8 + 1 >= whole(self.window);
+        if wanted < self.window || (is_limited && self.loss <= LOSS_GROWS) {
+            self.window = f64::midpoint(self.window, wanted.min(2.0 * self.window));
+        }
+    }
+
+    fn on_round(&mut self, news: &PathNews) {
+        match self.phase {
+            DelayPhase::SlowStart => {}
+            DelayPhase::Steady => {
+                self.follow(news);
+                let rounds = self.base().saturating_mul(DRAIN_ROUNDS);
+                let every = rounds.clamp(DRAIN_NS.0, DRAIN_NS.1);
+                let is_due = |at: Nanos| news.now.saturating_sub(at) >= every;
+                if *self.drained_at.get_or_insert(news.now) > news.now {
+                    // The clock went back.
+                    self.drained_at = Some(news.now);
+                }
+                if self.drained_at.is_some_and(is_due) {
+                    self.base = [Nanos::MAX, self.base[0]];
+                    self.phase = DelayPhase::Drain;
+                }
+            }
+            DelayPhase::Drain => {
+                self.phase = DelayPhase::Steady;
+                self.drained_at = Some(news.now);
+            }
+        }
+        self.round_min = Nanos::MAX;
+        self.samples = 0;
+    }
+
+    fn count_losses(&mut self, news: &PathNews) {
+        self.resolved += news.acked + news.lost;
+        self.lost += news.lost;
+        if !news.is_round_over || self.resolved < LOSS_PACKETS {
+            return;
+        }
+        self.loss = number(self.lost) / number(self.resolved);
+        if self.loss > LOSS_TOLERATED {
+            self.window *= 1.0 - self.loss.min(0.5);
+            self.phase = DelayPhase::Steady;
+        }
+        (self.resolved, self.lost) = (0, 0);
+    }
+}
+
+impl CongestionControl for Delay {
+    fn on_news(&mut self, news: &PathNews) {
+        if let Some(rtt) = news.rtt {
+            self.sample(news.now, rtt);
+        }
+        if news.acked > 0 {
+            self.timeouts = 0;
+        }
+        if self.phase == DelayPhase::SlowStart {
+            self.on_slow_start(news);
+        }
+        self.count_losses(news);
+        if news.is_round_over {
+            self.on_round(news);
+        }
+        self.window = self.window.clamp(WINDOW_MIN, WINDOW_MOST);
+    }
+
+    fn on_loss(&mut self, _now: Nanos) {}
+
+    fn on_timeout(&mut self, _now: Nanos) {
+        // A single packet that was lost again has no other sign; more than one show another path.
+        if self.timeouts > 0 {
+            self.window = (self.window / 2.0).max(WINDOW_MIN);
+        }
+        self.timeouts += 1;
+        (self.resolved, self.lost) = (0, 0);
+    }
+
+    fn window(&self) -> u64 {
+        match self.phase {
+            DelayPhase::Drain => whole(DRAIN_WINDOW.min(self.window)),
+            DelayPhase::SlowStart | DelayPhase::Steady => whole(self.window),
+        }
+    }
+
+    fn interval_ps(&self) -> u64 {
+        let gain = if self.phase == DelayPhase::SlowStart { GAIN_SLOW_START } else { GAIN };
+        self.srtt.map_or(0, |srtt| interval_ps(srtt, self.window, gain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Nanos = 10_000_000;
+
+    /// A round trip of this length in which all of the window was used, in eight acknowledgements.
+    fn round(delay: &mut Delay, now: &mut Nanos, rtt: Nanos) {
+        let flight_max = delay.window();
+        for number in 0..8 {
+            *now += rtt / 8;
+            let acked = flight_max / 8;
+            let news = PathNews {
+                now: *now,
+                acked,
+                lost: 0,
+                rtt: Some(rtt),
+                flight_max,
+                is_round_over: number == 7,
+            };
+            delay.on_news(&news);
+        }
+    }
+
+    #[test]
+    fn the_window_stays_at_the_target_delay_and_moves_towards_it() {
+        let mut delay = Delay { window: 10_000.0, phase: DelayPhase::Steady, ..Delay::new() };
+        let mut now = 0;
+        round(&mut delay, &mut now, RTT);
+        assert_eq!((delay.base(), delay.tolerance()), (RTT, 362_500));
+        // (10 ms + 0.3625 ms) / (1 - 1 / 100) - 10 ms.
+        let target = delay.target(10_000.0);
+        assert!((target - 467_171.7).abs() < 1.0, "{target}");
+        for (queue, moves) in [(0, 1), (467_172, 0), (934_343, -1)] {
+            delay.window = 10_000.0;
+            round(&mut delay, &mut now, RTT + queue);
+            let change = delay.window - 10_000.0;
+            let is_right = match moves {
+                0 => change.abs() < 1.0,
+                sign => change * f64::from(sign) > 100.0,
+            };
+            assert!(is_right, "{queue}: {change}");
+        }
+    }
+
+    #[test]
+    fn the_smaller_window_has_the_higher_target() {
+        let mut delay = Delay::new();
+        delay.sample(0, RTT);
+        let targets = [10.0, 100.0, 1000.0, 10_000.0].map(|window| delay.target(window));
+        assert!(targets.is_sorted_by(|a, b| a > b), "{targets:?}");
+    }
+
+    #[test]
+    fn single_losses_change_nothing_and_many_halve() {
+        let mut delay = Delay { window: 1000.0, phase: DelayPhase::Steady, ..Delay::new() };
+        let lossy = |lost| PathNews {
+            acked: 1000 - lost,
+            lost,
+            flight_max: 1000,
+            is_round_over: true,
+            ..PathNews::default()
+        };
+        delay.on_loss(0);
+        delay.on_news(&lossy(50));
+        assert_eq!(delay.window(), 1000);
+        delay.on_news(&lossy(300));
+        assert_eq!(delay.window(), 700);
+    }
+
+    #[test]
+    fn a_queue_ends_slow_start() {
+        let mut delay = Delay::new();
+        let mut now = 0;
+        for _ in 0..5 {
+            round(&mut delay, &mut now, RTT);
+        }
+        assert!(delay.window() >= 160, "{}", delay.window());
+        round(&mut delay, &mut now, 2 * RTT);
+        assert_eq!(delay.phase, DelayPhase::Steady);
+        let window = delay.window();
+        round(&mut delay, &mut now, RTT);
+        assert!(delay.window() < window + window / 4, "{}", delay.window());
+    }
+
+    #[test]
+    fn a_path_that_got_longer_is_known_after_two_drains() {
+        let mut delay = Delay { window: 100.0, phase: DelayPhase::Steady, ..Delay::new() };
+        let mut now = 0;
+        round(&mut delay, &mut now, RTT);
+        let begin = now;
+        while delay.base() == RTT {
+            round(&mut delay, &mut now, 3 * RTT);
+            assert!(now < begin + 4 * DRAIN_ROUNDS * RTT, "never");
+        }
+        assert_eq!(delay.base(), 3 * RTT);
+        assert!(delay.window() >= 2);
+    }
+}

@@ -1,0 +1,105 @@
+//! What one TP has on the path, and the algorithm that bounds it.
+//!
+//! - owns: rounds, which losses are news, the pacer. takes: the ledger after each feedback. gives: whether a packet may
+//!   be sent, the ledger's bound of what is on the path. must not: change anything else there.
+
+use udma_abi::Nanos;
+
+use super::{CongestionControl, Pacer, PathNews};
+use crate::ledger::SendLedger;
+
+/// Congestion control of one sender.
+#[derive(Debug)]
+pub(crate) struct PathControl {
+    control: Box<dyn CongestionControl>,
+    pacer: Pacer,
+    /// Transmissions that had left the path, and packets that counted as lost, at the last feedback.
+    resolved: u64,
+    lost: u64,
+    /// Losses of what was sent up to then are no news.
+    reduced_at: Option<Nanos>,
+    /// Transmissions by the begin of this round: once all of them left the path, it is over.
+    round_end: u64,
+    /// Most packets on the path in this round and the one before.
+    flight_max: [u64; 2],
+}
+
+impl PathControl {
+    /// A flow that sent nothing; `ledger` is that of its packets.
+    pub(crate) fn new(control: Box<dyn CongestionControl>, ledger: &mut SendLedger) -> Self {
+        ledger.set_path_max(control.window().max(1));
+        Self {
+            control,
+            pacer: Pacer::default(),
+            resolved: 0,
+            lost: 0,
+            reduced_at: None,
+            round_end: 0,
+            flight_max: [0; 2],
+        }
+    }
+
+    /// Most packets that may be on the path.
+    pub(crate) fn window(&self) -> u64 {
+        self.control.window().max(1)
+    }
+
+    /// Whether window and pacer let a packet go, as far as is known without the time.
+    pub(crate) fn is_open(&self, ledger: &SendLedger) -> bool {
+        !ledger.is_path_full() && self.pacer.blocked_until().is_none()
+    }
+
+    /// When the pacer lets the next packets go that the window lets.
+    pub(crate) fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
+        self.pacer.blocked_until().filter(|_| !ledger.is_path_full())
+    }
+
+    /// Whether a packet may leave at `now`.
+    pub(crate) fn admits(&mut self, now: Nanos, ledger: &SendLedger) -> bool {
+        !ledger.is_path_full() && self.pacer.admits(now)
+    }
+
+    /// A packet left; the ledger has it.
+    pub(crate) fn on_sent(&mut self, now: Nanos, ledger: &SendLedger) {
+        self.pacer.on_sent(now);
+        self.flight_max[0] = self.flight_max[0].max(ledger.on_path());
+    }
+
+    /// Feedback came, and the ledger has it; `rtt` is that of the packet that it answers.
+    pub(crate) fn on_feedback(&mut self, now: Nanos, rtt: Option<Nanos>, ledger: &mut SendLedger) {
+        let resolved = ledger.spread.resolved();
+        let lost = ledger.lost_count() - self.lost;
+        self.lost += lost;
+        let acked = (resolved - self.resolved).saturating_sub(lost);
+        self.resolved = resolved;
+        let is_round_over = resolved >= self.round_end && resolved > 0;
+        let flight_max = self.flight_max[0].max(self.flight_max[1]);
+        if is_round_over {
+            self.round_end = ledger.spread.sent();
+            self.flight_max = [ledger.on_path(), self.flight_max[0]];
+        }
+        let is_news = self.reduced_at.is_none_or(|at| at > now || ledger.lost_sent_at() > at);
+        if lost > 0 && is_news {
+            self.reduced_at = Some(now);
+            self.control.on_loss(now);
+        }
+        self.control.on_news(&PathNews { now, acked, lost, rtt, flight_max, is_round_over });
+        self.apply(ledger);
+    }
+
+    /// The timer expired; the ledger takes nothing for on the path any more.
+    pub(crate) fn on_timeout(&mut self, now: Nanos, ledger: &mut SendLedger) {
+        self.control.on_timeout(now);
+        self.reduced_at = Some(now);
+        self.resolved = ledger.spread.resolved();
+        self.lost = ledger.lost_count();
+        self.round_end = ledger.spread.sent();
+        self.apply(ledger);
+    }
+
+    fn apply(&mut self, ledger: &mut SendLedger) {
+        let window = self.window();
+        ledger.set_path_max(window);
+        self.pacer.set_rate(self.control.interval_ps(), window);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a sender does while congestion control lets it send nothing.
+
+use urma_recovery::{
+    AckFeedback, CongestionChoice, LossReport, LossRun, Recovery, RtoCfg, SenderCfg, TpSender,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A sender with twenty packets, of which the first window is on the path since 0.
+fn held(recovery: Recovery) -> TpSender {
+    let mut sender = TpSender::new(&SenderCfg {
+        window_packets: 64,
+        recovery,
+        rto: RtoCfg::default(),
+        congestion: CongestionChoice::Cubic,
+    });
+    (0..20).for_each(|_| sender.push());
+    while sender.poll(0).is_some() {}
+    assert_eq!(sender.ledger().unsent(), 10);
+    assert!(sender.is_path_full() && !sender.has_sendable());
+    sender
+}
+
+#[test]
+fn packets_that_wait_for_the_path_do_not_keep_a_mark_from_asking_for_those_on_it() {
+    let mut sender = held(Recovery::Knitting { tail_copies: 1 });
+    // Not at once: the path is full after each acknowledgement.
+    assert_eq!(sender.poll_tail(0), None);
+    let at = sender.poll_deadline().expect("a mark is to come");
+    let expiry = sender.timer().deadline().expect("packets are out");
+    assert!(0 < at && at < expiry, "{at}, the timer {expiry}");
+    assert_eq!(sender.poll_tail(at).map(|mark| mark.end), Some(10));
+}
+
+#[test]
+fn no_mark_asks_for_what_was_reported_and_waits_to_be_sent_again() {
+    let mut sender = held(Recovery::Knitting { tail_copies: 1 });
+    let mut report = LossReport::new(1, 0);
+    assert!(report.push(LossRun { start: 0, count: 10 }));
+    sender.on_report(MS, &report).expect("sent");
+    while sender.poll(MS).is_some() {}
+    assert!(sender.ledger().has_lost(), "CUBIC makes seven of ten packets");
+    assert_eq!(sender.poll_tail(5 * MS), None);
+}
+
+#[test]
+fn a_copy_that_waits_for_the_pacer_has_a_time_at_which_it_leaves() {
+    let mut sender = TpSender::new(&SenderCfg {
+        window_packets: 64,
+        recovery: Recovery::Knitting { tail_copies: 2 },
+        rto: RtoCfg::default(),
+        congestion: CongestionChoice::Delay,
+    });
+    (0..10).for_each(|_| sender.push());
+    while sender.poll(0).is_some() {}
+    let ack = AckFeedback { edge: 1, gap: false, trigger: Some(0), received: [0; 4] };
+    sender.on_ack(10 * MS, &ack).expect("sent");
+    let mut report = LossReport::new(1, 0);
+    assert!(report.push(LossRun { start: 1, count: 9 }));
+    let (mut now, mut sent) = (10 * MS, 0);
+    sender.on_report(now, &report).expect("sent");
+    let expiry = sender.timer().deadline().expect("packets are out");
+    while sent < 2 * 9 {
+        while sender.poll(now).is_some() {
+            sent += 1;
+        }
+        let next = sender.poll_deadline().expect("the timer runs");
+        assert!(sent == 2 * 9 || next < expiry, "{sent} of 18 at {now}, the next one at {next}");
+        now = next.max(now + 1);
+    }
+}
+
+#[test]
+fn packets_leave_in_bursts_at_the_rate() {
+    let mut sender = TpSender::new(&SenderCfg {
+        window_packets: 64,
+        recovery: Recovery::SelectiveRepeat,
+        rto: RtoCfg::default(),
+        congestion: CongestionChoice::Delay,
+    });
+    (0..60).for_each(|_| sender.push());
+    while sender.poll(0).is_some() {}
+    let ack = AckFeedback { edge: 10, gap: false, trigger: Some(0), received: [0; 4] };
+    sender.on_ack(10 * MS, &ack).expect("sent");
+    let window = sender.congestion_window().expect("it is bounded");
+    assert_eq!(window, 20);
+    // Twice the window in a round trip: a packet each 0.25 ms, four of them in a burst.
+    let mut now = 10 * MS;
+    let mut left = Vec::new();
+    while left.len() < 20 {
+        while sender.poll(now).is_some() {
+            left.push(now);
+        }
+        now = sender.poll_deadline().expect("packets are out").max(now + 1);
+        assert!(now < 100 * MS, "{left:?}");
+    }
+    let at_once = left.iter().filter(|at| **at == 10 * MS).count();
+    assert!((2..=5).contains(&at_once), "{left:?}");
+    assert!((13 * MS..=15 * MS).contains(&left[19]), "{left:?}");
+}
