@@ -426,6 +426,11 @@ impl TpEndpoint {
         self.tps.values().any(PeerTp::has_pieces)
     }
 
+    /// Whether an answer to a node without a TP waits to be sent.
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// Whether there is something to send now.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {

@@ -189,17 +189,27 @@ impl Exchange {
     /// One bounded round of listed queues (`base.next_listed()`), rings, TPs and timers. Whether anything
     /// was done.
     pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.take_mail(base, now);
         self.endpoint.on_time(now);
+        let busy = self.prompt_round(base, now);
+        self.look_after_peers(base, now);
+        busy
+    }
+
+    /// The part of a round that programs wait for: mail and pieces. Whether anything was done.
+    pub(crate) fn prompt_round(&mut self, base: &Base, now: Nanos) -> bool {
+        let mut busy = self.take_mail(base, now);
         self.hold.on_return(now);
         let of_packets = self.packet_answers;
         self.each_peer(base, now, |peer, work, inbox| {
             let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
             busy |= peer.step(work, inbox, answers);
         });
-        busy |= self.step_standard(base, now);
-        self.look_after_peers(base, now);
-        busy
+        busy | self.step_standard(base, now)
+    }
+
+    /// Whether a node is reached by packets, or may be.
+    pub(crate) fn has_packet_peers(&self) -> bool {
+        !self.endpoint.is_unused() || !self.standard.is_empty()
     }
 
     /// Packets brought something, in a pass of `by`. A program that polls and usually posts soon after it has a
@@ -214,8 +224,7 @@ impl Exchange {
     /// Whether a round has nothing to look after but mail and pieces: no path closes, no receive is flushed, no
     /// node is reached by packets.
     pub(crate) fn is_plain(&self) -> bool {
-        let is_used = !self.endpoint.is_unused() || !self.standard.is_empty();
-        self.closing.is_empty() && !self.receives.is_flushing() && !is_used
+        self.closing.is_empty() && !self.receives.is_flushing() && !self.has_packet_peers()
     }
 
     /// A round of a plain exchange.
@@ -251,6 +260,16 @@ impl Exchange {
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
         self.endpoint.has_work() || self.standard.has_work() || self.peers.has_work()
+    }
+
+    /// Work that another round would find now. What waits to be sent is none: no round sends.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.endpoint.has_pieces() || self.standard.has_work() || self.peers.has_work()
+    }
+
+    /// Whether a packet waits to be sent.
+    pub(crate) fn has_transmit(&self) -> bool {
+        self.endpoint.has_work() || self.endpoint.has_replies() || self.standard.has_work()
     }
 
     /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.

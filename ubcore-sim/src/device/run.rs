@@ -78,7 +78,21 @@ impl SoftwareDevice {
         let run = self.shared.run_if(
             |shared| {
                 self.sign().count_visit();
-                !self.step_plain(shared, now, PlainStep::Post)
+                !self.step_plain(shared, now, PlainStep::Post) && !self.step_prompt(shared, now)
+            },
+            |shared| {
+                self.step_shared(shared, now);
+            },
+        );
+        self.after_run(run, now);
+    }
+
+    /// Steps the shared part for what a poll took from the socket, as [`SoftwareDevice::run_posted`].
+    fn run_arrived(&self, now: Nanos) {
+        let run = self.shared.run_if(
+            |shared| {
+                self.sign().count_visit();
+                !self.step_prompt(shared, now)
             },
             |shared| {
                 self.step_shared(shared, now);
@@ -161,6 +175,19 @@ impl SoftwareDevice {
         true
     }
 
+    /// Steps what a program waits for, the mail and the pieces, in a shared part that this thread holds. The rest of a
+    /// step is due at once: the next poll or another thread does it, while packets are on their way. `false`: a full
+    /// step is due.
+    fn step_prompt(&self, shared: &mut SharedPart, now: Nanos) -> bool {
+        if !shared.exchange.has_packet_peers() {
+            return false;
+        }
+        let at = shared.time.at(now);
+        shared.step_prompt(&self.base, at);
+        self.set_timers(shared, Some(0));
+        true
+    }
+
     fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
         let mut entries = [(0, 0); QUEUES_PER_STEP];
@@ -218,6 +245,10 @@ impl SoftwareDevice {
     /// Takes over the timers of the shared part, which this thread holds.
     fn set_deadline(&self, shared: &mut SharedPart) {
         let timers = shared.poll_deadline();
+        self.set_timers(shared, timers);
+    }
+
+    fn set_timers(&self, shared: &mut SharedPart, timers: Deadline) {
         let due = match self.faults().stopped_time_counts() {
             true => timers,
             false => shared.time.set_due(timers),
@@ -276,6 +307,22 @@ impl SoftwareDevice {
             self.run_shared(now);
         }
         held.value
+    }
+
+    /// As [`SoftwareDevice::poll_transmit`], and whether another call would give more at once.
+    pub(crate) fn poll_transmit_more(
+        &self,
+        now: Nanos,
+        buf: &mut [u8],
+    ) -> Option<(Transmit, bool)> {
+        let sent = self.poll_transmit(now, buf)?;
+        Some((sent, self.has_transmit()))
+    }
+
+    /// Whether a packet waits to be sent.
+    pub(crate) fn has_transmit(&self) -> bool {
+        let held = self.shared.try_with(|shared| shared.exchange.has_transmit());
+        held.is_none_or(|held| held.value || held.marked)
     }
 
     /// The peer is on this host; these are the shared parts. Also called when the peer came first.
@@ -357,11 +404,14 @@ impl SoftwareDevice {
             shared.wake(&self.base);
             is_due
         });
-        let is_due = run.value || run.marked;
-        if is_due {
-            self.run_shared(now);
+        match (run.marked, run.value, visitor) {
+            (false, false, _) => return false,
+            (false, true, LinkVisitor::Poll) => self.run_arrived(now),
+            (true, ..) | (.., LinkVisitor::Thread) => {
+                self.run_shared(now);
+            }
         }
-        is_due
+        true
     }
 
     /// Gives the exchange an input at `now`, then steps.

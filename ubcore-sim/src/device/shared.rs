@@ -103,6 +103,17 @@ impl SharedPart {
         self.time.is_before_due(timer)
     }
 
+    /// Steps mail and pieces alone.
+    pub(super) fn step_prompt(&mut self, base: &Base, now: Nanos) {
+        for _ in 0..ROUNDS {
+            let is_busy = self.exchange.prompt_round(base, now);
+            let has_more = base.has_listed() || self.exchange.endpoint.has_pieces();
+            if !(self.wake(base) | is_busy) || !has_more {
+                break;
+            }
+        }
+    }
+
     /// Takes the message that a poll found in a plain part, if there is nothing else to do. Whether it did.
     #[inline]
     pub(super) fn take_alone(&mut self, base: &Base, now: Nanos) -> bool {
@@ -150,9 +161,7 @@ impl SharedPart {
             let round = self.exchange.round(base, now);
             let round = self.wake(base) | round;
             busy |= round;
-            let has_more = base.has_listed()
-                || self.exchange.has_work()
-                || self.exchange.endpoint.has_pieces();
+            let has_more = base.has_listed() || self.exchange.has_pieces();
             if !round || !has_more {
                 break;
             }

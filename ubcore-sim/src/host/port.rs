@@ -192,8 +192,17 @@ impl PacketPort {
                     device.step(now);
                 }
             }
-            if received > 0 || self.may_send(device, now) {
-                count += received + self.send_on(link.as_mut(), device, now);
+            // A step of a poll leaves timers to the next one.
+            let sends = match (stepped, by) {
+                (true, LinkVisitor::Poll) => self.is_link_due(now) || device.has_transmit(),
+                _ => received > 0 || self.may_send(device, now),
+            };
+            count += received;
+            if sends {
+                count += self.send_on(link.as_mut(), device, now);
+            } else if received > 0 {
+                let shield = self.shield(link.as_mut(), device, now);
+                self.set_deadline(link.as_ref(), shield);
             }
         });
         count > 0 || run == RunResult::WorkLeft
@@ -222,8 +231,12 @@ impl PacketPort {
 
     /// Whether there may be something to send, or to look after, though nothing came.
     fn may_send(&self, device: &SoftwareDevice, now: Nanos) -> bool {
-        let is_link_due = self.deadline.load(Ordering::Relaxed) <= now;
-        is_link_due || device.is_due(now) || !self.standard.is_empty()
+        self.is_link_due(now) || device.is_due(now)
+    }
+
+    /// Whether the link or an endpoint of the standard opcodes may have something to send.
+    fn is_link_due(&self, now: Nanos) -> bool {
+        self.deadline.load(Ordering::Relaxed) <= now || !self.standard.is_empty()
     }
 
     /// Whether work was left to a thread that has not come to it yet.
@@ -259,7 +272,15 @@ impl PacketPort {
     fn send_all(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) -> usize {
         let mut count = 0;
         for _ in 0..SENDS_MAX {
-            count += link.send(&mut |buffer| self.transmit(device, now, buffer));
+            let mut has_more = true;
+            count += link.send(&mut |buffer| {
+                if !has_more {
+                    return None;
+                }
+                let (transmit, more) = self.transmit(device, now, buffer)?;
+                has_more = more;
+                Some(transmit)
+            });
             let mut is_learned = false;
             while let Some((to, ip_mtu)) = link.poll_too_long() {
                 device.on_too_long(now, to, ip_mtu);
@@ -291,13 +312,21 @@ impl PacketPort {
     /// Returns how many datagrams there were.
     fn send_on(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) -> usize {
         // Before anything is sent: a peer that learns of a new TP may use it at once.
-        let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
-        let shield = link.shield(now, device.dropped(), &tpns);
+        let shield = self.shield(link, device, now);
         let count = self.send_all(link, device, now);
+        self.set_deadline(link, shield);
+        count
+    }
+
+    fn shield(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) -> Deadline {
+        let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
+        link.shield(now, device.dropped(), &tpns)
+    }
+
+    fn set_deadline(&self, link: &dyn DatagramLink, shield: Deadline) {
         let timers = [shield, link.poll_deadline(), self.standard.deadline()];
         let deadline = timers.into_iter().flatten().min();
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
-        count
     }
 
     fn admit<'a>(
@@ -333,14 +362,22 @@ impl PacketPort {
         Some(ArrivedDatagram::of_node(from, bytes))
     }
 
-    fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
-        let ours = device.poll_transmit(now, buffer);
-        let transmit = ours.or_else(|| self.standard.poll_transmit(now, buffer))?;
+    /// What is to be sent next, and whether more may follow it.
+    fn transmit(
+        &self,
+        device: &SoftwareDevice,
+        now: Nanos,
+        buffer: &mut [u8],
+    ) -> Option<(Transmit, bool)> {
+        let (transmit, has_more) = match device.poll_transmit_more(now, buffer) {
+            Some((transmit, has_more)) => (transmit, has_more || !self.standard.is_empty()),
+            None => (self.standard.poll_transmit(now, buffer)?, true),
+        };
         let packets = buffer.get(..transmit.len).unwrap_or(&[]);
         for packet in packets.chunks(transmit.size.max(1)) {
             self.tap.on_packet(self.address(transmit.port), transmit.to, packet);
         }
-        Some(transmit)
+        Some((transmit, has_more))
     }
 
     /// Address of a port.
@@ -425,7 +462,7 @@ mod tests {
 
     use udma_abi::cmd::{Command, Mode};
     use urma_packet::{
-        Bth, IcrcFlow,
+        Ack, Body, Bth, IcrcFlow, PacketHeader, Psn, SackBitmap,
         roce::{RoceExt, RoceHeader, RocePacket},
     };
 
@@ -433,6 +470,7 @@ mod tests {
     use crate::bench::{Bench, Sharing};
     use crate::endpoint::flow;
     use crate::host::{claim::Claim, eid_ip};
+    use crate::ports::Backlog;
 
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {
@@ -481,6 +519,38 @@ mod tests {
         assert_eq!(sent(), 1);
         port.exchange(&bench.dev, due, LinkVisitor::Poll);
         assert_eq!(sent(), 2, "the same again: nothing answers");
+    }
+
+    #[test]
+    fn what_a_poll_took_leaves_the_rest_of_a_step_due_at_once() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let mut bench = Bench::new(1, Sharing::Whole, &|cfg| cfg.eid = claim.eid());
+        bench.submit(Command::Connect { eid: other.eid(), mode: Mode::Rm });
+        bench.dev.step(1000);
+        bench.dev.on_packet_peer(1000, other.eid());
+        bench.dev.step(1000);
+        let mut buf = vec![0; 1 << 16];
+        assert!(bench.dev.poll_transmit(1000, &mut buf).is_some(), "the request for a TP");
+        bench.dev.step(1000);
+        // An acknowledgement of a TP that there is not: no answer.
+        let [here, there] = [claim.eid(), other.eid()];
+        let ack = Body::Ack(Ack {
+            window: 1,
+            congestion: false,
+            trigger: Psn::new(0),
+            received: SackBitmap::default(),
+        });
+        let header = PacketHeader::new(Tpn::new(77).unwrap(), Psn::new(0), ack);
+        let len = header.emit_headers(0, &mut buf).unwrap().total;
+        flow(there, here).seal(&mut buf[..len]).unwrap();
+        for by in [LinkVisitor::Thread, LinkVisitor::Poll] {
+            assert!(!bench.dev.is_due(1000));
+            let datagrams = std::iter::once(ArrivedDatagram::of_node(there, &buf[..len]));
+            assert!(bench.dev.on_datagrams_at(1000, (0, Backlog::Empty, by), datagrams));
+            assert_eq!(bench.dev.is_due(1000), by == LinkVisitor::Poll);
+        }
+        bench.dev.step(1000);
+        assert!(!bench.dev.is_due(1000));
     }
 
     #[test]

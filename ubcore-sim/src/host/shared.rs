@@ -174,6 +174,11 @@ impl SharedNode {
         if self.port.is_due(now) {
             self.port.exchange(&self.device, now, LinkVisitor::Poll);
         }
+        if !self.presence.is_awake() && self.device.is_due(now) {
+            // The program may wait for an event after this poll: nothing is left to the next one.
+            self.device.step(now);
+            let _ = self.port.send(&self.device, now);
+        }
     }
 
     /// The port is held by another thread, which may have lost this processor in the middle of a step: after
