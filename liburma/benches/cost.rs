@@ -2,7 +2,7 @@
 //!
 //! *Owns*: loops of the same work, one through urma-core, one through the exported functions: a
 //! post of one signalled 8-byte write (which the device executes in the posting thread), a poll that
-//! takes one completion, a poll of an empty queue, and a write with the polls until it completes.
+//! takes one completion, a poll of an empty queue, and a write, read or atomic with the polls until it completes.
 //! *Gives*: nanoseconds of each, alternating, the least of several rounds, and whether what C adds
 //! is within its limit.
 //!
@@ -61,6 +61,12 @@ trait End {
     const NAME: &'static str;
     /// Posts one signalled write of 8 bytes.
     fn post(&mut self);
+    /// As `post`, of a read.
+    fn read(&mut self);
+    /// As `post`, of a fetch-and-add.
+    fn add(&mut self);
+    /// As `post`, of a compare-and-swap.
+    fn swap(&mut self);
     /// Polls until one completion is there.
     fn take(&mut self);
     /// Polls when there is none.
@@ -112,6 +118,30 @@ impl End for Rust {
         let dst = RemoteAddr { segment: &self.there, addr: self.there.va() + 64 };
         let wr = SendWr::new(SendOp::Write { src: &src, dst }, &self.target, 1);
         self.jetty.post_send(&[wr]).expect("room");
+    }
+
+    #[inline(always)]
+    fn read(&mut self) {
+        let dst = [LocalSge { segment: &self.local, addr: self.local.va(), len: 8 }];
+        let src = RemoteAddr { segment: &self.there, addr: self.there.va() + 64 };
+        let wr = SendWr::new(SendOp::Read { dst: &dst, src }, &self.target, 1);
+        self.jetty.post_send(&[wr]).expect("room");
+    }
+
+    #[inline(always)]
+    fn add(&mut self) {
+        let result = LocalSge { segment: &self.local, addr: self.local.va(), len: 8 };
+        let target = RemoteAddr { segment: &self.there, addr: self.there.va() + 64 };
+        let op = SendOp::FetchAdd { result, target, value: 1 };
+        self.jetty.post_send(&[SendWr::new(op, &self.target, 1)]).expect("room");
+    }
+
+    #[inline(always)]
+    fn swap(&mut self) {
+        let result = LocalSge { segment: &self.local, addr: self.local.va(), len: 8 };
+        let target = RemoteAddr { segment: &self.there, addr: self.there.va() + 64 };
+        let op = SendOp::Cas { result, target, compare: 0, swap: 0 };
+        self.jetty.post_send(&[SendWr::new(op, &self.target, 1)]).expect("room");
     }
 
     #[inline(always)]
@@ -243,24 +273,71 @@ impl C {
     }
 }
 
+impl C {
+    /// The local piece and the remote one.
+    #[inline(always)]
+    fn pieces(&self) -> (urma_sge_t, urma_sge_t) {
+        let va = unsafe { (*self.local).seg.ubva.va };
+        let mut here: urma_sge_t = zeroed();
+        (here.addr, here.len, here.tseg) = (va, 8, self.local);
+        let mut there = here;
+        (there.addr, there.tseg) = (va + 64, self.there);
+        (here, there)
+    }
+
+    /// A signalled request without operands.
+    #[inline(always)]
+    fn request(&self, opcode: urma_opcode_t) -> urma_jfs_wr_t {
+        let mut wr: urma_jfs_wr_t = zeroed();
+        (wr.opcode, wr.tjetty, wr.user_ctx) = (opcode, self.target, 1);
+        wr.flag.set_complete_enable(1);
+        wr
+    }
+
+    #[inline(always)]
+    fn post_one(&mut self, wr: &mut urma_jfs_wr_t) {
+        let mut bad = null_mut();
+        let status = unsafe { urma_post_jetty_send_wr(self.jetty, wr, &raw mut bad) };
+        assert_eq!(status, 0);
+    }
+}
+
 impl End for C {
     const NAME: &'static str = "c";
 
     #[inline(always)]
     fn post(&mut self) {
-        let va = unsafe { (*self.local).seg.ubva.va };
-        let mut src: urma_sge_t = zeroed();
-        (src.addr, src.len, src.tseg) = (va, 8, self.local);
-        let mut dst = src;
-        (dst.addr, dst.tseg) = (va + 64, self.there);
-        let mut wr: urma_jfs_wr_t = zeroed();
-        (wr.opcode, wr.tjetty, wr.user_ctx) = (URMA_OPC_WRITE, self.target, 1);
-        wr.flag.set_complete_enable(1);
+        let (mut src, mut dst) = self.pieces();
+        let mut wr = self.request(URMA_OPC_WRITE);
         wr.u.rw.src = urma_sg_t { sge: &raw mut src, num_sge: 1 };
         wr.u.rw.dst = urma_sg_t { sge: &raw mut dst, num_sge: 1 };
-        let mut bad = null_mut();
-        let status = unsafe { urma_post_jetty_send_wr(self.jetty, &raw mut wr, &raw mut bad) };
-        assert_eq!(status, 0);
+        self.post_one(&mut wr);
+    }
+
+    #[inline(always)]
+    fn read(&mut self) {
+        let (mut dst, mut src) = self.pieces();
+        let mut wr = self.request(URMA_OPC_READ);
+        wr.u.rw.src = urma_sg_t { sge: &raw mut src, num_sge: 1 };
+        wr.u.rw.dst = urma_sg_t { sge: &raw mut dst, num_sge: 1 };
+        self.post_one(&mut wr);
+    }
+
+    #[inline(always)]
+    fn add(&mut self) {
+        let (mut src, mut dst) = self.pieces();
+        let mut wr = self.request(URMA_OPC_FADD);
+        wr.u.faa = urma_faa_wr_t { dst: &raw mut dst, src: &raw mut src, operand: 1 };
+        self.post_one(&mut wr);
+    }
+
+    #[inline(always)]
+    fn swap(&mut self) {
+        let (mut src, mut dst) = self.pieces();
+        let mut wr = self.request(URMA_OPC_CAS);
+        let (src, dst) = (&raw mut src, &raw mut dst);
+        wr.u.cas = urma_cas_wr_t { dst, src, cmp_data: 0, swap_data: 0 };
+        self.post_one(&mut wr);
     }
 
     #[inline(always)]
@@ -298,6 +375,30 @@ mod loops {
     }
 
     #[inline(never)]
+    pub(super) fn reads<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.read();
+            end.take();
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn adds<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.add();
+            end.take();
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn swaps<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.swap();
+            end.take();
+        }
+    }
+
+    #[inline(never)]
     pub(super) fn posts<E: End>(end: &mut E, count: u32) {
         for _ in 0..count {
             end.post();
@@ -320,8 +421,15 @@ mod loops {
 }
 
 /// What each loop is called, and how many calls of one kind it makes in a row.
-const LOOPS: [(&str, u32); 4] =
-    [("write", POSTS), ("post", DEPTH), ("take", DEPTH), ("poll", POSTS)];
+const LOOPS: [(&str, u32); 7] = [
+    ("write", POSTS),
+    ("post", DEPTH),
+    ("take", DEPTH),
+    ("poll", POSTS),
+    ("read", POSTS),
+    ("add", POSTS),
+    ("swap", POSTS),
+];
 
 /// Nanoseconds of one of [`LOOPS`] per call.
 fn time<E: End>(end: &mut E, name: &str, calls: u32) -> f64 {
@@ -338,6 +446,9 @@ fn time<E: End>(end: &mut E, name: &str, calls: u32) -> f64 {
         match name {
             "write" => timed(loops::writes, end, count),
             "poll" => timed(loops::empties, end, count),
+            "read" => timed(loops::reads, end, count),
+            "add" => timed(loops::adds, end, count),
+            "swap" => timed(loops::swaps, end, count),
             "post" => {
                 timed(loops::posts, end, count);
                 drain(end, count);
@@ -389,9 +500,17 @@ fn main() -> Outcome<()> {
             least[1] = least[1].min(time(&mut c, name, POSTS));
         }
     }
-    let lines = ["write and poll:", "post:", "taking poll:", "empty poll:"];
-    for ((line, [rust, c]), limit) in lines.iter().zip(least).zip([30.0, 15.0, 15.0, 15.0]) {
-        let place = if c - rust <= limit { "within" } else { "over" };
+    let lines = [
+        ("write and poll:", 30.0),
+        ("post:", 15.0),
+        ("taking poll:", 15.0),
+        ("empty poll:", 15.0),
+        ("read and poll:", 30.0),
+        ("add and poll:", 60.0),
+        ("swap and poll:", 60.0),
+    ];
+    for ((line, limit), [rust, c]) in lines.iter().zip(least) {
+        let place = if c - rust <= *limit { "within" } else { "over" };
         let added = c - rust;
         println!("{line:<15} rust {rust:.1} ns, C {c:.1} ns; {added:+.1} is {place} {limit}");
     }

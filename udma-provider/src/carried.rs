@@ -10,6 +10,7 @@
 
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
+    ops::DoneRequest,
 };
 use urma_mem::{
     relay::{Relay, RelayReader, RelayWriter},
@@ -134,8 +135,16 @@ impl CarriedSink {
     /// Takes the oldest request that waits, which is `front`.
     #[inline(always)]
     pub(crate) fn take(&mut self, of: &CarriedRing, front: CarriedRequest, out: &mut Completion) {
-        front.complete(of, out);
+        let done = self.take_done(of, front);
+        complete(done, out);
+    }
+
+    /// As [`CarriedSink::take`]; what its completion says.
+    #[inline(always)]
+    pub(crate) fn take_done(&mut self, of: &CarriedRing, front: CarriedRequest) -> DoneRequest {
+        let done = front.done(of);
         self.0.take(&of.relay);
+        done
     }
 }
 
@@ -146,36 +155,50 @@ impl CarriedRequest {
         !is_before(ci, (self.place >> 32) as u32)
     }
 
-    /// Stores its completion, field by field: a copy of the whole would wait for the stores of its parts.
+    /// What its completion says.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a word is meant")]
-    fn complete(self, of: &CarriedRing, out: &mut Completion) {
+    fn done(self, of: &CarriedRing) -> DoneRequest {
         let queue = of.queue.load(Ordering::Relaxed);
-        let Completion {
-            status,
-            opcode,
-            flags,
-            len,
-            user_ctx,
-            queue_ctx,
-            local_id,
-            tpn,
-            remote,
-            imm,
-            payload,
-        } = out;
-        *status = CrStatus::Success;
-        *opcode = CrOpcode::default();
-        *flags = if queue & JETTY != 0 { CompletionFlags::JETTY } else { CompletionFlags::empty() };
-        *len = self.place as u32;
-        *user_ctx = self.user_ctx;
-        *queue_ctx = of.queue_ctx.load(Ordering::Relaxed);
-        *local_id = queue as u32;
-        *tpn = 0;
-        *remote = JettyId::default();
-        *imm = 0;
-        *payload = InlinePayload::default();
+        let is_jetty = queue & JETTY != 0;
+        DoneRequest {
+            user_ctx: self.user_ctx,
+            queue_ctx: of.queue_ctx.load(Ordering::Relaxed),
+            local_id: queue as u32,
+            len: u64::from(self.place as u32),
+            flags: if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() },
+        }
     }
+}
+
+/// Stores a completion, field by field: a copy of the whole would wait for the stores of its parts.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
+fn complete(done: DoneRequest, out: &mut Completion) {
+    let Completion {
+        status,
+        opcode,
+        flags,
+        len,
+        user_ctx,
+        queue_ctx,
+        local_id,
+        tpn,
+        remote,
+        imm,
+        payload,
+    } = out;
+    *status = CrStatus::Success;
+    *opcode = CrOpcode::default();
+    *flags = done.flags;
+    *len = done.len as u32;
+    *user_ctx = done.user_ctx;
+    *queue_ctx = done.queue_ctx;
+    *local_id = done.local_id;
+    *tpn = 0;
+    *remote = JettyId::default();
+    *imm = 0;
+    *payload = InlinePayload::default();
 }
 
 /// Beside the number of a queue: it is a jetty.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    JfcIndex, QueueDoorbell, RegisterRegion,
+    JfcIndex, MovedWord, QueueDoorbell, RegisterRegion,
     doorbell::{self, CqArm, JfcDoorbell},
     regs,
     sqe::BLOCK_WORDS,
@@ -86,6 +86,16 @@ impl SqDoorbell {
         match self {
             Self::Found(found) => found.carry_atomic(blocks),
             Self::Page { .. } => false,
+        }
+    }
+
+    /// As [`SqDoorbell::carry_unreported`], of an atomic like the newest one that it carried.
+    #[inline(always)]
+    pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+        barrier::to_device();
+        match self {
+            Self::Found(found) => found.carry_word(moved),
+            Self::Page { .. } => None,
         }
     }
 

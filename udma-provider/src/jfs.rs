@@ -11,19 +11,20 @@
 //! a request's completion before it moves the record). A polled completion frees its position even
 //! while the record lags behind it: the device has read the entry by then.
 
+mod atomic;
 mod message;
 mod room;
 
 use std::sync::Arc;
 
 use udma_abi::{
-    Addressed, Atomic, MovableBlock, OneSided, Opcode,
+    Addressed, Atomic, MovableAtomic, MovableBlock, OneSided, Opcode,
     cmd::SqArgs,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
 };
 use urma_core::{
     PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId,
-    ops::{MovedTransfer, PostedAgain, SendQueue},
+    ops::{MovedAtomic, MovedTransfer, PostedAgain, SendQueue},
 };
 use urma_mem::{
     Blocks,
@@ -73,6 +74,9 @@ pub(crate) struct SendPoster {
     carried: CarriedSource,
     /// Block of the newest usual message.
     last_message: Option<MovableBlock>,
+    /// Blocks of the newest usual atomic, and whether the device carried one like it, and no other one later.
+    last_atomic: Option<MovableAtomic>,
+    is_word_carried: bool,
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -158,6 +162,8 @@ impl SendPoster {
             is_carried: false,
             carried: CarriedSource::default(),
             last_message: None,
+            last_atomic: None,
+            is_word_carried: false,
             target: None,
             target_version: 0,
         })
@@ -205,10 +211,18 @@ impl SendPoster {
             self.store_block(at, block)?;
             self.parts.jfc.show_room();
             self.doorbell.ring_direct(block);
-        } else if !self.carried.is_claimed() && self.parts.in_order {
-            self.carried = self.parts.jfc.claim_carried(&self.link).unwrap_or_default();
+        } else {
+            self.claim_carried();
         }
         Ok(())
+    }
+
+    /// Becomes the queue of the JFC that passes on what the doorbell carried out, if no other one is.
+    #[inline(always)]
+    fn claim_carried(&mut self) {
+        if !self.carried.is_claimed() && self.parts.in_order {
+            self.carried = self.parts.jfc.claim_carried(&self.link).unwrap_or_default();
+        }
     }
 
     /// Hands a signalled request like the newest one over, which the device carries out and does not report;
@@ -247,32 +261,6 @@ impl SendPoster {
             return PostedAgain::Posted;
         }
         self.give_moved(at, moved)
-    }
-
-    /// As [`SendPoster::post_direct`], of an atomic.
-    #[inline(never)]
-    fn post_atomic(
-        &mut self,
-        (mut atomic, to): (Atomic, Addressed),
-        user_ctx: u64,
-    ) -> Result<(), PostReason> {
-        self.find_room(Atomic::BLOCKS)?;
-        (atomic.request.entry_idx, atomic.request.owner) = self.place();
-        let blocks = atomic.encode(&to);
-        let at = self.note_blocks(Atomic::BLOCKS, user_ctx)?;
-        if !self.doorbell.carry_atomic(&blocks) {
-            self.store_atomic(at, &blocks)?;
-            self.parts.jfc.show_room();
-            self.doorbell.ring(self.pi);
-        }
-        Ok(())
-    }
-
-    /// Stores both blocks of an atomic at position `at`; the ring may end between them.
-    #[inline]
-    fn store_atomic(&self, at: u32, blocks: &[[u64; BLOCK_WORDS]; 2]) -> Result<(), PostReason> {
-        self.store_block(at, &blocks[0])?;
-        self.store_block(at.wrapping_add(1), &blocks[1])
     }
 
     /// Notes an entry of one block, for which there is room, as posted; its position.
@@ -446,6 +434,11 @@ impl SendQueue for SendPoster {
             return PostedAgain::Posted;
         }
         self.post_again(moved)
+    }
+
+    #[inline]
+    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
+        self.post_atomic_again(moved)
     }
 
     #[inline]

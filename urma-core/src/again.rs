@@ -1,12 +1,15 @@
-//! A WRITE or READ like the newest one, or a SEND like the newest SEND: what was checked for that one need not be
-//! checked again.
+//! A WRITE or READ like the newest one, a SEND like the newest SEND, an atomic like the newest atomic: what was
+//! checked for that one need not be checked again.
 //!
 //! *Owns*: what the newest one named. *Takes*: requests of one local piece. *Gives*: whether a request names the
 //! same. *Must not*: remember a request that the driver does not; name an object by its address.
 
 use crate::{
-    OneTransfer, TargetJetty, WrFlags, check::Span, number::ObjectNumber, ops::MovedTransfer,
-    wr::OneMessage,
+    OneTransfer, TargetJetty, WrFlags,
+    check::Span,
+    number::ObjectNumber,
+    ops::{MovedAtomic, MovedTransfer},
+    wr::{OneAtomic, OneMessage},
 };
 
 /// All that rules and driver looked at, but for what differs from request to request: addresses, length, context,
@@ -125,6 +128,66 @@ impl LastMessage {
             && self.flags == unsignalled(message.flags)
             && self.target_hint == message.target_hint
     }
+}
+
+/// What an atomic named, as [`LastTransfer`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastAtomic {
+    is_cas: bool,
+    flags: WrFlags,
+    target_hint: u8,
+    len: u32,
+    target: ObjectNumber,
+    remote: ObjectNumber,
+    local: ObjectNumber,
+}
+
+impl LastAtomic {
+    /// No atomic names what it does.
+    pub(crate) const NONE: Self = Self {
+        is_cas: false,
+        flags: WrFlags::empty(),
+        target_hint: 0,
+        len: 0,
+        target: ObjectNumber::NONE,
+        remote: ObjectNumber::NONE,
+        local: ObjectNumber::NONE,
+    };
+
+    /// Of an atomic that was posted.
+    pub(crate) fn of(atomic: &OneAtomic<'_>) -> Self {
+        Self {
+            is_cas: atomic.is_cas,
+            flags: unsignalled(atomic.flags),
+            target_hint: atomic.target_hint,
+            len: atomic.result.len,
+            target: number_of(atomic.target),
+            remote: atomic.at.segment.number(),
+            local: atomic.result.segment.number(),
+        }
+    }
+
+    /// Whether the atomic names the same, and has as many bytes.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, atomic: &OneAtomic<'_>) -> bool {
+        self.local == atomic.result.segment.number()
+            && self.remote == atomic.at.segment.number()
+            && self.target == number_of(atomic.target)
+            && self.flags == unsignalled(atomic.flags)
+            && self.is_cas == atomic.is_cas
+            && self.len == atomic.result.len
+            && self.target_hint == atomic.target_hint
+    }
+}
+
+/// What of an atomic the one before it does not say.
+#[inline(always)]
+pub(crate) fn moved_atomic(atomic: &OneAtomic<'_>) -> MovedAtomic {
+    let OneAtomic { result, at, operand, compare, user_ctx, .. } = *atomic;
+    let is_signalled = atomic.flags.contains(WrFlags::COMPLETE);
+    let (local, remote, len) = (result.addr, at.addr, result.len);
+    let transfer = MovedTransfer { local, remote, len, user_ctx, is_signalled };
+    MovedAtomic { transfer, operand, compare }
 }
 
 /// What of a message the one before it does not say.

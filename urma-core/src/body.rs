@@ -7,13 +7,13 @@ use std::sync::Arc;
 use crate::{
     JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
     RecvWr, SendOp, SendWr, Status, TransportMode,
-    again::{self, LastMessage, LastTransfer},
+    again::{self, LastAtomic, LastMessage, LastTransfer},
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
     ops::{MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
     rules::{ensure, refuse},
-    wr::OneMessage,
+    wr::{OneAtomic, OneMessage},
 };
 
 /// Identity and control part of a queue.
@@ -56,6 +56,7 @@ pub(crate) struct SendHalf {
     /// Tickets of the ones before.
     pub(crate) tickets: u64,
     pub(crate) last_message: LastMessage,
+    pub(crate) last_atomic: LastAtomic,
     pub(crate) _jfc: Arc<JfcShared>,
 }
 
@@ -72,6 +73,9 @@ impl SendHalf {
     /// As [`SendHalf::post`], of one request that is no transfer.
     #[inline(never)]
     fn post_other(&mut self, wr: &SendWr<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        if let Some(atomic) = OneAtomic::of(wr) {
+            return self.post_atomic(&atomic, wrs);
+        }
         let Some(message) = OneMessage::of(wr) else { return self.post_all(wrs) };
         if self.last_message.is_of(&message) && self.rules.carries(&message) {
             match self.queue.post_message_like_last(&again::moved_message(&message)) {
@@ -83,6 +87,30 @@ impl SendHalf {
             }
         }
         self.message_new(wrs, &message)
+    }
+
+    /// As [`SendHalf::post`], of one atomic.
+    #[inline(always)]
+    fn post_atomic(&mut self, atomic: &OneAtomic<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        if self.last_atomic.is_of(atomic) && self.rules.reaches(atomic) {
+            match self.queue.post_atomic_like_last(&again::moved_atomic(atomic)) {
+                PostedAgain::Posted => return Ok(()),
+                PostedAgain::Full => {
+                    return Err(PostError { index: 0, reason: PostReason::Full });
+                }
+                PostedAgain::NotTaken => {}
+            }
+        }
+        self.atomic_new(wrs, atomic)
+    }
+
+    /// As [`SendHalf::post`], of one atomic that is not like the newest one.
+    #[inline(never)]
+    fn atomic_new(&mut self, wrs: &[SendWr<'_>], atomic: &OneAtomic<'_>) -> Result<(), PostError> {
+        self.last_atomic = LastAtomic::NONE;
+        self.post_all(wrs)?;
+        self.last_atomic = LastAtomic::of(atomic);
+        Ok(())
     }
 
     /// As [`SendHalf::post`], of one message that is not like the newest one.
@@ -181,6 +209,7 @@ impl SendHalf {
     /// Where requests without a target go has changed.
     pub(crate) fn set_bound(&mut self, target: Option<JettyId>) {
         (self.last, self.last_message) = (LastTransfer::NONE, LastMessage::NONE);
+        self.last_atomic = LastAtomic::NONE;
         self.rules.set_bound(target);
     }
 

@@ -7,7 +7,7 @@
 use crate::{
     AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, OneTransfer, PostError,
     PostReason, RecvWr, RemoteAddr, SegmentAccess, SendOp, SendWr, TransportMode, WrFlags,
-    wr::OneMessage,
+    wr::{OneAtomic, OneMessage},
 };
 
 use PostReason::Invalid;
@@ -140,6 +140,16 @@ impl SendRules {
         let len = u64::from(message.piece.len);
         len.wrapping_sub(1) < self.max_send
             && message.piece.segment.span().holds(message.piece.addr, len)
+    }
+
+    /// As [`SendRules::fits`], of an atomic that is like one that broke no rule, and has as many bytes.
+    #[inline(always)]
+    pub(crate) fn reaches(&self, atomic: &OneAtomic<'_>) -> bool {
+        let OneAtomic { result, at, .. } = atomic;
+        let len = u64::from(result.len);
+        (result.addr | at.addr) & len.wrapping_sub(1) == 0
+            && result.segment.span().holds(result.addr, len)
+            && at.segment.span().holds(at.addr, len)
     }
 
     /// The operations that are not posted by the million.

@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, Drain, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, JfcControl},
+    ops::{CompletionQueue, DoneRequest, JfcControl},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -69,6 +69,12 @@ impl Jfc {
     #[inline]
     pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         self.queue.poll(out)
+    }
+
+    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it. `None`: nothing happened.
+    #[inline(always)]
+    pub fn take_done(&mut self) -> Option<DoneRequest> {
+        self.queue.take_done()
     }
 
     /// The next completion, if there is one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     Context, Jfc, OneTransfer, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg,
     SendFlags, SendWr, Status, TargetJetty, TransportMode,
-    again::{LastMessage, LastTransfer},
+    again::{LastAtomic, LastMessage, LastTransfer},
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
@@ -127,8 +127,15 @@ pub(crate) fn send_half(
 ) -> Result<SendHalf, Status> {
     let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
     let queue = required(queue, "send half")?;
-    let (last, last_message) = (LastTransfer::NONE, LastMessage::NONE);
-    Ok(SendHalf { queue, rules, last, tickets: 0, last_message, _jfc: Arc::clone(jfc.shared()) })
+    Ok(SendHalf {
+        queue,
+        rules,
+        last: LastTransfer::NONE,
+        tickets: 0,
+        last_message: LastMessage::NONE,
+        last_atomic: LastAtomic::NONE,
+        _jfc: Arc::clone(jfc.shared()),
+    })
 }
 
 impl Jfs {

@@ -11,8 +11,9 @@ use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
 use urma_mem::Region;
 
 use crate::{
-    Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
-    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, StartPsns, Status, TargetId, Token, TokenId,
+    Arm, AsyncEvent, Completion, CompletionFlags, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg,
+    Path, PostError, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, StartPsns, Status,
+    TargetId, Token, TokenId,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -39,6 +40,13 @@ pub trait SendQueue: Send + Debug {
         PostedAgain::NotTaken
     }
 
+    /// As [`SendQueue::post_like_last`], of an atomic like the newest FETCH_ADD or CAS that [`SendQueue::post_send`]
+    /// took alone, but for `moved`, whose length is that of the newest one.
+    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
+        let _ = moved;
+        PostedAgain::NotTaken
+    }
+
     /// As [`SendQueue::post_like_last`] of each, but rings once. Returns how many were posted; the next one is
     /// for [`SendQueue::post_send`].
     fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
@@ -60,6 +68,17 @@ pub struct MovedTransfer {
     pub user_ctx: u64,
     /// It gets a completion when it succeeds.
     pub is_signalled: bool,
+}
+
+/// What differs between an atomic and the one that it is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MovedAtomic {
+    /// Addresses, context and whether it is signalled.
+    pub transfer: MovedTransfer,
+    /// FETCH_ADD: value that is added; CAS: value that is stored.
+    pub operand: u64,
+    /// CAS: value that is expected; else 0.
+    pub compare: u64,
 }
 
 /// What became of a request that is like the newest one.
@@ -90,11 +109,32 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
+    /// The oldest completion, if it is that of a request that succeeded, and a look finds it; `None`: it is for
+    /// [`CompletionQueue::poll`]. It makes no system call.
+    fn take_done(&mut self) -> Option<DoneRequest> {
+        None
+    }
+
     /// Asks for one event. Fires at once when matching completions wait.
     ///
     /// # Errors
     /// `Invalid`: the JFC has no JFCE. The device failed.
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
+}
+
+/// The completion of a request of a send queue that succeeded: all that is not said here is as in the default one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DoneRequest {
+    /// That of the request.
+    pub user_ctx: u64,
+    /// That of its queue.
+    pub queue_ctx: u64,
+    /// Number of its queue.
+    pub local_id: u32,
+    /// Bytes, as wide as is not loaded in one word with the number: a word that is stored in parts is waited for.
+    pub len: u64,
+    /// That its queue is a jetty ([`crate::CompletionFlags::JETTY`]), or nothing.
+    pub flags: CompletionFlags,
 }
 
 // ---- control plane ----------------------------------------------------------------------------

@@ -174,6 +174,44 @@ impl<'a> OneMessage<'a> {
     }
 }
 
+/// One of the two usual atomics, by its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneAtomic<'a> {
+    /// It is a CAS; otherwise it is a FETCH_ADD.
+    pub(crate) is_cas: bool,
+    /// Where its answer goes.
+    pub(crate) result: LocalSge<'a>,
+    /// The word at the target.
+    pub(crate) at: RemoteAddr<'a>,
+    /// Value that is added or stored.
+    pub(crate) operand: u64,
+    /// CAS: value that is expected.
+    pub(crate) compare: u64,
+    /// What [`SendWr::flags`] is there.
+    pub(crate) flags: WrFlags,
+    /// What [`SendWr::target`] is there.
+    pub(crate) target: Option<&'a TargetJetty>,
+    /// What [`SendWr::target_hint`] is there.
+    pub(crate) target_hint: u8,
+    /// What [`SendWr::user_ctx`] is there.
+    pub(crate) user_ctx: u64,
+}
+
+impl<'a> OneAtomic<'a> {
+    /// The parts of a request; `None`: it is another one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "two of all operations are such atomics")]
+    #[inline(always)]
+    pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {
+        let (is_cas, result, at, operand, compare) = match wr.op {
+            SendOp::FetchAdd { result, target, value } => (false, result, target, value, 0),
+            SendOp::Cas { result, target, compare, swap } => (true, result, target, swap, compare),
+            _ => return None,
+        };
+        let SendWr { flags, target, target_hint, user_ctx, .. } = *wr;
+        Some(Self { is_cas, result, at, operand, compare, flags, target, target_hint, user_ctx })
+    }
+}
+
 /// Receive request: memory that one message is placed in.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {

@@ -1,6 +1,6 @@
 //! Completions as the records of C programs.
 
-use urma_core::{Completion, CrOpcode};
+use urma_core::{Completion, CrOpcode, JettyId, ops::DoneRequest};
 
 use super::name::jetty_id_out;
 use crate::abi::*;
@@ -20,6 +20,24 @@ pub(crate) fn record(from: &Completion) -> urma_cr_t {
         remote_id: jetty_id_out(from.remote),
         u,
         tpn: from.tpn,
+        user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
+    }
+}
+
+/// As [`record`], of a request that succeeded.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
+pub(crate) fn record_of_done(from: &DoneRequest) -> urma_cr_t {
+    urma_cr_t {
+        status: 0,
+        user_ctx: from.user_ctx,
+        opcode: 0,
+        flag: urma_cr_flag_t { value: from.flags.bits() },
+        completion_len: from.len as u32,
+        local_id: from.local_id,
+        remote_id: jetty_id_out(JettyId::default()),
+        u: urma_cr_u { imm_data: 0 },
+        tpn: 0,
         user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
     }
 }

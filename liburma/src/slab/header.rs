@@ -114,8 +114,9 @@ impl Header {
         }
     }
 
+    /// As [`Header::acquire`], if no other thread has it.
     #[inline]
-    fn try_acquire(&self) -> bool {
+    pub(super) fn try_acquire(&self) -> bool {
         let free = self.lock.load(Ordering::Relaxed) & !1;
         let held = free.wrapping_add(1);
         self.lock.compare_exchange(free, held, Ordering::SeqCst, Ordering::Relaxed).is_ok()

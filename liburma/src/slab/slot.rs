@@ -159,6 +159,18 @@ impl<K: Exclusive> Slot<K> {
     }
 }
 
+impl<K: Exclusive> Slot<K> {
+    /// As [`Slot::lock`]; `None` also where another thread has the lock.
+    #[inline(always)]
+    pub(crate) fn try_lock(self) -> Option<Guard<K>> {
+        if !self.ptr.header().try_acquire() {
+            return None;
+        }
+        let guard = Guard { slot: self, _here: PhantomData };
+        self.is_live().then_some(guard)
+    }
+}
+
 /// The lock of a slot, and with it the private part.
 pub(crate) struct Guard<K: Kind> {
     slot: Slot<K>,

@@ -98,6 +98,74 @@ static void texts(void)
     urma_u32_to_eid(1, NULL);
 }
 
+/* A completion queue without events, and a jetty that writes to itself: polls of one find what ended at once. */
+static void polls_of_one(void)
+{
+    enum { WRITES = 200 };
+    struct end end;
+    urma_jfc_cfg_t quiet = {.depth = 64};
+    urma_cr_t cr[2];
+    uintptr_t user_data = 0;
+    int status = 0;
+
+    end_open(&end, urma_get_device_by_name((char *)"udma0"), URMA_TM_RM);
+    CHECK(urma_delete_jetty(end.jetty) == URMA_SUCCESS);
+    urma_jfc_t *jfc = urma_create_jfc(end.ctx, &quiet);
+    CHECK(jfc != NULL);
+    urma_jetty_cfg_t cfg = {0};
+    cfg.flag.bs.share_jfr = URMA_SHARE_JFR;
+    cfg.jfs_cfg = (urma_jfs_cfg_t){.depth = 16, .trans_mode = URMA_TM_RM, .max_sge = 1, .max_rsge = 1};
+    cfg.jfs_cfg.jfc = jfc;
+    cfg.shared.jfr = end.jfr;
+    CHECK((end.jetty = urma_create_jetty(end.ctx, &cfg)) != NULL);
+    struct info self = end_info(&end);
+    urma_target_seg_t *there = end_import_seg(&end, &self);
+    urma_target_jetty_t *target = end_import_jetty(&end, &self);
+    urma_sge_t src = end_piece(&end, 0, 8), dst = end_far(there, 4096, 8);
+    urma_jfs_wr_t wr = {.opcode = URMA_OPC_WRITE, .tjetty = target}, *bad = NULL;
+    wr.flag.bs.complete_enable = 1;
+    wr.rw.src = (urma_sg_t){.sge = &src, .num_sge = 1};
+    wr.rw.dst = (urma_sg_t){.sge = &dst, .num_sge = 1};
+    for (uint64_t n = 0; n <= WRITES; n++) {
+        src.len = 1 + (uint32_t)(n % 8);
+        wr.user_ctx = n;
+        memset(end.memory, (int)n, 8);
+        CHECK(urma_post_jetty_send_wr(end.jetty, &wr, &bad) == URMA_SUCCESS);
+        CHECK(end.memory[4096] == (uint8_t)n);
+        if (n == WRITES) {
+            break;
+        }
+        memset(cr, 0xff, sizeof(cr));
+        int room = n % 5 == 0 ? 2 : 1; /* A poll of two goes another way. */
+        errno = UNTOUCHED;
+        CHECK(urma_poll_jfc(jfc, room, cr) == 1 && errno == UNTOUCHED);
+        CHECK(cr[0].status == URMA_CR_SUCCESS && cr[0].user_ctx == n && cr[0].completion_len == src.len);
+        CHECK(cr[0].local_id == end.jetty->jetty_id.id && cr[0].opcode == 0 && cr[0].flag.bs.s_r == 0);
+        CHECK(cr[0].flag.bs.jetty == 1 && cr[0].imm_data == 0 && cr[0].tpn == 0 && cr[0].remote_id.id == 0);
+        user_data = room == 2 ? cr[0].user_data : user_data;
+        CHECK(cr[0].user_data == user_data && cr[1].user_ctx == UINT64_MAX);
+    }
+    /* One waits; it is not the child's. */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        errno = 0;
+        CHECK(urma_poll_jfc(jfc, 1, cr) == -1 && errno == ENODEV);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(urma_poll_jfc(jfc, 1, cr) == 1 && cr[0].user_ctx == WRITES);
+    CHECK(urma_poll_jfc(jfc, 1, cr) == 0);
+    CHECK(urma_unimport_jetty(target) == URMA_SUCCESS);
+    CHECK(urma_unimport_seg(there) == URMA_SUCCESS);
+    CHECK(urma_delete_jetty(end.jetty) == URMA_SUCCESS);
+    CHECK(urma_delete_jfc(jfc) == URMA_SUCCESS);
+    CHECK(urma_poll_jfc(jfc, 1, cr) == -1 && errno == EINVAL);
+    cfg.jfs_cfg.jfc = end.jfc;
+    CHECK((end.jetty = urma_create_jetty(end.ctx, &cfg)) != NULL);
+    end_close(&end);
+}
+
 static void in_a_child(void)
 {
     struct end end;
@@ -138,6 +206,7 @@ int main(void)
     CHECK(urma_init(&conf) == URMA_SUCCESS);
     CHECK(urma_init(NULL) == URMA_EEXIST);
     lookups();
+    polls_of_one();
     in_a_child();
     CHECK(urma_uninit() == URMA_SUCCESS);
     not_initialised();

@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use udma_abi::{MessageEntry, Nanos, counters::Counter, sqe::BLOCK_WORDS};
+use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 
 use super::SoftwareDevice;
@@ -97,6 +97,21 @@ impl SoftwareDevice {
             return (None, false);
         }
         match queue.send.try_brief(|place| place.carry_unreported(queue, moved)) {
+            Some(visited) => (visited.value, visited.marked),
+            None => (None, false),
+        }
+    }
+
+    /// As [`SoftwareDevice::carry_unreported`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]
+    /// carried out. Without an index it is to be posted at that position.
+    #[inline(always)]
+    pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> (Option<u32>, bool) {
+        let queue = &found.queue;
+        if !queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return (None, false);
+        }
+        match queue.send.try_brief(|place| place.change_unreported(queue, moved)) {
             Some(visited) => (visited.value, visited.marked),
             None => (None, false),
         }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    CqeStatus, FetchKind, OneSided, Sge,
+    Atomic, CqeStatus, FetchKind, MovedWord, OneSided, Sge,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::Region;
@@ -65,6 +65,8 @@ pub(crate) struct KnownRequests {
     slots: Option<Box<[Option<Box<KnownRequest>>; KNOWN]>>,
     /// The one that the newest carried block was like; [`KNOWN`]: it was like none, or that is not kept any more.
     newest: usize,
+    /// As `newest`, of the newest carried atomic.
+    newest_atomic: usize,
     /// Requests that were not like one before.
     missed: usize,
     /// Ends of segments and of paths of this node.
@@ -245,6 +247,18 @@ impl KnownRequest {
         lives
     }
 
+    /// Blocks of such a request.
+    pub(crate) fn blocks(&self) -> u32 {
+        if self.facts.op == KnownOp::Atomic { Atomic::BLOCKS } else { 1 }
+    }
+
+    /// As [`OpenMemory::change`], of what differs from the atomic that this was kept for.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, moved: &MovedWord) -> Option<Result<u32, CqeStatus>> {
+        let MovedWord { remote_va, local_va, len, operand, compare, .. } = *moved;
+        self.open()?.change_word(remote_va, (local_va, len), (operand, compare))
+    }
+
     /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {
@@ -308,15 +322,26 @@ impl OpenMemory<'_> {
     /// their number, or that the life of the peer's segment ended meanwhile. `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn change(&self, [front, back]: &AtomicBlocks) -> Option<Result<u32, CqeStatus>> {
-        let (facts, piece) = (self.facts, Sge::from_words([back[4], back[5]]));
+        let piece = Sge::from_words([back[4], back[5]]);
+        self.change_word(front[5], (piece.va, piece.len), (back[0], back[1]))
+    }
+
+    /// As [`OpenMemory::change`], of the word at `remote_va`, by its operands; the value before is stored in `len` bytes at
+    /// `local_va`.
+    #[inline(always)]
+    pub(crate) fn change_word(
+        &self,
+        remote_va: u64,
+        (local_va, bytes): (u64, u32),
+        operands: (u64, u64),
+    ) -> Option<Result<u32, CqeStatus>> {
+        let (facts, len) = (self.facts, u64::from(bytes));
         let kind = facts.fetch?;
-        let (len, va) = (u64::from(piece.len), front[5]);
-        let (at, there) = (facts.local.offset_of(piece.va)?, facts.remote.offset_of(va)?);
+        let (at, there) = (facts.local.offset_of(local_va)?, facts.remote.offset_of(remote_va)?);
         // Looked at before: the word there is changed once.
-        if !facts.local.holds(at, piece.len as usize) {
+        if !facts.local.holds(at, bytes as usize) {
             return None;
         }
-        let operands = (back[0], back[1]);
         let before = atomic_at((&facts.remote.region, there), len, kind, operands).ok()?;
         if let OpenProof::Peer(announced, generation, life) = &self.proof {
             hooks::pass(Hook::CopyUnchecked);
@@ -324,19 +349,19 @@ impl OpenMemory<'_> {
                 return Some(Err(CqeStatus::RemAccessAbort));
             }
         }
-        let bytes = before.to_le_bytes();
+        let value = before.to_le_bytes();
         let stored = match len {
-            4 => facts.local.region.write_ordered(at, &bytes[..4]),
-            _ => facts.local.region.write_ordered(at, &bytes),
+            4 => facts.local.region.write_ordered(at, &value[..4]),
+            _ => facts.local.region.write_ordered(at, &value),
         };
-        Some(stored.map(|()| piece.len).map_err(|_| CqeStatus::LocAccess))
+        Some(stored.map(|()| bytes).map_err(|_| CqeStatus::LocAccess))
     }
 }
 
 impl KnownRequests {
     /// Keeps nothing yet; `ends` counts what ends under what is kept.
     pub(crate) fn new(ends: Arc<EndCount>) -> Self {
-        Self { slots: None, newest: KNOWN, missed: 0, ends }
+        Self { slots: None, newest: KNOWN, newest_atomic: KNOWN, missed: 0, ends }
     }
 
     /// Ends of segments and of paths of this node.
@@ -369,6 +394,23 @@ impl KnownRequests {
     #[inline(always)]
     pub(crate) fn find(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
         self.at(self.place_of(slot_of(block), &Key::of(block))?)
+    }
+
+    /// As [`KnownRequests::find_carried`], of an atomic; the newest one is [`KnownRequests::newest_atomic`].
+    #[inline(always)]
+    pub(crate) fn find_carried_atomic(
+        &mut self,
+        blocks: &AtomicBlocks,
+    ) -> Option<&mut KnownRequest> {
+        let key = Key::of_atomic(blocks);
+        self.newest_atomic = self.place_of(slot_of(&blocks[0]), &key).unwrap_or(KNOWN);
+        self.newest_atomic()
+    }
+
+    /// The earlier atomic that the newest carried one was like.
+    #[inline(always)]
+    pub(crate) fn newest_atomic(&mut self) -> Option<&mut KnownRequest> {
+        self.at(self.newest_atomic)
     }
 
     /// As [`KnownRequests::find`], of the atomic of both `blocks`.
@@ -416,7 +458,7 @@ impl KnownRequests {
         }
         let local = KnownMemory { va: segment.va, region: segment.region.clone() };
         let facts = Facts { key, op, fetch, len_max, link, segment, local, remote };
-        self.newest = KNOWN;
+        (self.newest, self.newest_atomic) = (KNOWN, KNOWN);
         let known_at = self.place_of(slot, &facts.key);
         let slots = self.slots.get_or_insert_with(|| Box::new([const { None }; KNOWN]));
         let takes_second = slots[slot].is_some() && slots[slot ^ 1].is_none();
@@ -431,7 +473,7 @@ impl KnownRequests {
     /// Keeps nothing alive any more; also to be called when the queue may no longer do what it did.
     pub(crate) fn forget(&mut self) {
         self.slots = None;
-        self.newest = KNOWN;
+        (self.newest, self.newest_atomic) = (KNOWN, KNOWN);
     }
 }
 

@@ -197,12 +197,12 @@ impl Retire {
         self.retire(blocks);
     }
 
-    /// Requests of one block succeeded where nothing is before them; they have no slot, and their driver makes their
-    /// completions.
+    /// Requests of so many blocks in sum succeeded where nothing is before them; they have no slot, and their driver
+    /// makes their completions.
     #[inline(always)]
-    pub(crate) fn count_unreported(&mut self, count: u32) {
+    pub(crate) fn count_unreported(&mut self, count: u32, blocks: u32) {
         self.front_seq = self.front_seq.wrapping_add(count);
-        self.retire(count);
+        self.retire(blocks);
     }
 
     /// As [`Retire::succeed`], but for its blocks ([`Retire::retire`]).

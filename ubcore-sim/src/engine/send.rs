@@ -108,6 +108,8 @@ impl Current {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SendState {
     Ready,
+    /// As `Ready`, but the next entry was done already, in memory that was withdrawn meanwhile: it ends so.
+    Spoilt(CqeStatus),
     /// Starts nothing; `reported` when the last completion of the suspend is written.
     Suspended {
         reported: bool,
@@ -233,7 +235,7 @@ impl SendEngine {
 
     pub(crate) fn state(&self) -> QueueState {
         match self.state {
-            SendState::Ready => QueueState::Ready,
+            SendState::Ready | SendState::Spoilt(_) => QueueState::Ready,
             SendState::Suspended { .. } => QueueState::Suspended,
             SendState::Error { .. } => QueueState::Error,
             SendState::Reset => QueueState::Reset,

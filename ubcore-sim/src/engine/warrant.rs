@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use udma_abi::{Atomic, CqeStatus, MovedWord};
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
@@ -59,10 +60,31 @@ impl Warrant {
         })
     }
 
+    /// Whether the request at `pi` is the next one, and nothing ended.
+    #[inline(always)]
+    fn covers(&self, pi: u32) -> bool {
+        pi == self.next && self.ends.seen() == self.seen
+    }
+
+    /// As [`SendEngine::change_unreported`], of the atomic that is next; or the status with which it ends.
+    #[inline(always)]
+    fn change(&mut self, queue: &Queue, moved: &MovedWord) -> Option<Result<u32, CqeStatus>> {
+        if !self.covers(moved.pi) {
+            return None;
+        }
+        let changed = self.known.change(moved)?;
+        Some(changed.map(|bytes| {
+            self.next = self.next.wrapping_add(Atomic::BLOCKS);
+            queue.fast.unreported(u64::from(bytes));
+            queue.pi.store(self.next, Ordering::Release);
+            self.port.next_index()
+        }))
+    }
+
     /// As [`SendEngine::carry_unreported`], of the request that is next.
     #[inline(always)]
     fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        if moved.pi != self.next || self.ends.seen() != self.seen {
+        if !self.covers(moved.pi) {
             return None;
         }
         self.known.open()?.copy(moved)?;
@@ -88,7 +110,8 @@ impl EnginePlace {
     #[inline(never)]
     fn end_warrant(&mut self) {
         if let (Some(warrant), Some(engine)) = (self.warrant.take(), &mut self.engine) {
-            engine.count_carried(warrant.next.wrapping_sub(warrant.first));
+            let blocks = warrant.next.wrapping_sub(warrant.first);
+            engine.count_carried(blocks / warrant.known.blocks(), blocks);
         }
     }
 
@@ -101,6 +124,32 @@ impl EnginePlace {
         // A copy, so that the request itself need not lie in memory above.
         let moved = *moved;
         self.carry_by_engine(queue, &moved)
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of an atomic.
+    #[inline(always)]
+    pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+        match self.warrant.as_mut().and_then(|warrant| warrant.change(queue, moved)) {
+            Some(Ok(index)) => Some(index),
+            Some(Err(status)) => {
+                self.engine().as_mut()?.spoil_next(status);
+                None
+            }
+            None => self.change_by_engine(queue, moved),
+        }
+    }
+
+    #[inline(never)]
+    fn change_by_engine(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let index = engine.change_unreported(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant_of_words();
+        }
+        Some(index)
     }
 
     #[inline(never)]

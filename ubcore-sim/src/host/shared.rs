@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
+use udma_abi::{MovedWord, Nanos, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     fork,
     lull::{Lull, RaisedCount},
@@ -279,6 +279,19 @@ impl SharedNode {
             return None;
         }
         let (index, is_marked) = self.device.carry_unreported(found, moved);
+        if is_marked {
+            self.step_found(found);
+        }
+        index
+    }
+
+    /// As [`SharedNode::carry_unreported`], of an atomic.
+    #[inline(always)]
+    pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> Option<u32> {
+        if self.is_dead() {
+            return None;
+        }
+        let (index, is_marked) = self.device.carry_word(found, moved);
         if is_marked {
             self.step_found(found);
         }

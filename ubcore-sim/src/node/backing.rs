@@ -10,8 +10,8 @@ use std::{
 };
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, Nanos, QueueDoorbell,
-    RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, MovedWord, Nanos,
+    QueueDoorbell, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
@@ -195,6 +195,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     #[inline]
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool {
         self.node.carry_atomic(&self.found, blocks)
+    }
+
+    #[inline]
+    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+        self.node.carry_word(&self.found, moved)
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use urma_mem::{Region, lull::Lull};
 
-use crate::Nanos;
+use crate::{MovedWord, Nanos};
 
 /// Vendor id by which the UDMA driver recognises its devices, together with [`DEVICE_ID`].
 pub const VENDOR_ID: u16 = 0xCC08;
@@ -166,6 +166,14 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
 
     /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
+
+    /// As [`QueueDoorbell::carry_unreported`], of an atomic that is like the newest one which
+    /// [`QueueDoorbell::carry_atomic`] carried out. `None`: it is to be handed over at this position as a whole; where it
+    /// was done in memory that was withdrawn meanwhile, the device does not do it again, and ends it with an error.
+    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+        let _ = moved;
+        None
+    }
 }
 
 /// Consumer index of one JFC, found once: what a doorbell that arms nothing does, with the same checks.

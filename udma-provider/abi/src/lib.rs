@@ -33,7 +33,9 @@ pub use backing::{
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
 pub use message::{MessageBody, MessageEntry};
-pub use one_sided::{Addressed, Atomic, MovableBlock, OneSided, Tail, Tailed};
+pub use one_sided::{
+    Addressed, Atomic, MovableAtomic, MovableBlock, MovedWord, OneSided, Tail, Tailed,
+};
 pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};

@@ -290,6 +290,57 @@ impl Atomic {
     }
 }
 
+/// What of an atomic differs from one like it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MovedWord {
+    /// Position of the entry, free running.
+    pub pi: u32,
+    /// Address of the word.
+    pub remote_va: u64,
+    /// Address at which its value before is stored.
+    pub local_va: u64,
+    /// Bytes of the word.
+    pub len: u32,
+    /// Value to store, add or combine, as in [`Atomic::operand`].
+    pub operand: u64,
+    /// Value that a CAS expects, as in [`Atomic::compare`].
+    pub compare: u64,
+}
+
+/// Both blocks of an atomic, which become those of others like it.
+#[derive(Clone, Copy, Debug)]
+pub struct MovableAtomic {
+    front: MovableBlock,
+    back: [u64; BLOCK_WORDS],
+}
+
+impl MovableAtomic {
+    /// Of blocks that [`Atomic::encode`] made.
+    #[inline]
+    #[must_use]
+    pub const fn new([front, back]: [[u64; BLOCK_WORDS]; 2]) -> Self {
+        Self { front: MovableBlock::new(front), back }
+    }
+
+    /// Returns the blocks of an atomic like it, with that owner bit, which may or may not be signalled.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "entry indices are modulo 2^16")]
+    pub const fn moved(
+        &self,
+        moved: &MovedWord,
+        (owner, is_signalled): (bool, bool),
+    ) -> [[u64; BLOCK_WORDS]; 2] {
+        let Self { mut front, mut back } = *self;
+        // The first block names no piece.
+        front.move_to((moved.pi as u16, owner, is_signalled), (moved.remote_va, 0, 0));
+        (back[0], back[1]) = (moved.operand, moved.compare);
+        back[4] = back[4] & !0xffff_ffff | moved.len as u64;
+        back[5] = moved.local_va;
+        [*front.block(), back]
+    }
+}
+
 #[inline]
 const fn fetch_kind(op: Opcode) -> Option<FetchKind> {
     match op.kind() {

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use udma_abi::{Eqe, doorbell::CqArm};
-use urma_core::{Arm, Completion, Status, ops::CompletionQueue};
+use urma_core::{
+    Arm, Completion, Status,
+    ops::{CompletionQueue, DoneRequest},
+};
 use urma_mem::lull::Lull;
 
 use super::{JfcCore, POLLS_PER_STATUS};
@@ -107,6 +110,17 @@ impl CompletionQueue for PollHalf {
             return self.poll_carried(out);
         }
         if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) }
+    }
+
+    #[inline]
+    fn take_done(&mut self) -> Option<DoneRequest> {
+        let front = self.next_carried()?;
+        let polls = self.polls.wrapping_add(1);
+        if polls.is_multiple_of(CARRIED_PER_PROGRESS) {
+            return None;
+        }
+        self.polls = polls;
+        Some(self.carried.take_done(&self.core.carried, front))
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

@@ -3,7 +3,7 @@
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr,
-    ops::{JfcParts, MovedTransfer, PostedAgain, QueueParts},
+    ops::{JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
 };
 
 use super::{
@@ -197,4 +197,71 @@ fn a_flush_waits_for_them() {
     assert_eq!(jfs.control.flush(&mut out), Ok(0));
     assert_eq!((jfc.queue.poll(&mut out[..1]), out[0].user_ctx), (Ok(1), 3));
     assert_eq!((jfs.control.flush(&mut out), out[0].user_ctx), (Ok(1), 4));
+}
+
+/// They take two positions each, and are like the newest atomic that was carried.
+#[test]
+fn atomics_go_beside_the_ring_too() {
+    let bench = bench();
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(4);
+    let mut jfs = bench.jfs(jfc.id, 16);
+    let queue = jfs.send.as_mut().unwrap();
+    let result = LocalSge { segment: &local, addr: local.va(), len: 8 };
+    let target = RemoteAddr { segment: &remote, addr: remote.va() };
+    let op = SendOp::FetchAdd { result, target, value: 1 };
+    let of = |user_ctx, is_signalled| {
+        let transfer = MovedTransfer { local: 0, remote: 0, len: 8, user_ctx, is_signalled };
+        MovedAtomic { transfer, operand: 1, compare: 0 }
+    };
+    assert_eq!(queue.post_atomic_like_last(&of(0, true)), PostedAgain::NotTaken, "there is none");
+    queue.post_send(&[SendWr { op, ..signalled(1) }]).unwrap();
+    let posted = [2, 3].map(|ctx| queue.post_atomic_like_last(&of(ctx, true)));
+    assert_eq!(posted, [PostedAgain::Posted; 2]);
+    assert_eq!(queue.post_atomic_like_last(&of(4, false)), PostedAgain::Posted);
+    // Two more have room.
+    let posted = [5, 6, 7].map(|ctx| queue.post_atomic_like_last(&of(ctx, true)));
+    assert_eq!(posted, [PostedAgain::Posted; 3]);
+    // A list does not become the newest one, and what the device did not carry is none that others are like.
+    bench.toy.script(|s| s.carries_moved_only = true);
+    queue.post_send(&[SendWr { op, ..signalled(8) }]).unwrap();
+    use Handed::{Rung, Whole, Word};
+    let mut handed = std::mem::take(&mut bench.toy.state().handed);
+    assert_eq!(handed, [Whole, Word(2), Word(4), Whole, Word(8), Word(10), Whole, Whole, Rung]);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [2, 3, 5, 6]);
+    let queue = jfs.send.as_mut().unwrap();
+    assert_eq!(queue.post_atomic_like_last(&of(9, true)), PostedAgain::Posted);
+    handed = std::mem::take(&mut bench.toy.state().handed);
+    assert_eq!(handed, [Whole, Rung]);
+}
+
+/// A completion that a look takes is that which a poll would give; one in sixty-four is left to a poll.
+#[test]
+fn a_look_takes_what_a_poll_would() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    assert_eq!(jfc.queue.take_done(), None);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+    assert_eq!(jfc.queue.take_done(), None, "the one before it is not polled yet");
+    let mut polled = poll_all(&mut jfc);
+    assert_eq!(contexts(&polled), [0, 1]);
+    let mut by_poll = 0;
+    for ctx in 2..130 {
+        assert_eq!(post(&mut jfs, ctx), PostedAgain::Posted);
+        let Some(done) = jfc.queue.take_done() else {
+            by_poll += 1;
+            polled = poll_all(&mut jfc);
+            assert_eq!(contexts(&polled), [ctx]);
+            continue;
+        };
+        let one = polled[polled.len() - 1];
+        assert_eq!((done.user_ctx, done.len, done.local_id), (ctx, 24, one.local_id));
+        assert_eq!((done.queue_ctx, done.flags), (one.queue_ctx, one.flags));
+        assert_eq!(jfc.queue.take_done(), None);
+    }
+    assert_eq!(by_poll, 2);
 }

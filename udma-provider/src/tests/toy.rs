@@ -12,7 +12,7 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
     BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    Nanos, QueueDoorbell, RawEid, RegisterRegion, Sqe,
+    MovedWord, Nanos, QueueDoorbell, RawEid, RegisterRegion, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -122,6 +122,8 @@ pub(super) enum Handed {
     Moved(u32),
     /// As `Moved`; the completion is the driver's.
     Unreported(u32),
+    /// As `Unreported`, of an atomic.
+    Word(u32),
     /// An entry in the ring.
     Rung,
 }
@@ -139,6 +141,17 @@ impl Carrier {
         let mut state = self.toy.state();
         state.handed.push(handed);
         !state.script.carries_moved_only
+    }
+
+    /// The index of the next entry, if the device leaves completions to the driver.
+    fn leave_unreported(&self, handed: Handed) -> Option<u32> {
+        let mut state = self.toy.state();
+        if !state.script.reports_nothing {
+            return None;
+        }
+        state.handed.push(handed);
+        let jfcn = state.queues[&self.id].args.sq.unwrap().jfcn;
+        Some(state.jfcs[jfcn as usize].0.index)
     }
 }
 
@@ -161,13 +174,11 @@ impl QueueDoorbell for Carrier {
     }
 
     fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<u32> {
-        let mut state = self.toy.state();
-        if !state.script.reports_nothing {
-            return None;
-        }
-        state.handed.push(Handed::Unreported(pi));
-        let jfcn = state.queues[&self.id].args.sq.unwrap().jfcn;
-        Some(state.jfcs[jfcn as usize].0.index)
+        self.leave_unreported(Handed::Unreported(pi))
+    }
+
+    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+        self.leave_unreported(Handed::Word(moved.pi))
     }
 
     fn carry_atomic(&self, _blocks: &[[u64; 8]; 2]) -> bool {

@@ -5,7 +5,8 @@ use urma_core::{
     Context, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
     LocalSge, Mapping, OneTransfer, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty,
     RemoteSegment, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind,
-    Token, TokenId, TokenPolicy, TpType, TransportMode, Ubva, WrFlags, ops::MovedTransfer,
+    Token, TokenId, TokenPolicy, TpType, TransportMode, Ubva, WrFlags,
+    ops::{MovedAtomic, MovedTransfer},
 };
 use urma_mem::Region;
 
@@ -718,5 +719,81 @@ fn a_connection_bound_anew_has_no_newest_message() {
         jetty.unbind().unwrap();
         assert!(jetty.post_send(&[wr]).is_err(), "not bound");
         jetty.bind(&to).unwrap();
+    }
+}
+
+/// A FETCH_ADD of 1, or a CAS of 3 for 2.
+fn atomic<'a>(is_cas: bool, result: LocalSge<'a>, target: RemoteAddr<'a>) -> SendOp<'a> {
+    match is_cas {
+        true => SendOp::Cas { result, target, compare: 2, swap: 3 },
+        false => SendOp::FetchAdd { result, target, value: 1 },
+    }
+}
+
+#[test]
+fn an_atomic_like_the_newest_one_is_posted_by_what_differs() {
+    let bench = Bench::new(TransportMode::Rm);
+    let Bench { context, local: mine, remote, target: to, mut jetty, recorder, .. } = bench;
+    let (others, other) = (local(&context), target(&context, TransportMode::Rm, 77));
+    let elsewhere = import(&context, PEER, SegmentAccess::REMOTE_ALL);
+    for is_cas in [false, true] {
+        recorder.book().atomics.clear();
+        let good = SendWr::new(atomic(is_cas, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
+        jetty.post_send(&[good]).unwrap();
+        assert_eq!(recorder.book().atomics, []);
+        let op = atomic(is_cas, sge(&mine, 64, 8), at(&remote, 8));
+        jetty.post_send(&[SendWr { op, flags: WrFlags::empty(), ..good }]).unwrap();
+        let (local, remote_at) = (VA + 64, REMOTE_VA + 8);
+        let transfer =
+            MovedTransfer { local, remote: remote_at, len: 8, user_ctx: 1, is_signalled: false };
+        let (operand, compare) = if is_cas { (3, 2) } else { (1, 0) };
+        assert_eq!(recorder.book().atomics, [MovedAtomic { transfer, operand, compare }]);
+        let of = |op| SendWr { op, ..good };
+        let cases = [
+            of(atomic(is_cas, sge(&others, 0, 8), at(&remote, 0))),
+            of(atomic(is_cas, sge(&mine, 0, 8), at(&elsewhere, 0))),
+            of(atomic(is_cas, sge(&mine, 0, 4), at(&remote, 0))),
+            of(atomic(!is_cas, sge(&mine, 0, 8), at(&remote, 0))),
+            SendWr { target: Some(&other), ..good },
+            SendWr { flags: WrFlags::COMPLETE | WrFlags::SOLICITED, ..good },
+            SendWr { target_hint: 1, ..good },
+        ];
+        for case in cases {
+            jetty.post_send(&[good]).unwrap();
+            let before = recorder.book().atomics.len();
+            jetty.post_send(&[case]).unwrap();
+            assert_eq!(recorder.book().atomics.len(), before, "{case:?}");
+            jetty.post_send(&[case]).unwrap();
+            assert_eq!(recorder.book().atomics.len(), before + 1, "{case:?}");
+        }
+    }
+    recorder.book().room = 0;
+    let wr = SendWr::new(atomic(true, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
+    let posts = [(); 2].map(|()| jetty.post_send(&[wr]).map_err(|error| error.reason));
+    assert_eq!(posts, [Err(PostReason::Full); 2]);
+}
+
+#[test]
+fn an_atomic_like_the_newest_one_is_checked_for_its_place() {
+    for is_cas in [false, true] {
+        let mut bench = Bench::new(TransportMode::Rm);
+        let cases = [
+            (0, 0, true),
+            (LEN - 8, LEN - 8, true),
+            (4, 0, false),
+            (0, 4, false),
+            (LEN, 0, false),
+            (0, LEN, false),
+            (0u64.wrapping_sub(8), 0, false),
+            (0, 0u64.wrapping_sub(8), false),
+        ];
+        for (here, there, is_good) in cases {
+            for (here, there, is_good) in [(0, 0, true), (here, there, is_good)] {
+                let (result, target) = (sge(&bench.local, here, 8), at(&bench.remote, there));
+                let reason = post!(bench, atomic(is_cas, result, target));
+                assert_eq!(is_invalid(reason), !is_good, "{here} {there}");
+            }
+        }
+        assert_ne!(bench.recorder.book().atomics.len(), 0);
     }
 }

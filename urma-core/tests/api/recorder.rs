@@ -15,8 +15,8 @@ use urma_core::{
     StartPsns, Status, TargetId, Token, TokenId, TransportMode,
     ops::{
         self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl,
-        MovedTransfer, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts, RecvQueue,
-        RemoteSegmentId, SegmentOps, SendQueue,
+        MovedAtomic, MovedTransfer, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts,
+        RecvQueue, RemoteSegmentId, SegmentOps, SendQueue,
     },
 };
 use urma_mem::Region;
@@ -30,6 +30,7 @@ pub(crate) struct Book {
     pub(crate) posted: Vec<u64>,
     /// What differed in requests like the newest one.
     pub(crate) again: Vec<MovedTransfer>,
+    pub(crate) atomics: Vec<MovedAtomic>,
     /// How many batches were posted.
     pub(crate) batches: usize,
     /// Requests that fit before the queue is full.
@@ -206,6 +207,14 @@ impl SendQueue for Recorder {
 
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         self.post_like_last(moved)
+    }
+
+    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
+        let answer = self.post_like_last(&moved.transfer);
+        if answer == PostedAgain::Posted {
+            self.book().atomics.push(*moved);
+        }
+        answer
     }
 
     fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {

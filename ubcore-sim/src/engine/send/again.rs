@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Atomic, OneSided,
+    Atomic, CqeStatus, MovedWord, OneSided,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
 use super::lane::LaneResult;
-use super::{Left, SendEngine, Visit};
+use super::{Left, SendEngine, SendState, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
@@ -77,9 +77,39 @@ impl SendEngine {
         self.known.newest()?.open()?.copy(moved)?;
         self.ring.head = self.ring.head.wrapping_add(1);
         queue.fast.unreported(u64::from(moved.len));
-        self.retire.count_unreported(1);
+        self.retire.count_unreported(1, 1);
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.retire.port().next_index())
+    }
+
+    /// As [`SendEngine::carry_unreported`], of an atomic.
+    #[inline(always)]
+    pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+        let (head, ends) = (self.ring.head, self.known.seen_ends());
+        let is_next = moved.pi == head && queue.pi.load(Ordering::Acquire) == head;
+        if !(self.is_idle() && is_next) {
+            return None;
+        }
+        let known = self.known.newest_atomic().filter(|known| known.is_as_seen(ends))?;
+        match known.change(moved)? {
+            Ok(bytes) => queue.fast.unreported(u64::from(bytes)),
+            Err(status) => {
+                self.spoil_next(status);
+                return None;
+            }
+        }
+        self.count_carried(1, Atomic::BLOCKS);
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.retire.port().next_index())
+    }
+
+    /// The next entry was done in memory that was withdrawn meanwhile. It is not done again: it ends with this
+    /// status once it is posted.
+    #[cold]
+    pub(crate) fn spoil_next(&mut self, status: CqeStatus) {
+        if self.state == SendState::Ready {
+            self.state = SendState::Spoilt(status);
+        }
     }
 
     /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
@@ -89,10 +119,18 @@ impl SendEngine {
         Warrant::of(self.known.newest()?, at, &ends)
     }
 
-    /// Requests of one block were carried out under a warrant.
-    pub(crate) fn count_carried(&mut self, count: u32) {
-        self.ring.head = self.ring.head.wrapping_add(count);
-        self.retire.count_unreported(count);
+    /// As [`SendEngine::warrant`], for atomics like the newest one.
+    pub(crate) fn warrant_of_words(&mut self) -> Option<Warrant> {
+        let ends = Arc::clone(self.known.ends());
+        let at = (self.ring.head, self.retire.port());
+        Warrant::of(self.known.newest_atomic()?, at, &ends)
+    }
+
+    /// Requests of so many blocks in sum were carried out unreported.
+    #[inline(always)]
+    pub(crate) fn count_carried(&mut self, count: u32, blocks: u32) {
+        self.ring.head = self.ring.head.wrapping_add(blocks);
+        self.retire.count_unreported(count, blocks);
     }
 
     /// As [`SendEngine::carry_block`], of an atomic like one before.
@@ -106,6 +144,8 @@ impl SendEngine {
             return None;
         }
         let visit = Visit { tables, queue, direct: None };
+        // From now on what differs is enough.
+        let _ = self.known.find_carried_atomic(blocks);
         let result = self.change_again(&visit, blocks);
         if result == LaneResult::NotTaken {
             return None;

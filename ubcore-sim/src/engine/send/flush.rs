@@ -13,11 +13,14 @@ impl SendEngine {
     /// A state asked for by the driver. `false`: there is no such change.
     pub(crate) fn on_state(&mut self, state: QueueState) -> bool {
         self.state = match (self.state, state) {
+            (SendState::Spoilt(status), QueueState::Ready) => SendState::Spoilt(status),
             (
                 SendState::Reset | SendState::Suspended { .. } | SendState::Ready,
                 QueueState::Ready,
             ) => SendState::Ready,
-            (SendState::Ready, QueueState::Suspended) => SendState::Suspended { reported: false },
+            (SendState::Ready | SendState::Spoilt(_), QueueState::Suspended) => {
+                SendState::Suspended { reported: false }
+            }
             (SendState::Suspended { reported }, QueueState::Suspended) => {
                 SendState::Suspended { reported }
             }
@@ -53,6 +56,7 @@ impl SendEngine {
     pub(super) fn step_stopped(&mut self, visit: &Visit<'_>) -> bool {
         match self.state {
             SendState::Ready => true,
+            SendState::Spoilt(status) => self.step_spoilt(visit, status),
             SendState::Suspended { reported } => {
                 self.step_suspended(visit, reported);
                 false
@@ -71,6 +75,19 @@ impl SendEngine {
                 self.end_posted(visit, CqeStatus::WrUnhandled)
             }
         }
+    }
+
+    /// Ends the next entry, which was done, if it is posted; then the queue is ready again.
+    fn step_spoilt(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
+        self.state = SendState::Ready;
+        if !self.fetch(visit, None) {
+            self.state = SendState::Spoilt(status);
+            return false;
+        }
+        if self.under_way {
+            self.end_current(visit, status, 0);
+        }
+        true
     }
 
     fn step_suspended(&mut self, visit: &Visit<'_>, reported: bool) {
@@ -159,7 +176,7 @@ impl SendEngine {
         self.state = match self.state {
             SendState::Error { .. } => SendState::Error { reported: true },
             SendState::Suspended { .. } => SendState::Suspended { reported: true },
-            stays @ (SendState::Ready | SendState::Reset) => stays,
+            stays @ (SendState::Ready | SendState::Spoilt(_) | SendState::Reset) => stays,
         };
     }
 
