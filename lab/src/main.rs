@@ -93,6 +93,9 @@ struct WanArgs {
     /// DMA reads that may be under way.
     #[arg(long, default_value_t = 64)]
     dma_reads: usize,
+    /// One of so many DMA reads of the pool has no answer and is made again after 50 us, up to four times; 0: each has one.
+    #[arg(long, default_value_t = 0)]
+    dma_silent: u64,
     /// Lines of lists that the NIC holds for all TPs together (ours).
     #[arg(long, default_value_t = 4096)]
     nic_lines: usize,
@@ -203,6 +206,7 @@ fn grid(args: &WanArgs) -> GridText {
         dma_latency: args.dma_latency.clone(),
         tail: args.tail.clone(),
         dma_reads: args.dma_reads,
+        dma_silent: args.dma_silent,
         nic_lines: args.nic_lines,
         adamap: (args.adamap_bits, args.list_nodes),
         budget: args.budget,

@@ -20,6 +20,7 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         dma_latency: "1us".to_owned(),
         tail: "known".to_owned(),
         dma_reads: 64,
+        dma_silent: 0,
         nic_lines: 4096,
         adamap: (32, 3),
         budget: 400_000,
@@ -172,4 +173,28 @@ fn the_hash_of_results_does_not_depend_on_workers() {
     let cells = grid.cells().expect("a grid that makes sense");
     let other = run_grid(&cells, Seeds { first: 2, count: 5 }, 2, &|| {});
     assert_ne!(hashes[0], hash(&other), "another seed, another result");
+}
+
+/// Reads of the pool that get no answer are made again; an engine that never answers ends the run, and says so.
+#[test]
+fn dma_reads_that_never_return_are_survived_or_named() {
+    for strategy in ["ours", "seed"] {
+        let silent = |every| GridText {
+            dma_silent: every,
+            nic_lines: 8,
+            ..grid(&[strategy], &["iid:0.05"])
+        };
+        let median = |result: &CellResult, name| {
+            let found = result.metrics.named().into_iter().find(|(named, _)| *named == name);
+            found.and_then(|(_, summary)| summary).map(|summary| summary.median)
+        };
+        let [plain, some, all] = [0, 7, 1].map(|every| run(&silent(every), 2).remove(0));
+        assert_eq!(median(&plain, "dma_timeouts"), Some(0.0), "{strategy}");
+        assert!(median(&some, "dma_timeouts") > Some(10.0), "{strategy}: {some:?}");
+        assert_eq!(median(&some, "dma_failed"), Some(0.0), "{strategy}");
+        // Lines read in advance hide most of it.
+        let slowed = median(&some, "fct_s").zip(median(&plain, "fct_s")).map(|(a, b)| a / b);
+        assert!(slowed.is_some_and(|slowed| slowed < 1.5), "{strategy}: {some:?}");
+        assert_eq!((median(&all, "dma_failed"), median(&all, "fct_s")), (Some(1.0), None));
+    }
 }

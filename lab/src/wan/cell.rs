@@ -80,6 +80,8 @@ fn summarise(cell: &GridCell, seeds: Seeds, runs: &[(RunCounts, f64)]) -> CellRe
             let accesses = run.dma.hits + run.dma.misses;
             (accesses > 0).then(|| run.dma.hits as f64 / accesses as f64)
         }),
+        dma_timeouts: each(&|run| Some(run.dma.timeouts as f64)),
+        dma_failed: each(&|run| Some(f64::from(u8::from(run.dma_failed)))),
         timeouts: each(&|run| Some(run.timeouts as f64)),
         packets_per_second: summary(&speed),
     };

@@ -78,6 +78,8 @@ pub struct GridText {
     pub tail: String,
     /// DMA reads that may be under way.
     pub dma_reads: usize,
+    /// One of so many DMA reads has no answer; 0: each has one.
+    pub dma_silent: u64,
     /// Lines that the NIC holds for all TPs.
     pub nic_lines: usize,
     /// Bits of an Adamap, and nodes of the list that the NIC holds.
@@ -267,7 +269,13 @@ impl GridText {
             "0ns to 1s",
         )?;
         let latency_ns = whole(latency / 1000.0);
-        let dma = DmaCfg { latency_ns, line_ps: 5500, outstanding_max: self.dma_reads };
+        let dma = DmaCfg {
+            latency_ns,
+            line_ps: 5500,
+            outstanding_max: self.dma_reads,
+            silent_every: self.dma_silent,
+            ..DmaCfg::default()
+        };
         Ok(GridCell {
             strategy: named.name,
             loss: loss.name(),
@@ -377,6 +385,7 @@ mod tests {
             dma_latency: "1us".to_owned(),
             tail: "known".to_owned(),
             dma_reads: 64,
+            dma_silent: 0,
             nic_lines: 4096,
             adamap: (32, 3),
             budget: 1000,

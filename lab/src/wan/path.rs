@@ -15,7 +15,9 @@ mod trace;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urma_recovery::{Arrival, DataMark, DmaCfg, DmaStats, Recovery, RepairMark, Sending};
+use urma_recovery::{
+    Arrival, DataMark, DmaCfg, DmaStats, LossError, Recovery, RepairMark, Sending,
+};
 
 use self::ends::{Taken, TpEnds};
 use self::link::{Back, Forward, LinkEnd, PathLink};
@@ -92,8 +94,24 @@ pub struct RunCounts {
     pub pool_blocks_max: u64,
     /// Accesses to the pool.
     pub dma: DmaStats,
+    /// The pool answered no read any more, which ended the run.
+    pub dma_failed: bool,
     /// Timeouts of all senders.
     pub timeouts: u64,
+}
+
+impl RunCounts {
+    /// What a record gave; none, and the end of the run, if its pool does not answer.
+    fn answered<V>(&mut self, tp: u32, outcome: Result<V, LossError>) -> Option<V> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(LossError::Unanswered) => {
+                self.dma_failed = true;
+                None
+            }
+            Err(error) => panic!("the record of TP {tp} is sound: {error}"),
+        }
+    }
 }
 
 /// Both ends and what is between them.
@@ -132,7 +150,10 @@ pub fn run(cfg: &RunCfg, seed: u64) -> RunCounts {
 #[must_use]
 pub fn run_traced<T: PathTrace>(cfg: &RunCfg, seed: u64, trace: &mut T) -> RunCounts {
     let mut world = PathWorld::new(cfg, seed, trace);
-    while world.unfinished > 0 && world.counts.transmissions < cfg.budget {
+    while world.unfinished > 0
+        && !world.counts.dma_failed
+        && world.counts.transmissions < cfg.budget
+    {
         let event = world.next_event();
         world.step(event);
     }
@@ -306,7 +327,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.waiting.push_back(message);
             return;
         }
-        let taken = self.take(tp, message);
+        let Some(taken) = self.take(tp, message) else { return };
         let wait_ns = self.memory.pool.dma_mut().take_wait();
         if wait_ns == 0 {
             self.finish(tp, taken);
@@ -327,15 +348,15 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         }
     }
 
-    /// Gives a message to the receiver.
-    fn take(&mut self, tp: u32, message: Forward) -> Taken {
+    /// Gives a message to the receiver; nothing comes of it when the pool does not answer.
+    fn take(&mut self, tp: u32, message: Forward) -> Option<Taken> {
         let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
         let pool = &mut self.memory.pool;
-        match message {
+        Some(match message {
             Forward::Tail(mark) => {
                 let taken = ends.receiver.on_tail(now, &mark, pool);
-                assert!(taken.is_ok(), "the record of TP {tp} is sound: {taken:?}");
+                self.counts.answered(tp, taken)?;
                 while let Some(run) = ends.receiver.poll_repaired() {
                     self.counts.delivered += u64::from(run.count);
                 }
@@ -353,12 +374,10 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
                 let (tier, ticket) = packet.answers;
                 let arrival =
                     ends.receiver.on_data(now, packet.seq, DataMark { tier, ticket }, pool);
-                let Ok(arrival) = arrival else {
-                    panic!("the record of TP {tp} is sound: {arrival:?} of packet {}", packet.seq);
-                };
+                let arrival = self.counts.answered(tp, arrival)?;
                 Taken::Data { packet, arrival, ask }
             }
-        }
+        })
     }
 
     /// A message takes effect.
@@ -438,7 +457,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let ends = &mut self.tps[tp as usize];
         ends.receiver.on_time(now);
         let scanned = ends.receiver.on_record_time(now, &mut self.memory.pool);
-        assert!(scanned.is_ok(), "the record of TP {tp} is sound: {scanned:?}");
+        if self.counts.answered(tp, scanned).is_none() {
+            return;
+        }
         match ends.sender.on_time(now) {
             Ok(urma_recovery::Expired::Yes) => {
                 self.counts.timeouts += 1;

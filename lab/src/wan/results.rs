@@ -36,6 +36,10 @@ pub struct Metrics {
     pub dma_ops_per_lost_packet: Option<Summary>,
     /// Lines that were at hand when a packet needed them.
     pub list_hit_ratio: Option<Summary>,
+    /// DMA reads that had no answer in time.
+    pub dma_timeouts: Option<Summary>,
+    /// 1: the pool answered no read any more, which ended the run.
+    pub dma_failed: Option<Summary>,
     /// Timeouts of all senders.
     pub timeouts: Option<Summary>,
     /// Packets simulated a second of this machine's time.
@@ -45,7 +49,7 @@ pub struct Metrics {
 impl Metrics {
     /// Each metric with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, Option<Summary>); 13] {
+    pub const fn named(&self) -> [(&'static str, Option<Summary>); 15] {
         [
             ("goodput_over_limit", self.goodput_over_limit),
             ("fct_s", self.fct_s),
@@ -58,6 +62,8 @@ impl Metrics {
             ("host_bytes_peak", self.host_bytes_peak),
             ("dma_ops_per_lost_packet", self.dma_ops_per_lost_packet),
             ("list_hit_ratio", self.list_hit_ratio),
+            ("dma_timeouts", self.dma_timeouts),
+            ("dma_failed", self.dma_failed),
             ("timeouts", self.timeouts),
             ("packets_per_second", self.packets_per_second),
         ]

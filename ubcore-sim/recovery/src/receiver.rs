@@ -90,7 +90,8 @@ impl TpReceiver {
         mark: DataMark,
         pool: &mut KnittingPool,
     ) -> Result<Arrival, LossError> {
-        self.record.record(pool, now, seq, mark)
+        let arrival = self.record.record(pool, now, seq, mark);
+        answered(pool, arrival)
     }
 
     /// Plans an acknowledgement of a packet that was not accepted.
@@ -138,7 +139,8 @@ impl TpReceiver {
         pool: &mut KnittingPool,
     ) -> Result<(), LossError> {
         self.wants(None, AckDue::Now);
-        self.record.on_tail(pool, now, mark)
+        let taken = self.record.on_tail(pool, now, mark);
+        answered(pool, taken)
     }
 
     /// Time passed: an acknowledgement that waited may be due.
@@ -152,7 +154,8 @@ impl TpReceiver {
 
     /// Time passed: the record may have something to report again.
     pub fn on_record_time(&mut self, now: Nanos, pool: &mut KnittingPool) -> Result<(), LossError> {
-        self.record.on_time(pool, now)
+        let taken = self.record.on_time(pool, now);
+        answered(pool, taken)
     }
 
     /// When [`TpReceiver::on_record_time`] has something to do.
@@ -222,4 +225,9 @@ impl TpReceiver {
             (due, AckDue::Idle) => due,
         };
     }
+}
+
+/// What a record says rests on nothing if its pool does not answer.
+fn answered<T>(pool: &KnittingPool, outcome: Result<T, LossError>) -> Result<T, LossError> {
+    if pool.dma().has_failed() { Err(LossError::Unanswered) } else { outcome }
 }

@@ -331,13 +331,11 @@ impl TpSender {
             return (None, None);
         };
         let slot = *self.ledger.slot(seq);
-        let sample = slot.sent_once_at().map(|sent_at| {
-            self.timer.on_sample(sent_at, now);
-            now.saturating_sub(sent_at)
-        });
+        let sent_once = slot.sent_once_at();
+        let sample = sent_once.and_then(|sent_at| self.timer.on_sample(sent_at, now));
         if self.flow.is_some() {
             let is_late = now.saturating_sub(slot.sent_at()) >= self.timer.rtt_min();
-            if sample.is_some() || is_late {
+            if sent_once.is_some() || is_late {
                 let (route, order) = slot.transmission();
                 self.ledger.spread.leave(route, order);
             }

@@ -58,19 +58,22 @@ impl RtoTimer {
 
     /// The packet that was sent once, at `sent_at`, is acknowledged at `now`. What was out when the
     /// timer expired measures how long the peer was silent (stopped, cut off) as well as the path: all
-    /// of it together at most doubles the timeout.
-    pub fn on_sample(&mut self, sent_at: Nanos, now: Nanos) {
-        let rtt = now.saturating_sub(sent_at);
+    /// of it together at most doubles the timeout. No sample counts as more than the longest timeout: the clock may have
+    /// jumped.
+    ///
+    /// Returns the sample as it counts; none when it says nothing of the path.
+    pub fn on_sample(&mut self, sent_at: Nanos, now: Nanos) -> Option<Nanos> {
+        let rtt = now.checked_sub(sent_at)?;
         self.rtt_min = self.rtt_min.min(rtt);
         let rtt = match &mut self.doubtful {
             Some((until, sampled)) if sent_at <= *until => match sampled {
-                Sampled::Yes => return,
+                Sampled::Yes => return None,
                 Sampled::No => {
                     *sampled = Sampled::Yes;
                     rtt.min(self.base().saturating_mul(2))
                 }
             },
-            _ => rtt,
+            _ => rtt.min(self.cfg.max_ns),
         };
         self.smoothed = Some(match self.smoothed {
             None => (rtt, rtt / 2),
@@ -79,6 +82,7 @@ impl RtoTimer {
                 ((srtt / 8 * 7).saturating_add(rtt / 8), var)
             }
         });
+        Some(rtt)
     }
 
     /// Something was sent: runs if it did not.

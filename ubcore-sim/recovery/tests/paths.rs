@@ -73,6 +73,10 @@ struct World {
     pushed: u64,
     sent: u64,
     repaired: u64,
+    /// What the clock of both ends shows beyond the time of the path, in ns.
+    offset: i64,
+    /// How often it jumps yet.
+    jumps: u32,
 }
 
 impl World {
@@ -108,7 +112,24 @@ impl World {
             pushed: 0,
             sent: 0,
             repaired: 0,
+            offset: i64::from(u32::MAX) << 4,
+            jumps: 0,
         }
+    }
+
+    /// What the clock of both ends shows, which may jump: far ahead, or a second back at most.
+    fn clock(&mut self, now: u64) -> u64 {
+        if self.jumps > 0 && self.dice.hits(5) {
+            self.jumps -= 1;
+            let by = i64::try_from(self.dice.roll() % 1_000_000_000).expect("below a second");
+            self.offset += if self.dice.hits(500) { -by } else { by * (1 << (by % 8)) };
+        }
+        now.strict_add_signed(self.offset)
+    }
+
+    /// The time of the path when that clock shows `at`.
+    fn path_time(&self, at: u64) -> u64 {
+        at.saturating_sub_signed(self.offset)
     }
 
     fn send(&mut self, now: u64, message: Message) {
@@ -202,7 +223,7 @@ impl World {
         }
     }
 
-    fn poll(&mut self, now: u64, free_at: &mut u64) -> Result<(), String> {
+    fn poll(&mut self, (at, now): (u64, u64), free_at: &mut u64) -> Result<(), String> {
         self.sender.on_time(now).map_err(|_| "the sender gave up".to_owned())?;
         self.receiver.on_time(now);
         let timed = self.receiver.on_record_time(now, &mut self.pool);
@@ -211,26 +232,26 @@ impl World {
             self.sender.push();
             self.pushed += 1;
         }
-        if *free_at <= now {
+        if *free_at <= at {
             if let Some(packet) = self.sender.poll(now) {
-                *free_at = now + PACKET_NS;
+                *free_at = at + PACKET_NS;
                 self.sent += 1;
-                self.send(now, Message::Data(packet));
+                self.send(at, Message::Data(packet));
             } else if let Some(mark) = self.sender.poll_repair(now) {
-                *free_at = now + PACKET_NS;
+                *free_at = at + PACKET_NS;
                 self.sent += 1;
-                self.send(now, Message::Repair(mark));
+                self.send(at, Message::Repair(mark));
             } else if let Some(mark) = self.sender.poll_tail(now) {
-                *free_at = now + 1;
-                self.send(now, Message::Tail(mark));
+                *free_at = at + 1;
+                self.send(at, Message::Tail(mark));
             }
         }
         while let Some(report) = self.receiver.poll_report() {
-            self.send(now, Message::Report(report));
+            self.send(at, Message::Report(report));
         }
         while let Some(ack) = self.receiver.poll_ack(&self.pool) {
             let ack = ack.map_err(|error| error.to_string())?;
-            self.send(now, Message::Ack(ack));
+            self.send(at, Message::Ack(ack));
         }
         Ok(())
     }
@@ -242,26 +263,34 @@ impl World {
 
 /// Sends all packets; the time it took and the number of transmissions.
 fn run(path: Path) -> Result<(u64, u64), String> {
-    let mut world = World::new(path);
+    run_with_jumps(path, 0)
+}
+
+/// As [`run`], while the clock of both ends jumps so often.
+fn run_with_jumps(path: Path, jumps: u32) -> Result<(u64, u64), String> {
+    let mut world = World { jumps, ..World::new(path) };
     let (mut now, mut free_at) = (0, 0);
     while !world.is_done() {
-        world.poll(now, &mut free_at)?;
+        let clock = world.clock(now);
+        world.poll((now, clock), &mut free_at)?;
         let sends = world.sender.has_sendable().then_some(free_at);
         let path_next = world.on_path.peek().map(|(Reverse(at), _)| *at);
-        let tail = world.sender.poll_deadline().map(|at| at.max(free_at));
-        let records = world.receiver.record_deadline();
-        let next = [sends, path_next, tail, world.receiver.poll_deadline(), records];
+        let on_path = |at: Option<u64>| at.map(|at| world.path_time(at));
+        let tail = on_path(world.sender.poll_deadline()).map(|at| at.max(free_at));
+        let records = on_path(world.receiver.record_deadline());
+        let next = [sends, path_next, tail, on_path(world.receiver.poll_deadline()), records];
         let Some(next) = next.into_iter().flatten().min() else { return Err("it stands".into()) };
         now = next.max(now);
-        if now > 20_000_000_000 {
-            return Err(format!("not done in 20 s: edge {} of {}", world.edge, path.packets));
+        if now > 20_000_000_000 * u64::from(1 + jumps) {
+            return Err(format!("not done in time: edge {} of {}", world.edge, path.packets));
         }
         while let Some((Reverse(at), Reverse(message))) = world.on_path.peek().copied() {
             if at > now {
                 break;
             }
             world.on_path.pop();
-            world.receive(now, world.messages[message])?;
+            let clock = world.clock(now);
+            world.receive(clock, world.messages[message])?;
         }
     }
     if world.edge != path.packets {
@@ -316,6 +345,35 @@ fn every_strategy_delivers_all_under_two_hundred_seeds() {
             let congestion = if is_adamap { CongestionChoice::None } else { path.congestion };
             let path = Path { recovery, congestion, ..path };
             if let Err(error) = run(path) {
+                panic!("{path:?}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_strategy_survives_clocks_that_jump() {
+    for seed in 0..100 {
+        let mut dice = Dice(seed);
+        let path = Path {
+            seed,
+            recovery: ALL[0],
+            congestion: CongestionChoice::ALL[usize::try_from(seed % 3).expect("small")],
+            packets: 1 + dice.roll() % 1000,
+            window: 1 + (dice.roll() % 1000) as u32,
+            delay_ns: 1000 + dice.roll() % 100_000,
+            lost: dice.roll() % 50,
+            late: 10,
+            doubled: 10,
+            feedback_lost: 10,
+            blocks: BLOCKS,
+            expected: None,
+        };
+        for recovery in ALL {
+            let is_adamap = matches!(recovery, Recovery::Adamap(_));
+            let congestion = if is_adamap { CongestionChoice::None } else { path.congestion };
+            let path = Path { recovery, congestion, ..path };
+            if let Err(error) = run_with_jumps(path, 10) {
                 panic!("{path:?}: {error}");
             }
         }

@@ -423,7 +423,7 @@ impl Tp {
                 self.rx.receiver().acknowledge_now(seq);
                 return Received::DroppedNoBlock;
             }
-            Err(LossError::Corrupt) => {
+            Err(LossError::Corrupt | LossError::Unanswered) => {
                 self.fail(TpError::PoolCorrupt);
                 return Received::NotAccepted;
             }

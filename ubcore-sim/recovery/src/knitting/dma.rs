@@ -1,6 +1,7 @@
 //! A model of the DMA engine between a NIC and the pool in host memory: what accesses cost, and which were waited for.
 //!
-//! - owns: latency, bandwidth, reads that are under way; counts. takes: times of accesses. gives: when a read is done.
+//! - owns: latency, bandwidth, reads that are under way, reads without an answer; counts. takes: times of accesses.
+//! - gives: when a read is done, whether the pool answers at all.
 //! - must not: move a byte. A node without such an engine has a latency of 0.
 
 use std::collections::VecDeque;
@@ -16,14 +17,24 @@ pub struct DmaCfg {
     pub line_ps: u64,
     /// Reads that may be under way.
     pub outstanding_max: usize,
+    /// One of so many reads has no answer; 0: each has one.
+    pub silent_every: u64,
+    /// A read without an answer is made again after this time, in ns.
+    pub timeout_ns: Nanos,
 }
 
 impl Default for DmaCfg {
     /// No cost at all.
     fn default() -> Self {
-        Self { latency_ns: 0, line_ps: 0, outstanding_max: usize::MAX }
+        let timeout_ns = COMPLETION_TIMEOUT_NS;
+        Self { latency_ns: 0, line_ps: 0, outstanding_max: usize::MAX, silent_every: 0, timeout_ns }
     }
 }
+
+/// Least completion timeout that PCI Express allows by default (50 us to 50 ms), in ns.
+pub(super) const COMPLETION_TIMEOUT_NS: Nanos = 50_000;
+/// How often a read is made.
+const TRIES: u64 = 4;
 
 /// Counts of accesses to lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,6 +49,8 @@ pub struct DmaStats {
     pub misses: u64,
     /// Sum of these waits, in ns.
     pub wait_ns: u64,
+    /// Reads that had no answer in time and were made again, or given up.
+    pub timeouts: u64,
 }
 
 /// One engine, shared by all TPs of a NIC.
@@ -51,6 +64,8 @@ pub struct DmaModel {
     stats: DmaStats,
     /// Waits of packets since they were asked for last, in ns.
     waited_ns: Nanos,
+    /// A read had no answer as often as it was made.
+    has_failed: bool,
 }
 
 impl DmaModel {
@@ -67,6 +82,12 @@ impl DmaModel {
         self.stats
     }
 
+    /// Whether the pool left a line unanswered as often as it was asked: what it holds is out of reach.
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// A line is written: posted, so it is not waited for.
     pub const fn on_write(&mut self, _now: Nanos) {
         self.stats.writes += 1;
@@ -75,8 +96,9 @@ impl DmaModel {
     /// A read begins; when it ends.
     pub fn on_read(&mut self, now: Nanos) -> Nanos {
         self.stats.reads += 1;
+        let asked_at = now.saturating_add(self.await_answer());
         if self.cfg.latency_ns == 0 {
-            return now;
+            return asked_at;
         }
         while self.reads.front().is_some_and(|&end| end <= now) {
             self.reads.pop_front();
@@ -84,9 +106,31 @@ impl DmaModel {
         let slot = self.reads.len().checked_sub(self.cfg.outstanding_max);
         let begin = slot.map_or(now, |slot| now.max(self.reads[slot]));
         self.free_ps = self.free_ps.max(begin * 1000) + self.cfg.line_ps;
-        let end = (self.free_ps / 1000).saturating_add(self.cfg.latency_ns);
-        self.reads.push_back(end);
+        let end = (self.free_ps / 1000).saturating_add(self.cfg.latency_ns + (asked_at - now));
+        // One that is made again ends after others that began later.
+        let place = self.reads.partition_point(|&other| other <= end);
+        self.reads.insert(place, end);
         end
+    }
+
+    /// How long a read that begins now goes without an answer until the try that has one; after [`TRIES`] the engine
+    /// has failed.
+    fn await_answer(&mut self) -> Nanos {
+        let mut lost = 0;
+        while self.is_silent() {
+            lost += self.cfg.timeout_ns;
+            self.stats.timeouts += 1;
+            if lost >= TRIES * self.cfg.timeout_ns {
+                self.has_failed = true;
+                break;
+            }
+            self.stats.reads += 1;
+        }
+        lost
+    }
+
+    const fn is_silent(&self) -> bool {
+        self.cfg.silent_every > 0 && self.stats.reads.is_multiple_of(self.cfg.silent_every)
     }
 
     /// A packet needs a line whose read ends, or ended, at `ready`; `None`: it was not read in advance.
@@ -104,5 +148,38 @@ impl DmaModel {
     /// How long packets waited for lines since this was asked last: what they cause happens so much later.
     pub const fn take_wait(&mut self) -> Nanos {
         std::mem::replace(&mut self.waited_ns, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: DmaCfg = DmaCfg {
+        latency_ns: 1000,
+        line_ps: 0,
+        outstanding_max: 2,
+        silent_every: 0,
+        timeout_ns: COMPLETION_TIMEOUT_NS,
+    };
+
+    #[test]
+    fn a_read_without_an_answer_is_made_again_and_keeps_its_place() {
+        let mut dma = DmaModel::new(DmaCfg { silent_every: 2, ..SLOW });
+        assert_eq!(dma.on_read(0), 1000);
+        // The second of all reads has no answer; the third is its repetition.
+        assert_eq!(dma.on_read(0), COMPLETION_TIMEOUT_NS + 1000);
+        // The fourth has none either. It begins when the first one ended: the second one still has its place.
+        assert_eq!(dma.on_read(0), 1000 + COMPLETION_TIMEOUT_NS + 1000);
+        assert_eq!((dma.stats().reads, dma.stats().timeouts), (5, 2));
+        assert!(!dma.has_failed());
+    }
+
+    #[test]
+    fn an_engine_that_never_answers_fails_after_some_tries() {
+        let mut dma = DmaModel::new(DmaCfg { silent_every: 1, ..SLOW });
+        assert_eq!(dma.on_read(0), TRIES * COMPLETION_TIMEOUT_NS + 1000);
+        assert_eq!((dma.stats().reads, dma.stats().timeouts), (TRIES, TRIES));
+        assert!(dma.has_failed());
     }
 }

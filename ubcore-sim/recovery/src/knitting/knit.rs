@@ -145,7 +145,7 @@ impl KnitRecord {
         match self.report_gaps(pool, now, self.nic.late) {
             // The gaps stay unreported; the packet was taken.
             Ok(()) | Err(LossError::Exhausted) => Ok(Arrival::Kept),
-            Err(LossError::Corrupt) => Err(LossError::Corrupt),
+            Err(error) => Err(error),
         }
     }
 

@@ -56,6 +56,9 @@ pub enum LossError {
     /// The pool's content contradicts itself: someone else wrote to it.
     #[error("the knitting pool was written to by someone else")]
     Corrupt,
+    /// Reads of the pool get no answer.
+    #[error("the knitting pool does not answer reads")]
+    Unanswered,
 }
 
 impl From<Scribbled> for LossError {

@@ -72,7 +72,7 @@ impl Tp {
         match self.rx.receiver().on_tail(now, &mark, pool) {
             Ok(()) => Received::Acknowledged,
             Err(LossError::Exhausted) => Received::DroppedNoBlock,
-            Err(LossError::Corrupt) => {
+            Err(LossError::Corrupt | LossError::Unanswered) => {
                 self.fail(TpError::PoolCorrupt);
                 Received::NotAccepted
             }

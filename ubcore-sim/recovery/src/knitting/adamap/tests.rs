@@ -137,7 +137,7 @@ fn a_packet_of_an_entry_that_is_not_there_is_not_taken() {
 #[test]
 fn packets_wait_for_nodes_that_are_not_read_yet() {
     let (mut pool, _region) = pool();
-    let cfg = super::super::DmaCfg { latency_ns: 1000, line_ps: 0, outstanding_max: 1 };
+    let cfg = super::super::DmaCfg { latency_ns: 1000, outstanding_max: 1, ..Default::default() };
     *pool.dma_mut() = super::super::DmaModel::new(cfg);
     let mut record = long_record(&mut pool);
     for seq in (0..400).filter(|seq| seq % 10 != 9) {

@@ -215,7 +215,12 @@ fn without_a_block_there_is_one_run() {
 #[test]
 fn lines_are_read_before_they_are_needed() {
     let (mut pool, _region) = pool();
-    let cfg = crate::DmaCfg { latency_ns: 1000, line_ps: 5500, outstanding_max: 1 };
+    let cfg = crate::DmaCfg {
+        latency_ns: 1000,
+        line_ps: 5500,
+        outstanding_max: 1,
+        ..crate::DmaCfg::default()
+    };
     *pool.dma_mut() = crate::DmaModel::new(cfg);
     let mut list = long_list(&mut pool);
     let mut now = 0;
@@ -234,7 +239,7 @@ fn lines_are_read_before_they_are_needed() {
 fn a_packet_waits_for_a_line_that_was_written_to_the_pool() {
     let (mut pool, _region) = pool();
     pool.set_nic_lines(8);
-    let cfg = crate::DmaCfg { latency_ns: 1000, line_ps: 0, outstanding_max: 8 };
+    let cfg = crate::DmaCfg { latency_ns: 1000, outstanding_max: 8, ..crate::DmaCfg::default() };
     *pool.dma_mut() = crate::DmaModel::new(cfg);
     let mut lists = [RunList::new(RunOrder::Rising); 12];
     for start in [10, 20, 30] {
