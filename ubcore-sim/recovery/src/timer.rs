@@ -4,7 +4,9 @@
 //! - takes: RTT samples and times. gives: a deadline, or that the bound is reached.
 //! - must not: read a clock.
 //!
-//! The estimate is that of RFC 6298 (srtt + 4 rttvar), bounded by the configuration.
+//! The estimate is that of RFC 6298 (srtt + max(G, 4 rttvar)), bounded by the configuration. Several samples in a round
+//! trip let the variation go to 0 where it hardly varies, so G is not the granularity of a clock but the time by which an
+//! answer may be later than those before without a loss, as in RFC 9002, 6.2.1.
 
 use udma_abi::Nanos;
 
@@ -15,6 +17,9 @@ pub struct RtoCfg {
     pub initial_ns: Nanos,
     /// Least timeout, in ns; must exceed the peer's acknowledgement delay.
     pub min_ns: Nanos,
+    /// Least time from the usual round trip to the timeout, in ns: an acknowledgement that waits for its delay, a peer
+    /// that sleeps for a tick.
+    pub margin_ns: Nanos,
     /// Most, also after backing off, in ns.
     pub max_ns: Nanos,
     /// Timeouts in a row after which the TP fails.
@@ -22,10 +27,17 @@ pub struct RtoCfg {
 }
 
 impl Default for RtoCfg {
-    /// 10 ms at first, 2 ms to 500 ms, eight tries: a dead peer is known after 10 + 20 + .. + 500
-    /// + 500 + 500 ms, about 2.1 s, and after about 1 s where the round trip was measured.
+    /// 10 ms at first, 2 ms to 500 ms, eight tries: a dead peer is known after 10, 20, .. 500, 500 and 500 ms, about
+    /// 2.1 s in sum, and after about 1 s where the round trip was measured. A peer acknowledges within 0.2 ms and sleeps
+    /// for up to 1 ms.
     fn default() -> Self {
-        Self { initial_ns: 10_000_000, min_ns: 2_000_000, max_ns: 500_000_000, retries: 8 }
+        Self {
+            initial_ns: 10_000_000,
+            min_ns: 2_000_000,
+            margin_ns: 1_500_000,
+            max_ns: 500_000_000,
+            retries: 8,
+        }
     }
 }
 
@@ -150,7 +162,8 @@ impl RtoTimer {
     /// Timeout without backing off, in ns.
     fn base(&self) -> Nanos {
         self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
-            srtt.saturating_add(var.saturating_mul(4)).max(self.cfg.min_ns)
+            let margin = var.saturating_mul(4).max(self.cfg.margin_ns);
+            srtt.saturating_add(margin).max(self.cfg.min_ns)
         })
     }
 
@@ -211,6 +224,26 @@ mod tests {
         assert_eq!(timer.deadline(), Some(now + 1 + cfg.initial_ns));
         // The tries before do not count.
         assert_eq!(timer.on_time(now + 1 + cfg.initial_ns), Ok(Expired::Yes));
+    }
+
+    #[test]
+    fn a_round_trip_that_never_varies_leaves_time_for_a_late_answer() {
+        let cfg = RtoCfg::default();
+        for rtt in [1_000_000, 10_000_000, 100_000_000] {
+            let mut timer = RtoTimer::new(cfg);
+            let mut now = 0;
+            for _ in 0..1000 {
+                timer.on_sent(now);
+                timer.on_sample(now, now + rtt);
+                now += rtt;
+                timer.on_progress(now, Waiting::No);
+            }
+            timer.on_sent(now);
+            assert_eq!(timer.on_time(now + rtt + cfg.margin_ns - 1), Ok(Expired::No));
+            // It is late by no more than that.
+            let latest = now + (rtt + cfg.margin_ns).max(cfg.min_ns) + rtt / 100;
+            assert!(timer.deadline() <= Some(latest), "{rtt}: {:?}, {latest}", timer.deadline());
+        }
     }
 
     #[test]

@@ -93,10 +93,18 @@ impl TpEnds {
 const fn rto(recovery: Recovery, rtt_ns: u64) -> RtoCfg {
     if matches!(recovery, Recovery::Adamap(_)) {
         const NEVER: u64 = 1 << 50;
-        return RtoCfg { initial_ns: NEVER, min_ns: NEVER, max_ns: NEVER, retries: 1 };
+        return RtoCfg {
+            initial_ns: NEVER,
+            min_ns: NEVER,
+            margin_ns: 0,
+            max_ns: NEVER,
+            retries: 1,
+        };
     }
     // A round trip that never varies leaves no room for the repetition of a gap, which ends a round trip after the last
     // progress.
     let min_ns = if matches!(recovery, Recovery::GoBackN) { 2 * rtt_ns } else { rtt_ns / 8 + 1 };
-    RtoCfg { initial_ns: 4 * rtt_ns, min_ns, max_ns: 8 * rtt_ns, retries: 1000 }
+    // Acknowledgements of the model are never late.
+    let (initial_ns, max_ns) = (4 * rtt_ns, 8 * rtt_ns);
+    RtoCfg { initial_ns, min_ns, margin_ns: 0, max_ns, retries: 1000 }
 }
