@@ -5,8 +5,9 @@
 //!
 //! A program that answers each message posts at once after the poll that took it. Its message can carry the
 //! acknowledgement, and the line of another entry is not waited for. A program that works for long after
-//! a poll would keep its peer's requests from ending: after each time that it did, as many prompt returns as
-//! before and as many again have to come first.
+//! a poll would keep its peer's requests from ending: after each time that it did, twice as many prompt returns as
+//! before have to come first. Many times as many in a row halve that: a system takes the processor from each
+//! program now and then.
 //!
 //! A peer that is reached by packets has a habit of its own, [`PostHabit`]: whether the program posts a request to it
 //! soon after a message. A packet of its own for the acknowledgement would cost what the program waits for, a
@@ -18,6 +19,8 @@ use udma_abi::Nanos;
 const RETURNS_MIN: u32 = 64;
 /// Prompt returns that are asked for at most.
 const RETURNS_MAX: u32 = 1 << 24;
+/// So many times as many as are asked for, in a row, make up for a late one.
+const ROWS_PER_LATE: u32 = 16;
 /// A return after this time is not prompt, in nanoseconds: a few ticks of the cheap clock.
 pub(super) const PROMPT_NS: Nanos = 10_000_000;
 
@@ -68,7 +71,17 @@ impl Hold {
         if now.saturating_sub(since) > self.prompt_ns {
             return self.on_late();
         }
-        self.prompt = self.prompt.saturating_add(1);
+        self.prompt += 1;
+        if self.prompt >= self.needed.saturating_mul(ROWS_PER_LATE) {
+            self.make_up();
+        }
+    }
+
+    /// A long row of prompt returns ends; what is asked for was there since its first part.
+    #[cold]
+    fn make_up(&mut self) {
+        self.needed = (self.needed / 2).max(RETURNS_MIN);
+        self.prompt = self.needed;
     }
 
     #[cold]
@@ -167,6 +180,26 @@ mod tests {
         }
         returns(&mut hold, 1000, 0);
         assert_eq!(hold.answers(), Answers::Go);
+    }
+
+    /// Whether answers wait most of the time when each late return follows `row` prompt ones.
+    fn waits_mostly(row: u32) -> bool {
+        let mut hold = Hold::new(PROMPT_NS);
+        let mut waiting = 0;
+        for _ in 0..40 {
+            for _ in 0..row {
+                returns(&mut hold, 1, 0);
+                waiting += u32::from(hold.answers() == Answers::MayWait);
+            }
+            returns(&mut hold, 1, PROMPT_NS + 1);
+        }
+        waiting > 40 / 4 * 3 * row
+    }
+
+    #[test]
+    fn late_returns_that_are_few_are_made_up_for() {
+        assert!(waits_mostly(RETURNS_MIN * ROWS_PER_LATE * 4));
+        assert!(!waits_mostly(RETURNS_MIN * 4), "a peer would wait for each of them");
     }
 
     fn posts(habit: &mut PostHabit, count: u32, after: Nanos) {
