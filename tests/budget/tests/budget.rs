@@ -24,6 +24,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const OPS: u64 = 1_000_000;
 /// Operations of the shorter run with a planted mistake: enough to go over the budget.
 const PLANTED_OPS: u64 = 200_000;
+/// Allocations in a million operations that mean nothing, and that no planted fault stays below.
+const ALLOCATIONS_LIMIT: i64 = 16;
 /// System calls by which the longer run must stay below the shorter one's plus this.
 const CALLS_LIMIT: i64 = 1000;
 /// Runs of each length, at most.
@@ -43,7 +45,12 @@ struct Cost {
 
 impl Cost {
     fn is_within_budget(self) -> bool {
-        self.calls.is_none_or(|calls| calls < CALLS_LIMIT) && self.allocations == 0
+        self.calls.is_none_or(|calls| calls < CALLS_LIMIT) && self.has_few_allocations()
+    }
+
+    /// A row that grew once, because a thread lost its processor with more than usual in it, says nothing of operations.
+    fn has_few_allocations(self) -> bool {
+        self.allocations.abs() < ALLOCATIONS_LIMIT
     }
 
     fn more_than(self, less: Self) -> Self {
@@ -205,8 +212,8 @@ fn assert_within_budget(kind: &str) -> Outcome<()> {
     let (mut short, mut long) = runs(kind, ops()?, Planted::default())?;
     for _ in 1..ATTEMPTS {
         let cost = long.more_than(short);
-        // Nothing but the operations themselves allocates: that is never tried again.
-        if cost.is_within_budget() || cost.allocations != 0 {
+        // Only operations allocate so often: that is never tried again.
+        if cost.is_within_budget() || !cost.has_few_allocations() {
             break;
         }
         let again = runs(kind, ops()?, Planted::default())?;
@@ -237,7 +244,11 @@ fn a_message_calls_nothing_and_allocates_nothing() -> Outcome<()> {
 fn a_client_that_allocates_is_found() -> Outcome<()> {
     let planted = Planted { client: Some("allocation"), server: None };
     let cost = difference("write", PLANTED_OPS, planted)?;
-    assert!(!cost.is_within_budget() && cost.allocations == 200, "{cost:?}");
+    assert!(
+        !cost.is_within_budget()
+            && cost.allocations.abs_diff(200) < ALLOCATIONS_LIMIT.unsigned_abs(),
+        "{cost:?}"
+    );
     Ok(())
 }
 
