@@ -8,6 +8,7 @@
 use std::{
     net::SocketAddr,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -258,13 +259,15 @@ impl PacketPort {
         count
     }
 
-    /// Waits for a datagram, or a millisecond.
-    pub fn wait(&self) {
-        let _ = self.link.with_blocking(|link| {
+    /// Waits for a datagram, `most` at the longest, unless another thread is at the link. What other threads want
+    /// to be sent meanwhile waits with it.
+    pub fn wait(&self, most: Duration) {
+        let _ = self.link.try_with(|link| {
             let link = link.as_ref()?;
             let mut ready = [PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)];
+            let most = Timespec::try_from(most).ok()?;
             // A wait that is interrupted ends early.
-            rustix::event::poll(&mut ready, Some(&TICK)).ok()
+            rustix::event::poll(&mut ready, Some(&most)).ok()
         });
     }
 
@@ -451,8 +454,6 @@ impl PacketPort {
     }
 }
 
-/// Longest time that [`PacketPort::wait`] waits.
-const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Number of times that the device may have something shorter to send.
 const SENDS_MAX: u32 = 3;
 

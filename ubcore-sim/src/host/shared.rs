@@ -8,6 +8,7 @@ use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -20,6 +21,7 @@ use urma_mem::{
 
 use super::{
     clock::Clock,
+    contention::Contention,
     descriptor::ForkGuarded,
     interrupt::{signal, take},
     port::PacketPort,
@@ -46,6 +48,7 @@ pub struct SharedNode {
     polls_after_command: AtomicU32,
     /// Polls in a row that found the port held by another thread.
     polls_held: AtomicU32,
+    contention: Contention,
     /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
     armed: AtomicU64,
     stopped: AtomicBool,
@@ -84,6 +87,7 @@ impl SharedNode {
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
             polls_held: AtomicU32::new(0),
+            contention: Contention::default(),
             armed: AtomicU64::new(u64::MAX),
             stopped: AtomicBool::new(false),
             generation: fork::generation(),
@@ -152,8 +156,11 @@ impl SharedNode {
                 self.device.step_found(|| now);
                 return;
             }
-            self.drive_for_poll(now);
+            let has_found = self.drive_for_poll(now);
             self.give_way_to_holder();
+            if is_active && self.contention.on_poll(now, has_found) {
+                self.wait_for_packets();
+            }
         } else if self.port.is_due(coarse) {
             self.drive(coarse, LinkVisitor::Poll);
         } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
@@ -165,20 +172,28 @@ impl SharedNode {
     }
 
     /// As [`SharedNode::drive`], less what would find nothing: most polls find the socket empty and no timer due.
-    fn drive_for_poll(&self, now: Nanos) {
-        if self.device.is_due(now) {
-            self.device.step(now);
-        } else {
-            self.device.step_found(|| now);
-        }
+    /// Whether anything was done.
+    fn drive_for_poll(&self, now: Nanos) -> bool {
+        let mut is_busy = match self.device.is_due(now) {
+            true => self.device.step(now),
+            false => self.device.step_found(|| now),
+        };
         if self.port.is_due(now) {
-            self.port.exchange(&self.device, now, LinkVisitor::Poll);
+            is_busy |= self.port.exchange(&self.device, now, LinkVisitor::Poll);
         }
         if !self.presence.is_awake() && self.device.is_due(now) {
             // The program may wait for an event after this poll: nothing is left to the next one.
             self.device.step(now);
             let _ = self.port.send(&self.device, now);
         }
+        is_busy
+    }
+
+    /// The program spins on a processor that it shares: gives it away until a datagram comes.
+    #[cold]
+    fn wait_for_packets(&self) {
+        self.port.wait(WAIT);
+        self.drive_for_poll(self.clock.now());
     }
 
     /// The port is held by another thread, which may have lost this processor in the middle of a step: after
@@ -416,7 +431,7 @@ impl SharedNode {
                 break;
             }
             if !is_busy {
-                self.port.wait();
+                self.port.wait(TICK);
             }
         }
     }
@@ -523,6 +538,10 @@ impl SharedNode {
 /// Longest time that a node which closes waits until its peers have everything: a packet that is lost is sent
 /// again several times in it. A peer that is gone does not hold up the end of a program for longer.
 const LINGER_NS: Nanos = 100_000_000;
+/// Longest time that a closing node waits for a datagram before it steps again.
+const TICK: Duration = Duration::from_millis(1);
+/// Longest time that a poll waits for a datagram where the processor is shared.
+const WAIT: Duration = Duration::from_micros(100);
 /// Calls that send the last packets.
 const CLOSES_MAX: usize = 64;
 /// Steps of a thread that a peer woke, before it leaves the rest to the background thread.
