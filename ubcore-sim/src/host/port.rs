@@ -618,7 +618,7 @@ mod tests {
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         let peer = UdpSocket::bind((eid_ip(other.eid()), ROCE_PORT)).unwrap();
-        peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let any = UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap();
         let send = |socket: &UdpSocket, qpn, seal: SocketAddr| {
             let mut buf = [0; 64];
