@@ -10,7 +10,7 @@
 //! late, so what changes bytes that a read outstanding asked for carries a fence (UB Base
 //! Specification 2.0.1, 7.3).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Bytes of the area that one jetty owns at one target.
@@ -90,6 +90,8 @@ pub(super) struct Area {
     state: Vec<u8>,
     /// Outstanding: request and effect.
     steps: VecDeque<(u64, Effect)>,
+    /// Steps that their target may refuse: from some one of them on, it refuses all.
+    refusable: BTreeSet<u64>,
     /// What requests up to here bring back.
     brought: BTreeMap<u64, Vec<u8>>,
     /// The last steps done.
@@ -101,6 +103,7 @@ impl Default for Area {
         Self {
             state: vec![0; AREA_LEN],
             steps: VecDeque::new(),
+            refusable: BTreeSet::new(),
             brought: BTreeMap::new(),
             story: VecDeque::new(),
         }
@@ -133,11 +136,31 @@ impl Area {
         found
     }
 
+    /// Their receiver is gone: from some one of `numbers` on, the target refuses these, and not what stands
+    /// between them.
+    pub(super) fn may_refuse(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.refusable.extend(numbers);
+    }
+
     /// Memory holds `found`; every request up to `done` is placed.
     ///
     /// # Errors
     /// No prefix of the steps explains it.
     pub(super) fn observe(&mut self, found: &[u8], done: u64) -> Result<(), String> {
+        let refusable = self.steps.iter().map(|(number, _)| *number);
+        let first_refused: Vec<_> = refusable.filter(|n| self.refusable.contains(n)).collect();
+        for first in first_refused {
+            let mut without = self.clone();
+            without.steps.retain(|(n, _)| *n < first || !self.refusable.contains(n));
+            if without.observe_prefix(found, done).is_ok() {
+                return Ok(());
+            }
+        }
+        self.observe_prefix(found, done)
+    }
+
+    /// [`Area::observe`], with nothing refused.
+    fn observe_prefix(&mut self, found: &[u8], done: u64) -> Result<(), String> {
         loop {
             let is_due = self.steps.front().is_some_and(|(number, _)| *number <= done);
             if is_due {
@@ -161,6 +184,7 @@ impl Area {
     pub(super) fn fix(&mut self, found: &[u8]) {
         self.state.copy_from_slice(found);
         self.steps.clear();
+        self.refusable.clear();
         self.brought.clear();
     }
 
@@ -301,6 +325,27 @@ mod tests {
             assert_eq!(area.take_brought(3), Some(found[16..17].to_vec()), "{op:?}");
             assert_eq!(area.take_brought(1), None, "a later one was asked for");
         }
+    }
+
+    #[test]
+    fn from_some_one_on_those_whose_receiver_is_gone_may_be_missing() {
+        let later = [(0..1, 5), (210..230, 2)];
+        assert!(area().observe(&memory(&later), 0).is_err());
+        let mut refused = area();
+        refused.may_refuse([1]);
+        assert_eq!(refused.observe(&memory(&later), 0), Ok(()));
+        assert_eq!(refused.observe(&memory(&[(200..207, 1)]), 0), Ok(()), "or not");
+        assert!(
+            refused.observe(&memory(&[(210..230, 2)]), 0).is_err(),
+            "what is no message is there"
+        );
+        let mut both = area();
+        both.may_refuse([1, 4]);
+        assert_eq!(both.observe(&memory(&later[..1]), 0), Ok(()));
+        assert!(both.observe(&memory(&later), 0).is_err(), "none after the first that is refused");
+        both.fix(&memory(&later));
+        both.push(1, Effect::Write { at: 300, bytes: vec![1; 20] });
+        assert!(both.observe(&memory(&later), 1).is_err(), "all are known again");
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Line {
         self.open.clone_from(&self.posted);
     }
 
+    /// Numbers of all that were posted so far.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.posted.iter().map(|message| message.number)
+    }
+
     /// What is outstanding may end anywhere.
     pub(super) fn loosen(&mut self) {
         self.loose.push_back(std::mem::take(&mut self.open));

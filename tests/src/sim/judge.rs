@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use udma_abi::counters::Counter;
 use urma_core::{Arm, Completion, CrOpcode, CrStatus};
 
 use super::book::{Ended, Fate, Message, Pending, Reliability};
@@ -17,6 +18,8 @@ use super::side::{Events, Gait, Node, Phase};
 const BATCH: usize = 8;
 /// Virtual time after which nothing of a program is left, in ns.
 const RETURN_NS: u64 = 20_000_000;
+/// The same when all packets of a request are lost until its TP gives up.
+const RETURN_LOST_NS: u64 = 5_000_000_000;
 /// Virtual time after which the event of a polled completion must have come, in ns.
 const EVENT_NS: u64 = 2_000_000;
 
@@ -201,7 +204,7 @@ impl Run<'_> {
         };
         let traffic = &mut self.nodes[sender].sides[lane as usize].traffic[node];
         // A message that broke off may have left bytes in a receive that the next one got.
-        let is_clean = self.plan.trouble_ppm == 0 && self.plan.kills == 0;
+        let is_clean = self.fabric.device(node).counter(Counter::MessagesBroken) == 0;
         let is_it = |message: &Message| {
             let (payload, rest) = found.split_at(message.bytes.len());
             is_named(message, completion)
@@ -266,12 +269,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Every receive that no message used is still posted. One of a message whose jetty was stopped in its middle stays in
-    /// use until that jetty sends again.
+    /// Every receive that no message used is still posted, whatever broke off.
     pub(super) fn check_receives(&self) -> Result<(), String> {
-        if self.plan.trouble_ppm > 0 {
-            return Ok(());
-        }
         for (number, node) in
             self.nodes.iter().enumerate().filter(|(_, node)| node.program.is_some())
         {
@@ -295,22 +294,31 @@ impl Run<'_> {
         for node in &mut self.nodes {
             node.program = None;
         }
-        let until = self.fabric.now() + RETURN_NS;
-        while self.fabric.now() < until {
+        let ended = self.fabric.now();
+        while self.fabric.now() < ended + RETURN_NS {
             self.fabric.step();
         }
-        for number in 0..self.nodes.len() {
+        while let Some(what) = self.not_returned() {
+            if self.fabric.now() >= ended + RETURN_LOST_NS {
+                return Err(what);
+            }
+            self.fabric.step();
+        }
+        Ok(())
+    }
+
+    /// What a node still has of a program, though none is left.
+    fn not_returned(&self) -> Option<String> {
+        (0..self.nodes.len()).find_map(|number| {
             let left = self.fabric.device(number).look();
             let users: u32 = left.paths.iter().map(|path| path.users).sum();
             let busy: usize = left.paths.iter().map(|path| path.in_flight).sum();
             let objects =
                 left.queues.len() + left.jfcs.len() + left.groups.len() + left.segments.len();
-            let is_pool_whole = left.pool_free == left.pool_blocks;
-            if objects + busy > 0 || users > 0 || !is_pool_whole {
-                return Err(format!("node {number} did not get everything back: {left:?}"));
-            }
-        }
-        Ok(())
+            let is_whole = left.pool_free == left.pool_blocks && objects + busy == 0 && users == 0;
+            let what = || format!("node {number} did not get everything back: {left:?}");
+            (!is_whole).then(what)
+        })
     }
 
     fn route_at(&self, index: usize) -> Route {

@@ -15,6 +15,8 @@ const DEAD_NS: u64 = 40_000_000;
 /// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a silent peer is
 /// waited for at least 4 s.
 const STOP_NS: u64 = 8_000_000_000;
+/// Times that a program asks for an import while ports are pulled.
+const MEETINGS: usize = 5;
 const DATAGRAMS: usize = Lane::Datagrams as usize;
 const RESTLESS: usize = Lane::Restless as usize;
 const PAIRED: usize = Lane::Paired as usize;
@@ -105,12 +107,20 @@ impl Run<'_> {
         self.retire_silent(node, lane)
     }
 
+    /// `me` imports what `other` offers. While ports are pulled, and those of the EIDs nearly all the time, a
+    /// handshake may find none of its moments: as programs do, this one asks again.
     pub(super) fn meet(&mut self, me: usize, other: usize) -> Result<(), Status> {
         let face = self.nodes[other].program.as_ref().map(Program::face);
-        match (self.program(me), face) {
-            (Some(program), Some(face)) => program.meet(me, other, &face),
-            _ => Ok(()),
+        let tries = if self.plan.fabric.faults.outages.is_empty() { 1 } else { MEETINGS };
+        let (Some(program), Some(face)) = (self.program(me), face) else { return Ok(()) };
+        let mut met = program.meet(me, other, &face);
+        for _ in 1..tries {
+            if met != Err(Status::TimedOut) {
+                break;
+            }
+            met = program.meet(me, other, &face);
         }
+        met
     }
 
     /// Kills `node` or starts it again, when it is time.
@@ -230,6 +240,11 @@ impl Run<'_> {
     /// The survivor's paired jetty belonged to the life before.
     fn end_pair(&mut self, survivor: usize) -> Result<(), String> {
         self.renew(survivor, Lane::Paired)?;
+        // Packets of the life before are on their way, and find no receiver.
+        if let Some(dead) = partner(survivor, self.nodes.len()) {
+            let traffic = &mut self.nodes[dead].sides[PAIRED].traffic[survivor];
+            traffic.area.may_refuse(traffic.line.numbers());
+        }
         let unposted = self.nodes[survivor].unposted[PAIRED].len();
         if unposted != Lane::Paired.receives().len() {
             return Err(format!("node {survivor}: {unposted} receives of its pair came back"));

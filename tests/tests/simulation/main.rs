@@ -175,7 +175,7 @@ fn survivors_are_exact_around_nodes_that_close() {
 /// Seeds that failed once, with the suites of kills and of stops.
 #[test]
 fn seeds_that_failed_pass() {
-    for seed in [95, 500, 734, 1007, 1159, 1198, 1265, 1811, 3111, 3412, 4529, 5270, 5793] {
+    for seed in [95, 500, 734, 1007, 1159, 1198, 1265, 1811, 3111, 3412, 4529, 5270, 5793, 30_043] {
         for (name, weathers) in [
             ("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]),
             ("survivors_are_exact_over_links", [Weather::Foul, Weather::Mixed]),
@@ -183,10 +183,18 @@ fn seeds_that_failed_pass() {
             let _ = check(name, killing(seed, weathers));
         }
     }
-    for seed in [2337, 3007, 4561, 6591, 12115] {
+    let wild = [Weather::Wild, Weather::Wild];
+    for seed in [21_624, 31_237] {
+        let _ = check("survivors_are_exact_in_wild_weather", killing(seed, wild));
+    }
+    for seed in [2337, 3007, 4561, 6591, 12115, 38_811] {
         let _ = check("all_work_is_exact_around_stopped_nodes", stopping(seed));
     }
-    let _ = check("all_work_is_exact_while_ports_are_pulled", pulling(476));
+    let wild = SimPlan::new(31_504, Weather::Wild, Work::All);
+    let _ = check("all_work_is_exact_in_wild_weather", wild);
+    for seed in [476, 27_767] {
+        let _ = check("all_work_is_exact_while_ports_are_pulled", pulling(seed));
+    }
     let _ = check("all_work_is_exact_through_routers_whose_mtu_changes", routed(20_130));
 }
 

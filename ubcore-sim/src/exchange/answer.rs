@@ -42,13 +42,14 @@ pub(super) fn effect(
         ResponseStatus::Ack => on_ack(request, sender, base, header, bytes),
         ResponseStatus::ReceiverNotReady { timer } => {
             base.tables.counts.add(Counter::RnrReceived, 1);
-            if !request.may_retry(sender.side.rnr_retry, now) {
+            let wait = ResponseStatus::rnr_timer_ns(timer);
+            if !request.may_retry(sender.side.rnr_retry, now, wait) {
                 return Effect::End(CqeStatus::RnrRetryExceeded, 0);
             }
             if base.tables.faults.not_ready_forgotten() {
                 return Effect::Wait(Nanos::MAX / 2);
             }
-            Effect::Wait(ResponseStatus::rnr_timer_ns(timer))
+            Effect::Wait(wait)
         }
         ResponseStatus::OutOfSequence { expected } => {
             if request.sequence_used >= SEQUENCE_TRIES {

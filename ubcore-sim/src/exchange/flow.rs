@@ -11,8 +11,9 @@
 use std::collections::VecDeque;
 
 use udma_abi::{CqeStatus, Nanos};
-use urma_packet::{RequestHeader, RequestOp, ResponseOp};
+use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseOp};
 
+use super::senders::TIMEOUT_MIN_NS;
 use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
@@ -29,6 +30,16 @@ const DROPPED_MAX: usize = 8;
 
 /// Places of ended requests that are kept: as many as one queue has requests outstanding.
 const SPARE_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
+
+/// How often and how long the receiver of a request was not ready.
+#[derive(Clone, Copy, Debug)]
+struct NotReady {
+    times: u8,
+    /// Time from the first such answer on, without those in which the receiver was silent.
+    ns: Nanos,
+    /// When it last said so.
+    at: Nanos,
+}
 
 /// A request that was accepted and is not retired.
 #[derive(Debug)]
@@ -49,8 +60,7 @@ pub(super) struct Request {
     pub(super) got: u32,
     /// It failed here while its answer was still coming.
     pub(super) failed: Option<CqeStatus>,
-    /// Times that the receiver was not ready, and when it first was not.
-    not_ready: Option<(u8, Nanos)>,
+    not_ready: Option<NotReady>,
     pub(super) sequence_used: u8,
     /// Ended; stays until all before it have.
     ended: bool,
@@ -76,19 +86,29 @@ impl Request {
         }
     }
 
-    /// Takes note that the receiver is not ready, and whether the request may go again: `retries`
-    /// times, and with the most retries for as long as a peer may be without a processor.
-    pub(super) fn may_retry(&mut self, retries: u8, now: Nanos) -> bool {
-        let (used, since) = self.not_ready.unwrap_or((0, now));
-        let starved = retries >= RNR_RETRY_MAX && now.saturating_sub(since) < STARVED_NS;
-        self.not_ready = Some((used.saturating_add(1), since));
-        used < retries || starved
+    /// Takes note that the receiver is not ready, and asks for a wait of `wait`; whether the request may go again:
+    /// `retries` times, and with the most retries for as long as a peer may be without a processor. A node that was
+    /// stopped meanwhile could post no receive: a silence longer than one with reason does not count.
+    pub(super) fn may_retry(&mut self, retries: u8, now: Nanos, wait: Nanos) -> bool {
+        let before = self.not_ready.unwrap_or(NotReady { times: 0, ns: 0, at: now });
+        let round = now.saturating_sub(before.at).min(wait.saturating_add(TIMEOUT_MIN_NS));
+        let ns = before.ns.saturating_add(round);
+        self.not_ready = Some(NotReady { times: before.times.saturating_add(1), ns, at: now });
+        before.times < retries || retries >= RNR_RETRY_MAX && ns < STARVED_NS
     }
 
     /// Whether an attempt of it was begun, maybe over a carrier that is gone: the target may have
     /// executed it under its number.
     fn was_begun(&self) -> bool {
-        self.begun || self.header.flags.contains(urma_packet::RequestFlags::RETRY)
+        self.begun || self.header.flags.contains(RequestFlags::RETRY)
+    }
+
+    /// The piece by which the target learns that what is left of it will not come.
+    fn last_word(&self) -> RequestHeader {
+        let mut header = self.header;
+        header.flags.remove(RequestFlags::ONLY);
+        header.access.address = header.access.address.wrapping_add(u64::from(self.pushed));
+        header
     }
 
     fn restart(&mut self) {
@@ -96,7 +116,7 @@ impl Request {
         self.begun = false;
         self.got = 0;
         self.failed = None;
-        self.header.flags.insert(urma_packet::RequestFlags::RETRY);
+        self.header.flags.insert(RequestFlags::RETRY);
     }
 }
 
@@ -174,6 +194,8 @@ pub(super) struct Flow {
     hold: Option<HeldFlow>,
     /// Numbers of attempts that were begun and dropped: an answer to one counts for nothing.
     dropped: Vec<u16>,
+    /// A message was broken off over the carrier that is used still: the piece that says so goes before any other.
+    broken_off: Option<Box<RequestHeader>>,
     /// Of its queue, 0 to 15.
     pub(super) priority: u8,
     /// In the list of flows with something to push.
@@ -193,6 +215,7 @@ impl Flow {
             unanswered: 0,
             hold: None,
             dropped: Vec::new(),
+            broken_off: None,
             priority: 0,
             listed: false,
             timeout: 0,
@@ -347,9 +370,7 @@ impl Flow {
     pub(super) fn drop_current(&mut self) {
         let index = self.next;
         if self.requests.get(index).is_some_and(|request| request.was_begun()) {
-            if self.requests[index].begun {
-                self.forget_attempt(index);
-            }
+            self.break_off();
             self.on_ended(index);
             return;
         }
@@ -359,13 +380,26 @@ impl Flow {
         }
     }
 
-    /// An attempt that is half pushed will not be finished.
-    fn forget_attempt(&mut self, index: usize) {
+    /// An attempt that is half pushed, if there is one, will not be finished.
+    fn break_off(&mut self) {
+        let half = self.requests.get(self.next).filter(|request| request.begun && !request.ended);
+        let Some(request) = half else { return };
+        self.broken_off = Some(Box::new(request.last_word()));
         if self.dropped.len() == DROPPED_MAX {
             self.dropped.remove(0);
         }
-        self.dropped.push(self.number(index));
+        self.dropped.push(self.number(self.next));
         self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// What the target is to be told before any further piece: a message was broken off.
+    pub(super) fn broken_off(&self) -> Option<&RequestHeader> {
+        self.broken_off.as_deref()
+    }
+
+    /// The target was told.
+    pub(super) fn on_told(&mut self) {
+        self.broken_off = None;
     }
 
     /// Index of a request that is unanswered.
@@ -446,6 +480,7 @@ impl Flow {
     pub(super) fn on_carrier_lost(&mut self) {
         self.unanswered = 0;
         self.dropped.clear();
+        self.broken_off = None;
         self.hold = None;
         self.next = 0;
         for request in self.requests.iter_mut().filter(|r| r.begun && !r.ended) {
@@ -465,9 +500,7 @@ impl Flow {
 
     /// Takes everything out. What was never begun keeps no number.
     pub(super) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
-        if self.requests.get(self.next).is_some_and(|r| r.begun) {
-            self.forget_attempt(self.next);
-        }
+        self.break_off();
         let begun = self.requests.iter().rposition(|request| request.was_begun());
         let used = begun.map_or(0, |last| last + 1);
         self.first = self.number(used.max(self.next.min(self.requests.len())));

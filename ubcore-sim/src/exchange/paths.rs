@@ -259,15 +259,16 @@ impl Exchange {
         }
         self.endpoint.step(&base.tables);
         while let Some((eid, end)) = self.endpoint.poll_ended() {
-            let Some(peer) = self.peers.get_mut(&eid) else { continue };
+            let (peers, mut work, ..) = self.split(base, now);
+            let Some(peer) = peers.get_mut(&eid) else { continue };
             match end {
                 TpEnd::Lost { drained } => {
                     // Without anything outstanding nothing can be repeated.
                     peer.parted = drained;
                     // Requests wait for another TP until their own error timeout.
-                    peer.on_carrier_lost();
+                    peer.on_carrier_lost(&mut work);
                 }
-                TpEnd::Narrowed => peer.on_carrier_replaced(now),
+                TpEnd::Narrowed => peer.on_carrier_replaced(&mut work),
                 TpEnd::NotOpened(why) => {
                     // Of a node that closed: it may be there again when the next command comes.
                     if !peer.is_shut || peer.wanted_since.is_some() {
@@ -275,11 +276,7 @@ impl Exchange {
                     }
                     // A node that is silent may come back, unless it said that it closes.
                     if why != CmdStatus::Timeout || peer.is_shut {
-                        peer.requester.end_all(
-                            &peer.line,
-                            &mut self.senders,
-                            CqeStatus::AckTimeout,
-                        );
+                        peer.requester.end_all(&peer.line, work.senders, CqeStatus::AckTimeout);
                     }
                 }
             }

@@ -285,7 +285,7 @@ impl Peer {
         } else if self.state != 0 && self.state != new.peer_state {
             self.on_forgotten(work);
         } else {
-            self.on_carrier_replaced(work.now);
+            self.on_carrier_replaced(work);
         }
         self.incarnation = new.peer_incarnation;
         self.state = new.peer_state;
@@ -296,7 +296,7 @@ impl Peer {
     /// The same life of the node forgot this one, which it does only when nothing is outstanding: all
     /// sequences begin anew, with what is unanswered.
     fn on_forgotten(&mut self, work: &mut Work<'_>) {
-        self.on_carrier_replaced(work.now);
+        self.on_carrier_replaced(work);
         self.responder.forget_served(work);
         self.requester.begin_anew();
     }
@@ -310,22 +310,21 @@ impl Peer {
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
-    pub(super) fn on_carrier_replaced(&mut self, now: Nanos) {
-        self.on_carrier_lost();
-        self.requester.wait_anew(now);
+    pub(super) fn on_carrier_replaced(&mut self, work: &mut Work<'_>) {
+        self.on_carrier_lost(work);
+        self.requester.wait_anew(work.now);
     }
 
     /// The TP is over, by the peer's word.
     pub(super) fn on_closed(&mut self, work: &mut Work<'_>, reason: CloseReason) {
         // After these the peer repeats nothing. One whose TP gave up goes on with another.
         self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
-        self.on_carrier_replaced(work.now);
+        self.on_carrier_replaced(work);
         self.is_shut = reason == CloseReason::Shutdown;
         if self.is_shut {
             // What has no response gets none. Its sequences stay: the handshake that a later request makes
             // shows whether another life of the node has the EID.
             self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
-            self.responder.abandon_messages(work);
         }
     }
 
@@ -336,8 +335,8 @@ impl Peer {
     }
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.
-    pub(super) fn on_carrier_lost(&mut self) {
-        self.responder.drop_answers();
+    pub(super) fn on_carrier_lost(&mut self, work: &mut Work<'_>) {
+        self.responder.on_carrier_lost(work);
         self.requester.on_carrier_lost();
     }
 }

@@ -23,6 +23,11 @@ impl Part<'_> {
         self.header.flags.contains(RequestFlags::LAST)
     }
 
+    /// Whether the rest of its message will not come.
+    pub(super) fn breaks_off(&self) -> bool {
+        self.payload == Payload::Here && self.header.breaks_off(self.bytes.len())
+    }
+
     /// Payload bytes that this piece stands for.
     pub(super) fn len(&self) -> u32 {
         match self.payload {

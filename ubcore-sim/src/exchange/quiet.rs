@@ -18,7 +18,7 @@ use crate::transport::Doubt;
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
 const IDLE_NS: Nanos = 1_000_000_000;
-/// A TP that only its peer uses is asked about after so long without a packet.
+/// A TP that only its peer uses, or in which a message broke off, is asked about after so long without a packet.
 const KEEP_NS: Nanos = 10_000_000_000;
 /// A node whose TP broke off may repeat a request for so long: the longest error timeout, 4.096 us
 /// << 31, is 8796 s.
@@ -38,12 +38,13 @@ enum Due {
 }
 
 impl Peer {
-    /// No queue here uses the node, and nothing is outstanding in either direction.
+    /// No queue here uses the node, or the rest of a message of it does not come; and nothing is outstanding that
+    /// would show whether it lives.
     fn is_quiet(&self, endpoint: &TpEndpoint) -> bool {
-        self.paths == [None; 2]
-            && self.wanted_since.is_none()
+        let is_unused = self.paths == [None; 2] && self.wanted_since.is_none();
+        (is_unused || self.responder.has_unfinished())
             && self.requester.is_quiet()
-            && self.responder.is_quiet()
+            && !self.responder.is_waiting()
             && endpoint.tp(self.eid).is_some_and(PeerTp::is_quiet)
     }
 
@@ -51,8 +52,8 @@ impl Peer {
     fn patience(&self, endpoint: &TpEndpoint) -> (Nanos, Due) {
         let Some(tp) = endpoint.tp(self.eid) else { return (Nanos::MAX, Due::Wait) };
         match (tp.is_open(), self.used) {
-            (true, true) => (IDLE_NS, Due::Close),
-            (true, false) => (KEEP_NS, Due::Ask),
+            (true, true) if !self.responder.has_unfinished() => (IDLE_NS, Due::Close),
+            (true, _) => (KEEP_NS, Due::Ask),
             (false, _) if self.parted || self.responder.is_unused() => {
                 (self.kept_ns(), Due::Forget)
             }
@@ -119,7 +120,8 @@ impl Exchange {
         }
         let idle = |peer: &Peer| {
             let (patience, _) = peer.patience(&self.endpoint);
-            let is_idle = peer.is_quiet(&self.endpoint) && patience < FORGET_NS;
+            let is_done = peer.is_quiet(&self.endpoint) && !peer.responder.has_unfinished();
+            let is_idle = is_done && patience < FORGET_NS;
             let since = peer.quiet_since.filter(|_| is_idle)?;
             (now.saturating_sub(since) >= peer.kept_ns()).then_some((since, peer.eid))
         };

@@ -18,7 +18,7 @@ use super::schedule::Schedule;
 use super::senders::{Senders, TIMEOUT_MIN_NS};
 use super::short::{self, AckForms, SentForms};
 use super::work::Work;
-use crate::carrier::{Carrier, PeerCarrier, RingPair};
+use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::engine::gather::{Local, Segments};
@@ -101,7 +101,7 @@ impl Requester {
         for (_, flow) in self.flows.iter_mut().filter(|(pair, _)| pair.queue() == queue) {
             flow.clear(|_| ());
         }
-        self.recount();
+        self.after_clear();
     }
 
     /// Pushes pieces of requests, as [`super::schedule`] says.
@@ -115,7 +115,8 @@ impl Requester {
         while *budget > 0
             && let Some(scheduled) = self.schedule.pop()
         {
-            match self.push_next(line, work, scheduled.pair) {
+            let told = self.tell_broken_off(line, work, scheduled.pair);
+            match told.unwrap_or_else(|| self.push_next(line, work, scheduled.pair)) {
                 PushResult::Pushed => {
                     *budget -= 1;
                     if self.schedule.is_empty() {
@@ -136,6 +137,22 @@ impl Requester {
             }
         }
         busy
+    }
+
+    /// Tells the target of a message that was broken off, if one was.
+    fn tell_broken_off(
+        &mut self,
+        line: &mut PeerCarrier,
+        work: &mut Work<'_>,
+        pair: Pair,
+    ) -> Option<PushResult> {
+        let flow = self.flows.get_mut(&pair)?;
+        let header = TransactionHeader::Request(*flow.broken_off()?);
+        if !line.push(work.endpoint, &header, Payload::Here, &[]) {
+            return Some(PushResult::Full);
+        }
+        flow.on_told();
+        Some(PushResult::Pushed)
     }
 
     fn push_next(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>, pair: Pair) -> PushResult {
@@ -337,7 +354,7 @@ impl Requester {
             }
         }
         if ended {
-            self.recount();
+            self.after_clear();
         }
         if let (Some(since), Some(Carrier::Packets(peer))) = (doubted, carrier) {
             work.endpoint.doubt(now, *peer, since);
@@ -437,9 +454,12 @@ impl Requester {
 
     /// The carrier is over: what was unanswered goes again with the next one to the same life.
     pub(super) fn on_carrier_lost(&mut self) {
+        // What has nothing to send does not ask for another one.
+        self.schedule = Schedule::default();
         for (pair, flow) in &mut self.flows {
             flow.on_carrier_lost();
-            if !flow.is_empty() && !std::mem::replace(&mut flow.listed, true) {
+            flow.listed = !flow.is_empty();
+            if flow.listed {
                 self.schedule.push(*pair, flow.priority);
             }
         }
@@ -463,7 +483,7 @@ impl Requester {
         for flow in self.flows.values_mut() {
             flow.clear(|_| ());
         }
-        self.recount();
+        self.after_clear();
         self.forget_forms();
     }
 
@@ -476,6 +496,16 @@ impl Requester {
         }
         // What waits for a slot would make a handshake.
         self.schedule = Schedule::default();
+        self.recount();
+    }
+
+    /// Requests were dropped: their targets are told of those that are half pushed.
+    fn after_clear(&mut self) {
+        for (pair, flow) in &mut self.flows {
+            if flow.broken_off().is_some() && !std::mem::replace(&mut flow.listed, true) {
+                self.schedule.push(*pair, flow.priority);
+            }
+        }
         self.recount();
     }
 

@@ -19,7 +19,8 @@ use super::message::{self, send_piece};
 use super::outcome::PieceOutcome;
 use super::pair::Pair;
 use super::piece::{From, Part};
-use super::serve::{PieceAction, Reply, Served};
+use super::receive::TakenReceive;
+use super::serve::{NotBegun, PieceAction, Reply, Served};
 use super::short::{TakenForm, TakenForms};
 use super::work::Work;
 use super::write::{place_late, write_piece};
@@ -71,6 +72,9 @@ impl Responder {
             return;
         }
         let pair = Pair::of_request(header);
+        if part.breaks_off() {
+            return self.on_broken_off(work, pair, header.tassn);
+        }
         if self.served.len() >= SERVED_MAX && !self.served.contains_key(&pair) {
             if part.is_first() {
                 self.answer(header, Reply::Status(ResponseStatus::NoResources));
@@ -118,6 +122,16 @@ impl Responder {
                 let status = ResponseStatus::OutOfSequence { expected: header.tassn };
                 self.answer(header, Reply::Status(status));
             }
+        }
+    }
+
+    /// The peer broke a message off: its receive is for another one.
+    fn on_broken_off(&mut self, work: &mut Work<'_>, pair: Pair, tassn: u16) {
+        let served = self.served.get_mut(&pair);
+        match served.ok_or(NotBegun).and_then(|served| served.break_off(tassn)) {
+            Ok(Some(taken)) => give_back(work, taken),
+            Ok(None) => {}
+            Err(NotBegun) => work.base.tables.count(Counter::DropMalformed),
         }
     }
 
@@ -289,9 +303,9 @@ impl Responder {
         !self.answers.is_empty() || !self.reads.is_empty()
     }
 
-    /// Whether no message is unfinished and no answer waits.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.served.values().all(|served| served.message.is_none()) && !self.is_waiting()
+    /// Whether a message is not complete.
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.served.values().any(|served| served.message.is_some())
     }
 
     /// Whether the peer never sent a request of a sequence.
@@ -311,17 +325,19 @@ impl Responder {
         }
     }
 
-    /// The carrier is over: answers are asked for again.
+    /// Nothing is answered any more: what has no answer is asked for again.
     pub(super) fn drop_answers(&mut self) {
         self.answers.clear();
         self.reads.clear();
     }
 
-    /// The rest of unfinished messages will not come: receives in use are given back.
-    pub(super) fn abandon_messages(&mut self, work: &mut Work<'_>) {
+    /// The carrier is over. Messages that are not complete begin again, if they come at all: receives in use are
+    /// given back.
+    pub(super) fn on_carrier_lost(&mut self, work: &mut Work<'_>) {
+        self.drop_answers();
         for served in self.served.values_mut() {
             if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-                work.receives.give_back(work.base, taken);
+                give_back(work, taken);
             }
         }
     }
@@ -331,7 +347,7 @@ impl Responder {
         self.taken.forget();
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
-                work.receives.give_back(work.base, taken);
+                give_back(work, taken);
             }
         }
     }
@@ -385,6 +401,12 @@ fn again(served: &mut Served, work: &mut Work<'_>, header: &RequestHeader) {
     served.skip_rest(header);
 }
 
+/// The rest of a message will not come.
+fn give_back(work: &mut Work<'_>, taken: TakenReceive) {
+    work.base.tables.counts.add(Counter::MessagesBroken, 1);
+    work.receives.give_back(work.base, taken);
+}
+
 fn execute(
     served: &mut Served,
     work: &mut Work<'_>,
@@ -392,6 +414,12 @@ fn execute(
     part: &Part<'_>,
     puller: Option<&mut Puller>,
 ) -> PieceOutcome {
+    if !part.header.op.has_payload()
+        && let Some(taken) = served.message.take().and_then(|m| m.receive)
+    {
+        // A peer that keeps the rules has said that the message before breaks off.
+        give_back(work, taken);
+    }
     match part.header.op {
         RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) => {
             send_piece(served, work, (from, puller), part)

@@ -70,6 +70,10 @@ pub(super) enum PieceAction {
     Stray,
 }
 
+/// A message of which no piece came is broken off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotBegun;
+
 /// One sequence of requests, per source jetty and target jetty.
 #[derive(Debug, Default)]
 pub(super) struct Served {
@@ -147,6 +151,17 @@ impl Served {
     pub(super) fn skip_rest(&mut self, header: &RequestHeader) {
         let (_, last) = ends(header);
         self.skipping = (!last).then_some(header.tassn);
+    }
+
+    /// The initiator sends nothing more of message `tassn`: takes the receive that it holds. It was not executed,
+    /// so its number is still the next one.
+    pub(super) fn break_off(&mut self, tassn: u16) -> Result<Option<TakenReceive>, NotBegun> {
+        if self.skipping == Some(tassn) {
+            self.skipping = None;
+            return Ok(None);
+        }
+        let message = self.message.take_if(|_| tassn == self.expected).ok_or(NotBegun)?;
+        Ok(message.receive)
     }
 
     /// The unfinished message ends without an effect; it may come again.

@@ -4,6 +4,7 @@
 
 mod answers;
 mod attack;
+mod broken;
 mod closing;
 mod fences;
 mod flood;
@@ -19,7 +20,7 @@ mod standard;
 mod targets;
 mod world;
 
-use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access, sqe::SqeFlags};
+use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access, counters::Counter, sqe::SqeFlags};
 use world::{Kind, World, on_both};
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -167,7 +168,30 @@ fn not_ready_is_tried_again_and_then_succeeds() {
             assert_eq!(cqe.imm, n as u64, "in order");
         }
         assert!(w.received(1).is_none());
-        assert!(w.counter(0, udma_abi::counters::Counter::RnrReceived) > 0);
+        assert!(w.counter(0, Counter::RnrReceived) > 0);
+    });
+}
+
+/// A node that is stopped posts no receive. Its device answers first when it goes on.
+#[test]
+fn the_time_in_which_a_receiver_is_stopped_does_not_use_up_its_retries() {
+    on_both(|w| {
+        let _here = w.segment(0, 1, 4096, RW);
+        let _there = w.segment(1, 2, 4096, RW);
+        w.receiver(1, 2000);
+        // 137 s.
+        w.patience(0, 25);
+        let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+        w.run(10_000_000);
+        w.stop(1);
+        w.run(6_000_000_000);
+        w.go_on(1);
+        let before = w.counter(0, Counter::RnrReceived);
+        w.run(500_000_000);
+        assert!(before > 0 && w.counter(0, Counter::RnrReceived) > before, "it is asked again");
+        assert_eq!(w.end_now(0, seq), None);
+        w.post(1, 2000, 2, 0, 64);
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
     });
 }
 

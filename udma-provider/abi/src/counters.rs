@@ -114,4 +114,6 @@ counters! {
     BadRepeat = "bad_repeat",
     /// Rests of the background thread, of a tick or longer, in which work of a peer waited without a wake-up.
     FoundLate = "found_late",
+    /// Messages that broke off before they were complete, and whose receive another one gets.
+    MessagesBroken = "messages_broken",
 }

@@ -310,10 +310,16 @@ impl RequestHeader {
         self.check_piece(len)?;
         let whole_mtu = Mtu::may_be(len);
         let last = self.flags.contains(RequestFlags::LAST);
-        if len <= Mtu::MAX.bytes() && (last || whole_mtu) {
+        if len <= Mtu::MAX.bytes() && (last || whole_mtu || self.breaks_off(len)) {
             return Ok(());
         }
         Err(PacketError::Length { expected: Mtu::MAX.bytes(), found: len })
+    }
+
+    /// Whether this piece, with a payload of `len` bytes, says that the rest of its message will not come.
+    #[must_use]
+    pub const fn breaks_off(&self, len: usize) -> bool {
+        len == 0 && !self.flags.intersects(RequestFlags::ONLY)
     }
 
     /// Bytes from this packet on, as far as the header shows: that of a write does not show its

@@ -158,6 +158,23 @@ fn writes_of_one_packet_have_their_whole_length() {
 }
 
 #[test]
+fn a_message_breaks_off_with_an_empty_packet_between_its_ends() {
+    for (op, address) in [(RequestOp::Send, 256), (RequestOp::Write, 0)] {
+        let mut header = request(op, 600);
+        header.access.address = address;
+        header.flags = RequestFlags::empty();
+        assert_eq!(header.check_packet(0), Ok(()));
+        assert!(header.breaks_off(0) && !header.breaks_off(256));
+        for flag in [RequestFlags::FIRST, RequestFlags::LAST] {
+            let header = RequestHeader { flags: flag, ..header };
+            assert!(!header.breaks_off(0));
+            let refused = flag == RequestFlags::FIRST || op == RequestOp::Send;
+            assert_eq!(reason(header.check_packet(0)), refused.then_some("length"));
+        }
+    }
+}
+
+#[test]
 fn requests_without_payload_have_none() {
     for op in [RequestOp::Read, RequestOp::FlushDma] {
         assert_eq!(request(op, 10).check_packet(0), Ok(()));
