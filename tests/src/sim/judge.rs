@@ -204,7 +204,8 @@ impl Run<'_> {
         };
         let traffic = &mut self.nodes[sender].sides[lane as usize].traffic[node];
         // A message that broke off may have left bytes in a receive that the next one got.
-        let is_clean = self.fabric.device(node).counter(Counter::MessagesBroken) == 0;
+        let is_calm = self.plan.trouble_ppm == 0 && self.plan.kills == 0;
+        let is_clean = is_calm && self.fabric.device(node).counter(Counter::MessagesBroken) == 0;
         let is_it = |message: &Message| {
             let (payload, rest) = found.split_at(message.bytes.len());
             is_named(message, completion)

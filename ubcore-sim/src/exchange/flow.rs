@@ -392,13 +392,13 @@ impl Flow {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// What the target is to be told before any further piece: a message was broken off.
+    /// What goes before any further piece: that a message was broken off.
     pub(super) fn broken_off(&self) -> Option<&RequestHeader> {
         self.broken_off.as_deref()
     }
 
-    /// The target was told.
-    pub(super) fn on_told(&mut self) {
+    /// The target was sent what [`Flow::broken_off`] gives.
+    pub(super) fn on_announced(&mut self) {
         self.broken_off = None;
     }
 

@@ -115,8 +115,8 @@ impl Requester {
         while *budget > 0
             && let Some(scheduled) = self.schedule.pop()
         {
-            let told = self.tell_broken_off(line, work, scheduled.pair);
-            match told.unwrap_or_else(|| self.push_next(line, work, scheduled.pair)) {
+            let announced = self.tell_broken_off(line, work, scheduled.pair);
+            match announced.unwrap_or_else(|| self.push_next(line, work, scheduled.pair)) {
                 PushResult::Pushed => {
                     *budget -= 1;
                     if self.schedule.is_empty() {
@@ -151,7 +151,7 @@ impl Requester {
         if !line.push(work.endpoint, &header, Payload::Here, &[]) {
             return Some(PushResult::Full);
         }
-        flow.on_told();
+        flow.on_announced();
         Some(PushResult::Pushed)
     }
 
@@ -499,7 +499,7 @@ impl Requester {
         self.recount();
     }
 
-    /// Requests were dropped: their targets are told of those that are half pushed.
+    /// Requests were dropped: their targets hear of those that are half pushed.
     fn after_clear(&mut self) {
         for (pair, flow) in &mut self.flows {
             if flow.broken_off().is_some() && !std::mem::replace(&mut flow.listed, true) {

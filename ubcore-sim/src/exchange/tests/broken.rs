@@ -97,7 +97,7 @@ fn a_message_that_broke_off_makes_no_handshake() {
     begin(&mut w);
     w.stop(1);
     w.run(MS);
-    // The window is full: nobody can be told before the TP gives up.
+    // The window is full: nothing can be announced before the TP gives up.
     w.purge(0);
     w.run(5_000 * MS);
     let sent = w.sent;
