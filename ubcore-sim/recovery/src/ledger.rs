@@ -14,8 +14,9 @@ use udma_abi::Nanos;
 
 use crate::spread::Spread;
 
-/// Slots that a window has at first; it doubles as it fills.
-const SLOTS_FIRST: usize = 256;
+/// Slots that a window has at first; it doubles as it fills. A node may have many TPs, most of which never have more
+/// than a few packets out.
+const SLOTS_FIRST: usize = 4;
 
 /// What became of a packet in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,7 +137,7 @@ impl SendLedger {
             una: 0,
             unsent: 0,
             next: 0,
-            lost: VecDeque::with_capacity(limit.min(SLOTS_FIRST)),
+            lost: VecDeque::new(),
             in_flight: 0,
             lost_count: 0,
             lost_sent_at: 0,

@@ -499,7 +499,7 @@ impl Requester {
         self.recount();
     }
 
-    /// Requests were dropped: their targets hear of those that are half pushed.
+    /// Requests were dropped: what announces those that are half pushed is due.
     fn after_clear(&mut self) {
         for (pair, flow) in &mut self.flows {
             if flow.broken_off().is_some() && !std::mem::replace(&mut flow.listed, true) {
