@@ -84,7 +84,7 @@ pub struct PathNews {
 
 /// Bounds what a TP has on the path.
 pub trait CongestionControl: Send + Debug {
-    /// Takes feedback.
+    /// Takes what feedback showed of the path.
     fn on_news(&mut self, news: &PathNews);
 
     /// A packet was lost that was sent after the last call of this: at most one per round trip.
