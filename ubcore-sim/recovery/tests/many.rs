@@ -79,7 +79,8 @@ fn end_all(ends: &mut [(End, End)], died: u64) -> Vec<u64> {
             continue;
         }
         while sender.poll(now).is_some() {}
-        due.push(Reverse((sender.poll_deadline().expect("packets are out"), n)));
+        let _mark = sender.poll_tail(now);
+        due.push(Reverse((sender.poll_deadline().expect("packets are out").max(now + 1), n)));
     }
     ended
 }
