@@ -101,6 +101,8 @@ struct RingReader {
     /// Queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
     polls: u32,
+    /// The next poll lets the device work first.
+    owes_progress: bool,
     bad: u64,
 }
 
@@ -318,6 +320,9 @@ impl JfcCore {
         out: &mut [Completion],
         (carried, lull, failure): (&CarriedSink, &mut Lull, &mut Option<Status>),
     ) -> usize {
+        if reader.owes_progress {
+            self.let_device_work_for(reader);
+        }
         let found = if reader.stash.is_empty() {
             self.poll_ring(reader, out, carried)
         } else {
@@ -332,10 +337,17 @@ impl JfcCore {
         // The consumer index may be behind now.
         lull.end();
         reader.polls = reader.polls.wrapping_add(1);
-        if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
-            self.driver.backing.progress();
-        }
+        // Not now: the program may post an answer, which an acknowledgement can go with.
+        reader.owes_progress = reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
         found
+    }
+
+    /// Before a poll of a program that found something in each of its last ones.
+    #[cold]
+    #[inline(never)]
+    fn let_device_work_for(&self, reader: &mut RingReader) {
+        reader.owes_progress = false;
+        self.driver.backing.progress();
     }
 
     /// What was read before, then the ring.
@@ -568,7 +580,7 @@ impl Drop for UdmaJfcControl {
     }
 }
 
-/// Found batches between two calls that let the device work.
+/// Found batches after which the next poll lets the device work first.
 const POLLS_PER_PROGRESS: u32 = 16;
 /// Number of empty polls after which one also reads the status register.
 pub(crate) const POLLS_PER_STATUS: u32 = 4096;

@@ -82,3 +82,23 @@ fn a_lull_without_end_is_looked_at_now_and_then() {
     }
     assert_eq!(bench.toy.state().steps, steps + 1);
 }
+
+/// A program whose polls always find something lets the device work as well, and not between a message and its answer.
+#[test]
+fn polls_that_always_find_something_let_the_device_work_before_one_of_them() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 64);
+    let mut one = [Completion::default(); 1];
+    let steps = bench.toy.state().steps;
+    for context in 0..16 {
+        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(bench.toy.state().steps, steps, "the program has completion {context}");
+    }
+    for context in 16..32 {
+        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(bench.toy.state().steps, steps + 1);
+    }
+}
