@@ -323,11 +323,7 @@ impl JfcCore {
         if reader.owes_progress {
             self.let_device_work_for(reader);
         }
-        let found = if reader.stash.is_empty() {
-            self.poll_ring(reader, out, carried)
-        } else {
-            self.poll_stash(reader, out, carried)
-        };
+        let found = self.poll_found(reader, out, carried);
         if found == 0 {
             return self.poll_idle(reader, out, (carried, lull)).unwrap_or_else(|status| {
                 *failure = Some(status);
@@ -336,9 +332,27 @@ impl JfcCore {
         }
         // The consumer index may be behind now.
         lull.end();
-        reader.polls = reader.polls.wrapping_add(1);
-        // Not now: the program may post an answer, which an acknowledgement can go with.
-        reader.owes_progress = reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
+        found
+    }
+
+    /// As [`JfcCore::poll`], without a step.
+    #[inline(always)]
+    fn poll_found(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        let found = if reader.stash.is_empty() {
+            self.poll_ring(reader, out, carried)
+        } else {
+            self.poll_stash(reader, out, carried)
+        };
+        if found != 0 {
+            reader.polls = reader.polls.wrapping_add(1);
+            // Not now: the program may post an answer, which an acknowledgement can go with.
+            reader.owes_progress |= reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
+        }
         found
     }
 

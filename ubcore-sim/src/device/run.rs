@@ -154,6 +154,24 @@ impl SoftwareDevice {
         is_found
     }
 
+    /// Takes the entry of a peer that a poll saw in `lull`, if nothing else happened since that began and it is a message
+    /// alone. Whether it did; if not, a step is due.
+    #[inline]
+    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos, lull: &Lull) -> bool {
+        let run = self.shared.run_in_lull(
+            lull,
+            |shared| self.take_alone(shared, now()),
+            |shared| {
+                self.step_shared(shared, now());
+            },
+        );
+        let Some((run, is_taken)) = run else { return false };
+        if run == RunResult::WorkLeft {
+            self.after_run(run, now());
+        }
+        is_taken
+    }
+
     /// Takes the one message that a poll found; `false`: a step is due.
     #[inline]
     fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {

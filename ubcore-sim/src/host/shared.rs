@@ -129,6 +129,12 @@ impl SharedNode {
         }
     }
 
+    /// A poll saw the entry of a peer in `lull`: takes it, if that is all there is to do. Whether it did.
+    #[inline]
+    pub fn take_entry(&self, lull: &Lull) -> bool {
+        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse(), lull)
+    }
+
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
     fn step_for_poll(&self, lull: (RaisedCount, &mut Lull)) {
         let is_active = self.port.is_active();
