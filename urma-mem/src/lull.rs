@@ -110,14 +110,6 @@ impl Lull {
         }
     }
 
-    /// Whether no visit was counted since the step that it was noted in, by the thread that holds what is visited: that is
-    /// as the step left it.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_unvisited(&self, sign: &WorkSign) -> bool {
-        self.is_on && sign.visits.load(Ordering::Relaxed) == self.visits
-    }
-
     /// Ends it: the next poll takes a step.
     #[inline(always)]
     pub fn end(&mut self) {
@@ -187,12 +179,16 @@ mod tests {
         let lull = begun(&sign, &places);
         sign.count_visit();
         assert!(!lull.holds());
-        let mut lull = begun(&sign, &places);
+        let lull = begun(&sign, &places);
         memory.store_u64(64, 1).unwrap();
-        assert!(!lull.holds());
+        assert_eq!(lull.look(), LullLook::PeerWrote);
+        sign.raise();
+        assert_eq!(lull.look(), LullLook::Over, "another change too");
         memory.store_u64(64, 0).unwrap();
+        let mut lull = begun(&sign, &places);
+        assert_eq!(lull.look(), LullLook::Holds);
         lull.end();
-        assert!(!lull.holds());
+        assert_eq!(lull.look(), LullLook::Over);
     }
 
     #[cfg(not(loom))]

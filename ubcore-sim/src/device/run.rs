@@ -154,12 +154,14 @@ impl SoftwareDevice {
         is_found
     }
 
-    /// Takes the entry of a peer that a poll saw in `lull`, if nothing else happened since that began and it is a message
-    /// alone. Whether it did; if not, a step is due.
+    /// Takes the entry of a peer by which the lull of a poll ended, if it is a message alone. Whether it did; if not, a step
+    /// is due.
     #[inline]
-    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos, lull: &Lull) -> bool {
-        let run = self.shared.run_in_lull(
-            lull,
+    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos) -> bool {
+        if self.base.has_runnable() {
+            return false;
+        }
+        let run = self.shared.try_run(
             |shared| self.take_alone(shared, now()),
             |shared| {
                 self.step_shared(shared, now());

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use urma_mem::lull::{Lull, WorkSign};
+use urma_mem::lull::WorkSign;
 use urma_mem::{RunResult, Serial, Visited};
 
 use super::shared::SharedPart;
@@ -52,28 +52,6 @@ impl SharedVisits {
         mut rest: impl FnMut(&mut SharedPart),
     ) -> Option<(RunResult, A)> {
         let first = |shared: &mut SharedPart| {
-            self.sign.count_visit();
-            first(shared)
-        };
-        self.serial.try_run(first, |shared| {
-            self.sign.count_visit();
-            rest(shared);
-        })
-    }
-
-    /// As [`SharedVisits::try_run`]; `first` runs only if no visit was counted since `lull` was noted, and is nothing
-    /// else.
-    #[inline]
-    pub(super) fn run_in_lull(
-        &self,
-        lull: &Lull,
-        first: impl FnOnce(&mut SharedPart) -> bool,
-        mut rest: impl FnMut(&mut SharedPart),
-    ) -> Option<(RunResult, bool)> {
-        let first = |shared: &mut SharedPart| {
-            if !lull.is_unvisited(&self.sign) {
-                return false;
-            }
             self.sign.count_visit();
             first(shared)
         };

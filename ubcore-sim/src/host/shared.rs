@@ -129,10 +129,10 @@ impl SharedNode {
         }
     }
 
-    /// A poll saw the entry of a peer in `lull`: takes it, if that is all there is to do. Whether it did.
+    /// The lull of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
     #[inline]
-    pub fn take_entry(&self, lull: &Lull) -> bool {
-        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse(), lull)
+    pub fn take_entry(&self) -> bool {
+        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse())
     }
 
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.

@@ -79,8 +79,8 @@ impl DeviceBacking for Node {
     }
 
     #[inline]
-    fn take_entry(&self, lull: &Lull) -> bool {
-        self.shared.take_entry(lull)
+    fn take_entry(&self) -> bool {
+        self.shared.take_entry()
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

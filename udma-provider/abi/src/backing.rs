@@ -68,9 +68,9 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         self.progress();
     }
 
-    /// Takes the entry of a peer that a poller saw in `lull`, if that is all there is to do; its completions are in their
+    /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
     /// rings then. `false`: a call of [`DeviceBacking::progress_to_lull`] is due.
-    fn take_entry(&self, _lull: &Lull) -> bool {
+    fn take_entry(&self) -> bool {
         false
     }
 

@@ -74,7 +74,7 @@ impl PollHalf {
     #[inline(never)]
     fn poll_lull(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         let look = self.lull.look();
-        if look == LullLook::PeerWrote && self.core.driver.backing.take_entry(&self.lull) {
+        if look == LullLook::PeerWrote && self.core.driver.backing.take_entry() {
             return self.poll_taken(out);
         }
         if look == LullLook::Holds && self.core.is_empty() {
