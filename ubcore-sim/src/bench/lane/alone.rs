@@ -64,7 +64,8 @@ impl Talk {
     fn take_b(&mut self) -> Option<usize> {
         let Self { w, .. } = self;
         let is_taken = w.s.b.dev.take_entry(|| 0);
-        let came = std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count();
+        let came =
+            std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count();
         assert!(is_taken || came == 0, "nothing happened");
         is_taken.then_some(came)
     }
