@@ -356,14 +356,6 @@ impl JfcCore {
         found
     }
 
-    /// Before a poll of a program that found something in each of its last ones.
-    #[cold]
-    #[inline(never)]
-    fn let_device_work_for(&self, reader: &mut RingReader) {
-        reader.owes_progress = false;
-        self.driver.backing.progress();
-    }
-
     /// What was read before, then the ring.
     #[cold]
     fn poll_stash(

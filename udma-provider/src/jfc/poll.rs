@@ -12,7 +12,7 @@ use urma_core::{
 };
 use urma_mem::lull::{Lull, LullLook};
 
-use super::{JfcCore, POLLS_PER_STATUS};
+use super::{JfcCore, POLLS_PER_STATUS, RingReader};
 use crate::carried::{CarriedRequest, CarriedSink};
 
 /// The half that the caller polls.
@@ -112,6 +112,16 @@ impl PollHalf {
             None => Ok(visit.map_or(0, |visit| visit.value)),
             Some(status) => Err(status),
         }
+    }
+}
+
+impl JfcCore {
+    /// Before a poll of a program that found something in each of its last ones.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn let_device_work_for(&self, reader: &mut RingReader) {
+        reader.owes_progress = false;
+        self.driver.backing.progress();
     }
 }
 
