@@ -51,17 +51,6 @@ impl WorkSign {
     }
 }
 
-/// How a lull is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LullLook {
-    /// A step would find nothing.
-    Holds,
-    /// A peer wrote an entry, and nothing else changed.
-    PeerWrote,
-    /// It was ended or never begun, or something changed.
-    Over,
-}
-
 /// What a poller saw when a step found nothing.
 #[derive(Debug, Default)]
 pub struct Lull {
@@ -93,21 +82,13 @@ impl Lull {
     #[inline(always)]
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.look() == LullLook::Holds
-    }
-
-    /// Whether it goes on, and by what it ended if not.
-    #[inline(always)]
-    #[must_use]
-    pub fn look(&self) -> LullLook {
-        let Some(sign) = self.sign.as_ref().filter(|_| self.is_on) else { return LullLook::Over };
+        if !self.is_on {
+            return false;
+        }
+        let Some(sign) = &self.sign else { return false };
         let is_same = sign.raised.load(Ordering::Acquire) == self.raised
             && sign.visits.load(Ordering::Acquire) == self.visits;
-        match is_same {
-            true if self.places.iter().any(NextPlace::is_written) => LullLook::PeerWrote,
-            true => LullLook::Holds,
-            false => LullLook::Over,
-        }
+        is_same && !self.places.iter().any(NextPlace::is_written)
     }
 
     /// Ends it: the next poll takes a step.
@@ -179,16 +160,12 @@ mod tests {
         let lull = begun(&sign, &places);
         sign.count_visit();
         assert!(!lull.holds());
-        let lull = begun(&sign, &places);
-        memory.store_u64(64, 1).unwrap();
-        assert_eq!(lull.look(), LullLook::PeerWrote);
-        sign.raise();
-        assert_eq!(lull.look(), LullLook::Over, "another change too");
-        memory.store_u64(64, 0).unwrap();
         let mut lull = begun(&sign, &places);
-        assert_eq!(lull.look(), LullLook::Holds);
+        memory.store_u64(64, 1).unwrap();
+        assert!(!lull.holds());
+        memory.store_u64(64, 0).unwrap();
         lull.end();
-        assert_eq!(lull.look(), LullLook::Over);
+        assert!(!lull.holds());
     }
 
     #[cfg(not(loom))]
