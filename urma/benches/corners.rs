@@ -21,7 +21,7 @@ use nix::{
 };
 use urma::{
     Completion, Completions, Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, JfcCfg, JfrCfg,
-    JfsCfg, Mapping, NodeCfg, PathChoice, Region, Segment, SegmentAccess, SegmentCfg, SendOp,
+    JfsCfg, Mapping, NodeCfg, PathChoice, RecvWr, Region, Segment, SegmentAccess, SegmentCfg, SendOp,
     SendWr, TargetJetty, TransportMode,
 };
 
@@ -39,6 +39,8 @@ const LONG: usize = 1 << 20;
 const SEGMENTS: usize = 9;
 /// How long a loop of short writes runs.
 const SLICE: Duration = Duration::from_millis(300);
+/// Round trips of messages that are timed.
+const TRIPS: u64 = 20_000;
 /// Writes between two looks at the clock.
 const BATCH: u64 = 256;
 
@@ -53,6 +55,7 @@ fn main() -> Outcome<()> {
         "warm-write" => long_writes(1)?,
         "one-target" => targets(1)?,
         "all-targets" => targets(NODES - 1)?,
+        "messages" => messages()?,
         "pair-memory" => pairs()?.0,
         "pair-descriptors" => pairs()?.1,
         // `cargo test` and `cargo bench` run it without a name: nothing is measured.
@@ -127,6 +130,93 @@ fn reach(context: &Context, there: &End) -> Outcome<(TargetJetty, ImportedSegmen
 fn import(context: &Context, segment: &Segment) -> Outcome<ImportedSegment> {
     let access = SegmentAccess::REMOTE_ALL;
     Ok(context.import_segment(&segment.remote(), access, Mapping::None)?)
+}
+
+/// A message between two nodes of one thread, one way and back: nanoseconds of one, without a wait. Each end polls
+/// in vain once before its message is there, as a program that waits does.
+fn messages() -> Outcome<(f64, u64)> {
+    let [mut here, mut there] = [MessageEnd::open("here")?, MessageEnd::open("there")?];
+    let to_there = here.context.import_jetty(&there.end.jetty.remote())?;
+    let to_here = there.context.import_jetty(&here.end.jetty.remote())?;
+    for end in [&mut here, &mut there] {
+        (0..8).try_for_each(|_| end.receive())?;
+    }
+    round_trips(&mut here, &mut there, (&to_there, &to_here), BATCH)?;
+    let start = Instant::now();
+    round_trips(&mut here, &mut there, (&to_there, &to_here), TRIPS)?;
+    let spent = start.elapsed();
+    let count = u32::try_from(2 * TRIPS)?;
+    Ok((spent.as_secs_f64() * 1e9 / f64::from(count), 0))
+}
+
+#[inline(never)]
+fn round_trips(
+    here: &mut MessageEnd,
+    there: &mut MessageEnd,
+    (to_there, to_here): (&TargetJetty, &TargetJetty),
+    count: u64,
+) -> Outcome<()> {
+    for _ in 0..count {
+        here.send(to_there)?;
+        here.poll_in_vain()?;
+        there.take()?;
+        there.send(to_here)?;
+        there.poll_in_vain()?;
+        here.take()?;
+    }
+    Ok(())
+}
+
+/// An end that sends and receives messages.
+struct MessageEnd {
+    end: End,
+    receives: Completions,
+    context: Context,
+}
+
+impl MessageEnd {
+    fn open(name: &str) -> Outcome<Self> {
+        let context = open(name)?;
+        let receives = context.create_completions(&JfcCfg::new(256))?;
+        let completions = context.create_completions(&JfcCfg::new(256))?;
+        let mode = TransportMode::Rm;
+        let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: receives.jfc() };
+        let cfg = JettyCfg::new(JfsCfg::new(mode, 16), completions.jfc(), recv);
+        let jetty = context.create_jetty(&cfg)?;
+        let segment = segment(&context, 4096)?;
+        Ok(Self { end: End { jetty, completions, segment }, receives, context })
+    }
+
+    fn receive(&mut self) -> Outcome<()> {
+        let dst = [self.end.segment.sge(2048, 8)];
+        Ok(self.end.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx: 2 }])?)
+    }
+
+    fn send(&mut self, target: &TargetJetty) -> Outcome<()> {
+        let src = [self.end.segment.sge(0, 8)];
+        let wr = SendWr::new(SendOp::Send { src: &src }, target, 1);
+        Ok(self.end.jetty.post_send(&[wr])?)
+    }
+
+    /// Polls for a message that is not there, and for the end of an earlier one.
+    fn poll_in_vain(&mut self) -> Outcome<()> {
+        let mut done = [Completion::default(); 1];
+        self.end.completions.poll(&mut done)?;
+        match self.receives.poll(&mut done)? {
+            0 => Ok(()),
+            _ => Err("a message before it was sent".into()),
+        }
+    }
+
+    /// Polls until the message is there, and posts another receive.
+    fn take(&mut self) -> Outcome<()> {
+        let mut done = [Completion::default(); 1];
+        while self.receives.poll(&mut done)? == 0 {
+            self.end.completions.poll(&mut done)?;
+        }
+        done[0].success()?;
+        self.receive()
+    }
 }
 
 /// Requests that the device of `context` did directly so far.
