@@ -101,6 +101,8 @@ struct RingReader {
     /// Queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
     polls: u32,
+    /// The next poll lets the device work first.
+    owes_progress: bool,
     bad: u64,
 }
 
@@ -318,11 +320,10 @@ impl JfcCore {
         out: &mut [Completion],
         (carried, lull, failure): (&CarriedSink, &mut Lull, &mut Option<Status>),
     ) -> usize {
-        let found = if reader.stash.is_empty() {
-            self.poll_ring(reader, out, carried)
-        } else {
-            self.poll_stash(reader, out, carried)
-        };
+        if reader.owes_progress {
+            self.let_device_work_for(reader);
+        }
+        let found = self.poll_found(reader, out, carried);
         if found == 0 {
             return self.poll_idle(reader, out, (carried, lull)).unwrap_or_else(|status| {
                 *failure = Some(status);
@@ -331,9 +332,26 @@ impl JfcCore {
         }
         // The consumer index may be behind now.
         lull.end();
-        reader.polls = reader.polls.wrapping_add(1);
-        if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
-            self.driver.backing.progress();
+        found
+    }
+
+    /// As [`JfcCore::poll`], without a step.
+    #[inline(always)]
+    fn poll_found(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        let found = if reader.stash.is_empty() {
+            self.poll_ring(reader, out, carried)
+        } else {
+            self.poll_stash(reader, out, carried)
+        };
+        if found != 0 {
+            reader.polls = reader.polls.wrapping_add(1);
+            // Not now: the program may post an answer, which an acknowledgement can go with.
+            reader.owes_progress |= reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
         }
         found
     }
@@ -568,7 +586,7 @@ impl Drop for UdmaJfcControl {
     }
 }
 
-/// Found batches between two calls that let the device work.
+/// Found batches after which the next poll lets the device work first.
 const POLLS_PER_PROGRESS: u32 = 16;
 /// Number of empty polls after which one also reads the status register.
 pub(crate) const POLLS_PER_STATUS: u32 = 4096;

@@ -51,6 +51,17 @@ impl WorkSign {
     }
 }
 
+/// How a lull is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LullLook {
+    /// A step would find nothing.
+    Holds,
+    /// A peer wrote an entry, and nothing else changed.
+    PeerWrote,
+    /// It was ended or never begun, or something changed.
+    Over,
+}
+
 /// What a poller saw when a step found nothing.
 #[derive(Debug, Default)]
 pub struct Lull {
@@ -82,13 +93,21 @@ impl Lull {
     #[inline(always)]
     #[must_use]
     pub fn holds(&self) -> bool {
-        if !self.is_on {
-            return false;
-        }
-        let Some(sign) = &self.sign else { return false };
+        self.look() == LullLook::Holds
+    }
+
+    /// Whether it goes on, and by what it ended if not.
+    #[inline(always)]
+    #[must_use]
+    pub fn look(&self) -> LullLook {
+        let Some(sign) = self.sign.as_ref().filter(|_| self.is_on) else { return LullLook::Over };
         let is_same = sign.raised.load(Ordering::Acquire) == self.raised
             && sign.visits.load(Ordering::Acquire) == self.visits;
-        is_same && !self.places.iter().any(NextPlace::is_written)
+        match is_same {
+            true if self.places.iter().any(NextPlace::is_written) => LullLook::PeerWrote,
+            true => LullLook::Holds,
+            false => LullLook::Over,
+        }
     }
 
     /// Ends it: the next poll takes a step.
@@ -160,12 +179,16 @@ mod tests {
         let lull = begun(&sign, &places);
         sign.count_visit();
         assert!(!lull.holds());
-        let mut lull = begun(&sign, &places);
+        let lull = begun(&sign, &places);
         memory.store_u64(64, 1).unwrap();
-        assert!(!lull.holds());
+        assert_eq!(lull.look(), LullLook::PeerWrote);
+        sign.raise();
+        assert_eq!(lull.look(), LullLook::Over, "another change too");
         memory.store_u64(64, 0).unwrap();
+        let mut lull = begun(&sign, &places);
+        assert_eq!(lull.look(), LullLook::Holds);
         lull.end();
-        assert!(!lull.holds());
+        assert_eq!(lull.look(), LullLook::Over);
     }
 
     #[cfg(not(loom))]

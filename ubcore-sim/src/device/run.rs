@@ -154,6 +154,26 @@ impl SoftwareDevice {
         is_found
     }
 
+    /// Takes the entry of a peer by which the lull of a poll ended, if it is a message alone. Whether it did; if not, a step
+    /// is due.
+    #[inline]
+    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos) -> bool {
+        if self.base.has_runnable() {
+            return false;
+        }
+        let run = self.shared.try_run(
+            |shared| self.take_alone(shared, now()),
+            |shared| {
+                self.step_shared(shared, now());
+            },
+        );
+        let Some((run, is_taken)) = run else { return false };
+        if run == RunResult::WorkLeft {
+            self.after_run(run, now());
+        }
+        is_taken
+    }
+
     /// Takes the one message that a poll found; `false`: a step is due.
     #[inline]
     fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {

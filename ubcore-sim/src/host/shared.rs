@@ -129,6 +129,12 @@ impl SharedNode {
         }
     }
 
+    /// The lull of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
+    #[inline]
+    pub fn take_entry(&self) -> bool {
+        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse())
+    }
+
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
     fn step_for_poll(&self, lull: (RaisedCount, &mut Lull)) {
         let is_active = self.port.is_active();

@@ -78,6 +78,11 @@ impl DeviceBacking for Node {
         self.shared.on_poll(lull);
     }
 
+    #[inline]
+    fn take_entry(&self) -> bool {
+        self.shared.take_entry()
+    }
+
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {
         Some(self.shared.wakeup())
     }

@@ -68,6 +68,12 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         self.progress();
     }
 
+    /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
+    /// rings then. `false`: a call of [`DeviceBacking::progress_to_lull`] is due.
+    fn take_entry(&self) -> bool {
+        false
+    }
+
     /// Readable when peers ask a software device to make progress while no thread polls. A thread that
     /// waits for an event may wait for it too, and call [`DeviceBacking::answer_wakeup`]: it is woken
     /// once then, not after the device's own thread. `None`: the device needs no thread.

@@ -10,9 +10,9 @@ use urma_core::{
     Arm, Completion, Status,
     ops::{CompletionQueue, DoneRequest},
 };
-use urma_mem::lull::Lull;
+use urma_mem::lull::{Lull, LullLook};
 
-use super::{JfcCore, POLLS_PER_STATUS};
+use super::{JfcCore, POLLS_PER_STATUS, RingReader};
 use crate::carried::{CarriedRequest, CarriedSink};
 
 /// The half that the caller polls.
@@ -73,7 +73,11 @@ impl PollHalf {
     /// A poll in a lull, if that holds.
     #[inline(never)]
     fn poll_lull(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        if self.lull.holds() && self.core.is_empty() {
+        let look = self.lull.look();
+        if look == LullLook::PeerWrote && self.core.driver.backing.take_entry() {
+            return self.poll_taken(out);
+        }
+        if look == LullLook::Holds && self.core.is_empty() {
             self.polls = self.polls.wrapping_add(1);
             if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
                 return Ok(0);
@@ -81,6 +85,15 @@ impl PollHalf {
             self.core.driver.look_for_failure();
         }
         self.poll_reader(out)
+    }
+
+    /// A poll of what the device has taken for it: another step would look for what it left to the program's next call.
+    #[inline(always)]
+    fn poll_taken(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        self.lull.end();
+        let Self { core, carried, .. } = self;
+        let visit = core.reader.try_with(|reader| core.poll_found(reader, out, carried));
+        Ok(visit.map_or(0, |visit| visit.value))
     }
 
     /// A poll that may find something.
@@ -99,6 +112,16 @@ impl PollHalf {
             None => Ok(visit.map_or(0, |visit| visit.value)),
             Some(status) => Err(status),
         }
+    }
+}
+
+impl JfcCore {
+    /// Before a poll of a program that found something in each of its last ones.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn let_device_work_for(&self, reader: &mut RingReader) {
+        reader.owes_progress = false;
+        self.driver.backing.progress();
     }
 }
 

@@ -44,12 +44,23 @@ impl SendPoster {
     /// Looks at what is left of the ring and of the depth, which grow only here.
     #[cold]
     fn look_for_room(&mut self, blocks: u32) -> bool {
+        if self.is_all_polled() {
+            (self.done, self.done_seq) = (self.pi, self.seq);
+        }
         if !self.has_room(blocks) && !self.make_room(blocks) {
             return false;
         }
         let (free, depth) = self.room();
         self.sure = free.min(depth).max(blocks);
         true
+    }
+
+    /// Whether the newest completion that was polled is that of the newest request of a queue in order: as a rule in a
+    /// program that waits for each of its requests.
+    #[inline]
+    fn is_all_polled(&self) -> bool {
+        let polled = self.link.send.as_ref().map(|send| send.polled.load(Ordering::Acquire));
+        self.parts.in_order && polled == Some(self.pi)
     }
 
     /// Blocks of the ring, and requests, that may be posted.

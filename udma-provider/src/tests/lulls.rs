@@ -82,3 +82,57 @@ fn a_lull_without_end_is_looked_at_now_and_then() {
     }
     assert_eq!(bench.toy.state().steps, steps + 1);
 }
+
+/// A program whose polls always find something lets the device work as well, and not between a message and its answer.
+#[test]
+fn polls_that_always_find_something_let_the_device_work_before_one_of_them() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 64);
+    let mut one = [Completion::default(); 1];
+    let steps = bench.toy.state().steps;
+    for context in 0..16 {
+        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(bench.toy.state().steps, steps, "the program has completion {context}");
+    }
+    for context in 16..32 {
+        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!(bench.toy.state().steps, steps + 1);
+    }
+}
+
+/// The entry of a peer that ends a lull: the device takes it alone, or the poll takes a step.
+#[test]
+fn the_entry_of_a_peer_is_taken_without_a_step() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let mut post = |context| {
+        bench.toy.script(|script| script.hold = true);
+        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
+        bench.toy.script(|script| script.hold = false);
+        bench.toy.peer.store_u64(0, 1).unwrap();
+    };
+    let mut one = [Completion::default(); 1];
+    bench.toy.script(|script| script.takes = true);
+    assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+    let counts = || {
+        let state = bench.toy.state();
+        (state.taken, state.steps)
+    };
+    let (_, steps) = counts();
+    post(1);
+    assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+    assert_eq!((one[0].user_ctx, counts()), (1, (1, steps)));
+    assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+    bench.toy.peer.store_u64(0, 1).unwrap();
+    assert_eq!(jfc.queue.poll(&mut one), Ok(0), "the entry brought nothing here");
+    assert_eq!(counts(), (2, steps + 1));
+    bench.toy.script(|script| script.takes = false);
+    assert_eq!(jfc.queue.poll(&mut one), Ok(0), "the lull ended");
+    post(2);
+    assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+    assert_eq!((one[0].user_ctx, counts()), (2, (2, steps + 3)));
+}

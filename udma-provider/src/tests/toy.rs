@@ -56,6 +56,8 @@ pub(super) struct Script {
     pub(super) carries: bool,
     /// A step that a poll asks for begins a lull.
     pub(super) lulls: bool,
+    /// It takes the entry of a peer that a poll in a lull saw.
+    pub(super) takes: bool,
     /// They refuse it, except what differs from the newest one.
     pub(super) carries_moved_only: bool,
     /// They leave completions of what differs to the driver.
@@ -110,6 +112,8 @@ pub(super) struct State {
     pub(super) commands: Vec<Command>,
     pub(super) handed: Vec<Handed>,
     pub(super) steps: u32,
+    /// Entries of a peer that it took for polls in a lull.
+    pub(super) taken: u32,
     sign: Arc<WorkSign>,
 }
 
@@ -191,6 +195,8 @@ pub(super) struct Toy {
     state: Mutex<State>,
     vectors: Vec<EventFd>,
     wakeup: EventFd,
+    /// Where a peer writes.
+    pub(super) peer: Region,
 }
 
 #[derive(Debug)]
@@ -201,7 +207,8 @@ impl Toy {
         let flags = EfdFlags::EFD_SEMAPHORE | EfdFlags::EFD_CLOEXEC;
         let vectors = (0..4).map(|_| EventFd::from_value_and_flags(0, flags).unwrap()).collect();
         let wakeup = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
-        Arc::new(Self { state: Mutex::default(), vectors, wakeup })
+        let peer = Region::private(4096).unwrap();
+        Arc::new(Self { state: Mutex::default(), vectors, wakeup, peer })
     }
 
     /// A peer asks for progress: send requests that are held go on when a thread answers.
@@ -553,9 +560,20 @@ impl DeviceBacking for Handle {
         };
         let raised = sign.raised();
         self.progress();
-        if lulls && lull.note(&sign, std::iter::empty()) {
+        let peer = &self.0.peer;
+        if lulls && lull.note(&sign, std::iter::once((peer, 0))) {
             lull.begin(&sign, raised);
         }
+    }
+
+    fn take_entry(&self) -> bool {
+        let mut state = self.0.state();
+        if state.script.takes {
+            self.0.peer.store_u64(0, 0).unwrap();
+            state.taken += 1;
+            self.0.step(&mut state);
+        }
+        state.script.takes
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

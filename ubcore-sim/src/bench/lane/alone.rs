@@ -60,6 +60,16 @@ impl Talk {
         std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count()
     }
 
+    /// As [`Talk::poll_b`], of a poll whose lull ended by an entry of the peer. `None`: a step is due.
+    fn take_b(&mut self) -> Option<usize> {
+        let Self { w, .. } = self;
+        let is_taken = w.s.b.dev.take_entry(|| 0);
+        let came =
+            std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count();
+        assert!(is_taken || came == 0, "nothing happened");
+        is_taken.then_some(came)
+    }
+
     /// Completions that one poll of the sender finds.
     fn poll_a(&mut self) -> usize {
         let Self { w, .. } = self;
@@ -108,4 +118,23 @@ fn nothing_comes_alone_while_a_command_waits() {
     assert!(b.response().is_none(), "the node is looked for");
     talk.ask(2);
     assert_eq!(talk.poll_b(), 2);
+}
+
+#[test]
+fn the_entry_that_ends_a_lull_is_taken_without_a_step() {
+    let mut talk = Talk::new(ExpressLane::On, ROUNDS);
+    talk.ask(2);
+    assert_eq!((talk.take_b(), talk.poll_a()), (Some(1), 0), "its acknowledgement waits");
+    assert_eq!(talk.take_b(), None, "the first one left its acknowledgement");
+    assert_eq!(talk.poll_b(), 1);
+}
+
+#[test]
+fn where_a_queue_waits_for_its_step_the_entry_is_left_to_that() {
+    let mut talk = Talk::new(ExpressLane::On, ROUNDS);
+    talk.ask(1);
+    let b = &talk.w.s.b;
+    b.dev.base.make_runnable(b.dev.base.queues.get(talk.w.target.id).unwrap());
+    assert_eq!(talk.take_b(), None);
+    assert_eq!(talk.poll_b(), 1);
 }
