@@ -330,6 +330,10 @@ impl JfcCore {
                 0
             });
         }
+        if !lull.is_on() && reader.owes_progress {
+            // Packets do not wait for the next poll: with them there is no lull.
+            self.let_device_work_for(reader);
+        }
         // The consumer index may be behind now.
         lull.end();
         found

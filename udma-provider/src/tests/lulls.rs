@@ -83,24 +83,43 @@ fn a_lull_without_end_is_looked_at_now_and_then() {
     assert_eq!(bench.toy.state().steps, steps + 1);
 }
 
-/// A program whose polls always find something lets the device work as well, and not between a message and its answer.
-#[test]
-fn polls_that_always_find_something_let_the_device_work_before_one_of_them() {
-    let bench = Bench::new();
-    let mut jfc = bench.jfc(64);
+/// Steps of the device after each of `count` polls that find a completion, from the first one on.
+fn steps_of_finds(bench: &Bench, jfc: &mut JfcParts, (count, is_idle): (u64, bool)) -> Vec<u32> {
     let mut jfs = bench.jfs(jfc.id, 64);
     let mut one = [Completion::default(); 1];
-    let steps = bench.toy.state().steps;
-    for context in 0..16 {
+    let mut idle = 0;
+    let first = bench.toy.state().steps;
+    let mut find = |context| {
+        if is_idle {
+            let before = bench.toy.state().steps;
+            assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+            idle += bench.toy.state().steps - before;
+        }
         jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
         assert_eq!(jfc.queue.poll(&mut one), Ok(1));
-        assert_eq!(bench.toy.state().steps, steps, "the program has completion {context}");
-    }
-    for context in 16..32 {
-        jfs.send.as_mut().unwrap().post_send(&[signalled(context)]).unwrap();
-        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
-        assert_eq!(bench.toy.state().steps, steps + 1);
-    }
+        bench.toy.state().steps - first - idle
+    };
+    (0..count).map(&mut find).collect()
+}
+
+/// A program whose polls always find something lets the device work as well.
+#[test]
+fn polls_that_always_find_something_let_the_device_work_in_one_of_them() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let steps = steps_of_finds(&bench, &mut jfc, (32, false));
+    let expected: Vec<u32> = (1..=32).map(|polls| polls / 16).collect();
+    assert_eq!(steps, expected);
+}
+
+/// After a lull the program may answer what it was given, and an acknowledgement go with that: the device works
+/// before the next poll.
+#[test]
+fn polls_that_end_lulls_let_the_device_work_before_the_next_one() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let steps = steps_of_finds(&bench, &mut jfc, (33, true));
+    assert_eq!(steps, [0; 33], "only polls before them take steps");
 }
 
 /// The entry of a peer that ends a lull: the device takes it alone, or the poll takes a step.
