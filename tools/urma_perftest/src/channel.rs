@@ -60,6 +60,12 @@ impl CompletionChannel {
         Ok(got)
     }
 
+    /// Completion number `at` of the newest poll, if it found so many.
+    #[inline]
+    pub(crate) fn taken(&self, at: usize) -> Option<&Completion> {
+        self.batch.get(at)
+    }
+
     /// With events: sleeps until one comes, or a moment. Without: returns at once. A sleep counts
     /// as many looks.
     pub(crate) fn rest(&mut self, patience: &mut Patience) -> Result<(), RunError> {

@@ -6,7 +6,6 @@
 use urma::{Completion, CrStatus, LocalSge, PostReason, RecvWr};
 
 use crate::{
-    channel::BATCH,
     error::RunError,
     layout::{GUARD, LaneWord, Layout},
     pattern::{self, Mismatch, Pattern},
@@ -21,8 +20,6 @@ pub(crate) struct Receiver<'a> {
     pieces: &'a [LocalSge<'a>],
     /// Consumed receives, to be posted again; of one queue at a time.
     spent: Vec<RecvWr<'a>>,
-    /// What one poll took.
-    came: Vec<Completion>,
     spent_lane: usize,
     /// Messages posted again by one call.
     post_list: usize,
@@ -109,7 +106,6 @@ impl<'a> Receiver<'a> {
         Self {
             pieces,
             spent: Vec::with_capacity(post_list),
-            came: Vec::with_capacity(BATCH),
             spent_lane: 0,
             post_list,
             depth: usize::try_from(test.jfr_depth).unwrap_or(1).max(1),
@@ -159,14 +155,14 @@ impl<'a> Receiver<'a> {
     /// Takes what came, checks it, posts its receives again. Returns how many came.
     #[inline]
     pub(crate) fn poll(&mut self, ends: &mut PostedQueues, size: u64) -> Result<usize, RunError> {
-        let mut came = std::mem::take(&mut self.came);
-        came.clear();
-        came.extend_from_slice(ends.receives.poll()?);
-        let count = came.len();
-        for completion in &came {
-            self.on_message(ends, completion, size)?;
+        let count = ends.receives.poll()?.len();
+        for at in 0..count {
+            // Looked at where it lies: a copy of what was just stored would wait for its parts.
+            let Some(completion) = ends.receives.taken(at) else { break };
+            if let Some((lane, index)) = self.check(completion, size)? {
+                self.count(ends, lane, index)?;
+            }
         }
-        self.came = came;
         if !self.spent.is_empty() {
             self.flush(ends)?;
         }
@@ -176,16 +172,16 @@ impl<'a> Receiver<'a> {
         Ok(count)
     }
 
+    /// The lane and the place of a message that is right; `None`: there is none.
     #[inline]
-    fn on_message(
-        &mut self,
-        ends: &mut PostedQueues,
+    fn check(
+        &self,
         completion: &Completion,
         size: u64,
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<(usize, usize)>, RunError> {
         if completion.status != CrStatus::Success {
             // Counted by the channel; the receive is gone with its queue.
-            return Ok(());
+            return Ok(None);
         }
         if self.is_send && u64::from(completion.len) != size {
             let why = format!("a message of {} bytes came, {size} expected", completion.len);
@@ -197,6 +193,17 @@ impl<'a> Receiver<'a> {
         };
         let index = usize::try_from(completion.user_ctx).unwrap_or(usize::MAX);
         self.verify(completion, lane, index, size)?;
+        Ok(Some((lane, index)))
+    }
+
+    /// Counts a message of `lane`, and posts its receive again, at once or with others.
+    #[inline]
+    fn count(
+        &mut self,
+        ends: &mut PostedQueues,
+        lane: usize,
+        index: usize,
+    ) -> Result<(), RunError> {
         self.counts[lane] += 1;
         let queue = index / self.depth;
         if queue != self.spent_lane {
