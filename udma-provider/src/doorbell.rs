@@ -79,6 +79,16 @@ impl SqDoorbell {
         }
     }
 
+    /// As [`SqDoorbell::carry_unreported`], of the block of a signalled request like some one that was carried.
+    #[inline(always)]
+    pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<u32> {
+        barrier::to_device();
+        match self {
+            Self::Found(found) => found.carry_block_unreported(block),
+            Self::Page { .. } => None,
+        }
+    }
+
     /// As [`SqDoorbell::carry`], of an atomic.
     #[inline]
     pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {

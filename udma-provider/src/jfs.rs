@@ -20,7 +20,7 @@ use std::sync::Arc;
 use udma_abi::{
     Addressed, Atomic, MovableAtomic, MovableBlock, OneSided, Opcode,
     cmd::SqArgs,
-    sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
+    sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, SqeFlags, blocks_for},
 };
 use urma_core::{
     PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId,
@@ -192,8 +192,30 @@ impl SendPoster {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
         self.set_last(MovableBlock::new(request.encode(&to)));
+        let is_signalled = request.flags.contains(SqeFlags::COMPLETE);
+        if is_signalled && self.carry_last_unreported((user_ctx, request.piece.len)) {
+            return Ok(());
+        }
         let at = self.note_block(user_ctx)?;
         self.give_last(at)
+    }
+
+    /// Hands the block of the newest usual request over, which is signalled, carried out and not reported; `false`:
+    /// nothing happened.
+    #[inline(always)]
+    fn carry_last_unreported(&mut self, request: (u64, u32)) -> bool {
+        let ring = self.parts.jfc.carried();
+        if self.carried.room(ring) == 0 {
+            return false;
+        }
+        let Some(index) = self.doorbell.carry_block_unreported(self.last.block()) else {
+            return false;
+        };
+        self.pi = self.pi.wrapping_add(1);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.carried.push(self.parts.jfc.carried(), (self.pi, index), request);
+        self.is_carried = true;
+        true
     }
 
     /// Makes `block` that of the newest usual request.

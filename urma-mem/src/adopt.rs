@@ -189,7 +189,7 @@ fn move_in(
     (addr, len): (usize, usize),
     is_locked: bool,
 ) -> Result<Extent, AdoptRefusal> {
-    let offset = ledger.take_offset(addr, len, shared.file_len()).ok_or(AdoptRefusal::ArenaFull)?;
+    let offset = ledger.take_offset(addr, len, shared.len()).ok_or(AdoptRefusal::ArenaFull)?;
     for (at, chunk) in chunks(addr, len) {
         let to = offset + (at - addr) as u64;
         if let Err(error) = pages::move_in(shared, at, chunk, to) {

@@ -20,9 +20,9 @@ use nix::{
     unistd::Pid,
 };
 use urma::{
-    Completion, Completions, Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, JfcCfg, JfrCfg,
-    JfsCfg, Mapping, NodeCfg, PathChoice, RecvWr, Region, Segment, SegmentAccess, SegmentCfg, SendOp,
-    SendWr, TargetJetty, TransportMode,
+    Completion, Completions, Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg,
+    JfrCfg, JfsCfg, Mapping, NodeCfg, PathChoice, RecvWr, Region, Segment, SegmentAccess,
+    SegmentCfg, SendOp, SendWr, Status, TargetJetty, TransportMode,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -53,8 +53,13 @@ fn main() -> Outcome<()> {
         "unaligned" => pages(1)?,
         "first-write" => long_writes(0)?,
         "warm-write" => long_writes(1)?,
-        "one-target" => targets(1)?,
-        "all-targets" => targets(NODES - 1)?,
+        "one-target" => targets(1, Events::Some)?,
+        "few-targets" => targets(8, Events::Some)?,
+        "all-targets" => targets(NODES - 1, Events::Some)?,
+        // Completions of a JFC without events need not go by its ring.
+        "one-target-polled" => targets(1, Events::None)?,
+        "few-targets-polled" => targets(8, Events::None)?,
+        "all-targets-polled" => targets(NODES - 1, Events::None)?,
         "messages" => messages()?,
         "pair-memory" => pairs()?.0,
         "pair-descriptors" => pairs()?.1,
@@ -74,13 +79,55 @@ fn open(name: &str) -> Outcome<Context> {
 /// What one thread works with on a node.
 struct End {
     jetty: Jetty,
-    completions: Completions,
+    completions: Polled,
     segment: Segment,
+}
+
+/// Where requests complete.
+enum Polled {
+    WithEvents(Completions),
+    Plain(Jfc),
+}
+
+/// Whether a JFC has events.
+#[derive(Clone, Copy)]
+enum Events {
+    Some,
+    None,
+}
+
+impl Polled {
+    fn new(context: &Context, events: Events) -> Outcome<Self> {
+        let cfg = JfcCfg::new(256);
+        Ok(match events {
+            Events::Some => Self::WithEvents(context.create_completions(&cfg)?),
+            Events::None => Self::Plain(context.create_jfc(&cfg, None)?),
+        })
+    }
+
+    fn jfc(&self) -> &Jfc {
+        match self {
+            Self::WithEvents(completions) => completions.jfc(),
+            Self::Plain(jfc) => jfc,
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        match self {
+            Self::WithEvents(completions) => completions.poll(out),
+            Self::Plain(jfc) => jfc.poll(out),
+        }
+    }
 }
 
 impl End {
     fn new(context: &Context, len: usize) -> Outcome<Self> {
-        let completions = context.create_completions(&JfcCfg::new(256))?;
+        Self::with(context, len, Events::Some)
+    }
+
+    fn with(context: &Context, len: usize, events: Events) -> Outcome<Self> {
+        let completions = Polled::new(context, events)?;
         let (jfc, mode) = (completions.jfc(), TransportMode::Rm);
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc };
         let jetty = context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, 64), jfc, recv))?;
@@ -170,15 +217,15 @@ fn round_trips(
 /// An end that sends and receives messages.
 struct MessageEnd {
     end: End,
-    receives: Completions,
+    receives: Polled,
     context: Context,
 }
 
 impl MessageEnd {
     fn open(name: &str) -> Outcome<Self> {
         let context = open(name)?;
-        let receives = context.create_completions(&JfcCfg::new(256))?;
-        let completions = context.create_completions(&JfcCfg::new(256))?;
+        let receives = Polled::new(&context, Events::None)?;
+        let completions = Polled::new(&context, Events::None)?;
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: receives.jfc() };
         let cfg = JettyCfg::new(JfsCfg::new(mode, 16), completions.jfc(), recv);
@@ -323,10 +370,10 @@ fn long_writes(before: usize) -> Outcome<(f64, u64)> {
 }
 
 /// Millions of writes of 8 bytes a second by one jetty to `count` nodes in turn.
-fn targets(count: usize) -> Outcome<(f64, u64)> {
+fn targets(count: usize, events: Events) -> Outcome<(f64, u64)> {
     pin(0);
     let here = open("here")?;
-    let mut mine = End::new(&here, 4096)?;
+    let mut mine = End::with(&here, 4096, events)?;
     let nodes = nodes(count)?;
     let reached = nodes.iter().map(|(_, there)| reach(&here, there));
     let reached: Vec<_> = reached.collect::<Outcome<_>>()?;

@@ -17,6 +17,7 @@ use crate::engine::{
     known::{AtomicBlocks, MovedEntry},
     queue::DeviceSendQueue,
     send::{Left, SendEngine},
+    warrant::EnginePlace,
 };
 
 /// A send queue, as it was when it was found.
@@ -91,12 +92,35 @@ impl SoftwareDevice {
     /// next entry of its JFC gets, and whether the queue is to be stepped ([`SoftwareDevice::step_queue_found`]).
     #[inline(always)]
     pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| place.carry_unreported(queue, moved))
+    }
+
+    /// As [`SoftwareDevice::carry_unreported`], of a whole entry like some one that [`SoftwareDevice::carry`] carried
+    /// out, and from now on the newest one.
+    #[inline(always)]
+    pub fn carry_block_unreported(
+        &self,
+        found: &FoundQueue,
+        words: &[u64; BLOCK_WORDS],
+    ) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| {
+            place.engine().as_mut()?.carry_block_unreported(queue, words)
+        })
+    }
+
+    /// Lets `carry` carry out an entry that is not in the ring, and is not reported.
+    #[inline(always)]
+    fn visit_brief(
+        &self,
+        found: &FoundQueue,
+        carry: impl FnOnce(&mut EnginePlace, &Queue) -> Option<u32>,
+    ) -> (Option<u32>, bool) {
         let queue = &found.queue;
         if !queue.sends.is_still(found.life) {
             self.count(Counter::BadDoorbell);
             return (None, false);
         }
-        match queue.send.try_brief(|place| place.carry_unreported(queue, moved)) {
+        match queue.send.try_brief(|place| carry(place, queue)) {
             Some(visited) => (visited.value, visited.marked),
             None => (None, false),
         }
@@ -106,15 +130,7 @@ impl SoftwareDevice {
     /// carried out. Without an index it is to be posted at that position.
     #[inline(always)]
     pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> (Option<u32>, bool) {
-        let queue = &found.queue;
-        if !queue.sends.is_still(found.life) {
-            self.count(Counter::BadDoorbell);
-            return (None, false);
-        }
-        match queue.send.try_brief(|place| place.change_unreported(queue, moved)) {
-            Some(visited) => (visited.value, visited.marked),
-            None => (None, false),
-        }
+        self.visit_brief(found, |place, queue| place.change_unreported(queue, moved))
     }
 
     /// Steps a queue that another thread marked during a visit.

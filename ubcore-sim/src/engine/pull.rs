@@ -9,13 +9,13 @@
 
 use udma_abi::CqeStatus;
 use urma_mem::Region;
-use urma_mem::hazard::{CHUNK_MAX, HazardSlot, SLOT_LEN};
+use urma_mem::hazard::{CHUNK_MAX, HazardSlot};
 
 use super::names::NamedBytes;
-use super::remote::{View, is_current, place_of, raise_slots_used};
+use super::remote::{View, is_current, place_of, slot_in};
 use crate::context::link::DirectParts;
 use crate::hooks::{self, Hook};
-use crate::share::layout::{HALF_NAMES, HALF_SLOTS, PULL_SLOT};
+use crate::share::layout::{HALF_NAMES, PULL_SLOT};
 
 /// Entries of the peer's table that are kept.
 const VIEWS: usize = 4;
@@ -42,9 +42,7 @@ pub(crate) struct Puller {
 impl Puller {
     /// `None`: the half is too short for the slot.
     pub(crate) fn new(parts: &DirectParts, peer_half: &Region) -> Option<Self> {
-        // Before the first announcement, so that the owner's scan reaches this slot.
-        raise_slots_used(&parts.half, PULL_SLOT as u64 + 1);
-        let slot = HazardSlot::new(&parts.half, HALF_SLOTS + PULL_SLOT * SLOT_LEN).ok()?;
+        let slot = slot_in(&parts.half, PULL_SLOT)?;
         let (node, arena) = (parts.node.clone(), parts.arena.clone());
         Some(Self { node, arena, peer_half: peer_half.clone(), slot, views: Default::default() })
     }

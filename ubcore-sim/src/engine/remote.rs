@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
-use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
+use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, is_live};
 
 use super::known::{KnownMemory, LifeProof};
 use super::names;
@@ -125,12 +125,7 @@ impl PathState {
     /// `slot` is the index of this queue's hazard slot.
     pub(crate) fn new(link: Arc<NodePath>, slot: usize) -> Self {
         let hazard = match &link.reach {
-            Reach::Direct(parts) if slot < SLOTS => {
-                let offset = HALF_SLOTS + slot * urma_mem::hazard::SLOT_LEN;
-                // Before the first announcement, so that the owner's scan reaches this slot.
-                raise_slots_used(&parts.half, slot as u64 + 1);
-                HazardSlot::new(&parts.half, offset).ok()
-            }
+            Reach::Direct(parts) if slot < SLOTS => slot_in(&parts.half, slot),
             Reach::Own | Reach::Direct(_) | Reach::Messages | Reach::Standard => None,
         };
         Self {
@@ -341,8 +336,31 @@ pub(super) fn place_of(view: &View, va: u64, len: u64) -> Option<usize> {
     })
 }
 
+/// Hazard slot number `slot` of a half.
+///
+/// Where it lies among the slots of its page differs from half to half: the slots of a queue for 63 peers at one place
+/// of 63 pages would share the eight lines that a cache has for that place.
+pub(super) fn slot_in(half: &Region, slot: usize) -> Option<HazardSlot> {
+    let offset = HALF_SLOTS + place_in_page(slot, half.addr()) * SLOT_LEN;
+    // Before the first announcement, so that the owner's scan reaches this slot.
+    raise_slots_used(half, (slot as u64 | (PAGE_SLOTS as u64 - 1)) + 1);
+    HazardSlot::new(half, offset).ok()
+}
+
+/// Place of slot number `slot` of the half at `addr`: another one for each slot.
+fn place_in_page(slot: usize, addr: usize) -> usize {
+    // Knuth's multiplicative hash: halves lie in a row, whole pages apart.
+    let mixed = (addr / PAGE_LEN).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    slot ^ (mixed >> (usize::BITS - PAGE_SLOTS.trailing_zeros()))
+}
+
+/// Slots of a page.
+const PAGE_SLOTS: usize = PAGE_LEN / SLOT_LEN;
+const PAGE_LEN: usize = 4096;
+const _: () = assert!(SLOTS.is_multiple_of(PAGE_SLOTS) && HALF_SLOTS.is_multiple_of(PAGE_LEN));
+
 /// Makes the half say that at least `used` slots are to be looked at.
-pub(super) fn raise_slots_used(half: &Region, used: u64) {
+fn raise_slots_used(half: &Region, used: u64) {
     let mut seen = half.load_u64(HALF_SLOTS_USED).unwrap_or(used);
     while seen < used {
         match half.compare_exchange(HALF_SLOTS_USED, seen, used) {
@@ -468,4 +486,28 @@ pub(crate) fn view_extent(parts: &DirectParts, want: &Want) -> Result<Option<usi
     let view = View::read(&parts.node, want.token_id).ok_or(denied)?;
     view.rights.check(Faults::default(), want)?;
     Ok(place_in(&view.shared, Faults::default(), want).or_else(|| view.further(*want)).flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slot_has_a_place_of_its_own_in_the_page_that_has_its_number() {
+        for addr in (0..64).map(|half| half * 0x20_1000) {
+            let mut places: Vec<_> = (0..SLOTS).map(|slot| place_in_page(slot, addr)).collect();
+            let is_near = |(slot, place): (usize, &usize)| slot / PAGE_SLOTS == place / PAGE_SLOTS;
+            assert!(places.iter().enumerate().all(is_near), "{addr:#x}");
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..SLOTS), "{addr:#x}");
+        }
+    }
+
+    #[test]
+    fn the_slots_of_one_queue_lie_at_many_places() {
+        let mut places: Vec<_> = (0..64).map(|half| place_in_page(1, half * 0x20_1000)).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert!(places.len() > PAGE_SLOTS / 2, "{places:?}");
+    }
 }

@@ -296,23 +296,32 @@ impl SharedNode {
     /// it would be.
     #[inline(always)]
     pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
-        if self.is_dead() {
-            return None;
-        }
-        let (index, is_marked) = self.device.carry_unreported(found, moved);
-        if is_marked {
-            self.step_found(found);
-        }
-        index
+        self.unreported(found, |device| device.carry_unreported(found, moved))
+    }
+
+    /// As [`SharedNode::carry_unreported`], of a whole entry.
+    #[inline(always)]
+    pub fn carry_block_unreported(&self, found: &FoundQueue, words: &[u64; 8]) -> Option<u32> {
+        self.unreported(found, |device| device.carry_block_unreported(found, words))
     }
 
     /// As [`SharedNode::carry_unreported`], of an atomic.
     #[inline(always)]
     pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> Option<u32> {
+        self.unreported(found, |device| device.carry_word(found, moved))
+    }
+
+    /// Lets `carry` carry out an entry; the index that it returns.
+    #[inline(always)]
+    fn unreported(
+        &self,
+        found: &FoundQueue,
+        carry: impl FnOnce(&SoftwareDevice) -> (Option<u32>, bool),
+    ) -> Option<u32> {
         if self.is_dead() {
             return None;
         }
-        let (index, is_marked) = self.device.carry_word(found, moved);
+        let (index, is_marked) = carry(&self.device);
         if is_marked {
             self.step_found(found);
         }

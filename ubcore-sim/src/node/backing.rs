@@ -198,6 +198,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     }
 
     #[inline]
+    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<u32> {
+        self.node.carry_block_unreported(&self.found, words)
+    }
+
+    #[inline]
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool {
         self.node.carry_atomic(&self.found, blocks)
     }

@@ -22,8 +22,8 @@ use urma_mem::hazard;
 pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
 /// "URMAHALF" as little-endian bytes: first word of a half.
 pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
-/// Version of both layouts.
-pub const VERSION: u64 = 5;
+/// Version of both layouts, and of what an arena's ranges may have of its file.
+pub const VERSION: u64 = 6;
 
 /// Offset of the version word in a node region.
 pub const NODE_VERSION: usize = 8;

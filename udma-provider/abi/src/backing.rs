@@ -170,6 +170,13 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// As [`QueueDoorbell::carry_unreported`], of a whole entry, which is like some one that [`QueueDoorbell::carry`]
+    /// carried out, and from now on the newest one.
+    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<u32> {
+        let _ = words;
+        None
+    }
+
     /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 

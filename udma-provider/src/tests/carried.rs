@@ -2,7 +2,7 @@
 
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
-    CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr,
+    CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr, WrFlags,
     ops::{JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
 };
 
@@ -76,6 +76,69 @@ fn they_come_in_the_order_of_posting() {
     }
     let is_carried = |handed: &&Handed| matches!(handed, Handed::Unreported(_));
     assert_eq!(bench.toy.state().handed.iter().filter(is_carried).count(), 200);
+}
+
+/// A request that is not like the newest one goes as a whole, and its completion is as one of those that are.
+#[test]
+fn whole_blocks_come_in_the_order_of_posting() {
+    use Handed::{BlockUnreported, Unreported, Whole};
+    let bench = bench();
+    bench.toy.script(|s| s.reports_no_blocks = true);
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    for round in 0..100 {
+        let ctx = 10 * round;
+        (1..4).for_each(|n| post_first(&mut jfs, &segments, ctx + n));
+        assert_eq!(post(&mut jfs, ctx + 4), PostedAgain::Posted);
+        let done = poll_all(&mut jfc);
+        let first = if round == 0 { 0 } else { 1 };
+        let wanted: Vec<_> = (first..5).map(|n| ctx + n).collect();
+        assert_eq!(contexts(&done), wanted, "round {round}");
+        let carried = done[usize::from(round == 0)];
+        assert_eq!((carried.status, carried.len), (CrStatus::Success, 8));
+    }
+    let handed = bench.toy.state().handed.clone();
+    assert_eq!(handed[..4], [Whole, BlockUnreported, BlockUnreported, BlockUnreported]);
+    assert!(matches!(handed[4], Unreported(4)), "the newest one is the last block");
+}
+
+#[test]
+fn a_queue_holds_no_more_whole_blocks_than_it_is_deep() {
+    let bench = bench();
+    bench.toy.script(|s| s.reports_no_blocks = true);
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    for round in 0..40 {
+        assert_eq!(contexts(&poll_all(&mut jfc)).len(), if round == 0 { 1 } else { 8 });
+        (0..u64::from(DEPTH)).for_each(|n| post_first(&mut jfs, &segments, n));
+        let full = jfs.send.as_mut().unwrap().post_send(&[signalled(99)]).unwrap_err();
+        assert_eq!(full.reason, PostReason::Full);
+    }
+}
+
+/// A JFC whose program waits for events gets all of them by its ring, and an unsignalled request has no completion.
+#[test]
+fn whole_blocks_without_a_completion_are_not_passed_on() {
+    let bench = bench();
+    bench.toy.script(|s| s.reports_no_blocks = true);
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    let src = [LocalSge { segment: &local, addr: local.va(), len: 8 }];
+    let dst = RemoteAddr { segment: &remote, addr: remote.va() };
+    for ctx in 0..4 {
+        let flags = WrFlags::empty();
+        let wr = SendWr { op: SendOp::Write { src: &src, dst }, flags, ..signalled(ctx) };
+        jfs.send.as_mut().unwrap().post_send(&[wr]).unwrap();
+    }
+    assert_eq!(bench.toy.state().handed, [Handed::Whole; 4]);
+    assert_eq!(contexts(&poll_all(&mut jfc)), []);
 }
 
 /// What was read from the ring before a poll asked for it is behind what was carried out before it.

@@ -62,6 +62,8 @@ pub(super) struct Script {
     pub(super) carries_moved_only: bool,
     /// They leave completions of what differs to the driver.
     pub(super) reports_nothing: bool,
+    /// They leave completions of whole entries to the driver, but for the first.
+    pub(super) reports_no_blocks: bool,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +128,8 @@ pub(super) enum Handed {
     Moved(u32),
     /// As `Moved`; the completion is the driver's.
     Unreported(u32),
+    /// As `Whole`; the completion is the driver's.
+    BlockUnreported,
     /// As `Unreported`, of an atomic.
     Word(u32),
     /// An entry in the ring.
@@ -179,6 +183,11 @@ impl QueueDoorbell for Carrier {
 
     fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<u32> {
         self.leave_unreported(Handed::Unreported(pi))
+    }
+
+    fn carry_block_unreported(&self, _words: &[u64; 8]) -> Option<u32> {
+        let leaves = self.toy.state().script.reports_no_blocks;
+        leaves.then(|| self.leave_unreported(Handed::BlockUnreported))?
     }
 
     fn carry_word(&self, moved: &MovedWord) -> Option<u32> {

@@ -40,6 +40,18 @@ fn first_offset(adoption: &Adoption) -> usize {
 }
 
 #[test]
+fn the_last_page_of_an_arena_is_no_ranges_and_not_mapped() {
+    let arena = Arena::new().unwrap();
+    let file_len = u64::try_from(nix::sys::stat::fstat(arena.fd()).unwrap().st_size).unwrap();
+    assert_eq!(arena.len(), file_len - page_len() as u64);
+    assert_eq!(peer(&arena).len() as u64, arena.len());
+    let mut ledger = arena.shared.ledger();
+    let len = usize::try_from(arena.len()).unwrap();
+    assert_eq!(ledger.take_offset(0, len + 1, arena.len()), None);
+    assert_eq!(ledger.take_offset(0, len, arena.len()), Some(0));
+}
+
+#[test]
 fn content_stays_and_is_seen_on_both_sides() {
     let arena = Arena::new().unwrap();
     let theirs = peer(&arena);

@@ -270,6 +270,72 @@ fn what_its_driver_reports_takes_no_slot_and_comes_before_the_next_entry() {
     assert_eq!(carry_unreported(&mut s, 0, 0), None, "the queue is suspended");
 }
 
+/// As [`carry_unreported`], of a whole WRITE to `at` of `seg`, as if it stood `ahead` of the next position.
+fn carry_block(s: &mut Scene, seg: &BenchSeg, (at, ahead): (u64, u32)) -> Option<u32> {
+    let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+    let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };
+    s.jetty.pi = s.jetty.pi.wrapping_add(ahead);
+    let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
+    s.jetty.pi = s.jetty.pi.wrapping_sub(1 + ahead);
+    let before = s.a.dev.base.counter(Counter::Completions);
+    let carried = s.a.dev.carry_block_unreported(&found, &block).0;
+    s.jetty.pi += u32::from(carried.is_some());
+    assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
+    let counted = s.a.dev.base.counter(Counter::Completions) - before;
+    assert_eq!(counted, u64::from(carried.is_some()));
+    carried
+}
+
+#[test]
+fn whole_blocks_that_their_driver_reports_are_carried_like_any_one_before() {
+    let mut s = scene();
+    let bytes = s.fill();
+    let (one, other) = (s.remote.clone(), s.b.seg(8192));
+    assert_eq!(carry_block(&mut s, &one, (0, 0)), None, "none was carried");
+    for seg in [&one, &other] {
+        s.run(on_seg(Opcode::Write, s.tpn, seg, 0), &[s.local.sge(0, 8)]);
+        assert!([0; 3].map(|at| carry(&mut s, seg, at)) == [true; 3]);
+    }
+    let entries = carry_block(&mut s, &one, (8, 0)).expect("it is known");
+    for at in (1..100).map(|at| 8 * at) {
+        for seg in [&one, &other] {
+            assert_eq!(carry_block(&mut s, seg, (at, 1)), None, "not the next one");
+            assert_eq!(carry_block(&mut s, seg, (at, 0)), Some(entries));
+            let from = usize::try_from(at).unwrap();
+            assert_eq!(seg.bytes(from, 8), bytes[from..from + 8]);
+        }
+        assert_eq!(carry_block(&mut s, &other, (8192 - 7, 0)), None, "outside of the segment");
+    }
+    // Like the newest one.
+    assert!(carry_unreported(&mut s, 800, 0).is_none(), "it was refused");
+    assert!(carry_block(&mut s, &one, (16, 0)).is_some());
+    assert!(carry_unreported(&mut s, 800, 0).is_some());
+    assert!(carry(&mut s, &one, 16));
+    assert_eq!(s.jetty.record.load_u32(record::SQ_CI), Ok(s.jetty.pi));
+    s.a.ok(Command::ModifyState { id: s.jetty.id, state: QueueState::Suspended });
+    assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::WrSuspendDone));
+    assert_eq!(carry_block(&mut s, &one, (8, 0)), None, "the queue is suspended");
+}
+
+/// Neither of what ended by a visit nor of what only a flag says.
+#[test]
+fn whole_blocks_that_their_driver_reports_end_with_segments_and_path() {
+    for ended in 0..3 {
+        let mut s = scene();
+        let remote = s.remote.clone();
+        s.fill();
+        s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
+        assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+        assert!([8; 9].iter().all(|at| carry_block(&mut s, &remote, (*at, 0)).is_some()));
+        match ended {
+            0 => drop(s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id })),
+            1 => drop(s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id })),
+            _ => s.a.dev.base.tables.links.end(s.tpn),
+        }
+        assert_eq!(carry_block(&mut s, &remote, (64, 0)), None, "{ended}");
+    }
+}
+
 #[test]
 fn what_its_driver_reports_goes_where_no_slot_is_left() {
     let mut s = scene_of(pair_with(|_| {}), 4, 2);

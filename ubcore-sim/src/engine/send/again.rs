@@ -82,6 +82,31 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
+    /// As [`SendEngine::carry_unreported`], of a whole block like some one that was carried, and from now on the newest
+    /// one.
+    #[inline(always)]
+    pub(crate) fn carry_block_unreported(
+        &mut self,
+        queue: &Queue,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<u32> {
+        let head = self.ring.head;
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != head {
+            return None;
+        }
+        let ends = self.known.seen_ends();
+        let known = self.known.find_carried(block)?;
+        if !(self.ring.is_at_head(block[0]) && known.lives(ends)) {
+            return None;
+        }
+        let moved = MovedEntry::of(block, head);
+        known.open()?.copy(&moved)?;
+        self.count_carried(1, 1);
+        queue.fast.unreported(u64::from(moved.len));
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.retire.port().next_index())
+    }
+
     /// As [`SendEngine::carry_unreported`], of an atomic.
     #[inline(always)]
     pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {

@@ -164,7 +164,7 @@ pub(super) fn parts(
     })
 }
 
-/// An arena is as long as its file; the message only has to agree.
+/// What is mapped of an arena follows from its file; the message only has to agree.
 fn map_arena(file: OwnedFd, shown: u64) -> Result<Region, BadOffer> {
     let mapped = Arena::map_peer(file);
     let arena = mapped.map_err(|error| BadOffer::of_mapping("arena", shown, error))?;
