@@ -8,6 +8,7 @@
 //! device has reported, and before everything that it reports later. So each carries the index that the
 //! device gives to its next entry, and is taken once all entries before that index are.
 
+use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
     ops::DoneRequest,
@@ -83,15 +84,21 @@ impl CarriedSource {
         self.writer.room(&of.relay)
     }
 
-    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `index`.
+    /// Number of requests that were passed on, free running.
+    #[inline(always)]
+    pub(crate) fn passed_on(&self) -> u32 {
+        self.writer.pushed()
+    }
+
+    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `next`.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
         of: &CarriedRing,
-        (end, index): (u32, u32),
+        (end, next): (u32, NextEntry),
         (user_ctx, len): (u64, u32),
     ) {
-        let place = u64::from(index) << 32 | u64::from(len);
+        let place = next.high() | u64::from(len);
         self.writer.push(&of.relay, [user_ctx, place], end);
     }
 
@@ -120,10 +127,10 @@ impl CarriedSource {
 }
 
 impl CarriedSink {
-    /// Whether a request waits.
+    /// Whether the device is to work before the next request is taken.
     #[inline(always)]
-    pub(crate) fn has_front(&self, of: &CarriedRing) -> bool {
-        self.0.has_front(&of.relay)
+    pub(crate) fn is_progress_due(&self) -> bool {
+        self.0.taken().is_multiple_of(TAKEN_PER_PROGRESS)
     }
 
     /// The oldest request that waits.
@@ -203,3 +210,5 @@ fn complete(done: DoneRequest, out: &mut Completion) {
 
 /// Beside the number of a queue: it is a jetty.
 const JETTY: u64 = 1 << 32;
+/// Requests taken between two calls that let the device work: a microsecond or two.
+const TAKEN_PER_PROGRESS: u32 = 64;
