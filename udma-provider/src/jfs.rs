@@ -243,7 +243,7 @@ impl SendPoster {
         self.grant_again() && self.carry_like_last(user_ctx, remote, local, len)
     }
 
-    /// As [`SendQueue::post_like_last`].
+    /// As [`SendQueue::post_like_last`], without a look at what is granted.
     #[inline(always)]
     fn post_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
         // What was carried went directly, and is the newest one.

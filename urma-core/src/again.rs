@@ -16,7 +16,7 @@ use crate::{
 /// and whether it is signalled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastTransfer {
-    form: Form,
+    form: TransferForm,
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
@@ -30,7 +30,7 @@ pub(crate) struct LastTransfer {
 impl LastTransfer {
     /// No request names what it does.
     pub(crate) const NONE: Self = Self {
-        form: Form(0),
+        form: TransferForm(0),
         target: ObjectNumber::NONE,
         remote: ObjectNumber::NONE,
         local: ObjectNumber::NONE,
@@ -45,7 +45,7 @@ impl LastTransfer {
             return Self::NONE;
         }
         Self {
-            form: Form::of(wr),
+            form: TransferForm::of(wr),
             target: number_of(wr.target),
             remote: wr.at.segment.number(),
             local: wr.piece.segment.number(),
@@ -83,16 +83,16 @@ impl LastTransfer {
         self.local == wr.piece.segment.number()
             && self.remote == wr.at.segment.number()
             && self.target == number_of(wr.target)
-            && self.form == Form::of(wr)
+            && self.form == TransferForm::of(wr)
     }
 }
 
 /// Kind, hint and flags of a WRITE or READ, but for whether it is signalled: in one word, small where none is rare, so
 /// that a constant one is compared at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Form(u64);
+struct TransferForm(u64);
 
-impl Form {
+impl TransferForm {
     #[inline(always)]
     fn of(wr: &OneTransfer<'_>) -> Self {
         let flags = u64::from(unsignalled(wr.flags).bits());

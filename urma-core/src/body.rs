@@ -215,7 +215,7 @@ impl SendHalf {
 
     /// As [`SendHalf::transfer_moved`], if it is carried out at once.
     #[inline(always)]
-    fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         let MovedTransfer { local, remote, len, user_ctx, is_signalled } = *moved;
         self.last.reaches(ticket, (remote, len))
             && is_signalled

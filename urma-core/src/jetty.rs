@@ -220,6 +220,12 @@ impl Jetty {
         self.send.transfer_moved(ticket, moved)
     }
 
+    /// As `post_moved`, of a request that is carried out in this call; others are not posted.
+    #[inline(always)]
+    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.carry_moved(ticket, moved)
+    }
+
     /// Posts receives in order.
     ///
     /// # Errors

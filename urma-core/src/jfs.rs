@@ -178,6 +178,12 @@ impl Jfs {
         self.send.transfer_moved(ticket, moved)
     }
 
+    /// As `post_moved`, of a request that is carried out in this call; others are not posted.
+    #[inline(always)]
+    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.carry_moved(ticket, moved)
+    }
+
     /// RM: announces requests to `target`. Importing set up the path already.
     ///
     /// # Errors

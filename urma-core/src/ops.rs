@@ -119,7 +119,7 @@ pub trait CompletionQueue: Send + Debug {
 
     /// The oldest completion, if it is that of a request that succeeded, and a look finds it; `None`: it is for
     /// [`CompletionQueue::poll`]. It makes no system call.
-    fn take_done(&mut self) -> Option<DoneRequest> {
+    fn take_done(&mut self) -> Option<&DoneRequest> {
         None
     }
 
@@ -131,7 +131,7 @@ pub trait CompletionQueue: Send + Debug {
 }
 
 /// The completion of a request of a send queue that succeeded: all that is not said here is as in the default one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DoneRequest {
     /// That of the request.
     pub user_ctx: u64,

@@ -140,9 +140,9 @@ impl<T> Serial<T> {
 
     /// As [`Serial::try_brief`], of a visit that the caller ends.
     #[inline(always)]
-    pub fn try_visit(&self) -> Option<Visit<'_, T>> {
+    pub fn try_visit(&self) -> Option<SerialVisit<'_, T>> {
         let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
-        is_free.ok().map(|_| Visit(self))
+        is_free.ok().map(|_| SerialVisit(self))
     }
 
     /// Clears HELD after [`Serial::let_go`] found a mark; returns whether it is still set.
@@ -298,9 +298,9 @@ impl<T> Serial<T> {
 /// leaves a mark that was made meanwhile to others.
 #[must_use = "a mark made during the visit is the visitor's to pass on"]
 #[derive(Debug)]
-pub struct Visit<'s, T>(&'s Serial<T>);
+pub struct SerialVisit<'s, T>(&'s Serial<T>);
 
-impl<T> Visit<'_, T> {
+impl<T> SerialVisit<'_, T> {
     /// Works on the value.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
@@ -329,7 +329,7 @@ impl<T> Visit<'_, T> {
     }
 }
 
-impl<T> Drop for Visit<'_, T> {
+impl<T> Drop for SerialVisit<'_, T> {
     fn drop(&mut self) {
         drop(ReleaseOnDrop(&self.0.state));
     }

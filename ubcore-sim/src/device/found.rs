@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::{Visit, sync::Ordering};
+use urma_mem::{SerialVisit, sync::Ordering};
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
@@ -36,7 +36,7 @@ pub struct FoundJfc {
 
 /// A visit of a found queue.
 #[derive(Debug)]
-pub struct QueueVisit<'q>(Visit<'q, EnginePlace>);
+pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
 
 /// What became of a word that was to be moved.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub enum WordMove<'q> {
     Left(QueueVisit<'q>),
     /// Another thread has the queue.
     Held,
-    /// The queue ended.
+    /// The queue ended: its number may be that of another one.
     Ended,
 }
 

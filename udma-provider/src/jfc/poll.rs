@@ -104,20 +104,20 @@ impl CompletionQueue for PollHalf {
         };
         if let [one] = out
             && front.is_next(core.next_index())
-            && !self.carried.is_progress_due()
+            && self.carried.is_usual(&core.carried)
         {
-            self.carried.take(&core.carried, front, one);
+            self.carried.take_usual(&core.carried, front, one);
             return Ok(1);
         }
         self.poll_carried(out)
     }
 
     #[inline]
-    fn take_done(&mut self) -> Option<DoneRequest> {
+    fn take_done(&mut self) -> Option<&DoneRequest> {
         let core = &*self.core;
         let front = self.carried.front(&core.carried)?;
-        let is_usual = front.is_next(core.next_index()) && !self.carried.is_progress_due();
-        is_usual.then(|| self.carried.take_done(&core.carried, front))
+        let is_usual = front.is_next(core.next_index()) && self.carried.is_usual(&core.carried);
+        if is_usual { Some(self.carried.take_done(&core.carried, front)) } else { None }
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

@@ -213,6 +213,7 @@ fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
     let done = poll_all(&mut jfc);
     assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
     assert!(handed_by_other(&bench));
+    assert_eq!(jfc.queue.take_done(), None, "it is of another queue than the one before");
     let done = poll_all(&mut jfc);
     assert_eq!(contexts(&done), [8]);
     assert!(done[0].local_id != one.id);
@@ -294,7 +295,7 @@ fn a_look_takes_what_a_poll_would() {
     let mut by_poll = 0;
     for ctx in 2..130 {
         assert_eq!(post(&mut jfs, ctx), PostedAgain::Posted);
-        let Some(done) = jfc.queue.take_done() else {
+        let Some(done) = jfc.queue.take_done().copied() else {
             by_poll += 1;
             polled = poll_all(&mut jfc);
             assert_eq!(contexts(&polled), [ctx]);
