@@ -22,10 +22,10 @@ use urma_mem::sync::{AtomicU64, Ordering};
 use crate::cfg::DeviceCfg;
 use crate::dma;
 use crate::engine::base::Base;
-pub use crate::engine::known::MovedEntry;
+pub use crate::engine::known::{MovedEntry, WORD_LEN};
 use crate::fault::Faults;
 use crate::ports::Ports;
-pub use found::{FoundJfc, FoundQueue};
+pub use found::{FoundJfc, FoundQueue, QueueVisit, WordMove};
 use shared::SharedPart;
 use visits::SharedVisits;
 

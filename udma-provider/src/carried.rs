@@ -8,13 +8,14 @@
 //! device has reported, and before everything that it reports later. So each carries the index that the
 //! device gives to its next entry, and is taken once all entries before that index are.
 
+use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
     ops::DoneRequest,
 };
 use urma_mem::{
     relay::{Relay, RelayReader, RelayWriter},
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU32, AtomicU64, Ordering},
 };
 
 use crate::{index::is_before, table::PolledQueue};
@@ -26,6 +27,8 @@ pub(crate) struct CarriedRing {
     /// Number of the queue, and [`JETTY`]: stored before its first request.
     queue: AtomicU64,
     queue_ctx: AtomicU64,
+    /// Queues that were the one, counted: changed before the first request of the next one.
+    claims: AtomicU32,
 }
 
 /// The end of the queue that posts; the default one is no end of a ring.
@@ -38,7 +41,13 @@ pub(crate) struct CarriedSource {
 
 /// The end of the polls.
 #[derive(Debug, Default)]
-pub(crate) struct CarriedSink(RelayReader);
+pub(crate) struct CarriedSink {
+    reader: RelayReader,
+    /// Which of [`CarriedRing::claims`] `done` is of.
+    claims: u32,
+    /// The request that was taken last; that of its queue stays from one to the next.
+    done: DoneRequest,
+}
 
 /// A request that was carried out.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +68,9 @@ impl CarriedRing {
         let kind = if link.kind == QueueKind::Jetty { JETTY } else { 0 };
         self.queue.store(u64::from(link.id()) | kind, Ordering::Relaxed);
         self.queue_ctx.store(link.queue_ctx, Ordering::Relaxed);
+        // One queue at a time gets here.
+        let claims = self.claims.load(Ordering::Relaxed).wrapping_add(1);
+        self.claims.store(claims, Ordering::Relaxed);
         let taken = writer.pushed();
         Some(CarriedSource { writer, taken })
     }
@@ -83,15 +95,21 @@ impl CarriedSource {
         self.writer.room(&of.relay)
     }
 
-    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `index`.
+    /// Number of requests that were passed on, free running.
+    #[inline(always)]
+    pub(crate) fn passed_on(&self) -> u32 {
+        self.writer.pushed()
+    }
+
+    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `next`.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
         of: &CarriedRing,
-        (end, index): (u32, u32),
+        (end, next): (u32, NextEntry),
         (user_ctx, len): (u64, u32),
     ) {
-        let place = u64::from(index) << 32 | u64::from(len);
+        let place = next.high() | u64::from(len);
         self.writer.push(&of.relay, [user_ctx, place], end);
     }
 
@@ -120,31 +138,61 @@ impl CarriedSource {
 }
 
 impl CarriedSink {
-    /// Whether a request waits.
+    /// Whether the device is to work before the next request is taken.
     #[inline(always)]
-    pub(crate) fn has_front(&self, of: &CarriedRing) -> bool {
-        self.0.has_front(&of.relay)
+    pub(crate) fn is_progress_due(&self) -> bool {
+        self.reader.taken().is_multiple_of(TAKEN_PER_PROGRESS)
+    }
+
+    /// Whether nothing else is to be done for the next request: it is of the queue of the one before.
+    #[inline(always)]
+    pub(crate) fn is_usual(&self, of: &CarriedRing) -> bool {
+        !self.is_progress_due() && self.claims == of.claims.load(Ordering::Relaxed)
     }
 
     /// The oldest request that waits.
     #[inline(always)]
     pub(crate) fn front(&self, of: &CarriedRing) -> Option<CarriedRequest> {
-        self.0.front(&of.relay).map(|[user_ctx, place]| CarriedRequest { user_ctx, place })
+        self.reader.front(&of.relay).map(|[user_ctx, place]| CarriedRequest { user_ctx, place })
     }
 
     /// Takes the oldest request that waits, which is `front`.
     #[inline(always)]
     pub(crate) fn take(&mut self, of: &CarriedRing, front: CarriedRequest, out: &mut Completion) {
-        let done = self.take_done(of, front);
-        complete(done, out);
+        self.look_at_queue(of);
+        self.take_usual(of, front, out);
     }
 
-    /// As [`CarriedSink::take`]; what its completion says.
+    /// As [`CarriedSink::take`], where [`CarriedSink::is_usual`] says so.
     #[inline(always)]
-    pub(crate) fn take_done(&mut self, of: &CarriedRing, front: CarriedRequest) -> DoneRequest {
-        let done = front.done(of);
-        self.0.take(&of.relay);
-        done
+    pub(crate) fn take_usual(
+        &mut self,
+        of: &CarriedRing,
+        front: CarriedRequest,
+        out: &mut Completion,
+    ) {
+        let CarriedRequest { user_ctx, .. } = front;
+        complete(DoneRequest { user_ctx, len: front.len(), ..self.done }, out);
+        self.reader.take(&of.relay);
+    }
+
+    /// As [`CarriedSink::take_usual`]; what its completion says.
+    #[inline(always)]
+    pub(crate) fn take_done(&mut self, of: &CarriedRing, front: CarriedRequest) -> &DoneRequest {
+        self.done.user_ctx = front.user_ctx;
+        self.done.len = front.len();
+        self.reader.take(&of.relay);
+        &self.done
+    }
+
+    /// Looks whose request the next one is.
+    fn look_at_queue(&mut self, of: &CarriedRing) {
+        let queue = of.queue.load(Ordering::Relaxed);
+        self.claims = of.claims.load(Ordering::Relaxed);
+        self.done.queue_ctx = of.queue_ctx.load(Ordering::Relaxed);
+        self.done.local_id = low(queue);
+        let is_jetty = queue & JETTY != 0;
+        self.done.flags = if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() };
     }
 }
 
@@ -155,20 +203,17 @@ impl CarriedRequest {
         !is_before(ci, (self.place >> 32) as u32)
     }
 
-    /// What its completion says.
+    /// Its length in bytes.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half of a word is meant")]
-    fn done(self, of: &CarriedRing) -> DoneRequest {
-        let queue = of.queue.load(Ordering::Relaxed);
-        let is_jetty = queue & JETTY != 0;
-        DoneRequest {
-            user_ctx: self.user_ctx,
-            queue_ctx: of.queue_ctx.load(Ordering::Relaxed),
-            local_id: queue as u32,
-            len: u64::from(self.place as u32),
-            flags: if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() },
-        }
+    fn len(self) -> u64 {
+        u64::from(low(self.place))
     }
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the low half of a word is meant")]
+fn low(word: u64) -> u32 {
+    word as u32
 }
 
 /// Stores a completion, field by field: a copy of the whole would wait for the stores of its parts.
@@ -203,3 +248,5 @@ fn complete(done: DoneRequest, out: &mut Completion) {
 
 /// Beside the number of a queue: it is a jetty.
 const JETTY: u64 = 1 << 32;
+/// Requests taken between two calls that let the device work: a microsecond or two.
+const TAKEN_PER_PROGRESS: u32 = 64;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    JfcIndex, MovedWord, QueueDoorbell, RegisterRegion,
+    JfcIndex, MovedWord, NextEntry, QueueDoorbell, RegisterRegion,
     doorbell::{self, CqArm, JfcDoorbell},
     regs,
     sqe::BLOCK_WORDS,
@@ -17,33 +17,53 @@ use urma_mem::{
     sync::{AtomicBool, Ordering},
 };
 
-/// The send doorbell of one queue.
+/// The send doorbell of one queue: found once where the backing has that, else its page in the window.
 #[derive(Debug)]
-pub(crate) enum SqDoorbell {
-    /// Found once, where the backing has that.
-    Found(Box<dyn QueueDoorbell>),
-    /// Its page in the window.
-    Page { regs: Arc<dyn RegisterRegion>, page: u64 },
+pub(crate) struct SqDoorbell(Box<dyn QueueDoorbell>);
+
+/// A queue's page in the window, which carries nothing out.
+#[derive(Debug)]
+struct DoorbellPage {
+    regs: Arc<dyn RegisterRegion>,
+    page: u64,
+}
+
+impl QueueDoorbell for DoorbellPage {
+    fn ring(&self, pi: u32) {
+        self.regs.write32(self.page + doorbell::SQ_PI, pi);
+    }
+
+    fn ring_direct(&self, words: &[u64; BLOCK_WORDS]) {
+        self.regs.write_block(self.page + doorbell::DWQE, words);
+        barrier::flush_wc();
+    }
+
+    fn carry(&self, _words: &[u64; BLOCK_WORDS]) -> bool {
+        false
+    }
+
+    fn carry_moved(&self, _pi: u32, _is_signalled: bool, _: u64, _: u64, _len: u32) -> bool {
+        false
+    }
+
+    fn carry_atomic(&self, _blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
+        false
+    }
 }
 
 impl SqDoorbell {
     /// Of queue `id`, 20 bits, which exists.
     pub(crate) fn new(regs: Arc<dyn RegisterRegion>, id: u32) -> Self {
-        if let Some(found) = regs.queue_doorbell(id) {
-            return Self::Found(found);
-        }
         let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
-        Self::Page { regs, page }
+        let found = regs.queue_doorbell(id);
+        Self(found.unwrap_or_else(|| Box::new(DoorbellPage { regs, page })))
     }
 
     /// Everything before block `pi` (free running) is posted.
     #[inline]
     pub(crate) fn ring(&self, pi: u32) {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.ring(pi),
-            Self::Page { regs, page } => regs.write32(page + doorbell::SQ_PI, pi),
-        }
+        self.0.ring(pi);
     }
 
     /// Hands a block over that is not stored in the ring. Returns whether it was carried out; if not, nothing
@@ -51,10 +71,7 @@ impl SqDoorbell {
     #[inline(always)]
     pub(crate) fn carry(&self, block: &[u64; BLOCK_WORDS]) -> bool {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.carry(block),
-            Self::Page { .. } => false,
-        }
+        self.0.carry(block)
     }
 
     /// As [`SqDoorbell::carry`], of a request like the newest block that it carried.
@@ -62,64 +79,47 @@ impl SqDoorbell {
     pub(crate) fn carry_moved(&self, pi: u32, moved: &MovedTransfer) -> bool {
         barrier::to_device();
         let MovedTransfer { local, remote, len, is_signalled, .. } = *moved;
-        match self {
-            Self::Found(found) => found.carry_moved(pi, is_signalled, remote, local, len),
-            Self::Page { .. } => false,
-        }
+        self.0.carry_moved(pi, is_signalled, remote, local, len)
     }
 
     /// As [`SqDoorbell::carry_moved`], of a signalled request whose completion this driver makes; the index of the
     /// entry that it comes before.
     #[inline(always)]
-    pub(crate) fn carry_unreported(&self, pi: u32, moved: &MovedTransfer) -> Option<u32> {
+    pub(crate) fn carry_unreported(
+        &self,
+        pi: u32,
+        (remote, local, len): (u64, u64, u32),
+    ) -> Option<NextEntry> {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.carry_unreported(pi, moved.remote, moved.local, moved.len),
-            Self::Page { .. } => None,
-        }
+        self.0.carry_unreported(pi, remote, local, len)
     }
 
     /// As [`SqDoorbell::carry_unreported`], of the block of a signalled request like some one that was carried.
     #[inline(always)]
-    pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<u32> {
+    pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<NextEntry> {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.carry_block_unreported(block),
-            Self::Page { .. } => None,
-        }
+        self.0.carry_block_unreported(block)
     }
 
     /// As [`SqDoorbell::carry`], of an atomic.
     #[inline]
     pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.carry_atomic(blocks),
-            Self::Page { .. } => false,
-        }
+        self.0.carry_atomic(blocks)
     }
 
     /// As [`SqDoorbell::carry_unreported`], of an atomic like the newest one that it carried.
     #[inline(always)]
-    pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+    pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.carry_word(moved),
-            Self::Page { .. } => None,
-        }
+        self.0.carry_word(moved)
     }
 
     /// Hands the one block that was just stored in the ring over directly.
     #[inline]
     pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {
         barrier::to_device();
-        match self {
-            Self::Found(found) => found.ring_direct(block),
-            Self::Page { regs, page } => {
-                regs.write_block(page + doorbell::DWQE, block);
-                barrier::flush_wc();
-            }
-        }
+        self.0.ring_direct(block);
     }
 }
 

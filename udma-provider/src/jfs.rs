@@ -56,9 +56,10 @@ pub(crate) struct SendPoster {
     done: u32,
     /// One-block requests for which there is room, at least.
     sure: u32,
-    /// Requests that may still be carried out unreported before `sure` and `seq` count them, and how many were granted.
-    granted: u32,
-    given: u32,
+    /// Requests may be carried out unreported as long as fewer are passed on than `granted_to`; `sure` and `seq` count
+    /// those from `granted_from` on later. Both are alike, and that number, where none is granted.
+    granted_from: u32,
+    granted_to: u32,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
@@ -152,8 +153,8 @@ impl SendPoster {
             pi: 0,
             done: 0,
             sure: 0,
-            granted: 0,
-            given: 0,
+            granted_from: 0,
+            granted_to: 0,
             seq: 0,
             done_seq: 0,
             snapshot: None,
@@ -244,22 +245,28 @@ impl SendPoster {
     fn claim_carried(&mut self) {
         if !self.carried.is_claimed() && self.parts.in_order {
             self.carried = self.parts.jfc.claim_carried(&self.link).unwrap_or_default();
+            self.end_grant();
         }
     }
 
     /// Hands a signalled request like the newest one over, which the device carries out and does not report;
     /// `false`: nothing happened.
     #[inline(always)]
-    fn carry_unreported(&mut self, moved: &MovedTransfer) -> bool {
-        let Some(index) = self.doorbell.carry_unreported(self.pi, moved) else { return false };
+    fn carry_unreported(&mut self, user_ctx: u64, place: (u64, u64, u32)) -> bool {
+        let Some(next) = self.doorbell.carry_unreported(self.pi, place) else { return false };
         self.pi = self.pi.wrapping_add(1);
-        let request = (moved.user_ctx, moved.len);
-        self.carried.push(self.parts.jfc.carried(), (self.pi, index), request);
+        self.carried.push(self.parts.jfc.carried(), (self.pi, next), (user_ctx, place.2));
         true
     }
 
-    /// As [`SendPoster::post_like_last`], where none was granted.
+    /// As [`SendQueue::carry_like_last`], where none is granted: by a jump, so that it saves no register where one is.
     #[inline(never)]
+    fn grant_and_carry(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+        self.grant_again() && self.carry_like_last(user_ctx, remote, local, len)
+    }
+
+    /// As [`SendQueue::post_like_last`], without a look at what is granted.
+    #[inline(always)]
     fn post_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
         // What was carried went directly, and is the newest one.
         if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
@@ -272,7 +279,7 @@ impl SendPoster {
         let is_unreported = self.is_carried
             && moved.is_signalled
             && self.carried.room(self.parts.jfc.carried()) != 0
-            && self.carry_unreported(moved);
+            && self.carry_unreported(moved.user_ctx, (moved.remote, moved.local, moved.len));
         if is_unreported {
             self.seq = (self.seq + 1) & SEQ_MASK;
             self.grant();
@@ -449,13 +456,17 @@ impl SendQueue for SendPoster {
 
     #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
-        // The device looks at queue and target: what ended there since is not carried out.
-        let may_carry = self.granted != 0 && moved.is_signalled;
-        if may_carry && !self.parts.failed.load(Ordering::Relaxed) && self.carry_unreported(moved) {
-            self.granted -= 1;
-            return PostedAgain::Posted;
-        }
         self.post_again(moved)
+    }
+
+    #[inline]
+    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+        if !self.has_grant() {
+            return self.grant_and_carry(user_ctx, remote, local, len);
+        }
+        // The device looks at queue and target: what ended there since is not carried out.
+        let is_failed = self.parts.failed.load(Ordering::Relaxed);
+        !is_failed && self.carry_unreported(user_ctx, (remote, local, len))
     }
 
     #[inline]

@@ -16,9 +16,7 @@ use crate::{
 /// and whether it is signalled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastTransfer {
-    is_write: bool,
-    flags: WrFlags,
-    target_hint: u8,
+    form: TransferForm,
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
@@ -32,9 +30,7 @@ pub(crate) struct LastTransfer {
 impl LastTransfer {
     /// No request names what it does.
     pub(crate) const NONE: Self = Self {
-        is_write: false,
-        flags: WrFlags::empty(),
-        target_hint: 0,
+        form: TransferForm(0),
         target: ObjectNumber::NONE,
         remote: ObjectNumber::NONE,
         local: ObjectNumber::NONE,
@@ -49,9 +45,7 @@ impl LastTransfer {
             return Self::NONE;
         }
         Self {
-            is_write: wr.is_write,
-            flags: unsignalled(wr.flags),
-            target_hint: wr.target_hint,
+            form: TransferForm::of(wr),
             target: number_of(wr.target),
             remote: wr.at.segment.number(),
             local: wr.piece.segment.number(),
@@ -67,6 +61,12 @@ impl LastTransfer {
         self.ticket
     }
 
+    /// Whether it is the one with this ticket, and the remote piece of a request like it lies where it may.
+    #[inline(always)]
+    pub(crate) fn reaches(&self, ticket: u64, (remote, len): (u64, u32)) -> bool {
+        ticket == self.ticket && self.remote_span.holds(remote, u64::from(len))
+    }
+
     /// Whether it is the one with this ticket, and both pieces of a request like it lie where they may; its kind.
     #[inline(always)]
     pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> Option<bool> {
@@ -74,7 +74,7 @@ impl LastTransfer {
         let len = u64::from(moved.len);
         let is_it = ticket == self.ticket;
         (is_it && local.holds(moved.local, len) && remote.holds(moved.remote, len))
-            .then_some(self.is_write)
+            .then(|| self.form.is_write())
     }
 
     /// Whether the request names the same.
@@ -83,9 +83,25 @@ impl LastTransfer {
         self.local == wr.piece.segment.number()
             && self.remote == wr.at.segment.number()
             && self.target == number_of(wr.target)
-            && self.flags == unsignalled(wr.flags)
-            && self.is_write == wr.is_write
-            && self.target_hint == wr.target_hint
+            && self.form == TransferForm::of(wr)
+    }
+}
+
+/// Kind, hint and flags of a WRITE or READ, but for whether it is signalled: in one word, small where none is rare, so
+/// that a constant one is compared at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct TransferForm(u64);
+
+impl TransferForm {
+    #[inline(always)]
+    fn of(wr: &OneTransfer<'_>) -> Self {
+        let flags = u64::from(unsignalled(wr.flags).bits());
+        Self(flags << 9 | u64::from(wr.target_hint) << 1 | u64::from(wr.is_write))
+    }
+
+    #[inline(always)]
+    fn is_write(self) -> bool {
+        self.0 & 1 != 0
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
-    RecvWr, SendOp, SendWr, Status, TransportMode,
+    RecvWr, SendOp, SendWr, Status, TransportMode, WrFlags,
     again::{self, LastAtomic, LastMessage, LastTransfer},
     check::{RecvRules, SendRules},
     context::ContextShared,
@@ -163,34 +163,73 @@ impl SendHalf {
     /// As [`SendHalf::post`] of the one request.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        if self.carry_again(wr) {
+            return Ok(());
+        }
+        // A copy, so that the request itself need not lie in memory above.
+        let wr = *wr;
+        self.transfer_uncarried(&wr)
+    }
+
+    /// As [`SendHalf::transfer`], of a request like the newest one, if it is carried out at once; `false`: nothing
+    /// happened. The local piece is the provider's to check, of which it has the segment.
+    #[inline(always)]
+    fn carry_again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        let len = wr.piece.len;
+        self.last.is_of(wr)
+            && wr.flags.contains(WrFlags::COMPLETE)
+            && wr.at.segment.span().holds(wr.at.addr, u64::from(len))
+            && self.queue.carry_like_last(wr.user_ctx, wr.at.addr, wr.piece.addr, len)
+    }
+
+    /// As [`SendHalf::transfer`], of a request that is not carried out at once.
+    #[inline(never)]
+    fn transfer_uncarried(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         match self.transfer_again(wr) {
             PostedAgain::Posted => Ok(()),
             PostedAgain::Full => Err(PostError { index: 0, reason: PostReason::Full }),
-            PostedAgain::NotTaken => {
-                // A copy, so that the request itself need not lie in memory above.
-                let wr = *wr;
-                self.transfer_new(&wr)
-            }
+            PostedAgain::NotTaken => self.transfer_new(wr),
         }
     }
 
     /// As [`SendHalf::transfer`], of a request like the newest one; others are not taken.
-    #[inline(always)]
-    pub(crate) fn transfer_again(&mut self, wr: &OneTransfer<'_>) -> PostedAgain {
+    #[inline]
+    fn transfer_again(&mut self, wr: &OneTransfer<'_>) -> PostedAgain {
         if !(self.last.is_of(wr) && self.rules.fits(wr)) {
             return PostedAgain::NotTaken;
         }
         self.queue.post_like_last(&again::moved(wr))
     }
 
+    /// As [`SendHalf::transfer`], of a request like the newest one; whether it was posted.
+    #[inline(always)]
+    pub(crate) fn is_posted_again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.carry_again(wr) || self.transfer_again(wr) == PostedAgain::Posted
+    }
+
     /// As [`SendHalf::transfer_again`], of a request that names what the one with this ticket did.
     #[inline(always)]
-    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> PostedAgain {
-        match self.last.holds(ticket, moved) {
+    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.carry_moved(ticket, moved) || self.post_moved(ticket, *moved)
+    }
+
+    /// As [`SendHalf::transfer_moved`], if it is carried out at once.
+    #[inline(always)]
+    pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        let MovedTransfer { local, remote, len, user_ctx, is_signalled } = *moved;
+        self.last.reaches(ticket, (remote, len))
+            && is_signalled
+            && self.queue.carry_like_last(user_ctx, remote, local, len)
+    }
+
+    /// As [`SendHalf::transfer_moved`], of a request that is not carried out at once.
+    #[inline(never)]
+    fn post_moved(&mut self, ticket: u64, moved: MovedTransfer) -> bool {
+        match self.last.holds(ticket, &moved) {
             Some(is_write) if self.rules.carries_len(is_write, moved.len) => {
-                self.queue.post_like_last(moved)
+                self.queue.post_like_last(&moved) == PostedAgain::Posted
             }
-            _ => PostedAgain::NotTaken,
+            _ => false,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
-    ops::{MovedTransfer, PostedAgain, QueueParts},
+    ops::{MovedTransfer, QueueParts},
     rules::{self, ensure, refuse},
     target::{self, HeldPath},
 };
@@ -203,7 +203,7 @@ impl Jetty {
     /// `post_transfer` posts it or returns what is wrong.
     #[inline(always)]
     pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.send.transfer_again(wr) == PostedAgain::Posted
+        self.send.is_posted_again(wr)
     }
 
     /// By which the newest WRITE or READ is known again, until another one is posted; 0: no request is like it.
@@ -217,7 +217,13 @@ impl Jetty {
     /// it is not the newest one any more, or something is wrong.
     #[inline(always)]
     pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
-        self.send.transfer_moved(ticket, moved) == PostedAgain::Posted
+        self.send.transfer_moved(ticket, moved)
+    }
+
+    /// As `post_moved`, of a request that is carried out in this call; others are not posted.
+    #[inline(always)]
+    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.carry_moved(ticket, moved)
     }
 
     /// Posts receives in order.

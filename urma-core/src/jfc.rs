@@ -73,7 +73,7 @@ impl Jfc {
 
     /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it. `None`: nothing happened.
     #[inline(always)]
-    pub fn take_done(&mut self) -> Option<DoneRequest> {
+    pub fn take_done(&mut self) -> Option<&DoneRequest> {
         self.queue.take_done()
     }
 

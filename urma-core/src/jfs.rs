@@ -11,7 +11,7 @@ use crate::{
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
-    ops::{MovedTransfer, PostedAgain, QueueParts},
+    ops::{MovedTransfer, QueueParts},
     rules, target,
 };
 
@@ -161,7 +161,7 @@ impl Jfs {
     /// `post_transfer` posts it or returns what is wrong.
     #[inline(always)]
     pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.send.transfer_again(wr) == PostedAgain::Posted
+        self.send.is_posted_again(wr)
     }
 
     /// By which the newest WRITE or READ is known again, until another one is posted; 0: no request is like it.
@@ -175,7 +175,13 @@ impl Jfs {
     /// it is not the newest one any more, or something is wrong.
     #[inline(always)]
     pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
-        self.send.transfer_moved(ticket, moved) == PostedAgain::Posted
+        self.send.transfer_moved(ticket, moved)
+    }
+
+    /// As `post_moved`, of a request that is carried out in this call; others are not posted.
+    #[inline(always)]
+    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.send.carry_moved(ticket, moved)
     }
 
     /// RM: announces requests to `target`. Importing set up the path already.

@@ -33,6 +33,14 @@ pub trait SendQueue: Send + Debug {
         PostedAgain::NotTaken
     }
 
+    /// As [`SendQueue::post_like_last`], of a signalled request, if it is carried out in this call. Whether both pieces
+    /// are as long as a request may be, and the local one lies in its segment, is the provider's to check. `false`:
+    /// nothing happened, and nothing is said about the request.
+    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+        let _ = (user_ctx, remote, local, len);
+        false
+    }
+
     /// Posts a SEND that is like the newest SEND of one local piece, not inline, that [`SendQueue::post_send`] took
     /// alone, but for `moved`, whose `remote` is 0. A provider need not remember that one.
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
@@ -111,7 +119,7 @@ pub trait CompletionQueue: Send + Debug {
 
     /// The oldest completion, if it is that of a request that succeeded, and a look finds it; `None`: it is for
     /// [`CompletionQueue::poll`]. It makes no system call.
-    fn take_done(&mut self) -> Option<DoneRequest> {
+    fn take_done(&mut self) -> Option<&DoneRequest> {
         None
     }
 
@@ -123,7 +131,7 @@ pub trait CompletionQueue: Send + Debug {
 }
 
 /// The completion of a request of a send queue that succeeded: all that is not said here is as in the default one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DoneRequest {
     /// That of the request.
     pub user_ctx: u64,

@@ -7,6 +7,8 @@ use std::fmt;
 
 /// Why a call of the API was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+// As wide as a count, so that a poll returns either of both in registers.
+#[repr(usize)]
 pub enum Status {
     /// In use by others.
     #[error("the object is in use; delete what was made from it first, then try again")]

@@ -23,6 +23,8 @@ mod words;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86;
 
+/// Bytes of a word, which is moved whole where both ends are aligned.
+pub(crate) const WORD_LEN: usize = 8;
 /// From this length on, in bytes, a destination that is not in a cache is worth streaming stores.
 pub const STREAMING_MIN: usize = 1 << 20;
 
@@ -53,13 +55,26 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 /// As [`copy`].
 #[inline(always)]
 pub(crate) unsafe fn copy_ordered(to: *mut u8, from: *const u8, len: usize) {
-    if len == 8 && imp::is_one_ordered_move(to, from) {
-        // SAFETY: the caller keeps both words mapped; the check is this one's.
-        unsafe { imp::move_8_last(to, from) };
+    // SAFETY: passed on to the caller.
+    if len == WORD_LEN && unsafe { copy_word_ordered(to, from) }.is_some() {
         return;
     }
     // SAFETY: passed on to the caller.
     unsafe { copy_long_ordered(to, from, len) };
+}
+
+/// As [`copy_ordered`] of 8 bytes, if that is one move; `None`: nothing was copied.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub(crate) unsafe fn copy_word_ordered(to: *mut u8, from: *const u8) -> Option<()> {
+    if !imp::is_one_ordered_move(to, from) {
+        return None;
+    }
+    // SAFETY: the caller keeps both words mapped; the check is this one's.
+    unsafe { imp::move_8_last(to, from) };
+    Some(())
 }
 
 /// As [`copy_ordered`], for any length.

@@ -36,5 +36,5 @@ pub use maps::Unmovable;
 pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,
 };
-pub use serial::{RunResult, Serial, Visited};
+pub use serial::{RunResult, Serial, SerialVisit, Visited};
 pub use writers::{WriterHold, Writers, writer_hold};

@@ -156,6 +156,13 @@ impl RelayWriter {
 }
 
 impl RelayReader {
+    /// Number of entries taken, free running.
+    #[inline(always)]
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.head
+    }
+
     /// Whether an entry waits.
     #[inline(always)]
     #[must_use]

@@ -138,6 +138,13 @@ impl<T> Serial<T> {
         Some(Visited { value, marked: !self.let_go() && self.let_go_marked() })
     }
 
+    /// As [`Serial::try_brief`], of a visit that the caller ends.
+    #[inline(always)]
+    pub fn try_visit(&self) -> Option<SerialVisit<'_, T>> {
+        let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
+        is_free.ok().map(|_| SerialVisit(self))
+    }
+
     /// Clears HELD after [`Serial::let_go`] found a mark; returns whether it is still set.
     #[cold]
     #[inline(never)]
@@ -284,6 +291,47 @@ impl<T> Serial<T> {
     #[inline]
     fn let_go(&self) -> bool {
         self.state.compare_exchange(HELD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// An exclusive visit of a [`Serial`], which this value ends: other code may go on with it, by a jump. Dropping it
+/// leaves a mark that was made meanwhile to others.
+#[must_use = "a mark made during the visit is the visitor's to pass on"]
+#[derive(Debug)]
+pub struct SerialVisit<'s, T>(&'s Serial<T>);
+
+impl<T> SerialVisit<'_, T> {
+    /// Works on the value.
+    #[inline(always)]
+    pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.0.visit(f)
+    }
+
+    /// Ends the visit, unless a mark is set.
+    ///
+    /// # Errors
+    /// The visit, which goes on: a mark is set.
+    #[inline(always)]
+    pub fn end(self) -> Result<(), Self> {
+        if !self.0.let_go() {
+            return Err(self);
+        }
+        core::mem::forget(self);
+        Ok(())
+    }
+
+    /// Ends the visit. Returns whether a mark is set: see [`Visited::marked`].
+    #[inline]
+    pub fn leave(self) -> bool {
+        let serial = self.0;
+        core::mem::forget(self);
+        !serial.let_go() && serial.let_go_marked()
+    }
+}
+
+impl<T> Drop for SerialVisit<'_, T> {
+    fn drop(&mut self) {
+        drop(ReleaseOnDrop(&self.0.state));
     }
 }
 

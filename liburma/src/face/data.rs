@@ -17,14 +17,13 @@ use crate::{
     udma::{kind, poll, post},
 };
 
-/// The slot of a live object, if its context's table has this library's own `$mine` and no
-/// program measures: the usual case, without a frame or a second look-up.
+/// The slot of a live object, if its context's table has this library's own `$mine`: the usual case while no
+/// program measures, without a frame or a second look-up.
 macro_rules! own_slot {
     ($kind:ty, $object:expr, $op:ident, $mine:path) => {
         find_live::<$kind>($object).filter(|slot| {
             let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
             own_op(slot.public(), |ops| member_of!(ops, $op).is_some_and(|op| fn_addr_eq(op, mine)))
-                && !perf::is_on()
         })
     };
 }
@@ -46,7 +45,8 @@ macro_rules! posts {
             wr: *mut $wr,
             bad_wr: *mut *mut $wr,
         ) -> urma_status_t {
-            if let Some(slot) = own_slot!($kind, queue, $op, post::$op)
+            if !perf::is_on()
+                && let Some(slot) = own_slot!($kind, queue, $op, post::$op)
                 // SAFETY: a list and a place of the caller's (room card of `face`).
                 && let Ok((first, bad)) = unsafe { call::args((wr, bad_wr)) }
             {
@@ -97,7 +97,8 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
-    if let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
+    if !perf::is_on()
+        && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
         && let Ok(room) = usize::try_from(cr_cnt)
         // SAFETY: an array of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserArray::new(cr, room) }

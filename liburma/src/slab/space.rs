@@ -66,9 +66,11 @@ pub(super) fn is_slot_of_known<K: Kind>(addr: usize) -> bool {
 /// the table has nothing.
 #[inline(always)]
 fn is_start<K: Kind>(offset: usize) -> bool {
-    let Some(chunk) = SPACE.chunks.get(offset >> CHUNK_SHIFT) else { return false };
-    let is_kind = chunk.load(Ordering::Acquire) == chunk_word::<K>();
-    is_kind && offset & (stride::<K>() - 1) == 0
+    let shift = stride::<K>().trailing_zeros();
+    // Between two starts this is a number beyond all of them.
+    let number = offset.rotate_right(shift);
+    let Some(chunk) = SPACE.chunks.get(number >> (CHUNK_SHIFT - shift)) else { return false };
+    chunk.load(Ordering::Acquire) == chunk_word::<K>()
 }
 
 /// Whether `addr` is not of the reservation.

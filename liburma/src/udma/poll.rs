@@ -39,14 +39,14 @@ pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
 }
 
 /// As [`take`], of one. What a look finds cannot fail and calls nothing that changes `errno`.
-#[inline(never)]
+#[inline(always)]
 fn take_one(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     let mut locked = slot.try_lock();
     if let Some(own) = &mut locked
         && let Ok(first) = to.get(0)
         && let Some(done) = own.core.take_done()
     {
-        first.write(record_of_done(&done));
+        first.write(record_of_done(done));
         return 1;
     }
     take_any(slot, locked, to)

@@ -76,6 +76,9 @@ pub(crate) trait Sends {
     /// As `again`, by the ticket of the newest request and what differs.
     fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
 
+    /// As `moved`, of a request that is carried out in this call.
+    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
+
     /// The ticket of the newest request.
     fn ticket(&self) -> u64;
 
@@ -89,9 +92,13 @@ impl Sends for JfsOwn {
         self.core.post_again(wr)
     }
 
-    #[inline(always)]
     fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.core.post_moved(ticket, moved)
+    }
+
+    #[inline(always)]
+    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.core.carry_moved(ticket, moved)
     }
 
     fn ticket(&self) -> u64 {
@@ -124,9 +131,13 @@ impl Sends for JettyOwn {
         self.core.post_again(wr)
     }
 
-    #[inline(always)]
     fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.core.post_moved(ticket, moved)
+    }
+
+    #[inline(always)]
+    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+        self.core.carry_moved(ticket, moved)
     }
 
     fn ticket(&self) -> u64 {
@@ -180,7 +191,7 @@ impl Receives for JettyOwn {
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
-#[inline(never)]
+#[inline(always)]
 pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfs_wr_t>,
@@ -188,6 +199,30 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
+    // A forked child finds a device there that carries nothing out.
+    let may_carry = matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ);
+    if may_carry && call::in_child(|| carry(slot, first)).is_ok() {
+        return call::SUCCESS;
+    }
+    send_any(slot, first, bad_wr)
+}
+
+/// Posts a request like the newest one, if no other thread has the queue and it is carried out at once; an error:
+/// nothing happened.
+#[inline(always)]
+fn carry<K: Exclusive<Own: Sends>>(slot: Slot<K>, first: SendRequest<'_>) -> Answer {
+    let mut guard = slot.try_lock().ok_or(Code::EAGAIN)?;
+    let (own, look) = guard.split();
+    if send::carry_alike((look, own), first) { Ok(()) } else { Err(Code::EAGAIN) }
+}
+
+/// As [`send`], of any list.
+#[inline(never)]
+fn send_any<K: rare::SendKind + Exclusive<Own: Sends>>(
+    slot: Slot<K>,
+    first: SendRequest<'_>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
+) -> urma_status_t {
     let status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
         return rare::again(slot, first, bad_wr);

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::sync::Ordering;
+use urma_mem::{SerialVisit, sync::Ordering};
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
@@ -32,6 +32,53 @@ pub struct FoundQueue {
 pub struct FoundJfc {
     jfc: Arc<DeviceJfc>,
     life: u64,
+}
+
+/// A visit of a found queue.
+#[derive(Debug)]
+pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
+
+/// What became of a word that was to be moved.
+#[derive(Debug)]
+pub enum WordMove<'q> {
+    /// It was moved. The index that the next entry of the JFC gets.
+    Done(u32),
+    /// As `Done`; another thread marked the queue, which is to be left ([`QueueVisit::leave`]) and stepped.
+    Marked(u32, QueueVisit<'q>),
+    /// Not in this way.
+    Left(QueueVisit<'q>),
+    /// Another thread has the queue.
+    Held,
+    /// The queue ended: its number may be that of another one.
+    Ended,
+}
+
+impl QueueVisit<'_> {
+    /// Ends it. Returns whether the queue is to be stepped.
+    pub fn leave(self) -> bool {
+        self.0.leave()
+    }
+}
+
+impl FoundQueue {
+    /// As [`SoftwareDevice::carry_unreported`], of 8 bytes between segments of this node, where that is one move under a
+    /// warrant. All of it can be compiled into the caller, and nothing in it is called.
+    #[inline(always)]
+    pub fn move_word(&self, (pi, remote_va, local_va): (u32, u64, u64)) -> WordMove<'_> {
+        let queue = &*self.queue;
+        if !queue.sends.is_still(self.life) {
+            return WordMove::Ended;
+        }
+        let Some(mut visit) = queue.send.try_visit() else { return WordMove::Held };
+        let moved = (pi, remote_va, local_va);
+        match visit.with(|place| place.move_word(queue, moved)) {
+            None => WordMove::Left(QueueVisit(visit)),
+            Some(index) => match visit.end() {
+                Ok(()) => WordMove::Done(index),
+                Err(visit) => WordMove::Marked(index, QueueVisit(visit)),
+            },
+        }
+    }
 }
 
 impl SoftwareDevice {
@@ -124,6 +171,19 @@ impl SoftwareDevice {
             Some(visited) => (visited.value, visited.marked),
             None => (None, false),
         }
+    }
+
+    /// Goes on with the visit of a queue that [`FoundQueue::move_word`] left, with the request that it was for; as
+    /// [`SoftwareDevice::carry_unreported`].
+    #[inline]
+    pub fn carry_in_visit(
+        &self,
+        found: &FoundQueue,
+        mut visit: QueueVisit<'_>,
+        moved: &MovedEntry,
+    ) -> (Option<u32>, bool) {
+        let index = visit.0.with(|place| place.carry_unreported(&found.queue, moved));
+        (index, visit.0.leave())
     }
 
     /// As [`SoftwareDevice::carry_unreported`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]

@@ -30,6 +30,9 @@ const KNOWN: usize = 256;
 /// One of so many new requests replaces an old one.
 const REPLACING: usize = 8;
 
+/// Bytes of a request that is one move.
+pub const WORD_LEN: u32 = 8;
+
 /// Both blocks of an atomic.
 pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
 
@@ -259,6 +262,13 @@ impl KnownRequest {
         self.open()?.change_word(remote_va, (local_va, len), (operand, compare))
     }
 
+    /// As [`KnownRequest::open`], of a remote segment of this node.
+    #[inline(always)]
+    pub(crate) fn open_own(&self) -> Option<OpenMemory<'_>> {
+        let LifeProof::Own(_) = &self.proof else { return None };
+        Some(OpenMemory { facts: &self.facts, proof: OpenProof::Own })
+    }
+
     /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {
@@ -300,19 +310,38 @@ impl OpenMemory<'_> {
     /// are not, or the life of the peer's segment ended meanwhile.
     #[inline(always)]
     pub(crate) fn copy(&self, moved: &MovedEntry) -> Option<()> {
-        let (facts, len) = (self.facts, moved.len);
-        let local = (&facts.local.region, facts.local.offset_of(moved.local_va)?);
-        let remote = (&facts.remote.region, facts.remote.offset_of(moved.remote_va)?);
+        let MovedEntry { remote_va, local_va, len, .. } = *moved;
+        self.copy_by((remote_va, local_va, len), |from, to| {
+            from.0.copy_to_ordered(from.1, to.0, to.1, len as usize).ok()
+        })
+    }
+
+    /// As [`OpenMemory::copy`], of one word, if that is one move; `None` also where it is not.
+    #[inline(always)]
+    pub(crate) fn copy_word(&self, remote_va: u64, local_va: u64) -> Option<()> {
+        self.copy_by((remote_va, local_va, WORD_LEN), |from, to| {
+            from.0.copy_word_ordered(from.1, to.0, to.1)
+        })
+    }
+
+    /// As [`OpenMemory::copy`], by `copy`, which checks both ends.
+    #[inline(always)]
+    fn copy_by(
+        &self,
+        (remote_va, local_va, len): (u64, u64, u32),
+        copy: impl FnOnce((&Region, usize), (&Region, usize)) -> Option<()>,
+    ) -> Option<()> {
+        let facts = self.facts;
+        let local = (&facts.local.region, facts.local.offset_of(local_va)?);
+        let remote = (&facts.remote.region, facts.remote.offset_of(remote_va)?);
         if u64::from(len).wrapping_sub(1) >= facts.len_max {
             return None;
         }
-        let len = len as usize;
-        let copied = match facts.op {
-            KnownOp::Write => local.0.copy_to_ordered(local.1, remote.0, remote.1, len),
-            KnownOp::Read => remote.0.copy_to_ordered(remote.1, local.0, local.1, len),
+        match facts.op {
+            KnownOp::Write => copy(local, remote)?,
+            KnownOp::Read => copy(remote, local)?,
             KnownOp::Atomic => return None,
-        };
-        copied.ok()?;
+        }
         let OpenProof::Peer(announced, generation, life) = &self.proof else { return Some(()) };
         hooks::pass(Hook::CopyUnchecked);
         announced.check_moved(generation, *life).ok()

@@ -14,7 +14,7 @@ use udma_abi::{Atomic, CqeStatus, MovedWord};
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
-use super::known::{KnownRequest, MovedEntry};
+use super::known::{KnownRequest, MovedEntry, WORD_LEN};
 use super::send::SendEngine;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
@@ -84,14 +84,26 @@ impl Warrant {
     /// As [`SendEngine::carry_unreported`], of the request that is next.
     #[inline(always)]
     fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        if !self.covers(moved.pi) {
-            return None;
-        }
+        self.covers(moved.pi).then_some(())?;
         self.known.open()?.copy(moved)?;
+        Some(self.count(queue, moved.len))
+    }
+
+    /// As [`Warrant::carry`], of the word at both addresses, if both are of this node and that is one move.
+    #[inline(always)]
+    fn move_word(&mut self, queue: &Queue, (pi, remote_va, local_va): MovedPlace) -> Option<u32> {
+        self.covers(pi).then_some(())?;
+        self.known.open_own()?.copy_word(remote_va, local_va)?;
+        Some(self.count(queue, WORD_LEN))
+    }
+
+    /// Counts a request of `len` bytes that was carried out; the index that the next entry of the JFC gets.
+    #[inline(always)]
+    fn count(&mut self, queue: &Queue, len: u32) -> u32 {
         self.next = self.next.wrapping_add(1);
-        queue.fast.unreported(u64::from(moved.len));
+        queue.fast.unreported(u64::from(len));
         queue.pi.store(self.next, Ordering::Release);
-        Some(self.port.next_index())
+        self.port.next_index()
     }
 }
 
@@ -124,6 +136,13 @@ impl EnginePlace {
         // A copy, so that the request itself need not lie in memory above.
         let moved = *moved;
         self.carry_by_engine(queue, &moved)
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of 8 bytes between segments of this node, if there is a warrant and that is
+    /// one move.
+    #[inline(always)]
+    pub(crate) fn move_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        self.warrant.as_mut()?.move_word(queue, moved)
     }
 
     /// As [`EnginePlace::carry_unreported`], of an atomic.
@@ -165,6 +184,9 @@ impl EnginePlace {
         Some(index)
     }
 }
+
+/// Position of a request, its address in the remote segment, and in the local one.
+pub(crate) type MovedPlace = (u32, u64, u64);
 
 /// A warrant counts references, which few requests alike are not worth.
 const ROW: u32 = 4;

@@ -4,6 +4,8 @@
 //! *Takes*: polls and posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for
 //! a post while no packet peer exists and no thread has to be woken.
 
+mod doorbells;
+
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
@@ -12,7 +14,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use udma_abi::{MovedWord, Nanos, doorbell::JfcDoorbell, regs};
+use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     fork,
     lull::{Lull, RaisedCount},
@@ -28,7 +30,7 @@ use super::{
     presence::Presence,
 };
 use crate::{
-    device::{FoundJfc, FoundQueue, MovedEntry, SoftwareDevice},
+    device::SoftwareDevice,
     ports::{Deadline, HostRequest, LinkVisitor},
 };
 
@@ -258,103 +260,6 @@ impl SharedNode {
         }
         // A request that is done has sent no packet and set no deadline.
         if self.device.write_block(|| self.post_time(), offset, words) {
-            self.after_post();
-        }
-    }
-
-    /// As [`SharedNode::write32`] to the doorbell of a queue that was found.
-    pub fn ring_queue(&self, found: &FoundQueue, pi: u32) {
-        if self.is_dead() {
-            return;
-        }
-        self.device.ring_queue(found, || self.post_time(), pi);
-        self.after_post();
-    }
-
-    /// As [`SharedNode::write_block`] to the page of a queue that was found.
-    #[inline]
-    pub fn ring_direct(&self, found: &FoundQueue, words: &[u64; 8]) {
-        if !self.is_dead() && self.device.ring_direct(found, || self.post_time(), words) {
-            self.after_post();
-        }
-    }
-
-    /// As [`SharedNode::ring_direct`], of an entry that is not in the ring; `false`: nothing happened.
-    #[inline]
-    pub fn carry(&self, found: &FoundQueue, words: &[u64; 8]) -> bool {
-        !self.is_dead() && self.is_carried(self.device.carry(found, || self.post_time(), words))
-    }
-
-    /// As [`SharedNode::carry`], of an entry like the newest one that was carried.
-    #[inline(always)]
-    pub fn carry_moved(&self, found: &FoundQueue, moved: &MovedEntry) -> bool {
-        !self.is_dead()
-            && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
-    }
-
-    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes; the index in its JFC at which
-    /// it would be.
-    #[inline(always)]
-    pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
-        self.unreported(found, |device| device.carry_unreported(found, moved))
-    }
-
-    /// As [`SharedNode::carry_unreported`], of a whole entry.
-    #[inline(always)]
-    pub fn carry_block_unreported(&self, found: &FoundQueue, words: &[u64; 8]) -> Option<u32> {
-        self.unreported(found, |device| device.carry_block_unreported(found, words))
-    }
-
-    /// As [`SharedNode::carry_unreported`], of an atomic.
-    #[inline(always)]
-    pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> Option<u32> {
-        self.unreported(found, |device| device.carry_word(found, moved))
-    }
-
-    /// Lets `carry` carry out an entry; the index that it returns.
-    #[inline(always)]
-    fn unreported(
-        &self,
-        found: &FoundQueue,
-        carry: impl FnOnce(&SoftwareDevice) -> (Option<u32>, bool),
-    ) -> Option<u32> {
-        if self.is_dead() {
-            return None;
-        }
-        let (index, is_marked) = carry(&self.device);
-        if is_marked {
-            self.step_found(found);
-        }
-        index
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn step_found(&self, found: &FoundQueue) {
-        self.device.step_queue_found(found, || self.post_time());
-        self.after_post();
-    }
-
-    /// As [`SharedNode::carry`], of an atomic, which has two blocks.
-    #[inline]
-    pub fn carry_atomic(&self, found: &FoundQueue, blocks: &[[u64; 8]; 2]) -> bool {
-        !self.is_dead()
-            && self.is_carried(self.device.carry_atomic(found, || self.post_time(), blocks))
-    }
-
-    /// After a carried entry that left something to do, or not. Returns whether it was carried out.
-    #[inline(always)]
-    fn is_carried(&self, is_left: Option<bool>) -> bool {
-        if is_left == Some(true) {
-            self.after_post();
-        }
-        is_left.is_some()
-    }
-
-    /// As [`SharedNode::write64`] to the doorbell of JFCs, for one that was found and is not armed.
-    #[inline]
-    pub fn consume(&self, found: &FoundJfc, ci: u32) {
-        if !self.is_dead() && self.device.consume(found, || self.post_time(), ci) {
             self.after_post();
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, MovedWord, Nanos,
-    QueueDoorbell, RegisterRegion,
+    NextEntry, QueueDoorbell, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
@@ -20,7 +20,7 @@ use urma_mem::{Region, lull::Lull};
 use super::Node;
 use crate::{
     cfg::Doorbells,
-    device::{FoundJfc, FoundQueue, MovedEntry, SoftwareDevice},
+    device::{FoundJfc, FoundQueue, MovedEntry, QueueVisit, SoftwareDevice, WORD_LEN, WordMove},
     host::shared::SharedNode,
 };
 
@@ -192,14 +192,32 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     }
 
     #[inline]
-    fn carry_unreported(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<u32> {
-        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len };
-        self.node.carry_unreported(&self.found, &moved)
+    fn carry_unreported(
+        &self,
+        pi: u32,
+        remote_va: u64,
+        local_va: u64,
+        len: u32,
+    ) -> Option<NextEntry> {
+        if len != WORD_LEN {
+            return self.carry_any(pi, remote_va, local_va, len);
+        }
+        if self.node.is_dead() {
+            return None;
+        }
+        match self.found.move_word((pi, remote_va, local_va)) {
+            WordMove::Done(index) => Some(NextEntry::new(index)),
+            WordMove::Marked(index, visit) => self.end_marked(index, visit),
+            WordMove::Left(visit) => self.carry_left(pi, remote_va, local_va, visit),
+            WordMove::Held => None,
+            // It is counted there.
+            WordMove::Ended => self.carry_any(pi, remote_va, local_va, len),
+        }
     }
 
     #[inline]
-    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<u32> {
-        self.node.carry_block_unreported(&self.found, words)
+    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
+        self.node.carry_block_unreported(&self.found, words).map(NextEntry::new)
     }
 
     #[inline]
@@ -208,8 +226,37 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     }
 
     #[inline]
-    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
-        self.node.carry_word(&self.found, moved)
+    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
+        self.node.carry_word(&self.found, moved).map(NextEntry::new)
+    }
+}
+
+/// What a word that is moved at once does not need: by jumps, with the arguments where they are, so that it saves no
+/// register.
+impl FoundDoorbell<FoundQueue> {
+    #[inline(never)]
+    fn carry_any(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len };
+        self.node.carry_unreported(&self.found, &moved).map(NextEntry::new)
+    }
+
+    #[inline(never)]
+    fn carry_left(
+        &self,
+        pi: u32,
+        remote_va: u64,
+        local_va: u64,
+        visit: QueueVisit<'_>,
+    ) -> Option<NextEntry> {
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
+        self.node.carry_in_visit(&self.found, visit, &moved).map(NextEntry::new)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_marked(&self, index: u32, visit: QueueVisit<'_>) -> Option<NextEntry> {
+        self.node.leave_queue(&self.found, visit);
+        Some(NextEntry::new(index))
     }
 }
 

@@ -4,6 +4,7 @@
 //! later vfio-user and vfio. *Must not*: know what registers or rings mean.
 
 use std::{
+    num::NonZeroU64,
     os::fd::{BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -165,14 +166,20 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
     /// As [`QueueDoorbell::carry_moved`], of a request that wants a completion, which the driver makes itself: the
     /// device takes no slot of the JFC, which has no event queue, and writes no entry. Returns the index (free running)
     /// of the entry that the JFC gets next: those before it are of earlier requests. `None`: nothing happened.
-    fn carry_unreported(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<u32> {
+    fn carry_unreported(
+        &self,
+        pi: u32,
+        remote_va: u64,
+        local_va: u64,
+        len: u32,
+    ) -> Option<NextEntry> {
         let _ = (pi, remote_va, local_va, len);
         None
     }
 
     /// As [`QueueDoorbell::carry_unreported`], of a whole entry, which is like some one that [`QueueDoorbell::carry`]
     /// carried out, and from now on the newest one.
-    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<u32> {
+    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
         let _ = words;
         None
     }
@@ -183,9 +190,32 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
     /// As [`QueueDoorbell::carry_unreported`], of an atomic that is like the newest one which
     /// [`QueueDoorbell::carry_atomic`] carried out. `None`: it is to be handed over at this position as a whole; where it
     /// was done in memory that was withdrawn meanwhile, the device does not do it again, and ends it with an error.
-    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
+    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
         let _ = moved;
         None
+    }
+}
+
+/// Index (free running) of the entry that a JFC gets next, in a form that is one word also where there may be none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextEntry(NonZeroU64);
+
+impl NextEntry {
+    /// A bit beside the index.
+    const IS_THERE: NonZeroU64 = NonZeroU64::new(1 << 32).expect("a bit");
+
+    /// Of the entry with this index.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(index: u32) -> Self {
+        Self(Self::IS_THERE | u64::from(index))
+    }
+
+    /// The index in the high half of a word, whose low half is 0.
+    #[inline(always)]
+    #[must_use]
+    pub const fn high(self) -> u64 {
+        self.0.get() << 32
     }
 }
 

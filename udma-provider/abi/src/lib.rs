@@ -27,8 +27,8 @@ mod tests;
 use std::cmp::Ordering;
 
 pub use backing::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, QueueDoorbell,
-    RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, NextEntry,
+    QueueDoorbell, RegisterRegion,
 };
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};

@@ -23,7 +23,7 @@ pub(super) struct PollHalf {
     lull: Lull,
     /// Completions that are in no ring.
     carried: CarriedSink,
-    /// Polls in lulls, and of what is in no ring, counted.
+    /// Polls in lulls, counted.
     polls: u32,
 }
 
@@ -42,26 +42,18 @@ impl PollHalf {
     /// A poll that may find what is in no ring.
     #[inline(never)]
     fn poll_carried(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        let Some(front) = self.next_carried() else { return self.poll_reader(out) };
-        let Some(first) = out.first_mut() else { return Ok(0) };
-        self.carried.take(&self.core.carried, front, first);
-        self.polls = self.polls.wrapping_add(1);
-        let is_usual = out.len() == 1 && !self.polls.is_multiple_of(CARRIED_PER_PROGRESS);
-        if is_usual { Ok(1) } else { self.poll_on(out) }
-    }
-
-    /// As [`PollHalf::poll_reader`], after `out` got its first completion, one that is in no ring.
-    #[inline(never)]
-    fn poll_on(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        if self.polls.is_multiple_of(CARRIED_PER_PROGRESS) {
-            self.core.driver.backing.progress();
-        }
-        let mut found = 1;
+        let mut found = 0;
         while let Some(slot) = out.get_mut(found)
             && let Some(front) = self.next_carried()
         {
+            if self.carried.is_progress_due() {
+                self.core.driver.backing.progress();
+            }
             self.carried.take(&self.core.carried, front, slot);
             found += 1;
+        }
+        if found == 0 {
+            return self.poll_reader(out);
         }
         if found < out.len() && !self.core.is_empty() {
             // What was taken is the caller's, also where this fails.
@@ -128,22 +120,27 @@ impl JfcCore {
 impl CompletionQueue for PollHalf {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        let core = &*self.core;
         // Each out of line: none saves registers for the other.
-        if self.carried.has_front(&self.core.carried) {
-            return self.poll_carried(out);
+        let Some(front) = self.carried.front(&core.carried) else {
+            return if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) };
+        };
+        if let [one] = out
+            && front.is_next(core.next_index())
+            && self.carried.is_usual(&core.carried)
+        {
+            self.carried.take_usual(&core.carried, front, one);
+            return Ok(1);
         }
-        if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) }
+        self.poll_carried(out)
     }
 
     #[inline]
-    fn take_done(&mut self) -> Option<DoneRequest> {
-        let front = self.next_carried()?;
-        let polls = self.polls.wrapping_add(1);
-        if polls.is_multiple_of(CARRIED_PER_PROGRESS) {
-            return None;
-        }
-        self.polls = polls;
-        Some(self.carried.take_done(&self.core.carried, front))
+    fn take_done(&mut self) -> Option<&DoneRequest> {
+        let core = &*self.core;
+        let front = self.carried.front(&core.carried)?;
+        let is_usual = front.is_next(core.next_index()) && self.carried.is_usual(&core.carried);
+        if is_usual { Some(self.carried.take_done(&core.carried, front)) } else { None }
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {
@@ -171,6 +168,3 @@ impl CompletionQueue for PollHalf {
         Ok(())
     }
 }
-
-/// Polls that found what is in no ring between two calls that let the device work: a microsecond or two.
-const CARRIED_PER_PROGRESS: u32 = 64;

@@ -51,11 +51,12 @@ impl SendPoster {
         if self.carried.room(self.parts.jfc.carried()) == 0 {
             return false;
         }
-        let Some(index) = self.doorbell.carry_word(&word_of(moved, self.pi)) else { return false };
+        let Some(next) = self.doorbell.carry_word(&word_of(moved, self.pi)) else { return false };
         self.pi = self.pi.wrapping_add(Atomic::BLOCKS);
         self.seq = (self.seq + 1) & SEQ_MASK;
         let request = (moved.transfer.user_ctx, moved.transfer.len);
-        self.carried.push(self.parts.jfc.carried(), (self.pi, index), request);
+        self.carried.push(self.parts.jfc.carried(), (self.pi, next), request);
+        self.end_grant();
         true
     }
 

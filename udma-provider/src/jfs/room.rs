@@ -27,18 +27,49 @@ impl SendPoster {
     /// Counts what was carried out unreported, and takes back what was granted beyond it.
     #[inline(always)]
     fn count_carried(&mut self) {
-        if self.given != 0 {
-            let used = self.given - self.granted;
-            (self.given, self.granted) = (0, 0);
+        if self.granted_from != self.granted_to {
+            let used = self.carried.passed_on().wrapping_sub(self.granted_from);
+            self.end_grant();
             self.sure -= used;
             self.seq = self.seq.wrapping_add(used) & SEQ_MASK;
         }
     }
 
+    /// Whether one more request may be carried out unreported.
+    #[inline(always)]
+    pub(super) fn has_grant(&self) -> bool {
+        self.carried.passed_on() != self.granted_to
+    }
+
+    /// None is granted. To be called where one was passed on without a grant, and where `carried` changed.
+    #[inline(always)]
+    pub(super) fn end_grant(&mut self) {
+        self.granted_from = self.carried.passed_on();
+        self.granted_to = self.granted_from;
+    }
+
     /// Grants as many requests that are carried out unreported as there is room for.
     pub(super) fn grant(&mut self) {
-        self.given = self.sure.min(self.carried.room(self.parts.jfc.carried()));
-        self.granted = self.given;
+        let count = self.sure.min(self.carried.room(self.parts.jfc.carried()));
+        self.granted_from = self.carried.passed_on();
+        self.granted_to = self.granted_from.wrapping_add(count);
+    }
+
+    /// Grants anew once all were used that were granted and nothing else was posted since, for what was polled
+    /// meanwhile; `false`: nothing was.
+    #[inline(never)]
+    pub(super) fn grant_again(&mut self) -> bool {
+        if self.granted_from == self.granted_to {
+            return false;
+        }
+        self.count_carried();
+        let Some(end) = self.carried.take_end(self.parts.jfc.carried()) else { return false };
+        self.free_up_to(end);
+        self.bound_outstanding();
+        let (free, depth) = self.room();
+        self.sure = free.min(depth);
+        self.grant();
+        self.has_grant()
     }
 
     /// Looks at what is left of the ring and of the depth, which grow only here.
@@ -112,11 +143,16 @@ impl SendPoster {
         if tag.pos() == self.done && self.done != self.pi {
             self.done_seq = tag.seq();
         } else {
-            // Requests that were carried out have no tag; there are no more of them than blocks.
-            let most = self.pi.wrapping_sub(self.done);
-            let outstanding = (self.seq.wrapping_sub(self.done_seq) & SEQ_MASK).min(most);
-            self.done_seq = self.seq.wrapping_sub(outstanding) & SEQ_MASK;
+            self.bound_outstanding();
         }
+    }
+
+    /// Of requests that were carried out, which have no tag, no more are outstanding than blocks.
+    #[inline(always)]
+    fn bound_outstanding(&mut self) {
+        let most = self.pi.wrapping_sub(self.done);
+        let outstanding = (self.seq.wrapping_sub(self.done_seq) & SEQ_MASK).min(most);
+        self.done_seq = self.seq.wrapping_sub(outstanding) & SEQ_MASK;
     }
 
     /// Positions before `end`, if they are posted, are free.

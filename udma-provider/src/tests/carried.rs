@@ -32,10 +32,14 @@ fn post_first(queue: &mut QueueParts, (local, remote): &(Segment, ImportedSegmen
     queue.send.as_mut().unwrap().post_send(&[wr]).unwrap();
 }
 
-/// Posts one like it.
+/// Posts one like it, as urma-core does.
 fn post(queue: &mut QueueParts, user_ctx: u64) -> PostedAgain {
     let moved = MovedTransfer { local: 0, remote: 0, len: 24, user_ctx, is_signalled: true };
-    queue.send.as_mut().unwrap().post_like_last(&moved)
+    let queue = queue.send.as_mut().unwrap();
+    if queue.carry_like_last(user_ctx, 0, 0, 24) {
+        return PostedAgain::Posted;
+    }
+    queue.post_like_last(&moved)
 }
 
 /// The device reports the request at `position` of the queue.
@@ -183,6 +187,44 @@ fn a_queue_holds_no_more_of_them_than_it_is_deep() {
     }
 }
 
+/// Only the newest request that was carried says what others are like, and the device is asked for no more than
+/// there is room for.
+#[test]
+fn none_is_carried_without_a_grant() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    let carry = |jfs: &mut QueueParts| jfs.send.as_mut().unwrap().carry_like_last(1, 0, 0, 8);
+    assert!(!carry(&mut jfs), "there is no newest one");
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    assert!(!carry(&mut jfs), "the first one like it is looked at");
+    assert_eq!(contexts(&poll_all(&mut jfc)), [0]);
+    assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+    let carried = (1..20).take_while(|_| carry(&mut jfs)).count();
+    assert_eq!(carried, DEPTH as usize - 2, "none looks for the room of the first one");
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1; DEPTH as usize - 1]);
+    assert_eq!(post(&mut jfs, 2), PostedAgain::Posted);
+    let carried = (1..20).take_while(|_| carry(&mut jfs) && contexts(&poll_all(&mut jfc)) != []);
+    assert_eq!(carried.count(), 19, "what was polled has room again");
+    jfs.send.as_mut().unwrap().post_send(&[signalled(3)]).unwrap();
+    assert!(!carry(&mut jfs), "it is not the newest one any more");
+}
+
+/// Nothing is handed to the device of a driver that gave it up.
+#[test]
+fn none_is_carried_by_a_device_that_failed() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    assert_eq!([1, 2].map(|ctx| post(&mut jfs, ctx)), [PostedAgain::Posted; 2]);
+    bench.device.reset().unwrap();
+    assert!(!jfs.send.as_mut().unwrap().carry_like_last(3, 0, 0, 8));
+}
+
 /// A JFC holds no more of them than it is deep; what is posted beyond is the ring's.
 #[test]
 fn a_jfc_holds_no_more_of_them_than_it_is_deep() {
@@ -234,6 +276,7 @@ fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
     let done = poll_all(&mut jfc);
     assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
     assert!(handed_by_other(&bench));
+    assert_eq!(jfc.queue.take_done(), None, "it is of another queue than the one before");
     let done = poll_all(&mut jfc);
     assert_eq!(contexts(&done), [8]);
     assert!(done[0].local_id != one.id);
@@ -315,7 +358,7 @@ fn a_look_takes_what_a_poll_would() {
     let mut by_poll = 0;
     for ctx in 2..130 {
         assert_eq!(post(&mut jfs, ctx), PostedAgain::Posted);
-        let Some(done) = jfc.queue.take_done() else {
+        let Some(done) = jfc.queue.take_done().copied() else {
             by_poll += 1;
             polled = poll_all(&mut jfc);
             assert_eq!(contexts(&polled), [ctx]);

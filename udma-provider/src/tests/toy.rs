@@ -12,7 +12,7 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
     BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    MovedWord, Nanos, QueueDoorbell, RawEid, RegisterRegion, Sqe,
+    MovedWord, Nanos, NextEntry, QueueDoorbell, RawEid, RegisterRegion, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -181,17 +181,17 @@ impl QueueDoorbell for Carrier {
         true
     }
 
-    fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<u32> {
-        self.leave_unreported(Handed::Unreported(pi))
+    fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<NextEntry> {
+        self.leave_unreported(Handed::Unreported(pi)).map(NextEntry::new)
     }
 
-    fn carry_block_unreported(&self, _words: &[u64; 8]) -> Option<u32> {
+    fn carry_block_unreported(&self, _words: &[u64; 8]) -> Option<NextEntry> {
         let leaves = self.toy.state().script.reports_no_blocks;
-        leaves.then(|| self.leave_unreported(Handed::BlockUnreported))?
+        leaves.then(|| self.leave_unreported(Handed::BlockUnreported))?.map(NextEntry::new)
     }
 
-    fn carry_word(&self, moved: &MovedWord) -> Option<u32> {
-        self.leave_unreported(Handed::Word(moved.pi))
+    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
+        self.leave_unreported(Handed::Word(moved.pi)).map(NextEntry::new)
     }
 
     fn carry_atomic(&self, _blocks: &[[u64; 8]; 2]) -> bool {

@@ -586,6 +586,52 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
     assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved));
 }
 
+/// A provider that carries out what is like the newest transfer is asked for signalled ones that name the same, and
+/// reach no further than what was imported; the local piece is its own to check.
+#[test]
+fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
+    let Bench { context, local: mine, remote, target: to, mut jetty, recorder, .. } =
+        Bench::new(TransportMode::Rm);
+    let elsewhere = import(&context, PEER, SegmentAccess::REMOTE_ALL);
+    let newest = OneTransfer {
+        is_write: true,
+        piece: sge(&mine, 0, 8),
+        at: at(&remote, 0),
+        flags: WrFlags::COMPLETE,
+        target: Some(&to),
+        target_hint: 0,
+        user_ctx: 1,
+    };
+    recorder.book().carries = true;
+    jetty.post_transfer(&newest).unwrap();
+    assert_eq!(recorder.book().carried, [], "there is no newest one");
+    let like = OneTransfer { piece: sge(&mine, 8, 16), at: at(&remote, 24), user_ctx: 2, ..newest };
+    jetty.post_transfer(&like).unwrap();
+    let ticket = jetty.transfer_ticket();
+    let (local, remote_va) = (VA + 8, REMOTE_VA + 24);
+    let moved =
+        MovedTransfer { local, remote: remote_va, len: 16, user_ctx: 2, is_signalled: true };
+    assert!(jetty.post_moved(ticket, &moved));
+    assert_eq!(std::mem::take(&mut recorder.book().carried), [moved; 2]);
+    assert_eq!(recorder.book().posted.len(), 1);
+    assert_eq!(recorder.book().again, []);
+
+    let unsignalled = OneTransfer { flags: WrFlags::empty(), ..newest };
+    jetty.post_transfer(&unsignalled).unwrap();
+    let not_signalled = MovedTransfer { is_signalled: false, ..moved };
+    assert!(jetty.post_moved(ticket, &not_signalled) && !jetty.post_moved(ticket + 1, &moved));
+    for outside in [LEN - 7, LEN, u64::MAX - REMOTE_VA] {
+        let outside = RemoteAddr { segment: &remote, addr: REMOTE_VA.wrapping_add(outside) };
+        let ticket = jetty.transfer_ticket();
+        assert!(!jetty.post_moved(ticket, &MovedTransfer { remote: outside.addr, ..moved }));
+        assert!(!jetty.post_again(&OneTransfer { at: outside, ..newest }));
+        jetty.post_transfer(&OneTransfer { at: outside, ..newest }).unwrap_err();
+        jetty.post_transfer(&newest).unwrap();
+    }
+    assert!(!jetty.post_again(&OneTransfer { at: at(&elsewhere, 0), ..newest }));
+    assert_eq!(recorder.book().carried, []);
+}
+
 /// With room for it in a segment, what is longer than the limit of its operation is refused too.
 #[test]
 fn a_transfer_like_the_newest_one_is_checked_for_its_place() {

@@ -30,6 +30,9 @@ pub(crate) struct Book {
     pub(crate) posted: Vec<u64>,
     /// What differed in requests like the newest one.
     pub(crate) again: Vec<MovedTransfer>,
+    /// It carries out what is like the newest one.
+    pub(crate) carries: bool,
+    pub(crate) carried: Vec<MovedTransfer>,
     pub(crate) atomics: Vec<MovedAtomic>,
     /// How many batches were posted.
     pub(crate) batches: usize,
@@ -203,6 +206,16 @@ impl SendQueue for Recorder {
         }
         book.again.push(*moved);
         PostedAgain::Posted
+    }
+
+    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+        let mut book = self.book();
+        if book.carries {
+            let is_signalled = true;
+            let moved = MovedTransfer { local, remote, len, user_ctx, is_signalled };
+            book.carried.push(moved);
+        }
+        book.carries
     }
 
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {

@@ -289,6 +289,21 @@ impl Region {
         Ok(())
     }
 
+    /// As [`Region::copy_to_ordered`] of 8 bytes, if that is one move here; `None`: nothing was copied.
+    #[inline(always)]
+    #[must_use]
+    pub fn copy_word_ordered(
+        &self,
+        offset: usize,
+        target: &Self,
+        target_offset: usize,
+    ) -> Option<()> {
+        let from = self.range(offset, copy::WORD_LEN, self.len).ok()?;
+        let to = target.range(target_offset, copy::WORD_LEN, target.len_writable).ok()?;
+        // SAFETY: range() showed both ranges mapped and the destination writable.
+        unsafe { copy::copy_word_ordered(to, from) }
+    }
+
     /// As [`Region::copy_to`], past the caches: for destinations of 1 MiB and more that are not in a
     /// cache (2-3.5 times faster there, slower when the reader follows at once; see [`copy`]). All
     /// stores are ordered before everything after the call.

@@ -207,6 +207,31 @@ mod model {
         });
     }
 
+    /// As a brief visit, of one that is ended by hand.
+    #[test]
+    fn loom_a_visit_by_hand_loses_no_mark() {
+        posts_are_seen(|serial, visit| {
+            let Some(mut held) = serial.try_visit() else { return serial.run(visit) };
+            held.with(&mut *visit);
+            match held.end() {
+                Ok(()) => RunResult::Done,
+                Err(held) if !held.leave() => RunResult::Done,
+                Err(_) => serial.run(visit),
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a mark was")]
+    fn loom_catches_a_visit_by_hand_whose_mark_is_left() {
+        posts_are_seen(|serial, visit| {
+            let Some(mut held) = serial.try_visit() else { return serial.run(visit) };
+            held.with(visit);
+            let _ = held.leave();
+            RunResult::Done
+        });
+    }
+
     /// A look that finds nothing does not lose the mark of a thread that posts meanwhile.
     #[test]
     fn loom_a_look_loses_no_mark() {

@@ -45,9 +45,22 @@ pub(super) fn post(
 
 /// Posts a write, or a read, of the form of the newest one, by addresses alone: nothing that it names ended since.
 /// `None`: it is not of that form, and nothing happened.
-#[inline(always)]
+#[inline(never)]
 fn post_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
-    let last = own.last().form;
+    let (ticket, moved) = alike(&own.last().form, look, from)?;
+    own.moved(ticket, &moved).then_some(())
+}
+
+/// As [`post_alike`], of a request that is carried out in this call; whether it was.
+#[inline(always)]
+pub(super) fn carry_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = alike(&own.last().form, look, from);
+    alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
+}
+
+/// The ticket of the newest request, and what differs, of one that has its form.
+#[inline(always)]
+fn alike(last: &LastForm, look: Look<'_>, from: SendRequest<'_>) -> Option<(u64, MovedTransfer)> {
     let wanted = flags(from.flag());
     let rest = wanted.difference(WrFlags::COMPLETE);
     if from.opcode() != last.opcode || rest != last.flags || last.seen != look.seen_ends() {
@@ -71,7 +84,7 @@ fn post_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -
         user_ctx: from.user_ctx(),
         is_signalled: wanted.contains(WrFlags::COMPLETE),
     };
-    own.moved(last.ticket, &moved).then_some(())
+    Some((last.ticket, moved))
 }
 
 /// The form of a request of one piece on either side, which was posted just now.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
-use crate::device::MovedEntry;
+use crate::device::{MovedEntry, WordMove};
 use crate::engine::known::slot_of;
 use crate::hooks::{self, Hook};
 
@@ -228,7 +228,11 @@ fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
     let before = s.a.dev.base.counter(Counter::Completions);
-    let carried = s.a.dev.carry_unreported(&found, &moved).0;
+    let carried = match found.move_word((pi, remote_va, local_va)) {
+        WordMove::Done(index) => Some(index),
+        WordMove::Left(visit) => s.a.dev.carry_in_visit(&found, visit, &moved).0,
+        other => panic!("no other thread has the queue: {other:?}"),
+    };
     s.jetty.pi += u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.base.counter(Counter::Completions) - before;
@@ -236,9 +240,19 @@ fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     carried
 }
 
+/// A scene whose remote segment is of the same node.
+fn own_scene() -> Scene {
+    let mut s = scene();
+    (s.tpn, s.remote) = (s.a.connect(s.a.eid()), s.a.seg(1 << 20));
+    s
+}
+
 #[test]
 fn what_its_driver_reports_takes_no_slot_and_comes_before_the_next_entry() {
-    let mut s = scene();
+    [scene(), own_scene()].into_iter().for_each(takes_no_slot_and_comes_before_the_next_entry);
+}
+
+fn takes_no_slot_and_comes_before_the_next_entry(mut s: Scene) {
     let remote = s.remote.clone();
     let bytes = s.fill();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
@@ -252,6 +266,8 @@ fn what_its_driver_reports_takes_no_slot_and_comes_before_the_next_entry() {
                 assert_eq!(carry_unreported(&mut s, at, 1), None);
                 assert_eq!(carry_unreported(&mut s, at, u32::MAX), None);
             }
+            // A word that is not aligned is none that is moved at once.
+            let at = if at % 32 == 0 { at + 3 } else { at };
             assert_eq!(carry_unreported(&mut s, at, 0), Some(entries));
             let from = usize::try_from(at).unwrap();
             assert_eq!(s.remote.bytes(from, 8), bytes[from..from + 8]);
@@ -352,8 +368,8 @@ fn what_its_driver_reports_goes_where_no_slot_is_left() {
 /// Nothing is carried out once what it rests on has ended.
 #[test]
 fn what_its_driver_reports_ends_with_its_segments() {
-    for is_local in [true, false] {
-        let mut s = scene();
+    for (is_local, is_own) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut s = if is_own { own_scene() } else { scene() };
         let remote = s.remote.clone();
         s.fill();
         let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
@@ -364,15 +380,38 @@ fn what_its_driver_reports_ends_with_its_segments() {
         }
         match is_local {
             true => s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id }),
+            false if is_own => s.a.ok(Command::UnregisterSeg { token_id: s.remote.token_id }),
             false => s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id }),
         };
         assert_eq!(carry_unreported(&mut s, 64, 0), None);
     }
 }
 
+/// A doorbell that was found does not reach the next queue with its number, whatever that one carried.
+#[test]
+fn what_its_driver_reports_ends_with_its_queue() {
+    let mut s = own_scene();
+    let remote = s.remote.clone();
+    s.fill();
+    let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+    s.a.ok(Command::DestroyQueue { id: s.jetty.id });
+    while s.a.poll(&mut s.jfc).is_some() {}
+    let id = s.jetty.id;
+    s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    assert!((0..8).all(|at| carry_unreported(&mut s, 8 * at, 0).is_some()));
+    let moved = found.move_word((s.jetty.pi, remote.va, s.local.va));
+    assert!(matches!(moved, WordMove::Ended), "{moved:?}");
+}
+
 #[test]
 fn what_its_driver_reports_ends_with_its_path() {
-    let mut s = scene();
+    [scene(), own_scene()].into_iter().for_each(ends_with_its_path);
+}
+
+fn ends_with_its_path(mut s: Scene) {
     let remote = s.remote.clone();
     s.fill();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
