@@ -171,7 +171,7 @@ impl ArenaShared {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Arena::len`].
+    /// As [`Arena::len`], for adoptions.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -83,7 +83,7 @@ struct End {
     segment: Segment,
 }
 
-/// Where requests complete.
+/// The JFC in which requests complete.
 enum Polled {
     WithEvents(Completions),
     Plain(Jfc),
