@@ -339,27 +339,6 @@ impl JfcCore {
         found
     }
 
-    /// As [`JfcCore::poll`], without a step.
-    #[inline(always)]
-    fn poll_found(
-        &self,
-        reader: &mut RingReader,
-        out: &mut [Completion],
-        carried: &CarriedSink,
-    ) -> usize {
-        let found = if reader.stash.is_empty() {
-            self.poll_ring(reader, out, carried)
-        } else {
-            self.poll_stash(reader, out, carried)
-        };
-        if found != 0 {
-            reader.polls = reader.polls.wrapping_add(1);
-            // Not now: the program may post an answer, which an acknowledgement can go with.
-            reader.owes_progress |= reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
-        }
-        found
-    }
-
     /// What was read before, then the ring.
     #[cold]
     fn poll_stash(
@@ -590,8 +569,6 @@ impl Drop for UdmaJfcControl {
     }
 }
 
-/// Found batches after which the next poll lets the device work first.
-const POLLS_PER_PROGRESS: u32 = 16;
 /// Number of empty polls after which one also reads the status register.
 pub(crate) const POLLS_PER_STATUS: u32 = 4096;
 /// One of so many parts of a ring may be consumed without a write of the index.

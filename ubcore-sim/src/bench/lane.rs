@@ -4,6 +4,7 @@ mod again;
 mod alone;
 mod messages;
 mod tails;
+mod words;
 
 use udma_abi::cmd::{Access, Command, Mode, QueueState};
 use udma_abi::counters::Counter;

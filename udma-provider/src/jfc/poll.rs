@@ -108,6 +108,27 @@ impl PollHalf {
 }
 
 impl JfcCore {
+    /// As [`JfcCore::poll`], without a step.
+    #[inline(always)]
+    pub(super) fn poll_found(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        carried: &CarriedSink,
+    ) -> usize {
+        let found = if reader.stash.is_empty() {
+            self.poll_ring(reader, out, carried)
+        } else {
+            self.poll_stash(reader, out, carried)
+        };
+        if found != 0 {
+            reader.polls = reader.polls.wrapping_add(1);
+            // Not now: the program may post an answer, which an acknowledgement can go with.
+            reader.owes_progress |= reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
+        }
+        found
+    }
+
     /// Before a poll of a program that found something in each of its last ones.
     #[cold]
     #[inline(never)]
@@ -168,3 +189,5 @@ impl CompletionQueue for PollHalf {
         Ok(())
     }
 }
+/// Found batches after which the next poll lets the device work first.
+const POLLS_PER_PROGRESS: u32 = 16;

@@ -206,7 +206,7 @@ fn none_is_carried_without_a_grant() {
     assert_eq!(carried, DEPTH as usize - 2, "none looks for the room of the first one");
     assert_eq!(contexts(&poll_all(&mut jfc)), [1; DEPTH as usize - 1]);
     assert_eq!(post(&mut jfs, 2), PostedAgain::Posted);
-    let carried = (1..20).take_while(|_| carry(&mut jfs) && contexts(&poll_all(&mut jfc)) != []);
+    let carried = (1..20).take_while(|_| carry(&mut jfs) && !poll_all(&mut jfc).is_empty());
     assert_eq!(carried.count(), 19, "what was polled has room again");
     jfs.send.as_mut().unwrap().post_send(&[signalled(3)]).unwrap();
     assert!(!carry(&mut jfs), "it is not the newest one any more");
