@@ -14,7 +14,6 @@ use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
 use crate::device::{MovedEntry, WordMove};
 use crate::engine::known::slot_of;
-use crate::hooks::{self, Hook};
 
 /// So many requests alike, and the last of them is kept in any case.
 const MANY: usize = 16;
