@@ -18,7 +18,7 @@ mod room;
 use std::sync::Arc;
 
 use udma_abi::{
-    Addressed, Atomic, MovableAtomic, MovableBlock, OneSided, Opcode,
+    Addressed, Atomic, MovableAtomic, MovableBlock, NextEntry, OneSided, Opcode,
     cmd::SqArgs,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, SqeFlags, blocks_for},
 };
@@ -209,14 +209,21 @@ impl SendPoster {
         if self.carried.room(ring) == 0 {
             return false;
         }
-        let Some(index) = self.doorbell.carry_block_unreported(self.last.block()) else {
+        let Some(next) = self.doorbell.carry_block_unreported(self.last.block()) else {
             return false;
         };
-        self.pi = self.pi.wrapping_add(1);
-        self.seq = (self.seq + 1) & SEQ_MASK;
-        self.carried.push(self.parts.jfc.carried(), (self.pi, index), request);
+        self.pass_on((1, next), request);
         self.is_carried = true;
         true
+    }
+
+    /// Passes a request of so many blocks on that was carried out without a grant: nothing is granted to others then.
+    #[inline(always)]
+    fn pass_on(&mut self, (blocks, next): (u32, NextEntry), request: (u64, u32)) {
+        self.pi = self.pi.wrapping_add(blocks);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.carried.push(self.parts.jfc.carried(), (self.pi, next), request);
+        self.end_grant();
     }
 
     /// Makes `block` that of the newest usual request.

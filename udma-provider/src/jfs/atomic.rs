@@ -10,7 +10,6 @@ use urma_core::{
 };
 
 use super::SendPoster;
-use crate::shadow::SEQ_MASK;
 
 impl SendPoster {
     /// As [`SendPoster::post_direct`], of an atomic.
@@ -52,11 +51,7 @@ impl SendPoster {
             return false;
         }
         let Some(next) = self.doorbell.carry_word(&word_of(moved, self.pi)) else { return false };
-        self.pi = self.pi.wrapping_add(Atomic::BLOCKS);
-        self.seq = (self.seq + 1) & SEQ_MASK;
-        let request = (moved.transfer.user_ctx, moved.transfer.len);
-        self.carried.push(self.parts.jfc.carried(), (self.pi, next), request);
-        self.end_grant();
+        self.pass_on((Atomic::BLOCKS, next), (moved.transfer.user_ctx, moved.transfer.len));
         true
     }
 

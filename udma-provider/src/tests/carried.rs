@@ -212,6 +212,28 @@ fn none_is_carried_without_a_grant() {
     assert!(!carry(&mut jfs), "it is not the newest one any more");
 }
 
+/// A whole block that was passed on grants nothing to requests like it, and uses up what was granted before.
+#[test]
+fn whole_blocks_grant_nothing() {
+    let bench = bench();
+    bench.toy.script(|script| script.reports_no_blocks = true);
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    let carry = |jfs: &mut QueueParts| jfs.send.as_mut().unwrap().carry_like_last(2, 0, 0, 8);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    for round in 0..20 {
+        post_first(&mut jfs, &segments, 1);
+        assert!(!carry(&mut jfs), "round {round}");
+        assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+        let carried = (0..u64::from(2 * DEPTH)).take_while(|_| carry(&mut jfs)).count();
+        let first = usize::from(round == 0);
+        assert_eq!(carried, DEPTH as usize - 2 - first, "round {round}");
+        assert_eq!(poll_all(&mut jfc).len(), DEPTH as usize, "round {round}");
+    }
+}
+
 /// Nothing is handed to the device of a driver that gave it up.
 #[test]
 fn none_is_carried_by_a_device_that_failed() {
