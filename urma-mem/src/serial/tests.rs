@@ -215,8 +215,10 @@ mod model {
             held.with(&mut *visit);
             match held.end() {
                 Ok(()) => RunResult::Done,
-                Err(held) if !held.leave() => RunResult::Done,
-                Err(_) => serial.run(visit),
+                Err(held) => match held.leave() {
+                    true => serial.run(visit),
+                    false => RunResult::Done,
+                },
             }
         });
     }
