@@ -75,33 +75,62 @@ fn aligned_words_are_never_torn() {
     }
 }
 
-/// A copy dies at its first page, which may not be written: nothing of its tail, in the next page, is
+/// A copy faults at its first page, which may not be written: nothing of its tail, in the next page, is
 /// stored by then.
 #[test]
 fn the_tail_is_stored_after_the_body() {
-    const PAGE: usize = 4096;
     for copy in [super::copy_ordered as Raw, super::copy_streaming] {
         for (before, after) in [(512, 8), (512, 64), (8, 8), (61, 15), (4096, 4096)] {
-            let pages = shared_pages(2 * PAGE);
-            let source = vec![7_u8; before + after];
-            // SAFETY: the first page is this function's own; nothing refers to it.
-            assert_eq!(unsafe { libc::mprotect(pages.cast(), PAGE, libc::PROT_NONE) }, 0);
-            let to = pages.wrapping_add(PAGE - before);
-            let dies = || {
-                // SAFETY: the destination's first page is not writable: the process ends there, by
-                // the default action of the signal.
-                unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
-                // SAFETY: the source has that length, and no store of the call does harm.
-                unsafe { copy(to, source.as_ptr(), before + after) };
-            };
-            assert_eq!(signal_of_child(dies), Some(libc::SIGSEGV));
-            // SAFETY: the second page is mapped, and the only process that wrote it has ended.
-            let tail = unsafe { pages.wrapping_add(PAGE + after - 8).cast::<[u8; 8]>().read() };
-            assert_eq!(tail, [0; 8], "{before} bytes in front of {after}");
-            // SAFETY: both pages are this function's own; nothing refers to them.
-            unsafe { libc::munmap(pages.cast(), 2 * PAGE) };
+            let stored = stored_before_fault(copy, ClosedPage::First, (before, after));
+            assert_eq!(stored[after - 8..], [0; 8], "{before} bytes in front of {after}");
         }
     }
+}
+
+/// A word that is not aligned is stored in ascending parts: after a fault in its second page, its bytes in the first
+/// one are stored. One store of all 8 bytes would store none of them, and across cache lines the processor promises
+/// no order for its halves.
+#[test]
+fn a_word_that_is_not_aligned_is_stored_in_ascending_parts() {
+    for before in 1..8 {
+        let stored =
+            stored_before_fault(super::copy_ordered, ClosedPage::Second, (before, 8 - before));
+        assert_eq!(stored, vec![7; before]);
+    }
+}
+
+/// Which of two pages may not be written.
+enum ClosedPage {
+    First,
+    Second,
+}
+
+/// Bytes in the open one of two pages after a copy that faults in the `closed` one; the destination has `before` bytes in
+/// the first page and `after` bytes in the second one.
+fn stored_before_fault(copy: Raw, closed: ClosedPage, (before, after): (usize, usize)) -> Vec<u8> {
+    const PAGE: usize = 4096;
+    let pages = shared_pages(2 * PAGE);
+    let source = vec![7_u8; before + after];
+    let to = pages.wrapping_add(PAGE - before);
+    let (protected, open, len) = match closed {
+        ClosedPage::First => (pages, pages.wrapping_add(PAGE), after),
+        ClosedPage::Second => (pages.wrapping_add(PAGE), to, before),
+    };
+    // SAFETY: the page is this function's own; nothing refers to it.
+    assert_eq!(unsafe { libc::mprotect(protected.cast(), PAGE, libc::PROT_NONE) }, 0);
+    let faults = || {
+        // SAFETY: one page of the destination is not writable: the process ends there, by the default action of
+        // the signal.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        // SAFETY: the source has that length, and no store of the call does harm.
+        unsafe { copy(to, source.as_ptr(), before + after) };
+    };
+    assert_eq!(signal_of_child(faults), Some(libc::SIGSEGV));
+    // SAFETY: the open page is mapped, and the only process that wrote it has ended.
+    let stored = unsafe { std::slice::from_raw_parts(open, len) }.to_vec();
+    // SAFETY: both pages are this function's own; nothing refers to them.
+    unsafe { libc::munmap(pages.cast(), 2 * PAGE) };
+    stored
 }
 
 /// Zeroed pages that stay shared with forked children.

@@ -65,7 +65,7 @@ fn bytes_written_through_one_mapping_appear_in_another() {
 type Store = fn(&Region, &Region) -> Result<(), OutOfBounds>;
 
 /// Every way to store 8 bytes or less at the start of a window.
-const STORES: [Store; 17] = [
+const STORES: [Store; 18] = [
     |to, _| to.store_u8(0, 1),
     |to, _| to.store_u8_release(0, 1),
     |to, _| to.store_u32(0, 1),
@@ -83,6 +83,7 @@ const STORES: [Store; 17] = [
     |to, from| from.copy_to(0, to, 0, 8),
     |to, from| from.copy_to_ordered(0, to, 0, 8),
     |to, from| from.copy_to_streaming(0, to, 0, 8),
+    |to, from| from.copy_word_ordered(0, to, 0).ok_or(OutOfBounds { offset: 0, len: 8, limit: 0 }),
 ];
 
 #[test]
@@ -145,6 +146,30 @@ fn misaligned_and_outside_words_are_refused() {
     assert!(region.store_block_last(0, &[0; 8], 8).is_err());
     assert!(region.sub(4096, 0).unwrap().is_empty());
     assert!(region.sub(1, 4096).is_err());
+}
+
+/// A word is moved at once to an aligned place only, inside of both windows; otherwise nothing is stored.
+#[test]
+fn a_word_is_moved_at_once_to_an_aligned_place_only() {
+    const LEN: usize = 32;
+    let source = Region::private(LEN).unwrap();
+    let bytes: [u8; LEN] = std::array::from_fn(|at| u8::try_from(at).unwrap() + 1);
+    source.write(0, &bytes).unwrap();
+    for (to, from) in (0..=LEN).flat_map(|to| (0..=LEN).map(move |from| (to, from))) {
+        let target = Region::private(LEN).unwrap();
+        let is_moved = source.copy_word_ordered(from, &target, to).is_some();
+        let [mut seen, mut expected] = [[0; LEN]; 2];
+        target.read(0, &mut seen).unwrap();
+        if is_moved {
+            expected[to..to + 8].copy_from_slice(&bytes[from..from + 8]);
+        }
+        assert_eq!(seen, expected, "from {from} to {to}");
+        let is_inside = to.max(from) + 8 <= LEN;
+        // A source that is not aligned can be loaded at once by some processors.
+        if !is_inside || to % 8 != 0 || from % 8 == 0 {
+            assert_eq!(is_moved, is_inside && to % 8 == 0, "from {from} to {to}");
+        }
+    }
 }
 
 #[test]
