@@ -401,8 +401,48 @@ fn what_its_driver_reports_ends_with_its_queue() {
     s.run(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     assert!((0..8).all(|at| carry_unreported(&mut s, 8 * at, 0).is_some()));
-    let moved = found.move_word((s.jetty.pi, remote.va, s.local.va));
+    let moved = found.move_word((s.jetty.pi, remote.va + 4096, s.local.va));
     assert!(matches!(moved, WordMove::Ended), "{moved:?}");
+    assert_eq!(remote.bytes(4096, 8), [0; 8]);
+    // The next queue goes on where it was.
+    assert!(carry_unreported(&mut s, 64, 0).is_some());
+}
+
+/// No word is moved of a queue that is suspended or in error, also not in the first step of its doorbell.
+#[test]
+fn what_its_driver_reports_ends_with_the_state_of_its_queue() {
+    for state in [QueueState::Suspended, QueueState::Error] {
+        let mut s = own_scene();
+        let remote = s.remote.clone();
+        s.fill();
+        s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
+        assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+        assert!([8; 40].iter().all(|at| carry_unreported(&mut s, *at, 0).is_some()));
+        let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+        s.a.ok(Command::ModifyState { id: s.jetty.id, state });
+        while s.a.poll(&mut s.jfc).is_some() {}
+        let moved = found.move_word((s.jetty.pi, remote.va + 4096, s.local.va));
+        assert!(matches!(moved, WordMove::Left(_)), "{state:?}: {moved:?}");
+        drop(moved);
+        assert_eq!(carry_unreported(&mut s, 4096, 0), None, "{state:?}");
+        assert_eq!(remote.bytes(4096, 8), [0; 8], "{state:?}");
+    }
+}
+
+/// A segment that was invalidated is not written to, though no command visited the queue.
+#[test]
+fn what_its_driver_reports_ends_with_the_rights_of_its_segment() {
+    let mut s = own_scene();
+    let remote = s.remote.clone();
+    s.fill();
+    let sqe = on_seg(Opcode::Write, s.tpn, &remote, 0);
+    let sge = s.local.sge(0, 8);
+    s.run(sqe, &[sge]);
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    assert!([8; 40].iter().all(|at| carry_unreported(&mut s, *at, 0).is_some()));
+    assert!(s.a.dev.base.tables.segments.invalidate(remote.token_id, sqe.token_value));
+    assert_eq!(carry_unreported(&mut s, 4096, 0), None);
+    assert_eq!(remote.bytes(4096, 8), [0; 8]);
 }
 
 #[test]
