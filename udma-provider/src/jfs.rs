@@ -57,9 +57,11 @@ pub(crate) struct SendPoster {
     /// One-block requests for which there is room, at least.
     sure: u32,
     /// Requests may be carried out unreported as long as fewer are passed on than `granted_to`; `sure` and `seq` count
-    /// those from `granted_from` on later. Both are alike, and that number, where none is granted.
+    /// those from `granted_from` on later, where `is_granting`. Else both are that number.
     granted_from: u32,
     granted_to: u32,
+    /// The newest request was carried out unreported: more are granted once it, or one before it, was polled.
+    is_granting: bool,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
@@ -155,6 +157,7 @@ impl SendPoster {
             sure: 0,
             granted_from: 0,
             granted_to: 0,
+            is_granting: false,
             seq: 0,
             done_seq: 0,
             snapshot: None,
@@ -269,7 +272,8 @@ impl SendPoster {
     /// As [`SendQueue::carry_like_last`], where none is granted: by a jump, so that it saves no register where one is.
     #[inline(never)]
     fn grant_and_carry(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
-        self.grant_again() && self.carry_like_last(user_ctx, remote, local, len)
+        (self.grant_all() || self.grant_again())
+            && self.carry_like_last(user_ctx, remote, local, len)
     }
 
     /// As [`SendQueue::post_like_last`], without a look at what is granted.

@@ -173,16 +173,16 @@ impl SoftwareDevice {
         }
     }
 
-    /// Goes on with the visit of a queue that [`FoundQueue::move_word`] left, with the request that it was for; as
+    /// Goes on with the visit of a queue that [`FoundQueue::move_word`] left, with the word that it was for; as
     /// [`SoftwareDevice::carry_unreported`].
-    #[inline]
-    pub fn carry_in_visit(
+    #[inline(always)]
+    pub fn carry_word_in_visit(
         &self,
         found: &FoundQueue,
         mut visit: QueueVisit<'_>,
-        moved: &MovedEntry,
+        moved: (u32, u64, u64),
     ) -> (Option<u32>, bool) {
-        let index = visit.0.with(|place| place.carry_unreported(&found.queue, moved));
+        let index = visit.0.with(|place| place.carry_word(&found.queue, moved));
         (index, visit.0.leave())
     }
 

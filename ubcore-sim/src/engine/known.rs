@@ -269,6 +269,18 @@ impl KnownRequest {
         Some(OpenMemory { facts: &self.facts, proof: OpenProof::Own })
     }
 
+    /// Asks for the cache line that a word will be written to, before all that is to be looked at first: the peer has it
+    /// as a rule, and its way here takes longer than that.
+    #[inline(always)]
+    pub(crate) fn ask_for_line(&self, remote_va: u64) {
+        let Facts { op, remote, .. } = &self.facts;
+        if *op == KnownOp::Write
+            && let Some(offset) = remote.offset_of(remote_va)
+        {
+            remote.region.prefetch_line_to_store(offset);
+        }
+    }
+
     /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {

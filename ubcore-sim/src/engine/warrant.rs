@@ -89,7 +89,16 @@ impl Warrant {
         Some(self.count(queue, moved.len))
     }
 
-    /// As [`Warrant::carry`], of the word at both addresses, if both are of this node and that is one move.
+    /// As [`Warrant::carry`], of the word at both addresses, if that is one move.
+    #[inline(always)]
+    fn move_word_of_any(&mut self, queue: &Queue, (pi, remote_va, local_va): MovedPlace) -> Option<u32> {
+        self.known.ask_for_line(remote_va);
+        self.covers(pi).then_some(())?;
+        self.known.open()?.copy_word(remote_va, local_va)?;
+        Some(self.count(queue, WORD_LEN))
+    }
+
+    /// As [`Warrant::move_word_of_any`], if both are of this node.
     #[inline(always)]
     fn move_word(&mut self, queue: &Queue, (pi, remote_va, local_va): MovedPlace) -> Option<u32> {
         self.covers(pi).then_some(())?;
@@ -143,6 +152,20 @@ impl EnginePlace {
     #[inline(always)]
     pub(crate) fn move_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         self.warrant.as_mut()?.move_word(queue, moved)
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of 8 bytes.
+    #[inline(always)]
+    pub(crate) fn carry_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let by_warrant = self.warrant.as_mut().and_then(|warrant| warrant.move_word_of_any(queue, moved));
+        by_warrant.or_else(|| self.carry_word_by_engine(queue, moved))
+    }
+
+    #[inline(never)]
+    fn carry_word_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let (pi, remote_va, local_va) = moved;
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
+        self.carry_unreported(queue, &moved)
     }
 
     /// As [`EnginePlace::carry_unreported`], of an atomic.

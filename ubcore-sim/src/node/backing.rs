@@ -248,8 +248,8 @@ impl FoundDoorbell<FoundQueue> {
         local_va: u64,
         visit: QueueVisit<'_>,
     ) -> Option<NextEntry> {
-        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
-        self.node.carry_in_visit(&self.found, visit, &moved).map(NextEntry::new)
+        let moved = (pi, remote_va, local_va);
+        self.node.carry_word_in_visit(&self.found, visit, moved).map(NextEntry::new)
     }
 
     #[cold]

@@ -39,10 +39,9 @@ impl PollHalf {
         front.is_next(self.core.next_index()).then_some(front)
     }
 
-    /// A poll that may find what is in no ring.
+    /// A poll that may find what is in no ring, beside the `found` ones that it took.
     #[inline(never)]
-    fn poll_carried(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        let mut found = 0;
+    fn poll_carried(&mut self, out: &mut [Completion], mut found: usize) -> Result<usize, Status> {
         while let Some(slot) = out.get_mut(found)
             && let Some(front) = self.next_carried()
         {
@@ -146,14 +145,12 @@ impl CompletionQueue for PollHalf {
         let Some(front) = self.carried.front(&core.carried) else {
             return if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) };
         };
-        if let [one] = out
-            && front.is_next(core.next_index())
-            && self.carried.is_usual(&core.carried)
-        {
-            self.carried.take_usual(&core.carried, front, one);
-            return Ok(1);
+        let Some(one) = out.first_mut() else { return Ok(0) };
+        if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
+            return self.poll_carried(out, 0);
         }
-        self.poll_carried(out)
+        self.carried.take_usual(&core.carried, front, one);
+        if out.len() == 1 { Ok(1) } else { self.poll_carried(out, 1) }
     }
 
     #[inline]

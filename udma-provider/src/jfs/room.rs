@@ -27,7 +27,7 @@ impl SendPoster {
     /// Counts what was carried out unreported, and takes back what was granted beyond it.
     #[inline(always)]
     fn count_carried(&mut self) {
-        if self.granted_from != self.granted_to {
+        if self.is_granting {
             let used = self.carried.passed_on().wrapping_sub(self.granted_from);
             self.end_grant();
             self.sure -= used;
@@ -44,22 +44,38 @@ impl SendPoster {
     /// None is granted. To be called where one was passed on without a grant, and where `carried` changed.
     #[inline(always)]
     pub(super) fn end_grant(&mut self) {
+        self.is_granting = false;
         self.granted_from = self.carried.passed_on();
         self.granted_to = self.granted_from;
     }
 
     /// Grants as many requests that are carried out unreported as there is room for.
+    #[inline(always)]
     pub(super) fn grant(&mut self) {
         let count = self.sure.min(self.carried.room(self.parts.jfc.carried()));
+        self.is_granting = true;
         self.granted_from = self.carried.passed_on();
         self.granted_to = self.granted_from.wrapping_add(count);
+    }
+
+    /// As [`SendPoster::grant_again`], where all that was posted was polled, as by a program that waits for each request.
+    #[inline(always)]
+    pub(super) fn grant_all(&mut self) -> bool {
+        if !self.is_granting || self.carried.has_waiting(self.parts.jfc.carried()) {
+            return false;
+        }
+        self.count_carried();
+        (self.done, self.done_seq) = (self.pi, self.seq);
+        self.sure = self.parts.depth.min(1 << self.parts.log2);
+        self.grant();
+        self.has_grant()
     }
 
     /// Grants anew once all were used that were granted and nothing else was posted since, for what was polled
     /// meanwhile; `false`: nothing was.
     #[inline(never)]
     pub(super) fn grant_again(&mut self) -> bool {
-        if self.granted_from == self.granted_to {
+        if !self.is_granting {
             return false;
         }
         self.count_carried();

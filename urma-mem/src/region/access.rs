@@ -358,7 +358,7 @@ impl Region {
     /// As [`Region::prefetch_line`], for a line that will be stored to.
     #[inline]
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn prefetch_line_to_store(&self, offset: usize) {
+    pub fn prefetch_line_to_store(&self, offset: usize) {
         if let Ok(at) = self.range(offset, 1, self.len_writable) {
             // SAFETY: a hint changes nothing that the program can see; processors without it ignore it.
             unsafe {
@@ -370,7 +370,7 @@ impl Region {
     /// As [`Region::prefetch_line`], for a line that will be stored to.
     #[inline]
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn prefetch_line_to_store(&self, _offset: usize) {}
+    pub fn prefetch_line_to_store(&self, _offset: usize) {}
 
     /// Whether `len` bytes at `offset` lie within the window.
     #[inline]

@@ -73,13 +73,13 @@ impl SharedNode {
 
     /// As [`SharedNode::carry_unreported`] in a visit of the queue that [`FoundQueue::move_word`] left.
     #[inline(always)]
-    pub fn carry_in_visit(
+    pub fn carry_word_in_visit(
         &self,
         found: &FoundQueue,
         visit: QueueVisit<'_>,
-        moved: &MovedEntry,
+        moved: (u32, u64, u64),
     ) -> Option<u32> {
-        self.after_carry(found, self.device.carry_in_visit(found, visit, moved))
+        self.after_carry(found, self.device.carry_word_in_visit(found, visit, moved))
     }
 
     /// The index that a carried entry got; steps the queue if another thread marked it meanwhile.
