@@ -6,11 +6,12 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots, lulls, ends, relays) have loom models, each with
+//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
 pub mod arena;
+pub mod asymmetric;
 pub mod barrier;
 pub mod copy;
 #[cfg(feature = "count-allocations")]
@@ -36,5 +37,5 @@ pub use maps::Unmovable;
 pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,
 };
-pub use serial::{RunResult, Serial, SerialVisit, Visited};
+pub use serial::{RunResult, Serial, SerialOwner, SerialVisit, Visited};
 pub use writers::{WriterHold, Writers, writer_hold};

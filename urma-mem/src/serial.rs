@@ -8,10 +8,18 @@
 
 use core::fmt;
 
-use crate::sync::{AtomicU32, Ordering, Watched, spin_hint, yield_now};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Watched, spin_hint, yield_now};
+
+mod lease;
+
+pub use lease::SerialOwner;
 
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
+/// Beside HELD: the owner may enter ([`lease`]).
+const LEASED: u32 = 4;
+/// Beside HELD: the owner holds it when it leaves.
+const PASSED: u32 = 8;
 
 /// How often one `run` works again because another thread marked meanwhile, before it hands the
 /// rest on.
@@ -49,6 +57,10 @@ pub struct Visited<R> {
 /// it lets go. A mark made while no thread holds the value stays until the next `run`.
 pub struct Serial<T> {
     state: AtomicU32,
+    /// The owner is inside by its lease.
+    inside: AtomicU32,
+    /// Who may get a lease; 0: nobody.
+    owner: AtomicU64,
     value: Watched<T>,
 }
 
@@ -61,7 +73,8 @@ unsafe impl<T: Send> Send for Serial<T> {}
 impl<T> Serial<T> {
     /// A value that is neither held nor marked.
     pub fn new(value: T) -> Self {
-        Self { state: AtomicU32::new(0), value: Watched::new(value) }
+        let (state, inside) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { state, inside, owner: AtomicU64::new(0), value: Watched::new(value) }
     }
 
     /// Marks, then works until no mark is left, for at most `ROUNDS_MAX` rounds; if another thread
@@ -142,7 +155,7 @@ impl<T> Serial<T> {
     #[inline(always)]
     pub fn try_visit(&self) -> Option<SerialVisit<'_, T>> {
         let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
-        is_free.ok().map(|_| SerialVisit(self))
+        is_free.ok().map(|_| SerialVisit { serial: self, is_leased: false })
     }
 
     /// Clears HELD after [`Serial::let_go`] found a mark; returns whether it is still set.
@@ -165,11 +178,17 @@ impl<T> Serial<T> {
     #[inline(never)]
     fn mark_or_enter(&self) -> bool {
         let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
-        if before & HELD != 0 {
+        if before & HELD != 0 && !self.takes_lease(before) {
             return false;
         }
         self.state.fetch_and(!MARKED, Ordering::AcqRel);
         true
+    }
+
+    /// Whether this thread, which found `state`, has taken a lease by which the value was held.
+    #[inline]
+    fn takes_lease(&self, state: u32) -> bool {
+        state & LEASED != 0 && self.take_lease()
     }
 
     /// As [`Serial::run`], but a value that is neither held nor marked is worked on only if `look` asks
@@ -236,7 +255,12 @@ impl<T> Serial<T> {
     /// Leaves a mark without working. Returns whether a thread holds the value and will see it.
     #[inline]
     pub fn mark(&self) -> bool {
-        self.state.fetch_or(MARKED, Ordering::AcqRel) & HELD != 0
+        let before = self.state.fetch_or(MARKED, Ordering::AcqRel);
+        if self.takes_lease(before) {
+            drop(ReleaseOnDrop(&self.state));
+            return false;
+        }
+        before & HELD != 0
     }
 
     /// Whether a mark is set at this moment (a hint: it may be gone or new on return).
@@ -249,7 +273,8 @@ impl<T> Serial<T> {
     /// [`Visited::marked`].
     #[inline]
     pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Visited<R>> {
-        if self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
+        let before = self.state.fetch_or(HELD, Ordering::AcqRel);
+        if before & HELD != 0 && !self.takes_lease(before) {
             return None;
         }
         let release = ReleaseOnDrop(&self.state);
@@ -261,7 +286,11 @@ impl<T> Serial<T> {
     /// the holder's rounds, not by a number of its own.
     pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Visited<R> {
         let mut looks = 0;
-        while self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
+        loop {
+            let before = self.state.fetch_or(HELD, Ordering::AcqRel);
+            if before & HELD == 0 || self.takes_lease(before) {
+                break;
+            }
             looks += 1;
             if looks % SPINS_BEFORE_YIELD == 0 { yield_now() } else { spin_hint() }
         }
@@ -298,13 +327,16 @@ impl<T> Serial<T> {
 /// leaves a mark that was made meanwhile to others.
 #[must_use = "a mark made during the visit is the visitor's to pass on"]
 #[derive(Debug)]
-pub struct SerialVisit<'s, T>(&'s Serial<T>);
+pub struct SerialVisit<'s, T> {
+    serial: &'s Serial<T>,
+    is_leased: bool,
+}
 
 impl<T> SerialVisit<'_, T> {
     /// Works on the value.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.visit(f)
+        self.serial.visit(f)
     }
 
     /// Ends the visit, unless a mark is set.
@@ -313,7 +345,13 @@ impl<T> SerialVisit<'_, T> {
     /// The visit, which goes on: a mark is set.
     #[inline(always)]
     pub fn end(self) -> Result<(), Self> {
-        if !self.0.let_go() {
+        if self.is_leased { self.end_leased() } else { self.end_held() }
+    }
+
+    /// As [`SerialVisit::end`], of a visit without a lease.
+    #[inline(always)]
+    fn end_held(self) -> Result<(), Self> {
+        if !self.serial.let_go() {
             return Err(self);
         }
         core::mem::forget(self);
@@ -323,15 +361,19 @@ impl<T> SerialVisit<'_, T> {
     /// Ends the visit. Returns whether a mark is set: see [`Visited::marked`].
     #[inline]
     pub fn leave(self) -> bool {
-        let serial = self.0;
-        core::mem::forget(self);
-        !serial.let_go() && serial.let_go_marked()
+        let Err(held) = self.end() else { return false };
+        let serial = held.serial;
+        core::mem::forget(held);
+        serial.let_go_marked()
     }
 }
 
 impl<T> Drop for SerialVisit<'_, T> {
     fn drop(&mut self) {
-        drop(ReleaseOnDrop(&self.0.state));
+        if self.is_leased {
+            return self.drop_leased();
+        }
+        drop(ReleaseOnDrop(&self.serial.state));
     }
 }
 

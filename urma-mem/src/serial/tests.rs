@@ -2,7 +2,7 @@
 
 #[cfg(not(loom))]
 mod plain {
-    use crate::serial::{ROUNDS_MAX, RunResult, Serial};
+    use crate::serial::{ROUNDS_MAX, RunResult, Serial, SerialOwner};
 
     #[test]
     fn work_runs_at_once_when_no_thread_holds() {
@@ -140,11 +140,127 @@ mod plain {
         }
         assert_eq!(serial.into_inner(), 80_000);
     }
+
+    /// A value that `owner` has leased; `None`: the kernel has no barrier for it.
+    fn leased<T>(value: T) -> Option<(Serial<T>, SerialOwner)> {
+        let serial = Serial::new(value);
+        let owner = serial.claim()?;
+        assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+        assert_eq!(owner.leases(), 1);
+        Some((serial, owner))
+    }
+
+    #[test]
+    fn an_owner_enters_by_its_lease_until_somebody_takes_it() {
+        let Some((serial, owner)) = leased(0) else { return };
+        for _ in 0..3 {
+            let mut held = serial.try_visit_as(&owner).unwrap();
+            assert!(held.is_leased());
+            held.with(|value| *value += 1);
+            assert!(serial.try_visit_as(&owner).is_none(), "a visit within a visit");
+            assert!(held.end().is_ok());
+        }
+        // What asks for nothing but a free value gets none; a run takes the lease.
+        assert!(serial.try_visit().is_none() && serial.try_brief(|_| ()).is_none());
+        assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
+        let held = serial.try_visit_as(&owner).unwrap();
+        assert!(!held.is_leased());
+        assert!(held.lease(&owner).is_ok());
+        assert_eq!(owner.leases(), 2);
+        assert_eq!(serial.into_inner(), 4);
+    }
+
+    #[test]
+    fn each_way_to_a_leased_value_takes_the_lease() {
+        let ways: [fn(&Serial<u32>); 6] = [
+            |serial| assert_eq!(serial.run(|_| ()), RunResult::Done),
+            |serial| assert_eq!(serial.run_if(|_| true, |_| ()), RunResult::Done),
+            |serial| assert_eq!(serial.run_split(|_| (), |_, ()| ()).0, RunResult::Done),
+            |serial| assert!(serial.try_with(|_| ()).is_some()),
+            |serial| assert!(!serial.with_blocking(|_| ()).marked),
+            |serial| {
+                assert!(!serial.mark() && serial.is_marked(), "no thread will see it");
+                assert_eq!(serial.run(|_| ()), RunResult::Done);
+            },
+        ];
+        for way in ways {
+            let Some((serial, owner)) = leased(0) else { return };
+            way(&serial);
+            let held = serial.try_visit_as(&owner).unwrap();
+            assert!(!held.is_leased());
+        }
+    }
+
+    #[test]
+    fn a_mark_under_a_lease_is_the_owners_when_it_leaves() {
+        let Some((serial, owner)) = leased(0) else { return };
+        let held = serial.try_visit_as(&owner).unwrap();
+        assert_eq!(serial.run(|_| panic!("held")), RunResult::HandedOver);
+        assert!(serial.try_with(|_| ()).is_none());
+        let Err(held) = held.end() else { panic!("the mark is not seen") };
+        assert!(!held.is_leased() && held.leave());
+        assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
+        // Without a mark it is free.
+        assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+        let held = serial.try_visit_as(&owner).unwrap();
+        assert!(serial.try_with(|_| ()).is_none());
+        drop(held);
+        assert!(serial.try_visit().is_some());
+    }
+
+    #[test]
+    fn one_owner_at_a_time_has_leases() {
+        let Some((serial, owner)) = leased(0) else { return };
+        assert!(serial.claim().is_none());
+        let other = Serial::new(0).claim().unwrap();
+        assert!(serial.try_visit_as(&other).is_none(), "the lease is of another owner");
+        serial.disown(&other);
+        assert!(serial.claim().is_none());
+        serial.disown(&owner);
+        let next = serial.claim().unwrap();
+        assert!(serial.try_visit_as(&owner).is_none(), "it is the owner no more");
+        assert!(serial.try_visit_as(&next).unwrap().is_leased());
+        assert_eq!(serial.run(|_| ()), RunResult::Done);
+        let held = serial.try_visit_as(&owner).unwrap();
+        assert!(held.lease(&owner).is_ok());
+        assert!(!serial.try_visit_as(&next).unwrap().is_leased(), "who is no owner gets none");
+    }
+
+    #[test]
+    fn marks_of_many_threads_and_visits_of_an_owner_are_all_worked_off() {
+        use crate::sync::{AtomicU64, Ordering};
+        let Some((serial, owner)) = leased((0_u64, 0_u64)) else { return };
+        let posted = AtomicU64::new(0);
+        let see = |seen: &mut (u64, u64)| seen.1 = posted.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        posted.fetch_add(1, Ordering::Relaxed);
+                        let _ = serial.run(see);
+                    }
+                });
+            }
+            let mut visits = 0;
+            while visits < 200_000 {
+                let Some(mut held) = serial.try_visit_as(&owner) else { continue };
+                held.with(|(count, _)| *count += 1);
+                visits += 1;
+                if held.lease(&owner).is_err_and(|held| held.leave()) {
+                    let _ = serial.run(see);
+                }
+            }
+        });
+        if serial.is_marked() {
+            let _ = serial.run(see);
+        }
+        assert_eq!(serial.into_inner(), (200_000, 10_000));
+    }
 }
 
 #[cfg(loom)]
 mod model {
-    use crate::serial::{RunResult, Serial};
+    use crate::serial::{HELD, LEASED, MARKED, RunResult, Serial, SerialOwner};
     use crate::sync::{AtomicU32, Ordering};
     use std::sync::Arc;
 
@@ -272,5 +388,158 @@ mod model {
             let worked = serial.try_with(|worked| *worked).expect("no thread holds").value;
             assert!(worked == 1 || (was_marked && posted == RunResult::HandedOver));
         });
+    }
+
+    /// How an owner visits and leaves; whether a mark is left to it.
+    type OwnerVisit = fn(&Serial<u32>, &SerialOwner, &mut dyn FnMut(&mut u32)) -> Option<bool>;
+
+    fn visit_as(
+        serial: &Serial<u32>,
+        owner: &SerialOwner,
+        visit: &mut dyn FnMut(&mut u32),
+    ) -> Option<bool> {
+        let mut held = serial.try_visit_as(owner)?;
+        held.with(|value| visit(value));
+        Some(held.leave())
+    }
+
+    /// An owner that has a lease posts and visits `visits` times; another thread posts and runs, by `take` where it finds
+    /// a lease. Afterwards all posts were seen.
+    fn posts_under_a_lease_are_seen(
+        visits: u32,
+        visit_as: OwnerVisit,
+        take: fn(&Serial<u32>) -> bool,
+    ) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(4);
+        model.check(move || {
+            let serial = Arc::new(Serial::new(0_u32));
+            let posted = Arc::new(AtomicU32::new(0));
+            let owner = serial.claim().expect("the model has barriers");
+            assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+            let (other, post) = (Arc::clone(&serial), Arc::clone(&posted));
+            let poster = loom::thread::spawn(move || {
+                post.fetch_add(1, Ordering::Relaxed);
+                run_taking(&other, |seen| *seen = post.load(Ordering::Relaxed), take)
+            });
+            let mut is_left = false;
+            for _ in 0..visits {
+                posted.fetch_add(1, Ordering::Relaxed);
+                let mut see = |seen: &mut u32| *seen = posted.load(Ordering::Relaxed);
+                match visit_as(&serial, &owner, &mut see) {
+                    Some(false) => {}
+                    Some(true) | None => is_left |= serial.run(see) == RunResult::HandedOver,
+                }
+            }
+            let theirs = poster.join().unwrap();
+            assert!(!serial.is_marked(), "a mark was left behind and not handed over");
+            assert!(!(is_left && theirs == RunResult::HandedOver), "no thread works");
+            let held = serial.try_with(|seen| *seen).expect("no thread holds");
+            assert_eq!(held.value, visits + 1, "a mark was lost");
+        });
+    }
+
+    /// [`Serial::run`], with `take` instead of [`Serial::take_lease`].
+    fn run_taking(
+        serial: &Serial<u32>,
+        mut visit: impl FnMut(&mut u32),
+        take: fn(&Serial<u32>) -> bool,
+    ) -> RunResult {
+        let before = serial.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
+        if before & HELD != 0 && !(before & LEASED != 0 && take(serial)) {
+            return RunResult::HandedOver;
+        }
+        serial.state.fetch_and(!MARKED, Ordering::AcqRel);
+        serial.visit(&mut visit);
+        if serial.let_go() { RunResult::Done } else { serial.work_on(visit) }
+    }
+
+    #[test]
+    fn loom_a_lease_loses_no_mark_and_lets_one_in() {
+        posts_under_a_lease_are_seen(1, visit_as, Serial::take_lease);
+    }
+
+    #[test]
+    fn loom_an_owner_that_visits_twice_loses_no_mark() {
+        posts_under_a_lease_are_seen(2, visit_as, Serial::take_lease);
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_a_lease_taken_without_a_barrier() {
+        posts_under_a_lease_are_seen(1, visit_as, Serial::take_lease_without_barrier);
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_a_value_passed_to_an_owner_that_left() {
+        posts_under_a_lease_are_seen(1, visit_as, Serial::take_lease_without_last_look);
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_an_owner_that_does_not_look_for_its_lease() {
+        let blind: OwnerVisit = |serial, _, visit| {
+            let mut held = serial.try_visit_without_look()?;
+            held.with(|value| visit(value));
+            Some(held.leave())
+        };
+        posts_under_a_lease_are_seen(1, blind, Serial::take_lease);
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_an_owner_that_does_not_take_over() {
+        let careless: OwnerVisit = |serial, owner, visit| {
+            let mut held = serial.try_visit_as(owner)?;
+            held.with(|value| visit(value));
+            if held.is_leased() {
+                serial.leave_without_taking_over(held);
+                return Some(false);
+            }
+            Some(held.leave())
+        };
+        posts_under_a_lease_are_seen(1, careless, Serial::take_lease);
+    }
+
+    /// Two threads and an owner that visits a leased value: one thread takes the lease; the other one took an earlier lease,
+    /// found the owner outside, and goes on by `go_on` only now.
+    fn late_takers_let_one_in(go_on: fn(&Serial<u32>) -> bool) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let serial = Arc::new(Serial::new(0_u32));
+            let owner = serial.claim().expect("the model has barriers");
+            assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+            let (late, other) = (Arc::clone(&serial), Arc::clone(&serial));
+            let late = loom::thread::spawn(move || {
+                if go_on(&late) {
+                    late.visit(|seen| *seen += 1);
+                    // A mark stays for the run at the end.
+                    let _ = late.let_go() || late.let_go_marked();
+                }
+            });
+            let other = loom::thread::spawn(move || {
+                run_taking(&other, |seen| *seen += 1, Serial::take_lease)
+            });
+            if visit_as(&serial, &owner, &mut |seen| *seen += 1) != Some(false) {
+                let _ = serial.run(|seen| *seen += 1);
+            }
+            late.join().unwrap();
+            let _ = other.join().unwrap();
+            let _ = serial.run(|seen| *seen += 1);
+            assert!(serial.try_with(|_| ()).is_some(), "a thread holds");
+        });
+    }
+
+    #[test]
+    fn loom_a_late_taker_does_not_enter_beside_an_owner() {
+        late_takers_let_one_in(|serial| serial.clears_passed() && serial.holds_or_passes());
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_a_late_taker_that_does_not_look_again() {
+        late_takers_let_one_in(Serial::clears_passed);
     }
 }

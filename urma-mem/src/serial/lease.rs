@@ -1,0 +1,239 @@
+//! Leases: one caller enters a value by plain loads and stores, as long as no other one works on it.
+//!
+//! Owns: who the owner is, and whether it is inside. Takes: visits of the owner, which other threads' visits end.
+//! Gives: what [`Serial::try_visit`] gives. Must not: let an owner in without a look at the lease behind its announcement;
+//! make anybody wait for an owner that is inside.
+//!
+//! A leased value is held all the time, so that other threads leave marks. The first of them takes the lease
+//! ([`Serial::take_lease`]): it clears LEASED, and holds the value once a barrier has shown that the owner is not
+//! inside. If it is, HELD is passed on: the owner has it when it leaves, with all marks. An owner that leaves at that
+//! very time and the taker both find the value passed on and not entered: who clears PASSED has it.
+
+use core::cell::Cell;
+use core::mem;
+
+use super::{HELD, LEASED, PASSED, ReleaseOnDrop, Serial, SerialVisit};
+use crate::asymmetric;
+use crate::sync::{Ordering, fence};
+
+/// The one that may have a lease of a [`Serial`]: one thread at a time uses it.
+#[derive(Debug)]
+pub struct SerialOwner {
+    id: u64,
+    /// Leases that it got. Not shared between threads.
+    leases: Cell<u32>,
+}
+
+impl SerialOwner {
+    /// Leases that it got: all but the newest were taken by others.
+    #[inline]
+    #[must_use]
+    pub fn leases(&self) -> u32 {
+        self.leases.get()
+    }
+}
+
+impl<T> Serial<T> {
+    /// Makes the caller the owner, who may get leases; `None`: there is one, or the kernel has no barrier for it.
+    #[must_use]
+    pub fn claim(&self) -> Option<SerialOwner> {
+        if !asymmetric::is_available() {
+            return None;
+        }
+        let id = next_id();
+        self.owner.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some(SerialOwner { id, leases: Cell::new(0) })
+    }
+
+    /// Ends what [`Serial::claim`] began: another owner may follow. A lease stays until somebody takes it.
+    pub fn disown(&self, owner: &SerialOwner) {
+        let _ = self.owner.compare_exchange(owner.id, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// As [`Serial::try_visit`] of the owner, by its lease if it has one.
+    #[inline(always)]
+    pub fn try_visit_as(&self, owner: &SerialOwner) -> Option<SerialVisit<'_, T>> {
+        if self.state.load(Ordering::Relaxed) != HELD | LEASED {
+            return self.try_visit();
+        }
+        // A visit within a visit of the same owner is none.
+        if !self.is_of(owner) || self.inside.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        self.inside.store(1, Ordering::Relaxed);
+        asymmetric::light();
+        if self.state.load(Ordering::Acquire) & LEASED == 0 {
+            return self.enter_taken();
+        }
+        Some(SerialVisit { serial: self, is_leased: true })
+    }
+
+    #[inline(always)]
+    fn is_of(&self, owner: &SerialOwner) -> bool {
+        self.owner.load(Ordering::Relaxed) == owner.id
+    }
+
+    /// The lease was taken while the owner announced itself: whoever did may have passed the value on.
+    #[cold]
+    #[inline(never)]
+    fn enter_taken(&self) -> Option<SerialVisit<'_, T>> {
+        self.inside.store(0, Ordering::Release);
+        // Not `then_some`: a visit that is made and not returned would end one.
+        self.takes_over().then(|| SerialVisit { serial: self, is_leased: false })
+    }
+
+    /// Ends a visit under a lease; `false`: the lease was taken meanwhile, and [`Serial::takes_over`] is to be asked.
+    #[inline(always)]
+    pub(super) fn leave_leased(&self) -> bool {
+        self.inside.store(0, Ordering::Release);
+        asymmetric::light();
+        // Who marks a leased value takes the lease as well, and does what is marked, or passes it on.
+        self.state.load(Ordering::Acquire) & LEASED != 0
+    }
+
+    /// Whether the owner, who is not inside any more and has lost its lease, holds the value: it was passed on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn takes_over(&self) -> bool {
+        // Behind the store that shows that it is not inside: a taker that passes the value on after this look
+        // sees that store.
+        fence(Ordering::SeqCst);
+        self.state.load(Ordering::Acquire) & PASSED != 0 && self.clears_passed()
+    }
+
+    /// Whether it was this thread that cleared PASSED: it holds the value.
+    pub(super) fn clears_passed(&self) -> bool {
+        self.state.fetch_and(!PASSED, Ordering::AcqRel) & PASSED != 0
+    }
+
+    /// Ends a lease, of a thread that found the value leased and marked it, or wants to visit it. Whether the thread
+    /// holds the value now; if not, another one does, and sees each mark.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_lease(&self) -> bool {
+        if self.state.fetch_and(!LEASED, Ordering::AcqRel) & LEASED == 0 {
+            return false;
+        }
+        asymmetric::heavy();
+        self.holds_or_passes()
+    }
+
+    /// Whether the thread, which has taken the value from an owner, holds it; if not, it was passed on to that owner.
+    pub(super) fn holds_or_passes(&self) -> bool {
+        while self.is_inside() {
+            self.state.fetch_or(PASSED, Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            if self.is_inside() || !self.clears_passed() {
+                return false;
+            }
+            // Once more: while this thread looked, the owner may have got another lease, and another thread may have
+            // passed the value on once more.
+        }
+        true
+    }
+
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<T> SerialVisit<'_, T> {
+    /// Whether it is one under a lease.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_leased(&self) -> bool {
+        self.is_leased
+    }
+
+    /// As [`SerialVisit::end`], and from now on its owner has a lease.
+    ///
+    /// # Errors
+    /// As [`SerialVisit::end`].
+    #[cold]
+    #[inline(never)]
+    pub fn lease(self, owner: &SerialOwner) -> Result<(), Self> {
+        let serial = self.serial;
+        if self.is_leased || !serial.is_of(owner) {
+            return self.end();
+        }
+        let leased = HELD | LEASED;
+        if serial.state.compare_exchange(HELD, leased, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(self);
+        }
+        owner.leases.set(owner.leases.get().saturating_add(1));
+        mem::forget(self);
+        Ok(())
+    }
+
+    /// Ends a visit under a lease, unless the lease was taken meanwhile and a mark is set.
+    #[inline(always)]
+    pub(super) fn end_leased(mut self) -> Result<(), Self> {
+        let serial = self.serial;
+        if serial.leave_leased() || !serial.takes_over() {
+            mem::forget(self);
+            return Ok(());
+        }
+        self.is_leased = false;
+        self.end_held()
+    }
+
+    /// As dropping it.
+    #[cold]
+    pub(super) fn drop_leased(&self) {
+        if !self.serial.leave_leased() && self.serial.takes_over() {
+            drop(ReleaseOnDrop(&self.serial.state));
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+impl<T> Serial<T> {
+    /// [`Serial::take_lease`] with a planted fault: nothing orders its look behind what it took.
+    pub(super) fn take_lease_without_barrier(&self) -> bool {
+        self.state.fetch_and(!LEASED, Ordering::AcqRel) & LEASED != 0 && !self.is_inside()
+    }
+
+    /// [`Serial::take_lease`] with a planted fault: it passes the value on to an owner that may have left.
+    pub(super) fn take_lease_without_last_look(&self) -> bool {
+        if self.state.fetch_and(!LEASED, Ordering::AcqRel) & LEASED == 0 {
+            return false;
+        }
+        asymmetric::heavy();
+        if self.is_inside() {
+            self.state.fetch_or(PASSED, Ordering::AcqRel);
+            return false;
+        }
+        true
+    }
+
+    /// [`Serial::try_visit_as`] with a planted fault: no look at the lease behind the announcement.
+    pub(super) fn try_visit_without_look(&self) -> Option<SerialVisit<'_, T>> {
+        if self.state.load(Ordering::Relaxed) != HELD | LEASED {
+            return self.try_visit();
+        }
+        self.inside.store(1, Ordering::Relaxed);
+        asymmetric::light();
+        Some(SerialVisit { serial: self, is_leased: true })
+    }
+
+    /// The end of a visit with a planted fault: an owner that lost its lease looks for nothing.
+    pub(super) fn leave_without_taking_over(&self, visit: SerialVisit<'_, T>) {
+        assert!(visit.is_leased);
+        mem::forget(visit);
+        let _ = self.leave_leased();
+    }
+}
+
+/// A number that no owner had before.
+#[cfg(not(loom))]
+fn next_id() -> u64 {
+    use crate::sync::AtomicU64;
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// In a model there is one owner.
+#[cfg(loom)]
+fn next_id() -> u64 {
+    1
+}
