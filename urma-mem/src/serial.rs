@@ -139,19 +139,8 @@ impl<T> Serial<T> {
         (run, answer)
     }
 
-    /// Visits the value if no thread holds it and no mark is set; `None`: nothing happened. A mark that was made
-    /// meanwhile stays: see [`Visited::marked`].
-    #[inline(always)]
-    pub fn try_brief<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Visited<R>> {
-        let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
-        is_free.ok()?;
-        let release = ReleaseOnDrop(&self.state);
-        let value = self.visit(f);
-        core::mem::forget(release);
-        Some(Visited { value, marked: !self.let_go() && self.let_go_marked() })
-    }
-
-    /// As [`Serial::try_brief`], of a visit that the caller ends.
+    /// Enters the value if no thread holds it and no mark is set; `None`: nothing happened. A mark that is made meanwhile
+    /// stays: see [`Visited::marked`].
     #[inline(always)]
     pub fn try_visit(&self) -> Option<SerialVisit<'_, T>> {
         let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
@@ -261,6 +250,12 @@ impl<T> Serial<T> {
             return false;
         }
         before & HELD != 0
+    }
+
+    /// Whether its owner may enter by a lease at this moment.
+    #[must_use]
+    pub fn is_leased(&self) -> bool {
+        self.state.load(Ordering::Acquire) & LEASED != 0
     }
 
     /// Whether a mark is set at this moment (a hint: it may be gone or new on return).

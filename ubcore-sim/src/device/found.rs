@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::{SerialVisit, sync::Ordering};
+use urma_mem::{SerialOwner, SerialVisit, sync::Ordering};
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
@@ -20,11 +20,13 @@ use crate::engine::{
     warrant::EnginePlace,
 };
 
-/// A send queue, as it was when it was found.
+/// A send queue, as it was when it was found. One thread at a time has it.
 #[derive(Debug)]
 pub struct FoundQueue {
     queue: Arc<DeviceSendQueue>,
     life: u64,
+    /// May enter it by leases; `None`: by exchanges, as all others do.
+    owner: Option<SerialOwner>,
 }
 
 /// A JFC, as it was when it was found.
@@ -61,6 +63,31 @@ impl QueueVisit<'_> {
 }
 
 impl FoundQueue {
+    /// Enters the queue, if no other thread has it.
+    #[inline(always)]
+    fn try_visit(&self) -> Option<SerialVisit<'_, EnginePlace>> {
+        match &self.owner {
+            Some(owner) => self.queue.send.try_visit_as(owner),
+            None => self.queue.send.try_visit(),
+        }
+    }
+
+    /// Ends a visit for a request under a warrant. After many of them in a row, which no other visit interrupted, it
+    /// gets a lease.
+    #[inline(always)]
+    fn end<'q>(
+        &'q self,
+        mut visit: SerialVisit<'q, EnginePlace>,
+    ) -> Result<(), SerialVisit<'q, EnginePlace>> {
+        if !visit.is_leased()
+            && let Some(owner) = &self.owner
+            && visit.with(|place| place.wants_lease(owner.leases()))
+        {
+            return visit.lease(owner);
+        }
+        visit.end()
+    }
+
     /// As [`SoftwareDevice::carry_unreported`], of 8 bytes between segments of this node, where that is one move under a
     /// warrant. All of it can be compiled into the caller, and nothing in it is called.
     #[inline(always)]
@@ -69,11 +96,11 @@ impl FoundQueue {
         if !queue.sends.is_still(self.life) {
             return WordMove::Ended;
         }
-        let Some(mut visit) = queue.send.try_visit() else { return WordMove::Held };
+        let Some(mut visit) = self.try_visit() else { return WordMove::Held };
         let moved = (pi, remote_va, local_va);
         match visit.with(|place| place.move_word(queue, moved)) {
             None => WordMove::Left(QueueVisit(visit)),
-            Some(index) => match visit.end() {
+            Some(index) => match self.end(visit) {
                 Ok(()) => WordMove::Done(index),
                 Err(visit) => WordMove::Marked(index, QueueVisit(visit)),
             },
@@ -81,12 +108,31 @@ impl FoundQueue {
     }
 }
 
+#[cfg(test)]
+impl FoundQueue {
+    /// Whether the queue is leased.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.queue.send.is_leased()
+    }
+}
+
+impl Drop for FoundQueue {
+    fn drop(&mut self) {
+        if let Some(owner) = &self.owner {
+            self.queue.send.disown(owner);
+        }
+    }
+}
+
 impl SoftwareDevice {
     /// The send queue that has the number now.
     #[must_use]
-    pub fn find_queue(&self, id: u32) -> Option<FoundQueue> {
+    /// `may_lease`: it is entered by leases, if no other one is.
+    pub fn find_queue(&self, id: u32, may_lease: bool) -> Option<FoundQueue> {
         let queue = self.base.queues.get(id)?;
-        queue.sends.seen().map(|life| FoundQueue { queue: Arc::clone(queue), life })
+        let life = queue.sends.seen()?;
+        let owner = if may_lease { queue.send.claim() } else { None };
+        Some(FoundQueue { queue: Arc::clone(queue), life, owner })
     }
 
     /// The JFC that has the number now.
@@ -167,10 +213,9 @@ impl SoftwareDevice {
             self.count(Counter::BadDoorbell);
             return (None, false);
         }
-        match queue.send.try_brief(|place| carry(place, queue)) {
-            Some(visited) => (visited.value, visited.marked),
-            None => (None, false),
-        }
+        let Some(mut visit) = found.try_visit() else { return (None, false) };
+        let index = visit.with(|place| carry(place, queue));
+        (index, found.end(visit).is_err_and(SerialVisit::leave))
     }
 
     /// Goes on with the visit of a queue that [`FoundQueue::move_word`] left, with the word that it was for; as
@@ -183,7 +228,7 @@ impl SoftwareDevice {
         moved: (u32, u64, u64),
     ) -> (Option<u32>, bool) {
         let index = visit.0.with(|place| place.carry_word(&found.queue, moved));
-        (index, visit.0.leave())
+        (index, found.end(visit.0).is_err_and(SerialVisit::leave))
     }
 
     /// As [`SoftwareDevice::carry_unreported`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]

@@ -90,6 +90,11 @@ impl Retire {
         &self.port
     }
 
+    /// Where the driver sees the consumer index, if that is `head`: all before it is retired.
+    pub(crate) fn record_at(&self, head: u32) -> Option<&RegionWord32> {
+        (self.retired == head).then_some(&self.record)
+    }
+
     /// A slot for the next request; `false` when there is none.
     #[inline]
     pub(crate) fn reserve(&mut self) -> bool {

@@ -11,10 +11,12 @@
 use std::sync::Arc;
 
 use udma_abi::{Atomic, CqeStatus, MovedWord};
+use urma_mem::RegionWord32;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
 use super::known::{KnownRequest, MovedEntry, WORD_LEN};
+use super::retire::Retire;
 use super::send::SendEngine;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
@@ -30,6 +32,8 @@ pub(crate) struct Warrant {
     ends: Arc<EndCount>,
     known: KnownRequest,
     port: JfcPort,
+    /// The consumer index of the queue, which is looked at where no completion shows it.
+    record: RegionWord32,
 }
 
 /// The engine of a queue number, if it has one, and the warrant of its newest requests.
@@ -45,11 +49,13 @@ impl Warrant {
     /// For requests like `known` from position `next` on, if nothing ended since all flags were looked at.
     pub(super) fn of(
         known: &KnownRequest,
-        (next, port): (u32, &JfcPort),
+        next: u32,
+        retire: &Retire,
         ends: &Arc<EndCount>,
     ) -> Option<Self> {
         let seen = ends.seen();
-        let (ends, port) = (Arc::clone(ends), port.clone());
+        let (port, record) = (retire.port().clone(), retire.record_at(next)?.clone());
+        let ends = Arc::clone(ends);
         known.is_as_seen(seen).then(|| Self {
             next,
             first: next,
@@ -57,6 +63,7 @@ impl Warrant {
             ends,
             known: known.again(),
             port,
+            record,
         })
     }
 
@@ -86,12 +93,19 @@ impl Warrant {
     fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
         self.covers(moved.pi).then_some(())?;
         self.known.open()?.copy(moved)?;
-        Some(self.count(queue, moved.len))
+        Some(match moved.is_signalled {
+            true => self.count(queue, moved.len),
+            false => self.count_silent(queue, moved.len),
+        })
     }
 
     /// As [`Warrant::carry`], of the word at both addresses, if that is one move.
     #[inline(always)]
-    fn move_word_of_any(&mut self, queue: &Queue, (pi, remote_va, local_va): MovedPlace) -> Option<u32> {
+    fn move_word_of_any(
+        &mut self,
+        queue: &Queue,
+        (pi, remote_va, local_va): MovedPlace,
+    ) -> Option<u32> {
         self.known.ask_for_line(remote_va);
         self.covers(pi).then_some(())?;
         self.known.open()?.copy_word(remote_va, local_va)?;
@@ -104,6 +118,16 @@ impl Warrant {
         self.covers(pi).then_some(())?;
         self.known.open_own()?.copy_word(remote_va, local_va)?;
         Some(self.count(queue, WORD_LEN))
+    }
+
+    /// As [`Warrant::count`], of a request without a completion.
+    #[inline(always)]
+    fn count_silent(&mut self, queue: &Queue, len: u32) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        queue.fast.direct(u64::from(len));
+        queue.pi.store(self.next, Ordering::Release);
+        self.record.store_release(self.next);
+        self.port.next_index()
     }
 
     /// Counts a request of `len` bytes that was carried out; the index that the next entry of the JFC gets.
@@ -157,7 +181,8 @@ impl EnginePlace {
     /// As [`EnginePlace::carry_unreported`], of 8 bytes.
     #[inline(always)]
     pub(crate) fn carry_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        let by_warrant = self.warrant.as_mut().and_then(|warrant| warrant.move_word_of_any(queue, moved));
+        let by_warrant =
+            self.warrant.as_mut().and_then(|warrant| warrant.move_word_of_any(queue, moved));
         by_warrant.or_else(|| self.carry_word_by_engine(queue, moved))
     }
 
@@ -166,6 +191,16 @@ impl EnginePlace {
         let (pi, remote_va, local_va) = moved;
         let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
         self.carry_unreported(queue, &moved)
+    }
+
+    /// Whether the queue is worth a lease, the next one after `leases` that others took: its requests went under one
+    /// warrant for long.
+    #[inline(always)]
+    pub(crate) fn wants_lease(&self, leases: u32) -> bool {
+        let under = |warrant: &Warrant| warrant.next.wrapping_sub(warrant.first);
+        self.warrant
+            .as_ref()
+            .is_some_and(|warrant| under(warrant) >= LEASE_AFTER << leases.min(LEASE_DOUBLINGS))
     }
 
     /// As [`EnginePlace::carry_unreported`], of an atomic.
@@ -199,7 +234,8 @@ impl EnginePlace {
         let in_row = self.in_row + 1;
         let engine = self.engine().as_mut()?;
         let index = engine.carry_unreported(queue, moved)?;
-        if in_row < ROW {
+        // Of several queues with requests without completions, each has its turn for less long.
+        if in_row < if moved.is_signalled { ROW } else { SILENT_ROW } {
             self.in_row = in_row;
         } else {
             self.warrant = engine.warrant();
@@ -213,3 +249,10 @@ pub(crate) type MovedPlace = (u32, u64, u64);
 
 /// A warrant counts references, which few requests alike are not worth.
 const ROW: u32 = 4;
+/// As [`ROW`], of requests without completions: those of many queues in turn are faster without.
+const SILENT_ROW: u32 = 64;
+/// Blocks under one warrant after which its queue gets a lease: what takes the lease back costs as much as some hundred
+/// exchanges.
+const LEASE_AFTER: u32 = 256;
+/// A lease that was taken back doubles that, at most so often.
+const LEASE_DOUBLINGS: u32 = 8;

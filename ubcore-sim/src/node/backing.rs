@@ -114,7 +114,7 @@ impl Registers {
         &self,
         find: impl FnOnce(&SoftwareDevice) -> Option<T>,
     ) -> Option<FoundDoorbell<T>> {
-        let is_meant = self.doorbells == Doorbells::Found && check_alive(&self.node).is_ok();
+        let is_meant = self.doorbells != Doorbells::Registers && check_alive(&self.node).is_ok();
         let found = find(self.node.device()).filter(|_| is_meant)?;
         Some(FoundDoorbell { node: Arc::clone(&self.node), found })
     }
@@ -148,7 +148,8 @@ impl RegisterRegion for Registers {
     }
 
     fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
-        Some(Box::new(self.found(|device| device.find_queue(id))?))
+        let may_lease = self.doorbells == Doorbells::Found;
+        Some(Box::new(self.found(|device| device.find_queue(id, may_lease))?))
     }
 
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {

@@ -138,9 +138,9 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
 
 /// Doorbells of one send queue, found once: what writes to its doorbell page do, with the same checks.
 ///
-/// They reach the queue that had the number when they were found. After its end they are counted and dropped,
+/// One thread at a time uses them: the one that posts. They reach the queue that had the number when they were found. After its end they are counted and dropped,
 /// also when another queue has the number.
-pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
+pub trait QueueDoorbell: Send + std::fmt::Debug {
     /// As a 32-bit write of `pi` to [`crate::doorbell::SQ_PI`].
     fn ring(&self, pi: u32);
 

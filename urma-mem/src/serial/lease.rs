@@ -157,7 +157,8 @@ impl<T> SerialVisit<'_, T> {
             return self.end();
         }
         let leased = HELD | LEASED;
-        if serial.state.compare_exchange(HELD, leased, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if serial.state.compare_exchange(HELD, leased, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
             return Err(self);
         }
         owner.leases.set(owner.leases.get().saturating_add(1));

@@ -161,7 +161,7 @@ mod plain {
             assert!(held.end().is_ok());
         }
         // What asks for nothing but a free value gets none; a run takes the lease.
-        assert!(serial.try_visit().is_none() && serial.try_brief(|_| ()).is_none());
+        assert!(serial.try_visit().is_none() && serial.is_leased());
         assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
         let held = serial.try_visit_as(&owner).unwrap();
         assert!(!held.is_leased());
@@ -186,8 +186,7 @@ mod plain {
         for way in ways {
             let Some((serial, owner)) = leased(0) else { return };
             way(&serial);
-            let held = serial.try_visit_as(&owner).unwrap();
-            assert!(!held.is_leased());
+            assert!(!serial.is_leased() && !serial.try_visit_as(&owner).unwrap().is_leased());
         }
     }
 
@@ -305,25 +304,7 @@ mod model {
         });
     }
 
-    /// A brief visit, and a run where it was refused or left a mark.
-    #[test]
-    fn loom_a_brief_visit_loses_no_mark() {
-        posts_are_seen(|serial, visit| match serial.try_brief(&mut *visit) {
-            Some(held) if !held.marked => RunResult::Done,
-            _ => serial.run(visit),
-        });
-    }
-
-    #[test]
-    #[should_panic(expected = "a mark was")]
-    fn loom_catches_a_brief_visit_whose_mark_is_left() {
-        posts_are_seen(|serial, visit| match serial.try_brief(&mut *visit) {
-            Some(_) => RunResult::Done,
-            None => serial.run(visit),
-        });
-    }
-
-    /// As a brief visit, of one that is ended by hand.
+    /// A visit that is ended by hand, and a run where it was refused or left a mark.
     #[test]
     fn loom_a_visit_by_hand_loses_no_mark() {
         posts_are_seen(|serial, visit| {

@@ -66,7 +66,7 @@ impl SendEngine {
         Some(self.clear_slots(Left::BUSY))
     }
 
-    /// As [`SendEngine::carry_moved`], of an entry whose completion its driver makes. Returns the index that the next
+    /// As [`SendEngine::carry_moved`], of an entry whose completion its driver makes, or that wants none. Returns the index that the next
     /// entry of the JFC gets: all of this queue come before it.
     #[inline(always)]
     pub(crate) fn carry_unreported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
@@ -75,9 +75,11 @@ impl SendEngine {
         }
         // It takes no slot: what does not succeed here goes the long path, which takes one.
         self.known.newest()?.open()?.copy(moved)?;
-        self.ring.head = self.ring.head.wrapping_add(1);
-        queue.fast.unreported(u64::from(moved.len));
-        self.retire.count_unreported(1, 1);
+        self.count_carried(1, 1);
+        match moved.is_signalled {
+            true => queue.fast.unreported(u64::from(moved.len)),
+            false => queue.fast.direct(u64::from(moved.len)),
+        }
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.retire.port().next_index())
     }
@@ -140,15 +142,13 @@ impl SendEngine {
     /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
     pub(crate) fn warrant(&mut self) -> Option<Warrant> {
         let ends = Arc::clone(self.known.ends());
-        let at = (self.ring.head, self.retire.port());
-        Warrant::of(self.known.newest()?, at, &ends)
+        Warrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
     }
 
     /// As [`SendEngine::warrant`], for atomics like the newest one.
     pub(crate) fn warrant_of_words(&mut self) -> Option<Warrant> {
         let ends = Arc::clone(self.known.ends());
-        let at = (self.ring.head, self.retire.port());
-        Warrant::of(self.known.newest_atomic()?, at, &ends)
+        Warrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
     }
 
     /// Requests of so many blocks in sum were carried out unreported.

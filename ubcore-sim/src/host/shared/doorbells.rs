@@ -35,11 +35,14 @@ impl SharedNode {
     /// As [`SharedNode::carry`], of an entry like the newest one that was carried.
     #[inline(always)]
     pub fn carry_moved(&self, found: &FoundQueue, moved: &MovedEntry) -> bool {
+        if !moved.is_signalled {
+            return self.carry_unreported(found, moved).is_some();
+        }
         !self.is_dead()
             && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
     }
 
-    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes; the index in its JFC at which
+    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes, or that wants none; the index in its JFC at which
     /// it would be.
     #[inline(always)]
     pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
