@@ -43,10 +43,12 @@ pub enum ExpressLane {
 /// How a driver in the process of the device reaches its doorbells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Doorbells {
-    /// By objects that it finds once for each queue and JFC. A queue that one thread posts to is entered by plain loads and
-    /// stores ([`urma_mem::SerialOwner`]).
+    /// By objects that it finds once for each queue and JFC. After many requests in a row that nothing interrupted, a queue
+    /// is entered by plain loads and stores ([`urma_mem::SerialOwner`]).
     #[default]
     Found,
+    /// As `Found`; after few requests, each time anew: for tests.
+    Leased,
     /// As `Found`; each entry into a queue is an exchange.
     Exchange,
     /// By registers, as with a device in hardware.

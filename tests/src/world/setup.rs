@@ -95,6 +95,12 @@ impl Setup {
         Self { lane: ExpressLane::Off, doorbells: Doorbells::Registers, ..self }
     }
 
+    /// The same by doorbells of another kind.
+    #[must_use]
+    pub const fn rung_by(self, doorbells: Doorbells) -> Self {
+        Self { doorbells, ..self }
+    }
+
     /// The same while packets are lost, doubled, changed and overtaken on their way.
     #[must_use]
     pub const fn over_a_bad_link(self) -> Self {
@@ -145,6 +151,8 @@ impl Setup {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let long = |link, mode| Self::new(link, Moving::On, mode).on_the_long_path();
+        let rung =
+            |link, doorbells| Self::new(link, Moving::On, TransportMode::Rm).rung_by(doorbells);
         let standard = |link| Self::new(link, Moving::On, TransportMode::Rc).in_standard_packets();
         let mut all = vec![
             standard(Link::Own),
@@ -153,6 +161,10 @@ impl Setup {
             long(Link::Own, TransportMode::Rm),
             long(Link::Host, TransportMode::Rm),
             long(Link::Host, TransportMode::Rc),
+            rung(Link::Own, Doorbells::Leased),
+            rung(Link::Host, Doorbells::Leased),
+            rung(Link::Own, Doorbells::Exchange),
+            rung(Link::Host, Doorbells::Exchange),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
         ];
@@ -198,6 +210,11 @@ impl fmt::Display for Setup {
             ExpressLane::On => "",
             ExpressLane::Off => ".long",
         };
+        let bells = match self.doorbells {
+            Doorbells::Found | Doorbells::Registers => "",
+            Doorbells::Leased => ".leased",
+            Doorbells::Exchange => ".exchange",
+        };
         let wire = match self.rc {
             RcWire::Urma => "",
             RcWire::Roce => ".roce",
@@ -219,6 +236,6 @@ impl fmt::Display for Setup {
             CongestionChoice::Cubic => ".cubic",
             CongestionChoice::Delay => ".delay",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}{recovery}{congestion}")
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{bells}{wire}{way}{recovery}{congestion}")
     }
 }

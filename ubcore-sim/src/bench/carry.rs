@@ -9,7 +9,7 @@ use udma_abi::{
 };
 
 use super::{Bench, BenchQueue};
-use crate::device::MovedEntry;
+use crate::device::{Leases, MovedEntry};
 
 impl Bench {
     /// As [`Bench::carry`], of the newest entry, an atomic that starts with `front`.
@@ -21,7 +21,7 @@ impl Bench {
         for at in [first, second] {
             queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
         }
-        let found = self.dev.find_queue(queue.id, true).unwrap();
+        let found = self.dev.find_queue(queue.id, Leases::Seldom).unwrap();
         if self.dev.carry_atomic(&found, || self.now, &blocks).is_none() {
             queue.ring.store_block(first, &blocks[0]).unwrap();
             queue.ring.store_block(second, &blocks[1]).unwrap();
@@ -35,7 +35,7 @@ impl Bench {
     pub(super) fn carry(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
         let at = ((queue.pi as usize - 1) & ((1 << queue.log2) - 1)) * BLOCK_LEN;
         queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
-        let found = self.dev.find_queue(queue.id, true).unwrap();
+        let found = self.dev.find_queue(queue.id, Leases::Seldom).unwrap();
         if let Some(moved) = self.like_carried(queue, block)
             && self.dev.carry_moved(&found, || self.now, &moved).is_some()
         {

@@ -9,6 +9,7 @@ use urma_mem::Region;
 
 use super::scene::{Scene, scene, scene_of};
 use super::{event_at, on_seg, pair};
+use crate::device::Leases;
 
 #[test]
 fn a_bad_local_piece_stops_the_queue_and_flushes_the_rest() {
@@ -125,7 +126,7 @@ fn put_write(s: &mut Scene) -> [u64; BLOCK_WORDS] {
 fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
     let mut s = scene();
     let id = s.jetty.id;
-    let old = s.a.dev.find_queue(id, true).unwrap();
+    let old = s.a.dev.find_queue(id, Leases::Seldom).unwrap();
     let block = put_write(&mut s);
     assert_eq!(s.a.dev.carry(&old, || 0, &block), None, "the first of its kind");
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
@@ -135,14 +136,14 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
         assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
     }
     s.a.ok(Command::DestroyQueue { id });
-    assert!(s.a.dev.find_queue(id, true).is_none());
+    assert!(s.a.dev.find_queue(id, Leases::Seldom).is_none());
     s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
     let block = put_write(&mut s);
     s.a.dev.ring_direct(&old, || 0, &block);
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 2);
     assert_eq!(s.a.peek(&s.jfc), None);
-    let new = s.a.dev.find_queue(id, true).unwrap();
+    let new = s.a.dev.find_queue(id, Leases::Seldom).unwrap();
     s.a.dev.ring_queue(&new, || 0, s.jetty.pi);
     assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
     let block = put_write(&mut s);

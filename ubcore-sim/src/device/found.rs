@@ -27,6 +27,18 @@ pub struct FoundQueue {
     life: u64,
     /// May enter it by leases; `None`: by exchanges, as all others do.
     owner: Option<SerialOwner>,
+    leases: Leases,
+}
+
+/// When a queue that was found is leased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leases {
+    /// After many requests in a row, twice as many each time that the lease was taken.
+    Seldom,
+    /// After few.
+    Soon,
+    /// Not at all.
+    Never,
 }
 
 /// A JFC, as it was when it was found.
@@ -81,7 +93,7 @@ impl FoundQueue {
     ) -> Result<(), SerialVisit<'q, EnginePlace>> {
         if !visit.is_leased()
             && let Some(owner) = &self.owner
-            && visit.with(|place| place.wants_lease(owner.leases()))
+            && visit.with(|place| place.wants_lease(self.leases, owner.leases()))
         {
             return visit.lease(owner);
         }
@@ -127,12 +139,12 @@ impl Drop for FoundQueue {
 impl SoftwareDevice {
     /// The send queue that has the number now.
     #[must_use]
-    /// `may_lease`: it is entered by leases, if no other one is.
-    pub fn find_queue(&self, id: u32, may_lease: bool) -> Option<FoundQueue> {
+    /// `leases`: as long as nobody else found it so.
+    pub fn find_queue(&self, id: u32, leases: Leases) -> Option<FoundQueue> {
         let queue = self.base.queues.get(id)?;
         let life = queue.sends.seen()?;
-        let owner = if may_lease { queue.send.claim() } else { None };
-        Some(FoundQueue { queue: Arc::clone(queue), life, owner })
+        let owner = if leases == Leases::Never { None } else { queue.send.claim() };
+        Some(FoundQueue { queue: Arc::clone(queue), life, owner, leases })
     }
 
     /// The JFC that has the number now.

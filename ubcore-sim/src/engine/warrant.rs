@@ -20,6 +20,7 @@ use super::retire::Retire;
 use super::send::SendEngine;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
+use crate::device::Leases;
 
 /// See the room card.
 #[derive(Debug)]
@@ -193,14 +194,16 @@ impl EnginePlace {
         self.carry_unreported(queue, &moved)
     }
 
-    /// Whether the queue is worth a lease, the next one after `leases` that others took: its requests went under one
-    /// warrant for long.
+    /// Whether the queue is to be leased, the next time after so many leases: its requests went under one warrant for long.
     #[inline(always)]
-    pub(crate) fn wants_lease(&self, leases: u32) -> bool {
-        let under = |warrant: &Warrant| warrant.next.wrapping_sub(warrant.first);
-        self.warrant
-            .as_ref()
-            .is_some_and(|warrant| under(warrant) >= LEASE_AFTER << leases.min(LEASE_DOUBLINGS))
+    pub(crate) fn wants_lease(&self, leases: Leases, had: u32) -> bool {
+        let Some(warrant) = &self.warrant else { return false };
+        let blocks = warrant.next.wrapping_sub(warrant.first);
+        match leases {
+            Leases::Seldom => blocks >= LEASE_AFTER << had.min(LEASE_DOUBLINGS),
+            Leases::Soon => true,
+            Leases::Never => false,
+        }
     }
 
     /// As [`EnginePlace::carry_unreported`], of an atomic.

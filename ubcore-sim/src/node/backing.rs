@@ -20,7 +20,9 @@ use urma_mem::{Region, lull::Lull};
 use super::Node;
 use crate::{
     cfg::Doorbells,
-    device::{FoundJfc, FoundQueue, MovedEntry, QueueVisit, SoftwareDevice, WORD_LEN, WordMove},
+    device::{
+        FoundJfc, FoundQueue, Leases, MovedEntry, QueueVisit, SoftwareDevice, WORD_LEN, WordMove,
+    },
     host::shared::SharedNode,
 };
 
@@ -148,8 +150,12 @@ impl RegisterRegion for Registers {
     }
 
     fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
-        let may_lease = self.doorbells == Doorbells::Found;
-        Some(Box::new(self.found(|device| device.find_queue(id, may_lease))?))
+        let leases = match self.doorbells {
+            Doorbells::Found => Leases::Seldom,
+            Doorbells::Leased => Leases::Soon,
+            Doorbells::Exchange | Doorbells::Registers => Leases::Never,
+        };
+        Some(Box::new(self.found(|device| device.find_queue(id, leases))?))
     }
 
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {

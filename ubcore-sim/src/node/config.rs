@@ -167,7 +167,7 @@ impl NodeCfg {
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
-    /// | `URMA_DOORBELLS` | `found` (once for each queue), `exchange` (as `found`, without leases), `registers` |
+    /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
@@ -422,10 +422,11 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
 fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     match value.as_str() {
         "found" => Ok(Doorbells::Found),
+        "leased" => Ok(Doorbells::Leased),
         "exchange" => Ok(Doorbells::Exchange),
         "registers" => Ok(Doorbells::Registers),
         _ => {
-            let wanted = "found, exchange or registers";
+            let wanted = "found, leased, exchange or registers";
             Err(ConfigError { name: "URMA_DOORBELLS", value, wanted, at: None })
         }
     }
@@ -491,6 +492,7 @@ mod tests {
         let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
+        assert_eq!(doorbells("leased"), Doorbells::Leased);
         assert_eq!(doorbells("exchange"), Doorbells::Exchange);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
         assert_eq!(with("URMA_RC", "roce").unwrap().rc, RcWire::Roce);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
-use crate::device::{MovedEntry, WordMove};
+use crate::device::{Leases, MovedEntry, WordMove};
 use crate::engine::known::slot_of;
 
 /// So many requests alike, and the last of them is kept in any case.
@@ -137,7 +137,7 @@ fn a_request_stays_inside_of_the_segment() {
 #[test]
 fn a_list_ends_where_what_was_posted_ends() {
     let mut s = scene();
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     for _ in 0..MANY {
         put(&mut s, 0);
         s.a.ring(&s.jetty);
@@ -157,7 +157,7 @@ fn a_list_ends_where_what_was_posted_ends() {
 fn without_the_lane_nothing_is_carried() {
     for (lane, carried) in [(ExpressLane::On, Some(false)), (ExpressLane::Off, None)] {
         let mut s = scene_of(pair_with(|cfg| cfg.lane = lane), 4, 4);
-        let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+        let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
         put(&mut s, 0);
         s.a.ring(&s.jetty);
         let block = put(&mut s, 0);
@@ -174,7 +174,7 @@ fn without_the_lane_nothing_is_carried() {
 
 /// Hands a WRITE of 8 bytes to `at` of `seg` over, which is in no ring; whether it was carried out.
 pub(super) fn carry(s: &mut Scene, seg: &BenchSeg, at: u64) -> bool {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };
     let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
     let carried = s.a.dev.carry(&found, || 0, &block);
@@ -186,7 +186,7 @@ pub(super) fn carry(s: &mut Scene, seg: &BenchSeg, at: u64) -> bool {
 /// As [`carry`], by what differs from the newest one that was carried, as if it stood `ahead` of the next
 /// position.
 fn carry_moved(s: &mut Scene, at: u64, ahead: u32) -> bool {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
@@ -222,7 +222,7 @@ fn what_differs_is_carried_at_the_next_position_of_a_queue_that_is_ready() {
 
 /// As [`carry_moved`], of a request whose completion its driver makes; the index of the entry that it comes before.
 pub(super) fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
     let pi = s.jetty.pi.wrapping_add(ahead);
     let before = s.a.dev.base.counter(Counter::Completions);
@@ -288,7 +288,7 @@ fn takes_no_slot_and_comes_before_the_next_entry(mut s: Scene) {
 
 /// As [`carry_unreported`], of a whole WRITE to `at` of `seg`, as if it stood `ahead` of the next position.
 fn carry_block(s: &mut Scene, seg: &BenchSeg, (at, ahead): (u64, u32)) -> Option<u32> {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };
     s.jetty.pi = s.jetty.pi.wrapping_add(ahead);
     let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
@@ -393,7 +393,7 @@ fn what_its_driver_reports_ends_with_its_queue() {
     let mut s = own_scene();
     let remote = s.remote.clone();
     s.fill();
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     s.a.ok(Command::DestroyQueue { id: s.jetty.id });
     while s.a.poll(&mut s.jfc).is_some() {}
     let id = s.jetty.id;
@@ -419,7 +419,7 @@ fn what_its_driver_reports_ends_with_the_state_of_its_queue() {
         s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         assert!([8; 40].iter().all(|at| carry_unreported(&mut s, *at, 0).is_some()));
-        let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+        let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
         s.a.ok(Command::ModifyState { id: s.jetty.id, state });
         while s.a.poll(&mut s.jfc).is_some() {}
         let moved = found.move_word((s.jetty.pi, remote.va + 4096, s.local.va));
@@ -496,7 +496,7 @@ fn what_differs_is_not_taken_for_another_request() {
             local_va: s.local.va,
             len: 8,
         };
-        let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+        let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
         assert_eq!(s.a.dev.carry_moved(&found, || 0, &place), None);
         assert_eq!(other.bytes(4096, 8), [0; 8]);
     }

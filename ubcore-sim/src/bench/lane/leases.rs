@@ -11,7 +11,7 @@ use super::super::on_seg;
 use super::super::scene::{Scene, scene};
 use super::GOOD;
 use super::again::{carry, own_scene};
-use crate::device::{FoundQueue, MovedEntry, WordMove};
+use crate::device::{FoundQueue, Leases, MovedEntry, WordMove};
 
 /// A queue whose doorbell was found once, as that of a driver.
 struct Poster {
@@ -21,12 +21,12 @@ struct Poster {
 
 impl Poster {
     /// One that has carried requests of 8 bytes.
-    fn of(mut s: Scene, may_lease: bool) -> Self {
+    fn of(mut s: Scene, leases: Leases) -> Self {
         let remote = s.remote.clone();
         s.fill();
         s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
-        let found = s.a.dev.find_queue(s.jetty.id, may_lease).unwrap();
+        let found = s.a.dev.find_queue(s.jetty.id, leases).unwrap();
         Self { s, found }
     }
 
@@ -82,7 +82,7 @@ impl Poster {
 #[test]
 fn a_queue_is_leased_after_many_words_in_a_row_and_what_is_posted_takes_the_lease() {
     for s in [scene(), own_scene()] {
-        let mut poster = Poster::of(s, true);
+        let mut poster = Poster::of(s, Leases::Seldom);
         let first = poster.words_to_lease();
         assert!((200..400).contains(&first), "{first}");
         assert!((0..100).all(|at| poster.word(4096 + 8 * at)));
@@ -99,16 +99,27 @@ fn a_queue_is_leased_after_many_words_in_a_row_and_what_is_posted_takes_the_leas
 
 #[test]
 fn a_queue_that_may_not_be_leased_is_not() {
-    let mut poster = Poster::of(own_scene(), false);
+    let mut poster = Poster::of(own_scene(), Leases::Never);
     assert!((0..2000).all(|_| poster.word(8)) && !poster.found.is_leased());
     // Nor by a second one that found it.
-    let mut poster = Poster::of(own_scene(), true);
+    let mut poster = Poster::of(own_scene(), Leases::Seldom);
     let id = poster.s.jetty.id;
-    let second = poster.s.a.dev.find_queue(id, true).unwrap();
+    let second = poster.s.a.dev.find_queue(id, Leases::Seldom).unwrap();
     let first = std::mem::replace(&mut poster.found, second);
     assert!((0..2000).all(|_| poster.word(8)) && !poster.found.is_leased());
     poster.found = first;
     poster.words_to_lease();
+}
+
+#[test]
+fn where_leases_come_soon_each_warrant_brings_one() {
+    let mut poster = Poster::of(own_scene(), Leases::Soon);
+    for _ in 0..5 {
+        assert!(poster.words_to_lease() < 10);
+        poster.post();
+        let remote = poster.s.remote.clone();
+        assert!([0; 3].map(|at| carry(&mut poster.s, &remote, at)) == [true; 3]);
+    }
 }
 
 fn assert_ok(s: &mut Scene, command: Command) {
@@ -130,7 +141,7 @@ fn what_ends_a_queue_or_what_it_rests_on_ends_words_under_a_lease() {
         &|s| s.a.dev.base.tables.links.end(s.tpn),
     ];
     for (index, end) in ends.into_iter().enumerate() {
-        let mut poster = Poster::of(own_scene(), true);
+        let mut poster = Poster::of(own_scene(), Leases::Seldom);
         poster.words_to_lease();
         let memory = poster.s.remote.clone();
         end(&mut poster.s);
@@ -141,7 +152,7 @@ fn what_ends_a_queue_or_what_it_rests_on_ends_words_under_a_lease() {
 
 #[test]
 fn requests_without_completions_show_their_positions_and_are_counted_as_such() {
-    let mut poster = Poster::of(own_scene(), true);
+    let mut poster = Poster::of(own_scene(), Leases::Seldom);
     let counters = [Counter::Completions, Counter::DirectRequests, Counter::DirectBytes];
     let before = counters.map(|which| poster.counter(which));
     for at in 0..2000 {
@@ -163,9 +174,9 @@ fn requests_without_completions_show_their_positions_and_are_counted_as_such() {
 /// Another thread steps the queue all the time: each word is moved once, in order.
 #[test]
 fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
-    let mut poster = Poster::of(own_scene(), true);
+    let mut poster = Poster::of(own_scene(), Leases::Seldom);
     let dev = std::sync::Arc::clone(&poster.s.a.dev);
-    let stepped = dev.find_queue(poster.s.jetty.id, false).unwrap();
+    let stepped = dev.find_queue(poster.s.jetty.id, Leases::Never).unwrap();
     let (is_over, device) = (&AtomicBool::new(false), &*dev);
     let before = poster.counter(Counter::DirectRequests);
     let (mut moved, mut leases) = (0_u64, 0);

@@ -9,11 +9,12 @@ use super::super::{BenchSeg, on_seg};
 use super::again::{carry, carry_unreported};
 use super::{GOOD, REFUSED};
 use crate::context::segment::{entry_offset, tid_of};
+use crate::device::Leases;
 use crate::hooks::{self, Hook};
 
 /// Hands a FETCH_ADD of 1 to the word at `at` over, which is in no ring; whether it was carried out.
 fn carry_add(s: &mut Scene, at: u64) -> bool {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let sqe = on_seg(Opcode::FetchAdd, s.tpn, &s.remote, at);
     let sqe = Sqe { operand: 1, sge_num: 1, ..sqe };
     let sge = s.local.sge(at, 8);
@@ -30,7 +31,7 @@ fn carry_add(s: &mut Scene, at: u64) -> bool {
 
 /// As [`carry_unreported`], of a FETCH_ADD of 1 to the word at `at`.
 fn carry_word(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
-    let found = s.a.dev.find_queue(s.jetty.id, true).unwrap();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedWord { pi, remote_va, local_va, len: 8, operand: 1, compare: 0 };
