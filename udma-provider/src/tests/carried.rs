@@ -212,6 +212,29 @@ fn none_is_carried_without_a_grant() {
     assert!(!carry(&mut jfs), "it is not the newest one any more");
 }
 
+/// A program that waits for each of its requests asks for no more room than one.
+#[test]
+fn a_queue_of_depth_1_is_granted_again_by_each_poll() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 1);
+    let carry = |jfs: &mut QueueParts| jfs.send.as_mut().unwrap().carry_like_last(1, 0, 0, 8);
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [0]);
+    assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+    for round in 0..200 {
+        assert!(!carry(&mut jfs), "the one before was not polled, round {round}");
+        assert_eq!(post(&mut jfs, 9), PostedAgain::Full);
+        assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+        assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
+        assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+        assert!([(); 3].iter().all(|()| carry(&mut jfs) && poll_all(&mut jfc).len() == 1));
+        assert!(carry(&mut jfs));
+    }
+}
+
 /// A whole block that was passed on grants nothing to requests like it, and uses up what was granted before.
 #[test]
 fn whole_blocks_grant_nothing() {
