@@ -23,6 +23,7 @@ mod fresh;
 mod header;
 mod idle;
 mod member;
+mod place;
 mod pool;
 mod slot;
 mod space;
@@ -31,6 +32,7 @@ pub(crate) use fresh::Fresh;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
+pub(crate) use place::{Place, forget_usual, place};
 pub(crate) use slot::{
     Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there,
 };
@@ -67,6 +69,7 @@ pub(crate) const CODE_MAX: u8 = 31;
 pub(crate) fn abandon_all() {
     space::abandon_all();
     pool::abandon_all();
+    forget_usual();
 }
 
 #[cfg(test)]

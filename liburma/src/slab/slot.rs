@@ -15,7 +15,7 @@ use super::{
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
     member::in_slot,
-    pool, space,
+    place, pool, space,
 };
 use crate::copies::copies;
 use urma_mem::ends::{EndCount, SeenEnds};
@@ -90,6 +90,10 @@ impl<K: Kind> Slot<K> {
         Self { ptr, word }
     }
 
+    pub(super) fn header(self) -> &'static Header {
+        self.ptr.header()
+    }
+
     /// Its public part: memory that C programs read and write as they like.
     #[inline]
     pub(crate) fn public(self) -> *mut K::Public {
@@ -129,6 +133,7 @@ impl<K: Kind> Slot<K> {
             return None;
         }
         ENDS.count();
+        place::forget(header);
         header.wait_for_holder();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {
@@ -154,19 +159,7 @@ impl<K: Exclusive> Slot<K> {
     #[inline]
     pub(crate) fn lock(self) -> Option<Guard<K>> {
         self.ptr.header().acquire();
-        let guard = Guard { slot: self, _here: PhantomData };
-        self.is_live().then_some(guard)
-    }
-}
-
-impl<K: Exclusive> Slot<K> {
-    /// As [`Slot::lock`]; `None` also where another thread has the lock.
-    #[inline(always)]
-    pub(crate) fn try_lock(self) -> Option<Guard<K>> {
-        if !self.ptr.header().try_acquire() {
-            return None;
-        }
-        let guard = Guard { slot: self, _here: PhantomData };
+        let guard = Guard::of_held(self);
         self.is_live().then_some(guard)
     }
 }
@@ -179,6 +172,18 @@ pub(crate) struct Guard<K: Kind> {
 }
 
 impl<K: Kind> Guard<K> {
+    /// Of a slot whose lock this thread has acquired for it.
+    #[inline(always)]
+    pub(super) fn of_held(slot: Slot<K>) -> Self {
+        Self { slot, _here: PhantomData }
+    }
+
+    /// The object's public part.
+    #[inline(always)]
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.slot.public()
+    }
+
     /// The private part, and access to what requests of this queue name.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {

@@ -12,12 +12,12 @@ use std::{
 use urma_core::{
     Completion, Context as CoreContext, Eid, ImportedSegment, Jetty as CoreJetty, JettyGroup,
     Jfc as CoreJfc, Jfce as CoreJfce, Jfr as CoreJfr, Jfs as CoreJfs, Segment as CoreSegment,
-    StartPsns, TargetJetty, TokenIdLease, WrFlags,
+    StartPsns, TargetJetty, TokenIdLease,
 };
 use urma_mem::ends::SeenEnds;
 
 use crate::{
-    abi::{self, URMA_OPC_NOP, urma_opcode_t},
+    abi,
     slab::{Exclusive, Kind, LastNamed, Named, Owner, Slot},
     udma::{
         event_queue::Events,
@@ -111,16 +111,16 @@ pub(crate) struct LastNames {
     pub(crate) form: LastForm,
 }
 
-/// The form of a request: its opcode and what it names, by addresses.
+/// The form of a write or a read: its opcode and what it names, by addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct LastForm {
     /// urma-core's ticket of the request; 0: there is none.
     pub(crate) ticket: u64,
     /// No object ended since it was posted.
     pub(crate) seen: SeenEnds,
-    pub(crate) opcode: urma_opcode_t,
-    /// But for whether a completion is wanted.
-    pub(crate) flags: WrFlags,
+    /// Opcode and flags (`SendRequest::head`), with the flag of one that is signalled, whether it is or not.
+    pub(crate) head: u64,
+    pub(crate) is_write: bool,
     pub(crate) hint: u8,
     pub(crate) target: usize,
     pub(crate) src: usize,
@@ -132,8 +132,8 @@ impl LastForm {
     pub(crate) const NONE: Self = Self {
         ticket: 0,
         seen: SeenEnds::NONE,
-        opcode: URMA_OPC_NOP,
-        flags: WrFlags::empty(),
+        head: u64::MAX,
+        is_write: false,
         hint: 0,
         target: 0,
         src: 0,

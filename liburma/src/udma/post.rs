@@ -21,7 +21,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
-    slab::{Exclusive, Look, Slot},
+    slab::{Exclusive, Look, Place, Slot},
     udma::{
         jetty,
         kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
@@ -187,11 +187,45 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts a list to the queue in `slot`.
+/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and it is
+/// carried out at once; `false`: nothing happened. `is_own` says of the queue's public part whether this provider drives it.
+///
+/// It is carried out by loads and stores alone, so `errno` stays. A forked child finds a device there that carries
+/// nothing out.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(always)]
+pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
+    place: Place<K>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { WorkRequest::first(wr) };
+    // Others need no lock to be refused here.
+    if !matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ) {
+        return false;
+    }
+    call::caught(|| {
+        let Some(mut guard) = place.try_lock() else { return false };
+        if !is_own(guard.public()) {
+            return false;
+        }
+        let (own, look) = guard.split();
+        let is_carried = send::carry_alike((look, own), first);
+        if !is_carried {
+            core::hint::cold_path();
+        }
+        is_carried
+    })
+}
+
+/// Posts a list to the queue in `slot`.
+///
+/// # Safety
+/// As [`WorkRequest::first`] says of the list at `wr`.
+#[inline(never)]
 pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfs_wr_t>,
@@ -199,30 +233,6 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    // A forked child finds a device there that carries nothing out.
-    let may_carry = matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ);
-    if may_carry && call::in_child(|| carry(slot, first)).is_ok() {
-        return call::SUCCESS;
-    }
-    send_any(slot, first, bad_wr)
-}
-
-/// Posts a request like the newest one, if no other thread has the queue and it is carried out at once; an error:
-/// nothing happened.
-#[inline(always)]
-fn carry<K: Exclusive<Own: Sends>>(slot: Slot<K>, first: SendRequest<'_>) -> Answer {
-    let mut guard = slot.try_lock().ok_or(Code::EAGAIN)?;
-    let (own, look) = guard.split();
-    if send::carry_alike((look, own), first) { Ok(()) } else { Err(Code::EAGAIN) }
-}
-
-/// As [`send`], of any list.
-#[inline(never)]
-fn send_any<K: rare::SendKind + Exclusive<Own: Sends>>(
-    slot: Slot<K>,
-    first: SendRequest<'_>,
-    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-) -> urma_status_t {
     let status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
         return rare::again(slot, first, bad_wr);

@@ -26,6 +26,9 @@ use crate::{
     udma::kind::{self, LastForm, SegmentOwn, TargetOwn},
 };
 
+/// Of a request's head: a completion is wanted.
+const SIGNALLED: u64 = (WrFlags::COMPLETE.bits() as u64) << 32;
+
 /// Posts a list: a plain request at once, another single one as it is, several in batches.
 #[inline(always)]
 pub(super) fn post(
@@ -47,23 +50,27 @@ pub(super) fn post(
 /// `None`: it is not of that form, and nothing happened.
 #[inline(never)]
 fn post_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
-    let (ticket, moved) = alike(&own.last().form, look, from)?;
+    let head = from.head();
+    let (ticket, moved) = alike(&own.last().form, look, (from, head | SIGNALLED))?;
+    let moved = MovedTransfer { is_signalled: head & SIGNALLED != 0, ..moved };
     own.moved(ticket, &moved).then_some(())
 }
 
 /// As [`post_alike`], of a request that is carried out in this call; whether it was.
 #[inline(always)]
 pub(super) fn carry_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = alike(&own.last().form, look, from);
+    let alike = alike(&own.last().form, look, (from, from.head()));
     alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
 }
 
-/// The ticket of the newest request, and what differs, of one that has its form.
+/// The ticket of the newest request, and what differs, of a signalled one that has its form, by `head`.
 #[inline(always)]
-fn alike(last: &LastForm, look: Look<'_>, from: SendRequest<'_>) -> Option<(u64, MovedTransfer)> {
-    let wanted = flags(from.flag());
-    let rest = wanted.difference(WrFlags::COMPLETE);
-    if from.opcode() != last.opcode || rest != last.flags || last.seen != look.seen_ends() {
+fn alike(
+    last: &LastForm,
+    look: Look<'_>,
+    (from, head): (SendRequest<'_>, u64),
+) -> Option<(u64, MovedTransfer)> {
+    if head != last.head || last.seen != look.seen_ends() {
         return None;
     }
     // The form is that of a write or a read.
@@ -76,13 +83,13 @@ fn alike(last: &LastForm, look: Look<'_>, from: SendRequest<'_>) -> Option<(u64,
     if !is_same || from.next().is_some() {
         return None;
     }
-    let (local, remote) = if last.opcode == URMA_OPC_WRITE { (src, dst) } else { (dst, src) };
+    let (local, remote) = if last.is_write { (src, dst) } else { (dst, src) };
     let moved = MovedTransfer {
         local: local.addr(),
         remote: remote.addr(),
         len: local.len(),
         user_ctx: from.user_ctx(),
-        is_signalled: wanted.contains(WrFlags::COMPLETE),
+        is_signalled: true,
     };
     Some((last.ticket, moved))
 }
@@ -94,8 +101,8 @@ fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<La
     Some(LastForm {
         ticket: own.ticket(),
         seen,
-        opcode: from.opcode(),
-        flags: flags(from.flag()).difference(WrFlags::COMPLETE),
+        head: from.head() | SIGNALLED,
+        is_write: from.opcode() == URMA_OPC_WRITE,
         hint: rw.hint(),
         target: from.target().addr(),
         src: src.segment().addr(),
