@@ -109,9 +109,11 @@ pub(crate) struct LastNames {
     pub(crate) target: LastNamed<Target>,
     /// All of it at once, where nothing ended since.
     pub(crate) form: LastForm,
+    /// The same of the newest FETCH_ADD or CAS.
+    pub(crate) atomic: LastForm,
 }
 
-/// The form of a write or a read: its opcode and what it names, by addresses.
+/// The form of a request: its opcode and what it names, by addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct LastForm {
     /// urma-core's ticket of the request; 0: there is none.
@@ -123,6 +125,7 @@ pub(crate) struct LastForm {
     pub(crate) is_write: bool,
     pub(crate) hint: u8,
     pub(crate) target: usize,
+    /// Of an atomic, where the value before goes, and what it works on.
     pub(crate) src: usize,
     pub(crate) dst: usize,
 }
@@ -148,6 +151,7 @@ impl LastNames {
         remote: LastNamed::NONE,
         target: LastNamed::NONE,
         form: LastForm::NONE,
+        atomic: LastForm::NONE,
     };
 }
 

@@ -4,6 +4,7 @@
 //! the length of a call; what requests name is found under it. *Gives*: batches, with one doorbell
 //! each. *Must not*: allocate, wait, or keep anything.
 
+mod alike;
 mod list;
 mod rare;
 mod recv;
@@ -14,7 +15,8 @@ use core::mem::MaybeUninit;
 
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
 use urma_core::{
-    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode, ops::MovedTransfer,
+    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode,
+    ops::{MovedAtomic, MovedTransfer},
 };
 
 use crate::{
@@ -79,8 +81,14 @@ pub(crate) trait Sends {
     /// As `moved`, of a request that is carried out in this call.
     fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
 
+    /// As `moved`, of a FETCH_ADD or CAS.
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool;
+
     /// The ticket of the newest request.
     fn ticket(&self) -> u64;
+
+    /// The ticket of the newest FETCH_ADD or CAS.
+    fn atomic_ticket(&self) -> u64;
 
     /// What its newest plain request named.
     fn last(&mut self) -> &mut LastNames;
@@ -101,8 +109,17 @@ impl Sends for JfsOwn {
         self.core.carry_moved(ticket, moved)
     }
 
+    #[inline(always)]
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.core.post_atomic_moved(ticket, moved)
+    }
+
     fn ticket(&self) -> u64 {
         self.core.transfer_ticket()
+    }
+
+    fn atomic_ticket(&self) -> u64 {
+        self.core.atomic_ticket()
     }
 
     #[inline(always)]
@@ -140,8 +157,17 @@ impl Sends for JettyOwn {
         self.core.carry_moved(ticket, moved)
     }
 
+    #[inline(always)]
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.core.post_atomic_moved(ticket, moved)
+    }
+
     fn ticket(&self) -> u64 {
         self.core.transfer_ticket()
+    }
+
+    fn atomic_ticket(&self) -> u64 {
+        self.core.atomic_ticket()
     }
 
     #[inline(always)]
@@ -187,11 +213,11 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and it is
-/// carried out at once; `false`: nothing happened. `is_own` says of the queue's public part whether this provider drives it.
+/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
+/// write or a read, if it is carried out at once; `false`: nothing happened. `is_own` says of the queue's public part
+/// whether this provider drives it.
 ///
-/// It is carried out by loads and stores alone, so `errno` stays. A forked child finds a device there that carries
-/// nothing out.
+/// A write or a read is carried out by loads and stores alone, so `errno` stays.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
@@ -205,7 +231,8 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     let first = unsafe { WorkRequest::first(wr) };
     // Others need no lock to be refused here.
     if !matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ) {
-        return false;
+        return matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD)
+            && post_atomic(place, first, is_own);
     }
     call::caught(|| {
         let Some(mut guard) = place.try_lock() else { return false };
@@ -213,12 +240,26 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
             return false;
         }
         let (own, look) = guard.split();
-        let is_carried = send::carry_alike((look, own), first);
-        if !is_carried {
-            core::hint::cold_path();
-        }
-        is_carried
+        alike::carry((look, own), first)
     })
+}
+
+/// As [`carry`], of an atomic, which is posted where it is not carried out.
+#[inline(never)]
+fn post_atomic<K: Exclusive<Own: Sends>>(
+    place: Place<K>,
+    first: SendRequest<'_>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    let posted = call::in_child(|| {
+        let mut guard = place.try_lock().ok_or(Code::EAGAIN)?;
+        if !is_own(guard.public()) {
+            return Err(Code::EAGAIN);
+        }
+        let (own, look) = guard.split();
+        if alike::post_atomic((look, own), first) { Ok(()) } else { Err(Code::EAGAIN) }
+    });
+    posted.is_ok()
 }
 
 /// Posts a list to the queue in `slot`.
