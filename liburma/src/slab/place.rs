@@ -99,11 +99,8 @@ impl<K: Exclusive> Place<K> {
         if !header.try_acquire() {
             return None;
         }
-        let word = header.word();
-        if !word.is(SlotState::Live) {
-            header.release();
-            return None;
-        }
-        Some(Guard::of_held(Slot::new(self.0, word)))
+        // From here on `guard` lets go of the lock.
+        let guard = Guard::of_held(self.0);
+        header.word().is(SlotState::Live).then_some(guard)
     }
 }

@@ -159,14 +159,14 @@ impl<K: Exclusive> Slot<K> {
     #[inline]
     pub(crate) fn lock(self) -> Option<Guard<K>> {
         self.ptr.header().acquire();
-        let guard = Guard::of_held(self);
+        let guard = Guard::of_held(self.ptr);
         self.is_live().then_some(guard)
     }
 }
 
 /// The lock of a slot, and with it the private part.
 pub(crate) struct Guard<K: Kind> {
-    slot: Slot<K>,
+    ptr: SlotPtr<K>,
     /// A lock belongs to its thread.
     _here: PhantomData<*mut K::Own>,
 }
@@ -174,21 +174,21 @@ pub(crate) struct Guard<K: Kind> {
 impl<K: Kind> Guard<K> {
     /// Of a slot whose lock this thread has acquired for it.
     #[inline(always)]
-    pub(super) fn of_held(slot: Slot<K>) -> Self {
-        Self { slot, _here: PhantomData }
+    pub(super) fn of_held(ptr: SlotPtr<K>) -> Self {
+        Self { ptr, _here: PhantomData }
     }
 
     /// The object's public part.
     #[inline(always)]
     pub(crate) fn public(&self) -> *mut K::Public {
-        self.slot.public()
+        self.ptr.public()
     }
 
     /// The private part, and access to what requests of this queue name.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
         const { assert!(K::IS_QUEUE) };
-        let look = Look { kinship: self.slot.word.kinship(), _guard: PhantomData };
+        let look = Look { queue: self.ptr.header(), _guard: PhantomData };
         (&mut *self, look)
     }
 }
@@ -200,7 +200,7 @@ impl<K: Kind> Deref for Guard<K> {
     fn deref(&self) -> &K::Own {
         // SAFETY: the slot is live, so its private part has a value; the lock is held, and the
         // deleter waits for it.
-        unsafe { &*self.slot.ptr.own() }
+        unsafe { &*self.ptr.own() }
     }
 }
 
@@ -208,26 +208,32 @@ impl<K: Kind> DerefMut for Guard<K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut K::Own {
         // SAFETY: as in `deref`; one guard exists, and it is borrowed mutably.
-        unsafe { &mut *self.slot.ptr.own() }
+        unsafe { &mut *self.ptr.own() }
     }
 }
 
 impl<K: Kind> Drop for Guard<K> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.ptr.header().release();
+        self.ptr.header().release();
     }
 }
 
 /// Proof that the lock of a queue is held: what it names stays while this lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'g> {
-    /// That of the queue, which is live, and so of every live object of its owner.
-    kinship: u32,
+    /// That of the queue.
+    queue: &'static Header,
     _guard: PhantomData<&'g ()>,
 }
 
 impl<'g> Look<'g> {
+    /// That of the queue, which is live, and so of every live object of its owner.
+    #[inline(always)]
+    fn kinship(self) -> u32 {
+        self.queue.word().kinship()
+    }
+
     /// The objects whose end began by now: as long as their number stays, and the lock of a queue is held, what that
     /// queue found by its names is there.
     #[inline(always)]
@@ -240,7 +246,7 @@ impl<'g> Look<'g> {
     #[inline(always)]
     pub(crate) fn named<K: Named>(self, public: *const K::Public) -> Option<&'g K::Own> {
         let ptr = slot_at_public::<K>(public, space::is_slot_of_known::<K>)?;
-        if ptr.header().word().kinship() != self.kinship {
+        if ptr.header().word().kinship() != self.kinship() {
             return None;
         }
         // SAFETY: the word said "live" and "of this owner" while a queue of that owner was locked,
@@ -261,7 +267,7 @@ impl<'g> Look<'g> {
             return None;
         }
         // The word of another object in the same slot has another generation.
-        if ptr.header().word() != last.word || last.word.kinship() != self.kinship {
+        if ptr.header().word() != last.word || last.word.kinship() != self.kinship() {
             return None;
         }
         // SAFETY: as in `named`: the word says "live" and "of this owner" while a queue of that owner is locked.
