@@ -69,7 +69,6 @@ pub(crate) const CODE_MAX: u8 = 31;
 pub(crate) fn abandon_all() {
     space::abandon_all();
     pool::abandon_all();
-    forget_usual();
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ macro_rules! posts {
         ) -> urma_status_t {
             $(
                 let is_own = |queue| is_own!(queue, $op, post::$op);
-                if let Some(place) = place::<$kind>(queue, is_plain)
+                if let Some(place) = place::<$kind>(queue)
                     // SAFETY: a list and a place of the caller's (room card of `face`).
                     && let Ok((wr, _)) = unsafe { call::args((wr, bad_wr)) }
                     // SAFETY: what the list leads to is the caller's too.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr: *mut urma_cr_t,
 ) -> c_int {
     if cr_cnt == 1
-        && let Some(place) = place::<kind::Jfc>(jfc, is_plain)
+        && let Some(place) = place::<kind::Jfc>(jfc)
         // SAFETY: an array of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserArray::new(cr, 1) }
         && let Some(own) = place.try_lock()

@@ -4,7 +4,7 @@
 //! *Must not*: read more of a slot than its header before its lock is held.
 //!
 //! A slot stays one of its kind while the library is loaded, so the usual place is found again by a comparison. There is
-//! none while calls are to look at more than that: whether they are, is asked where no place is usual.
+//! none while calls are to look at more than their object ([`forget_usual`]): then no place is found at all.
 
 use core::ptr::NonNull;
 
@@ -28,39 +28,23 @@ static USUAL: [AtomicPtr<Header>; CODE_MAX as usize + 1] =
 /// A slot of a `K`, in any state.
 pub(crate) struct Place<K: Kind>(SlotPtr<K>);
 
-/// The place at `public`, if no call is to look at more than that, as `is_plain` says; `None` also where no slot of a `K`
-/// has its public part there.
+/// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
 #[inline(always)]
-pub(crate) fn place<K: Kind>(
-    public: *const K::Public,
-    is_plain: impl Fn() -> bool,
-) -> Option<Place<K>> {
+pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<Place<K>> {
     let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
     let usual = USUAL[K::CODE as usize].load(Ordering::Relaxed);
     if usual.addr() != slot.addr() {
-        return other_place(public, usual, is_plain);
+        let is_none = core::ptr::eq(usual, &raw const NOWHERE);
+        return if is_none { None } else { slot_at_public(public, space::is_slot::<K>).map(Place) };
     }
     // SAFETY: `slot` is the address of a header, which `USUAL` has.
     unsafe { core::hint::assert_unchecked(!slot.is_null()) };
     NonNull::new(slot).map(|slot| Place(SlotPtr::new(slot.cast())))
 }
 
-/// As [`place`], of one that is not the usual one; `None` also where none is, so that a call that looks at everything
-/// makes its own the usual one ([`Slot::make_usual`]).
-#[inline(always)]
-fn other_place<K: Kind>(
-    public: *const K::Public,
-    usual: *const Header,
-    is_plain: impl Fn() -> bool,
-) -> Option<Place<K>> {
-    if core::ptr::eq(usual, &raw const NOWHERE) || !is_plain() {
-        return None;
-    }
-    slot_at_public::<K>(public, space::is_slot::<K>).map(Place)
-}
-
 impl<K: Kind> Slot<K> {
-    /// Makes its place the usual one of its kind, if none is and calls are plain.
+    /// Makes its place the usual one of its kind, if none is and calls need not look at more than their object, which
+    /// `is_plain` says.
     #[inline]
     pub(crate) fn make_usual(self, is_plain: impl Fn() -> bool) {
         let usual = &USUAL[K::CODE as usize];
