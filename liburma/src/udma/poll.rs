@@ -10,7 +10,7 @@ use urma_core::Arm;
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, ours},
-    convert::completion::{record, record_of_done},
+    convert::completion::record,
     slab::{Guard, Slot},
     udma::kind::{self, JfcOwn, POLL_BATCH},
 };
@@ -44,9 +44,8 @@ pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
 #[inline(always)]
 pub(crate) fn take_one(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     if let Ok(first) = to.get(0)
-        && let Some(done) = own.core.take_done()
+        && own.core.take_done(first.room())
     {
-        first.write(record_of_done(done));
         return 1;
     }
     take_held(own, to)

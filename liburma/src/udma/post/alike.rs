@@ -107,11 +107,7 @@ fn operands<'a>(from: SendRequest<'a>) -> (Pieces<'a>, Pieces<'a>, u64, u64) {
 }
 
 /// The form of a request of one piece on either side, which was posted just now.
-pub(super) fn form_of(
-    own: &impl Sends,
-    from: SendRequest<'_>,
-    seen: SeenEnds,
-) -> Option<LastForm> {
+pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
     let rw = from.transfer();
     let (src, dst) = (rw.src().single()?, rw.dst().single()?);
     Some(LastForm {
