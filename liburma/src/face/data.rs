@@ -47,6 +47,13 @@ fn is_plain() -> bool {
     !perf::is_on() && !call::is_forked()
 }
 
+/// The arguments of a post, in memory: a call that needs them no more keeps no register for them.
+struct PostArgs<Q, W> {
+    queue: *mut Q,
+    wr: *mut W,
+    bad_wr: *mut *mut W,
+}
+
 /// A post of a queue: of any list, and before that, with `$first`, of a request that needs less.
 macro_rules! posts {
     ($(#[$doc:meta])* $name:ident: $queue:ident, $wr:ident, $kind:ty, $perf:ident, $op:ident,
@@ -57,6 +64,7 @@ macro_rules! posts {
             wr: *mut $wr,
             bad_wr: *mut *mut $wr,
         ) -> urma_status_t {
+            let args = PostArgs { queue, wr, bad_wr };
             $(
                 let is_own = |queue| is_own!(queue, $op, post::$op);
                 if let Some(place) = place::<$kind>(queue)
@@ -69,7 +77,8 @@ macro_rules! posts {
                 }
             )?
             #[inline(never)]
-            fn any(queue: *mut $queue, wr: *mut $wr, bad_wr: *mut *mut $wr) -> urma_status_t {
+            fn any(args: &PostArgs<$queue, $wr>) -> urma_status_t {
+                let PostArgs { queue, wr, bad_wr } = *args;
                 if !perf::is_on()
                     && let Some(slot) = own_slot!($kind, queue, $op, post::$op)
                     // SAFETY: a list and a place of the caller's (room card of `face`).
@@ -88,7 +97,7 @@ macro_rules! posts {
                     })())
                 })
             }
-            any(queue, wr, bad_wr)
+            any(&args)
         }
     };
 }
