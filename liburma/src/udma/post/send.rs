@@ -134,6 +134,8 @@ fn transfer_again(
 ) -> Option<()> {
     let (hint, pieces) = ends(from, is_write)?;
     let is_bound = own.bound().is_some();
+    // Before the names are looked at.
+    let seen = look.seen_ends();
     let last = own.last();
     let local = look.named_again(pieces.0.segment(), &last.local)?;
     let remote = look.named_again(pieces.1.segment(), &last.remote)?;
@@ -142,7 +144,12 @@ fn transfer_again(
         false => Some(look.named_again(from.target(), &last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
-    own.again(&wr).then_some(())
+    if !own.again(&wr) {
+        return None;
+    }
+    // What ended since was something else: the next one is posted by addresses alone.
+    own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
+    Some(())
 }
 
 /// As [`transfer`], of any such request.
