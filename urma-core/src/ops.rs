@@ -134,7 +134,7 @@ pub trait CompletionQueue: Send + Debug {
 #[repr(C, packed)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DoneRecord {
-    /// 0: success.
+    /// 0, which stands for success.
     pub status: u64,
     /// That of the request.
     pub user_ctx: u64,
@@ -142,7 +142,7 @@ pub struct DoneRecord {
     pub opcode: u32,
     /// That its queue is a jetty ([`crate::CompletionFlags::JETTY`]), or nothing.
     pub flags: u32,
-    /// Bytes.
+    /// Payload length in bytes.
     pub len: u32,
     /// Number of its queue.
     pub local_id: u32,

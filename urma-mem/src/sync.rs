@@ -20,7 +20,7 @@ mod imp {
     pub type AtomicU64 = std::sync::atomic::AtomicU64;
     /// Atomic word of the address size.
     pub type AtomicUsize = std::sync::atomic::AtomicUsize;
-    /// Atomic address.
+    /// Atomic address of the standard library; models use loom's.
     pub type AtomicPtr<T> = std::sync::atomic::AtomicPtr<T>;
 
     /// Spin hint of the processor; a bounded loop calls it between two checks.

@@ -76,7 +76,7 @@ impl<T> UserPtr<T> {
 /// # Safety
 /// Any bytes are a `Record`.
 pub(crate) unsafe trait Recorded {
-    /// The other type.
+    /// Type that is written.
     type Record;
 }
 

@@ -15,7 +15,7 @@ use super::{
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
     member::in_slot,
-    place, pool, space,
+    pool, space, usual,
 };
 use crate::copies::copies;
 use urma_mem::ends::{EndCount, SeenEnds};
@@ -133,7 +133,7 @@ impl<K: Kind> Slot<K> {
             return None;
         }
         ENDS.count();
-        place::forget(header);
+        usual::forget(header);
         header.wait_for_holder();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {

@@ -23,7 +23,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
-    slab::{Exclusive, Look, Place, Slot},
+    slab::{Exclusive, Look, Slot, SlotPlace},
     udma::{
         jetty,
         kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
@@ -223,7 +223,7 @@ impl Receives for JettyOwn {
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(always)]
 pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
-    place: Place<K>,
+    place: SlotPlace<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
@@ -247,7 +247,7 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
 /// As [`carry`], of an atomic, which is posted where it is not carried out.
 #[inline(never)]
 fn post_atomic<K: Exclusive<Own: Sends>>(
-    place: Place<K>,
+    place: SlotPlace<K>,
     first: SendRequest<'_>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
