@@ -184,11 +184,18 @@ impl<K: Kind> Guard<K> {
         self.ptr.public()
     }
 
+    /// As [`Look::seen_ends`], for a request that follows no name.
+    #[inline(always)]
+    pub(crate) fn seen_ends(&self) -> SeenEnds {
+        const { assert!(K::IS_QUEUE) };
+        ENDS.seen_in_order()
+    }
+
     /// The private part, and access to what requests of this queue name.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
         const { assert!(K::IS_QUEUE) };
-        let look = Look { queue: self.ptr.header(), _guard: PhantomData };
+        let look = Look { kinship: self.ptr.header().word().kinship(), _guard: PhantomData };
         (&mut *self, look)
     }
 }
@@ -222,18 +229,12 @@ impl<K: Kind> Drop for Guard<K> {
 /// Proof that the lock of a queue is held: what it names stays while this lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'g> {
-    /// That of the queue.
-    queue: &'static Header,
+    /// That of the queue, which is live, and so of every live object of its owner.
+    kinship: u32,
     _guard: PhantomData<&'g ()>,
 }
 
 impl<'g> Look<'g> {
-    /// That of the queue, which is live, and so of every live object of its owner.
-    #[inline(always)]
-    fn kinship(self) -> u32 {
-        self.queue.word().kinship()
-    }
-
     /// The objects whose end began by now: as long as their number stays, and the lock of a queue is held, what that
     /// queue found by its names is there.
     #[inline(always)]
@@ -246,7 +247,7 @@ impl<'g> Look<'g> {
     #[inline(always)]
     pub(crate) fn named<K: Named>(self, public: *const K::Public) -> Option<&'g K::Own> {
         let ptr = slot_at_public::<K>(public, space::is_slot_of_known::<K>)?;
-        if ptr.header().word().kinship() != self.kinship() {
+        if ptr.header().word().kinship() != self.kinship {
             return None;
         }
         // SAFETY: the word said "live" and "of this owner" while a queue of that owner was locked,
@@ -267,7 +268,7 @@ impl<'g> Look<'g> {
             return None;
         }
         // The word of another object in the same slot has another generation.
-        if ptr.header().word() != last.word || last.word.kinship() != self.kinship() {
+        if ptr.header().word() != last.word || last.word.kinship() != self.kinship {
             return None;
         }
         // SAFETY: as in `named`: the word says "live" and "of this owner" while a queue of that owner is locked.

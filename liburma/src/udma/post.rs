@@ -239,8 +239,8 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
         if !is_own(guard.public()) {
             return false;
         }
-        let (own, look) = guard.split();
-        alike::carry((look, own), first)
+        let seen = guard.seen_ends();
+        alike::carry((seen, &mut *guard), first)
     })
 }
 
@@ -256,8 +256,8 @@ fn post_atomic<K: Exclusive<Own: Sends>>(
         if !is_own(guard.public()) {
             return Err(Code::EAGAIN);
         }
-        let (own, look) = guard.split();
-        if alike::post_atomic((look, own), first) { Ok(()) } else { Err(Code::EAGAIN) }
+        let seen = guard.seen_ends();
+        if alike::post_atomic((seen, &mut *guard), first) { Ok(()) } else { Err(Code::EAGAIN) }
     });
     posted.is_ok()
 }

@@ -22,22 +22,22 @@ const SIGNALLED: u64 = (WrFlags::COMPLETE.bits() as u64) << 32;
 #[inline(never)]
 pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
     let head = from.head();
-    let (ticket, moved) = transfer(&own.last().form, look, (from, head | SIGNALLED))?;
+    let (ticket, moved) = transfer(&own.last().form, look.seen_ends(), (from, head | SIGNALLED))?;
     let moved = MovedTransfer { is_signalled: head & SIGNALLED != 0, ..moved };
     own.moved(ticket, &moved).then_some(())
 }
 
 /// As [`post`], of a signalled request that is carried out in this call; whether it was.
 #[inline(always)]
-pub(super) fn carry((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = transfer(&own.last().form, look, (from, from.head()));
+pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = transfer(&own.last().form, seen, (from, from.head()));
     alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
 }
 
 /// As [`post`], of a signalled atomic of the form of the newest one; whether it was posted.
 #[inline(always)]
-pub(super) fn post_atomic((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = atomic(&own.last().atomic, look, from);
+pub(super) fn post_atomic((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = atomic(&own.last().atomic, seen, from);
     alike.is_some_and(|(ticket, moved)| own.moved_atomic(ticket, &moved))
 }
 
@@ -45,10 +45,10 @@ pub(super) fn post_atomic((look, own): (Look<'_>, &mut impl Sends), from: SendRe
 #[inline(always)]
 fn transfer(
     last: &LastForm,
-    look: Look<'_>,
+    seen: SeenEnds,
     (from, head): (SendRequest<'_>, u64),
 ) -> Option<(u64, MovedTransfer)> {
-    if head != last.head || last.seen != look.seen_ends() {
+    if head != last.head || last.seen != seen {
         return None;
     }
     // The form is that of a write or a read.
@@ -74,8 +74,8 @@ fn transfer(
 
 /// As [`transfer`], of an atomic.
 #[inline(always)]
-fn atomic(last: &LastForm, look: Look<'_>, from: SendRequest<'_>) -> Option<(u64, MovedAtomic)> {
-    if from.head() != last.head || last.seen != look.seen_ends() {
+fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64, MovedAtomic)> {
+    if from.head() != last.head || last.seen != seen {
         return None;
     }
     let (here, there, compare, operand) = operands(from);
