@@ -20,10 +20,10 @@ use urma_mem::{
 use crate::copies::copies;
 use crate::{
     latch::BoundedPause,
-    slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, is_there},
+    slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, forget_usual, is_there},
 };
 
-pub(crate) use user::{UserArray, UserPtr, args, c_text, some, text, value};
+pub(crate) use user::{Recorded, UserArray, UserPtr, args, c_text, some, text, value};
 
 /// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,8 +99,12 @@ pub(crate) type Answer<T = ()> = Result<T, Code>;
 static BORN: AtomicU64 = AtomicU64::new(0);
 
 /// This process is the one that its objects belong to.
-pub(crate) fn note_generation() {
+///
+/// # Errors
+/// ENOMEM: a forked child would not be noticed.
+pub(crate) fn note_generation() -> Answer {
     BORN.store(fork::generation(), Ordering::Relaxed);
+    fork::call_in_child(forget_usual).map_err(|_| Code::ENOMEM)
 }
 
 /// Whether this process is a forked child that has not called `urma_init` itself: everything it
@@ -136,6 +140,13 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
         Ok(refused) => refused,
         Err(_) => Err(Code::FAIL),
     }
+}
+
+/// Runs the part of a call that changes no `errno`; a panic in it counts as `false`.
+#[inline(always)]
+pub(crate) fn caught(f: impl FnOnce() -> bool) -> bool {
+    // What a panic left half done is behind a lock of a slot, which recovers.
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(false)
 }
 
 /// Address of this thread's `errno`, valid until the thread ends.

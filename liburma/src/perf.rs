@@ -13,6 +13,7 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{
     abi::URMA_PERF_RECORD_TYPE_MAX,
     call::{Answer, Code},
+    slab,
 };
 
 /// Upper ends of the histogram's classes, nanoseconds; longer calls are in one class more.
@@ -102,7 +103,9 @@ impl Record {
 /// Clears all counts and starts to count.
 pub(crate) fn start() {
     RECORDS.iter().for_each(Record::clear);
-    IS_ON.store(1, Ordering::Release);
+    IS_ON.store(1, Ordering::SeqCst);
+    // From here on calls look whether they are measured.
+    slab::forget_usual();
 }
 
 /// What was counted stays readable.
@@ -112,7 +115,7 @@ pub(crate) fn stop() {
 
 #[inline]
 pub(crate) fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed) != 0
+    IS_ON.load(Ordering::SeqCst) != 0
 }
 
 /// Now, nanoseconds of the monotonic clock.

@@ -23,17 +23,21 @@ mod fresh;
 mod header;
 mod idle;
 mod member;
+mod place;
 mod pool;
 mod slot;
 mod space;
+mod usual;
 
 pub(crate) use fresh::Fresh;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
+pub(crate) use place::{SlotPlace, place};
 pub(crate) use slot::{
     Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there,
 };
+pub(crate) use usual::forget_usual;
 
 /// A kind of object.
 ///

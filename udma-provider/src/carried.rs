@@ -11,7 +11,7 @@
 use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
-    ops::DoneRequest,
+    ops::DoneRecord,
 };
 use urma_mem::{
     relay::{Relay, RelayReader, RelayWriter},
@@ -47,6 +47,17 @@ pub(crate) struct CarriedSink {
     claims: u32,
     /// The request that was taken last; that of its queue stays from one to the next.
     done: DoneRequest,
+}
+
+/// What the completion of a request says beside what is as in the default one.
+#[derive(Clone, Copy, Debug, Default)]
+struct DoneRequest {
+    user_ctx: u64,
+    queue_ctx: u64,
+    local_id: u32,
+    /// As wide as is not loaded in one word with the number: a word that is stored in parts is waited for.
+    len: u64,
+    flags: CompletionFlags,
 }
 
 /// A request that was carried out.
@@ -176,13 +187,24 @@ impl CarriedSink {
         self.reader.take(&of.relay);
     }
 
-    /// As [`CarriedSink::take_usual`]; what its completion says.
+    /// As [`CarriedSink::take_usual`], into a record.
     #[inline(always)]
-    pub(crate) fn take_done(&mut self, of: &CarriedRing, front: CarriedRequest) -> &DoneRequest {
-        self.done.user_ctx = front.user_ctx;
-        self.done.len = front.len();
+    pub(crate) fn take_record(
+        &mut self,
+        of: &CarriedRing,
+        front: CarriedRequest,
+        into: &mut DoneRecord,
+    ) {
+        let DoneRequest { queue_ctx, local_id, flags, .. } = self.done;
+        *into = DoneRecord {
+            user_ctx: front.user_ctx,
+            len: low(front.place),
+            local_id,
+            flags: u32::from(flags.bits()),
+            queue_ctx,
+            ..DoneRecord::default()
+        };
         self.reader.take(&of.relay);
-        &self.done
     }
 
     /// Looks whose request the next one is.

@@ -156,6 +156,10 @@ pub(crate) struct LastAtomic {
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
+    /// As [`LastTransfer`] has them.
+    remote_span: Span,
+    local_span: Span,
+    ticket: u64,
 }
 
 impl LastAtomic {
@@ -168,10 +172,13 @@ impl LastAtomic {
         target: ObjectNumber::NONE,
         remote: ObjectNumber::NONE,
         local: ObjectNumber::NONE,
+        remote_span: Span::NOTHING,
+        local_span: Span::NOTHING,
+        ticket: 0,
     };
 
     /// Of an atomic that was posted.
-    pub(crate) fn of(atomic: &OneAtomic<'_>) -> Self {
+    pub(crate) fn of(atomic: &OneAtomic<'_>, ticket: u64) -> Self {
         Self {
             is_cas: atomic.is_cas,
             flags: unsignalled(atomic.flags),
@@ -180,7 +187,27 @@ impl LastAtomic {
             target: number_of(atomic.target),
             remote: atomic.at.segment.number(),
             local: atomic.result.segment.number(),
+            remote_span: atomic.at.segment.span(),
+            local_span: atomic.result.segment.span(),
+            ticket,
         }
+    }
+
+    /// By which it is known again; 0: no atomic names what it does.
+    #[inline]
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Whether it is the one with this ticket, has as many bytes, and both words of an atomic like it lie where they may.
+    #[inline(always)]
+    pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> bool {
+        let len = u64::from(moved.len);
+        ticket == self.ticket
+            && moved.len == self.len
+            && (moved.local | moved.remote) & len.wrapping_sub(1) == 0
+            && self.local_span.holds(moved.local, len)
+            && self.remote_span.holds(moved.remote, len)
     }
 
     /// Whether the atomic names the same, and has as many bytes.

@@ -11,7 +11,7 @@ use crate::{
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
-    ops::{MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
+    ops::{MovedAtomic, MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
     rules::{ensure, refuse},
     wr::{OneAtomic, OneMessage},
 };
@@ -104,12 +104,20 @@ impl SendHalf {
         self.atomic_new(wrs, atomic)
     }
 
+    /// As [`SendHalf::post_atomic`], of one that names what the one with this ticket did; whether it was posted.
+    #[inline(always)]
+    pub(crate) fn atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.last_atomic.holds(ticket, &moved.transfer)
+            && self.queue.post_atomic_like_last(moved) == PostedAgain::Posted
+    }
+
     /// As [`SendHalf::post`], of one atomic that is not like the newest one.
     #[inline(never)]
     fn atomic_new(&mut self, wrs: &[SendWr<'_>], atomic: &OneAtomic<'_>) -> Result<(), PostError> {
         self.last_atomic = LastAtomic::NONE;
         self.post_all(wrs)?;
-        self.last_atomic = LastAtomic::of(atomic);
+        self.tickets += 1;
+        self.last_atomic = LastAtomic::of(atomic, self.tickets);
         Ok(())
     }
 

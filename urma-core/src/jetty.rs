@@ -14,7 +14,7 @@ use crate::{
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
-    ops::{MovedTransfer, QueueParts},
+    ops::{MovedAtomic, MovedTransfer, QueueParts},
     rules::{self, ensure, refuse},
     target::{self, HeldPath},
 };
@@ -224,6 +224,19 @@ impl Jetty {
     #[inline(always)]
     pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.send.carry_moved(ticket, moved)
+    }
+
+    /// As `transfer_ticket`, of the newest FETCH_ADD or CAS that was posted alone.
+    #[inline]
+    #[must_use]
+    pub fn atomic_ticket(&self) -> u64 {
+        self.send.last_atomic.ticket()
+    }
+
+    /// As `post_moved`, of a FETCH_ADD or CAS.
+    #[inline(always)]
+    pub fn post_atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.send.atomic_moved(ticket, moved)
     }
 
     /// Posts receives in order.

@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, Drain, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, DoneRequest, JfcControl},
+    ops::{CompletionQueue, DoneRecord, JfcControl},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -71,10 +71,10 @@ impl Jfc {
         self.queue.poll(out)
     }
 
-    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it. `None`: nothing happened.
+    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it. `false`: nothing happened.
     #[inline(always)]
-    pub fn take_done(&mut self) -> Option<&DoneRequest> {
-        self.queue.take_done()
+    pub fn take_done(&mut self, into: &mut DoneRecord) -> bool {
+        self.queue.take_done(into)
     }
 
     /// The next completion, if there is one.

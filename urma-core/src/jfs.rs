@@ -11,7 +11,7 @@ use crate::{
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
-    ops::{MovedTransfer, QueueParts},
+    ops::{MovedAtomic, MovedTransfer, QueueParts},
     rules, target,
 };
 
@@ -182,6 +182,19 @@ impl Jfs {
     #[inline(always)]
     pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.send.carry_moved(ticket, moved)
+    }
+
+    /// As `transfer_ticket`, of the newest FETCH_ADD or CAS that was posted alone.
+    #[inline]
+    #[must_use]
+    pub fn atomic_ticket(&self) -> u64 {
+        self.send.last_atomic.ticket()
+    }
+
+    /// As `post_moved`, of a FETCH_ADD or CAS.
+    #[inline(always)]
+    pub fn post_atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.send.atomic_moved(ticket, moved)
     }
 
     /// RM: announces requests to `target`. Importing set up the path already.

@@ -11,9 +11,8 @@ use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
 use urma_mem::Region;
 
 use crate::{
-    Arm, AsyncEvent, Completion, CompletionFlags, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg,
-    Path, PostError, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, StartPsns, Status,
-    TargetId, Token, TokenId,
+    Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, StartPsns, Status, TargetId, Token, TokenId,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -117,10 +116,10 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
-    /// The oldest completion, if it is that of a request that succeeded, and a look finds it; `None`: it is for
-    /// [`CompletionQueue::poll`]. It makes no system call.
-    fn take_done(&mut self) -> Option<&DoneRequest> {
-        None
+    /// Writes the oldest completion, if it is that of a request that succeeded, and a look finds it; `false`: it is for
+    /// [`CompletionQueue::poll`], and nothing is written. It makes no system call.
+    fn take_done(&mut self, _into: &mut DoneRecord) -> bool {
+        false
     }
 
     /// Asks for one event. Fires at once when matching completions wait.
@@ -130,19 +129,27 @@ pub trait CompletionQueue: Send + Debug {
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
 }
 
-/// The completion of a request of a send queue that succeeded: all that is not said here is as in the default one.
+/// The completion of a request of a send queue that succeeded, as UMDK's `urma_cr_t` has it at any address, so that a
+/// program's record is written once.
+#[repr(C, packed)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DoneRequest {
+pub struct DoneRecord {
+    /// 0, which stands for success.
+    pub status: u64,
     /// That of the request.
     pub user_ctx: u64,
-    /// That of its queue.
-    pub queue_ctx: u64,
+    /// 0: as of each request of a send queue.
+    pub opcode: u32,
+    /// That its queue is a jetty ([`crate::CompletionFlags::JETTY`]), or nothing.
+    pub flags: u32,
+    /// Payload length in bytes.
+    pub len: u32,
     /// Number of its queue.
     pub local_id: u32,
-    /// Bytes, as wide as is not loaded in one word with the number: a word that is stored in parts is waited for.
-    pub len: u64,
-    /// That its queue is a jetty ([`crate::CompletionFlags::JETTY`]), or nothing.
-    pub flags: CompletionFlags,
+    /// 0: peer, immediate data and TP, of which it has none.
+    pub rest: [u64; 5],
+    /// That of its queue.
+    pub queue_ctx: u64,
 }
 
 // ---- control plane ----------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 //! Fork: what a child must not share with its parent is replaced before it runs its first
 //! instruction.
 //!
-//! Owns: the lists of page ranges, descriptors and flags, the handlers around `fork`, the
-//! generation. Takes: ranges from the arena and from shared regions, descriptors and flags of a
-//! device. Gives: `generation`, `forked_since`; in the child: private copies under the noted pages
+//! Owns: the lists of page ranges, descriptors, flags and functions, the handlers around `fork`,
+//! the generation. Takes: ranges from the arena and from shared regions, descriptors and flags of a
+//! device, functions of a library. Gives: `generation`, `forked_since`; in the child: private copies under the noted pages
 //! (moved ones, and the rings of a driver, which the parent's device reads), `/dev/null` in the
-//! place of every watched descriptor, every watched flag set. Must not: allocate or lock anything
+//! place of every watched descriptor, every watched flag set, every function called. Must not: allocate or lock anything
 //! but its own word in the child.
 //!
 //! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and
@@ -109,6 +109,21 @@ impl Drop for FlagWatch {
     }
 }
 
+/// Calls `call` in each forked child, before the child runs a line; once, however often it is asked for. It may store to
+/// atomics, and nothing else.
+///
+/// # Errors
+/// The system's, when the handlers cannot be installed.
+pub fn call_in_child(call: fn()) -> io::Result<()> {
+    install()?;
+    let mut held = hold();
+    let calls = &mut held.lists().calls;
+    if !calls.iter().any(|known| core::ptr::fn_addr_eq(*known, call)) {
+        calls.push(call);
+    }
+    Ok(())
+}
+
 /// Notes memory of a file that this process shares with devices and peers: a forked child gets a
 /// private view of it. Until [`forget_shared`].
 pub(crate) fn note_shared(pages: MovedPages) -> io::Result<()> {
@@ -210,11 +225,12 @@ struct ForkLists {
     moved: Vec<MovedPages>,
     fds: Vec<RawFd>,
     flags: Vec<Arc<AtomicBool>>,
+    calls: Vec<fn()>,
 }
 
 impl ForkLists {
     const fn empty() -> Self {
-        Self { moved: Vec::new(), fds: Vec::new(), flags: Vec::new() }
+        Self { moved: Vec::new(), fds: Vec::new(), flags: Vec::new(), calls: Vec::new() }
     }
 }
 
@@ -269,6 +285,9 @@ extern "C" fn after_in_child() {
         unsafe { libc::close(null) };
     }
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    for call in &lists.calls {
+        call();
+    }
     REGISTRY.release();
 }
 

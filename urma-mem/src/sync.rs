@@ -2,8 +2,8 @@
 //!
 //! Owns: the choice between the two, and a cell both can watch.
 //! Takes: `--cfg loom`.
-//! Gives: `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `Ordering`, `fence`, `Arc`,
-//! `spin_hint`. Must not: add behaviour of its own.
+//! Gives: `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `AtomicPtr`, `Ordering`, `fence`,
+//! `Arc`, `spin_hint`. Must not: add behaviour of its own.
 
 #[cfg(not(loom))]
 #[expect(clippy::disallowed_types, reason = "this file is the one door to the raw atomics")]
@@ -20,6 +20,8 @@ mod imp {
     pub type AtomicU64 = std::sync::atomic::AtomicU64;
     /// Atomic word of the address size.
     pub type AtomicUsize = std::sync::atomic::AtomicUsize;
+    /// Atomic address of the standard library; models use loom's.
+    pub type AtomicPtr<T> = std::sync::atomic::AtomicPtr<T>;
 
     /// Spin hint of the processor; a bounded loop calls it between two checks.
     #[inline]
@@ -37,7 +39,9 @@ mod imp {
 #[cfg(loom)]
 mod imp {
     pub use loom::sync::Arc;
-    pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     /// Marks in the model that this thread waits for another one.
     pub fn spin_hint() {

@@ -57,6 +57,27 @@ impl<T> UserPtr<T> {
         // SAFETY: there is room for a `T`, which the maker of this value promised.
         unsafe { self.as_ptr().write_unaligned(value) };
     }
+
+    /// The room, for what has the layout of its type and is written there.
+    #[inline(always)]
+    pub(crate) fn room<'a>(self) -> &'a mut T::Record
+    where
+        T: Recorded,
+    {
+        const { assert!(size_of::<T::Record>() == size_of::<T>() && align_of::<T::Record>() == 1) };
+        // SAFETY: a `T` lies here, which the maker of this value promised, and no other thread uses it; any bytes are a
+        // record, at any address, and until the call returns this thread reaches them by what this value gives.
+        unsafe { &mut *self.as_ptr().cast() }
+    }
+}
+
+/// A struct that is written as another type.
+///
+/// # Safety
+/// Any bytes are a `Record`.
+pub(crate) unsafe trait Recorded {
+    /// Type that is written.
+    type Record;
 }
 
 /// An array of a C caller, as [`UserPtr`]; an index beyond its count is refused.

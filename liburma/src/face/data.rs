@@ -13,48 +13,81 @@ use crate::{
     call::{self, Code, Object, UserArray, object},
     face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
-    slab::find_live,
+    slab::{find_live, place},
     udma::{kind, poll, post},
 };
 
-/// The slot of a live object, if its context's table has this library's own `$mine`: the usual case while no
-/// program measures, without a frame or a second look-up.
+/// Whether the table of the context of a live object, whose public part is `$public`, has this library's own `$mine`: the
+/// usual case while no program wraps it.
+macro_rules! is_own {
+    ($public:expr, $op:ident, $mine:path) => {{
+        let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
+        own_op($public, |ops| member_of!(ops, $op).is_some_and(|op| fn_addr_eq(op, mine)))
+    }};
+}
+
+/// The slot of a live object, if its context's table has this library's own `$mine`, without a second look-up.
 macro_rules! own_slot {
     ($kind:ty, $object:expr, $op:ident, $mine:path) => {
-        find_live::<$kind>($object).filter(|slot| {
-            let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
-            own_op(slot.public(), |ops| member_of!(ops, $op).is_some_and(|op| fn_addr_eq(op, mine)))
-        })
+        find_live::<$kind>($object).filter(|slot| is_own!(slot.public(), $op, $mine))
     };
 }
 
 /// Whether the table of an object's context passes `is_own`.
 #[inline(always)]
 fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> bool) -> bool {
-    // SAFETY: `find_live` found the object, or it is NULL.
+    // SAFETY: the caller found the object live, or it is NULL.
     let object = unsafe { Object::at(object) };
     object.is_some_and(|object| ops(home(object)).is_ok_and(is_own))
 }
 
+/// Whether a call need not look for more than its object: no program measures calls, and the process is no forked child.
+/// Where this ends, `slab::forget_usual` is called.
+fn is_plain() -> bool {
+    !perf::is_on() && !call::is_forked()
+}
+
+/// The arguments of a post, in memory: a call that needs them no more keeps no register for them.
+struct PostArgs<Q, W> {
+    queue: *mut Q,
+    wr: *mut W,
+    bad_wr: *mut *mut W,
+}
+
+/// A post of a queue: of any list, and before that, with `$first`, of a request that needs less.
 macro_rules! posts {
     ($(#[$doc:meta])* $name:ident: $queue:ident, $wr:ident, $kind:ty, $perf:ident, $op:ident,
-        $own:path) => {
+        $own:path $(, first $first:path)?) => {
         $(#[$doc])*
         pub unsafe extern "C" fn $name(
             queue: *mut $queue,
             wr: *mut $wr,
             bad_wr: *mut *mut $wr,
         ) -> urma_status_t {
-            if !perf::is_on()
-                && let Some(slot) = own_slot!($kind, queue, $op, post::$op)
-                // SAFETY: a list and a place of the caller's (room card of `face`).
-                && let Ok((first, bad)) = unsafe { call::args((wr, bad_wr)) }
-            {
-                // SAFETY: what the list leads to is the caller's too.
-                return unsafe { $own(slot, first, bad) };
-            }
+            let args = PostArgs { queue, wr, bad_wr };
+            $(
+                let is_own = |queue| is_own!(queue, $op, post::$op);
+                if let Some(place) = place::<$kind>(queue)
+                    // SAFETY: a list and a place of the caller's (room card of `face`).
+                    && let Ok((wr, _)) = unsafe { call::args((wr, bad_wr)) }
+                    // SAFETY: what the list leads to is the caller's too.
+                    && unsafe { $first(place, wr, is_own) }
+                {
+                    return call::SUCCESS;
+                }
+            )?
             #[inline(never)]
-            fn other(queue: *mut $queue, wr: *mut $wr, bad_wr: *mut *mut $wr) -> urma_status_t {
+            fn any(args: &PostArgs<$queue, $wr>) -> urma_status_t {
+                let PostArgs { queue, wr, bad_wr } = *args;
+                if !perf::is_on()
+                    && let Some(slot) = own_slot!($kind, queue, $op, post::$op)
+                    // SAFETY: a list and a place of the caller's (room card of `face`).
+                    && let Ok((first, bad)) = unsafe { call::args((wr, bad_wr)) }
+                {
+                    slot.make_usual(is_plain);
+                    // SAFETY: what the list leads to is the caller's too.
+                    return unsafe { $own(slot, first, bad) };
+                }
                 perf::timed($perf, || {
                     call::status_of_call((|| {
                         let object = object::<$kind>(queue)?;
@@ -64,14 +97,15 @@ macro_rules! posts {
                     })())
                 })
             }
-            other(queue, wr, bad_wr)
+            any(&args)
         }
     };
 }
 
 posts! {
     /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-    urma_post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, UB_JFS_POST_SEND, post_jfs_wr, post::send
+    urma_post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, UB_JFS_POST_SEND, post_jfs_wr, post::send,
+    first post::carry
 }
 
 posts! {
@@ -82,7 +116,7 @@ posts! {
 posts! {
     /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
     urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty,
-    UB_JETTY_POST_SEND, post_jetty_send_wr, post::send
+    UB_JETTY_POST_SEND, post_jetty_send_wr, post::send, first post::carry
 }
 
 posts! {
@@ -97,19 +131,29 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
+    if cr_cnt == 1
+        && let Some(place) = place::<kind::Jfc>(jfc)
+        // SAFETY: an array of the caller's (room card of `face`).
+        && let Ok(to) = unsafe { UserArray::new(cr, 1) }
+        && let Some(own) = place.try_lock()
+        && is_own!(own.public(), poll_jfc, poll::poll_jfc)
+    {
+        return poll::take_one(own, to);
+    }
+    poll_any(jfc, cr_cnt, cr)
+}
+
+#[inline(never)]
+fn poll_any(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
     if !perf::is_on()
         && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
         && let Ok(room) = usize::try_from(cr_cnt)
         // SAFETY: an array of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserArray::new(cr, room) }
     {
+        slot.make_usual(is_plain);
         return poll::take(slot, to);
     }
-    poll_other(jfc, cr_cnt, cr)
-}
-
-#[inline(never)]
-fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
     perf::timed(UB_POLL_JFC, || {
         call::as_count((|| {
             let object = object::<kind::Jfc>(jfc)?;

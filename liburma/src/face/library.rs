@@ -107,7 +107,7 @@ pub(crate) fn abandon() {
 /// # Errors
 /// EEXIST: it runs. ENOMEM.
 pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
-    call::note_generation();
+    call::note_generation()?;
     let objects = LIBRARY.with(|library| {
         if library.phase != Phase::Down {
             return Err(Code::EEXIST);

@@ -53,9 +53,10 @@ impl<K: Kind> SlotPtr<K> {
         unsafe { self.0.as_ref() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn header(&self) -> &'static Header {
-        &self.cell().header
+        // SAFETY: a slot starts with its header, which stays mapped for ever and is atomics.
+        unsafe { self.0.cast().as_ref() }
     }
 
     pub(super) fn public(&self) -> *mut K::Public {

@@ -88,6 +88,11 @@ pub(super) struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_LEN);
 
 impl Header {
+    /// Of a slot that is free.
+    pub(super) const fn free() -> Self {
+        Self { word: AtomicU64::new(0), lock: AtomicU32::new(0), next: AtomicU32::new(0) }
+    }
+
     /// Sequentially consistent, as is taking the lock: of "dying" being set and a queue being
     /// locked, one side sees the other.
     #[inline]
@@ -117,9 +122,8 @@ impl Header {
     /// As [`Header::acquire`], if no other thread has it.
     #[inline]
     pub(super) fn try_acquire(&self) -> bool {
-        let free = self.lock.load(Ordering::Relaxed) & !1;
-        let held = free.wrapping_add(1);
-        self.lock.compare_exchange(free, held, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        // One instruction: of a lock that is held it changes nothing.
+        self.lock.fetch_or(1, Ordering::SeqCst) & 1 == 0
     }
 
     #[cold]

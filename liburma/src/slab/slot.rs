@@ -15,7 +15,7 @@ use super::{
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
     member::in_slot,
-    pool, space,
+    pool, space, usual,
 };
 use crate::copies::copies;
 use urma_mem::ends::{EndCount, SeenEnds};
@@ -90,6 +90,10 @@ impl<K: Kind> Slot<K> {
         Self { ptr, word }
     }
 
+    pub(super) fn header(self) -> &'static Header {
+        self.ptr.header()
+    }
+
     /// Its public part: memory that C programs read and write as they like.
     #[inline]
     pub(crate) fn public(self) -> *mut K::Public {
@@ -129,6 +133,7 @@ impl<K: Kind> Slot<K> {
             return None;
         }
         ENDS.count();
+        usual::forget(header);
         header.wait_for_holder();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {
@@ -154,36 +159,43 @@ impl<K: Exclusive> Slot<K> {
     #[inline]
     pub(crate) fn lock(self) -> Option<Guard<K>> {
         self.ptr.header().acquire();
-        let guard = Guard { slot: self, _here: PhantomData };
-        self.is_live().then_some(guard)
-    }
-}
-
-impl<K: Exclusive> Slot<K> {
-    /// As [`Slot::lock`]; `None` also where another thread has the lock.
-    #[inline(always)]
-    pub(crate) fn try_lock(self) -> Option<Guard<K>> {
-        if !self.ptr.header().try_acquire() {
-            return None;
-        }
-        let guard = Guard { slot: self, _here: PhantomData };
+        let guard = Guard::of_held(self.ptr);
         self.is_live().then_some(guard)
     }
 }
 
 /// The lock of a slot, and with it the private part.
 pub(crate) struct Guard<K: Kind> {
-    slot: Slot<K>,
+    ptr: SlotPtr<K>,
     /// A lock belongs to its thread.
     _here: PhantomData<*mut K::Own>,
 }
 
 impl<K: Kind> Guard<K> {
+    /// Of a slot whose lock this thread has acquired for it.
+    #[inline(always)]
+    pub(super) fn of_held(ptr: SlotPtr<K>) -> Self {
+        Self { ptr, _here: PhantomData }
+    }
+
+    /// The object's public part.
+    #[inline(always)]
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.ptr.public()
+    }
+
+    /// As [`Look::seen_ends`], for a request that follows no name.
+    #[inline(always)]
+    pub(crate) fn seen_ends(&self) -> SeenEnds {
+        const { assert!(K::IS_QUEUE) };
+        ENDS.seen_in_order()
+    }
+
     /// The private part, and access to what requests of this queue name.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
         const { assert!(K::IS_QUEUE) };
-        let look = Look { kinship: self.slot.word.kinship(), _guard: PhantomData };
+        let look = Look { kinship: self.ptr.header().word().kinship(), _guard: PhantomData };
         (&mut *self, look)
     }
 }
@@ -195,7 +207,7 @@ impl<K: Kind> Deref for Guard<K> {
     fn deref(&self) -> &K::Own {
         // SAFETY: the slot is live, so its private part has a value; the lock is held, and the
         // deleter waits for it.
-        unsafe { &*self.slot.ptr.own() }
+        unsafe { &*self.ptr.own() }
     }
 }
 
@@ -203,14 +215,14 @@ impl<K: Kind> DerefMut for Guard<K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut K::Own {
         // SAFETY: as in `deref`; one guard exists, and it is borrowed mutably.
-        unsafe { &mut *self.slot.ptr.own() }
+        unsafe { &mut *self.ptr.own() }
     }
 }
 
 impl<K: Kind> Drop for Guard<K> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.ptr.header().release();
+        self.ptr.header().release();
     }
 }
 

@@ -30,6 +30,7 @@ kinds! {
     Shared = 25, queue: false, own: Boxed, Named;
     Poster = 26, queue: true, own: u64, Exclusive;
     Last = 27, queue: false, own: Counted, Named;
+    Placed = 28, queue: true, own: u64, Exclusive;
 }
 
 /// Says when it is dropped.
@@ -210,6 +211,45 @@ fn what_a_queue_found_last_is_found_again_while_it_is_that_object() {
     assert_eq!(next.public(), memory.public(), "slots are used again");
     assert!(!again(queue, &last, next.public()), "another object in its place");
     drop((delete(queue), delete(foreign), delete(next), delete(beside)));
+}
+
+/// By its address, and under its lock; nothing while no place is usual.
+#[test]
+fn a_place_has_what_is_live_there() {
+    let value = |of: &Slot<Placed>| place::<Placed>(of.public())?.try_lock().map(|own| *own);
+    let (one, two) = (make::<Placed>(1), make::<Placed>(2));
+    assert_eq!((value(&one), value(&two)), (None, None), "none is usual");
+    one.make_usual(|| false);
+    assert_eq!(value(&one), None, "calls look at more");
+    one.make_usual(|| true);
+    two.make_usual(|| true);
+    assert_eq!((value(&one), value(&two)), (Some(1), Some(2)));
+    for public in [one.public(), two.public()] {
+        for off in [1, 8, 32, 64, 65536] {
+            assert!(place::<Placed>(public.wrapping_byte_add(off)).is_none(), "{off} bytes on");
+        }
+        assert!(place::<Queue>(public).is_none(), "wrong kind");
+    }
+    assert!(place::<Placed>(core::ptr::null()).is_none());
+    let held = one.lock().expect("live");
+    assert_eq!(value(&one), None, "held");
+    drop(held);
+    assert_eq!(value(&one), Some(1), "and not for ever");
+    // Found, and deleted before it is locked.
+    let found = [&one, &two].map(|of| place::<Placed>(of.public()).expect("usual"));
+    let dying = two.retire().expect("live");
+    assert_eq!(value(&two), None, "dying");
+    drop(dying);
+    assert_eq!(value(&two), Some(2), "its end was refused");
+    assert_eq!((delete(one), delete(two)), (Some(1), Some(2)));
+    assert!(found.into_iter().all(|place| place.try_lock().is_none()));
+    let three = make::<Placed>(3);
+    assert_eq!(value(&three), None, "the usual one ended");
+    three.make_usual(|| true);
+    assert_eq!(value(&three), Some(3));
+    forget_usual();
+    assert_eq!(value(&three), None);
+    assert_eq!(delete(three), Some(3));
 }
 
 /// Counted when it begins, so that a queue which takes its lock later than that sees it.

@@ -12,12 +12,12 @@ use std::{
 use urma_core::{
     Completion, Context as CoreContext, Eid, ImportedSegment, Jetty as CoreJetty, JettyGroup,
     Jfc as CoreJfc, Jfce as CoreJfce, Jfr as CoreJfr, Jfs as CoreJfs, Segment as CoreSegment,
-    StartPsns, TargetJetty, TokenIdLease, WrFlags,
+    StartPsns, TargetJetty, TokenIdLease,
 };
 use urma_mem::ends::SeenEnds;
 
 use crate::{
-    abi::{self, URMA_OPC_NOP, urma_opcode_t},
+    abi,
     slab::{Exclusive, Kind, LastNamed, Named, Owner, Slot},
     udma::{
         event_queue::Events,
@@ -109,6 +109,8 @@ pub(crate) struct LastNames {
     pub(crate) target: LastNamed<Target>,
     /// All of it at once, where nothing ended since.
     pub(crate) form: LastForm,
+    /// The same of the newest FETCH_ADD or CAS.
+    pub(crate) atomic: LastForm,
 }
 
 /// The form of a request: its opcode and what it names, by addresses.
@@ -118,11 +120,12 @@ pub(crate) struct LastForm {
     pub(crate) ticket: u64,
     /// No object ended since it was posted.
     pub(crate) seen: SeenEnds,
-    pub(crate) opcode: urma_opcode_t,
-    /// But for whether a completion is wanted.
-    pub(crate) flags: WrFlags,
+    /// Opcode and flags (`SendRequest::head`), with the flag of one that is signalled, whether it is or not.
+    pub(crate) head: u64,
+    pub(crate) is_write: bool,
     pub(crate) hint: u8,
     pub(crate) target: usize,
+    /// Of an atomic, where the value before goes, and what it works on.
     pub(crate) src: usize,
     pub(crate) dst: usize,
 }
@@ -132,8 +135,8 @@ impl LastForm {
     pub(crate) const NONE: Self = Self {
         ticket: 0,
         seen: SeenEnds::NONE,
-        opcode: URMA_OPC_NOP,
-        flags: WrFlags::empty(),
+        head: u64::MAX,
+        is_write: false,
         hint: 0,
         target: 0,
         src: 0,
@@ -148,6 +151,7 @@ impl LastNames {
         remote: LastNamed::NONE,
         target: LastNamed::NONE,
         form: LastForm::NONE,
+        atomic: LastForm::NONE,
     };
 }
 

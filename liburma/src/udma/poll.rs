@@ -10,7 +10,7 @@ use urma_core::Arm;
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, ours},
-    convert::completion::{record, record_of_done},
+    convert::completion::record,
     slab::{Guard, Slot},
     udma::kind::{self, JfcOwn, POLL_BATCH},
 };
@@ -30,36 +30,31 @@ pub(crate) unsafe extern "C" fn poll_jfc(
 }
 
 /// Takes completions from the queue in `slot`, as many as there is room for; -1 with `errno` where that fails.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
-    if to.count() == 1 && !call::is_forked() {
-        return take_one(slot, to);
-    }
-    take_any(slot, None, to)
+    call::count(|| {
+        let mut own = slot.lock().ok_or(Code::EINVAL)?;
+        call::at("poll_jfc");
+        fill(&mut own, to)
+    })
 }
 
-/// As [`take`], of one. What a look finds cannot fail and calls nothing that changes `errno`.
+/// As [`take`], of one completion, from a queue whose lock is held in a process that is no forked child. What a look finds cannot fail and
+/// calls nothing that changes `errno`.
 #[inline(always)]
-fn take_one(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
-    let mut locked = slot.try_lock();
-    if let Some(own) = &mut locked
-        && let Ok(first) = to.get(0)
-        && let Some(done) = own.core.take_done()
+pub(crate) fn take_one(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
+    if let Ok(first) = to.get(0)
+        && own.core.take_done(first.room())
     {
-        first.write(record_of_done(done));
         return 1;
     }
-    take_any(slot, locked, to)
+    take_held(own, to)
 }
 
+/// As [`take`], from a queue whose lock is held.
 #[inline(never)]
-fn take_any(
-    slot: Slot<kind::Jfc>,
-    locked: Option<Guard<kind::Jfc>>,
-    to: UserArray<urma_cr_t>,
-) -> c_int {
+fn take_held(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     call::count(|| {
-        let mut own = locked.or_else(|| slot.lock()).ok_or(Code::EINVAL)?;
         call::at("poll_jfc");
         fill(&mut own, to)
     })

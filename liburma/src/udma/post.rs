@@ -4,6 +4,7 @@
 //! the length of a call; what requests name is found under it. *Gives*: batches, with one doorbell
 //! each. *Must not*: allocate, wait, or keep anything.
 
+mod alike;
 mod list;
 mod rare;
 mod recv;
@@ -14,14 +15,15 @@ use core::mem::MaybeUninit;
 
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
 use urma_core::{
-    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode, ops::MovedTransfer,
+    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode,
+    ops::{MovedAtomic, MovedTransfer},
 };
 
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
-    slab::{Exclusive, Look, Slot},
+    slab::{Exclusive, Look, Slot, SlotPlace},
     udma::{
         jetty,
         kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
@@ -79,8 +81,14 @@ pub(crate) trait Sends {
     /// As `moved`, of a request that is carried out in this call.
     fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
 
+    /// As `moved`, of a FETCH_ADD or CAS.
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool;
+
     /// The ticket of the newest request.
     fn ticket(&self) -> u64;
+
+    /// The ticket of the newest FETCH_ADD or CAS.
+    fn atomic_ticket(&self) -> u64;
 
     /// What its newest plain request named.
     fn last(&mut self) -> &mut LastNames;
@@ -101,8 +109,17 @@ impl Sends for JfsOwn {
         self.core.carry_moved(ticket, moved)
     }
 
+    #[inline(always)]
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.core.post_atomic_moved(ticket, moved)
+    }
+
     fn ticket(&self) -> u64 {
         self.core.transfer_ticket()
+    }
+
+    fn atomic_ticket(&self) -> u64 {
+        self.core.atomic_ticket()
     }
 
     #[inline(always)]
@@ -140,8 +157,17 @@ impl Sends for JettyOwn {
         self.core.carry_moved(ticket, moved)
     }
 
+    #[inline(always)]
+    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
+        self.core.post_atomic_moved(ticket, moved)
+    }
+
     fn ticket(&self) -> u64 {
         self.core.transfer_ticket()
+    }
+
+    fn atomic_ticket(&self) -> u64 {
+        self.core.atomic_ticket()
     }
 
     #[inline(always)]
@@ -187,11 +213,60 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts a list to the queue in `slot`.
+/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
+/// write or a read, if it is carried out at once; `false`: nothing happened. `is_own` says of the queue's public part
+/// whether this provider drives it.
+///
+/// A write or a read is carried out by loads and stores alone, so `errno` stays.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(always)]
+pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
+    place: SlotPlace<K>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { WorkRequest::first(wr) };
+    // Others need no lock to be refused here.
+    if !matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ) {
+        return matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD)
+            && post_atomic(place, first, is_own);
+    }
+    call::caught(|| {
+        let Some(mut guard) = place.try_lock() else { return false };
+        if !is_own(guard.public()) {
+            return false;
+        }
+        let seen = guard.seen_ends();
+        alike::carry((seen, &mut *guard), first)
+    })
+}
+
+/// As [`carry`], of an atomic, which is posted where it is not carried out.
+#[inline(never)]
+fn post_atomic<K: Exclusive<Own: Sends>>(
+    place: SlotPlace<K>,
+    first: SendRequest<'_>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    let posted = call::in_child(|| {
+        let mut guard = place.try_lock().ok_or(Code::EAGAIN)?;
+        if !is_own(guard.public()) {
+            return Err(Code::EAGAIN);
+        }
+        let seen = guard.seen_ends();
+        if alike::post_atomic((seen, &mut *guard), first) { Ok(()) } else { Err(Code::EAGAIN) }
+    });
+    posted.is_ok()
+}
+
+/// Posts a list to the queue in `slot`.
+///
+/// # Safety
+/// As [`WorkRequest::first`] says of the list at `wr`.
+#[inline(never)]
 pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfs_wr_t>,
@@ -199,30 +274,6 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    // A forked child finds a device there that carries nothing out.
-    let may_carry = matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ);
-    if may_carry && call::in_child(|| carry(slot, first)).is_ok() {
-        return call::SUCCESS;
-    }
-    send_any(slot, first, bad_wr)
-}
-
-/// Posts a request like the newest one, if no other thread has the queue and it is carried out at once; an error:
-/// nothing happened.
-#[inline(always)]
-fn carry<K: Exclusive<Own: Sends>>(slot: Slot<K>, first: SendRequest<'_>) -> Answer {
-    let mut guard = slot.try_lock().ok_or(Code::EAGAIN)?;
-    let (own, look) = guard.split();
-    if send::carry_alike((look, own), first) { Ok(()) } else { Err(Code::EAGAIN) }
-}
-
-/// As [`send`], of any list.
-#[inline(never)]
-fn send_any<K: rare::SendKind + Exclusive<Own: Sends>>(
-    slot: Slot<K>,
-    first: SendRequest<'_>,
-    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-) -> urma_status_t {
     let status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
         return rare::again(slot, first, bad_wr);

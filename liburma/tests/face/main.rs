@@ -82,7 +82,7 @@ macro_rules! programs {
 }
 
 programs! {
-    atomics, batch, compact, counted, data, events, first, lifecycle, limits, names, odd, pings, rare, refusals, rules,
+    again, atomics, batch, compact, counted, data, events, first, lifecycle, limits, names, odd, pings, rare, refusals, rules,
     threads,
 }
 

@@ -16,7 +16,7 @@ use std::{
 use rustix::event::{EventfdFlags, eventfd};
 use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
 use urma_mem::{
-    fork,
+    fork::{self, FlagWatch},
     lull::{Lull, RaisedCount},
     sync::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
@@ -53,7 +53,9 @@ pub struct SharedNode {
     contention: Contention,
     /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
     armed: AtomicU64,
-    stopped: AtomicBool,
+    /// Set by [`SharedNode::stop`], and in a forked child before it runs a line.
+    dead: Arc<AtomicBool>,
+    _forked: FlagWatch,
     generation: u64,
 }
 
@@ -73,12 +75,13 @@ impl SharedNode {
     /// A node that no thread serves yet.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Out of descriptors, or of memory for the handlers around `fork`.
     pub fn new(
         device: Arc<SoftwareDevice>,
         wakeup: Arc<ForkGuarded>,
         port: PacketPort,
     ) -> std::io::Result<Self> {
+        let dead = Arc::new(AtomicBool::new(false));
         Ok(Self {
             presence: Presence::new(Arc::clone(device.sign())),
             device,
@@ -91,7 +94,8 @@ impl SharedNode {
             polls_held: AtomicU32::new(0),
             contention: Contention::default(),
             armed: AtomicU64::new(u64::MAX),
-            stopped: AtomicBool::new(false),
+            _forked: fork::watch_flag(Arc::clone(&dead))?,
+            dead,
             generation: fork::generation(),
         })
     }
@@ -316,7 +320,7 @@ impl SharedNode {
     /// Everything ends: the background thread returns, accesses are answered like those to a device
     /// that was pulled out.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.dead.store(true, Ordering::Release);
         self.ring();
     }
 
@@ -365,10 +369,10 @@ impl SharedNode {
         }
     }
 
-    /// Whether [`SharedNode::stop`] was called.
+    /// Whether [`SharedNode::stop`] was called, or this process is a forked one.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.dead.load(Ordering::Acquire)
     }
 
     /// Whether this process is a fork of the one that opened the node.
@@ -381,7 +385,7 @@ impl SharedNode {
     #[inline]
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) || self.is_forked()
+        self.dead.load(Ordering::Relaxed)
     }
 
     /// Returns the device of the node.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udma_abi::{Eqe, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
-    ops::{CompletionQueue, DoneRequest},
+    ops::{CompletionQueue, DoneRecord},
 };
 use urma_mem::lull::{Lull, LullLook};
 
@@ -154,11 +154,14 @@ impl CompletionQueue for PollHalf {
     }
 
     #[inline]
-    fn take_done(&mut self) -> Option<&DoneRequest> {
+    fn take_done(&mut self, into: &mut DoneRecord) -> bool {
         let core = &*self.core;
-        let front = self.carried.front(&core.carried)?;
+        let Some(front) = self.carried.front(&core.carried) else { return false };
         let is_usual = front.is_next(core.next_index()) && self.carried.is_usual(&core.carried);
-        if is_usual { Some(self.carried.take_done(&core.carried, front)) } else { None }
+        if is_usual {
+            self.carried.take_record(&core.carried, front, into);
+        }
+        is_usual
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

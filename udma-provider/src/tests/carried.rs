@@ -3,7 +3,7 @@
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr, WrFlags,
-    ops::{JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
+    ops::{DoneRecord, JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
 };
 
 use super::{
@@ -40,6 +40,15 @@ fn post(queue: &mut QueueParts, user_ctx: u64) -> PostedAgain {
         return PostedAgain::Posted;
     }
     queue.post_like_last(&moved)
+}
+
+/// The completion that a look takes.
+fn look(jfc: &mut JfcParts) -> Option<DoneRecord> {
+    let untouched = DoneRecord { status: 1, opcode: 2, rest: [3; 5], ..DoneRecord::default() };
+    let mut record = untouched;
+    let is_taken = jfc.queue.take_done(&mut record);
+    assert_eq!(is_taken, record != untouched);
+    is_taken.then_some(record)
 }
 
 /// The device reports the request at `position` of the queue.
@@ -321,7 +330,7 @@ fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
     let done = poll_all(&mut jfc);
     assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
     assert!(handed_by_other(&bench));
-    assert_eq!(jfc.queue.take_done(), None, "it is of another queue than the one before");
+    assert_eq!(look(&mut jfc), None, "it is of another queue than the one before");
     let done = poll_all(&mut jfc);
     assert_eq!(contexts(&done), [8]);
     assert!(done[0].local_id != one.id);
@@ -393,26 +402,33 @@ fn a_look_takes_what_a_poll_would() {
     let segments = segments(&bench);
     let mut jfc = bench.jfc(16);
     let mut jfs = bench.jfs(jfc.id, DEPTH);
-    assert_eq!(jfc.queue.take_done(), None);
+    assert_eq!(look(&mut jfc), None);
     post_first(&mut jfs, &segments, 0);
     report(&bench, (&jfc, &jfs), 0);
     assert_eq!(post(&mut jfs, 1), PostedAgain::Posted);
-    assert_eq!(jfc.queue.take_done(), None, "the one before it is not polled yet");
+    assert_eq!(look(&mut jfc), None, "the one before it is not polled yet");
     let mut polled = poll_all(&mut jfc);
     assert_eq!(contexts(&polled), [0, 1]);
     let mut by_poll = 0;
     for ctx in 2..130 {
         assert_eq!(post(&mut jfs, ctx), PostedAgain::Posted);
-        let Some(done) = jfc.queue.take_done().copied() else {
+        let Some(done) = look(&mut jfc) else {
             by_poll += 1;
             polled = poll_all(&mut jfc);
             assert_eq!(contexts(&polled), [ctx]);
             continue;
         };
         let one = polled[polled.len() - 1];
-        assert_eq!((done.user_ctx, done.len, done.local_id), (ctx, 24, one.local_id));
-        assert_eq!((done.queue_ctx, done.flags), (one.queue_ctx, one.flags));
-        assert_eq!(jfc.queue.take_done(), None);
+        let expected = DoneRecord {
+            user_ctx: ctx,
+            len: 24,
+            local_id: one.local_id,
+            queue_ctx: one.queue_ctx,
+            flags: u32::from(one.flags.bits()),
+            ..DoneRecord::default()
+        };
+        assert_eq!(done, expected);
+        assert_eq!(look(&mut jfc), None);
     }
     assert_eq!(by_poll, 2);
 }

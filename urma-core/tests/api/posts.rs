@@ -586,6 +586,45 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
     assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved));
 }
 
+/// As a transfer, an atomic is known again by a ticket, which no transfer has.
+#[test]
+fn an_atomic_is_known_again_by_the_ticket_of_the_newest_one() {
+    let Bench { local: mine, remote, target: to, mut jetty, recorder, .. } =
+        Bench::new(TransportMode::Rm);
+    let transfer =
+        MovedTransfer { local: VA, remote: REMOTE_VA, len: 8, user_ctx: 2, is_signalled: true };
+    let moved = MovedAtomic { transfer, operand: 3, compare: 4 };
+    assert!(jetty.atomic_ticket() == 0 && !jetty.post_atomic_moved(0, &moved), "there is none");
+    let wr = SendWr::new(atomic(true, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
+    jetty.post_send(&[wr]).unwrap();
+    let ticket = jetty.atomic_ticket();
+    assert_ne!(ticket, 0);
+    assert!(!jetty.post_moved(ticket, &transfer), "it is no transfer");
+    assert!(jetty.post_atomic_moved(ticket, &moved));
+    assert_eq!(recorder.book().atomics, [moved]);
+    let refused = [
+        MovedTransfer { local: transfer.local + LEN, ..transfer },
+        MovedTransfer { remote: transfer.remote + LEN, ..transfer },
+        MovedTransfer { local: transfer.local - 8, ..transfer },
+        MovedTransfer { remote: transfer.remote - 8, ..transfer },
+        MovedTransfer { local: transfer.local + 4, ..transfer },
+        MovedTransfer { remote: transfer.remote + 4, ..transfer },
+        MovedTransfer { len: 4, ..transfer },
+        MovedTransfer { len: 0, ..transfer },
+    ];
+    for transfer in refused {
+        assert!(!jetty.post_atomic_moved(ticket, &MovedAtomic { transfer, ..moved }));
+    }
+    let wr = SendWr::new(atomic(false, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
+    jetty.post_send(&[wr]).unwrap();
+    assert!(!jetty.post_atomic_moved(ticket, &moved), "it is not the newest one");
+    assert!(jetty.post_atomic_moved(jetty.atomic_ticket(), &moved));
+    let bad = SendWr::new(atomic(true, sge(&mine, 4, 8), at(&remote, 0)), &to, 1);
+    let ticket = jetty.atomic_ticket();
+    jetty.post_send(&[bad]).unwrap_err();
+    assert!(jetty.atomic_ticket() == 0 && !jetty.post_atomic_moved(ticket, &moved));
+}
+
 /// A provider that carries out what is like the newest transfer is asked for signalled ones that name the same, and
 /// reach no further than what was imported; the local piece is its own to check.
 #[test]

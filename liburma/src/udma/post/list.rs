@@ -193,6 +193,12 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
         user_ctx: u64 = user_ctx;
     }
 
+    /// Opcode and flags in one word: one load, where they lie side by side.
+    #[inline(always)]
+    pub(super) fn head(self) -> u64 {
+        u64::from(self.opcode()) | u64::from(self.flag().value) << 32
+    }
+
     /// The request after it.
     #[inline(always)]
     pub(super) fn next(self) -> Option<Self> {

@@ -4,12 +4,11 @@ use core::mem::MaybeUninit;
 
 use urma_core::{
     ImportedSegment, LocalSge, OneTransfer, PostError, PostReason, RemoteAddr, SendOp, SendWr,
-    TargetJetty, Token, WrFlags, ops::MovedTransfer,
+    TargetJetty, Token,
 };
-use urma_mem::ends::SeenEnds;
 
 use super::{
-    PIECES, Rest, Sends, Stop,
+    PIECES, Rest, Sends, Stop, alike,
     list::{
         CompareOp, FetchOp, Message, MessageOp, Pieces, PostOp, SendRequest, Transfer, UserSge,
         WriteOp,
@@ -34,73 +33,13 @@ pub(super) fn post(
     first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
-    if post_alike((look, own), first).is_some() {
+    if alike::post((look, own), first).is_some() {
         return Ok(());
     }
     match post_plain(look, own, first, bad_wr) {
         Some(answer) => answer,
         None => post_other(look, own, first, bad_wr),
     }
-}
-
-/// Posts a write, or a read, of the form of the newest one, by addresses alone: nothing that it names ended since.
-/// `None`: it is not of that form, and nothing happened.
-#[inline(never)]
-fn post_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
-    let (ticket, moved) = alike(&own.last().form, look, from)?;
-    own.moved(ticket, &moved).then_some(())
-}
-
-/// As [`post_alike`], of a request that is carried out in this call; whether it was.
-#[inline(always)]
-pub(super) fn carry_alike((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = alike(&own.last().form, look, from);
-    alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
-}
-
-/// The ticket of the newest request, and what differs, of one that has its form.
-#[inline(always)]
-fn alike(last: &LastForm, look: Look<'_>, from: SendRequest<'_>) -> Option<(u64, MovedTransfer)> {
-    let wanted = flags(from.flag());
-    let rest = wanted.difference(WrFlags::COMPLETE);
-    if from.opcode() != last.opcode || rest != last.flags || last.seen != look.seen_ends() {
-        return None;
-    }
-    // The form is that of a write or a read.
-    let rw = from.transfer();
-    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
-    let is_same = src.segment().addr() == last.src
-        && dst.segment().addr() == last.dst
-        && from.target().addr() == last.target
-        && rw.hint() == last.hint;
-    if !is_same || from.next().is_some() {
-        return None;
-    }
-    let (local, remote) = if last.opcode == URMA_OPC_WRITE { (src, dst) } else { (dst, src) };
-    let moved = MovedTransfer {
-        local: local.addr(),
-        remote: remote.addr(),
-        len: local.len(),
-        user_ctx: from.user_ctx(),
-        is_signalled: wanted.contains(WrFlags::COMPLETE),
-    };
-    Some((last.ticket, moved))
-}
-
-/// The form of a request of one piece on either side, which was posted just now.
-fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
-    let rw = from.transfer();
-    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
-    Some(LastForm {
-        ticket: own.ticket(),
-        seen,
-        opcode: from.opcode(),
-        flags: flags(from.flag()).difference(WrFlags::COMPLETE),
-        hint: rw.hint(),
-        target: from.target().addr(),
-        src: src.segment().addr(),
-        dst: dst.segment().addr(),
-    })
 }
 
 /// Posts a request as most are: one, of the kinds that are posted by the million, with one piece.
@@ -195,6 +134,8 @@ fn transfer_again(
 ) -> Option<()> {
     let (hint, pieces) = ends(from, is_write)?;
     let is_bound = own.bound().is_some();
+    // Before the names are looked at.
+    let seen = look.seen_ends();
     let last = own.last();
     let local = look.named_again(pieces.0.segment(), &last.local)?;
     let remote = look.named_again(pieces.1.segment(), &last.remote)?;
@@ -203,7 +144,12 @@ fn transfer_again(
         false => Some(look.named_again(from.target(), &last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
-    own.again(&wr).then_some(())
+    if !own.again(&wr) {
+        return None;
+    }
+    // What ended since was something else: the next one is posted by addresses alone.
+    own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
+    Some(())
 }
 
 /// As [`transfer`], of any such request.
@@ -229,7 +175,7 @@ fn transfer_new(
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
     let posted = own.transfer(&wr);
     if posted.is_ok() && own.ticket() != 0 {
-        own.last().form = form_of(own, from, seen).unwrap_or(LastForm::NONE);
+        own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
     }
     Some(posted.or_else(|error| refused_send(bad_wr, &[Some(from)], error)))
 }
@@ -277,15 +223,20 @@ fn post_other<'g>(
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     let bound = own.bound();
-    let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
     if first.next().is_some() {
+        let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
         return several::post(look, first, bad_wr, bound, &mut give);
     }
+    // Before the names are looked up.
+    let seen = look.seen_ends();
     let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
     match Batched::check(look, first, bound, &mut rest) {
-        Ok(request) => match give(core::slice::from_ref(&request)) {
-            Ok(()) => Ok(()),
+        Ok(request) => match own.post(core::slice::from_ref(&request)) {
+            Ok(()) => {
+                alike::note_atomic(own, first, seen);
+                Ok(())
+            }
             Err(error) => refused_send(bad_wr, &[Some(first)], error),
         },
         Err(Stop::NoRoom) => stopped(bad_wr, first.as_ptr(), Code::EINVAL),

@@ -3,6 +3,7 @@
 //! *Takes*: doorbells, and requests that are handed over with one. *Gives*: them to the device; what is left to do
 //! after it. *Must not*: reach the device of a node that is closed or forked.
 
+use nix::errno::Errno;
 use udma_abi::MovedWord;
 
 use super::SharedNode;
@@ -106,11 +107,15 @@ impl SharedNode {
         }
     }
 
+    /// Steps a queue after a request of it was carried out. System calls that find nothing set `errno`, which a call
+    /// that succeeded leaves as it was; carrying out alone makes none.
     #[cold]
     #[inline(never)]
     fn step_found(&self, found: &FoundQueue) {
+        let before = Errno::last_raw();
         self.device.step_queue_found(found, || self.post_time());
         self.after_post();
+        Errno::set_raw(before);
     }
 
     /// As [`SharedNode::carry`], of an atomic, which has two blocks.

@@ -1,0 +1,64 @@
+//! Places: slots that are known by their addresses, whatever their state.
+//!
+//! *Takes*: pointers of C programs. *Gives*: the lock of the live object in a place. *Must not*: read more of a slot than
+//! its header before its lock is held.
+//!
+//! A slot stays one of its kind while the library is loaded, so the usual place is found again by a comparison. There is
+//! none while calls are to look at more than their object ([`super::forget_usual`]): then no place is found at all.
+
+use core::ptr::NonNull;
+
+use super::{
+    Exclusive, Kind,
+    cell::SlotPtr,
+    header::{HEADER_LEN, SlotState},
+    slot::{Guard, Slot, slot_at_public},
+    space, usual,
+};
+
+/// A slot of a `K`, in any state.
+pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
+
+/// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
+#[inline(always)]
+pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
+    let usual = usual::usual::<K>();
+    if usual.addr() != slot.addr() {
+        let find = || slot_at_public(public, space::is_slot::<K>).map(SlotPlace);
+        return if usual::is_none(usual) { None } else { find() };
+    }
+    // SAFETY: `usual` is the address of a header, which is not null.
+    unsafe { core::hint::assert_unchecked(!slot.is_null()) };
+    NonNull::new(slot).map(|slot| SlotPlace(SlotPtr::new(slot.cast())))
+}
+
+impl<K: Kind> Slot<K> {
+    /// Makes its place the usual one of its kind, if none is and calls need not look at more than their object, which
+    /// `is_plain` says.
+    #[inline]
+    pub(crate) fn make_usual(self, is_plain: impl Fn() -> bool) {
+        if !usual::is_none(usual::usual::<K>()) {
+            return;
+        }
+        usual::set::<K>(self.header());
+        // After the store: what ends plain calls is stored before `forget_usual` is called.
+        if !is_plain() {
+            usual::forget_usual();
+        }
+    }
+}
+
+impl<K: Exclusive> SlotPlace<K> {
+    /// The private part of the object, for this thread alone; `None`: none is live, or another thread has the lock.
+    #[inline(always)]
+    pub(crate) fn try_lock(self) -> Option<Guard<K>> {
+        let header = self.0.header();
+        if !header.try_acquire() {
+            return None;
+        }
+        // From here on `guard` lets go of the lock.
+        let guard = Guard::of_held(self.0);
+        header.word().is(SlotState::Live).then_some(guard)
+    }
+}

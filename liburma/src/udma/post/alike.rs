@@ -1,0 +1,145 @@
+//! Requests of the form of the newest one, which are posted by addresses alone.
+//!
+//! *Owns*: what a form is: opcode, flags and names, which urma-core's ticket stands for. *Takes*: requests of one piece on
+//! either side. *Gives*: the ticket, and what differs. *Must not*: follow a name; take a form from before an end.
+
+use urma_core::{
+    WrFlags,
+    ops::{MovedAtomic, MovedTransfer},
+};
+use urma_mem::ends::SeenEnds;
+
+use super::{
+    Sends,
+    list::{Pieces, SendRequest},
+};
+use crate::{abi::*, slab::Look, udma::kind::LastForm};
+
+/// Of a request's head: a completion is wanted.
+const SIGNALLED: u64 = (WrFlags::COMPLETE.bits() as u64) << 32;
+
+/// Posts a write, or a read, of the form of the newest one. `None`: it is not of that form, and nothing happened.
+#[inline(never)]
+pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
+    let head = from.head();
+    let (ticket, moved) = transfer(&own.last().form, look.seen_ends(), (from, head | SIGNALLED))?;
+    let moved = MovedTransfer { is_signalled: head & SIGNALLED != 0, ..moved };
+    own.moved(ticket, &moved).then_some(())
+}
+
+/// As [`post`], of a signalled request that is carried out in this call; whether it was.
+#[inline(always)]
+pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = transfer(&own.last().form, seen, (from, from.head()));
+    alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
+}
+
+/// As [`post`], of a signalled atomic of the form of the newest one; whether it was posted.
+#[inline(always)]
+pub(super) fn post_atomic((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = atomic(&own.last().atomic, seen, from);
+    alike.is_some_and(|(ticket, moved)| own.moved_atomic(ticket, &moved))
+}
+
+/// The ticket of the newest request, and what differs, of a signalled one that has its form, by `head`.
+#[inline(always)]
+fn transfer(
+    last: &LastForm,
+    seen: SeenEnds,
+    (from, head): (SendRequest<'_>, u64),
+) -> Option<(u64, MovedTransfer)> {
+    if head != last.head || last.seen != seen {
+        return None;
+    }
+    // The form is that of a write or a read.
+    let rw = from.transfer();
+    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
+    let is_same = src.segment().addr() == last.src
+        && dst.segment().addr() == last.dst
+        && from.target().addr() == last.target
+        && rw.hint() == last.hint;
+    if !is_same || from.next().is_some() {
+        return None;
+    }
+    let (local, remote) = if last.is_write { (src, dst) } else { (dst, src) };
+    let moved = MovedTransfer {
+        local: local.addr(),
+        remote: remote.addr(),
+        len: local.len(),
+        user_ctx: from.user_ctx(),
+        is_signalled: true,
+    };
+    Some((last.ticket, moved))
+}
+
+/// As [`transfer`], of an atomic.
+#[inline(always)]
+fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64, MovedAtomic)> {
+    if from.head() != last.head || last.seen != seen {
+        return None;
+    }
+    let (here, there, compare, operand) = operands(from);
+    let (local, remote) = (here.single()?, there.single()?);
+    let is_same = local.segment().addr() == last.src
+        && remote.segment().addr() == last.dst
+        && from.target().addr() == last.target;
+    if !is_same || from.next().is_some() {
+        return None;
+    }
+    let transfer = MovedTransfer {
+        local: local.addr(),
+        remote: remote.addr(),
+        len: local.len(),
+        user_ctx: from.user_ctx(),
+        is_signalled: true,
+    };
+    Some((last.ticket, MovedAtomic { transfer, operand, compare }))
+}
+
+/// Result, target, value to compare with, and operand, of a CAS or FETCH_ADD.
+#[inline(always)]
+fn operands<'a>(from: SendRequest<'a>) -> (Pieces<'a>, Pieces<'a>, u64, u64) {
+    if from.opcode() == URMA_OPC_CAS {
+        return from.compare();
+    }
+    let (here, there, operand) = from.fetch();
+    (here, there, 0, operand)
+}
+
+/// The form of a request of one piece on either side, which was posted just now.
+pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
+    let rw = from.transfer();
+    let (src, dst) = (rw.src().single()?, rw.dst().single()?);
+    Some(LastForm {
+        ticket: own.ticket(),
+        seen,
+        head: from.head() | SIGNALLED,
+        is_write: from.opcode() == URMA_OPC_WRITE,
+        hint: rw.hint(),
+        target: from.target().addr(),
+        src: src.segment().addr(),
+        dst: dst.segment().addr(),
+    })
+}
+
+/// Remembers the form of a request that was posted just now, if it is a CAS or FETCH_ADD.
+pub(super) fn note_atomic(own: &mut impl Sends, from: SendRequest<'_>, seen: SeenEnds) {
+    if matches!(from.opcode(), URMA_OPC_CAS | URMA_OPC_FADD) {
+        own.last().atomic = atomic_form(own.atomic_ticket(), from, seen).unwrap_or(LastForm::NONE);
+    }
+}
+
+/// As [`form_of`], of a CAS or FETCH_ADD.
+fn atomic_form(ticket: u64, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
+    let (here, there, ..) = operands(from);
+    let (here, there) = (here.single()?, there.single()?);
+    Some(LastForm {
+        ticket,
+        seen,
+        head: from.head() | SIGNALLED,
+        target: from.target().addr(),
+        src: here.segment().addr(),
+        dst: there.segment().addr(),
+        ..LastForm::NONE
+    })
+}
