@@ -25,7 +25,7 @@ use crate::engine::base::Base;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
 use crate::fault::Faults;
 use crate::ports::Ports;
-pub use found::{FoundJfc, FoundQueue, Leases, QueueVisit, WordMove};
+pub use found::{FoundJfc, FoundQueue, Leases, QueueEnd, QueueEntry, QueueVisit, WordMove};
 use shared::SharedPart;
 use visits::SharedVisits;
 

@@ -37,5 +37,7 @@ pub use maps::Unmovable;
 pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,
 };
-pub use serial::{RunResult, Serial, SerialOwner, SerialVisit, Visited};
+pub use serial::{
+    OwnerEntry, RunResult, Serial, SerialOwner, SerialVisit, TakenEntry, VisitEnd, Visited,
+};
 pub use writers::{WriterHold, Writers, writer_hold};

@@ -12,7 +12,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, Watched, spin_hint, yield_now}
 
 mod lease;
 
-pub use lease::SerialOwner;
+pub use lease::{OwnerEntry, SerialOwner, TakenEntry};
 
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
@@ -320,6 +320,8 @@ impl<T> Serial<T> {
 
 /// An exclusive visit of a [`Serial`], which this value ends: other code may go on with it, by a jump. Dropping it
 /// leaves a mark that was made meanwhile to others.
+///
+/// What is rare is left to the caller, as a value to go on with, so that no call is in the way of the usual visit.
 #[must_use = "a mark made during the visit is the visitor's to pass on"]
 #[derive(Debug)]
 pub struct SerialVisit<'s, T> {
@@ -327,48 +329,60 @@ pub struct SerialVisit<'s, T> {
     is_leased: bool,
 }
 
-impl<T> SerialVisit<'_, T> {
+impl<'s, T> SerialVisit<'s, T> {
     /// Works on the value.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         self.serial.visit(f)
     }
 
-    /// Ends the visit, unless a mark is set.
+    /// Ends the visit, but for what is rare.
     ///
     /// # Errors
-    /// The visit, which goes on: a mark is set.
+    /// The end, which is to be finished: a mark is set, or the lease was taken.
     #[inline(always)]
-    pub fn end(self) -> Result<(), Self> {
-        if self.is_leased { self.end_leased() } else { self.end_held() }
-    }
-
-    /// As [`SerialVisit::end`], of a visit without a lease.
-    #[inline(always)]
-    fn end_held(self) -> Result<(), Self> {
-        if !self.serial.let_go() {
-            return Err(self);
-        }
+    pub fn end(self) -> Result<(), VisitEnd<'s, T>> {
+        let Self { serial, is_leased } = self;
         core::mem::forget(self);
-        Ok(())
+        let is_over = if is_leased { serial.leave_leased() } else { serial.let_go() };
+        if is_over { Ok(()) } else { Err(VisitEnd { serial, is_leased }) }
     }
 
     /// Ends the visit. Returns whether a mark is set: see [`Visited::marked`].
     #[inline]
     pub fn leave(self) -> bool {
-        let Err(held) = self.end() else { return false };
-        let serial = held.serial;
-        core::mem::forget(held);
-        serial.let_go_marked()
+        self.end().is_err_and(VisitEnd::finish)
     }
 }
 
 impl<T> Drop for SerialVisit<'_, T> {
     fn drop(&mut self) {
-        if self.is_leased {
-            return self.drop_leased();
+        let Self { serial, is_leased } = *self;
+        if is_leased && serial.leave_leased() {
+            return;
         }
-        drop(ReleaseOnDrop(&self.serial.state));
+        let _ = VisitEnd { serial, is_leased }.finish();
+    }
+}
+
+/// The end of a visit that is not over.
+#[must_use = "the value is held until it is finished"]
+#[derive(Debug)]
+pub struct VisitEnd<'s, T> {
+    serial: &'s Serial<T>,
+    is_leased: bool,
+}
+
+impl<T> VisitEnd<'_, T> {
+    /// Finishes it. Returns whether a mark is set: see [`Visited::marked`].
+    #[cold]
+    #[inline(never)]
+    pub fn finish(self) -> bool {
+        let Self { serial, is_leased } = self;
+        if is_leased && !serial.takes_over() {
+            return false;
+        }
+        serial.let_go_marked()
     }
 }
 

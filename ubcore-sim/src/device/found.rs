@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::{SerialOwner, SerialVisit, sync::Ordering};
+use urma_mem::{OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, sync::Ordering};
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
@@ -25,8 +25,8 @@ use crate::engine::{
 pub struct FoundQueue {
     queue: Arc<DeviceSendQueue>,
     life: u64,
-    /// May enter it by leases; `None`: by exchanges, as all others do.
-    owner: Option<SerialOwner>,
+    /// May enter it by leases, if there is one.
+    owner: SerialOwner,
     leases: Leases,
 }
 
@@ -57,47 +57,58 @@ pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
 pub enum WordMove<'q> {
     /// It was moved. The index that the next entry of the JFC gets.
     Done(u32),
-    /// As `Done`; another thread marked the queue, which is to be left ([`QueueVisit::leave`]) and stepped.
-    Marked(u32, QueueVisit<'q>),
+    /// As `Done`; the end of the visit is to be finished: another thread marked the queue or took its lease.
+    Ending(u32, QueueEnd<'q>),
+    /// As `Done`; the visit is to end in a lease.
+    ToLease(u32, QueueVisit<'q>),
     /// Not in this way.
     Left(QueueVisit<'q>),
     /// Another thread has the queue.
     Held,
+    /// Another thread took the lease by which the queue was entered; the entry is to be given up.
+    Taken(QueueEntry<'q>),
     /// The queue ended: its number may be that of another one.
     Ended,
 }
 
-impl QueueVisit<'_> {
-    /// Ends it. Returns whether the queue is to be stepped.
-    pub fn leave(self) -> bool {
-        self.0.leave()
+/// The end of a visit of a found queue, which is not over.
+#[derive(Debug)]
+pub struct QueueEnd<'q>(VisitEnd<'q, EnginePlace>);
+
+impl QueueEnd<'_> {
+    /// Finishes it. Returns whether the queue is to be stepped.
+    pub fn finish(self) -> bool {
+        self.0.finish()
+    }
+}
+
+/// The entry into a found queue whose lease was taken.
+#[derive(Debug)]
+pub struct QueueEntry<'q>(TakenEntry<'q, EnginePlace>);
+
+impl QueueEntry<'_> {
+    /// Gives it up. Returns whether the queue is to be stepped.
+    pub fn finish(self) -> bool {
+        self.0.finish()
     }
 }
 
 impl FoundQueue {
-    /// Enters the queue, if no other thread has it.
+    /// Whether a visit for a request under a warrant is to end in a lease: after many in a row, which no other visit
+    /// interrupted.
     #[inline(always)]
-    fn try_visit(&self) -> Option<SerialVisit<'_, EnginePlace>> {
-        match &self.owner {
-            Some(owner) => self.queue.send.try_visit_as(owner),
-            None => self.queue.send.try_visit(),
-        }
+    fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
+        !visit.is_leased()
+            && self.owner.is_some()
+            && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
     }
 
-    /// Ends a visit for a request under a warrant. After many of them in a row, which no other visit interrupted, it
-    /// gets a lease.
+    /// Ends a visit for such a request. Returns whether the queue is to be stepped.
     #[inline(always)]
-    fn end<'q>(
-        &'q self,
-        mut visit: SerialVisit<'q, EnginePlace>,
-    ) -> Result<(), SerialVisit<'q, EnginePlace>> {
-        if !visit.is_leased()
-            && let Some(owner) = &self.owner
-            && visit.with(|place| place.wants_lease(self.leases, owner.leases()))
-        {
-            return visit.lease(owner);
-        }
-        visit.end()
+    fn end(&self, mut visit: SerialVisit<'_, EnginePlace>) -> bool {
+        let is_to_lease = self.wants_lease(&mut visit);
+        let end = if is_to_lease { visit.lease(&self.owner) } else { visit.end() };
+        end.is_err_and(VisitEnd::finish)
     }
 
     /// As [`SoftwareDevice::carry_unreported`], of 8 bytes between segments of this node, where that is one move under a
@@ -108,13 +119,20 @@ impl FoundQueue {
         if !queue.sends.is_still(self.life) {
             return WordMove::Ended;
         }
-        let Some(mut visit) = self.try_visit() else { return WordMove::Held };
+        let mut visit = match queue.send.try_visit_as(&self.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return WordMove::Held,
+            OwnerEntry::Taken(entry) => return WordMove::Taken(QueueEntry(entry)),
+        };
         let moved = (pi, remote_va, local_va);
         match visit.with(|place| place.move_word(queue, moved)) {
             None => WordMove::Left(QueueVisit(visit)),
-            Some(index) => match self.end(visit) {
+            Some(index) if self.wants_lease(&mut visit) => {
+                WordMove::ToLease(index, QueueVisit(visit))
+            }
+            Some(index) => match visit.end() {
                 Ok(()) => WordMove::Done(index),
-                Err(visit) => WordMove::Marked(index, QueueVisit(visit)),
+                Err(end) => WordMove::Ending(index, QueueEnd(end)),
             },
         }
     }
@@ -130,20 +148,18 @@ impl FoundQueue {
 
 impl Drop for FoundQueue {
     fn drop(&mut self) {
-        if let Some(owner) = &self.owner {
-            self.queue.send.disown(owner);
-        }
+        self.queue.send.disown(&self.owner);
     }
 }
 
 impl SoftwareDevice {
-    /// The send queue that has the number now.
+    /// The send queue that has the number now; it is leased by `leases`, as long as nobody else found it so.
     #[must_use]
-    /// `leases`: as long as nobody else found it so.
     pub fn find_queue(&self, id: u32, leases: Leases) -> Option<FoundQueue> {
         let queue = self.base.queues.get(id)?;
         let life = queue.sends.seen()?;
         let owner = if leases == Leases::Never { None } else { queue.send.claim() };
+        let owner = owner.unwrap_or(SerialOwner::none());
         Some(FoundQueue { queue: Arc::clone(queue), life, owner, leases })
     }
 
@@ -225,9 +241,13 @@ impl SoftwareDevice {
             self.count(Counter::BadDoorbell);
             return (None, false);
         }
-        let Some(mut visit) = found.try_visit() else { return (None, false) };
+        let mut visit = match queue.send.try_visit_as(&found.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return (None, false),
+            OwnerEntry::Taken(entry) => return (None, entry.finish()),
+        };
         let index = visit.with(|place| carry(place, queue));
-        (index, found.end(visit).is_err_and(SerialVisit::leave))
+        (index, found.end(visit))
     }
 
     /// Goes on with the visit of a queue that [`FoundQueue::move_word`] left, with the word that it was for; as
@@ -240,7 +260,7 @@ impl SoftwareDevice {
         moved: (u32, u64, u64),
     ) -> (Option<u32>, bool) {
         let index = visit.0.with(|place| place.carry_word(&found.queue, moved));
-        (index, found.end(visit.0).is_err_and(SerialVisit::leave))
+        (index, found.end(visit.0))
     }
 
     /// As [`SoftwareDevice::carry_unreported`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]
@@ -248,6 +268,11 @@ impl SoftwareDevice {
     #[inline(always)]
     pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> (Option<u32>, bool) {
         self.visit_brief(found, |place, queue| place.change_unreported(queue, moved))
+    }
+
+    /// Ends a visit of a queue in a lease. Returns whether it is to be stepped.
+    pub fn lease(&self, found: &FoundQueue, visit: QueueVisit<'_>) -> bool {
+        visit.0.lease(&found.owner).is_err_and(VisitEnd::finish)
     }
 
     /// Steps a queue that another thread marked during a visit.

@@ -21,7 +21,8 @@ use super::Node;
 use crate::{
     cfg::Doorbells,
     device::{
-        FoundJfc, FoundQueue, Leases, MovedEntry, QueueVisit, SoftwareDevice, WORD_LEN, WordMove,
+        FoundJfc, FoundQueue, Leases, MovedEntry, QueueEnd, QueueEntry, QueueVisit, SoftwareDevice,
+        WORD_LEN, WordMove,
     },
     host::shared::SharedNode,
 };
@@ -214,9 +215,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
         }
         match self.found.move_word((pi, remote_va, local_va)) {
             WordMove::Done(index) => Some(NextEntry::new(index)),
-            WordMove::Marked(index, visit) => self.end_marked(index, visit),
+            WordMove::Ending(index, end) => self.finish(index, end),
+            WordMove::ToLease(index, visit) => self.lease(index, visit),
             WordMove::Left(visit) => self.carry_left(pi, remote_va, local_va, visit),
             WordMove::Held => None,
+            WordMove::Taken(entry) => self.give_up(entry),
             // It is counted there.
             WordMove::Ended => self.carry_any(pi, remote_va, local_va, len),
         }
@@ -261,9 +264,23 @@ impl FoundDoorbell<FoundQueue> {
 
     #[cold]
     #[inline(never)]
-    fn end_marked(&self, index: u32, visit: QueueVisit<'_>) -> Option<NextEntry> {
-        self.node.leave_queue(&self.found, visit);
+    fn finish(&self, index: u32, end: QueueEnd<'_>) -> Option<NextEntry> {
+        self.node.step_if(end.finish(), &self.found);
         Some(NextEntry::new(index))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lease(&self, index: u32, visit: QueueVisit<'_>) -> Option<NextEntry> {
+        self.node.step_if(self.node.device().lease(&self.found, visit), &self.found);
+        Some(NextEntry::new(index))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self, entry: QueueEntry<'_>) -> Option<NextEntry> {
+        self.node.step_if(entry.finish(), &self.found);
+        None
     }
 }
 

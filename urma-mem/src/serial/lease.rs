@@ -12,7 +12,7 @@
 use core::cell::Cell;
 use core::mem;
 
-use super::{HELD, LEASED, PASSED, ReleaseOnDrop, Serial, SerialVisit};
+use super::{HELD, LEASED, PASSED, Serial, SerialVisit, VisitEnd};
 use crate::asymmetric;
 use crate::sync::{Ordering, fence};
 
@@ -24,7 +24,48 @@ pub struct SerialOwner {
     leases: Cell<u32>,
 }
 
+/// What became of an owner that wanted to enter.
+#[derive(Debug)]
+pub enum OwnerEntry<'s, T> {
+    /// It is inside.
+    Visit(SerialVisit<'s, T>),
+    /// Another thread has the value, or a mark is set, or the owner is inside already; nothing happened.
+    Refused,
+    /// Its lease was taken meanwhile.
+    Taken(TakenEntry<'s, T>),
+}
+
+/// The entry of an owner that lost its lease meanwhile.
+#[must_use = "the value may be held until it is finished"]
+#[derive(Debug)]
+pub struct TakenEntry<'s, T>(&'s Serial<T>);
+
+impl<T> TakenEntry<'_, T> {
+    /// Gives the entry up. Returns whether a mark is set, which is the caller's to pass on.
+    #[cold]
+    #[inline(never)]
+    pub fn finish(self) -> bool {
+        let Self(serial) = self;
+        serial.inside.store(0, Ordering::Release);
+        // Whoever took the lease may have passed the value on.
+        serial.takes_over() && serial.let_go_marked()
+    }
+}
+
 impl SerialOwner {
+    /// One that owns nothing, and enters as all others do.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { id: NOBODY, leases: Cell::new(0) }
+    }
+
+    /// Whether it may get a lease.
+    #[inline]
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.id != NOBODY
+    }
+
     /// Leases that it got: all but the newest were taken by others.
     #[inline]
     #[must_use]
@@ -52,34 +93,25 @@ impl<T> Serial<T> {
 
     /// As [`Serial::try_visit`] of the owner, by its lease if it has one.
     #[inline(always)]
-    pub fn try_visit_as(&self, owner: &SerialOwner) -> Option<SerialVisit<'_, T>> {
+    pub fn try_visit_as(&self, owner: &SerialOwner) -> OwnerEntry<'_, T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
-            return self.try_visit();
+            return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
         // A visit within a visit of the same owner is none.
         if !self.is_of(owner) || self.inside.load(Ordering::Relaxed) != 0 {
-            return None;
+            return OwnerEntry::Refused;
         }
         self.inside.store(1, Ordering::Relaxed);
         asymmetric::light();
         if self.state.load(Ordering::Acquire) & LEASED == 0 {
-            return self.enter_taken();
+            return OwnerEntry::Taken(TakenEntry(self));
         }
-        Some(SerialVisit { serial: self, is_leased: true })
+        OwnerEntry::Visit(SerialVisit { serial: self, is_leased: true })
     }
 
     #[inline(always)]
     fn is_of(&self, owner: &SerialOwner) -> bool {
         self.owner.load(Ordering::Relaxed) == owner.id
-    }
-
-    /// The lease was taken while the owner announced itself: whoever did may have passed the value on.
-    #[cold]
-    #[inline(never)]
-    fn enter_taken(&self) -> Option<SerialVisit<'_, T>> {
-        self.inside.store(0, Ordering::Release);
-        // Not `then_some`: a visit that is made and not returned would end one.
-        self.takes_over().then(|| SerialVisit { serial: self, is_leased: false })
     }
 
     /// Ends a visit under a lease; `false`: the lease was taken meanwhile, and [`Serial::takes_over`] is to be asked.
@@ -137,7 +169,7 @@ impl<T> Serial<T> {
     }
 }
 
-impl<T> SerialVisit<'_, T> {
+impl<'s, T> SerialVisit<'s, T> {
     /// Whether it is one under a lease.
     #[inline(always)]
     #[must_use]
@@ -151,39 +183,19 @@ impl<T> SerialVisit<'_, T> {
     /// As [`SerialVisit::end`].
     #[cold]
     #[inline(never)]
-    pub fn lease(self, owner: &SerialOwner) -> Result<(), Self> {
-        let serial = self.serial;
-        if self.is_leased || !serial.is_of(owner) {
+    pub fn lease(self, owner: &SerialOwner) -> Result<(), VisitEnd<'s, T>> {
+        let Self { serial, is_leased } = self;
+        if is_leased || !serial.is_of(owner) {
             return self.end();
         }
-        let leased = HELD | LEASED;
-        if serial.state.compare_exchange(HELD, leased, Ordering::AcqRel, Ordering::Acquire).is_err()
-        {
-            return Err(self);
+        mem::forget(self);
+        let (held, leased) = (HELD, HELD | LEASED);
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        if serial.state.compare_exchange(held, leased, order.0, order.1).is_err() {
+            return Err(VisitEnd { serial, is_leased });
         }
         owner.leases.set(owner.leases.get().saturating_add(1));
-        mem::forget(self);
         Ok(())
-    }
-
-    /// Ends a visit under a lease, unless the lease was taken meanwhile and a mark is set.
-    #[inline(always)]
-    pub(super) fn end_leased(mut self) -> Result<(), Self> {
-        let serial = self.serial;
-        if serial.leave_leased() || !serial.takes_over() {
-            mem::forget(self);
-            return Ok(());
-        }
-        self.is_leased = false;
-        self.end_held()
-    }
-
-    /// As dropping it.
-    #[cold]
-    pub(super) fn drop_leased(&self) {
-        if !self.serial.leave_leased() && self.serial.takes_over() {
-            drop(ReleaseOnDrop(&self.serial.state));
-        }
     }
 }
 
@@ -208,13 +220,13 @@ impl<T> Serial<T> {
     }
 
     /// [`Serial::try_visit_as`] with a planted fault: no look at the lease behind the announcement.
-    pub(super) fn try_visit_without_look(&self) -> Option<SerialVisit<'_, T>> {
+    pub(super) fn try_visit_without_look(&self) -> OwnerEntry<'_, T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
-            return self.try_visit();
+            return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
         self.inside.store(1, Ordering::Relaxed);
         asymmetric::light();
-        Some(SerialVisit { serial: self, is_leased: true })
+        OwnerEntry::Visit(SerialVisit { serial: self, is_leased: true })
     }
 
     /// The end of a visit with a planted fault: an owner that lost its lease looks for nothing.
@@ -224,6 +236,9 @@ impl<T> Serial<T> {
         let _ = self.leave_leased();
     }
 }
+
+/// Stands for no owner.
+const NOBODY: u64 = u64::MAX;
 
 /// A number that no owner had before.
 #[cfg(not(loom))]

@@ -2,7 +2,9 @@
 
 #[cfg(not(loom))]
 mod plain {
-    use crate::serial::{ROUNDS_MAX, RunResult, Serial, SerialOwner};
+    use crate::serial::{
+        OwnerEntry, ROUNDS_MAX, RunResult, Serial, SerialOwner, SerialVisit, VisitEnd,
+    };
 
     #[test]
     fn work_runs_at_once_when_no_thread_holds() {
@@ -141,11 +143,24 @@ mod plain {
         assert_eq!(serial.into_inner(), 80_000);
     }
 
+    /// A visit of the owner; an entry that lost its lease is given up.
+    fn visit_of<'s, T>(serial: &'s Serial<T>, owner: &SerialOwner) -> Option<SerialVisit<'s, T>> {
+        match serial.try_visit_as(owner) {
+            OwnerEntry::Visit(visit) => Some(visit),
+            OwnerEntry::Refused => None,
+            OwnerEntry::Taken(entry) => {
+                // A mark stays.
+                let _ = entry.finish();
+                None
+            }
+        }
+    }
+
     /// A value that `owner` has leased; `None`: the kernel has no barrier for it.
     fn leased<T>(value: T) -> Option<(Serial<T>, SerialOwner)> {
         let serial = Serial::new(value);
         let owner = serial.claim()?;
-        assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+        assert!(visit_of(&serial, &owner).unwrap().lease(&owner).is_ok());
         assert_eq!(owner.leases(), 1);
         Some((serial, owner))
     }
@@ -154,16 +169,16 @@ mod plain {
     fn an_owner_enters_by_its_lease_until_somebody_takes_it() {
         let Some((serial, owner)) = leased(0) else { return };
         for _ in 0..3 {
-            let mut held = serial.try_visit_as(&owner).unwrap();
+            let mut held = visit_of(&serial, &owner).unwrap();
             assert!(held.is_leased());
             held.with(|value| *value += 1);
-            assert!(serial.try_visit_as(&owner).is_none(), "a visit within a visit");
+            assert!(visit_of(&serial, &owner).is_none(), "a visit within a visit");
             assert!(held.end().is_ok());
         }
         // What asks for nothing but a free value gets none; a run takes the lease.
         assert!(serial.try_visit().is_none() && serial.is_leased());
         assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
-        let held = serial.try_visit_as(&owner).unwrap();
+        let held = visit_of(&serial, &owner).unwrap();
         assert!(!held.is_leased());
         assert!(held.lease(&owner).is_ok());
         assert_eq!(owner.leases(), 2);
@@ -186,22 +201,22 @@ mod plain {
         for way in ways {
             let Some((serial, owner)) = leased(0) else { return };
             way(&serial);
-            assert!(!serial.is_leased() && !serial.try_visit_as(&owner).unwrap().is_leased());
+            assert!(!serial.is_leased() && !visit_of(&serial, &owner).unwrap().is_leased());
         }
     }
 
     #[test]
     fn a_mark_under_a_lease_is_the_owners_when_it_leaves() {
         let Some((serial, owner)) = leased(0) else { return };
-        let held = serial.try_visit_as(&owner).unwrap();
+        let held = visit_of(&serial, &owner).unwrap();
         assert_eq!(serial.run(|_| panic!("held")), RunResult::HandedOver);
         assert!(serial.try_with(|_| ()).is_none());
-        let Err(held) = held.end() else { panic!("the mark is not seen") };
-        assert!(!held.is_leased() && held.leave());
+        let Err(end) = held.end() else { panic!("the mark is not seen") };
+        assert!(end.finish());
         assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
         // Without a mark it is free.
-        assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
-        let held = serial.try_visit_as(&owner).unwrap();
+        assert!(visit_of(&serial, &owner).unwrap().lease(&owner).is_ok());
+        let held = visit_of(&serial, &owner).unwrap();
         assert!(serial.try_with(|_| ()).is_none());
         drop(held);
         assert!(serial.try_visit().is_some());
@@ -212,17 +227,17 @@ mod plain {
         let Some((serial, owner)) = leased(0) else { return };
         assert!(serial.claim().is_none());
         let other = Serial::new(0).claim().unwrap();
-        assert!(serial.try_visit_as(&other).is_none(), "the lease is of another owner");
+        assert!(visit_of(&serial, &other).is_none(), "the lease is of another owner");
         serial.disown(&other);
         assert!(serial.claim().is_none());
         serial.disown(&owner);
         let next = serial.claim().unwrap();
-        assert!(serial.try_visit_as(&owner).is_none(), "it is the owner no more");
-        assert!(serial.try_visit_as(&next).unwrap().is_leased());
+        assert!(visit_of(&serial, &owner).is_none(), "it is the owner no more");
+        assert!(visit_of(&serial, &next).unwrap().is_leased());
         assert_eq!(serial.run(|_| ()), RunResult::Done);
-        let held = serial.try_visit_as(&owner).unwrap();
+        let held = visit_of(&serial, &owner).unwrap();
         assert!(held.lease(&owner).is_ok());
-        assert!(!serial.try_visit_as(&next).unwrap().is_leased(), "who is no owner gets none");
+        assert!(!visit_of(&serial, &next).unwrap().is_leased(), "who is no owner gets none");
     }
 
     #[test]
@@ -242,10 +257,10 @@ mod plain {
             }
             let mut visits = 0;
             while visits < 200_000 {
-                let Some(mut held) = serial.try_visit_as(&owner) else { continue };
+                let Some(mut held) = visit_of(&serial, &owner) else { continue };
                 held.with(|(count, _)| *count += 1);
                 visits += 1;
-                if held.lease(&owner).is_err_and(|held| held.leave()) {
+                if held.lease(&owner).is_err_and(VisitEnd::finish) {
                     let _ = serial.run(see);
                 }
             }
@@ -259,7 +274,9 @@ mod plain {
 
 #[cfg(loom)]
 mod model {
-    use crate::serial::{HELD, LEASED, MARKED, RunResult, Serial, SerialOwner};
+    use crate::serial::{
+        HELD, LEASED, MARKED, OwnerEntry, RunResult, Serial, SerialOwner, SerialVisit,
+    };
     use crate::sync::{AtomicU32, Ordering};
     use std::sync::Arc;
 
@@ -312,7 +329,7 @@ mod model {
             held.with(&mut *visit);
             match held.end() {
                 Ok(()) => RunResult::Done,
-                Err(held) => match held.leave() {
+                Err(end) => match end.finish() {
                     true => serial.run(visit),
                     false => RunResult::Done,
                 },
@@ -371,6 +388,19 @@ mod model {
         });
     }
 
+    /// The visit of an owner that is inside; an entry that lost its lease is given up.
+    fn entered(entry: OwnerEntry<'_, u32>) -> Option<SerialVisit<'_, u32>> {
+        match entry {
+            OwnerEntry::Visit(visit) => Some(visit),
+            OwnerEntry::Refused => None,
+            OwnerEntry::Taken(entry) => {
+                // A mark stays.
+                let _ = entry.finish();
+                None
+            }
+        }
+    }
+
     /// How an owner visits and leaves; whether a mark is left to it.
     type OwnerVisit = fn(&Serial<u32>, &SerialOwner, &mut dyn FnMut(&mut u32)) -> Option<bool>;
 
@@ -379,7 +409,7 @@ mod model {
         owner: &SerialOwner,
         visit: &mut dyn FnMut(&mut u32),
     ) -> Option<bool> {
-        let mut held = serial.try_visit_as(owner)?;
+        let mut held = entered(serial.try_visit_as(owner))?;
         held.with(|value| visit(value));
         Some(held.leave())
     }
@@ -397,7 +427,7 @@ mod model {
             let serial = Arc::new(Serial::new(0_u32));
             let posted = Arc::new(AtomicU32::new(0));
             let owner = serial.claim().expect("the model has barriers");
-            assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+            assert!(entered(serial.try_visit_as(&owner)).unwrap().lease(&owner).is_ok());
             let (other, post) = (Arc::clone(&serial), Arc::clone(&posted));
             let poster = loom::thread::spawn(move || {
                 post.fetch_add(1, Ordering::Relaxed);
@@ -461,7 +491,7 @@ mod model {
     #[should_panic]
     fn loom_catches_an_owner_that_does_not_look_for_its_lease() {
         let blind: OwnerVisit = |serial, _, visit| {
-            let mut held = serial.try_visit_without_look()?;
+            let mut held = entered(serial.try_visit_without_look())?;
             held.with(|value| visit(value));
             Some(held.leave())
         };
@@ -472,7 +502,7 @@ mod model {
     #[should_panic]
     fn loom_catches_an_owner_that_does_not_take_over() {
         let careless: OwnerVisit = |serial, owner, visit| {
-            let mut held = serial.try_visit_as(owner)?;
+            let mut held = entered(serial.try_visit_as(owner))?;
             held.with(|value| visit(value));
             if held.is_leased() {
                 serial.leave_without_taking_over(held);
@@ -491,7 +521,7 @@ mod model {
         model.check(move || {
             let serial = Arc::new(Serial::new(0_u32));
             let owner = serial.claim().expect("the model has barriers");
-            assert!(serial.try_visit_as(&owner).unwrap().lease(&owner).is_ok());
+            assert!(entered(serial.try_visit_as(&owner)).unwrap().lease(&owner).is_ok());
             let (late, other) = (Arc::clone(&serial), Arc::clone(&serial));
             let late = loom::thread::spawn(move || {
                 if go_on(&late) {

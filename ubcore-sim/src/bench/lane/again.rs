@@ -228,6 +228,10 @@ pub(super) fn carry_unreported(s: &mut Scene, at: u64, ahead: u32) -> Option<u32
     let before = s.a.dev.base.counter(Counter::Completions);
     let carried = match found.move_word((pi, remote_va, local_va)) {
         WordMove::Done(index) => Some(index),
+        WordMove::ToLease(index, visit) => {
+            assert!(!s.a.dev.lease(&found, visit));
+            Some(index)
+        }
         WordMove::Left(visit) => {
             s.a.dev.carry_word_in_visit(&found, visit, (pi, remote_va, local_va)).0
         }

@@ -36,6 +36,7 @@ impl Poster {
         let place = (s.jetty.pi, s.remote.va + at, s.local.va + at);
         let is_moved = match found.move_word(place) {
             WordMove::Done(_) => true,
+            WordMove::ToLease(_, visit) => !s.a.dev.lease(found, visit),
             WordMove::Left(visit) => s.a.dev.carry_word_in_visit(found, visit, place).0.is_some(),
             WordMove::Ended => false,
             other => panic!("no other thread has the queue: {other:?}"),
@@ -191,24 +192,21 @@ fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
         while moved < 300_000 {
             let (pi, at) = (poster.s.jetty.pi, 8 * (moved % 1024));
             let place = (pi, remote.va + at, poster.s.local.va + at);
-            let is_moved = match poster.found.move_word(place) {
-                WordMove::Done(_) => true,
-                WordMove::Marked(_, visit) => {
-                    if visit.leave() {
-                        dev.step_queue_found(&poster.found, || 0);
-                    }
-                    true
-                }
+            let (is_moved, is_marked) = match poster.found.move_word(place) {
+                WordMove::Done(_) => (true, false),
+                WordMove::Ending(_, end) => (true, end.finish()),
+                WordMove::ToLease(_, visit) => (true, dev.lease(&poster.found, visit)),
                 WordMove::Left(visit) => {
                     let (index, is_marked) = dev.carry_word_in_visit(&poster.found, visit, place);
-                    if is_marked {
-                        dev.step_queue_found(&poster.found, || 0);
-                    }
-                    index.is_some()
+                    (index.is_some(), is_marked)
                 }
-                WordMove::Held => false,
+                WordMove::Held => (false, false),
+                WordMove::Taken(entry) => (false, entry.finish()),
                 WordMove::Ended => panic!("it lives"),
             };
+            if is_marked {
+                dev.step_queue_found(&poster.found, || 0);
+            }
             leases += u32::from(poster.found.is_leased());
             if is_moved {
                 poster.s.jetty.pi += 1;

@@ -93,16 +93,14 @@ impl SharedNode {
         found: &FoundQueue,
         (index, is_marked): (Option<u32>, bool),
     ) -> Option<u32> {
-        if is_marked {
-            self.step_found(found);
-        }
+        self.step_if(is_marked, found);
         index
     }
 
-    /// Ends a visit that [`FoundQueue::move_word`] left.
-    #[cold]
-    pub fn leave_queue(&self, found: &FoundQueue, visit: QueueVisit<'_>) {
-        if visit.leave() {
+    /// Steps the queue if another thread marked it meanwhile.
+    #[inline(always)]
+    pub fn step_if(&self, is_marked: bool, found: &FoundQueue) {
+        if is_marked {
             self.step_found(found);
         }
     }
