@@ -23,9 +23,10 @@ use crate::cfg::DeviceCfg;
 use crate::dma;
 use crate::engine::base::Base;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
+pub use crate::engine::warrant::Leases;
 use crate::fault::Faults;
 use crate::ports::Ports;
-pub use found::{FoundJfc, FoundQueue, Leases, QueueEnd, QueueEntry, QueueVisit, WordMove};
+pub use found::{FoundJfc, FoundQueue, QueueEnd, QueueEntry, QueueVisit, WordMove};
 use shared::SharedPart;
 use visits::SharedVisits;
 

@@ -34,7 +34,7 @@ pub fn is_available() -> bool {
     false
 }
 
-/// The frequent side.
+/// The frequent side: it costs no instruction.
 #[inline(always)]
 pub fn light() {
     #[cfg(not(loom))]
@@ -56,10 +56,10 @@ pub fn heavy() {
     crate::sync::fence(crate::sync::Ordering::SeqCst);
 }
 
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`.
+/// The number of `MEMBARRIER_CMD_PRIVATE_EXPEDITED`.
 #[cfg(not(any(loom, miri)))]
 const BARRIER: libc::c_int = 1 << 3;
-/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`.
+/// The number of `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`.
 #[cfg(not(any(loom, miri)))]
 const REGISTER: libc::c_int = 1 << 4;
 

@@ -59,7 +59,7 @@ pub struct Serial<T> {
     state: AtomicU32,
     /// The owner is inside by its lease.
     inside: AtomicU32,
-    /// Who may get a lease; 0: nobody.
+    /// The number of its owner, who may get a lease; 0: none.
     owner: AtomicU64,
     value: Watched<T>,
 }

@@ -210,7 +210,7 @@ impl fmt::Display for Setup {
             ExpressLane::On => "",
             ExpressLane::Off => ".long",
         };
-        let bells = match self.doorbells {
+        let doorbells = match self.doorbells {
             Doorbells::Found | Doorbells::Registers => "",
             Doorbells::Leased => ".leased",
             Doorbells::Exchange => ".exchange",
@@ -236,6 +236,6 @@ impl fmt::Display for Setup {
             CongestionChoice::Cubic => ".cubic",
             CongestionChoice::Delay => ".delay",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{bells}{wire}{way}{recovery}{congestion}")
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{recovery}{congestion}")
     }
 }

@@ -17,7 +17,7 @@ use crate::engine::{
     known::{AtomicBlocks, MovedEntry},
     queue::DeviceSendQueue,
     send::{Left, SendEngine},
-    warrant::EnginePlace,
+    warrant::{EnginePlace, Leases},
 };
 
 /// A send queue, as it was when it was found. One thread at a time has it.
@@ -28,17 +28,6 @@ pub struct FoundQueue {
     /// May enter it by leases, if there is one.
     owner: SerialOwner,
     leases: Leases,
-}
-
-/// When a queue that was found is leased.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leases {
-    /// After many requests in a row, twice as many each time that the lease was taken.
-    Seldom,
-    /// After few.
-    Soon,
-    /// Not at all.
-    Never,
 }
 
 /// A JFC, as it was when it was found.
@@ -153,7 +142,7 @@ impl Drop for FoundQueue {
 }
 
 impl SoftwareDevice {
-    /// The send queue that has the number now; it is leased by `leases`, as long as nobody else found it so.
+    /// The send queue that has the number now; it is leased by `leases`, as long as no other caller found it so.
     #[must_use]
     pub fn find_queue(&self, id: u32, leases: Leases) -> Option<FoundQueue> {
         let queue = self.base.queues.get(id)?;

@@ -20,7 +20,6 @@ use super::retire::Retire;
 use super::send::SendEngine;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
-use crate::device::Leases;
 
 /// See the room card.
 #[derive(Debug)]
@@ -44,6 +43,17 @@ pub(crate) struct EnginePlace {
     /// Requests in a row that a warrant would have covered.
     in_row: u32,
     engine: Option<Box<SendEngine>>,
+}
+
+/// When a queue that was found is leased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leases {
+    /// After many requests in a row, twice as many each time that the lease was taken.
+    Seldom,
+    /// After few requests in a row.
+    Soon,
+    /// Each entry is an exchange.
+    Never,
 }
 
 impl Warrant {

@@ -2,7 +2,7 @@
 //!
 //! Owns: who the owner is, and whether it is inside. Takes: visits of the owner, which other threads' visits end.
 //! Gives: what [`Serial::try_visit`] gives. Must not: let an owner in without a look at the lease behind its announcement;
-//! make anybody wait for an owner that is inside.
+//! make a thread wait for an owner that is inside.
 //!
 //! A leased value is held all the time, so that other threads leave marks. The first of them takes the lease
 //! ([`Serial::take_lease`]): it clears LEASED, and holds the value once a barrier has shown that the owner is not
@@ -27,7 +27,7 @@ pub struct SerialOwner {
 /// What became of an owner that wanted to enter.
 #[derive(Debug)]
 pub enum OwnerEntry<'s, T> {
-    /// It is inside.
+    /// It works on the value now.
     Visit(SerialVisit<'s, T>),
     /// Another thread has the value, or a mark is set, or the owner is inside already; nothing happened.
     Refused,
@@ -47,7 +47,7 @@ impl<T> TakenEntry<'_, T> {
     pub fn finish(self) -> bool {
         let Self(serial) = self;
         serial.inside.store(0, Ordering::Release);
-        // Whoever took the lease may have passed the value on.
+        // The thread that took the lease may have passed the value on.
         serial.takes_over() && serial.let_go_marked()
     }
 }

@@ -166,7 +166,7 @@ mod plain {
     }
 
     #[test]
-    fn an_owner_enters_by_its_lease_until_somebody_takes_it() {
+    fn an_owner_enters_by_its_lease_until_another_one_takes_it() {
         let Some((serial, owner)) = leased(0) else { return };
         for _ in 0..3 {
             let mut held = visit_of(&serial, &owner).unwrap();

@@ -1,11 +1,10 @@
 //! Leases of queues: requests under one warrant for long, and what ends them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use udma_abi::Opcode;
 use udma_abi::cmd::{Command, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::rqe::record;
+use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::super::on_seg;
 use super::super::scene::{Scene, scene};
@@ -185,7 +184,8 @@ fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 device.step_queue_found(&stepped, || 0);
-                std::thread::sleep(std::time::Duration::from_micros(50));
+                // The owner gets leases meanwhile.
+                (0..20_000).for_each(|_| std::hint::spin_loop());
             }
         });
         let remote = poster.s.remote.clone();
