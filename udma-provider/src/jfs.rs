@@ -272,7 +272,8 @@ impl SendPoster {
     /// As [`SendQueue::carry_like_last`], where none is granted: by a jump, so that it saves no register where one is.
     #[inline(never)]
     fn grant_and_carry(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
-        (self.grant_all() || self.grant_again())
+        self.is_granting
+            && (self.grant_all() || self.grant_again())
             && self.carry_like_last(user_ctx, remote, local, len)
     }
 

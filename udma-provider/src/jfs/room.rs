@@ -61,7 +61,7 @@ impl SendPoster {
     /// As [`SendPoster::grant_again`], where all that was posted was polled, as by a program that waits for each request.
     #[inline(always)]
     pub(super) fn grant_all(&mut self) -> bool {
-        if !self.is_granting || self.carried.has_waiting(self.parts.jfc.carried()) {
+        if self.carried.has_waiting(self.parts.jfc.carried()) {
             return false;
         }
         self.count_carried();
@@ -71,13 +71,10 @@ impl SendPoster {
         self.has_grant()
     }
 
-    /// Grants anew once all were used that were granted and nothing else was posted since, for what was polled
-    /// meanwhile; `false`: nothing was.
+    /// Grants anew for what was polled meanwhile, once all were used that were granted and nothing else was posted since;
+    /// `false`: nothing was polled.
     #[inline(never)]
     pub(super) fn grant_again(&mut self) -> bool {
-        if !self.is_granting {
-            return false;
-        }
         self.count_carried();
         let Some(end) = self.carried.take_end(self.parts.jfc.carried()) else { return false };
         self.free_up_to(end);
