@@ -56,14 +56,14 @@ impl SerialOwner {
     /// One that owns nothing, and enters as all others do.
     #[must_use]
     pub const fn none() -> Self {
-        Self { id: NOBODY, leases: Cell::new(0) }
+        Self { id: NO_OWNER, leases: Cell::new(0) }
     }
 
     /// Whether it may get a lease.
     #[inline]
     #[must_use]
     pub fn is_some(&self) -> bool {
-        self.id != NOBODY
+        self.id != NO_OWNER
     }
 
     /// Leases that it got: all but the newest were taken by others.
@@ -238,7 +238,7 @@ impl<T> Serial<T> {
 }
 
 /// Stands for no owner.
-const NOBODY: u64 = u64::MAX;
+const NO_OWNER: u64 = u64::MAX;
 
 /// A number that no owner had before.
 #[cfg(not(loom))]
