@@ -355,7 +355,7 @@ impl Region {
         let _ = offset;
     }
 
-    /// As [`Region::prefetch_line`], for a line that will be stored to.
+    /// Asks for the line at an offset, which will be stored to; a hint, which beyond the window does nothing.
     #[inline]
     #[cfg(target_arch = "x86_64")]
     pub fn prefetch_line_to_store(&self, offset: usize) {
