@@ -355,22 +355,20 @@ impl Region {
         let _ = offset;
     }
 
-    /// Asks for the line at an offset, which will be stored to; a hint, which beyond the window does nothing.
+    /// Asks for the cache line at `offset`, which will be stored to soon. Does nothing outside of what may be stored to,
+    /// and on processors other than x86-64.
     #[inline]
-    #[cfg(target_arch = "x86_64")]
     pub fn prefetch_line_to_store(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
         if let Ok(at) = self.range(offset, 1, self.len_writable) {
             // SAFETY: a hint changes nothing that the program can see; processors without it ignore it.
             unsafe {
                 core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
             }
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
-
-    /// As [`Region::prefetch_line`], for a line that will be stored to.
-    #[inline]
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn prefetch_line_to_store(&self, _offset: usize) {}
 
     /// Whether `len` bytes at `offset` lie within the window.
     #[inline]
