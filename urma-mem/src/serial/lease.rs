@@ -86,7 +86,7 @@ impl<T> Serial<T> {
         Some(SerialOwner { id, leases: Cell::new(0) })
     }
 
-    /// Ends what [`Serial::claim`] began: another owner may follow. A lease stays until somebody takes it.
+    /// Ends what [`Serial::claim`] began: another owner may follow. A lease stays until another thread takes it.
     pub fn disown(&self, owner: &SerialOwner) {
         let _ = self.owner.compare_exchange(owner.id, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
