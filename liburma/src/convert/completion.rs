@@ -51,7 +51,7 @@ unsafe impl Recorded for urma_cr_t {
     type Record = DoneRecord;
 }
 
-/// A record of a request that was done lies in a program's as its members do.
+/// Each member of the record of a finished request is where `urma_cr_t` has its own.
 const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(DoneRecord, status) == offset_of!(urma_cr_t, status));

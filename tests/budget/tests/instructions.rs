@@ -19,13 +19,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Most instructions of a WRITE and its poll through the Rust API.
 const RUST_WRITE_MAX: u64 = 238;
 /// Most instructions of the same through the C functions. The goal is 300.
-const C_WRITE_MAX: u64 = 366;
+const C_WRITE_MAX: u64 = 373;
 /// Most instructions of a poll of an empty JFC through the Rust API.
 const RUST_POLL_MAX: u64 = 118;
 /// Most instructions of a READ and its poll through the Rust API, and through the C functions.
-const READ_MAX: [u64; 2] = [241, 368];
+const READ_MAX: [u64; 2] = [241, 375];
 /// Most instructions of a FETCH_ADD, or a CAS, and its poll through the Rust API, and through the C functions.
-const ATOMIC_MAX: [u64; 2] = [531, 580];
+const ATOMIC_MAX: [u64; 2] = [531, 588];
 /// Calls that are counted together: what is made on first use counts for little.
 const CALLS: u64 = 20_000;
 

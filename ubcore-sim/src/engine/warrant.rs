@@ -92,10 +92,8 @@ impl Warrant {
         }
         let changed = self.known.change(moved)?;
         Some(changed.map(|bytes| {
-            self.next = self.next.wrapping_add(Atomic::BLOCKS);
             queue.fast.unreported(u64::from(bytes));
-            queue.pi.store(self.next, Ordering::Release);
-            self.port.next_index()
+            self.pass(queue, Atomic::BLOCKS)
         }))
     }
 
@@ -134,18 +132,23 @@ impl Warrant {
     /// As [`Warrant::count`], of a request without a completion.
     #[inline(always)]
     fn count_silent(&mut self, queue: &Queue, len: u32) -> u32 {
-        self.next = self.next.wrapping_add(1);
         queue.fast.direct(u64::from(len));
-        queue.pi.store(self.next, Ordering::Release);
+        let index = self.pass(queue, 1);
         self.record.store_release(self.next);
-        self.port.next_index()
+        index
     }
 
     /// Counts a request of `len` bytes that was carried out; the index that the next entry of the JFC gets.
     #[inline(always)]
     fn count(&mut self, queue: &Queue, len: u32) -> u32 {
-        self.next = self.next.wrapping_add(1);
         queue.fast.unreported(u64::from(len));
+        self.pass(queue, 1)
+    }
+
+    /// The next request is `blocks` further on; the index that the next entry of the JFC gets.
+    #[inline(always)]
+    fn pass(&mut self, queue: &Queue, blocks: u32) -> u32 {
+        self.next = self.next.wrapping_add(blocks);
         queue.pi.store(self.next, Ordering::Release);
         self.port.next_index()
     }

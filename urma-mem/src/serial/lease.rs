@@ -97,8 +97,8 @@ impl<T> Serial<T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
             return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
-        // A visit within a visit of the same owner is none.
-        if !self.is_of(owner) || self.inside.load(Ordering::Relaxed) != 0 {
+        // A visit within a visit of the same owner is none. A visit may have ended in another thread: what that did is seen.
+        if !self.is_of(owner) || self.inside.load(Ordering::Acquire) != 0 {
             return OwnerEntry::Refused;
         }
         self.inside.store(1, Ordering::Relaxed);

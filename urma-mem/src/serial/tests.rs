@@ -159,7 +159,10 @@ mod plain {
     /// A value that `owner` has leased; `None`: the kernel has no barrier for it.
     fn leased<T>(value: T) -> Option<(Serial<T>, SerialOwner)> {
         let serial = Serial::new(value);
-        let owner = serial.claim()?;
+        let Some(owner) = serial.claim() else {
+            urma_skip::skip("the kernel has no membarrier for a process");
+            return None;
+        };
         assert!(visit_of(&serial, &owner).unwrap().lease(&owner).is_ok());
         assert_eq!(owner.leases(), 1);
         Some((serial, owner))

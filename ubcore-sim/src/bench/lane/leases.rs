@@ -12,6 +12,15 @@ use super::GOOD;
 use super::again::{carry, own_scene};
 use crate::device::{FoundQueue, Leases, MovedEntry, WordMove};
 
+/// Whether there are leases here.
+fn can_lease() -> bool {
+    let can = urma_mem::asymmetric::is_available();
+    if !can {
+        urma_skip::skip("the kernel has no membarrier for a process");
+    }
+    can
+}
+
 /// A queue whose doorbell was found once, as that of a driver.
 struct Poster {
     s: Scene,
@@ -81,6 +90,9 @@ impl Poster {
 
 #[test]
 fn a_queue_is_leased_after_many_words_in_a_row_and_what_is_posted_takes_the_lease() {
+    if !can_lease() {
+        return;
+    }
     for s in [scene(), own_scene()] {
         let mut poster = Poster::of(s, Leases::Seldom);
         let first = poster.words_to_lease();
@@ -99,6 +111,9 @@ fn a_queue_is_leased_after_many_words_in_a_row_and_what_is_posted_takes_the_leas
 
 #[test]
 fn a_queue_that_may_not_be_leased_is_not() {
+    if !can_lease() {
+        return;
+    }
     let mut poster = Poster::of(own_scene(), Leases::Never);
     assert!((0..2000).all(|_| poster.word(8)) && !poster.found.is_leased());
     // Nor by a second one that found it.
@@ -113,6 +128,9 @@ fn a_queue_that_may_not_be_leased_is_not() {
 
 #[test]
 fn where_leases_come_soon_each_warrant_brings_one() {
+    if !can_lease() {
+        return;
+    }
     let mut poster = Poster::of(own_scene(), Leases::Soon);
     for _ in 0..5 {
         assert!(poster.words_to_lease() < 10);
@@ -132,6 +150,9 @@ fn set_state(s: &mut Scene, state: QueueState) {
 
 #[test]
 fn what_ends_a_queue_or_what_it_rests_on_ends_words_under_a_lease() {
+    if !can_lease() {
+        return;
+    }
     let ends: [&dyn Fn(&mut Scene); 6] = [
         &|s| set_state(s, QueueState::Suspended),
         &|s| set_state(s, QueueState::Error),
@@ -152,6 +173,9 @@ fn what_ends_a_queue_or_what_it_rests_on_ends_words_under_a_lease() {
 
 #[test]
 fn requests_without_completions_show_their_positions_and_are_counted_as_such() {
+    if !can_lease() {
+        return;
+    }
     let mut poster = Poster::of(own_scene(), Leases::Seldom);
     let counters = [Counter::Completions, Counter::DirectRequests, Counter::DirectBytes];
     let before = counters.map(|which| poster.counter(which));
@@ -174,6 +198,9 @@ fn requests_without_completions_show_their_positions_and_are_counted_as_such() {
 /// Another thread steps the queue all the time: each word is moved once, in order.
 #[test]
 fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
+    if !can_lease() {
+        return;
+    }
     let mut poster = Poster::of(own_scene(), Leases::Seldom);
     let dev = std::sync::Arc::clone(&poster.s.a.dev);
     let stepped = dev.find_queue(poster.s.jetty.id, Leases::Never).unwrap();

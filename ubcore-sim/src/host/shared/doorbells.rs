@@ -43,8 +43,8 @@ impl SharedNode {
             && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
     }
 
-    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes, or that wants none; the index in its JFC at which
-    /// it would be.
+    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes, or that wants none; the index in its
+    /// JFC at which it would be.
     #[inline(always)]
     pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
         self.unreported(found, |device| device.carry_unreported(found, moved))
