@@ -55,6 +55,26 @@ pub enum Doorbells {
     Registers,
 }
 
+/// When two jetties of one host that answer each other's messages have a dialogue: less is noted of each message than on
+/// the express lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Dialogues {
+    /// After some turns that nothing interrupted.
+    #[default]
+    Usual,
+    /// After one turn, each time anew: for tests.
+    Soon,
+    /// Never.
+    Never,
+}
+
+impl Dialogues {
+    /// How many times something has to come before, where `usual` times are asked for usually.
+    pub(crate) fn least(self, usual: u32) -> u32 {
+        if self == Self::Soon { 1 } else { usual }
+    }
+}
+
 /// What carries the requests of RC jetties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RcWire {
@@ -113,6 +133,8 @@ pub struct DeviceCfg {
     pub step_requests: u32,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
+    /// When jetties have dialogues.
+    pub dialogues: Dialogues,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -142,6 +164,7 @@ impl DeviceCfg {
             step_bytes: 16 << 20,
             step_requests: 256,
             lane: ExpressLane::On,
+            dialogues: Dialogues::Usual,
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,

@@ -6,6 +6,7 @@
 
 mod found;
 pub mod look;
+mod place;
 mod registers;
 mod run;
 mod running;

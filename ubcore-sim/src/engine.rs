@@ -5,6 +5,7 @@
 //! *Must not*: create or destroy objects.
 
 pub(crate) mod base;
+pub(crate) mod dialogue;
 pub(crate) mod direct;
 pub(crate) mod fetch;
 pub(crate) mod gather;

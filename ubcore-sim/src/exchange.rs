@@ -11,6 +11,8 @@ mod alone;
 mod answer;
 mod arrivals;
 mod closing;
+mod cursor;
+mod dialogue;
 mod flow;
 mod guesses;
 mod hold;
@@ -51,6 +53,7 @@ use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
+pub(crate) use dialogue::{Dialogue, HeardEntry};
 use hold::Answers;
 use receive::ReceivingSides;
 use senders::Senders;
@@ -198,6 +201,7 @@ impl Exchange {
     /// The part of a round that programs wait for: mail and pieces. Whether anything was done.
     pub(crate) fn prompt_round(&mut self, base: &Base, now: Nanos) -> bool {
         let mut busy = self.take_mail(base, now);
+        self.turns.on_other();
         self.hold.on_return(now);
         let of_packets = self.packet_answers;
         self.each_peer(base, now, |peer, work, inbox| {
@@ -230,6 +234,7 @@ impl Exchange {
     /// A round of a plain exchange.
     pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos, by: PlainStep) -> PlainRound {
         self.take_mail(base, now);
+        self.turns.on_other();
         let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
         let mut is_taken = false;
         let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
@@ -250,6 +255,12 @@ impl Exchange {
     #[inline]
     pub(crate) fn on_return(&mut self, now: Nanos) {
         self.hold.on_return(now);
+    }
+
+    /// Whether a dialogue may begin.
+    #[inline]
+    pub(crate) fn may_converse(&self) -> bool {
+        self.turns.are_enough()
     }
 
     /// Send queues with completions in their mail, for the caller to wake them.

@@ -15,6 +15,8 @@ use urma_mem::{
 };
 
 use super::SoftwareDevice;
+use super::place::SharedPlace;
+use super::running::RunningTime;
 use super::shared::SharedPart;
 use crate::cfg::PortMode;
 use crate::endpoint::Reception;
@@ -45,7 +47,7 @@ impl SoftwareDevice {
 
     /// As [`SoftwareDevice::step_found`]; a shared part in which there is nothing to do is looked at by `quiet`.
     #[inline]
-    fn step_found_or(&self, now: impl FnOnce() -> Nanos, quiet: impl FnOnce(&SharedPart)) -> bool {
+    fn step_found_or(&self, now: impl FnOnce() -> Nanos, quiet: impl FnOnce(&SharedPlace)) -> bool {
         if self.base.has_runnable() {
             self.step(now());
             return true;
@@ -54,14 +56,14 @@ impl SoftwareDevice {
         let (clock, now) = (OnceCell::new(), Cell::new(Some(now)));
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
-            |shared| {
-                if shared.is_quiet() && !self.base.has_listed() {
-                    quiet(shared);
+            |place| {
+                if place.is_quiet() && !self.base.has_listed() {
+                    quiet(place);
                     return false;
                 }
                 self.sign().count_visit();
-                !self.take_alone(shared, read())
-                    && !self.step_plain(shared, read(), PlainStep::Poll)
+                !place.take_alone(&self.base, read())
+                    && !self.step_plain(place.part(), read(), PlainStep::Poll)
             },
             |shared| {
                 self.step_shared(shared, read());
@@ -76,8 +78,9 @@ impl SoftwareDevice {
     /// Steps the shared part for what a thread just posted, here or by the thread that holds it.
     pub(super) fn run_posted(&self, now: Nanos) {
         let run = self.shared.run_if(
-            |shared| {
+            |place| {
                 self.sign().count_visit();
+                let shared = place.part();
                 !self.step_plain(shared, now, PlainStep::Post) && !self.step_prompt(shared, now)
             },
             |shared| {
@@ -90,9 +93,9 @@ impl SoftwareDevice {
     /// Steps the shared part for what a poll took from the socket, as [`SoftwareDevice::run_posted`].
     fn run_arrived(&self, now: Nanos) {
         let run = self.shared.run_if(
-            |shared| {
+            |place| {
                 self.sign().count_visit();
-                !self.step_prompt(shared, now)
+                !self.step_prompt(place.part(), now)
             },
             |shared| {
                 self.step_shared(shared, now);
@@ -111,19 +114,12 @@ impl SoftwareDevice {
         block: &[u64; BLOCK_WORDS],
     ) -> Option<()> {
         let run = self.shared.try_run(
-            |shared| {
-                if !shared.is_plain(&self.base) {
-                    let left = self.base.step_queue(queue, Some(block));
-                    if self.is_left(left) {
-                        self.step_shared(shared, now());
-                    }
-                    return;
-                }
-                let (left, timer) = shared.send_short(&self.base, &now, (queue, block));
+            |place| {
+                let Some(left) = place.say(&self.base, &now, (queue, block)) else {
+                    return self.send_message(place, &now, (queue, block));
+                };
                 if self.is_left(left) {
-                    self.step_plain(shared, now(), PlainStep::Post);
-                } else if shared.time.is_before_due(timer) {
-                    self.set_deadline(shared);
+                    self.step_plain(place.part(), now(), PlainStep::Post);
                 }
             },
             |shared| {
@@ -137,6 +133,44 @@ impl SoftwareDevice {
         Some(())
     }
 
+    /// Sends the message of a direct entry that is of no dialogue, or begins one with it.
+    #[inline(never)]
+    fn send_message(
+        &self,
+        place: &mut SharedPlace,
+        now: impl Fn() -> Nanos,
+        (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
+    ) {
+        let shared = place.part();
+        if !shared.is_plain(&self.base) {
+            let left = self.base.step_queue(queue, Some(block));
+            if self.is_left(left) {
+                self.step_shared(shared, now());
+            }
+            return;
+        }
+        if place.begin_dialogue(&self.base, queue, block)
+            && let Some(left) = place.say(&self.base, &now, (queue, block))
+        {
+            let (timer, time) = (place.timer(), place.time());
+            // Not moved on with each message of the dialogue: the step that is due then ends that.
+            if time.is_before_due(timer) {
+                self.set_timers(time, Some(timer));
+            }
+            if self.is_left(left) {
+                self.step_plain(place.part(), now(), PlainStep::Post);
+            }
+            return;
+        }
+        let shared = place.part();
+        let (left, timer) = shared.send_short(&self.base, &now, (queue, block));
+        if self.is_left(left) {
+            self.step_plain(shared, now(), PlainStep::Post);
+        } else if shared.time.is_before_due(timer) {
+            self.set_deadline(shared);
+        }
+    }
+
     /// As [`SoftwareDevice::step_found`]. Begins `lull` if there was nothing to do: until that ends, there is
     /// none either.
     /// `raised` was read before anything that this poll looks at.
@@ -147,7 +181,7 @@ impl SoftwareDevice {
     ) -> bool {
         let mut is_quiet = false;
         let is_found =
-            self.step_found_or(now, |shared| is_quiet = shared.note_lull(self.sign(), lull));
+            self.step_found_or(now, |place| is_quiet = place.note_lull(self.sign(), lull));
         if is_quiet && !is_found {
             lull.begin(self.sign(), raised);
         }
@@ -162,7 +196,7 @@ impl SoftwareDevice {
             return false;
         }
         let run = self.shared.try_run(
-            |shared| self.take_alone(shared, now()),
+            |place| place.take_alone(&self.base, now()),
             |shared| {
                 self.step_shared(shared, now());
             },
@@ -172,13 +206,6 @@ impl SoftwareDevice {
             self.after_run(run, now());
         }
         is_taken
-    }
-
-    /// Takes the one message that a poll found; `false`: a step is due.
-    #[inline]
-    fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {
-        let at = shared.time.at(now);
-        shared.take_alone(&self.base, at)
     }
 
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;
@@ -204,7 +231,7 @@ impl SoftwareDevice {
         }
         let at = shared.time.at(now);
         shared.step_prompt(&self.base, at);
-        self.set_timers(shared, Some(0));
+        self.set_timers(&mut shared.time, Some(0));
         true
     }
 
@@ -265,13 +292,13 @@ impl SoftwareDevice {
     /// Takes over the timers of the shared part, which this thread holds.
     fn set_deadline(&self, shared: &mut SharedPart) {
         let timers = shared.poll_deadline();
-        self.set_timers(shared, timers);
+        self.set_timers(&mut shared.time, timers);
     }
 
-    fn set_timers(&self, shared: &mut SharedPart, timers: Deadline) {
+    fn set_timers(&self, time: &mut RunningTime, timers: Deadline) {
         let due = match self.faults().stopped_time_counts() {
             true => timers,
-            false => shared.time.set_due(timers),
+            false => time.set_due(timers),
         };
         let deadline = due.unwrap_or(u64::MAX);
         // A store that all threads see at once costs more than the look.

@@ -13,6 +13,7 @@ use urma_mem::sync::Ordering;
 
 use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, Left, SendEngine, ShortSend, Visit};
+use super::short::ShortBody;
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;
@@ -126,6 +127,48 @@ impl Base {
             },
         );
         self.leave(queue, run, left.unwrap_or(Left::NOTHING))
+    }
+
+    /// Begins a dialogue of the queue with the direct entry `block`, unless another thread steps it. Returns the number of
+    /// that request, which pairs it with its end.
+    #[cold]
+    pub(crate) fn begin_dialogue(
+        &self,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<u32> {
+        let visit = Visit { tables: &self.tables, queue, direct: Some(block) };
+        let visited = queue.send.try_with(|place| place.begin_dialogue(&visit, block))?;
+        self.leave(queue, RunResult::Done, Left::MORE.when(visited.marked));
+        visited.value
+    }
+
+    /// Says the message of a direct entry in the dialogue of its queue by `push`, which returns whether it went. Returns
+    /// what is left; `None`: the entry takes another path.
+    #[inline(always)]
+    pub(crate) fn say(
+        &self,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+        push: impl FnOnce(&ShortBody<'_>) -> bool,
+    ) -> Option<Left> {
+        let visited = queue.send.try_with(|place| place.say(queue, block, push))?;
+        visited.value?;
+        let mut left = Left::BUSY;
+        left |= Left::MORE.when(visited.marked);
+        Some(self.leave(queue, RunResult::Done, left))
+    }
+
+    /// The open message of the queue's dialogue was acknowledged; `false`: there is none, or another thread steps the queue.
+    #[inline(always)]
+    pub(crate) fn on_answered(&self, queue: &Arc<DeviceSendQueue>) -> bool {
+        let visited = queue.send.try_with(|place| place.on_answered(queue));
+        visited.is_some_and(|visited| {
+            if visited.marked {
+                self.leave(queue, RunResult::Done, Left::MORE);
+            }
+            visited.value
+        })
     }
 
     /// Ends request `seq` of queue `id`, which was handed over and succeeded, unless another thread steps

@@ -18,6 +18,23 @@ pub(crate) struct SendRing {
     pub(crate) head: u32,
 }
 
+/// Owner bits and indices of a ring's entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingMark {
+    log2: u32,
+    mask: u32,
+}
+
+impl RingMark {
+    /// Whether the first word of an entry names owner bit and index of the one at `position`.
+    #[inline(always)]
+    pub(crate) fn is_at(self, position: u32, word: u64) -> bool {
+        let owner = u64::from(!position >> self.log2 & 1) << OneSided::OWNER_SHIFT;
+        let mask = u64::from(self.mask) & 0xffff | 1 << OneSided::OWNER_SHIFT;
+        (word ^ (u64::from(low16(position)) | owner)) & mask == 0
+    }
+}
+
 /// An entry that makes no sense; how far to step over it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed {
@@ -100,9 +117,12 @@ impl SendRing {
     /// Whether the first word of an entry names owner bit and index of the one at the head.
     #[inline(always)]
     pub(crate) fn is_at_head(&self, word: u64) -> bool {
-        let owner = u64::from(!self.head >> self.log2 & 1) << OneSided::OWNER_SHIFT;
-        let mask = u64::from(self.blocks.mask()) & 0xffff | 1 << OneSided::OWNER_SHIFT;
-        (word ^ (u64::from(low16(self.head)) | owner)) & mask == 0
+        self.mark().is_at(self.head, word)
+    }
+
+    /// What shows of a first word alone whether it is of the entry at a position.
+    pub(crate) fn mark(&self) -> RingMark {
+        RingMark { log2: self.log2, mask: self.blocks.mask() }
     }
 
     /// Whether these are owner bit and index of the entry at the head.

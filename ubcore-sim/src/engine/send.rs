@@ -5,6 +5,7 @@
 //! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
 
 mod again;
+mod dialogue;
 mod flush;
 mod lane;
 mod message;
@@ -24,6 +25,7 @@ use urma_mem::ends::EndCount;
 use urma_mem::sync::Ordering;
 use urma_mem::{Blocks, RegionWord32};
 
+pub(crate) use dialogue::SaidTo;
 pub(crate) use message::{HandedEnd, ShortSend};
 
 use super::direct::{By, Cursor};

@@ -10,14 +10,16 @@
 
 use std::sync::Arc;
 
-use udma_abi::{Atomic, CqeStatus, MovedWord};
+use udma_abi::{Atomic, CqeStatus, MovedWord, sqe::BLOCK_WORDS};
 use urma_mem::RegionWord32;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
+use super::dialogue::DialogueSends;
 use super::known::{KnownRequest, MovedEntry, WORD_LEN};
 use super::retire::Retire;
-use super::send::SendEngine;
+use super::send::{SaidTo, SendEngine, Visit};
+use super::short::ShortBody;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 
@@ -36,10 +38,11 @@ pub(crate) struct Warrant {
     record: RegionWord32,
 }
 
-/// The engine of a queue number, if it has one, and the warrant of its newest requests.
+/// The engine of a queue number, if it has one, and the warrant or the dialogue of its newest requests.
 #[derive(Debug, Default)]
 pub(crate) struct EnginePlace {
     warrant: Option<Warrant>,
+    dialogue: Option<Box<(DialogueSends, SaidTo)>>,
     /// Requests in a row that a warrant would have covered.
     in_row: u32,
     engine: Option<Box<SendEngine>>,
@@ -162,7 +165,47 @@ impl EnginePlace {
         if self.warrant.is_some() {
             self.end_warrant();
         }
+        if self.dialogue.is_some() {
+            self.end_dialogue();
+        }
         &mut self.engine
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_dialogue(&mut self) {
+        if let (Some(dialogue), Some(engine)) = (self.dialogue.take(), &mut self.engine) {
+            engine.take_back(dialogue.0.said(), dialogue.1);
+        }
+    }
+
+    /// Begins a dialogue with the direct entry `block`, which is next. Returns the number of that request.
+    #[cold]
+    pub(crate) fn begin_dialogue(
+        &mut self,
+        visit: &Visit<'_>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<u32> {
+        let (sends, to, seq) = self.engine().as_mut()?.begin_dialogue(visit, block)?;
+        self.dialogue = Some(Box::new((sends, to)));
+        Some(seq)
+    }
+
+    /// Says the message of a direct entry in the dialogue, if there is one ([`DialogueSends::say`]).
+    #[inline(always)]
+    pub(crate) fn say(
+        &mut self,
+        queue: &Queue,
+        block: &[u64; BLOCK_WORDS],
+        push: impl FnOnce(&ShortBody<'_>) -> bool,
+    ) -> Option<()> {
+        self.dialogue.as_mut()?.0.say(queue, block, push)
+    }
+
+    /// The open message of the dialogue was acknowledged; `false`: there is none.
+    #[inline(always)]
+    pub(crate) fn on_answered(&mut self, queue: &Queue) -> bool {
+        self.dialogue.as_mut().is_some_and(|dialogue| dialogue.0.on_answered(queue))
     }
 
     #[cold]

@@ -11,6 +11,7 @@
 use udma_abi::Nanos;
 
 use super::hold::Answers;
+use super::peer::FormTaken;
 use super::state::Exchange;
 use crate::engine::base::Base;
 
@@ -24,10 +25,13 @@ impl Exchange {
         }
         let Some(from) = self.peers.awaited() else { return false };
         let (peers, mut work, _) = self.split(base, now);
-        let is_taken = peers.get_mut(&from).is_some_and(|peer| peer.take_alone(&mut work));
-        if is_taken {
-            self.hold.on_taken(now);
+        let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
+        match taken {
+            None => return false,
+            Some(FormTaken::Answer) => self.turns.on_turn(),
+            Some(FormTaken::Other) => self.turns.on_other(),
         }
-        is_taken
+        self.hold.on_taken(now);
+        true
     }
 }

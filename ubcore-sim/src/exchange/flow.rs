@@ -292,6 +292,18 @@ impl Flow {
         self.hold.is_none() && self.next == self.requests.len()
     }
 
+    /// Whether no request of it is outstanding, and none was dropped.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_whole = self.dropped.is_empty() && self.broken_off.is_none();
+        self.is_empty() && self.is_open() && self.unanswered == 0 && is_whole
+    }
+
+    /// So many requests were begun and ended beside a flow that is settled.
+    #[expect(clippy::cast_possible_truncation, reason = "numbers are modulo 2^16")]
+    pub(super) fn pass(&mut self, ended: u32) {
+        self.first = self.first.wrapping_add(ended as u16);
+    }
+
     /// Takes note of a request of one piece that was pushed, with [`Flow::next_number`].
     #[inline]
     pub(super) fn push_begun(&mut self, short: &BegunRequest<'_>) {

@@ -16,7 +16,7 @@
 use udma_abi::Nanos;
 
 /// Prompt returns after which acknowledgements wait at first.
-const RETURNS_MIN: u32 = 64;
+pub(super) const RETURNS_MIN: u32 = 64;
 /// Prompt returns that are asked for at most.
 const RETURNS_MAX: u32 = 1 << 24;
 /// So many times as many as are asked for, in a row, make up for a late one.
@@ -53,6 +53,7 @@ pub(super) struct Hold {
     /// Prompt returns in a row.
     prompt: u32,
     needed: u32,
+    least: u32,
     /// Longest time until a return that is prompt.
     prompt_ns: Nanos,
     /// When a poll took a message, until the program comes back.
@@ -60,8 +61,8 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) const fn new(prompt_ns: Nanos) -> Self {
-        Self { prompt: 0, needed: RETURNS_MIN, prompt_ns, since: None }
+    pub(super) const fn new(prompt_ns: Nanos, least: u32) -> Self {
+        Self { prompt: 0, needed: least, least, prompt_ns, since: None }
     }
 
     /// A poll or a post of the program begins, or another thread sends what waits.
@@ -80,7 +81,7 @@ impl Hold {
     /// A long row of prompt returns ends; what is asked for was there since its first part.
     #[cold]
     fn make_up(&mut self) {
-        self.needed = (self.needed / 2).max(RETURNS_MIN);
+        self.needed = (self.needed / 2).max(self.least);
         self.prompt = self.needed;
     }
 
@@ -94,7 +95,13 @@ impl Hold {
     /// What is due for answers to messages that a poll takes.
     #[inline]
     pub(super) fn answers(&self) -> Answers {
-        if self.prompt >= self.needed { Answers::MayWait } else { Answers::Go }
+        if self.may_wait() { Answers::MayWait } else { Answers::Go }
+    }
+
+    /// Whether acknowledgements may wait.
+    #[inline]
+    pub(super) fn may_wait(&self) -> bool {
+        self.prompt >= self.needed
     }
 
     /// A poll took messages.
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn answers_wait_once_the_program_comes_back_soon() {
-        let mut hold = Hold::new(PROMPT_NS);
+        let mut hold = Hold::new(PROMPT_NS, RETURNS_MIN);
         returns(&mut hold, RETURNS_MIN - 1, 0);
         assert_eq!(hold.answers(), Answers::Go);
         returns(&mut hold, 1, PROMPT_NS);
@@ -168,7 +175,7 @@ mod tests {
 
     #[test]
     fn each_late_return_asks_for_twice_as_many_prompt_ones() {
-        let mut hold = Hold::new(PROMPT_NS);
+        let mut hold = Hold::new(PROMPT_NS, RETURNS_MIN);
         returns(&mut hold, RETURNS_MIN, 0);
         returns(&mut hold, 1, PROMPT_NS + 1);
         returns(&mut hold, 2 * RETURNS_MIN - 1, 0);
@@ -184,7 +191,7 @@ mod tests {
 
     /// Whether answers wait most of the time when each late return follows `row` prompt ones.
     fn waits_mostly(row: u32) -> bool {
-        let mut hold = Hold::new(PROMPT_NS);
+        let mut hold = Hold::new(PROMPT_NS, RETURNS_MIN);
         let mut waiting = 0;
         for _ in 0..40 {
             for _ in 0..row {

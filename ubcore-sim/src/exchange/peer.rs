@@ -60,6 +60,14 @@ pub(super) struct Peer {
     pub(super) habit: PostHabit,
 }
 
+/// An entry that was taken by its form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FormTaken {
+    /// A message that acknowledged one of this node.
+    Answer,
+    Other,
+}
+
 impl Peer {
     pub(super) fn new(eid: RawEid, carrier: Option<Carrier>) -> Self {
         Self {
@@ -177,35 +185,40 @@ impl Peer {
     /// Takes the next entry of a ring, if it is of a form that was taken before.
     #[inline]
     fn take_short(&mut self, work: &mut Work<'_>, source: &Source) -> bool {
-        let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return false };
-        let Some(entry) = ring.next_whole() else { return false };
+        self.take_form(work, source).is_some()
+    }
+
+    /// As [`Peer::take_short`]; whether it was a message that acknowledged a request.
+    #[inline(always)]
+    fn take_form(&mut self, work: &mut Work<'_>, source: &Source) -> Option<FormTaken> {
+        let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return None };
+        let entry = ring.next_whole()?;
         if urma_packet::is_ack(&entry.front) {
             let is_plain = entry.len() == AckForm::LEN && entry.acked.is_none();
             let is_taken = is_plain && self.requester.take_ack(work, &entry.front);
             if is_taken {
                 entry.done();
             }
-            return is_taken;
+            return is_taken.then_some(FormTaken::Other);
         }
-        let Some(opposite) = self.responder.take_short(work, source, &entry) else { return false };
+        let opposite = self.responder.take_short(work, source, &entry)?;
         let acked = entry.acked;
         entry.done();
-        if let Some(tassn) = acked {
-            self.take_acked(work, opposite, tassn);
-        }
-        true
+        let Some(tassn) = acked else { return Some(FormTaken::Other) };
+        self.take_acked(work, opposite, tassn);
+        Some(FormTaken::Answer)
     }
 
-    /// Takes the next entry of a ring, if it is of a form that was taken before. Whether it did.
+    /// Takes the next entry of a ring, if it is of a form that was taken before.
     #[inline]
-    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> bool {
+    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> Option<FormTaken> {
         let source = self.source();
-        self.take_short(work, &source)
+        self.take_form(work, &source)
     }
 
     /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
     #[inline]
-    fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {
+    pub(super) fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {
         let Some(pair) = pair else { return work.base.tables.count(Counter::DropMalformed) };
         if !self.requester.end_acked(work, pair, tassn) {
             self.requester.on_response(work, &pair.response(tassn, ResponseStatus::Ack), &[]);

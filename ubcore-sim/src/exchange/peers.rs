@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use udma_abi::RawEid;
+use urma_mem::Region;
 use urma_mem::lull::{Lull, WorkSign};
 use urma_mem::spsc::NextPlace;
 
@@ -55,6 +56,37 @@ impl KnownPeers {
     pub(super) fn awaited(&self) -> Option<RawEid> {
         let written = self.next.iter().find(|(place, _)| place.is_written());
         written.filter(|_| self.is_current).map(|(_, eid)| *eid)
+    }
+
+    /// The place of a list without gaps that a peer wrote, as [`KnownPeers::awaited`].
+    #[inline]
+    pub(super) fn awaited_place(&self) -> Option<usize> {
+        self.next.iter().position(|(place, _)| place.is_written()).filter(|_| self.is_current)
+    }
+
+    /// The place of the peer in that list, if no peer has anything to do.
+    pub(super) fn place_of(&mut self, eid: &RawEid) -> Option<usize> {
+        let is_idle = self.is_idle();
+        self.next.iter().position(|(_, whose)| whose == eid).filter(|_| is_idle)
+    }
+
+    /// The next entry comes there now.
+    #[inline]
+    pub(super) fn move_place(&mut self, index: usize, to: (&Region, usize)) {
+        if let Some((place, _)) = self.next.get_mut(index) {
+            place.move_to(to);
+        }
+    }
+
+    /// Lends a peer; what [`KnownPeers::place_of`] showed goes on.
+    pub(super) fn lend(&mut self, eid: &RawEid) -> Option<Peer> {
+        self.by_eid.remove(eid)
+    }
+
+    /// A peer that was lent is back.
+    pub(super) fn take_back(&mut self, peer: Peer) {
+        self.is_current = false;
+        self.by_eid.insert(peer.eid, peer);
     }
 
     /// The peer for a message, which leaves nothing to do: peers that had nothing to do have nothing then.

@@ -12,15 +12,15 @@ use udma_abi::{
     cmd::{Mode, QueueState},
     counters::Counter,
     cqe::INLINE_MAX,
-    rqe::{self, record},
-    sqe::SGE_LEN,
 };
 use urma_mem::Region;
 use urma_packet::{RequestHeader, ResponseStatus, TargetKind};
 
+use super::cursor::{BadIndex, ReceiveCursor, ReceivePlace};
 use super::sides::{RecvSide, SharedSide};
 use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
+use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
 use crate::engine::gather::{EntryWords, Segments};
 
@@ -102,8 +102,7 @@ struct ReceiveRing {
     /// The side's port, to be lent to receives in use.
     port: Arc<JfcPort>,
     state: QueueState,
-    /// Entries taken, free running.
-    ci: u32,
+    cursor: ReceiveCursor,
     spare: Vec<Spare>,
     threshold: u32,
 }
@@ -128,7 +127,8 @@ impl ReceivingSides {
         self.ends.insert(side.id, ReceivingSide::of_ring(&side));
         let state = QueueState::Ready;
         let port = Arc::new(side.port.clone());
-        let ring = ReceiveRing { side, port, state, ci: 0, spare: Vec::new(), threshold: 0 };
+        let cursor = ReceiveCursor::new(&side);
+        let ring = ReceiveRing { side, port, state, cursor, spare: Vec::new(), threshold: 0 };
         self.rings.insert(ring.side.id, ring);
     }
 
@@ -308,7 +308,29 @@ impl ReceivingSides {
             give_back(base, port);
             return None;
         }
-        Some(ring.consume())
+        Some(ring.cursor.consume())
+    }
+
+    /// Where messages for the receiver come, for a dialogue; `None`: what follows is looked at for each message.
+    pub(super) fn place_of(
+        &self,
+        receiver: &FormReceiver,
+        cache: &SegmentCache,
+    ) -> Option<ReceivePlace> {
+        let ring = self.rings.get(&receiver.ring)?;
+        let is_plain = ring.state == QueueState::Ready && ring.threshold == 0;
+        if receiver.port.inline || !is_plain || !ring.spare.is_empty() {
+            return None;
+        }
+        let segment = cache.known_arc(ring.cursor.last_token_id()?)?;
+        Some(ReceivePlace::new(ring.cursor.clone(), segment))
+    }
+
+    /// A dialogue ended, which had taken receives.
+    pub(super) fn take_back(&mut self, receiver: &FormReceiver, place: ReceivePlace) {
+        if let Some(ring) = self.rings.get_mut(&receiver.ring) {
+            ring.cursor = place.cursor;
+        }
     }
 
     /// A receive whose message will not come: the next one gets it.
@@ -341,51 +363,20 @@ impl ReceivingSides {
 impl ReceiveRing {
     /// Receives posted and not taken; an impossible index of the driver counts as none.
     fn posted(&self, base: &Base) -> u32 {
-        let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
-        let posted = pi.wrapping_sub(self.ci);
-        if posted <= 1 << self.side.depth_log2 {
-            return posted;
-        }
-        base.tables.count(Counter::BadDoorbell);
-        0
+        self.cursor.posted().unwrap_or_else(|BadIndex| {
+            base.tables.count(Counter::BadDoorbell);
+            0
+        })
     }
 
     /// The only piece of the next receive; `None`: it has several, or none is posted.
     #[inline]
     fn next_piece(&self) -> Option<Sge> {
-        let pi = self.side.record.load_u32_acquire(record::RQ_PI).ok()?;
-        let posted = pi.wrapping_sub(self.ci);
-        if posted == 0 || posted > 1 << self.side.depth_log2 || !self.spare.is_empty() {
-            return None;
-        }
-        let stride = rqe::stride(usize::from(self.side.max_sge));
-        let at = (self.ci & ((1 << self.side.depth_log2) - 1)) as usize * stride;
-        let piece = Sge::from_words(self.side.ring.load_block::<2>(at).ok()?);
-        if piece.len == 0 {
-            return None;
-        }
-        let has_more = stride > SGE_LEN && {
-            let next = self.side.ring.load_block::<2>(at + SGE_LEN).ok()?;
-            Sge::from_words(next).len != 0
-        };
-        (!has_more).then_some(piece)
-    }
-
-    /// Takes the next receive; returns its index.
-    #[inline]
-    fn consume(&mut self) -> u16 {
-        let entry_idx = low16(self.ci);
-        self.ci = self.ci.wrapping_add(1);
-        // The record's length was checked when the queue was made.
-        let _ = self.side.record.store_u32_release(record::RQ_CI, self.ci);
-        entry_idx
+        self.cursor.next_piece().filter(|_| self.spare.is_empty())
     }
 
     fn left(&self) -> u32 {
-        let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
-        let posted = pi.wrapping_sub(self.ci);
-        let posted = if posted <= 1 << self.side.depth_log2 { posted } else { 0 };
-        posted + u32::try_from(self.spare.len()).unwrap_or(0)
+        self.cursor.posted().unwrap_or(0) + u32::try_from(self.spare.len()).unwrap_or(0)
     }
 
     /// The next receive, copied once; the caller knows that there is one.
@@ -393,17 +384,11 @@ impl ReceiveRing {
         if let Some(spare) = self.spare.pop() {
             return Some(spare);
         }
-        let stride = rqe::stride(usize::from(self.side.max_sge));
-        let at = (self.ci & ((1 << self.side.depth_log2) - 1)) as usize * stride;
-        let mut words = EntryWords::default();
-        for (pair, offset) in words.chunks_exact_mut(2).zip((at..at + stride).step_by(16)) {
-            let Ok(block) = self.side.ring.load_block::<2>(offset) else {
-                base.tables.count(Counter::DmaFault);
-                return None;
-            };
-            pair.copy_from_slice(&block);
-        }
-        let entry_idx = self.consume();
+        let Some(words) = self.cursor.next_words() else {
+            base.tables.count(Counter::DmaFault);
+            return None;
+        };
+        let entry_idx = self.cursor.consume();
         Some(Spare { entry_idx, words })
     }
 
@@ -457,9 +442,4 @@ fn give_back(base: &Base, port: &JfcPort) {
     if port.give_back() {
         base.restart_later();
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "entries are named modulo 2^16")]
-const fn low16(index: u32) -> u16 {
-    index as u16
 }

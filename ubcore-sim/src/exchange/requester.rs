@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use udma_abi::{CqeStatus, Nanos, counters::Counter};
+use udma_abi::{CqeStatus, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_packet::{
     FormWords, RequestFlags, RequestHeader, ResponseHeader, SendValues, TransactionHeader,
 };
@@ -16,7 +16,7 @@ use super::next_piece::{NextPiece, NotPushed, name};
 use super::pair::Pair;
 use super::schedule::Schedule;
 use super::senders::{Senders, TIMEOUT_MIN_NS};
-use super::short::{self, AckForms, SentForms};
+use super::short::{self, AckForms, SentForm, SentForms};
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
 use crate::context::tables::Tables;
@@ -299,6 +299,35 @@ impl Requester {
         base.tables.counts.add_alone(Counter::RingRequests, 1);
         base.tables.counts.add_alone(Counter::RingBytes, u64::from(len));
         true
+    }
+
+    /// What the messages of a queue that are like the direct entry `block` have in common.
+    pub(super) fn form_of(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
+        self.sent.known(queue, block)
+    }
+
+    /// Number of the next request of a sequence, if none of any is outstanding.
+    pub(super) fn next_if_idle(&self, pair: Pair) -> Option<u16> {
+        let is_idle = self.schedule.is_empty() && self.in_flight == 0;
+        let flow = self.flows.get(&pair).filter(|flow| is_idle && flow.is_settled())?;
+        Some(flow.next_number())
+    }
+
+    /// A dialogue ended, in which so many requests of a sequence did, and one may be open, since a time.
+    pub(super) fn take_back(
+        &mut self,
+        (pair, ended): (Pair, u32),
+        open: Option<(BegunRequest<'_>, Nanos)>,
+        (timeout, priority): (Nanos, u8),
+    ) {
+        let flow = self.flows.entry(pair).or_insert_with(Flow::new);
+        flow.pass(ended);
+        let Some((request, since)) = open else { return };
+        flow.push_begun(&request);
+        flow.priority = priority;
+        flow.wait_from(since, timeout);
+        self.timer = self.timer.min(flow.doubt_at());
+        self.in_flight += 1;
     }
 
     /// Takes an acknowledgement of a form that was taken before. Whether it did.

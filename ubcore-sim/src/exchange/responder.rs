@@ -19,7 +19,7 @@ use super::message::{self, send_piece};
 use super::outcome::PieceOutcome;
 use super::pair::Pair;
 use super::piece::{From, Part};
-use super::receive::TakenReceive;
+use super::receive::{ReceivingSides, TakenReceive};
 use super::serve::{NotBegun, PieceAction, Reply, Served};
 use super::short::{TakenForm, TakenForms};
 use super::work::Work;
@@ -162,6 +162,34 @@ impl Responder {
             self.answers.push_back(ResponseHeader { tassn: values.tassn, ..*answer });
         }
         Some(taken.opposite)
+    }
+
+    /// What messages of a sequence have in common, if the long path took one since the objects of this node last changed.
+    pub(super) fn form_of(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
+        self.taken.known(receives, pair)
+    }
+
+    /// Number of the next request of a sequence, if nothing else of it is kept.
+    pub(super) fn next_of(&self, pair: Pair) -> Option<u16> {
+        let served = self.served.get(&pair)?;
+        served.is_next(served.expected).then_some(served.expected)
+    }
+
+    /// Takes the one answer that waits, if that is the acknowledgement of a request of a sequence, and its number. `None`:
+    /// other answers wait.
+    pub(super) fn take_only_ack(&mut self, pair: Pair) -> Option<Option<u16>> {
+        let is_one = self.answers.len() <= 1 && self.may_wait();
+        let is_of = |answer: &ResponseHeader| Pair::of_response(answer) == pair;
+        let is_fit = is_one && self.answers.iter().all(is_of);
+        is_fit.then(|| self.answers.pop_front().map(|answer| answer.tassn))
+    }
+
+    /// A dialogue ended, after which `next` is the number of the next request of a sequence; its last one has no answer.
+    pub(super) fn take_back(&mut self, (pair, next): (Pair, u16), owed: Option<ResponseHeader>) {
+        if let Some(served) = self.served.get_mut(&pair) {
+            served.pass_to(next);
+        }
+        self.answers.extend(owed);
     }
 
     /// Stages answers that wait, as far as there is room in a ring.

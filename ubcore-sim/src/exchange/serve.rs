@@ -130,6 +130,14 @@ impl Served {
         self.skipping = None;
     }
 
+    /// All requests before `next` were executed, and acknowledged, beside what [`Served::is_next`].
+    pub(super) fn pass_to(&mut self, next: u16) {
+        if self.expected != next {
+            self.expected = next;
+            self.skipping = None;
+        }
+    }
+
     /// The request that was expected has its answer.
     pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);

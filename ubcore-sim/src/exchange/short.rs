@@ -60,6 +60,16 @@ impl SentForms {
         place.as_deref()
     }
 
+    /// The form of a queue's message, if there is one.
+    pub(super) fn known(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
+        let key = key_of(block);
+        self.0
+            .iter()
+            .flatten()
+            .map(|sent| &**sent)
+            .find(|sent| sent.queue == queue && sent.is_of(&key))
+    }
+
     /// Queues changed: nothing is remembered.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
@@ -94,6 +104,11 @@ impl SentForm {
     const fn is_of(&self, key: &[u64; 3]) -> bool {
         // One by one: compared as an array, they would be stored first.
         (self.key[0] ^ key[0]) | (self.key[1] ^ key[1]) | (self.key[2] ^ key[2]) == 0
+    }
+
+    /// The sequence whose requests its messages may acknowledge.
+    pub(super) const fn opposite(&self) -> Option<Pair> {
+        self.opposite
     }
 
     /// Number of the request that `answer` acknowledges, when the message can do so as well.
@@ -163,6 +178,12 @@ impl TakenForms {
         (taken.changes == receives.changes()).then_some((taken, values))
     }
 
+    /// The form of the messages of a sequence.
+    pub(super) fn known(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
+        let of_pair = self.0.iter().flatten().find(|taken| taken.pair == pair);
+        of_pair.map(|taken| &**taken).filter(|taken| taken.changes == receives.changes())
+    }
+
     /// The long path took this message.
     pub(super) fn learn(
         &mut self,
@@ -202,6 +223,10 @@ impl TakenForms {
 }
 
 impl TakenForm {
+    pub(super) const fn form(&self) -> &SendForm {
+        &self.form
+    }
+
     /// Bytes before the payload.
     #[inline]
     pub(super) const fn header_len(&self) -> usize {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::hold::{Answers, Hold, PROMPT_NS};
+use super::dialogue::Turns;
+use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
@@ -40,6 +41,8 @@ pub(crate) struct Exchange {
     pub(super) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
     pub(super) hold: Hold,
+    /// When a dialogue begins.
+    pub(super) turns: Turns,
     /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
     pub(super) packet_answers: Answers,
     /// Segments that peers touched lately.
@@ -63,7 +66,8 @@ impl Exchange {
             standard: StandardJetties::default(),
             sent_standard: false,
             receives: ReceivingSides::default(),
-            hold: Hold::new(PROMPT_NS),
+            hold: Hold::new(PROMPT_NS, cfg.dialogues.least(RETURNS_MIN)),
+            turns: Turns::new(cfg.dialogues),
             packet_answers: Answers::Go,
             cache: SegmentCache::default(),
             bytes: Vec::new(),

@@ -97,7 +97,7 @@ impl SendEngine {
 
     /// Whether nothing is before the entry that it must follow, as far as its queue shows.
     #[inline]
-    fn may_send(&self, visit: &Visit<'_>, entry: &MessageEntry) -> bool {
+    pub(super) fn may_send(&self, visit: &Visit<'_>, entry: &MessageEntry) -> bool {
         let is_idle = self.state == SendState::Ready && !self.under_way;
         let is_bound = match self.mode {
             Mode::Rm => true,
@@ -141,7 +141,7 @@ impl SendEngine {
 
 /// What a message shows for its target, as [`shown_to`](crate::engine::direct::shown_to).
 #[inline]
-fn shown_by(entry: &MessageEntry) -> u64 {
+pub(super) fn shown_by(entry: &MessageEntry) -> u64 {
     let target = u64::from(target_key(entry.target_kind, entry.target_id));
     u64::from(entry.token.is_some()) << 63 | target << 32 | u64::from(entry.token.unwrap_or(0))
 }

@@ -1,0 +1,379 @@
+//! A dialogue: two jetties of two nodes of this host that answer each other's messages, one on its way at a time.
+//!
+//! *Owns*: the peer while it lasts, both sequences, the message that is not acknowledged, the acknowledgement that is
+//! owed. *Takes*: direct entries of the one queue, entries of the peer's ring. *Gives*: the same entries, completions and
+//! acknowledgements as the express lane; the peer back, with all that is open. *Must not*: take what is in any way unlike
+//! the messages before; outlive another visit of the shared part.
+//!
+//! A message is acknowledged by the next one the other way, and the request that it was ends before anything else looks
+//! at it. So what the lane notes about it is noted only when the dialogue ends. The shared part is reached by a call that
+//! ends it ([`SharedPlace::part`](crate::device)), so nothing that rests on the peer can change meanwhile.
+
+use std::sync::Arc;
+
+use udma_abi::{MessageEntry, Nanos, RawEid, counters::Counter, cqe::RecvForm, sqe::BLOCK_WORDS};
+use urma_packet::{RequestHeader, ResponseHeader, SendForm, SendValues};
+
+use super::cursor::ReceivePlace;
+use super::flow::BegunRequest;
+use super::pair::Pair;
+use super::peer::Peer;
+use super::receive::FormReceiver;
+use super::short::{TakenForm, local_of, op_of};
+use super::state::Exchange;
+use crate::carrier::Carrier;
+use crate::cfg::Dialogues;
+use crate::engine::base::Base;
+use crate::engine::queue::DeviceSendQueue;
+use crate::engine::send::Left;
+use crate::engine::short::ShortBody;
+
+/// See the room card.
+#[derive(Debug)]
+pub(crate) struct Dialogue {
+    peer: Peer,
+    /// Its place in the list of those where entries come.
+    place: usize,
+    queue: Arc<DeviceSendQueue>,
+    said: Said,
+    heard: Heard,
+}
+
+/// What this node says.
+#[derive(Debug)]
+struct Said {
+    pair: Pair,
+    form: SendForm,
+    header: RequestHeader,
+    timeout: Nanos,
+    priority: u8,
+    /// Number of the next message.
+    next: u16,
+    /// Number at the queue that the next message has.
+    seq: u32,
+    /// Messages that were acknowledged.
+    ended: u32,
+    open: Option<OpenSaid>,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct OpenSaid {
+    block: [u64; BLOCK_WORDS],
+    since: Nanos,
+}
+
+/// What this node hears.
+#[derive(Debug)]
+struct Heard {
+    pair: Pair,
+    form: SendForm,
+    receiver: FormReceiver,
+    completion: RecvForm,
+    is_solicited: bool,
+    answer: ResponseHeader,
+    /// Number of the next message.
+    next: u16,
+    tpn: u32,
+    /// Acknowledgement of the newest message.
+    owed: Option<u16>,
+    receives: ReceivePlace,
+}
+
+/// What became of the entry that the peer wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HeardEntry {
+    /// It was the answer.
+    Answer,
+    /// It was, and acknowledged a request that another thread has: the dialogue ends, then that
+    /// ([`Exchange::end_answered`]).
+    AnswerToOther,
+    /// It is for another path. Nothing happened.
+    Other,
+}
+
+/// A request that was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    eid: RawEid,
+    pair: Pair,
+    tassn: u16,
+}
+
+/// How often a program's messages were answered in a row, and when that makes a dialogue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    in_row: u32,
+    needed: u32,
+    least: u32,
+}
+
+/// Turns in a row after which a dialogue begins: what begins and ends it costs as much as some turns save.
+const TURNS: u32 = 16;
+/// Turns that are asked for at most, after dialogues that were shorter than what was asked for.
+const TURNS_MAX: u32 = 1 << 12;
+
+impl Turns {
+    pub(super) fn new(dialogues: Dialogues) -> Self {
+        let least = if dialogues == Dialogues::Never { u32::MAX } else { dialogues.least(TURNS) };
+        Self { in_row: 0, needed: least, least }
+    }
+
+    /// A message came that acknowledged this node's.
+    #[inline]
+    pub(super) fn on_turn(&mut self) {
+        self.in_row = self.in_row.saturating_add(1);
+    }
+
+    /// Something else was done.
+    #[inline]
+    pub(super) fn on_other(&mut self) {
+        self.in_row = 0;
+    }
+
+    /// Whether a dialogue may begin.
+    #[inline]
+    pub(super) fn are_enough(&self) -> bool {
+        self.in_row >= self.needed && self.needed != u32::MAX
+    }
+
+    /// A dialogue of so many messages ended.
+    fn on_ended(&mut self, messages: u32) {
+        let is_short = messages < self.needed;
+        self.needed =
+            if is_short { self.needed.saturating_mul(2).min(TURNS_MAX) } else { self.least };
+        self.in_row = 0;
+    }
+}
+
+impl Exchange {
+    /// Begins a dialogue with the direct entry `block` of the queue, which is next. `None`: it takes another path.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin_dialogue(
+        &mut self,
+        base: &Base,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Box<Dialogue>> {
+        self.turns.on_other();
+        let entry = MessageEntry::decode(block)?;
+        let path = self.paths.get(&entry.tpn).filter(|path| !path.dead && !path.standard)?;
+        let eid = path.eid;
+        let peer = self.peers.for_message(&eid)?;
+        let is_ring = matches!(peer.line.carrier, Some(Carrier::Ring(_)));
+        if !is_ring || peer.line.is_cut_off {
+            return None;
+        }
+        let sent = peer.requester.form_of(queue.id, block)?;
+        let (pair, opposite) = (sent.pair, sent.opposite()?);
+        let (form, header) = (sent.form, sent.header);
+        let (timeout, priority) = (sent.timeout, sent.priority);
+        let next = peer.requester.next_if_idle(pair)?;
+        let taken = peer.responder.form_of(&self.receives, opposite)?;
+        let mut heard = Heard {
+            pair: opposite,
+            form: *taken.form(),
+            receiver: taken.receiver.clone(),
+            completion: taken.completion,
+            is_solicited: taken.is_solicited,
+            answer: taken.answer?,
+            next: peer.responder.next_of(opposite)?,
+            owed: None,
+            tpn: peer.source().tpn,
+            receives: self.receives.place_of(&taken.receiver, &self.cache)?,
+        };
+        let owed = peer.responder.take_only_ack(opposite)?;
+        // Without the acknowledgement, which the dialogue owes from now on, no peer may have anything to do.
+        let begun = self
+            .peers
+            .place_of(&eid)
+            .and_then(|place| Some((place, base.begin_dialogue(queue, block)?)));
+        let Some((place, seq)) = begun else {
+            if let Some(peer) = self.peers.get_mut(&eid) {
+                peer.responder.take_back((opposite, heard.next), heard.ack(owed));
+            }
+            return None;
+        };
+        heard.owed = owed;
+        let peer = self.peers.lend(&eid)?;
+        let said = Said { pair, form, header, timeout, priority, next, seq, ended: 0, open: None };
+        Some(Box::new(Dialogue { peer, place, queue: Arc::clone(queue), said, heard }))
+    }
+
+    /// The dialogue is over: the peer is as if all its messages had taken the lane.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_dialogue(&mut self, dialogue: Dialogue) {
+        let Dialogue { mut peer, said, heard, .. } = dialogue;
+        let open =
+            said.open.as_ref().and_then(|open| Some((open, MessageEntry::decode(&open.block)?)));
+        let begun = open.as_ref().map(|(open, entry)| {
+            let len = match entry.body {
+                udma_abi::MessageBody::Piece(piece) => piece.len,
+                udma_abi::MessageBody::Inline(..) => 0,
+            };
+            let (seq, local, op) = (said.seq.wrapping_sub(1), local_of(entry), op_of(entry));
+            let request =
+                BegunRequest { seq, block: &open.block, local, len, header: &said.header, op };
+            (request, open.since)
+        });
+        peer.requester.take_back((said.pair, said.ended), begun, (said.timeout, said.priority));
+        peer.responder.take_back((heard.pair, heard.next), heard.ack(heard.owed));
+        self.receives.take_back(&heard.receiver, heard.receives);
+        self.peers.take_back(peer);
+        self.turns.on_ended(said.ended);
+    }
+
+    /// Whether the dialogue leaves nothing to do to a poll.
+    #[inline]
+    pub(crate) fn is_quiet_in(&self, dialogue: &Dialogue) -> bool {
+        dialogue.heard.owed.is_none() && self.peers.awaited_place().is_none()
+    }
+
+    /// Says the message of a direct entry. The clock is read when it is on its way. Returns what is left; `None`: it takes
+    /// another path.
+    #[inline(always)]
+    pub(crate) fn say(
+        &mut self,
+        base: &Base,
+        dialogue: &mut Dialogue,
+        now: impl FnOnce() -> Nanos,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Left> {
+        let Dialogue { peer, queue, said, heard, .. } = dialogue;
+        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return None };
+        let values = SendValues { tassn: said.next, length: piece_len(block), imm: block[5] };
+        let header = (&said.form.fill(&values), said.form.header_len());
+        let owed = heard.owed;
+        let push = |body: &ShortBody<'_>| {
+            let is_pushed = ring.push_short(header, body, owed).is_ok();
+            if is_pushed {
+                // Before it is noted: the peer waits for it.
+                ring.publish();
+            }
+            is_pushed
+        };
+        let left = base.say(queue, block, push)?;
+        heard.owed = None;
+        said.next = said.next.wrapping_add(1);
+        said.seq = said.seq.wrapping_add(1);
+        let since = now();
+        self.hold.on_return(since);
+        said.open = Some(OpenSaid { block: *block, since });
+        base.tables.counts.add_alone(Counter::RingRequests, 1);
+        base.tables.counts.add_alone(Counter::RingBytes, u64::from(values.length));
+        if ring.flush() {
+            base.tables.counts.add(Counter::Wakeups, 1);
+        }
+        Some(left)
+    }
+
+    /// Takes the entry that the peer wrote, if it is the answer that the dialogue waits for.
+    #[inline(always)]
+    pub(crate) fn hear(&mut self, base: &Base, dialogue: &mut Dialogue, now: Nanos) -> HeardEntry {
+        self.hold.on_return(now);
+        let is_awaited = self.peers.awaited_place() == Some(dialogue.place);
+        if !is_awaited || !self.hold.may_wait() {
+            return HeardEntry::Other;
+        }
+        let heard = dialogue.hear(base);
+        if heard != HeardEntry::Other {
+            if let Some(place) = dialogue.peer.next_place() {
+                self.peers.move_place(dialogue.place, place);
+            }
+            self.hold.on_taken(now);
+        }
+        heard
+    }
+
+    /// After a dialogue: ends the request that its last entry acknowledged, which its queue did not take.
+    #[cold]
+    pub(crate) fn end_answered(&mut self, base: &Base, now: Nanos, answered: &Answered) {
+        let (peers, mut work, _) = self.split(base, now);
+        if let Some(peer) = peers.get_mut(&answered.eid) {
+            peer.take_acked(&mut work, Some(answered.pair), answered.tassn);
+        }
+    }
+}
+
+impl Heard {
+    /// The acknowledgement of a message.
+    fn ack(&self, tassn: Option<u16>) -> Option<ResponseHeader> {
+        Some(ResponseHeader { tassn: tassn?, ..self.answer })
+    }
+}
+
+impl Dialogue {
+    /// Number of the queue whose messages it says.
+    #[inline]
+    pub(crate) fn queue(&self) -> u32 {
+        self.queue.id
+    }
+
+    /// When its open message wants to be looked at; `Nanos::MAX`: never.
+    pub(crate) fn timer(&self) -> Nanos {
+        self.said
+            .open
+            .as_ref()
+            .map_or(Nanos::MAX, |open| open.since.saturating_add(self.said.timeout))
+    }
+
+    /// What its last entry acknowledged.
+    pub(crate) fn answered(&self) -> Answered {
+        let Self { peer, said, .. } = self;
+        Answered { eid: peer.eid, pair: said.pair, tassn: said.next.wrapping_sub(1) }
+    }
+
+    #[inline(always)]
+    fn hear(&mut self, base: &Base) -> HeardEntry {
+        let Self { peer, queue, said, heard, .. } = self;
+        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return HeardEntry::Other };
+        let Some(entry) = ring.next_whole() else { return HeardEntry::Other };
+        let Some(values) = heard.form.read(&entry.front) else { return HeardEntry::Other };
+        // The answer acknowledges what was said, or comes after that was.
+        let acked = entry.acked;
+        let is_fit = match acked {
+            Some(tassn) => said.open.is_some() && tassn == said.next.wrapping_sub(1),
+            None => true,
+        };
+        let at = heard.form.header_len();
+        let len = values.length as usize;
+        if !is_fit || values.tassn != heard.next || entry.len() != at + len || heard.owed.is_some()
+        {
+            return HeardEntry::Other;
+        }
+        let port = &heard.receiver.port;
+        let Some((region, offset)) = heard.receives.next_for(len) else { return HeardEntry::Other };
+        if !port.reserve() {
+            return HeardEntry::Other;
+        }
+        if !entry.place(at, (region, offset), len) {
+            if port.give_back() {
+                base.restart_later();
+            }
+            return HeardEntry::Other;
+        }
+        let done = TakenForm::done(&values, heard.receives.cursor.consume(), heard.tpn);
+        port.complete_with(heard.is_solicited, |owner| heard.completion.encode(&done, owner));
+        base.tables.counts.add_alone(Counter::Completions, 1);
+        entry.done();
+        heard.next = heard.next.wrapping_add(1);
+        heard.owed = Some(values.tassn);
+        if acked.is_none() {
+            return HeardEntry::Answer;
+        }
+        if !base.on_answered(queue) {
+            return HeardEntry::AnswerToOther;
+        }
+        said.open = None;
+        said.ended = said.ended.wrapping_add(1);
+        HeardEntry::Answer
+    }
+}
+
+/// Bytes of the local piece of a message.
+#[inline]
+const fn piece_len(block: &[u64; BLOCK_WORDS]) -> u32 {
+    udma_abi::Sge::from_words([block[6], block[7]]).len
+}
