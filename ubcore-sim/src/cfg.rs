@@ -47,12 +47,24 @@ pub enum Doorbells {
     /// is entered by plain loads and stores ([`urma_mem::SerialOwner`]).
     #[default]
     Found,
-    /// As `Found`; after few requests, each time anew: for tests.
+    /// As `Found`; after few requests, each time anew, and so with dialogues: for tests.
     Leased,
-    /// As `Found`; each entry into a queue is an exchange.
+    /// As `Found`; each entry into a queue is an exchange, and there are no dialogues.
     Exchange,
     /// By registers, as with a device in hardware.
     Registers,
+}
+
+impl Doorbells {
+    /// When the device of such a driver has dialogues.
+    #[must_use]
+    pub const fn dialogues(self) -> Dialogues {
+        match self {
+            Self::Found | Self::Registers => Dialogues::Usual,
+            Self::Leased => Dialogues::Soon,
+            Self::Exchange => Dialogues::Never,
+        }
+    }
 }
 
 /// When two jetties of one host that answer each other's messages have a dialogue: less is noted of each message than on

@@ -265,6 +265,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
     device.rc = cfg.rc;
+    device.dialogues = cfg.doorbells.dialogues();
     device.rc_mtu = cfg.rc_mtu;
     device.window_packets = cfg.window_packets.unwrap_or(device.window_packets);
     device.strategy = cfg.strategy;

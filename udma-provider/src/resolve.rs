@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use udma_abi::{
-    Cqe, CqeStatus,
+    Cqe, CqeStatus, ReceivedMessage,
     cqe::{INLINE_MAX, SendDone},
     rqe::record,
 };
@@ -66,11 +66,15 @@ pub(crate) fn send_done(
 
 /// The completion of a message that came into a receive, as [`send_done`]. `None`: `out` is unchanged.
 #[inline]
-pub(crate) fn received(link: &PolledQueue, cqe: &Cqe, out: &mut Completion) -> Option<()> {
-    if cqe.local_id != link.id() {
+pub(crate) fn received(
+    link: &PolledQueue,
+    message: &ReceivedMessage,
+    out: &mut Completion,
+) -> Option<()> {
+    if message.local_id != link.id() {
         return None;
     }
-    let taken = link.recv.as_ref()?.shadow.take(cqe.entry_idx)?;
+    let taken = link.recv.as_ref()?.shadow.take(message.entry_idx)?;
     let is_jetty = link.kind == QueueKind::Jetty;
     let kind = if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() };
     let Completion {
@@ -87,16 +91,19 @@ pub(crate) fn received(link: &PolledQueue, cqe: &Cqe, out: &mut Completion) -> O
         payload,
     } = out;
     *status = CrStatus::Success;
-    *opcode = CrOpcode::from_code(cqe.opcode);
+    *opcode = CrOpcode::from_code(message.opcode);
     *flags = kind.union(CompletionFlags::RECV);
-    *len = cqe.byte_cnt;
+    *len = message.byte_cnt;
     *user_ctx = taken.ctx;
     *queue_ctx = link.queue_ctx;
-    *local_id = cqe.local_id;
-    *tpn = cqe.tpn;
-    *remote =
-        JettyId { eid: Eid::from_bytes(cqe.rmt_eid.0), uasid: Uasid::default(), id: cqe.remote_id };
-    *imm = cqe.imm;
+    *local_id = message.local_id;
+    *tpn = message.tpn;
+    *remote = JettyId {
+        eid: Eid::from_bytes(message.rmt_eid.0),
+        uasid: Uasid::default(),
+        id: message.remote_id,
+    };
+    *imm = message.imm;
     *payload = InlinePayload::default();
     Some(())
 }

@@ -2,6 +2,7 @@
 
 mod again;
 mod alone;
+mod dialogues;
 mod leases;
 mod messages;
 mod tails;

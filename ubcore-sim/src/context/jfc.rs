@@ -266,6 +266,14 @@ impl JfcPort {
         false
     }
 
+    /// Whether a completion may be given to a poll of JFC `jfcn`, all of whose entries before `next` are consumed: there is
+    /// none that waits, and nothing that an entry would wake.
+    #[inline(always)]
+    pub(crate) fn may_give(&self, jfcn: u32, next: u32) -> bool {
+        let jfc = &*self.jfc;
+        jfc.id == jfcn && self.next_index() == next && jfc.arm.load(Ordering::SeqCst) == UNARMED
+    }
+
     /// Reserves a slot, or leaves word that a sender waits for one.
     #[cold]
     pub(crate) fn reserve_or_stop(&self) -> bool {

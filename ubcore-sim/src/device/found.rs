@@ -25,7 +25,7 @@ use crate::engine::{
 pub struct FoundQueue {
     queue: Arc<DeviceSendQueue>,
     life: u64,
-    /// May enter it by leases, if there is one.
+    /// Owns it from the first lease on.
     owner: SerialOwner,
     leases: Leases,
 }
@@ -88,8 +88,8 @@ impl FoundQueue {
     #[inline(always)]
     fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
         !visit.is_leased()
-            && self.owner.is_some()
             && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
+            && self.queue.send.claim_for(&self.owner)
     }
 
     /// Ends a visit for such a request. Returns whether the queue is to be stepped.
@@ -142,14 +142,13 @@ impl Drop for FoundQueue {
 }
 
 impl SoftwareDevice {
-    /// The send queue that has the number now; it is leased by `leases`, as long as no other caller found it so.
+    /// The send queue that has the number now; it is leased by `leases`, as long as nothing else has leased it.
     #[must_use]
     pub fn find_queue(&self, id: u32, leases: Leases) -> Option<FoundQueue> {
         let queue = self.base.queues.get(id)?;
         let life = queue.sends.seen()?;
-        let owner = if leases == Leases::Never { None } else { queue.send.claim() };
-        let owner = owner.unwrap_or(SerialOwner::none());
-        Some(FoundQueue { queue: Arc::clone(queue), life, owner, leases })
+        let (queue, owner) = (Arc::clone(queue), SerialOwner::none());
+        Some(FoundQueue { queue, life, owner, leases })
     }
 
     /// The JFC that has the number now.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{Nanos, sqe::BLOCK_WORDS};
+use udma_abi::{Nanos, PollOfOne, sqe::BLOCK_WORDS};
 use urma_mem::lull::{Lull, WorkSign};
 
 use super::running::RunningTime;
@@ -20,11 +20,13 @@ use crate::exchange::{Dialogue, HeardEntry};
 pub(super) struct SharedPlace {
     part: SharedPart,
     dialogue: Option<Box<Dialogue>>,
+    /// Leases of a thread to it.
+    leases: u32,
 }
 
 impl SharedPlace {
     pub(super) fn new(part: SharedPart) -> Self {
-        Self { part, dialogue: None }
+        Self { part, dialogue: None, leases: 0 }
     }
 
     /// The shared part, for anything else than a message of the dialogue, which ends.
@@ -68,7 +70,7 @@ impl SharedPlace {
         now: impl FnOnce() -> Nanos,
         (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
     ) -> Option<Left> {
-        let Self { part, dialogue } = self;
+        let Self { part, dialogue, .. } = self;
         let dialogue = dialogue.as_mut().filter(|dialogue| dialogue.queue() == queue.id)?;
         let time = &mut part.time;
         part.exchange.say(base, dialogue, || time.at(now()), block)
@@ -84,13 +86,14 @@ impl SharedPlace {
         &mut self.part.time
     }
 
-    /// Takes the message that a poll found, if there is nothing else to do. Whether it did.
+    /// Takes the message that a poll found, if there is nothing else to do. Its completion may be given to `poll`. Whether it
+    /// did.
     #[inline(always)]
-    pub(super) fn take_alone(&mut self, base: &Base, now: Nanos) -> bool {
+    pub(super) fn take_alone(&mut self, base: &Base, now: Nanos, poll: &mut PollOfOne) -> bool {
         let at = self.part.time.at(now);
-        let Self { part, dialogue } = self;
+        let Self { part, dialogue, .. } = self;
         if let Some(dialogue) = dialogue {
-            match part.exchange.hear(base, dialogue, at) {
+            match part.exchange.hear(base, dialogue, (at, poll)) {
                 HeardEntry::Answer => return true,
                 HeardEntry::AnswerToOther => return self.take_acknowledgement(base, at),
                 HeardEntry::Other => {}
@@ -118,6 +121,15 @@ impl SharedPlace {
             Some(dialogue) => self.part.exchange.is_quiet_in(dialogue),
             None => self.part.is_quiet(),
         }
+    }
+
+    /// Whether a thread is to lease it, which is counted: the dialogue is long, for so many leases before.
+    #[inline(always)]
+    pub(super) fn takes_lease(&mut self) -> bool {
+        let dialogue = self.dialogue.as_ref();
+        let is_to_lease = dialogue.is_some_and(|dialogue| dialogue.wants_lease(self.leases));
+        self.leases = self.leases.saturating_add(u32::from(is_to_lease));
+        is_to_lease
     }
 
     /// Notes for a poll what shows that a step finds nothing. Whether it can be shown.

@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
+use udma_abi::{CmdStatus, Nanos, PollOfOne, RawEid, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 use urma_mem::{
     RunResult,
@@ -62,7 +62,7 @@ impl SoftwareDevice {
                     return false;
                 }
                 self.sign().count_visit();
-                !place.take_alone(&self.base, read())
+                !place.take_alone(&self.base, read(), &mut PollOfOne::default())
                     && !self.step_plain(place.part(), read(), PlainStep::Poll)
             },
             |shared| {
@@ -191,12 +191,12 @@ impl SoftwareDevice {
     /// Takes the entry of a peer by which the lull of a poll ended, if it is a message alone. Whether it did; if not, a step
     /// is due.
     #[inline]
-    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos) -> bool {
+    pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos, poll: &mut PollOfOne) -> bool {
         if self.base.has_runnable() {
             return false;
         }
         let run = self.shared.try_run(
-            |place| place.take_alone(&self.base, now()),
+            |place| place.take_alone(&self.base, now(), poll),
             |shared| {
                 self.step_shared(shared, now());
             },

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use urma_mem::lull::WorkSign;
-use urma_mem::{RunResult, Serial, Visited};
+use urma_mem::{OwnerEntry, RunResult, Serial, SerialVisit, VisitEnd, Visited};
 
 use super::place::SharedPlace;
 use super::shared::SharedPart;
@@ -32,34 +32,70 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::run_if`]; a `look` that changes something counts that itself.
+    /// As [`Serial::run_if`], by the lease of this thread if it has one; a `look` that changes something counts that itself.
     #[inline]
     pub(super) fn run_if(
         &self,
         look: impl FnOnce(&mut SharedPlace) -> bool,
         mut f: impl FnMut(&mut SharedPart),
     ) -> RunResult {
-        self.serial.run_if(look, |place| {
-            self.sign.count_visit();
-            f(place.part());
-        })
+        let OwnerEntry::Visit(mut visit) = self.enter() else { return self.run(f) };
+        let is_wanted = visit.with(look);
+        if is_wanted {
+            visit.with(|place| {
+                self.sign.count_visit();
+                f(place.part());
+            });
+        }
+        self.end(visit.end(), f)
     }
 
-    /// As [`Serial::try_run`], with each round counted.
+    /// As [`Serial::try_run`], by the lease of this thread if it has one, or wants one then, with each round counted.
     #[inline]
     pub(super) fn try_run<A>(
         &self,
         first: impl FnOnce(&mut SharedPlace) -> A,
-        mut rest: impl FnMut(&mut SharedPart),
+        rest: impl FnMut(&mut SharedPart),
     ) -> Option<(RunResult, A)> {
-        let first = |place: &mut SharedPlace| {
+        let mut visit = match self.enter() {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return None,
+            OwnerEntry::Taken(entry) => {
+                // A mark that is left after that is seen by the run that the caller goes on to.
+                return entry.finish().then(|| self.run(rest)).and(None);
+            }
+        };
+        let answer = visit.with(|place| {
             self.sign.count_visit();
             first(place)
-        };
-        self.serial.try_run(first, |place| {
-            self.sign.count_visit();
-            rest(place.part());
-        })
+        });
+        let is_to_lease = !visit.is_leased() && visit.with(SharedPlace::takes_lease);
+        let end = if is_to_lease { self.lease(visit) } else { visit.end() };
+        Some((self.end(end, rest), answer))
+    }
+
+    #[inline(always)]
+    fn enter(&self) -> OwnerEntry<'_, SharedPlace> {
+        self.serial.try_visit_in_thread()
+    }
+
+    /// After the end of a visit: works as long as marks are left.
+    #[inline(always)]
+    fn end(
+        &self,
+        end: Result<(), VisitEnd<'_, SharedPlace>>,
+        f: impl FnMut(&mut SharedPart),
+    ) -> RunResult {
+        let is_marked = end.is_err_and(VisitEnd::finish);
+        if is_marked { self.run(f) } else { RunResult::Done }
+    }
+
+    #[cold]
+    fn lease<'v>(
+        &'v self,
+        visit: SerialVisit<'v, SharedPlace>,
+    ) -> Result<(), VisitEnd<'v, SharedPlace>> {
+        if self.serial.claim_in_thread() { visit.lease_in_thread() } else { visit.end() }
     }
 
     /// As [`Serial::try_with`], and counts the visit.

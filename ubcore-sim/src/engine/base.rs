@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::RunResult;
 use urma_mem::sync::Ordering;
+use urma_mem::{OwnerEntry, RunResult, SerialOwner, VisitEnd};
 
 use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, Left, SendEngine, ShortSend, Visit};
 use super::short::ShortBody;
+use super::warrant::EnginePlace;
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;
@@ -143,32 +144,50 @@ impl Base {
         visited.value
     }
 
-    /// Says the message of a direct entry in the dialogue of its queue by `push`, which returns whether it went. Returns
-    /// what is left; `None`: the entry takes another path.
+    /// Says the message of a direct entry in the dialogue of its queue, which may own that, by `push`, which returns whether
+    /// it went. Returns what is left; `None`: the entry takes another path.
     #[inline(always)]
     pub(crate) fn say(
         &self,
-        queue: &Arc<DeviceSendQueue>,
+        (queue, owner): (&Arc<DeviceSendQueue>, &SerialOwner),
         block: &[u64; BLOCK_WORDS],
         push: impl FnOnce(&ShortBody<'_>) -> bool,
     ) -> Option<Left> {
-        let visited = queue.send.try_with(|place| place.say(queue, block, push))?;
-        visited.value?;
-        let mut left = Left::BUSY;
-        left |= Left::MORE.when(visited.marked);
-        Some(self.leave(queue, RunResult::Done, left))
+        self.visit_as((queue, owner), |place| place.say(queue, block, push).map(|()| Left::BUSY))
     }
 
-    /// The open message of the queue's dialogue was acknowledged; `false`: there is none, or another thread steps the queue.
+    /// The open message of the queue's dialogue was acknowledged. Returns what is left; `None`: there is none, or another
+    /// thread steps the queue.
     #[inline(always)]
-    pub(crate) fn on_answered(&self, queue: &Arc<DeviceSendQueue>) -> bool {
-        let visited = queue.send.try_with(|place| place.on_answered(queue));
-        visited.is_some_and(|visited| {
-            if visited.marked {
-                self.leave(queue, RunResult::Done, Left::MORE);
+    pub(crate) fn on_answered(
+        &self,
+        (queue, owner): (&Arc<DeviceSendQueue>, &SerialOwner),
+    ) -> Option<Left> {
+        let answer = |place: &mut EnginePlace| place.on_answered(queue).then_some(Left::BUSY);
+        self.visit_as((queue, owner), answer)
+    }
+
+    /// Visits a queue for its dialogue. Returns what is left; `None`: another thread has it, or `visit` returned that.
+    #[inline(always)]
+    fn visit_as(
+        &self,
+        (queue, owner): (&Arc<DeviceSendQueue>, &SerialOwner),
+        visit: impl FnOnce(&mut EnginePlace) -> Option<Left>,
+    ) -> Option<Left> {
+        let (left, is_marked) = match queue.send.try_visit_as(owner) {
+            OwnerEntry::Visit(mut held) => {
+                let left = held.with(visit);
+                let to_lease = left.is_some() && !held.is_leased() && owner.is_some();
+                let end = if to_lease { held.lease(owner) } else { held.end() };
+                (left, end.is_err_and(VisitEnd::finish))
             }
-            visited.value
-        })
+            OwnerEntry::Refused => return None,
+            OwnerEntry::Taken(entry) => (None, entry.finish()),
+        };
+        if is_marked {
+            self.leave(queue, RunResult::Done, Left::MORE);
+        }
+        left
     }
 
     /// Ends request `seq` of queue `id`, which was handed over and succeeded, unless another thread steps

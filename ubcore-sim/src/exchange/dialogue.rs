@@ -11,7 +11,11 @@
 
 use std::sync::Arc;
 
-use udma_abi::{MessageEntry, Nanos, RawEid, counters::Counter, cqe::RecvForm, sqe::BLOCK_WORDS};
+use udma_abi::{
+    MessageEntry, Nanos, PollOfOne, RawEid, ReceivedMessage, counters::Counter, cqe::RecvForm,
+    sqe::BLOCK_WORDS,
+};
+use urma_mem::SerialOwner;
 use urma_packet::{RequestHeader, ResponseHeader, SendForm, SendValues};
 
 use super::cursor::ReceivePlace;
@@ -35,6 +39,10 @@ pub(crate) struct Dialogue {
     /// Its place in the list of those where entries come.
     place: usize,
     queue: Arc<DeviceSendQueue>,
+    /// Owns the queue once the dialogue is long.
+    owner: SerialOwner,
+    /// Messages after which it is long.
+    lease_after: u32,
     said: Said,
     heard: Heard,
 }
@@ -70,6 +78,7 @@ struct Heard {
     form: SendForm,
     receiver: FormReceiver,
     completion: RecvForm,
+    message: ReceivedMessage,
     is_solicited: bool,
     answer: ResponseHeader,
     /// Number of the next message.
@@ -106,17 +115,26 @@ pub(crate) struct Turns {
     in_row: u32,
     needed: u32,
     least: u32,
+    most: u32,
+    /// Messages of a dialogue after which what it visits is leased.
+    lease_after: u32,
 }
 
 /// Turns in a row after which a dialogue begins: what begins and ends it costs as much as some turns save.
 const TURNS: u32 = 16;
+/// Messages of a dialogue after which queue and shared part are leased: what takes a lease back costs as much as some
+/// of them save.
+const LEASE_AFTER: u32 = 256;
+/// A lease of the shared part that was taken back doubles that, at most so often.
+const LEASE_DOUBLINGS: u32 = 12;
 /// Turns that are asked for at most, after dialogues that were shorter than what was asked for.
 const TURNS_MAX: u32 = 1 << 12;
 
 impl Turns {
     pub(super) fn new(dialogues: Dialogues) -> Self {
         let least = if dialogues == Dialogues::Never { u32::MAX } else { dialogues.least(TURNS) };
-        Self { in_row: 0, needed: least, least }
+        let (most, lease_after) = (dialogues.least(TURNS_MAX), dialogues.least(LEASE_AFTER));
+        Self { in_row: 0, needed: least, least, most, lease_after }
     }
 
     /// A message came that acknowledged this node's.
@@ -141,7 +159,7 @@ impl Turns {
     fn on_ended(&mut self, messages: u32) {
         let is_short = messages < self.needed;
         self.needed =
-            if is_short { self.needed.saturating_mul(2).min(TURNS_MAX) } else { self.least };
+            if is_short { self.needed.saturating_mul(2).min(self.most) } else { self.least };
         self.in_row = 0;
     }
 }
@@ -176,6 +194,7 @@ impl Exchange {
             form: *taken.form(),
             receiver: taken.receiver.clone(),
             completion: taken.completion,
+            message: taken.completion.message(),
             is_solicited: taken.is_solicited,
             answer: taken.answer?,
             next: peer.responder.next_of(opposite)?,
@@ -198,14 +217,18 @@ impl Exchange {
         heard.owed = owed;
         let peer = self.peers.lend(&eid)?;
         let said = Said { pair, form, header, timeout, priority, next, seq, ended: 0, open: None };
-        Some(Box::new(Dialogue { peer, place, queue: Arc::clone(queue), said, heard }))
+        base.tables.count(Counter::Dialogues);
+        let (queue, owner, lease_after) =
+            (Arc::clone(queue), SerialOwner::none(), self.turns.lease_after);
+        Some(Box::new(Dialogue { peer, place, queue, owner, lease_after, said, heard }))
     }
 
     /// The dialogue is over: the peer is as if all its messages had taken the lane.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_dialogue(&mut self, dialogue: Dialogue) {
-        let Dialogue { mut peer, said, heard, .. } = dialogue;
+        let Dialogue { mut peer, queue, owner, said, heard, .. } = dialogue;
+        queue.send.disown(&owner);
         let open =
             said.open.as_ref().and_then(|open| Some((open, MessageEntry::decode(&open.block)?)));
         let begun = open.as_ref().map(|(open, entry)| {
@@ -241,7 +264,7 @@ impl Exchange {
         now: impl FnOnce() -> Nanos,
         block: &[u64; BLOCK_WORDS],
     ) -> Option<Left> {
-        let Dialogue { peer, queue, said, heard, .. } = dialogue;
+        let Dialogue { peer, queue, owner, said, heard, .. } = dialogue;
         let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return None };
         let values = SendValues { tassn: said.next, length: piece_len(block), imm: block[5] };
         let header = (&said.form.fill(&values), said.form.header_len());
@@ -254,7 +277,7 @@ impl Exchange {
             }
             is_pushed
         };
-        let left = base.say(queue, block, push)?;
+        let left = base.say((queue, owner), block, push)?;
         heard.owed = None;
         said.next = said.next.wrapping_add(1);
         said.seq = said.seq.wrapping_add(1);
@@ -271,13 +294,18 @@ impl Exchange {
 
     /// Takes the entry that the peer wrote, if it is the answer that the dialogue waits for.
     #[inline(always)]
-    pub(crate) fn hear(&mut self, base: &Base, dialogue: &mut Dialogue, now: Nanos) -> HeardEntry {
+    pub(crate) fn hear(
+        &mut self,
+        base: &Base,
+        dialogue: &mut Dialogue,
+        (now, poll): (Nanos, &mut PollOfOne),
+    ) -> HeardEntry {
         self.hold.on_return(now);
         let is_awaited = self.peers.awaited_place() == Some(dialogue.place);
         if !is_awaited || !self.hold.may_wait() {
             return HeardEntry::Other;
         }
-        let heard = dialogue.hear(base);
+        let heard = dialogue.hear(base, poll);
         if heard != HeardEntry::Other {
             if let Some(place) = dialogue.peer.next_place() {
                 self.peers.move_place(dialogue.place, place);
@@ -319,6 +347,12 @@ impl Dialogue {
             .map_or(Nanos::MAX, |open| open.since.saturating_add(self.said.timeout))
     }
 
+    /// Whether it is so long that its thread leases the shared part, after so many leases that others took.
+    #[inline]
+    pub(crate) fn wants_lease(&self, leases: u32) -> bool {
+        self.said.ended >= self.lease_after << leases.min(LEASE_DOUBLINGS)
+    }
+
     /// What its last entry acknowledged.
     pub(crate) fn answered(&self) -> Answered {
         let Self { peer, said, .. } = self;
@@ -326,8 +360,8 @@ impl Dialogue {
     }
 
     #[inline(always)]
-    fn hear(&mut self, base: &Base) -> HeardEntry {
-        let Self { peer, queue, said, heard, .. } = self;
+    fn hear(&mut self, base: &Base, poll: &mut PollOfOne) -> HeardEntry {
+        let Self { peer, queue, owner, lease_after, said, heard, .. } = self;
         let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return HeardEntry::Other };
         let Some(entry) = ring.next_whole() else { return HeardEntry::Other };
         let Some(values) = heard.form.read(&entry.front) else { return HeardEntry::Other };
@@ -345,17 +379,23 @@ impl Dialogue {
         }
         let port = &heard.receiver.port;
         let Some((region, offset)) = heard.receives.next_for(len) else { return HeardEntry::Other };
-        if !port.reserve() {
+        // What is given to the poll takes no slot.
+        let is_given = poll.of.is_some_and(|(jfcn, next)| port.may_give(jfcn, next));
+        if !is_given && !port.reserve() {
             return HeardEntry::Other;
         }
         if !entry.place(at, (region, offset), len) {
-            if port.give_back() {
+            if !is_given && port.give_back() {
                 base.restart_later();
             }
             return HeardEntry::Other;
         }
         let done = TakenForm::done(&values, heard.receives.cursor.consume(), heard.tpn);
-        port.complete_with(heard.is_solicited, |owner| heard.completion.encode(&done, owner));
+        if is_given {
+            poll.given = Some(heard.message.with(&done));
+        } else {
+            port.complete_with(heard.is_solicited, |owner| heard.completion.encode(&done, owner));
+        }
         base.tables.counts.add_alone(Counter::Completions, 1);
         entry.done();
         heard.next = heard.next.wrapping_add(1);
@@ -363,11 +403,14 @@ impl Dialogue {
         if acked.is_none() {
             return HeardEntry::Answer;
         }
-        if !base.on_answered(queue) {
+        if base.on_answered((queue, owner)).is_none() {
             return HeardEntry::AnswerToOther;
         }
         said.open = None;
         said.ended = said.ended.wrapping_add(1);
+        if said.ended == *lease_after {
+            queue.send.claim_for(owner);
+        }
         HeardEntry::Answer
     }
 }

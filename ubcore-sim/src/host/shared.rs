@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
+use udma_abi::{Nanos, PollOfOne, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     fork::{self, FlagWatch},
     lull::{Lull, RaisedCount},
@@ -137,8 +137,8 @@ impl SharedNode {
 
     /// The lull of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
     #[inline]
-    pub fn take_entry(&self) -> bool {
-        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse())
+    pub fn take_entry(&self, poll: &mut PollOfOne) -> bool {
+        !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse(), poll)
     }
 
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.

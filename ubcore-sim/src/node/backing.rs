@@ -11,7 +11,7 @@ use std::{
 
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, MovedWord, Nanos,
-    NextEntry, QueueDoorbell, RegisterRegion,
+    NextEntry, PollOfOne, QueueDoorbell, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
@@ -82,8 +82,8 @@ impl DeviceBacking for Node {
     }
 
     #[inline]
-    fn take_entry(&self) -> bool {
-        self.shared.take_entry()
+    fn take_entry(&self, poll: &mut PollOfOne) -> bool {
+        self.shared.take_entry(poll)
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

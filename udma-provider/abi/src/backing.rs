@@ -11,7 +11,7 @@ use std::{
 
 use urma_mem::{Region, lull::Lull};
 
-use crate::{MovedWord, Nanos};
+use crate::{MovedWord, Nanos, ReceivedMessage};
 
 /// Vendor id by which the UDMA driver recognises its devices, together with [`DEVICE_ID`].
 pub const VENDOR_ID: u16 = 0xCC08;
@@ -70,8 +70,9 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     }
 
     /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
-    /// rings then. `false`: a call of [`DeviceBacking::progress_to_lull`] is due.
-    fn take_entry(&self) -> bool {
+    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_lull`] is due.
+    fn take_entry(&self, poll: &mut PollOfOne) -> bool {
+        let _ = poll;
         false
     }
 
@@ -84,6 +85,15 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
 
     /// Clears [`DeviceBacking::wakeup`], and makes progress.
     fn answer_wakeup(&self) {}
+}
+
+/// A poll to which the device may give one completion, instead of an entry in the JFC.
+#[derive(Debug, Default)]
+pub struct PollOfOne {
+    /// The JFC, and its next entry, free running: all before that are consumed. `None`: it takes entries alone.
+    pub of: Option<(u32, u32)>,
+    /// The completion of a receive in that JFC, in the place of an entry.
+    pub given: Option<ReceivedMessage>,
 }
 
 /// A window of device registers. Offsets are bytes; accesses are naturally aligned.

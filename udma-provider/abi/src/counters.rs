@@ -116,4 +116,6 @@ counters! {
     FoundLate = "found_late",
     /// Messages that broke off before they were complete, and whose receive another one gets.
     MessagesBroken = "messages_broken",
+    /// Dialogues that began: rows of messages of two jetties of this host that answer each other.
+    Dialogues = "dialogues",
 }

@@ -179,7 +179,65 @@ pub struct RecvDone {
     pub imm: u64,
 }
 
+/// A message that came into a receive, as its completion names it: the fields of [`Cqe`] that such a one has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceivedMessage {
+    /// As [`Cqe::opcode`].
+    pub opcode: u8,
+    /// As [`Cqe::entry_idx`].
+    pub entry_idx: u16,
+    /// As [`Cqe::local_id`].
+    pub local_id: u32,
+    /// As [`Cqe::remote_id`].
+    pub remote_id: u32,
+    /// As [`Cqe::tpn`].
+    pub tpn: u32,
+    /// As [`Cqe::byte_cnt`].
+    pub byte_cnt: u32,
+    /// As [`Cqe::user_data`].
+    pub user_data: u64,
+    /// As [`Cqe::rmt_eid`].
+    pub rmt_eid: RawEid,
+    /// As [`Cqe::imm`].
+    pub imm: u64,
+}
+
+impl ReceivedMessage {
+    /// Reads the entry of one ([`is_received`]).
+    #[inline]
+    #[must_use]
+    pub fn decode(words: &[u64; CQE_WORDS]) -> Self {
+        let low = (words[3] >> 32) | (words[4] << 32);
+        let high = (words[4] >> 32) | (words[5] << 32);
+        Self {
+            opcode: field8(words[0], 4, 3),
+            entry_idx: field16(words[0], 32, 16),
+            local_id: field32(words[0], 48, 16) | field32(words[1], 0, 4) << 16,
+            remote_id: field32(words[1], 4, 20),
+            tpn: field32(words[1], 32, 24),
+            byte_cnt: field32(words[2], 0, 32),
+            user_data: (words[2] >> 32) | (words[3] << 32),
+            rmt_eid: RawEid::from_words([high, low]),
+            imm: (words[5] >> 32) | (words[6] << 32),
+        }
+    }
+
+    /// Another message of the same form.
+    #[inline]
+    #[must_use]
+    pub const fn with(&self, done: &RecvDone) -> Self {
+        let RecvDone { entry_idx, tpn, byte_cnt, imm } = *done;
+        Self { entry_idx, tpn, byte_cnt, imm, ..*self }
+    }
+}
+
 impl RecvForm {
+    /// A message of this form, of which nothing else is known.
+    #[must_use]
+    pub fn message(&self) -> ReceivedMessage {
+        ReceivedMessage::decode(&self.0)
+    }
+
     /// The form of a completion without payload; what differs is left out of it.
     #[must_use]
     pub fn of(cqe: &Cqe) -> Self {

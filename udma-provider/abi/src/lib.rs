@@ -27,10 +27,10 @@ mod tests;
 use std::cmp::Ordering;
 
 pub use backing::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, NextEntry,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, NextEntry, PollOfOne,
     QueueDoorbell, RegisterRegion,
 };
-pub use cqe::Cqe;
+pub use cqe::{Cqe, ReceivedMessage};
 pub use eqe::{Eqe, EqeKind};
 pub use message::{MessageBody, MessageEntry};
 pub use one_sided::{

@@ -4,7 +4,7 @@
 //! queue, number or index that does not fit what was posted.
 
 use udma_abi::{
-    Cqe,
+    Cqe, ReceivedMessage,
     cqe::{self, CQE_WORDS, SendDone, is_received},
 };
 use urma_core::Completion;
@@ -69,11 +69,21 @@ impl JfcCore {
     ) -> bool {
         let mut words = of.block.load::<CQE_WORDS>();
         words[0] = of.word0;
-        let cqe = Cqe::decode(&words);
-        let found = reader.link(self, cqe.user_data);
-        let taken = found.and_then(|link| resolve::received(link, &cqe, out));
+        self.take_message(reader, &ReceivedMessage::decode(&words), out)
+    }
+
+    /// The completion of a message, from its entry or from the device itself.
+    #[inline(always)]
+    pub(super) fn take_message(
+        &self,
+        reader: &mut RingReader,
+        message: &ReceivedMessage,
+        out: &mut Completion,
+    ) -> bool {
+        let found = reader.link(self, message.user_data);
+        let taken = found.and_then(|link| resolve::received(link, message, out));
         if taken.is_none() {
-            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
+            self.on_bad(reader, message.local_id, message.entry_idx);
         }
         taken.is_some()
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{Eqe, doorbell::CqArm};
+use udma_abi::{Eqe, PollOfOne, ReceivedMessage, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
     ops::{CompletionQueue, DoneRecord},
@@ -65,8 +65,10 @@ impl PollHalf {
     #[inline(never)]
     fn poll_lull(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         let look = self.lull.look();
-        if look == LullLook::PeerWrote && self.core.driver.backing.take_entry() {
-            return self.poll_taken(out);
+        if look == LullLook::PeerWrote
+            && let Some(found) = self.poll_entry(out)
+        {
+            return Ok(found);
         }
         if look == LullLook::Holds && self.core.is_empty() {
             self.polls = self.polls.wrapping_add(1);
@@ -78,13 +80,24 @@ impl PollHalf {
         self.poll_reader(out)
     }
 
-    /// A poll of what the device has taken for it: another step would look for what it left to the program's next call.
+    /// A poll of the entry that a peer wrote; `None`: the device has to make a step. After the entry, another step would
+    /// look for what was left to the program's next call.
     #[inline(always)]
-    fn poll_taken(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        self.lull.end();
-        let Self { core, carried, .. } = self;
-        let visit = core.reader.try_with(|reader| core.poll_found(reader, out, carried));
-        Ok(visit.map_or(0, |visit| visit.value))
+    fn poll_entry(&mut self, out: &mut [Completion]) -> Option<usize> {
+        let Self { core, carried, lull, .. } = self;
+        let visit = core.reader.try_with(|reader| {
+            let of = reader.stash.is_empty().then_some((core.jfcn, reader.ci));
+            let mut poll = PollOfOne { of: of.filter(|_| !out.is_empty()), given: None };
+            if !core.driver.backing.take_entry(&mut poll) {
+                return None;
+            }
+            lull.end();
+            Some(match (&poll.given, out.first_mut()) {
+                (Some(message), Some(out)) => core.poll_given(reader, message, out),
+                _ => core.poll_found(reader, out, carried),
+            })
+        })?;
+        visit.value
     }
 
     /// A poll that may find something.
@@ -121,11 +134,22 @@ impl JfcCore {
             self.poll_stash(reader, out, carried)
         };
         if found != 0 {
-            reader.polls = reader.polls.wrapping_add(1);
-            // Not now: the program may post an answer, which an acknowledgement can go with.
-            reader.owes_progress |= reader.polls.is_multiple_of(POLLS_PER_PROGRESS);
+            reader.on_found();
         }
         found
+    }
+
+    /// As [`JfcCore::poll_found`], of the one message that the device gave.
+    #[inline(always)]
+    fn poll_given(
+        &self,
+        reader: &mut RingReader,
+        message: &ReceivedMessage,
+        out: &mut Completion,
+    ) -> usize {
+        let is_fit = self.take_message(reader, message, out);
+        reader.on_found();
+        usize::from(is_fit)
     }
 
     /// Before a poll of a program that found something in each of its last ones.
@@ -134,6 +158,16 @@ impl JfcCore {
     pub(super) fn let_device_work_for(&self, reader: &mut RingReader) {
         reader.owes_progress = false;
         self.driver.backing.progress();
+    }
+}
+
+impl RingReader {
+    /// A poll found something.
+    #[inline(always)]
+    fn on_found(&mut self) {
+        self.polls = self.polls.wrapping_add(1);
+        // Not now: the program may post an answer, which an acknowledgement can go with.
+        self.owes_progress |= self.polls.is_multiple_of(POLLS_PER_PROGRESS);
     }
 }
 

@@ -575,7 +575,7 @@ impl DeviceBacking for Handle {
         }
     }
 
-    fn take_entry(&self) -> bool {
+    fn take_entry(&self, _poll: &mut udma_abi::PollOfOne) -> bool {
         let mut state = self.0.state();
         if state.script.takes {
             self.0.peer.store_u64(0, 0).unwrap();

@@ -19,7 +19,7 @@ use crate::sync::{Ordering, fence};
 /// The one that may have a lease of a [`Serial`]: one thread at a time uses it.
 #[derive(Debug)]
 pub struct SerialOwner {
-    id: u64,
+    id: Cell<u64>,
     /// Leases that it got. Not shared between threads.
     leases: Cell<u32>,
 }
@@ -56,14 +56,14 @@ impl SerialOwner {
     /// One that owns nothing, and enters as all others do.
     #[must_use]
     pub const fn none() -> Self {
-        Self { id: NO_OWNER, leases: Cell::new(0) }
+        Self { id: Cell::new(NO_OWNER), leases: Cell::new(0) }
     }
 
     /// Whether it may get a lease.
     #[inline]
     #[must_use]
     pub fn is_some(&self) -> bool {
-        self.id != NO_OWNER
+        self.id.get() != NO_OWNER
     }
 
     /// Leases that it got: all but the newest were taken by others.
@@ -78,27 +78,60 @@ impl<T> Serial<T> {
     /// Makes the caller the owner, who may get leases; `None`: there is one, or the kernel has no barrier for it.
     #[must_use]
     pub fn claim(&self) -> Option<SerialOwner> {
-        if !asymmetric::is_available() {
-            return None;
+        let owner = SerialOwner::none();
+        self.claim_for(&owner).then_some(owner)
+    }
+
+    /// Makes `owner` the owner, if it owns nothing so far. Whether it is: see [`Serial::claim`].
+    #[cold]
+    pub fn claim_for(&self, owner: &SerialOwner) -> bool {
+        if owner.is_some() {
+            return self.is_of(owner.id.get());
         }
-        let id = next_id();
-        self.owner.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        Some(SerialOwner { id, leases: Cell::new(0) })
+        // The look is cheaper than to find out by an exchange.
+        let id = if self.owner.load(Ordering::Relaxed) == 0 { next_id() } else { return false };
+        let is_claimed = self.claim_by(id);
+        if is_claimed {
+            owner.id.set(id);
+        }
+        is_claimed
+    }
+
+    /// Makes the thread the owner, for as long as the value lives: no other caller may claim it. Whether it is.
+    #[cold]
+    pub fn claim_in_thread(&self) -> bool {
+        self.is_of(thread_id()) || self.claim_by(thread_id())
+    }
+
+    fn claim_by(&self, id: u64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        asymmetric::is_available() && self.owner.compare_exchange(0, id, order.0, order.1).is_ok()
     }
 
     /// Ends what [`Serial::claim`] began: another owner may follow. A lease stays until another thread takes it.
     pub fn disown(&self, owner: &SerialOwner) {
-        let _ = self.owner.compare_exchange(owner.id, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.owner.compare_exchange(owner.id.get(), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// As [`Serial::try_visit`] of the owner, by its lease if it has one.
     #[inline(always)]
     pub fn try_visit_as(&self, owner: &SerialOwner) -> OwnerEntry<'_, T> {
+        self.try_visit_by(owner.id.get())
+    }
+
+    /// As [`Serial::try_visit_as`], of a value that a thread may own.
+    #[inline(always)]
+    pub fn try_visit_in_thread(&self) -> OwnerEntry<'_, T> {
+        self.try_visit_by(thread_id())
+    }
+
+    #[inline(always)]
+    fn try_visit_by(&self, id: u64) -> OwnerEntry<'_, T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
             return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
         // A visit within a visit of the same owner is none. A visit may have ended in another thread: what that did is seen.
-        if !self.is_of(owner) || self.inside.load(Ordering::Acquire) != 0 {
+        if !self.is_of(id) || self.inside.load(Ordering::Acquire) != 0 {
             return OwnerEntry::Refused;
         }
         self.inside.store(1, Ordering::Relaxed);
@@ -110,8 +143,8 @@ impl<T> Serial<T> {
     }
 
     #[inline(always)]
-    fn is_of(&self, owner: &SerialOwner) -> bool {
-        self.owner.load(Ordering::Relaxed) == owner.id
+    fn is_of(&self, id: u64) -> bool {
+        self.owner.load(Ordering::Relaxed) == id
     }
 
     /// Ends a visit under a lease; `false`: the lease was taken meanwhile, and [`Serial::takes_over`] is to be asked.
@@ -184,18 +217,35 @@ impl<'s, T> SerialVisit<'s, T> {
     #[cold]
     #[inline(never)]
     pub fn lease(self, owner: &SerialOwner) -> Result<(), VisitEnd<'s, T>> {
+        let before = owner.leases.get();
+        let (end, is_new) = self.lease_by(owner.id.get());
+        owner.leases.set(before.saturating_add(u32::from(is_new)));
+        end
+    }
+
+    /// As [`SerialVisit::lease`], of a thread that claimed the value.
+    ///
+    /// # Errors
+    /// As [`SerialVisit::end`].
+    #[cold]
+    #[inline(never)]
+    pub fn lease_in_thread(self) -> Result<(), VisitEnd<'s, T>> {
+        self.lease_by(thread_id()).0
+    }
+
+    /// Ends the visit, in a lease if the value is of that owner. Whether it is.
+    fn lease_by(self, id: u64) -> (Result<(), VisitEnd<'s, T>>, bool) {
         let Self { serial, is_leased } = self;
-        if is_leased || !serial.is_of(owner) {
-            return self.end();
+        if is_leased || !serial.is_of(id) {
+            return (self.end(), false);
         }
         mem::forget(self);
         let (held, leased) = (HELD, HELD | LEASED);
         let order = (Ordering::AcqRel, Ordering::Acquire);
-        if serial.state.compare_exchange(held, leased, order.0, order.1).is_err() {
-            return Err(VisitEnd { serial, is_leased });
+        match serial.state.compare_exchange(held, leased, order.0, order.1) {
+            Ok(_) => (Ok(()), true),
+            Err(_) => (Err(VisitEnd { serial, is_leased }), false),
         }
-        owner.leases.set(owner.leases.get().saturating_add(1));
-        Ok(())
     }
 }
 
@@ -246,6 +296,27 @@ fn next_id() -> u64 {
     use crate::sync::AtomicU64;
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A number that no other owner has, nor had.
+#[cfg(not(loom))]
+#[inline(always)]
+fn thread_id() -> u64 {
+    std::thread_local! {
+        static ID: Cell<u64> = const { Cell::new(0) };
+    }
+    ID.with(|id| {
+        if id.get() == 0 {
+            id.set(next_id());
+        }
+        id.get()
+    })
+}
+
+/// The models own values by objects.
+#[cfg(loom)]
+fn thread_id() -> u64 {
+    NO_OWNER
 }
 
 /// In a model there is one owner.

@@ -63,7 +63,7 @@ impl Talk {
     /// As [`Talk::poll_b`], of a poll whose lull ended by an entry of the peer. `None`: a step is due.
     fn take_b(&mut self) -> Option<usize> {
         let Self { w, .. } = self;
-        let is_taken = w.s.b.dev.take_entry(|| 0);
+        let is_taken = w.s.b.dev.take_entry(|| 0, &mut udma_abi::PollOfOne::default());
         let came =
             std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count();
         assert!(is_taken || came == 0, "nothing happened");

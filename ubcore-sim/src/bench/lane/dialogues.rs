@@ -1,0 +1,577 @@
+//! Messages of a dialogue end as those without one, whatever interrupts it.
+
+use udma_abi::cmd::{Access, Command, QueueFlags, QueueState};
+use udma_abi::counters::Counter;
+use udma_abi::doorbell::CqArm;
+use udma_abi::sqe::{SqeFlags, SqeTargetKind};
+use udma_abi::{Cqe, CqeStatus, Opcode, PollOfOne, ReceivedMessage, Sge, Sqe};
+
+use super::super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair_with};
+use super::GOOD;
+use crate::cfg::Dialogues;
+use crate::link::Rng;
+
+/// One of two nodes that talk: a jetty, its JFC, its memory.
+struct Side {
+    b: Bench,
+    jetty: BenchQueue,
+    jfc: BenchJfc,
+    seg: BenchSeg,
+    tpn: u32,
+    sent: Vec<SeenEnd>,
+    received: Vec<SeenEnd>,
+    /// Receives posted so far: each has a place of its own.
+    receives: u64,
+    /// Messages sent so far: each has its own bytes.
+    sends: u64,
+    /// Completions that the device gave to a poll.
+    given: usize,
+}
+
+/// What a completion says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SeenEnd {
+    status: CqeStatus,
+    entry_idx: u16,
+    len: u32,
+    opcode: u8,
+    imm: u64,
+    from: (u32, u32),
+}
+
+/// Everything that both programs see.
+#[derive(PartialEq, Eq, Debug)]
+struct SeenTalk {
+    ends: [[Vec<SeenEnd>; 2]; 2],
+    bytes: [Vec<u8>; 2],
+    counts: [[u64; 3]; 2],
+}
+
+struct TalkWorld([Side; 2]);
+
+/// Receives are behind what is sent from.
+const PLACES: u64 = 1 << 17;
+const PLACE: u64 = 1024;
+const TOKEN: u32 = 0x77;
+const AREA: usize = 1 << 18;
+
+impl From<Cqe> for SeenEnd {
+    fn from(cqe: Cqe) -> Self {
+        let Cqe { status, entry_idx, byte_cnt: len, opcode, imm, .. } = cqe;
+        Self { status, entry_idx, len, opcode, imm, from: (cqe.remote_id, cqe.local_id) }
+    }
+}
+
+impl From<ReceivedMessage> for SeenEnd {
+    fn from(message: ReceivedMessage) -> Self {
+        let ReceivedMessage { entry_idx, byte_cnt: len, opcode, imm, .. } = message;
+        let from = (message.remote_id, message.local_id);
+        Self { status: GOOD, entry_idx, len, opcode, imm, from }
+    }
+}
+
+impl Side {
+    fn new(mut b: Bench) -> Self {
+        let jfc = b.jfc(9);
+        let jetty = b.jetty(8, &jfc, |args| args.flags |= QueueFlags::TOKEN);
+        let seg = b.seg(AREA);
+        let bytes: Vec<u8> = (0..AREA / 2).map(|at| (at % 251) as u8).collect();
+        seg.mem.write(0, &bytes).unwrap();
+        let (sent, received) = (Vec::new(), Vec::new());
+        Self { b, jetty, jfc, seg, tpn: 0, sent, received, receives: 0, sends: 0, given: 0 }
+    }
+
+    fn receive(&mut self, len: u32) {
+        let at = PLACES + self.receives % 100 * PLACE;
+        self.receives += 1;
+        let piece = self.seg.sge(at, len);
+        self.b.post_recv(&mut self.jetty, &[piece]);
+    }
+
+    /// Sends `len` bytes to the jetty `target`.
+    fn send(&mut self, target: u32, len: u32, change: impl FnOnce(&mut Sqe, &mut Sge)) {
+        let mut sqe = Sqe {
+            flags: SqeFlags::COMPLETE,
+            tpn: self.tpn,
+            token_en: true,
+            token_value: TOKEN,
+            target_kind: SqeTargetKind::Jetty,
+            target_id: target,
+            ..Sqe::new(Opcode::Send)
+        };
+        let mut piece = self.seg.sge(self.sends % 300 * 7, len);
+        self.sends += 1;
+        change(&mut sqe, &mut piece);
+        self.b.post_direct(&mut self.jetty, sqe, &[piece]);
+    }
+
+    /// A poll whose lull ended by an entry of the peer, and takes what the device gives it.
+    fn poll(&mut self) -> usize {
+        self.take();
+        let mut poll = PollOfOne { of: Some((self.jfc.id, self.jfc.ci)), given: None };
+        if !self.b.dev.take_entry(|| self.b.now, &mut poll) {
+            self.b.dev.step_found(|| self.b.now);
+        }
+        if let Some(message) = poll.given {
+            self.given += 1;
+            self.received.push(message.into());
+        }
+        self.take() + usize::from(poll.given.is_some())
+    }
+
+    /// A poll by the ring alone.
+    fn poll_ring(&mut self) -> usize {
+        self.b.dev.step_found(|| self.b.now);
+        self.take()
+    }
+
+    fn take(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(cqe) = self.b.poll(&mut self.jfc) {
+            if cqe.recv {
+                self.received.push(cqe.into())
+            } else {
+                self.sent.push(cqe.into())
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn counter(&self, counter: Counter) -> u64 {
+        self.b.dev.counter(counter)
+    }
+}
+
+impl TalkWorld {
+    fn new(dialogues: Dialogues) -> Self {
+        let (a, b) = pair_with(|cfg| cfg.dialogues = dialogues);
+        let mut sides = [a, b].map(Side::new);
+        let eids = [0, 1].map(|n: usize| sides[n].b.eid());
+        sides[0].tpn = sides[0].b.connect(eids[1]);
+        sides[1].tpn = sides[1].b.connect(eids[0]);
+        let mut world = Self(sides);
+        (0..4).for_each(|_| world.step());
+        world
+    }
+
+    fn step(&mut self) {
+        for side in &mut self.0 {
+            side.b.now += 100_000;
+            side.b.dev.step(side.b.now);
+        }
+    }
+
+    fn say(&mut self, from: usize, len: u32, change: impl FnOnce(&mut Sqe, &mut Sge)) {
+        let target = self.0[1 - from].jetty.id;
+        self.0[from].send(target, len, change);
+    }
+
+    /// A message of `from` and its answer, both of `len` bytes.
+    fn turn(&mut self, from: usize, len: u32) {
+        for side in [from, 1 - from] {
+            self.0[1 - side].receive(len);
+            self.say(side, len, |_, _| {});
+            self.0[1 - side].poll();
+        }
+    }
+
+    fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn(0, 8));
+    }
+
+    /// Ends all that is under way, and says what was seen.
+    fn seen(mut self) -> SeenTalk {
+        for _ in 0..400 {
+            self.step();
+            self.0.iter_mut().for_each(|side| {
+                side.take();
+            });
+        }
+        let counts = self.0.each_ref().map(|side| {
+            [Counter::RingRequests, Counter::RingBytes, Counter::Completions]
+                .map(|counter| side.counter(counter))
+        });
+        let bytes = self.0.each_ref().map(|side| side.seg.bytes(0, AREA));
+        SeenTalk { ends: self.0.map(|side| [side.sent, side.received]), bytes, counts }
+    }
+
+    fn dialogues(&self) -> [u64; 2] {
+        self.0.each_ref().map(|side| side.counter(Counter::Dialogues))
+    }
+}
+
+/// Runs `act` with dialogues and without: what was seen is the same.
+fn alike(act: impl Fn(&mut TalkWorld)) -> SeenTalk {
+    let [with, without] = [Dialogues::Soon, Dialogues::Never].map(|dialogues| {
+        let mut world = TalkWorld::new(dialogues);
+        world.turns(TURNS_BEFORE);
+        let is_on = world.dialogues() != [0, 0];
+        assert_eq!(is_on, dialogues == Dialogues::Soon);
+        act(&mut world);
+        world.seen()
+    });
+    assert_eq!(with, without);
+    with
+}
+
+/// Turns after which there is a dialogue.
+const TURNS_BEFORE: usize = 6;
+
+fn statuses(ends: &[SeenEnd]) -> Vec<CqeStatus> {
+    ends.iter().map(|end| end.status).skip(TURNS_BEFORE).collect()
+}
+
+#[test]
+fn programs_that_answer_each_other_have_one_dialogue() {
+    let mut world = TalkWorld::new(Dialogues::Usual);
+    world.turns(40);
+    assert_eq!(world.dialogues(), [0, 0], "their programs are not known to come back soon");
+    world.turns(200);
+    let (begun, given) = (world.dialogues(), world.0.each_ref().map(|side| side.given));
+    assert_eq!(begun, [1, 1]);
+    world.turns(100);
+    let more = world.0.each_ref().map(|side| side.given);
+    assert_eq!([more[0] - given[0], more[1] - given[1]], [100, 100], "each by the shortest way");
+    assert_eq!(world.dialogues(), begun);
+    assert_eq!(statuses(&world.0[0].sent).len() + TURNS_BEFORE, 340);
+    let mut world = TalkWorld::new(Dialogues::Never);
+    world.turns(240);
+    assert_eq!((world.dialogues(), world.0[0].given), ([0, 0], 0));
+}
+
+/// A request that waits for its acknowledgement is found by its timer, as without.
+#[test]
+fn a_message_that_nothing_answers_has_its_timer() {
+    let mut world = TalkWorld::new(Dialogues::Soon);
+    world.turns(TURNS_BEFORE);
+    let sent = world.0[0].b.now;
+    world.0[1].receive(8);
+    world.say(0, 8, |_, _| {});
+    let due = world.0[0].b.dev.poll_deadline();
+    // The error timeout of the jetty, 4.096 us << 17.
+    assert!(due.is_some_and(|at| at <= sent + (4096 << 17)), "{due:?}");
+}
+
+#[test]
+fn what_is_unlike_the_messages_before_ends_alike() {
+    type Change = fn(&mut Sqe, &mut Sge);
+    let refused = CqeStatus::RemAccessAbort;
+    let cases: [(Change, CqeStatus); 9] = [
+        (|_, _| {}, GOOD),
+        (|sqe, _| sqe.token_value ^= 1, refused),
+        (|sqe, _| sqe.token_en = false, refused),
+        (|sqe, _| sqe.target_id += 1, CqeStatus::RemOperation),
+        (|sqe, _| sqe.target_kind = SqeTargetKind::Jfr, CqeStatus::RemOperation),
+        (|sqe, _| (sqe.opcode, sqe.imm) = (Opcode::SendImm, 0x0102_0304_0506_0708), GOOD),
+        (|sqe, _| sqe.flags |= SqeFlags::SOLICITED | SqeFlags::FENCE, GOOD),
+        (|_, piece| piece.len = 513, GOOD),
+        (|_, piece| piece.len = 0, GOOD),
+    ];
+    for (change, status) in cases {
+        let seen = alike(|world| {
+            world.0[1].receive(600);
+            world.say(0, 8, change);
+            world.0[1].poll();
+            world.turns(3);
+        });
+        let [[sent, _], _] = &seen.ends;
+        assert_eq!(statuses(sent)[0], status);
+    }
+}
+
+#[test]
+fn pieces_outside_their_segment_are_refused_alike() {
+    let cases: [fn(&mut Sge); 3] = [
+        |piece| piece.va -= AREA as u64,
+        |piece| piece.va += AREA as u64,
+        |piece| piece.token_id += 256,
+    ];
+    for change in cases {
+        let seen = alike(|world| {
+            world.0[1].receive(64);
+            world.say(0, 8, |_, piece| change(piece));
+            world.0[1].poll();
+        });
+        assert_eq!(statuses(&seen.ends[0][0])[0], CqeStatus::LocAccess);
+        let seen = alike(|world| {
+            let mut piece = world.0[1].seg.sge(PLACES, 64);
+            change(&mut piece);
+            let Side { b, jetty, .. } = &mut world.0[1];
+            b.post_recv(jetty, &[piece]);
+            world.say(0, 8, |_, _| {});
+            world.0[1].poll();
+        });
+        assert_eq!(statuses(&seen.ends[0][0])[0], CqeStatus::RemOperation);
+    }
+}
+
+#[test]
+fn receives_of_other_memory_and_other_shapes_are_filled_alike() {
+    let seen = alike(|world| {
+        let Side { b, jetty, .. } = &mut world.0[1];
+        let other = b.seg(4096);
+        let read_only = b.alloc(4096).read_only();
+        let read_only = b.seg_of(read_only, Access::READ);
+        b.post_recv(jetty, &[other.sge(8, 64)]);
+        b.post_recv(jetty, &[other.sge(128, 3), other.sge(256, 61)]);
+        b.post_recv(jetty, &[read_only.sge(0, 64)]);
+        for _ in 0..3 {
+            world.say(0, 8, |_, _| {});
+            world.0[1].poll();
+            world.0[0].receive(8);
+            world.say(1, 8, |_, _| {});
+            world.0[0].poll();
+        }
+    });
+    assert_eq!(statuses(&seen.ends[0][0]), [GOOD, GOOD, CqeStatus::RemOperation]);
+    // The receive is too short.
+    let seen = alike(|world| {
+        world.0[1].receive(7);
+        world.say(0, 8, |_, _| {});
+        world.0[1].poll();
+    });
+    assert_eq!(statuses(&seen.ends[0][0]), [CqeStatus::RemRespLen]);
+}
+
+/// What is withdrawn while there is a dialogue is not used by it.
+#[test]
+fn memory_that_was_withdrawn_is_not_used_by_a_dialogue() {
+    for side in [0, 1] {
+        let seen = alike(|world| {
+            world.0[1].receive(8);
+            let token_id = world.0[side].seg.token_id;
+            world.0[side].b.ok(Command::UnregisterSeg { token_id });
+            world.say(0, 8, |_, _| {});
+            world.0[1].poll();
+        });
+        let status = [CqeStatus::LocAccess, CqeStatus::RemOperation][side];
+        assert_eq!(statuses(&seen.ends[0][0])[0], status);
+    }
+}
+
+#[test]
+fn a_queue_that_stops_in_a_dialogue_ends_all_its_messages() {
+    for (state, is_sender) in [(QueueState::Error, true), (QueueState::Error, false)] {
+        alike(|world| {
+            world.0[1].receive(8);
+            world.say(0, 8, |_, _| {});
+            let side = &mut world.0[usize::from(!is_sender)];
+            side.b.ok(Command::ModifyState { id: side.jetty.id, state });
+            world.0[1].poll();
+        });
+    }
+    alike(|world| {
+        world.0[0].receive(8);
+        let side = &mut world.0[0];
+        side.b.ok(Command::DestroyQueue { id: side.jetty.id });
+        world.say(1, 8, |_, _| {});
+        world.0[0].poll();
+    });
+}
+
+/// A poll that finds nothing sends the acknowledgement that is owed, and so does one of a program that comes back late.
+#[test]
+fn an_acknowledgement_waits_for_no_answer_that_does_not_come() {
+    for late in [0, 20_000_000] {
+        let mut world = TalkWorld::new(Dialogues::Soon);
+        world.turns(TURNS_BEFORE);
+        world.0[1].receive(8);
+        world.say(0, 8, |_, _| {});
+        world.0[1].poll();
+        assert_eq!(world.0[1].received.len(), TURNS_BEFORE + 1);
+        assert_eq!(world.0[0].poll(), 0, "it waits");
+        world.0[1].b.now += late;
+        world.0[1].poll();
+        assert_eq!(world.0[0].poll(), 1);
+        // Late programs owe nothing for a while.
+        world.0[1].receive(8);
+        world.say(0, 8, |_, _| {});
+        world.0[1].poll();
+        assert_eq!(world.0[0].poll(), usize::from(late != 0));
+    }
+}
+
+/// The request of a dialogue whose peer is silent ends once, when its time is over.
+#[test]
+fn a_message_that_is_never_answered_ends_once() {
+    let ended = |dialogues: Dialogues| {
+        let mut world = TalkWorld::new(dialogues);
+        world.turns(TURNS_BEFORE);
+        world.0[1].receive(8);
+        world.say(0, 8, |_, _| {});
+        let a = &mut world.0[0];
+        let ends = (0..100_000).map(|_| {
+            a.b.now += 1_000_000;
+            a.b.dev.step_found(|| a.b.now);
+            if a.b.dev.is_due(a.b.now) {
+                a.b.dev.step(a.b.now);
+            }
+            (a.take(), a.b.now)
+        });
+        let found: Vec<_> = ends.filter(|(count, _)| *count != 0).collect();
+        (found, statuses(&a.sent))
+    };
+    let (found, statuses) = ended(Dialogues::Soon);
+    assert_eq!(statuses, [CqeStatus::AckTimeout]);
+    assert_eq!(ended(Dialogues::Never), (found, statuses), "at the same time");
+}
+
+/// What another poll or an event waits for is written to the ring.
+#[test]
+fn a_completion_is_given_only_to_a_poll_that_nothing_goes_before() {
+    let given = |of: fn(&mut Side) -> (u32, u32)| {
+        let mut world = TalkWorld::new(Dialogues::Soon);
+        world.turns(TURNS_BEFORE);
+        world.0[1].receive(8);
+        world.say(0, 8, |_, _| {});
+        let side = &mut world.0[1];
+        let mut poll = PollOfOne { of: Some(of(side)), given: None };
+        assert!(side.b.dev.take_entry(|| side.b.now, &mut poll));
+        side.take();
+        let came = side.received.len() - TURNS_BEFORE;
+        assert_eq!(came + usize::from(poll.given.is_some()), 1, "one completion");
+        poll.given.is_some()
+    };
+    assert!(given(|side| (side.jfc.id, side.jfc.ci)));
+    assert!(!given(|side| {
+        side.b.arm(&mut side.jfc, CqArm::Any);
+        (side.jfc.id, side.jfc.ci)
+    }));
+    assert!(!given(|side| (side.jfc.id + 1, side.jfc.ci)), "another JFC");
+    assert!(!given(|side| (side.jfc.id, side.jfc.ci - 1)), "an entry waits");
+}
+
+/// An entry of another pass over the ring is no message.
+#[test]
+fn an_entry_of_another_pass_is_refused_alike() {
+    let seen = alike(|world| {
+        world.0[1].receive(8);
+        let target_id = world.0[1].jetty.id;
+        let Side { b, jetty, seg, tpn, .. } = &mut world.0[0];
+        let sqe = Sqe {
+            flags: SqeFlags::COMPLETE,
+            tpn: *tpn,
+            token_en: true,
+            token_value: TOKEN,
+            target_kind: SqeTargetKind::Jetty,
+            target_id,
+            sge_num: 1,
+            ..Sqe::new(Opcode::Send)
+        };
+        let mut block = b.put(jetty, sqe, &seg.sge(0, 8).to_words());
+        block[0] ^= 1 << 31;
+        b.write_direct(jetty, &block);
+        world.0[1].poll();
+    });
+    assert_eq!(statuses(&seen.ends[0][0])[0], CqeStatus::LocOperation);
+}
+
+/// Another kind of request on the same queue, before the message is acknowledged and after.
+#[test]
+fn requests_beside_a_dialogue_are_in_order() {
+    let seen = alike(|world| {
+        for round in 0..4 {
+            world.0[1].receive(8);
+            world.say(0, 8, |sqe, _| sqe.flags.set(SqeFlags::COMPLETE, round % 2 == 0));
+            let remote = world.0[1].seg.clone();
+            let Side { b, jetty, seg, tpn, .. } = &mut world.0[0];
+            let sqe = Sqe { flags: SqeFlags::COMPLETE, ..on_seg(Opcode::Write, *tpn, &remote, 99) };
+            b.post_direct(jetty, sqe, &[seg.sge(3, 8)]);
+            world.0[1].poll();
+            world.turns(2);
+        }
+    });
+    assert!(statuses(&seen.ends[0][0]).iter().all(|status| *status == GOOD));
+}
+
+/// An entry that no message of the dialogue can be: the peer is cut off, and the next message ends with an error.
+#[test]
+fn a_number_that_is_not_the_next_one_is_no_answer() {
+    let mut world = TalkWorld::new(Dialogues::Soon);
+    world.turns(TURNS_BEFORE);
+    // Two messages in a row, of which the second waits for its receive: the first is no answer to the second.
+    world.0[1].receive(8);
+    world.say(0, 8, |_, _| {});
+    world.say(0, 8, |_, _| {});
+    world.0[1].poll();
+    world.0[0].receive(8);
+    world.say(1, 8, |_, _| {});
+    world.0[0].poll();
+    assert_eq!(world.0[0].sent.len(), TURNS_BEFORE + 1, "one of two was acknowledged");
+    world.0[1].receive(8);
+    let seen = world.seen();
+    assert_eq!(statuses(&seen.ends[0][0]), [GOOD, GOOD]);
+}
+
+/// Many programs that do anything at any time.
+#[test]
+fn whatever_two_programs_do_ends_alike() {
+    let run = |seed: u64, dialogues: Dialogues| {
+        let mut world = TalkWorld::new(dialogues);
+        let mut rng = Rng::new(seed);
+        // Receives that no message has taken.
+        let mut left = [0_i64; 2];
+        for _ in 0..80 {
+            let from = rng.index(2);
+            let len = [1, 8, 8, 8, 64, 512, 513][rng.index(7)];
+            match rng.below(20) {
+                0..=9 => {
+                    for _ in 0..=rng.below(4) {
+                        world.turn(from, 8);
+                    }
+                }
+                10 | 11 => {
+                    world.0[1 - from].receive(600);
+                    left[1 - from] += 1;
+                }
+                12..=14 if left[1 - from] > 0 => {
+                    left[1 - from] -= 1;
+                    let (kind, signalled) = (rng.below(4), rng.below(3) != 0);
+                    world.say(from, len, |sqe, _| {
+                        sqe.flags.set(SqeFlags::COMPLETE, signalled);
+                        sqe.flags.set(SqeFlags::ORDER_STRONG, kind == 1);
+                        sqe.flags.set(SqeFlags::SOLICITED, kind == 2);
+                        if kind == 3 {
+                            (sqe.opcode, sqe.imm) = (Opcode::SendImm, seed);
+                        }
+                    });
+                }
+                15 => {
+                    world.0[from].poll();
+                }
+                16 => {
+                    world.0[from].poll_ring();
+                }
+                17 => {
+                    let target = world.0[1 - from].seg.clone();
+                    let Side { b, jetty, seg, tpn, .. } = &mut world.0[from];
+                    let sqe = on_seg(Opcode::Write, *tpn, &target, rng.below(64) * 8);
+                    let sqe = Sqe { flags: SqeFlags::COMPLETE, ..sqe };
+                    b.post_direct(jetty, sqe, &[seg.sge(AREA as u64 / 2 - 64, 8)]);
+                }
+                18 => world.step(),
+                _ => {
+                    let side = &mut world.0[from];
+                    side.seg = BenchSeg {
+                        mem: side.seg.mem.clone(),
+                        ..side.b.seg_of(side.seg.mem.clone(), ALL)
+                    };
+                }
+            }
+        }
+        let dialogues = world.dialogues();
+        (world.seen(), dialogues)
+    };
+    let mut begun = 0;
+    for seed in 0..SEEDS {
+        let (with, dialogues) = run(seed, Dialogues::Soon);
+        let (without, _) = run(seed, Dialogues::Never);
+        assert_eq!(with, without, "seed {seed}");
+        begun += dialogues[0] + dialogues[1];
+    }
+    assert!(begun > SEEDS, "{begun} dialogues");
+}
+
+const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+const SEEDS: u64 = 60;
