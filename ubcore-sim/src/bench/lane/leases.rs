@@ -116,13 +116,17 @@ fn a_queue_that_may_not_be_leased_is_not() {
     }
     let mut poster = Poster::of(own_scene(), Leases::Never);
     assert!((0..2000).all(|_| poster.word(8)) && !poster.found.is_leased());
-    // Nor by a second one that found it.
+    // Nor by a second one that found it, as long as the first one that leased it is there.
     let mut poster = Poster::of(own_scene(), Leases::Seldom);
+    poster.words_to_lease();
     let id = poster.s.jetty.id;
     let second = poster.s.a.dev.find_queue(id, Leases::Seldom).unwrap();
     let first = std::mem::replace(&mut poster.found, second);
+    poster.post();
+    let remote = poster.s.remote.clone();
+    assert!([0; 3].map(|at| carry(&mut poster.s, &remote, at)) == [true; 3]);
     assert!((0..2000).all(|_| poster.word(8)) && !poster.found.is_leased());
-    poster.found = first;
+    drop(first);
     poster.words_to_lease();
 }
 
