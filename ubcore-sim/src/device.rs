@@ -52,6 +52,14 @@ pub struct SoftwareDevice {
     deadline: AtomicU64,
 }
 
+#[cfg(test)]
+impl SoftwareDevice {
+    /// Whether a thread has a lease of the shared part.
+    pub(crate) fn is_shared_leased(&self) -> bool {
+        self.shared.is_leased()
+    }
+}
+
 impl SoftwareDevice {
     /// A device after power-on.
     #[must_use]

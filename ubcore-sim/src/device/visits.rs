@@ -114,4 +114,10 @@ impl SharedVisits {
             f(place.part())
         })
     }
+
+    /// Whether a thread has a lease of it.
+    #[cfg(test)]
+    pub(super) fn is_leased(&self) -> bool {
+        self.serial.is_leased()
+    }
 }

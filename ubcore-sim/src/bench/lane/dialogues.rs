@@ -1,5 +1,7 @@
 //! Messages of a dialogue end as those without one, whatever interrupts it.
 
+use std::sync::Arc;
+
 use udma_abi::cmd::{Access, Command, QueueFlags, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::doorbell::CqArm;
@@ -8,6 +10,9 @@ use udma_abi::{Cqe, CqeStatus, Opcode, PollOfOne, ReceivedMessage, Sge, Sqe};
 
 use super::super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair_with};
 use super::GOOD;
+use super::leases::can_lease;
+use urma_mem::sync::{AtomicBool, Ordering};
+
 use crate::cfg::Dialogues;
 use crate::link::Rng;
 
@@ -440,6 +445,79 @@ fn a_completion_is_given_only_to_a_poll_that_nothing_goes_before() {
     }));
     assert!(!given(|side| (side.jfc.id + 1, side.jfc.ci)), "another JFC");
     assert!(!given(|side| (side.jfc.id, side.jfc.ci - 1)), "an entry waits");
+}
+
+/// The thread of a long dialogue has shared part and queue by leases, which any other visit takes.
+#[test]
+fn a_long_dialogue_is_leased_until_something_else_happens() {
+    let leased = |world: &TalkWorld| {
+        let dev = &world.0[0].b.dev;
+        let queue = dev.base.queues.get(world.0[0].jetty.id).unwrap();
+        [dev.is_shared_leased(), queue.send.is_leased()]
+    };
+    let mut world = TalkWorld::new(Dialogues::Usual);
+    world.turns(200);
+    assert_eq!((leased(&world), world.dialogues()), ([false; 2], [1, 1]));
+    if !can_lease() {
+        return;
+    }
+    world.turns(300);
+    assert_eq!(leased(&world), [true; 2]);
+    world.0[0].b.dev.step(world.0[0].b.now);
+    assert_eq!(leased(&world)[0], false, "the step took it");
+    // The next one takes twice as long.
+    world.turns(400);
+    assert_eq!(leased(&world), [false, true]);
+    world.turns(300);
+    assert_eq!(leased(&world), [true; 2]);
+    world.turns(10);
+    world.0[0].jetty = {
+        let Side { b, jfc, .. } = &mut world.0[0];
+        b.jetty(8, jfc, |_| {})
+    };
+    assert_eq!(leased(&world), [false; 2], "a command, and another queue");
+}
+
+/// Steps of another thread at any time lose no message and double none.
+#[test]
+fn another_thread_steps_in_the_middle_of_dialogues() {
+    let mut world = TalkWorld::new(Dialogues::Soon);
+    let devices = world.0.each_ref().map(|side| Arc::clone(&side.b.dev));
+    let is_over = AtomicBool::new(false);
+    let turns = 3000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for dev in &devices {
+                    dev.step(1_000_000);
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for turn in 0..turns {
+            for side in [0, 1] {
+                let other = 1 - side;
+                world.0[other].receive(8);
+                world.say(side, 8, |_, _| {});
+                let wanted = turn + 1;
+                while world.0[other].received.len() < wanted
+                    || world.0[side].sent.len() + 1 < wanted
+                {
+                    world.0[other].poll();
+                    world.0[side].poll();
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let begun = world.dialogues();
+    let seen = world.seen();
+    for [sent, received] in &seen.ends {
+        let good = |ends: &[SeenEnd]| ends.iter().filter(|end| end.status == GOOD).count();
+        assert_eq!([good(sent), good(received)], [turns; 2]);
+        assert_eq!([sent.len(), received.len()], [turns; 2]);
+    }
+    assert!(begun[0] > 1, "{begun:?}");
 }
 
 /// An entry of another pass over the ring is no message.

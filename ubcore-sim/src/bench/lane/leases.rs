@@ -13,7 +13,7 @@ use super::again::{carry, own_scene};
 use crate::device::{FoundQueue, Leases, MovedEntry, WordMove};
 
 /// Whether there are leases here.
-fn can_lease() -> bool {
+pub(super) fn can_lease() -> bool {
     let can = urma_mem::asymmetric::is_available();
     if !can {
         urma_skip::skip("the kernel has no membarrier for a process");
