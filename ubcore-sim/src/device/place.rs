@@ -8,7 +8,6 @@ use std::sync::Arc;
 use udma_abi::{Nanos, PollOfOne, sqe::BLOCK_WORDS};
 use urma_mem::lull::{Lull, WorkSign};
 
-use super::running::RunningTime;
 use super::shared::SharedPart;
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
@@ -76,14 +75,10 @@ impl SharedPlace {
         part.exchange.say(base, dialogue, || time.at(now()), block)
     }
 
-    /// When the open message of the dialogue wants to be looked at; `Nanos::MAX`: never.
-    pub(super) fn timer(&self) -> Nanos {
-        self.dialogue.as_ref().map_or(Nanos::MAX, |dialogue| dialogue.timer())
-    }
-
-    /// The clock of the part.
-    pub(super) fn time(&mut self) -> &mut RunningTime {
-        &mut self.part.time
+    /// Whether the open message of the dialogue wants to be looked at before the next step that is due.
+    pub(super) fn is_before_due(&self) -> bool {
+        let timer = self.dialogue.as_ref().map_or(Nanos::MAX, |dialogue| dialogue.timer());
+        self.part.time.is_before_due(timer)
     }
 
     /// Takes the message that a poll found, if there is nothing else to do. Its completion may be given to `poll`. Whether it

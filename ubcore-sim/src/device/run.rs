@@ -152,11 +152,11 @@ impl SoftwareDevice {
         if place.begin_dialogue(&self.base, queue, block)
             && let Some(left) = place.say(&self.base, &now, (queue, block))
         {
-            let (timer, time) = (place.timer(), place.time());
-            // Not moved on with each message of the dialogue: the step that is due then ends that.
-            if time.is_before_due(timer) {
-                self.set_timers(time, Some(timer));
-            }
+            // The turns before were sent by the lane, and no step was made since.
+            debug_assert!(
+                !place.is_before_due(),
+                "a step is due when the message wants to be looked at"
+            );
             if self.is_left(left) {
                 self.step_plain(place.part(), now(), PlainStep::Post);
             }

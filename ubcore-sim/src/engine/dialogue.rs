@@ -4,8 +4,9 @@
 //! entries, the end of that message. *Gives*: where its bytes are, its completion. *Must not*: outlive another visit of
 //! the engine, which gets what is open as a request that was handed over.
 //!
-//! As with a [`warrant`](super::warrant), the engine is reached only by a call that ends this: it need not ask
-//! what a visit may change. What changes without one is counted ([`EndCount`]).
+//! As with a [`warrant`](super::warrant), the engine is reached only by a call that ends this, and what another visit may
+//! change (state, entries posted before) is not asked for. Nor is the life of the segment: who ends it visits the shared
+//! part, which ends the dialogue there.
 
 use std::sync::Arc;
 
@@ -15,7 +16,6 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::RegionWord32;
-use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
 use super::fetch::RingMark;
@@ -37,8 +37,6 @@ pub(crate) struct DialogueSends {
     open: Option<OpenMessage>,
     /// The completion slot that a message without a completion left.
     has_slot: bool,
-    seen: SeenEnds,
-    ends: Arc<EndCount>,
     local: Arc<LocalSegment>,
     port: JfcPort,
     form: SendDoneForm,
@@ -67,8 +65,6 @@ pub(crate) struct SaidMessages {
 pub(crate) struct DialogueParts {
     pub(crate) mark: RingMark,
     pub(crate) next: u32,
-    pub(crate) seen: SeenEnds,
-    pub(crate) ends: Arc<EndCount>,
     pub(crate) local: Arc<LocalSegment>,
     pub(crate) port: JfcPort,
     pub(crate) form: SendDoneForm,
@@ -88,7 +84,7 @@ const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
 impl DialogueSends {
     /// For messages like `block`, which is not the first one.
     pub(crate) fn new(block: &[u64; BLOCK_WORDS], parts: DialogueParts) -> Self {
-        let DialogueParts { mark, next, seen, ends, local, port, form, record } = parts;
+        let DialogueParts { mark, next, local, port, form, record } = parts;
         Self {
             key: key_of(block),
             mark,
@@ -96,8 +92,6 @@ impl DialogueSends {
             ended: 0,
             open: None,
             has_slot: false,
-            seen,
-            ends,
             local,
             port,
             form,
@@ -105,7 +99,7 @@ impl DialogueSends {
         }
     }
 
-    /// The message of a direct entry, the only one that is posted, goes by `push`, which returns whether it did. `None`:
+    /// The message of a direct entry, the newest one posted, goes by `push`, which returns whether it did. `None`:
     /// nothing happened.
     #[inline(always)]
     pub(crate) fn say(
@@ -116,11 +110,12 @@ impl DialogueSends {
     ) -> Option<()> {
         let key = key_of(block);
         let differs = (key[0] ^ self.key[0]) | (key[1] ^ self.key[1]) | (key[2] ^ self.key[2]);
-        let is_alone = queue.pi.load(Ordering::Acquire) == self.next.wrapping_add(1);
-        let is_next = self.open.is_none() && is_alone && self.mark.is_at(self.next, block[0]);
-        if differs != 0 || !is_next || self.ends.seen() != self.seen {
+        let is_next = self.open.is_none() && self.mark.is_at(self.next, block[0]);
+        if differs != 0 || !is_next {
             return None;
         }
+        debug_assert_eq!(queue.pi.load(Ordering::Acquire), self.next.wrapping_add(1));
+        debug_assert!(self.local.is_live());
         let piece = Sge::from_words([block[6], block[7]]);
         let len = piece.len as usize;
         let at = self.local.offset_of(piece.va, u64::from(piece.len))?;

@@ -120,8 +120,8 @@ impl ReceivePlace {
         let (piece, segment) = (self.cursor.next_piece()?, &*self.segment);
         let offset = segment.offset_of(piece.va, u64::from(piece.len))?;
         let is_fit = piece.token_id == segment.token_id && len <= piece.len as usize;
-        (is_fit && segment.is_live() && segment.region.is_writable())
-            .then_some((&segment.region, offset))
+        debug_assert!(segment.is_live(), "its end ends the dialogue");
+        (is_fit && segment.region.is_writable()).then_some((&segment.region, offset))
     }
 }
 

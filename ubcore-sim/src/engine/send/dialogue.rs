@@ -3,8 +3,6 @@
 //! *Owns*: nothing. *Takes*: the direct entry that is next; a dialogue that ends. *Gives*: the dialogue; the open message
 //! as one that was handed over. *Must not*: begin one beside anything that is not retired.
 
-use std::sync::Arc;
-
 use udma_abi::{CqeStatus, MessageBody, MessageEntry, sqe::BLOCK_WORDS};
 
 use super::message::shown_by;
@@ -33,9 +31,7 @@ impl SendEngine {
         block: &[u64; BLOCK_WORDS],
     ) -> Option<(DialogueSends, SaidTo, u32)> {
         let entry = MessageEntry::decode(block)?;
-        let seen = self.known.seen_ends();
-        let is_quiet = self.retire.is_empty() && self.mail.ended.is_empty();
-        if !self.may_send(visit, &entry) || !is_quiet || visit.tables.faults.is_planted() {
+        if !self.may_send(visit, &entry) || visit.tables.faults.is_planted() {
             return None;
         }
         let MessageBody::Piece(piece) = entry.body else { return None };
@@ -57,11 +53,10 @@ impl SendEngine {
         let parts = DialogueParts {
             mark: self.ring.mark(),
             next,
-            seen,
-            ends: Arc::clone(self.known.ends()),
             local,
             port: self.retire.port().clone(),
             form: self.retire.success_form(),
+            // All before it is retired.
             record: self.retire.record_at(next)?.clone(),
         };
         Some((DialogueSends::new(block, parts), to, self.retire.next_seq()))
