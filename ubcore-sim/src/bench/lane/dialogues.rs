@@ -80,7 +80,7 @@ impl Side {
         let jfc = b.jfc(9);
         let jetty = b.jetty(8, &jfc, |args| args.flags |= QueueFlags::TOKEN);
         let seg = b.seg(AREA);
-        let bytes: Vec<u8> = (0..AREA / 2).map(|at| (at % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..=250).cycle().take(AREA / 2).collect();
         seg.mem.write(0, &bytes).unwrap();
         let (sent, received) = (Vec::new(), Vec::new());
         Self { b, jetty, jfc, seg, tpn: 0, sent, received, receives: 0, sends: 0, given: 0 }
@@ -505,7 +505,7 @@ fn a_long_dialogue_is_leased_until_something_else_happens() {
     world.turns(300);
     assert_eq!(leased(&world), [true; 2]);
     world.0[0].b.dev.step(world.0[0].b.now);
-    assert_eq!(leased(&world)[0], false, "the step took it");
+    assert!(!leased(&world)[0], "the step took it");
     // The next one takes twice as long.
     world.turns(400);
     assert_eq!(leased(&world), [false, true]);
