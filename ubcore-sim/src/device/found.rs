@@ -7,7 +7,9 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::{OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, sync::Ordering};
+use urma_mem::{
+    OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, asymmetric, sync::Ordering,
+};
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
@@ -87,7 +89,8 @@ impl FoundQueue {
     /// interrupted.
     #[inline(always)]
     fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
-        !visit.is_leased()
+        self.leases != Leases::Never
+            && !visit.is_leased()
             && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
             && self.queue.send.claim_for(&self.owner)
     }
@@ -148,6 +151,7 @@ impl SoftwareDevice {
         let queue = self.base.queues.get(id)?;
         let life = queue.sends.seen()?;
         let (queue, owner) = (Arc::clone(queue), SerialOwner::none());
+        let leases = if asymmetric::is_available() { leases } else { Leases::Never };
         Some(FoundQueue { queue, life, owner, leases })
     }
 
