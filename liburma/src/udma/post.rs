@@ -274,9 +274,14 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    let status = send_plain(slot, first, bad_wr);
+    // A request that is refused at first and posted then is named to no program.
+    let before = bad_wr.read();
+    let mut status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
-        return rare::again(slot, first, bad_wr);
+        status = rare::again(slot, first, bad_wr);
+        if status == call::SUCCESS {
+            bad_wr.write(before);
+        }
     }
     status
 }
