@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 
-use urma_core::Arm;
+use urma_core::{Arm, ops::DoneLook};
 
 use crate::{
     abi::*,
@@ -43,10 +43,12 @@ pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
 /// calls nothing that changes `errno`.
 #[inline(always)]
 pub(crate) fn take_one(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
-    if let Ok(first) = to.get(0)
-        && own.core.take_done(first.room())
-    {
-        return 1;
+    if let Ok(first) = to.get(0) {
+        match own.core.take_done(first.room()) {
+            DoneLook::Taken => return 1,
+            DoneLook::Empty => return 0,
+            DoneLook::Unknown => {}
+        }
     }
     take_held(own, to)
 }
