@@ -12,7 +12,7 @@ use super::{
     Exclusive, Kind,
     cell::SlotPtr,
     header::{HEADER_LEN, SlotState},
-    slot::{Guard, Slot, slot_at_public},
+    slot::{Guard, LeasedGuard, Slot, slot_at_public},
     space, usual,
 };
 
@@ -22,13 +22,13 @@ pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
 /// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
 #[inline(always)]
 pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
-    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
     let usual = usual::usual::<K>();
-    if usual.addr() != slot.addr() {
+    if usual.addr() != public.addr() {
         let find = || slot_at_public(public, space::is_slot::<K>).map(SlotPlace);
         return if usual::is_none(usual) { None } else { find() };
     }
-    // SAFETY: `usual` is the address of a header, which is not null.
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
+    // SAFETY: `usual` is the end of a header, whose address is not null.
     unsafe { core::hint::assert_unchecked(!slot.is_null()) };
     NonNull::new(slot).map(|slot| SlotPlace(SlotPtr::new(slot.cast())))
 }
@@ -50,15 +50,24 @@ impl<K: Kind> Slot<K> {
 }
 
 impl<K: Exclusive> SlotPlace<K> {
+    /// The address of the struct that C programs see.
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.0.public()
+    }
+
+    /// The private part of the object, for this thread alone, by its lease of the lock; `None`: it has none.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<LeasedGuard<K>> {
+        // A lease ends before the object does.
+        self.0.header().lock.enter().map(|visit| LeasedGuard::of_leased(self.0, visit))
+    }
+
     /// The private part of the object, for this thread alone; `None`: none is live, or another thread has the lock.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<Guard<K>> {
         let header = self.0.header();
-        if !header.try_acquire() {
-            return None;
-        }
-        // From here on `guard` lets go of the lock.
-        let guard = Guard::of_held(self.0);
-        header.word().is(SlotState::Live).then_some(guard)
+        let visit = header.lock.try_acquire()?;
+        // Otherwise the visit ends here, and grants no lease.
+        header.word().is(SlotState::Live).then(|| Guard::of_live(self.0, visit))
     }
 }

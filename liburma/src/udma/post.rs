@@ -23,7 +23,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
-    slab::{Exclusive, Look, Slot, SlotPlace},
+    slab::{Exclusive, Look, Slot, SlotPlace, seen_ends},
     udma::{
         jetty,
         kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
@@ -213,51 +213,94 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
-/// write or a read, if it is carried out at once; `false`: nothing happened. `is_own` says of the queue's public part
-/// whether this provider drives it.
+/// Posts the request at `wr`, a write or a read, if it is like the newest one of the queue at `place` and is carried out at
+/// once; `false`: nothing happened. `None`: this thread has no lease of the queue, or the request is another one.
+/// `is_own` says of the queue's public part whether this provider drives it.
 ///
-/// A write or a read is carried out by loads and stores alone, so `errno` stays.
+/// It is carried out by loads and stores alone, so `errno` stays.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(always)]
 pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
+    place: &SlotPlace<K>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> Option<bool> {
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { WorkRequest::first(wr) };
+    // Others need no lock to be refused here.
+    if !is_transfer(first.opcode()) {
+        return None;
+    }
+    let mut guard = place.enter()?;
+    // Within the visit: no panic ends that.
+    let is_carried =
+        call::caught(false, || carry_held::<K>((guard.public(), guard.own()), first, is_own));
+    Some(guard.leave_with(is_carried))
+}
+
+/// Whether it is that of a write or a read: by two instructions.
+#[inline(always)]
+const fn is_transfer(opcode: urma_opcode_t) -> bool {
+    const OTHER: u32 = URMA_OPC_WRITE ^ URMA_OPC_READ;
+    const { assert!(OTHER.is_power_of_two() && URMA_OPC_WRITE == 0) };
+    opcode & !OTHER == URMA_OPC_WRITE
+}
+
+/// As [`carry`], of a queue that this thread has no lease of and that no other thread has, or of an atomic, which is posted
+/// where it is not carried out.
+///
+/// # Safety
+/// As [`WorkRequest::first`] says of the list at `wr`.
+#[inline(always)]
+pub(crate) unsafe fn carry_locked<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    // Others need no lock to be refused here.
-    if !matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ) {
-        return matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD)
-            && post_atomic(place, first, is_own);
+    if matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD) {
+        return post_atomic(place, first, is_own);
     }
-    call::caught(|| {
-        let Some(mut guard) = place.try_lock() else { return false };
-        if !is_own(guard.public()) {
-            return false;
-        }
-        let seen = guard.seen_ends();
-        alike::carry((seen, &mut *guard), first)
-    })
+    let public = place.public();
+    is_transfer(first.opcode())
+        && call::caught(false, || {
+            let guard = place.try_lock();
+            guard.is_some_and(|mut guard| carry_held::<K>((public, &mut guard), first, is_own))
+        })
 }
 
-/// As [`carry`], of an atomic, which is posted where it is not carried out.
-#[inline(never)]
+/// As [`carry`], of a queue whose lock is held.
+#[inline(always)]
+fn carry_held<K: Exclusive<Own: Sends>>(
+    (public, own): (*mut K::Public, &mut K::Own),
+    first: SendRequest<'_>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    let seen = seen_ends::<K>(own);
+    is_own(public) && alike::carry((seen, own), first)
+}
+
+/// As [`carry_locked`], of an atomic.
+#[inline(always)]
 fn post_atomic<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
     first: SendRequest<'_>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
+    let public = place.public();
+    let post = |own: &mut K::Own| {
+        let seen = seen_ends::<K>(own);
+        is_own(public) && alike::post_atomic((seen, own), first)
+    };
     let posted = call::in_child(|| {
-        let mut guard = place.try_lock().ok_or(Code::EAGAIN)?;
-        if !is_own(guard.public()) {
-            return Err(Code::EAGAIN);
-        }
-        let seen = guard.seen_ends();
-        if alike::post_atomic((seen, &mut *guard), first) { Ok(()) } else { Err(Code::EAGAIN) }
+        let is_posted = match place.enter() {
+            Some(mut guard) => post(guard.own()),
+            None => post(&mut *place.try_lock().ok_or(Code::EAGAIN)?),
+        };
+        if is_posted { Ok(()) } else { Err(Code::EAGAIN) }
     });
     posted.is_ok()
 }
