@@ -159,13 +159,13 @@ pub unsafe extern "C" fn urma_poll_jfc(
         // SAFETY: room for a completion of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserPtr::new(cr) }
     {
-        let Some(mut own) = place.enter() else { return poll_locked(&args) };
-        // Within the visit: no panic ends that.
-        let look = call::caught(DoneLook::Unknown, || {
-            let is_own = is_own!(own.public(), poll_jfc, poll::poll_jfc);
-            if is_own { own.own().core.take_done(to.room()) } else { DoneLook::Unknown }
+        let Some(entry) = place.begin() else { return poll_locked(&args) };
+        let look = entry.work(DoneLook::Unknown, |own| {
+            call::caught(DoneLook::Unknown, || {
+                let is_own = is_own!(jfc, poll_jfc, poll::poll_jfc);
+                if is_own { own.core.take_done(to.room()) } else { DoneLook::Unknown }
+            })
         });
-        let look = own.leave_with(look);
         if look != DoneLook::Unknown {
             return look as c_int;
         }

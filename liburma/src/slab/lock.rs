@@ -9,7 +9,7 @@
 //! object's own lock takes the lease, and no later visit grants one: a thread that enters by a lease finds the private
 //! part there, and looks at no state.
 
-use urma_mem::{OwnerEntry, Serial, SerialVisit, ThisThread, ThreadVisit, VisitEnd};
+use urma_mem::{OwnerEntry, Serial, SerialVisit, TakenEntry, ThisThread, ThreadVisit, VisitEnd};
 
 /// See the room card; fresh (zero) memory is a lock that is free.
 pub(super) struct Lock(Serial<LockUse>);
@@ -35,20 +35,13 @@ pub(super) enum LockVisit {
 /// A visit of a lock by the lease of this thread.
 pub(super) type LeasedVisit = ThreadVisit<'static, LockUse>;
 
-/// Ends a visit by a lease, and gives `value`, so that no register is saved for it.
-#[inline(always)]
-pub(super) fn leave_with<R>(visit: LeasedVisit, value: R) -> R {
-    #[cold]
-    #[inline(never)]
-    fn finish<R>(end: VisitEnd<'static, LockUse>, value: R) -> R {
-        // No thread leaves a mark in a lock.
-        let _ = end.finish();
-        value
-    }
-    match visit.end() {
-        Ok(()) => value,
-        Err(end) => finish(end, value),
-    }
+/// Finishes the end of a visit, and gives `value`, so that no register is saved for it.
+#[cold]
+#[inline(never)]
+fn finish<R>(end: VisitEnd<'static, LockUse>, value: R) -> R {
+    // No thread leaves a mark in a lock.
+    let _ = end.finish();
+    value
 }
 
 impl Lock {
@@ -67,6 +60,16 @@ impl Lock {
                 let _ = entry.finish();
                 None
             }
+        }
+    }
+
+    /// As [`Lock::enter`], of a lease that may have been taken just now.
+    #[inline(always)]
+    pub(super) fn begin(&'static self) -> Option<LeaseEntry> {
+        match self.0.try_leased(ThisThread::now()) {
+            OwnerEntry::Visit(visit) => Some(LeaseEntry(Ok(visit))),
+            OwnerEntry::Taken(entry) => Some(LeaseEntry(Err(entry))),
+            OwnerEntry::Refused => None,
         }
     }
 
@@ -94,6 +97,25 @@ impl Lock {
     /// As [`Lock::end_lease`], but the lease of this thread stays.
     pub(super) fn wait_for_holder(&'static self) {
         drop(self.acquire());
+    }
+}
+
+/// The entry of a thread that had a lease.
+pub(super) struct LeaseEntry(Result<LeasedVisit, TakenEntry<'static, LockUse>>);
+
+impl LeaseEntry {
+    /// Works, if the lease was not taken, and ends the visit. What `work` gives, or `taken`.
+    #[inline(always)]
+    pub(super) fn work<R>(self, taken: R, work: impl FnOnce() -> R) -> R {
+        let (value, end) = match self.0 {
+            Ok(visit) => (work(), visit.end()),
+            Err(entry) => (taken, Err(entry.end())),
+        };
+        // What is rare is called in one place, so that the address of the lock is made there.
+        match end {
+            Ok(()) => value,
+            Err(end) => finish(end, value),
+        }
     }
 }
 

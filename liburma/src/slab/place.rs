@@ -12,6 +12,7 @@ use super::{
     Exclusive, Kind,
     cell::SlotPtr,
     header::{HEADER_LEN, SlotState},
+    lock::LeaseEntry,
     slot::{Guard, LeasedGuard, Slot, slot_at_public},
     space, usual,
 };
@@ -62,6 +63,12 @@ impl<K: Exclusive> SlotPlace<K> {
         self.0.header().lock.enter().map(|visit| LeasedGuard::of_leased(self.0, visit))
     }
 
+    /// As [`SlotPlace::enter`], of a lease that may have been taken just now.
+    #[inline(always)]
+    pub(crate) fn begin(&self) -> Option<PlaceEntry<K>> {
+        self.0.header().lock.begin().map(|entry| PlaceEntry { ptr: self.0, entry })
+    }
+
     /// The private part of the object, for this thread alone; `None`: none is live, or another thread has the lock.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<Guard<K>> {
@@ -69,5 +76,25 @@ impl<K: Exclusive> SlotPlace<K> {
         let visit = header.lock.try_acquire()?;
         // Otherwise the visit ends here, and grants no lease.
         header.word().is(SlotState::Live).then(|| Guard::of_live(self.0, visit))
+    }
+}
+
+/// The entry of a thread that had a lease of a slot.
+pub(crate) struct PlaceEntry<K: Kind> {
+    ptr: SlotPtr<K>,
+    entry: LeaseEntry,
+}
+
+impl<K: Exclusive> PlaceEntry<K> {
+    /// Works on the private part of the object, for this thread alone, if the lease was not taken, and lets go of the lock.
+    /// What `work` gives, or `taken`.
+    #[inline(always)]
+    pub(crate) fn work<R>(self, taken: R, work: impl FnOnce(&mut K::Own) -> R) -> R {
+        let Self { ptr, entry } = self;
+        entry.work(taken, || {
+            // SAFETY: a slot is leased while its private part has a value only, and its deleter takes the lease, and so
+            // waits for this visit; one visit goes on at a time, and has one reference.
+            work(unsafe { &mut *ptr.own() })
+        })
     }
 }

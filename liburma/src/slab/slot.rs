@@ -15,7 +15,7 @@ use super::{
     Exclusive, Kind, Named,
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
-    lock::{self, LeasedVisit, LockVisit},
+    lock::{LeasedVisit, LockVisit},
     member::in_slot,
     pool, space, usual,
 };
@@ -228,7 +228,7 @@ impl<K: Kind> Drop for Guard<K> {
 /// As [`Guard`], by the lease of this thread.
 pub(crate) struct LeasedGuard<K: Kind> {
     ptr: SlotPtr<K>,
-    visit: LeasedVisit,
+    _visit: LeasedVisit,
     /// A lease belongs to its thread.
     _here: PhantomData<*mut K::Own>,
 }
@@ -237,13 +237,7 @@ impl<K: Kind> LeasedGuard<K> {
     /// Of a slot whose lock this thread has entered by its lease: there is an object, live or just being deleted.
     #[inline(always)]
     pub(super) fn of_leased(ptr: SlotPtr<K>, visit: LeasedVisit) -> Self {
-        Self { ptr, visit, _here: PhantomData }
-    }
-
-    /// The object's public part.
-    #[inline(always)]
-    pub(crate) fn public(&self) -> *mut K::Public {
-        self.ptr.public()
+        Self { ptr, _visit: visit, _here: PhantomData }
     }
 
     /// The private part, for this thread alone.
@@ -252,12 +246,6 @@ impl<K: Kind> LeasedGuard<K> {
         // SAFETY: a slot is leased while its private part has a value only, and its deleter takes the lease, and so
         // waits for this visit; one guard exists, and it is borrowed mutably.
         unsafe { &mut *self.ptr.own() }
-    }
-
-    /// Lets go of the lock, and gives `value`.
-    #[inline(always)]
-    pub(crate) fn leave_with<R>(self, value: R) -> R {
-        lock::leave_with(self.visit, value)
     }
 }
 

@@ -233,11 +233,10 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     if !is_transfer(first.opcode()) {
         return None;
     }
-    let mut guard = place.enter()?;
-    // Within the visit: no panic ends that.
-    let is_carried =
-        call::caught(false, || carry_held::<K>((guard.public(), guard.own()), first, is_own));
-    Some(guard.leave_with(is_carried))
+    let entry = place.begin()?;
+    Some(entry.work(false, |own| {
+        call::caught(false, || carry_held::<K>((place.public(), own), first, is_own))
+    }))
 }
 
 /// Whether it is that of a write or a read: by two instructions.

@@ -49,15 +49,21 @@ pub struct TakenEntry<'s, T> {
     pub(super) term: u8,
 }
 
-impl<T> TakenEntry<'_, T> {
+impl<'s, T> TakenEntry<'s, T> {
     /// Gives the entry up. Returns whether a mark is set, which is the caller's to pass on.
     #[cold]
     #[inline(never)]
     pub fn finish(self) -> bool {
+        self.end().finish()
+    }
+
+    /// The end of the entry as that of a visit.
+    #[inline(always)]
+    pub fn end(self) -> VisitEnd<'s, T> {
         let Self { serial, term } = self;
         serial.inside_of(term).store(0, Ordering::Release);
         // The thread that took the lease may have passed the value on.
-        serial.takes_over() && serial.let_go_marked()
+        VisitEnd { serial, is_leased: true }
     }
 }
 
