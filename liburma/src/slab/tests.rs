@@ -254,9 +254,19 @@ fn a_place_has_what_is_live_there() {
     assert_eq!(delete(three), Some(3));
 }
 
+/// The place at `public`. Another test makes places unusual meanwhile.
+fn place_at<K: Kind>(public: *const K::Public, usual: Slot<K>) -> SlotPlace<K> {
+    loop {
+        usual.make_usual(|| true);
+        if let Some(place) = place(public) {
+            return place;
+        }
+    }
+}
+
 /// Locks the object in `slot` until this thread gets a lease of it, if it gets one; how often. `None`: there is none.
 fn lease(slot: Slot<Leased>) -> Option<u32> {
-    let place = place::<Leased>(slot.public()).expect("usual");
+    let place = place_at(slot.public(), slot);
     for visits in 1..100_000 {
         drop(slot.lock().expect("live"));
         if place.enter().is_some() {
@@ -269,15 +279,13 @@ fn lease(slot: Slot<Leased>) -> Option<u32> {
 
 #[test]
 fn a_thread_that_uses_an_object_enters_it_by_a_lease_until_another_one_does() {
-    let one = make::<Leased>(1);
-    one.make_usual(|| true);
-    let enter = || place::<Leased>(one.public()).expect("usual").enter().map(|mut own| *own.own());
+    let one = make_of::<Leased>(Owner::new(105), 1);
+    let enter = || place_at(one.public(), one).enter().map(|mut own| *own.own());
     let lock = || one.lock().map(|own| *own);
     assert_eq!(enter(), None, "it was not used");
     let Some(first) = lease(one) else { return };
     assert!(first >= 100, "{first} visits");
-    let held = place::<Leased>(one.public()).expect("usual");
-    let held = held.enter().expect("leased");
+    let held = place_at(one.public(), one).enter().expect("leased");
     assert_eq!(enter(), None, "a visit within a visit");
     drop(held);
     assert_eq!(held_elsewhere(one), (None, Some(1)));
@@ -296,8 +304,7 @@ fn a_thread_that_uses_an_object_enters_it_by_a_lease_until_another_one_does() {
 /// What another thread finds by a lease, and by the lock.
 fn held_elsewhere(of: Slot<Leased>) -> (Option<u64>, Option<u64>) {
     let look = move || {
-        let by_lease = place::<Leased>(of.public()).and_then(|place| place.enter());
-        let by_lease = by_lease.map(|mut own| *own.own());
+        let by_lease = place_at(of.public(), of).enter().map(|mut own| *own.own());
         (by_lease, of.lock().map(|own| *own))
     };
     std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
@@ -306,9 +313,8 @@ fn held_elsewhere(of: Slot<Leased>) -> (Option<u64>, Option<u64>) {
 /// A thread that enters by a lease asks for nothing: so there is none without a live object.
 #[test]
 fn a_lease_ends_before_its_object() {
-    let one = make::<Entered>(1);
-    one.make_usual(|| true);
-    let found = place::<Entered>(one.public()).expect("usual");
+    let one = make_of::<Entered>(Owner::new(106), 1);
+    let found = place_at(one.public(), one);
     let visit = || drop(one.lock());
     (0..1_000).for_each(|_| visit());
     if found.enter().is_none() {
@@ -324,9 +330,8 @@ fn a_lease_ends_before_its_object() {
     assert_eq!(delete(one), Some(1));
     (0..1_000).for_each(|_| visit());
     assert!(found.enter().is_none(), "it was deleted");
-    let two = make::<Entered>(2);
-    two.make_usual(|| true);
-    let is_there = || place::<Entered>(one.public()).expect("a slot").try_lock().is_some();
+    let two = make_of::<Entered>(Owner::new(106), 2);
+    let is_there = || place_at(one.public(), two).try_lock().is_some();
     assert!((0..1_000).all(|_| !is_there()) && found.enter().is_none());
     assert_eq!(delete(two), Some(2));
 }
