@@ -75,7 +75,7 @@ macro_rules! posts {
                 {
                     let is_own = |queue| is_own!(queue, $op, post::$op);
                     // SAFETY: what the list leads to is the caller's too.
-                    match unsafe { $first(&place, wr, is_own) } {
+                    match unsafe { $first(place, wr, is_own) } {
                         Some(true) => return call::SUCCESS,
                         Some(false) => {}
                         None => return locked(&args),

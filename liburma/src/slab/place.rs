@@ -13,12 +13,15 @@ use super::{
     cell::SlotPtr,
     header::{HEADER_LEN, SlotState},
     lock::LeaseEntry,
-    slot::{Guard, LeasedGuard, Slot, slot_at_public},
+    slot::{Guard, Slot, slot_at_public},
     space, usual,
 };
+use crate::copies::copies;
 
 /// A slot of a `K`, in any state.
 pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
+
+copies!(SlotPlace<K: Kind>);
 
 /// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
 #[inline(always)]
@@ -52,20 +55,14 @@ impl<K: Kind> Slot<K> {
 
 impl<K: Exclusive> SlotPlace<K> {
     /// The address of the struct that C programs see.
-    pub(crate) fn public(&self) -> *mut K::Public {
+    pub(crate) fn public(self) -> *mut K::Public {
         self.0.public()
     }
 
-    /// The private part of the object, for this thread alone, by its lease of the lock; `None`: it has none.
+    /// By this thread's lease of the lock, which may have been taken just now; `None`: it has none. A lease ends before its
+    /// object does.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Option<LeasedGuard<K>> {
-        // A lease ends before the object does.
-        self.0.header().lock.enter().map(|visit| LeasedGuard::of_leased(self.0, visit))
-    }
-
-    /// As [`SlotPlace::enter`], of a lease that may have been taken just now.
-    #[inline(always)]
-    pub(crate) fn begin(&self) -> Option<PlaceEntry<K>> {
+    pub(crate) fn begin(self) -> Option<PlaceEntry<K>> {
         self.0.header().lock.begin().map(|entry| PlaceEntry { ptr: self.0, entry })
     }
 

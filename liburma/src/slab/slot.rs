@@ -15,7 +15,7 @@ use super::{
     Exclusive, Kind, Named,
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
-    lock::{LeasedVisit, LockVisit},
+    lock::LockVisit,
     member::in_slot,
     pool, space, usual,
 };
@@ -222,30 +222,6 @@ impl<K: Kind> Drop for Guard<K> {
         // SAFETY: the guard is dropped once, and the visit is used no more.
         let visit = unsafe { ManuallyDrop::take(&mut self.visit) };
         visit.leave();
-    }
-}
-
-/// As [`Guard`], by the lease of this thread.
-pub(crate) struct LeasedGuard<K: Kind> {
-    ptr: SlotPtr<K>,
-    _visit: LeasedVisit,
-    /// A lease belongs to its thread.
-    _here: PhantomData<*mut K::Own>,
-}
-
-impl<K: Kind> LeasedGuard<K> {
-    /// Of a slot whose lock this thread has entered by its lease: there is an object, live or just being deleted.
-    #[inline(always)]
-    pub(super) fn of_leased(ptr: SlotPtr<K>, visit: LeasedVisit) -> Self {
-        Self { ptr, _visit: visit, _here: PhantomData }
-    }
-
-    /// The private part, for this thread alone.
-    #[inline(always)]
-    pub(crate) fn own(&mut self) -> &mut K::Own {
-        // SAFETY: a slot is leased while its private part has a value only, and its deleter takes the lease, and so
-        // waits for this visit; one guard exists, and it is borrowed mutably.
-        unsafe { &mut *self.ptr.own() }
     }
 }
 

@@ -264,12 +264,17 @@ fn place_at<K: Kind>(public: *const K::Public, usual: Slot<K>) -> SlotPlace<K> {
     }
 }
 
+/// What this thread finds in a place by its lease.
+fn by_lease<K: Exclusive<Own = u64>>(place: SlotPlace<K>) -> Option<u64> {
+    place.begin()?.work(None, |own| Some(*own))
+}
+
 /// Locks the object in `slot` until this thread gets a lease of it, if it gets one; how often. `None`: there is none.
 fn lease(slot: Slot<Leased>) -> Option<u32> {
     let place = place_at(slot.public(), slot);
     for visits in 1..100_000 {
         drop(slot.lock().expect("live"));
-        if place.enter().is_some() {
+        if by_lease(place).is_some() {
             return Some(visits);
         }
     }
@@ -280,14 +285,14 @@ fn lease(slot: Slot<Leased>) -> Option<u32> {
 #[test]
 fn a_thread_that_uses_an_object_enters_it_by_a_lease_until_another_one_does() {
     let one = make_of::<Leased>(Owner::new(105), 1);
-    let enter = || place_at(one.public(), one).enter().map(|mut own| *own.own());
+    let enter = || by_lease(place_at(one.public(), one));
     let lock = || one.lock().map(|own| *own);
     assert_eq!(enter(), None, "it was not used");
     let Some(first) = lease(one) else { return };
     assert!(first >= 100, "{first} visits");
-    let held = place_at(one.public(), one).enter().expect("leased");
-    assert_eq!(enter(), None, "a visit within a visit");
-    drop(held);
+    let held = place_at(one.public(), one).begin().expect("leased");
+    assert_eq!(held.work(Some(0), |_| enter()), None, "a visit within a visit");
+    assert_eq!(enter(), Some(1), "and not for ever");
     assert_eq!(held_elsewhere(one), (None, Some(1)));
     assert_eq!((enter(), lock()), (None, Some(1)), "the lease was taken");
     let second = lease(one).expect("as before");
@@ -303,10 +308,7 @@ fn a_thread_that_uses_an_object_enters_it_by_a_lease_until_another_one_does() {
 
 /// What another thread finds by a lease, and by the lock.
 fn held_elsewhere(of: Slot<Leased>) -> (Option<u64>, Option<u64>) {
-    let look = move || {
-        let by_lease = place_at(of.public(), of).enter().map(|mut own| *own.own());
-        (by_lease, of.lock().map(|own| *own))
-    };
+    let look = move || (by_lease(place_at(of.public(), of)), of.lock().map(|own| *own));
     std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
 }
 
@@ -317,22 +319,22 @@ fn a_lease_ends_before_its_object() {
     let found = place_at(one.public(), one);
     let visit = || drop(one.lock());
     (0..1_000).for_each(|_| visit());
-    if found.enter().is_none() {
+    if by_lease(found).is_none() {
         return urma_skip::skip("the kernel has no membarrier for a process");
     }
     let dying = one.retire().expect("live");
-    assert!(found.enter().is_none(), "it is being deleted");
+    assert!(by_lease(found).is_none(), "it is being deleted");
     (0..1_000).for_each(|_| visit());
-    assert!(found.enter().is_none(), "a lock of what is being deleted grants none");
+    assert!(by_lease(found).is_none(), "a lock of what is being deleted grants none");
     drop(dying);
     (0..1_000).for_each(|_| visit());
-    assert!(found.enter().is_some(), "its end was refused");
+    assert!(by_lease(found).is_some(), "its end was refused");
     assert_eq!(delete(one), Some(1));
     (0..1_000).for_each(|_| visit());
-    assert!(found.enter().is_none(), "it was deleted");
+    assert!(by_lease(found).is_none(), "it was deleted");
     let two = make_of::<Entered>(Owner::new(106), 2);
     let is_there = || place_at(one.public(), two).try_lock().is_some();
-    assert!((0..1_000).all(|_| !is_there()) && found.enter().is_none());
+    assert!((0..1_000).all(|_| !is_there()) && by_lease(found).is_none());
     assert_eq!(delete(two), Some(2));
 }
 

@@ -213,17 +213,17 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts the request at `wr`, a write or a read, if it is like the newest one of the queue at `place` and is carried out at
-/// once; `false`: nothing happened. `None`: this thread has no lease of the queue, or the request is another one.
-/// `is_own` says of the queue's public part whether this provider drives it.
+/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
+/// write or a read, if it is carried out at once; `false`: nothing happened. `None`: it is a write or a read, and this thread
+/// has no lease of the queue. `is_own` says of the queue's public part whether this provider drives it.
 ///
-/// It is carried out by loads and stores alone, so `errno` stays.
+/// A write or a read is carried out by loads and stores alone, so `errno` stays.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(always)]
 pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
-    place: &SlotPlace<K>,
+    place: SlotPlace<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> Option<bool> {
@@ -231,7 +231,8 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     let first = unsafe { WorkRequest::first(wr) };
     // Others need no lock to be refused here.
     if !is_transfer(first.opcode()) {
-        return None;
+        let is_atomic = matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD);
+        return Some(is_atomic && post_atomic(place, first, is_own));
     }
     let entry = place.begin()?;
     Some(entry.work(false, |own| {
@@ -247,8 +248,7 @@ const fn is_transfer(opcode: urma_opcode_t) -> bool {
     opcode & !OTHER == URMA_OPC_WRITE
 }
 
-/// As [`carry`], of a queue that this thread has no lease of and that no other thread has, or of an atomic, which is posted
-/// where it is not carried out.
+/// As [`carry`], of a write or a read, of a queue that this thread has no lease of.
 ///
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
@@ -260,15 +260,10 @@ pub(crate) unsafe fn carry_locked<K: Exclusive<Own: Sends>>(
 ) -> bool {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    if matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD) {
-        return post_atomic(place, first, is_own);
-    }
-    let public = place.public();
-    is_transfer(first.opcode())
-        && call::caught(false, || {
-            let guard = place.try_lock();
-            guard.is_some_and(|mut guard| carry_held::<K>((public, &mut guard), first, is_own))
-        })
+    call::caught(false, || {
+        let guard = place.try_lock();
+        guard.is_some_and(|mut guard| carry_held::<K>((place.public(), &mut guard), first, is_own))
+    })
 }
 
 /// As [`carry`], of a queue whose lock is held.
@@ -282,21 +277,20 @@ fn carry_held<K: Exclusive<Own: Sends>>(
     is_own(public) && alike::carry((seen, own), first)
 }
 
-/// As [`carry_locked`], of an atomic.
-#[inline(always)]
+/// As [`carry`], of an atomic, which is posted where it is not carried out.
+#[inline(never)]
 fn post_atomic<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
     first: SendRequest<'_>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
-    let public = place.public();
     let post = |own: &mut K::Own| {
         let seen = seen_ends::<K>(own);
-        is_own(public) && alike::post_atomic((seen, own), first)
+        is_own(place.public()) && alike::post_atomic((seen, own), first)
     };
     let posted = call::in_child(|| {
-        let is_posted = match place.enter() {
-            Some(mut guard) => post(guard.own()),
+        let is_posted = match place.begin() {
+            Some(entry) => entry.work(false, post),
             None => post(&mut *place.try_lock().ok_or(Code::EAGAIN)?),
         };
         if is_posted { Ok(()) } else { Err(Code::EAGAIN) }
