@@ -142,11 +142,15 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     }
 }
 
-/// Runs the part of a call that changes no `errno`; a panic in it counts as `false`.
+/// Runs the part of a call that changes no `errno`; a panic in it counts as `on_panic`.
 #[inline(always)]
-pub(crate) fn caught(f: impl FnOnce() -> bool) -> bool {
+pub(crate) fn caught<T>(on_panic: T, f: impl FnOnce() -> T) -> T {
     // What a panic left half done is behind a lock of a slot, which recovers.
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(false)
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+        // Its drop could panic, so that the caller would have to be ready for that.
+        core::mem::forget(payload);
+        on_panic
+    })
 }
 
 /// Address of this thread's `errno`, valid until the thread ends.

@@ -16,12 +16,15 @@
 //! - of a [`Named`] kind, whose private part never changes while it is live, through the lock of a
 //!   queue of the same owner ([`Look::named`]). Such a slot is emptied only after a grace period:
 //!   its state says "dying", and every queue lock that was held at that moment was let go.
+//!
+//! A thread that uses a slot for some time has a lease of its lock, and enters it by plain loads and stores ([`lock`]).
 #![expect(unsafe_code, reason = "object memory shared with C")]
 
 mod cell;
 mod fresh;
 mod header;
 mod idle;
+mod lock;
 mod member;
 mod place;
 mod pool;
@@ -35,7 +38,7 @@ pub(crate) use idle::{Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
 pub(crate) use place::{SlotPlace, place};
 pub(crate) use slot::{
-    Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there,
+    Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there, seen_ends,
 };
 pub(crate) use usual::forget_usual;
 

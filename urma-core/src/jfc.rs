@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, Drain, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, DoneRecord, JfcControl},
+    ops::{CompletionQueue, DoneLook, DoneRecord, JfcControl},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -71,9 +71,9 @@ impl Jfc {
         self.queue.poll(out)
     }
 
-    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it. `false`: nothing happened.
+    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it, or that there is none.
     #[inline(always)]
-    pub fn take_done(&mut self, into: &mut DoneRecord) -> bool {
+    pub fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
         self.queue.take_done(into)
     }
 

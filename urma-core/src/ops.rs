@@ -116,10 +116,10 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
-    /// Writes the oldest completion, if it is that of a request that succeeded, and a look finds it; `false`: it is for
-    /// [`CompletionQueue::poll`], and nothing is written. It makes no system call.
-    fn take_done(&mut self, _into: &mut DoneRecord) -> bool {
-        false
+    /// Writes the oldest completion, if it is that of a request that succeeded, and a look finds it. It makes no system
+    /// call.
+    fn take_done(&mut self, _into: &mut DoneRecord) -> DoneLook {
+        DoneLook::Unknown
     }
 
     /// Asks for one event. Fires at once when matching completions wait.
@@ -127,6 +127,18 @@ pub trait CompletionQueue: Send + Debug {
     /// # Errors
     /// `Invalid`: the JFC has no JFCE. The device failed.
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
+}
+
+/// What a look at a completion queue found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum DoneLook {
+    /// No completion is there, and a poll would find none.
+    Empty = 0,
+    /// One completion, which is written.
+    Taken = 1,
+    /// It is for [`CompletionQueue::poll`], and nothing is written.
+    Unknown,
 }
 
 /// The completion of a request of a send queue that succeeded, as UMDK's `urma_cr_t` has it at any address, so that a

@@ -38,6 +38,7 @@ pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,
 };
 pub use serial::{
-    OwnerEntry, RunResult, Serial, SerialOwner, SerialVisit, TakenEntry, VisitEnd, Visited,
+    OwnerEntry, RunResult, Serial, SerialOwner, SerialVisit, TakenEntry, ThisThread, ThreadVisit,
+    VisitEnd, Visited,
 };
 pub use writers::{WriterHold, Writers, writer_hold};

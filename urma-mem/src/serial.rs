@@ -8,11 +8,15 @@
 
 use core::fmt;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Watched, spin_hint, yield_now};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, Watched, spin_hint, yield_now};
 
 mod lease;
+mod thread;
 
 pub use lease::{OwnerEntry, SerialOwner, TakenEntry};
+pub use thread::{ThisThread, ThreadVisit};
+
+use thread::TERMS;
 
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
@@ -55,11 +59,14 @@ pub struct Visited<R> {
 ///
 /// A thread that finds the value held leaves a mark and goes on; the holder checks for marks before
 /// it lets go. A mark made while no thread holds the value stays until the next `run`.
+///
+/// Memory of zero bytes is one that is neither held nor marked and has no owner, if such bytes are a `T`.
+#[repr(C)]
 pub struct Serial<T> {
     state: AtomicU32,
-    /// The owner is inside by its lease.
-    inside: AtomicU32,
-    /// The number of its owner, who may get a lease; 0: none.
+    /// Of each term: its owner is inside by its lease.
+    inside: [AtomicU8; TERMS],
+    /// The number of its owner, who may get a lease, with the owner's term in the low bits; 0: none.
     owner: AtomicU64,
     value: Watched<T>,
 }
@@ -72,8 +79,16 @@ unsafe impl<T: Send> Send for Serial<T> {}
 
 impl<T> Serial<T> {
     /// A value that is neither held nor marked.
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        let (state, inside) = (AtomicU32::new(0), [const { AtomicU8::new(0) }; TERMS]);
+        Self { state, inside, owner: AtomicU64::new(0), value: Watched::new(value) }
+    }
+
+    /// A value that is neither held nor marked.
+    #[cfg(loom)]
     pub fn new(value: T) -> Self {
-        let (state, inside) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (state, inside) = (AtomicU32::new(0), [(); TERMS].map(|()| AtomicU8::new(0)));
         Self { state, inside, owner: AtomicU64::new(0), value: Watched::new(value) }
     }
 
@@ -280,18 +295,35 @@ impl<T> Serial<T> {
     /// Visits the value, waiting for the present holder. Control plane only: the wait is bounded by
     /// the holder's rounds, not by a number of its own.
     pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Visited<R> {
+        self.hold_blocking();
+        let release = ReleaseOnDrop(&self.state);
+        let value = self.visit(f);
+        Visited { value, marked: release.finish() }
+    }
+
+    /// Enters the value, waiting as [`Serial::with_blocking`] does. A lease is taken, also that of this thread.
+    #[inline]
+    pub fn visit_blocking(&self) -> SerialVisit<'_, T> {
+        if let Some(visit) = self.try_visit() {
+            return visit;
+        }
+        self.hold_blocking();
+        SerialVisit { serial: self, is_leased: false }
+    }
+
+    /// Sets HELD, once no other thread has it.
+    #[cold]
+    #[inline(never)]
+    fn hold_blocking(&self) {
         let mut looks = 0;
         loop {
             let before = self.state.fetch_or(HELD, Ordering::AcqRel);
             if before & HELD == 0 || self.takes_lease(before) {
-                break;
+                return;
             }
             looks += 1;
             if looks % SPINS_BEFORE_YIELD == 0 { yield_now() } else { spin_hint() }
         }
-        let release = ReleaseOnDrop(&self.state);
-        let value = self.visit(f);
-        Visited { value, marked: release.finish() }
     }
 
     /// The value, when no other thread can see it any more.

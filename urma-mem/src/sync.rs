@@ -2,7 +2,7 @@
 //!
 //! Owns: the choice between the two, and a cell both can watch.
 //! Takes: `--cfg loom`.
-//! Gives: `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `AtomicPtr`, `Ordering`, `fence`,
+//! Gives: `AtomicU8`, `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `AtomicPtr`, `Ordering`, `fence`,
 //! `Arc`, `spin_hint`. Must not: add behaviour of its own.
 
 #[cfg(not(loom))]
@@ -14,6 +14,8 @@ mod imp {
     // Aliases, not re-exports: the lint that bans the raw names looks through a re-export.
     /// Atomic boolean of the standard library; models use loom's.
     pub type AtomicBool = std::sync::atomic::AtomicBool;
+    /// Atomic byte of the standard library; models use loom's.
+    pub type AtomicU8 = std::sync::atomic::AtomicU8;
     /// Atomic 32-bit word of the standard library; models use loom's.
     pub type AtomicU32 = std::sync::atomic::AtomicU32;
     /// Atomic 64-bit word of the standard library; models use loom's.
@@ -40,7 +42,7 @@ mod imp {
 mod imp {
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     /// Marks in the model that this thread waits for another one.
@@ -64,11 +66,14 @@ pub(crate) struct Watched<T>(
 );
 
 impl<T> Watched<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    #[cfg(loom)]
     pub(crate) fn new(value: T) -> Self {
-        #[cfg(not(loom))]
-        return Self(core::cell::UnsafeCell::new(value));
-        #[cfg(loom)]
-        return Self(loom::cell::UnsafeCell::new(value));
+        Self(loom::cell::UnsafeCell::new(value))
     }
 
     /// Runs `f` on the address of the value. Making the call is safe; using the pointer is not.

@@ -8,9 +8,11 @@ use core::{
     ptr::{NonNull, fn_addr_eq},
 };
 
+use urma_core::ops::DoneLook;
+
 use crate::{
     abi::*,
-    call::{self, Code, Object, UserArray, object},
+    call::{self, Code, Object, UserArray, UserPtr, object},
     face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
     slab::{find_live, place},
@@ -54,10 +56,11 @@ struct PostArgs<Q, W> {
     bad_wr: *mut *mut W,
 }
 
-/// A post of a queue: of any list, and before that, with `$first`, of a request that needs less.
+/// A post of a queue: of any list, and before that, with `$first` and, where this thread has no lease of the queue, `$locked`,
+/// of a request that needs less.
 macro_rules! posts {
     ($(#[$doc:meta])* $name:ident: $queue:ident, $wr:ident, $kind:ty, $perf:ident, $op:ident,
-        $own:path $(, first $first:path)?) => {
+        $own:path $(, first $first:path, $locked:path)?) => {
         $(#[$doc])*
         pub unsafe extern "C" fn $name(
             queue: *mut $queue,
@@ -66,14 +69,32 @@ macro_rules! posts {
         ) -> urma_status_t {
             let args = PostArgs { queue, wr, bad_wr };
             $(
-                let is_own = |queue| is_own!(queue, $op, post::$op);
                 if let Some(place) = place::<$kind>(queue)
                     // SAFETY: a list and a place of the caller's (room card of `face`).
                     && let Ok((wr, _)) = unsafe { call::args((wr, bad_wr)) }
-                    // SAFETY: what the list leads to is the caller's too.
-                    && unsafe { $first(place, wr, is_own) }
                 {
-                    return call::SUCCESS;
+                    let is_own = |queue| is_own!(queue, $op, post::$op);
+                    // SAFETY: what the list leads to is the caller's too.
+                    match unsafe { $first(place, wr, is_own) } {
+                        Some(true) => return call::SUCCESS,
+                        Some(false) => {}
+                        None => return locked(&args),
+                    }
+                }
+                #[inline(never)]
+                fn locked(args: &PostArgs<$queue, $wr>) -> urma_status_t {
+                    let PostArgs { queue, wr, bad_wr } = *args;
+                    if let Some(place) = place::<$kind>(queue)
+                        // SAFETY: a list and a place of the caller's (room card of `face`).
+                        && let Ok((wr, _)) = unsafe { call::args((wr, bad_wr)) }
+                    {
+                        let is_own = |queue| is_own!(queue, $op, post::$op);
+                        // SAFETY: what the list leads to is the caller's too.
+                        if unsafe { $locked(place, wr, is_own) } {
+                            return call::SUCCESS;
+                        }
+                    }
+                    any(args)
                 }
             )?
             #[inline(never)]
@@ -105,7 +126,7 @@ macro_rules! posts {
 posts! {
     /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
     urma_post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, UB_JFS_POST_SEND, post_jfs_wr, post::send,
-    first post::carry
+    first post::carry, post::carry_locked
 }
 
 posts! {
@@ -116,7 +137,8 @@ posts! {
 posts! {
     /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
     urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty,
-    UB_JETTY_POST_SEND, post_jetty_send_wr, post::send, first post::carry
+    UB_JETTY_POST_SEND, post_jetty_send_wr, post::send,
+    first post::carry, post::carry_locked
 }
 
 posts! {
@@ -131,20 +153,53 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
+    let args = PollArgs { jfc, cr_cnt, cr };
     if cr_cnt == 1
         && let Some(place) = place::<kind::Jfc>(jfc)
-        // SAFETY: an array of the caller's (room card of `face`).
-        && let Ok(to) = unsafe { UserArray::new(cr, 1) }
-        && let Some(own) = place.try_lock()
-        && is_own!(own.public(), poll_jfc, poll::poll_jfc)
+        // SAFETY: room for a completion of the caller's (room card of `face`).
+        && let Ok(to) = unsafe { UserPtr::new(cr) }
     {
-        return poll::take_one(own, to);
+        let Some(entry) = place.begin() else { return poll_locked(&args) };
+        let look = entry.work(DoneLook::Unknown, |own| {
+            call::caught(DoneLook::Unknown, || {
+                let is_own = is_own!(jfc, poll_jfc, poll::poll_jfc);
+                if is_own { own.core.take_done(to.room()) } else { DoneLook::Unknown }
+            })
+        });
+        if look != DoneLook::Unknown {
+            return look as c_int;
+        }
     }
-    poll_any(jfc, cr_cnt, cr)
+    poll_any(&args)
+}
+
+/// The arguments of a poll, in memory as [`PostArgs`].
+struct PollArgs {
+    jfc: *mut urma_jfc_t,
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+}
+
+/// A poll of one completion, of a queue that this thread has no lease of.
+#[inline(never)]
+fn poll_locked(args: &PollArgs) -> c_int {
+    // SAFETY: room for a completion of the caller's (room card of `face`).
+    if let Ok(to) = unsafe { UserPtr::new(args.cr) }
+        && let Some(place) = place::<kind::Jfc>(args.jfc)
+        && let Some(mut own) = place.try_lock()
+        && is_own!(args.jfc, poll_jfc, poll::poll_jfc)
+    {
+        let look = own.core.take_done(to.room());
+        if look != DoneLook::Unknown {
+            return look as c_int;
+        }
+    }
+    poll_any(args)
 }
 
 #[inline(never)]
-fn poll_any(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
+fn poll_any(args: &PollArgs) -> c_int {
+    let PollArgs { jfc, cr_cnt, cr } = *args;
     if !perf::is_on()
         && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
         && let Ok(room) = usize::try_from(cr_cnt)

@@ -5,7 +5,7 @@
 
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
-use crate::latch::Pause;
+use super::lock::Lock;
 
 /// Bytes of a header; the public part starts after them.
 pub(super) const HEADER_LEN: usize = 64;
@@ -79,8 +79,8 @@ impl Word {
 #[repr(C, align(64))]
 pub(super) struct Header {
     word: AtomicU64,
-    /// Even: free. Odd: held. Counts, so that one holder differs from the next.
-    lock: AtomicU32,
+    /// Held for one post, one poll or one control call.
+    pub(super) lock: Lock,
     /// Number of the next free slot; meaningful in a free list only.
     pub(super) next: AtomicU32,
 }
@@ -90,11 +90,10 @@ const _: () = assert!(size_of::<Header>() == HEADER_LEN);
 impl Header {
     /// Of a slot that is free.
     pub(super) const fn free() -> Self {
-        Self { word: AtomicU64::new(0), lock: AtomicU32::new(0), next: AtomicU32::new(0) }
+        Self { word: AtomicU64::new(0), lock: Lock::free(), next: AtomicU32::new(0) }
     }
 
-    /// Sequentially consistent, as is taking the lock: of "dying" being set and a queue being
-    /// locked, one side sees the other.
+    /// Of "dying" being set and a queue being locked, one side sees the other: the deleter visits the lock afterwards.
     #[inline]
     pub(super) fn word(&self) -> Word {
         Word(self.word.load(Ordering::SeqCst))
@@ -109,47 +108,5 @@ impl Header {
     pub(super) fn swap_word(&self, from: Word, to: Word) -> bool {
         let order = Ordering::SeqCst;
         self.word.compare_exchange(from.0, to.0, order, order).is_ok()
-    }
-
-    /// Held for one post, one poll or one control call.
-    #[inline]
-    pub(super) fn acquire(&self) {
-        if !self.try_acquire() {
-            self.acquire_contended();
-        }
-    }
-
-    /// As [`Header::acquire`], if no other thread has it.
-    #[inline]
-    pub(super) fn try_acquire(&self) -> bool {
-        // One instruction: of a lock that is held it changes nothing.
-        self.lock.fetch_or(1, Ordering::SeqCst) & 1 == 0
-    }
-
-    #[cold]
-    fn acquire_contended(&self) {
-        let mut pause = Pause::new();
-        while !self.try_acquire() {
-            pause.wait();
-        }
-    }
-
-    #[inline]
-    pub(super) fn release(&self) {
-        // Only the holder changes the count.
-        let held = self.lock.load(Ordering::Relaxed);
-        self.lock.store(held.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Waits until the thread that holds the lock now has let it go; later holders do not count.
-    pub(super) fn wait_for_holder(&self) {
-        let seen = self.lock.load(Ordering::SeqCst);
-        if seen & 1 == 0 {
-            return;
-        }
-        let mut pause = Pause::new();
-        while self.lock.load(Ordering::Acquire) == seen {
-            pause.wait();
-        }
     }
 }

@@ -12,23 +12,27 @@ use super::{
     Exclusive, Kind,
     cell::SlotPtr,
     header::{HEADER_LEN, SlotState},
+    lock::LeaseEntry,
     slot::{Guard, Slot, slot_at_public},
     space, usual,
 };
+use crate::copies::copies;
 
 /// A slot of a `K`, in any state.
 pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
 
+copies!(SlotPlace<K: Kind>);
+
 /// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
 #[inline(always)]
 pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
-    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
     let usual = usual::usual::<K>();
-    if usual.addr() != slot.addr() {
+    if usual.addr() != public.addr() {
         let find = || slot_at_public(public, space::is_slot::<K>).map(SlotPlace);
         return if usual::is_none(usual) { None } else { find() };
     }
-    // SAFETY: `usual` is the address of a header, which is not null.
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
+    // SAFETY: `usual` is the end of a header, whose address is not null.
     unsafe { core::hint::assert_unchecked(!slot.is_null()) };
     NonNull::new(slot).map(|slot| SlotPlace(SlotPtr::new(slot.cast())))
 }
@@ -50,15 +54,44 @@ impl<K: Kind> Slot<K> {
 }
 
 impl<K: Exclusive> SlotPlace<K> {
+    /// The address of the struct that C programs see.
+    pub(crate) fn public(self) -> *mut K::Public {
+        self.0.public()
+    }
+
+    /// By this thread's lease of the lock, which may have been taken just now; `None`: it has none. A lease ends before its
+    /// object does.
+    #[inline(always)]
+    pub(crate) fn begin(self) -> Option<PlaceEntry<K>> {
+        self.0.header().lock.begin().map(|entry| PlaceEntry { ptr: self.0, entry })
+    }
+
     /// The private part of the object, for this thread alone; `None`: none is live, or another thread has the lock.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<Guard<K>> {
         let header = self.0.header();
-        if !header.try_acquire() {
-            return None;
-        }
-        // From here on `guard` lets go of the lock.
-        let guard = Guard::of_held(self.0);
-        header.word().is(SlotState::Live).then_some(guard)
+        let visit = header.lock.try_acquire()?;
+        // Otherwise the visit ends here, and grants no lease.
+        header.word().is(SlotState::Live).then(|| Guard::of_live(self.0, visit))
+    }
+}
+
+/// The entry of a thread that had a lease of a slot.
+pub(crate) struct PlaceEntry<K: Kind> {
+    ptr: SlotPtr<K>,
+    entry: LeaseEntry,
+}
+
+impl<K: Exclusive> PlaceEntry<K> {
+    /// Works on the private part of the object, for this thread alone, if the lease was not taken, and lets go of the lock.
+    /// What `work` gives, or `taken`.
+    #[inline(always)]
+    pub(crate) fn work<R>(self, taken: R, work: impl FnOnce(&mut K::Own) -> R) -> R {
+        let Self { ptr, entry } = self;
+        entry.work(taken, || {
+            // SAFETY: a slot is leased while its private part has a value only, and its deleter takes the lease, and so
+            // waits for this visit; one visit goes on at a time, and has one reference.
+            work(unsafe { &mut *ptr.own() })
+        })
     }
 }

@@ -6,6 +6,7 @@
 
 use core::{
     marker::PhantomData,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     ptr::NonNull,
 };
@@ -14,6 +15,7 @@ use super::{
     Exclusive, Kind, Named,
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
+    lock::LockVisit,
     member::in_slot,
     pool, space, usual,
 };
@@ -22,6 +24,13 @@ use urma_mem::ends::{EndCount, SeenEnds};
 
 /// Objects whose end began. Counted before the locks of queues are looked at.
 static ENDS: EndCount = EndCount::new();
+
+/// As [`Look::seen_ends`], for a request that follows no name, of a queue whose lock is held.
+#[inline(always)]
+pub(crate) fn seen_ends<K: Kind>(_: &K::Own) -> SeenEnds {
+    const { assert!(K::IS_QUEUE) };
+    ENDS.seen_in_order()
+}
 
 /// What a pointer of a C program is.
 pub(crate) enum PointerKind {
@@ -134,11 +143,11 @@ impl<K: Kind> Slot<K> {
         }
         ENDS.count();
         usual::forget(header);
-        header.wait_for_holder();
+        header.lock.end_lease();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {
             if queue.word().owner() == self.word.owner() {
-                queue.wait_for_holder();
+                queue.lock.wait_for_holder();
             }
         });
         Some(Dying(self))
@@ -158,37 +167,25 @@ impl<K: Exclusive> Slot<K> {
     /// The private part, for this thread alone; `None` when the object is gone.
     #[inline]
     pub(crate) fn lock(self) -> Option<Guard<K>> {
-        self.ptr.header().acquire();
-        let guard = Guard::of_held(self.ptr);
-        self.is_live().then_some(guard)
+        let visit = self.ptr.header().lock.acquire();
+        // Otherwise the visit ends here, and grants no lease.
+        self.is_live().then(|| Guard::of_live(self.ptr, visit))
     }
 }
 
 /// The lock of a slot, and with it the private part.
 pub(crate) struct Guard<K: Kind> {
     ptr: SlotPtr<K>,
+    visit: ManuallyDrop<LockVisit>,
     /// A lock belongs to its thread.
     _here: PhantomData<*mut K::Own>,
 }
 
 impl<K: Kind> Guard<K> {
-    /// Of a slot whose lock this thread has acquired for it.
+    /// Of a slot whose lock is held by `visit`, since before its object was live at the latest.
     #[inline(always)]
-    pub(super) fn of_held(ptr: SlotPtr<K>) -> Self {
-        Self { ptr, _here: PhantomData }
-    }
-
-    /// The object's public part.
-    #[inline(always)]
-    pub(crate) fn public(&self) -> *mut K::Public {
-        self.ptr.public()
-    }
-
-    /// As [`Look::seen_ends`], for a request that follows no name.
-    #[inline(always)]
-    pub(crate) fn seen_ends(&self) -> SeenEnds {
-        const { assert!(K::IS_QUEUE) };
-        ENDS.seen_in_order()
+    pub(super) fn of_live(ptr: SlotPtr<K>, visit: LockVisit) -> Self {
+        Self { ptr, visit: ManuallyDrop::new(visit), _here: PhantomData }
     }
 
     /// The private part, and access to what requests of this queue name.
@@ -222,7 +219,9 @@ impl<K: Kind> DerefMut for Guard<K> {
 impl<K: Kind> Drop for Guard<K> {
     #[inline]
     fn drop(&mut self) {
-        self.ptr.header().release();
+        // SAFETY: the guard is dropped once, and the visit is used no more.
+        let visit = unsafe { ManuallyDrop::take(&mut self.visit) };
+        visit.leave();
     }
 }
 
@@ -305,6 +304,8 @@ impl<K: Named> LastNamed<K> {
 pub(crate) struct Held<const N: usize> {
     /// In order of address, each one once.
     headers: [Option<&'static Header>; N],
+    /// Of each of them, in the same order. No lease is granted.
+    _visits: [Option<LockVisit>; N],
     _here: PhantomData<*mut ()>,
 }
 
@@ -332,8 +333,8 @@ impl<const N: usize> Held<N> {
                 headers[index - 1] = None;
             }
         }
-        headers.iter().flatten().for_each(|header| header.acquire());
-        let held = Self { headers, _here: PhantomData };
+        let _visits = headers.map(|header| header.map(|header| header.lock.acquire()));
+        let held = Self { headers, _visits, _here: PhantomData };
         let all_live = slots.iter().flatten().all(|slot| slot.header.word() == slot.word);
         all_live.then_some(held)
     }
@@ -348,12 +349,6 @@ impl<const N: usize> Held<N> {
         // SAFETY: its lock is held and it is live, so the value is there and its deleter waits;
         // this type hands out shared references only.
         Some(unsafe { &*slot.ptr.own() })
-    }
-}
-
-impl<const N: usize> Drop for Held<N> {
-    fn drop(&mut self) {
-        self.headers.iter().flatten().for_each(|header| header.release());
     }
 }
 

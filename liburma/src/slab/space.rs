@@ -122,7 +122,7 @@ pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
 }
 
 /// Every slot that was ever used and whose kind is a queue.
-pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
+pub(super) fn for_each_queue(mut visit: impl FnMut(&'static Header)) {
     for chunk in 0..SPACE.in_use.load(Ordering::Acquire) {
         let Some(word) = SPACE.chunks.get(chunk as usize) else { return };
         let word = word.load(Ordering::Acquire);
@@ -133,7 +133,7 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
         for offset in (0..CHUNK_LEN).step_by(slot_len) {
             let Some(slot) = slot_at(number_in(chunk, offset)) else { return };
             // SAFETY: a chunk with a kind is readable for ever, and each stride starts with a header.
-            let header = unsafe { slot.as_ref() };
+            let header: &'static Header = unsafe { slot.as_ref() };
             if header.word().is_untouched() {
                 // Slots of a chunk are used first in order of address.
                 break;

@@ -31,6 +31,8 @@ kinds! {
     Poster = 26, queue: true, own: u64, Exclusive;
     Last = 27, queue: false, own: Counted, Named;
     Placed = 28, queue: true, own: u64, Exclusive;
+    Leased = 29, queue: true, own: u64, Exclusive;
+    Entered = 30, queue: true, own: u64, Exclusive;
 }
 
 /// Says when it is dropped.
@@ -252,6 +254,90 @@ fn a_place_has_what_is_live_there() {
     assert_eq!(delete(three), Some(3));
 }
 
+/// The place at `public`. Another test makes places unusual meanwhile.
+fn place_at<K: Kind>(public: *const K::Public, usual: Slot<K>) -> SlotPlace<K> {
+    loop {
+        usual.make_usual(|| true);
+        if let Some(place) = place(public) {
+            return place;
+        }
+    }
+}
+
+/// What this thread finds in a place by its lease.
+fn by_lease<K: Exclusive<Own = u64>>(place: SlotPlace<K>) -> Option<u64> {
+    place.begin()?.work(None, |own| Some(*own))
+}
+
+/// Locks the object in `slot` until this thread gets a lease of it, if it gets one; how often. `None`: there is none.
+fn lease(slot: Slot<Leased>) -> Option<u32> {
+    let place = place_at(slot.public(), slot);
+    for visits in 1..100_000 {
+        drop(slot.lock().expect("live"));
+        if by_lease(place).is_some() {
+            return Some(visits);
+        }
+    }
+    urma_skip::skip("the kernel has no membarrier for a process");
+    None
+}
+
+#[test]
+fn a_thread_that_uses_an_object_enters_it_by_a_lease_until_another_one_does() {
+    let one = make_of::<Leased>(Owner::new(105), 1);
+    let enter = || by_lease(place_at(one.public(), one));
+    let lock = || one.lock().map(|own| *own);
+    assert_eq!(enter(), None, "it was not used");
+    let Some(first) = lease(one) else { return };
+    assert!(first >= 100, "{first} visits");
+    let held = place_at(one.public(), one).begin().expect("leased");
+    assert_eq!(held.work(Some(0), |_| enter()), None, "a visit within a visit");
+    assert_eq!(enter(), Some(1), "and not for ever");
+    assert_eq!(held_elsewhere(one), (None, Some(1)));
+    assert_eq!((enter(), lock()), (None, Some(1)), "the lease was taken");
+    let second = lease(one).expect("as before");
+    assert!(second >= 2 * first - 2, "each turn of two threads would be a system call: {second}");
+    // Two threads in turn.
+    assert_eq!(held_elsewhere(one), (None, Some(1)));
+    for _ in 0..2 * second {
+        assert_eq!(held_elsewhere(one).1, lock());
+        assert_eq!(enter(), None);
+    }
+    assert_eq!(delete(one), Some(1));
+}
+
+/// What another thread finds by a lease, and by the lock.
+fn held_elsewhere(of: Slot<Leased>) -> (Option<u64>, Option<u64>) {
+    let look = move || (by_lease(place_at(of.public(), of)), of.lock().map(|own| *own));
+    std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
+}
+
+/// A thread that enters by a lease asks for nothing: so there is none without a live object.
+#[test]
+fn a_lease_ends_before_its_object() {
+    let one = make_of::<Entered>(Owner::new(106), 1);
+    let found = place_at(one.public(), one);
+    let visit = || drop(one.lock());
+    (0..1_000).for_each(|_| visit());
+    if by_lease(found).is_none() {
+        return urma_skip::skip("the kernel has no membarrier for a process");
+    }
+    let dying = one.retire().expect("live");
+    assert!(by_lease(found).is_none(), "it is being deleted");
+    (0..1_000).for_each(|_| visit());
+    assert!(by_lease(found).is_none(), "a lock of what is being deleted grants none");
+    drop(dying);
+    (0..1_000).for_each(|_| visit());
+    assert!(by_lease(found).is_some(), "its end was refused");
+    assert_eq!(delete(one), Some(1));
+    (0..1_000).for_each(|_| visit());
+    assert!(by_lease(found).is_none(), "it was deleted");
+    let two = make_of::<Entered>(Owner::new(106), 2);
+    let is_there = || place_at(one.public(), two).try_lock().is_some();
+    assert!((0..1_000).all(|_| !is_there()) && by_lease(found).is_none());
+    assert_eq!(delete(two), Some(2));
+}
+
 /// Counted when it begins, so that a queue which takes its lock later than that sees it.
 #[test]
 fn each_end_changes_what_queues_have_seen() {
@@ -303,12 +389,14 @@ fn of_two_deleters_one_wins() {
     assert_eq!(drops.load(Ordering::Relaxed), ROUNDS);
 }
 
-/// A post holds its queue's lock and has found what it names; the deleter comes meanwhile.
+/// A post holds its queue's lock, in each other round by a lease, and has found what it names; the deleter comes meanwhile.
 #[test]
 fn what_a_post_names_outlives_the_post() {
     let owner = Owner::new(200);
     let queue = make_of::<Poster>(owner, 0);
     for round in 0..20 {
+        let visits = if round % 2 == 0 { 0 } else { 10_000 };
+        (0..visits).for_each(|_| drop(queue.lock()));
         let memory = make_of::<Shared>(owner, Boxed(Box::new([round; 8])));
         let mut guard = queue.lock().expect("live");
         let own = guard.split().1.named::<Shared>(memory.public()).expect("live");

@@ -11,7 +11,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::completion::record,
-    slab::{Guard, Slot},
+    slab::Slot,
     udma::kind::{self, JfcOwn, POLL_BATCH},
 };
 
@@ -34,27 +34,6 @@ pub(crate) unsafe extern "C" fn poll_jfc(
 pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     call::count(|| {
         let mut own = slot.lock().ok_or(Code::EINVAL)?;
-        call::at("poll_jfc");
-        fill(&mut own, to)
-    })
-}
-
-/// As [`take`], of one completion, from a queue whose lock is held in a process that is no forked child. What a look finds cannot fail and
-/// calls nothing that changes `errno`.
-#[inline(always)]
-pub(crate) fn take_one(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
-    if let Ok(first) = to.get(0)
-        && own.core.take_done(first.room())
-    {
-        return 1;
-    }
-    take_held(own, to)
-}
-
-/// As [`take`], from a queue whose lock is held.
-#[inline(never)]
-fn take_held(mut own: Guard<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
-    call::count(|| {
         call::at("poll_jfc");
         fill(&mut own, to)
     })

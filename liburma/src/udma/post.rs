@@ -23,7 +23,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
-    slab::{Exclusive, Look, Slot, SlotPlace},
+    slab::{Exclusive, Look, Slot, SlotPlace, seen_ends},
     udma::{
         jetty,
         kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
@@ -214,8 +214,8 @@ impl Receives for JettyOwn {
 }
 
 /// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
-/// write or a read, if it is carried out at once; `false`: nothing happened. `is_own` says of the queue's public part
-/// whether this provider drives it.
+/// write or a read, if it is carried out at once; `false`: nothing happened. `None`: it is a write or a read, and this thread
+/// has no lease of the queue. `is_own` says of the queue's public part whether this provider drives it.
 ///
 /// A write or a read is carried out by loads and stores alone, so `errno` stays.
 ///
@@ -226,22 +226,55 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
-) -> bool {
+) -> Option<bool> {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
     // Others need no lock to be refused here.
-    if !matches!(first.opcode(), URMA_OPC_WRITE | URMA_OPC_READ) {
-        return matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD)
-            && post_atomic(place, first, is_own);
+    if !is_transfer(first.opcode()) {
+        let is_atomic = matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD);
+        return Some(is_atomic && post_atomic(place, first, is_own));
     }
-    call::caught(|| {
-        let Some(mut guard) = place.try_lock() else { return false };
-        if !is_own(guard.public()) {
-            return false;
-        }
-        let seen = guard.seen_ends();
-        alike::carry((seen, &mut *guard), first)
+    let entry = place.begin()?;
+    Some(entry.work(false, |own| {
+        call::caught(false, || carry_held::<K>((place.public(), own), first, is_own))
+    }))
+}
+
+/// Whether it is that of a write or a read: by two instructions.
+#[inline(always)]
+const fn is_transfer(opcode: urma_opcode_t) -> bool {
+    const OTHER: u32 = URMA_OPC_WRITE ^ URMA_OPC_READ;
+    const { assert!(OTHER.is_power_of_two() && URMA_OPC_WRITE == 0) };
+    opcode & !OTHER == URMA_OPC_WRITE
+}
+
+/// As [`carry`], of a write or a read, of a queue that this thread has no lease of.
+///
+/// # Safety
+/// As [`WorkRequest::first`] says of the list at `wr`.
+#[inline(always)]
+pub(crate) unsafe fn carry_locked<K: Exclusive<Own: Sends>>(
+    place: SlotPlace<K>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { WorkRequest::first(wr) };
+    call::caught(false, || {
+        let guard = place.try_lock();
+        guard.is_some_and(|mut guard| carry_held::<K>((place.public(), &mut guard), first, is_own))
     })
+}
+
+/// As [`carry`], of a queue whose lock is held.
+#[inline(always)]
+fn carry_held<K: Exclusive<Own: Sends>>(
+    (public, own): (*mut K::Public, &mut K::Own),
+    first: SendRequest<'_>,
+    is_own: impl FnOnce(*mut K::Public) -> bool,
+) -> bool {
+    let seen = seen_ends::<K>(own);
+    is_own(public) && alike::carry((seen, own), first)
 }
 
 /// As [`carry`], of an atomic, which is posted where it is not carried out.
@@ -251,13 +284,16 @@ fn post_atomic<K: Exclusive<Own: Sends>>(
     first: SendRequest<'_>,
     is_own: impl FnOnce(*mut K::Public) -> bool,
 ) -> bool {
+    let post = |own: &mut K::Own| {
+        let seen = seen_ends::<K>(own);
+        is_own(place.public()) && alike::post_atomic((seen, own), first)
+    };
     let posted = call::in_child(|| {
-        let mut guard = place.try_lock().ok_or(Code::EAGAIN)?;
-        if !is_own(guard.public()) {
-            return Err(Code::EAGAIN);
-        }
-        let seen = guard.seen_ends();
-        if alike::post_atomic((seen, &mut *guard), first) { Ok(()) } else { Err(Code::EAGAIN) }
+        let is_posted = match place.begin() {
+            Some(entry) => entry.work(false, post),
+            None => post(&mut *place.try_lock().ok_or(Code::EAGAIN)?),
+        };
+        if is_posted { Ok(()) } else { Err(Code::EAGAIN) }
     });
     posted.is_ok()
 }
@@ -274,9 +310,14 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    let status = send_plain(slot, first, bad_wr);
+    // A request that is refused at first and posted then is named to no program.
+    let before = bad_wr.read();
+    let mut status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
-        return rare::again(slot, first, bad_wr);
+        status = rare::again(slot, first, bad_wr);
+        if status == call::SUCCESS {
+            bad_wr.write(before);
+        }
     }
     status
 }

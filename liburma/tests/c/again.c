@@ -405,6 +405,20 @@ static void wrapped(urma_opcode_t opcode)
     CHECK(wrapped_posts == 0 && wrapped_polls == 0);
 }
 
+/* As wrapped, of queues that were used a few times: this thread has no lease of them. */
+static void wrapped_new(urma_opcode_t opcode)
+{
+    urma_jfc_t *jfc = here.jfc;
+    urma_jetty_t *jetty = here.jetty;
+
+    here.jfc = made_jfc();
+    here.jetty = made_jetty(here.jfc);
+    wrapped(opcode);
+    CHECK(urma_delete_jetty(here.jetty) == URMA_SUCCESS && urma_delete_jfc(here.jfc) == URMA_SUCCESS);
+    here.jfc = jfc;
+    here.jetty = jetty;
+}
+
 /* Calls of this kind that are counted. */
 static long counted(const char *kind)
 {
@@ -529,6 +543,8 @@ int main(void)
     several_queues();
     wrapped(URMA_OPC_WRITE);
     wrapped(URMA_OPC_CAS);
+    wrapped_new(URMA_OPC_WRITE);
+    wrapped_new(URMA_OPC_CAS);
     measured();
     forked(URMA_OPC_WRITE);
     forked(URMA_OPC_FADD);

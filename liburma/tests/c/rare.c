@@ -46,9 +46,10 @@ static urma_jfs_wr_t request(const struct way *way, urma_opcode_t opcode, urma_s
 
 static urma_status_t post(const struct way *way, urma_jfs_wr_t *wr)
 {
-    urma_jfs_wr_t *bad = NULL;
+    static urma_jfs_wr_t untouched;
+    urma_jfs_wr_t *bad = &untouched;
     urma_status_t status = urma_post_jetty_send_wr(way->here->jetty, wr, &bad);
-    CHECK(status == URMA_SUCCESS || bad == wr);
+    CHECK(bad == (status == URMA_SUCCESS ? &untouched : wr));
     return status;
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use urma_mem::lull::WorkSign;
-use urma_mem::{OwnerEntry, RunResult, Serial, SerialVisit, VisitEnd, Visited};
+use urma_mem::{OwnerEntry, RunResult, Serial, ThisThread, VisitEnd, Visited};
 
 use super::place::SharedPlace;
 use super::shared::SharedPart;
@@ -39,9 +39,21 @@ impl SharedVisits {
         look: impl FnOnce(&mut SharedPlace) -> bool,
         mut f: impl FnMut(&mut SharedPart),
     ) -> RunResult {
-        let OwnerEntry::Visit(mut visit) = self.enter() else { return self.run(f) };
-        let is_wanted = visit.with(look);
-        if is_wanted {
+        let mut visit = match self.serial.try_leased(ThisThread::now()) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Taken(entry) => {
+                // Marks are for the run that follows.
+                let _ = entry.finish();
+                return self.run(f);
+            }
+            OwnerEntry::Refused => {
+                return self.serial.run_if(look, |place| {
+                    self.sign.count_visit();
+                    f(place.part());
+                });
+            }
+        };
+        if visit.with(look) {
             visit.with(|place| {
                 self.sign.count_visit();
                 f(place.part());
@@ -50,33 +62,43 @@ impl SharedVisits {
         self.end(visit.end(), f)
     }
 
-    /// As [`Serial::try_run`], by the lease of this thread if it has one, or wants one then, with each round counted.
+    /// As [`Serial::try_run`], by the lease of this thread if it has one, with each round counted.
     #[inline]
     pub(super) fn try_run<A>(
         &self,
         first: impl FnOnce(&mut SharedPlace) -> A,
         rest: impl FnMut(&mut SharedPart),
     ) -> Option<(RunResult, A)> {
-        let mut visit = match self.enter() {
-            OwnerEntry::Visit(visit) => visit,
-            OwnerEntry::Refused => return None,
+        match self.serial.try_leased(ThisThread::now()) {
+            OwnerEntry::Visit(mut visit) => {
+                let answer = visit.with(|place| {
+                    self.sign.count_visit();
+                    first(place)
+                });
+                Some((self.end(visit.end(), rest), answer))
+            }
+            OwnerEntry::Refused => self.try_run_unleased(first, rest),
             OwnerEntry::Taken(entry) => {
                 // A mark that is left after that is seen by the run that the caller goes on to.
-                return entry.finish().then(|| self.run(rest)).and(None);
+                entry.finish().then(|| self.run(rest)).and(None)
             }
-        };
-        let answer = visit.with(|place| {
-            self.sign.count_visit();
-            first(place)
-        });
-        let is_to_lease = !visit.is_leased() && visit.with(SharedPlace::takes_lease);
-        let end = if is_to_lease { self.lease(visit) } else { visit.end() };
-        Some((self.end(end, rest), answer))
+        }
     }
 
-    #[inline(always)]
-    fn enter(&self) -> OwnerEntry<'_, SharedPlace> {
-        self.serial.try_visit_in_thread()
+    /// As [`SharedVisits::try_run`], of a thread that has no lease, and may get one.
+    #[inline(never)]
+    fn try_run_unleased<A>(
+        &self,
+        first: impl FnOnce(&mut SharedPlace) -> A,
+        rest: impl FnMut(&mut SharedPart),
+    ) -> Option<(RunResult, A)> {
+        let mut visit = self.serial.try_visit()?;
+        let (answer, takes_lease) = visit.with(|place| {
+            self.sign.count_visit();
+            (first(place), place.takes_lease())
+        });
+        let end = if takes_lease { visit.lease_to(ThisThread::now()) } else { visit.end() };
+        Some((self.end(end, rest), answer))
     }
 
     /// After the end of a visit: works as long as marks are left.
@@ -88,14 +110,6 @@ impl SharedVisits {
     ) -> RunResult {
         let is_marked = end.is_err_and(VisitEnd::finish);
         if is_marked { self.run(f) } else { RunResult::Done }
-    }
-
-    #[cold]
-    fn lease<'v>(
-        &'v self,
-        visit: SerialVisit<'v, SharedPlace>,
-    ) -> Result<(), VisitEnd<'v, SharedPlace>> {
-        if self.serial.claim_in_thread() { visit.lease_in_thread() } else { visit.end() }
     }
 
     /// As [`Serial::try_with`], and counts the visit.

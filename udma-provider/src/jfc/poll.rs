@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udma_abi::{Eqe, PollOfOne, ReceivedMessage, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
-    ops::{CompletionQueue, DoneRecord},
+    ops::{CompletionQueue, DoneLook, DoneRecord},
 };
 use urma_mem::lull::{Lull, LullLook};
 
@@ -78,6 +78,18 @@ impl PollHalf {
             self.core.driver.look_for_failure();
         }
         self.poll_reader(out)
+    }
+
+    /// A look where no completion waits beside the ring: whether a poll in a lull would find none.
+    #[inline(never)]
+    fn look_in_lull(&mut self) -> DoneLook {
+        let polls = self.polls.wrapping_add(1);
+        let is_usual = !polls.is_multiple_of(POLLS_PER_STATUS);
+        if !is_usual || !self.lull.holds() || !self.core.is_empty() {
+            return DoneLook::Unknown;
+        }
+        self.polls = polls;
+        DoneLook::Empty
     }
 
     /// A poll of the entry that a peer wrote; `None`: the device has to make a step. After the entry, another step would
@@ -188,14 +200,15 @@ impl CompletionQueue for PollHalf {
     }
 
     #[inline]
-    fn take_done(&mut self, into: &mut DoneRecord) -> bool {
+    fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
         let core = &*self.core;
-        let Some(front) = self.carried.front(&core.carried) else { return false };
-        let is_usual = front.is_next(core.next_index()) && self.carried.is_usual(&core.carried);
-        if is_usual {
-            self.carried.take_record(&core.carried, front, into);
+        // Out of line: nothing is saved for it.
+        let Some(front) = self.carried.front(&core.carried) else { return self.look_in_lull() };
+        if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
+            return DoneLook::Unknown;
         }
-        is_usual
+        self.carried.take_record(&core.carried, front, into);
+        DoneLook::Taken
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

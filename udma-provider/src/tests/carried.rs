@@ -3,7 +3,7 @@
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr, WrFlags,
-    ops::{DoneRecord, JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
+    ops::{DoneLook, DoneRecord, JfcParts, MovedAtomic, MovedTransfer, PostedAgain, QueueParts},
 };
 
 use super::{
@@ -46,7 +46,7 @@ fn post(queue: &mut QueueParts, user_ctx: u64) -> PostedAgain {
 fn look(jfc: &mut JfcParts) -> Option<DoneRecord> {
     let untouched = DoneRecord { status: 1, opcode: 2, rest: [3; 5], ..DoneRecord::default() };
     let mut record = untouched;
-    let is_taken = jfc.queue.take_done(&mut record);
+    let is_taken = jfc.queue.take_done(&mut record) == DoneLook::Taken;
     assert_eq!(is_taken, record != untouched);
     is_taken.then_some(record)
 }

@@ -1,6 +1,9 @@
 //! Polls in a lull take no step, and find all that there is without one.
 
-use urma_core::{Completion, CrStatus, Status, ops::JfcParts};
+use urma_core::{
+    Completion, CrStatus, Status,
+    ops::{DoneLook, DoneRecord, JfcParts},
+};
 
 use super::{Bench, contexts, poll_all, signalled};
 
@@ -81,6 +84,39 @@ fn a_lull_without_end_is_looked_at_now_and_then() {
         assert_eq!(jfc.queue.poll(&mut one), Ok(0));
     }
     assert_eq!(bench.toy.state().steps, steps + 1);
+}
+
+/// A look says that nothing is there as long as a poll would, and leaves all else to a poll.
+#[test]
+fn a_look_in_a_lull_finds_nothing_and_takes_no_step() {
+    let bench = Bench::new();
+    let mut record = DoneRecord::default();
+    let mut jfc = bench.jfc(64);
+    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "no lull began");
+    let mut jfc = quiet(&bench);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    assert!(poll_all(&mut jfc).is_empty());
+    let steps = bench.toy.state().steps;
+    let looks: Vec<_> = (0..crate::jfc::POLLS_PER_STATUS)
+        .map(|_| {
+            let look = jfc.queue.take_done(&mut record);
+            if look == DoneLook::Unknown {
+                assert!(poll_all(&mut jfc).is_empty());
+            }
+            look
+        })
+        .collect();
+    let unknown = looks.iter().filter(|look| **look == DoneLook::Unknown).count();
+    assert_eq!(unknown, 1, "whether the device still answers is for a poll");
+    assert!(bench.toy.state().steps > steps);
+    bench.toy.peer.store_u64(0, 1).unwrap();
+    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "a peer wrote");
+    bench.toy.peer.store_u64(0, 0).unwrap();
+    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Empty);
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "the ring has an entry");
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+    assert_eq!(record, DoneRecord::default());
 }
 
 /// Steps of the device after each of `count` polls that find a completion, from the first one on.

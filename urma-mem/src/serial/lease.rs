@@ -8,13 +8,19 @@
 //! ([`Serial::take_lease`]): it clears LEASED, and holds the value once a barrier has shown that the owner is not
 //! inside. If it is, HELD is passed on: the owner has it when it leaves, with all marks. An owner that leaves at that
 //! very time and the taker both find the value passed on and not entered: who clears PASSED has it.
+//!
+//! An owner that may stop at any point of its entry while another one follows ([`super::thread`]) has a term of its own, with
+//! its own announcement.
 
 use core::cell::Cell;
 use core::mem;
 
-use super::{HELD, LEASED, PASSED, Serial, SerialVisit, VisitEnd};
+use super::{
+    HELD, LEASED, PASSED, Serial, SerialVisit, VisitEnd,
+    thread::{CLAIMED, TERM_STEP, TERMS, term_of},
+};
 use crate::asymmetric;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU8, Ordering, fence};
 
 /// The one that may have a lease of a [`Serial`]: one thread at a time uses it.
 #[derive(Debug)]
@@ -26,9 +32,9 @@ pub struct SerialOwner {
 
 /// What became of an owner that wanted to enter.
 #[derive(Debug)]
-pub enum OwnerEntry<'s, T> {
+pub enum OwnerEntry<'s, T, V = SerialVisit<'s, T>> {
     /// It works on the value now.
-    Visit(SerialVisit<'s, T>),
+    Visit(V),
     /// Another thread has the value, or a mark is set, or the owner is inside already; nothing happened.
     Refused,
     /// Its lease was taken meanwhile.
@@ -38,17 +44,26 @@ pub enum OwnerEntry<'s, T> {
 /// The entry of an owner that lost its lease meanwhile.
 #[must_use = "the value may be held until it is finished"]
 #[derive(Debug)]
-pub struct TakenEntry<'s, T>(&'s Serial<T>);
+pub struct TakenEntry<'s, T> {
+    pub(super) serial: &'s Serial<T>,
+    pub(super) term: u8,
+}
 
-impl<T> TakenEntry<'_, T> {
+impl<'s, T> TakenEntry<'s, T> {
     /// Gives the entry up. Returns whether a mark is set, which is the caller's to pass on.
     #[cold]
     #[inline(never)]
     pub fn finish(self) -> bool {
-        let Self(serial) = self;
-        serial.inside.store(0, Ordering::Release);
+        self.end().finish()
+    }
+
+    /// The end of the entry as that of a visit.
+    #[inline(always)]
+    pub fn end(self) -> VisitEnd<'s, T> {
+        let Self { serial, term } = self;
+        serial.inside_of(term).store(0, Ordering::Release);
         // The thread that took the lease may have passed the value on.
-        serial.takes_over() && serial.let_go_marked()
+        VisitEnd { serial, is_leased: true }
     }
 }
 
@@ -86,26 +101,18 @@ impl<T> Serial<T> {
     #[cold]
     pub fn claim_for(&self, owner: &SerialOwner) -> bool {
         if owner.is_some() {
-            return self.is_of(owner.id.get());
+            return self.is_of(owner);
         }
         // The look is cheaper than to find out by an exchange.
-        let id = if self.owner.load(Ordering::Relaxed) == 0 { next_id() } else { return false };
-        let is_claimed = self.claim_by(id);
+        if self.owner.load(Ordering::Relaxed) != 0 || !asymmetric::is_available() {
+            return false;
+        }
+        let (id, order) = (next_id(), (Ordering::AcqRel, Ordering::Relaxed));
+        let is_claimed = self.owner.compare_exchange(0, id, order.0, order.1).is_ok();
         if is_claimed {
             owner.id.set(id);
         }
         is_claimed
-    }
-
-    /// Makes the thread the owner, for as long as the value lives: no other caller may claim it. Whether it is.
-    #[cold]
-    pub fn claim_in_thread(&self) -> bool {
-        self.is_of(thread_id()) || self.claim_by(thread_id())
-    }
-
-    fn claim_by(&self, id: u64) -> bool {
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        asymmetric::is_available() && self.owner.compare_exchange(0, id, order.0, order.1).is_ok()
     }
 
     /// Ends what [`Serial::claim`] began: another owner may follow. A lease stays until another thread takes it.
@@ -116,54 +123,53 @@ impl<T> Serial<T> {
     /// As [`Serial::try_visit`] of the owner, by its lease if it has one.
     #[inline(always)]
     pub fn try_visit_as(&self, owner: &SerialOwner) -> OwnerEntry<'_, T> {
-        self.try_visit_by(owner.id.get())
-    }
-
-    /// As [`Serial::try_visit_as`], of a value that a thread may own.
-    #[inline(always)]
-    pub fn try_visit_in_thread(&self) -> OwnerEntry<'_, T> {
-        self.try_visit_by(thread_id())
-    }
-
-    #[inline(always)]
-    fn try_visit_by(&self, id: u64) -> OwnerEntry<'_, T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
             return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
         // A visit within a visit of the same owner is none. A visit may have ended in another thread: what that did is seen.
-        if !self.is_of(id) || self.inside.load(Ordering::Acquire) != 0 {
+        let inside = self.inside_of(CLAIMED);
+        if !self.is_of(owner) || inside.load(Ordering::Acquire) != 0 {
             return OwnerEntry::Refused;
         }
-        self.inside.store(1, Ordering::Relaxed);
+        inside.store(1, Ordering::Relaxed);
         asymmetric::light();
         if self.state.load(Ordering::Acquire) & LEASED == 0 {
-            return OwnerEntry::Taken(TakenEntry(self));
+            return OwnerEntry::Taken(TakenEntry { serial: self, term: CLAIMED });
         }
         OwnerEntry::Visit(SerialVisit { serial: self, is_leased: true })
     }
 
+    /// The announcement of the owner of this term.
     #[inline(always)]
-    fn is_of(&self, id: u64) -> bool {
-        self.owner.load(Ordering::Relaxed) == id
+    pub(super) fn inside_of(&self, term: u8) -> &AtomicU8 {
+        &self.inside[usize::from(term) % TERMS]
+    }
+
+    #[inline(always)]
+    fn is_of(&self, owner: &SerialOwner) -> bool {
+        self.owner.load(Ordering::Relaxed) == owner.id.get()
     }
 
     /// Ends a visit under a lease; `false`: the lease was taken meanwhile, and [`Serial::takes_over`] is to be asked.
     #[inline(always)]
     pub(super) fn leave_leased(&self) -> bool {
-        self.inside.store(0, Ordering::Release);
+        self.inside_of(CLAIMED).store(0, Ordering::Release);
         asymmetric::light();
         // Who marks a leased value takes the lease as well, and does what is marked, or passes it on.
         self.state.load(Ordering::Acquire) & LEASED != 0
     }
 
-    /// Whether the owner, who is not inside any more and has lost its lease, holds the value: it was passed on.
+    /// Whether the owner, which is not inside any more and has lost its lease, holds the value: it was passed on. What was
+    /// passed on to the owner of a later term meanwhile is passed on to it again.
     #[cold]
     #[inline(never)]
     pub(super) fn takes_over(&self) -> bool {
         // Behind the store that shows that it is not inside: a taker that passes the value on after this look
         // sees that store.
         fence(Ordering::SeqCst);
-        self.state.load(Ordering::Acquire) & PASSED != 0 && self.clears_passed()
+        self.state.load(Ordering::Acquire) & PASSED != 0
+            && self.clears_passed()
+            && self.holds_or_passes()
     }
 
     /// Whether it was this thread that cleared PASSED: it holds the value.
@@ -179,6 +185,7 @@ impl<T> Serial<T> {
         if self.state.fetch_and(!LEASED, Ordering::AcqRel) & LEASED == 0 {
             return false;
         }
+        self.show_taken();
         asymmetric::heavy();
         self.holds_or_passes()
     }
@@ -197,8 +204,10 @@ impl<T> Serial<T> {
         true
     }
 
+    /// Whether the owner is inside. While the value is not this thread's, the owner may change.
     pub(super) fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Acquire) != 0
+        let owner = self.owner.load(Ordering::Relaxed);
+        self.inside_of(term_of(owner)).load(Ordering::Acquire) != 0
     }
 }
 
@@ -217,34 +226,23 @@ impl<'s, T> SerialVisit<'s, T> {
     #[cold]
     #[inline(never)]
     pub fn lease(self, owner: &SerialOwner) -> Result<(), VisitEnd<'s, T>> {
-        let before = owner.leases.get();
-        let (end, is_new) = self.lease_by(owner.id.get());
-        owner.leases.set(before.saturating_add(u32::from(is_new)));
-        end
-    }
-
-    /// As [`SerialVisit::lease`], of a thread that claimed the value.
-    ///
-    /// # Errors
-    /// As [`SerialVisit::end`].
-    #[cold]
-    #[inline(never)]
-    pub fn lease_in_thread(self) -> Result<(), VisitEnd<'s, T>> {
-        self.lease_by(thread_id()).0
-    }
-
-    /// Ends the visit, in a lease if the value is of that owner. Whether it is.
-    fn lease_by(self, id: u64) -> (Result<(), VisitEnd<'s, T>>, bool) {
-        let Self { serial, is_leased } = self;
-        if is_leased || !serial.is_of(id) {
-            return (self.end(), false);
+        if self.is_leased || !self.serial.is_of(owner) {
+            return self.end();
         }
+        self.grant()?;
+        owner.leases.set(owner.leases.get().saturating_add(1));
+        Ok(())
+    }
+
+    /// Ends the visit, which is under no lease, and gives the owner one.
+    pub(super) fn grant(self) -> Result<(), VisitEnd<'s, T>> {
+        let serial = self.serial;
         mem::forget(self);
         let (held, leased) = (HELD, HELD | LEASED);
         let order = (Ordering::AcqRel, Ordering::Acquire);
         match serial.state.compare_exchange(held, leased, order.0, order.1) {
-            Ok(_) => (Ok(()), true),
-            Err(_) => (Err(VisitEnd { serial, is_leased }), false),
+            Ok(_) => Ok(()),
+            Err(_) => Err(VisitEnd { serial, is_leased: false }),
         }
     }
 }
@@ -274,7 +272,7 @@ impl<T> Serial<T> {
         if self.state.load(Ordering::Relaxed) != HELD | LEASED {
             return self.try_visit().map_or(OwnerEntry::Refused, OwnerEntry::Visit);
         }
-        self.inside.store(1, Ordering::Relaxed);
+        self.inside_of(CLAIMED).store(1, Ordering::Relaxed);
         asymmetric::light();
         OwnerEntry::Visit(SerialVisit { serial: self, is_leased: true })
     }
@@ -290,37 +288,16 @@ impl<T> Serial<T> {
 /// Stands for no owner.
 const NO_OWNER: u64 = u64::MAX;
 
-/// A number that no owner had before.
+/// A number that no owner had before, of the term [`CLAIMED`].
 #[cfg(not(loom))]
 fn next_id() -> u64 {
     use crate::sync::AtomicU64;
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A number that no other owner has, nor had.
-#[cfg(not(loom))]
-#[inline(always)]
-fn thread_id() -> u64 {
-    std::thread_local! {
-        static ID: Cell<u64> = const { Cell::new(0) };
-    }
-    ID.with(|id| {
-        if id.get() == 0 {
-            id.set(next_id());
-        }
-        id.get()
-    })
-}
-
-/// The models own values by objects.
-#[cfg(loom)]
-fn thread_id() -> u64 {
-    NO_OWNER
+    static NEXT: AtomicU64 = AtomicU64::new(TERM_STEP);
+    NEXT.fetch_add(TERM_STEP, Ordering::Relaxed)
 }
 
 /// In a model there is one owner.
 #[cfg(loom)]
 fn next_id() -> u64 {
-    1
+    TERM_STEP
 }
