@@ -14,6 +14,7 @@ use udma_abi::{
 use urma_core::ops::MovedTransfer;
 use urma_mem::{
     barrier,
+    lines::UsedLines,
     sync::{AtomicBool, Ordering},
 };
 
@@ -57,6 +58,11 @@ impl SqDoorbell {
         let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
         let found = regs.queue_doorbell(id);
         Self(found.unwrap_or_else(|| Box::new(DoorbellPage { regs, page })))
+    }
+
+    /// Notes in `lines` what the device touches, as [`QueueDoorbell::note_lines`].
+    pub(crate) fn note_lines(&self, lines: &UsedLines) {
+        self.0.note_lines(lines);
     }
 
     /// Everything before block `pi` (free running) is posted.

@@ -244,6 +244,10 @@ impl UdmaJettyControl {
         let Some(send) = &self.link.send else { return 0 };
         let end = send.pi.load(Ordering::Acquire);
         let record = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(end);
+        if !is_before(record, end) {
+            // What was carried out since is retired, and `end` stayed.
+            return 0;
+        }
         let mut at = send.shadow.oldest(record, end);
         let mut count = 0;
         while is_before(at, end) {

@@ -100,6 +100,8 @@ struct RingReader {
     stash: VecDeque<(u32, Completion)>,
     /// Queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
+    /// Slot of the queue whose memory was asked for last.
+    asked: usize,
     polls: u32,
     /// The next poll lets the device work first.
     owes_progress: bool,
@@ -452,6 +454,7 @@ impl JfcCore {
         while let Some(slot) = out.get_mut(found)
             && let Some(entry) = self.next_entry(reader, carried)
         {
+            self.ask_ahead(reader);
             let is_fit = self.take(reader, entry, slot);
             reader.ci = reader.ci.wrapping_add(1);
             found += usize::from(is_fit);
@@ -461,6 +464,20 @@ impl JfcCore {
             }
         }
         found
+    }
+
+    /// Asks for what is used once the completion of a later entry is taken, if it is of another queue than the one before: a
+    /// program posts next to a queue that has room again.
+    #[inline(always)]
+    fn ask_ahead(&self, reader: &mut RingReader) {
+        let Some(later) = self.written(reader.ci.wrapping_add(AHEAD)) else { return };
+        let slot = crate::table::slot_of(later.cookie());
+        if slot != reader.asked {
+            reader.asked = slot;
+            if let Some(Some(link)) = reader.cache.get(slot) {
+                link.lines.ask();
+            }
+        }
     }
 
     /// Before [`JfcCore::publish`] where both change: a look that sees that index sees the stash.
@@ -576,3 +593,5 @@ const LAG_SHARE: u32 = 16;
 /// Rings of at most 256 entries: a request may want each of them.
 const SHALLOW_LOG2: u8 = 8;
 const PRODUCED_TRIES: u32 = 4;
+/// Entries between one that is taken and one whose queue is asked for.
+const AHEAD: u32 = 3;

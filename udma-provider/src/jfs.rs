@@ -12,6 +12,7 @@
 //! while the record lags behind it: the device has read the entry by then.
 
 mod atomic;
+mod lines;
 mod message;
 mod room;
 
@@ -43,17 +44,14 @@ use crate::{
 };
 
 /// The half that the caller posts to.
+///
+/// What each post touches lies in the first cache lines: a program with many queues loads them each time.
 #[derive(Debug)]
+#[repr(C, align(128))]
 pub(crate) struct SendPoster {
-    parts: SendParts,
-    link: Arc<PolledQueue>,
     doorbell: SqDoorbell,
-    ring: Blocks,
     /// Next block, free running.
     pi: u32,
-    /// All before it are completed, no completion of theirs is to come, and their positions may be
-    /// used again; `pi - done` never exceeds the ring.
-    done: u32,
     /// One-block requests for which there is room, at least.
     sure: u32,
     /// Requests may be carried out unreported as long as fewer are passed on than `granted_to`; `sure` and `seq` count
@@ -62,19 +60,27 @@ pub(crate) struct SendPoster {
     granted_to: u32,
     /// The newest request was carried out unreported: more are granted once it, or one before it, was polled.
     is_granting: bool,
+    /// The device carried a block like `last`, and no other one later.
+    is_carried: bool,
+    /// Polls know what a post touches.
+    is_noted: bool,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
+    /// All before it are completed, no completion of theirs is to come, and their positions may be
+    /// used again; `pi - done` never exceeds the ring.
+    done: u32,
+    /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
+    carried: CarriedSource,
+    parts: SendParts,
+    link: Arc<PolledQueue>,
+    ring: Blocks,
     /// Positions before `.0` are done once the JFC is polled up to `.1`.
     snapshot: Option<(u32, u32)>,
     /// Blocks of the newest entry lie in its front; entries are built here.
     scratch: Box<[u64; SQE_WORDS_MAX]>,
     /// Block of the newest usual request.
     last: MovableBlock,
-    /// The device carried a block like `last`, and no other one later.
-    is_carried: bool,
-    /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
-    carried: CarriedSource,
     /// Block of the newest usual message.
     last_message: Option<MovableBlock>,
     /// Blocks of the newest usual atomic, and whether the device carried one like it, and no other one later.
@@ -87,17 +93,16 @@ pub(crate) struct SendPoster {
 
 /// What a send half is made of.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct SendParts {
-    /// The ring. Held here too, so that it outlives a control part that was dropped first.
-    pub(crate) memory: Arc<DmaBuf>,
-    /// Doorbell record, into which the device stores the consumer index.
-    pub(crate) record: Arc<DmaBuf>,
-    /// log2 of the ring's blocks.
-    pub(crate) log2: u8,
-    /// Requests that may be outstanding.
-    pub(crate) depth: u32,
+    /// Set when the device is gone.
+    pub(crate) failed: Arc<AtomicBool>,
     /// JFC of the completions.
     pub(crate) jfc: Arc<JfcCore>,
+    /// Requests that may be outstanding.
+    pub(crate) depth: u32,
+    /// log2 of the ring's blocks.
+    pub(crate) log2: u8,
     /// One-block requests may go directly.
     pub(crate) direct: bool,
     /// Completions come in posting order.
@@ -106,8 +111,10 @@ pub(crate) struct SendParts {
     pub(crate) bound: Arc<BoundTarget>,
     /// Set when the queue is gone.
     pub(crate) closed: Arc<AtomicBool>,
-    /// Set when the device is gone.
-    pub(crate) failed: Arc<AtomicBool>,
+    /// The ring. Held here too, so that it outlives a control part that was dropped first.
+    pub(crate) memory: Arc<DmaBuf>,
+    /// Doorbell record, into which the device stores the consumer index.
+    pub(crate) record: Arc<DmaBuf>,
 }
 
 /// log2 of the blocks that `cfg` needs.
@@ -158,6 +165,7 @@ impl SendPoster {
             granted_from: 0,
             granted_to: 0,
             is_granting: false,
+            is_noted: false,
             seq: 0,
             done_seq: 0,
             snapshot: None,
@@ -280,6 +288,9 @@ impl SendPoster {
     /// As [`SendQueue::post_like_last`], without a look at what is granted.
     #[inline(always)]
     fn post_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        if self.carry_again(moved) {
+            return PostedAgain::Posted;
+        }
         // What was carried went directly, and is the newest one.
         if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
         {
@@ -288,20 +299,57 @@ impl SendPoster {
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
-        let is_unreported = self.is_carried
-            && moved.is_signalled
-            && self.carried.room(self.parts.jfc.carried()) != 0
-            && self.carry_unreported(moved.user_ctx, (moved.remote, moved.local, moved.len));
-        if is_unreported {
+        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
+        self.give_moved(at, moved)
+    }
+
+    /// Hands a request like the newest one over, which the device carries out and does not report; `false`: nothing
+    /// happened. The device looks at queue and target: what ended there since is not carried out.
+    #[inline(always)]
+    fn carry_again(&mut self, moved: &MovedTransfer) -> bool {
+        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
+        if !is_there || self.find_room(1).is_err() {
+            return false;
+        }
+        let place = (moved.remote, moved.local, moved.len);
+        if !moved.is_signalled {
+            if self.doorbell.carry_moved(self.pi, moved) {
+                // It is retired: no completion looks for what was posted there.
+                self.pi = self.pi.wrapping_add(1);
+                self.seq = (self.seq + 1) & SEQ_MASK;
+                return true;
+            }
+        } else if self.carried.room(self.parts.jfc.carried()) != 0
+            && self.carry_unreported(moved.user_ctx, place)
+        {
             self.seq = (self.seq + 1) & SEQ_MASK;
             self.grant();
-            return PostedAgain::Posted;
+            return true;
+        } else if self.carry_reported(moved) {
+            return true;
         }
-        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
-        if self.is_carried && self.doorbell.carry_moved(at, moved) {
-            return PostedAgain::Posted;
+        self.sure += 1;
+        false
+    }
+
+    /// As [`SendPoster::carry_again`], of a request that the device reports.
+    #[inline(always)]
+    fn carry_reported(&mut self, moved: &MovedTransfer) -> bool {
+        let Some(send) = self.link.send.as_ref() else { return false };
+        let at = self.pi;
+        send.shadow.put(Tag::new(at, 1, self.seq), moved.user_ctx);
+        if !self.doorbell.carry_moved(at, moved) {
+            // It is not posted: no completion fits it.
+            send.shadow.take_at(at);
+            return false;
         }
-        self.give_moved(at, moved)
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.pi = at.wrapping_add(1);
+        send.pi.store(self.pi, Ordering::Release);
+        if !self.is_noted {
+            self.note_lines();
+        }
+        true
     }
 
     /// Notes an entry of one block, for which there is room, as posted; its position.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use urma_core::QueueKind;
 use urma_mem::{
     Region,
+    lines::UsedLines,
     sync::{AtomicU32, Ordering},
 };
 
@@ -27,25 +28,28 @@ pub(crate) struct PolledQueue {
     pub(crate) send: Option<SendLink>,
     /// Receive side: its own, or that of its shared JFR.
     pub(crate) recv: Option<Arc<RecvLink>>,
+    /// What a post of the queue touches.
+    pub(crate) lines: UsedLines,
     /// The queue's number; set once the device gave it.
     id: AtomicU32,
 }
 
 /// Send side of a queue.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct SendLink {
-    /// JFC of its completions.
-    pub(crate) jfcn: u32,
     /// Requests that were posted and not completed, by ring index.
     pub(crate) shadow: Shadow,
-    /// The doorbell record, where the device stores the consumer index.
-    pub(crate) record: Region,
     /// Producer index in blocks, as last rung.
     pub(crate) pi: AtomicU32,
     /// First position behind the newest completion (of queues that complete in order).
     pub(crate) polled: AtomicU32,
     /// First position not yet looked at by the clean-up after a device failure.
     pub(crate) swept: AtomicU32,
+    /// JFC of its completions.
+    pub(crate) jfcn: u32,
+    /// The doorbell record, where the device stores the consumer index.
+    pub(crate) record: Region,
 }
 
 /// Receive side of a queue.
@@ -66,7 +70,7 @@ pub(crate) struct RecvLink {
 impl PolledQueue {
     pub(crate) fn new(cookie: u64, kind: QueueKind, queue_ctx: u64) -> Self {
         let id = AtomicU32::new(u32::MAX);
-        Self { cookie, kind, queue_ctx, send: None, recv: None, id }
+        Self { cookie, kind, queue_ctx, send: None, recv: None, lines: UsedLines::default(), id }
     }
 
     /// The queue's number; all ones before the device gave it.

@@ -98,6 +98,12 @@ impl<W: Words> HazardSlot<W> {
         Ok(Self { word: words.one(offset)? })
     }
 
+    /// Returns the word that announcements are stored in.
+    #[must_use]
+    pub fn word(&self) -> &W::One {
+        &self.word
+    }
+
     /// Initiator: announces the segment that it is about to access (`claim`, not 0), before it
     /// reads the segment's entry. The slot is cleared when the announcement is dropped.
     ///

@@ -19,6 +19,7 @@ pub mod count;
 pub mod ends;
 pub mod fork;
 pub mod hazard;
+pub mod lines;
 pub mod lull;
 pub mod maps;
 pub mod procvm;

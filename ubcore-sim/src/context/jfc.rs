@@ -62,6 +62,7 @@ struct JfcRing {
 
 /// A JFC as a queue sees it: completions without a lookup.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct JfcPort {
     jfc: Arc<DeviceJfc>,
     ring: Blocks,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::{
-    OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, asymmetric, sync::Ordering,
+    OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, asymmetric, lines::UsedLines,
+    sync::Ordering,
 };
 
 use super::SoftwareDevice;
@@ -85,6 +86,17 @@ impl QueueEntry<'_> {
 }
 
 impl FoundQueue {
+    /// Notes what requests like the newest one touch as values from number 1 on. Returns whether the queue is to be stepped.
+    pub fn note_lines(&self, lines: &UsedLines) -> bool {
+        lines.note(1, self, size_of::<Self>());
+        lines.note(2, &*self.queue, size_of::<DeviceSendQueue>());
+        let OwnerEntry::Visit(mut visit) = self.queue.send.try_visit_as(&self.owner) else {
+            return false;
+        };
+        visit.with(|place| place.engine().as_mut().map(|engine| engine.note_lines(lines, 3)));
+        visit.leave()
+    }
+
     /// Whether a visit for a request under a warrant is to end in a lease: after many in a row, which no other visit
     /// interrupted.
     #[inline(always)]
@@ -190,6 +202,16 @@ impl SoftwareDevice {
         self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
     }
 
+    /// Whether the queue that was found still has its number.
+    #[inline(always)]
+    fn is_still(&self, found: &FoundQueue) -> bool {
+        let is_still = found.queue.sends.is_still(found.life);
+        if !is_still {
+            self.count(Counter::BadDoorbell);
+        }
+        is_still
+    }
+
     /// As [`SoftwareDevice::carry`], of an entry like the newest one that [`SoftwareDevice::carry`] carried out.
     #[inline(always)]
     pub fn carry_moved(
@@ -198,7 +220,46 @@ impl SoftwareDevice {
         now: impl FnOnce() -> Nanos,
         moved: &MovedEntry,
     ) -> Option<bool> {
-        self.carry_by(found, now, |engine, at| engine.carry_moved(at.1, moved))
+        if !self.is_still(found) {
+            return None;
+        }
+        let queue = &found.queue;
+        let (left, is_marked) = match queue.send.try_visit_as(&found.owner) {
+            OwnerEntry::Visit(mut visit) => {
+                let left = visit.with(|place| place.carry_reported(queue, moved));
+                (left, found.end(visit))
+            }
+            OwnerEntry::Refused => return None,
+            OwnerEntry::Taken(entry) => (None, entry.finish()),
+        };
+        if left == Some(Left::BUSY) && !is_marked && !self.is_left(Left::BUSY) {
+            return Some(false);
+        }
+        self.after_reported(found, now, (left, is_marked))
+    }
+
+    /// What is rare after [`SoftwareDevice::carry_moved`]: the request left something to do or did not happen, or another
+    /// thread marked the queue meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn after_reported(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        (carried, is_marked): (Option<Left>, bool),
+    ) -> Option<bool> {
+        let mut left = carried.unwrap_or(Left::NOTHING);
+        if carried.is_some_and(|left| left != Left::BUSY) {
+            self.base.list(&found.queue, left);
+        }
+        if is_marked {
+            left = left.then(self.base.step_queue(&found.queue, None));
+        }
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        carried.map(|_| is_left || left != Left::BUSY)
     }
 
     /// As [`SoftwareDevice::carry_moved`], of an entry whose completion the driver makes. Returns the index that the
@@ -294,8 +355,7 @@ impl SoftwareDevice {
         now: impl FnOnce() -> Nanos,
         carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<Left>,
     ) -> Option<bool> {
-        if !found.queue.sends.is_still(found.life) {
-            self.count(Counter::BadDoorbell);
+        if !self.is_still(found) {
             return None;
         }
         let left = self.base.carry(&found.queue, carry)?;

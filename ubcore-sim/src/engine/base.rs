@@ -208,7 +208,7 @@ impl Base {
 
     /// Lists the queue for what a step left.
     #[cold]
-    fn list(&self, queue: &Queue, left: Left) {
+    pub(crate) fn list(&self, queue: &Queue, left: Left) {
         if left.has(Left::MORE) {
             self.make_runnable(queue);
         }

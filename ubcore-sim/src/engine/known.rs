@@ -10,6 +10,7 @@
 //! under an announcement. Addresses and length differ from request to request; the bounds of both pieces are
 //! those of the regions that are kept here.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use udma_abi::{
@@ -19,6 +20,7 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::hazard::{Announced, Generation, HazardSlot};
+use urma_mem::lines::UsedLines;
 
 use crate::context::link::NodePath;
 use crate::context::segment::LocalSegment;
@@ -78,9 +80,10 @@ pub(crate) struct KnownRequests {
 
 /// What one earlier request rested on.
 ///
-/// In whole cache lines: a program that writes to many peers in turn loads them each time.
+/// In whole cache lines, the first of which a warrant does not use: a program that writes to many peers, or by many queues,
+/// in turn loads them each time.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(64))]
 pub(crate) struct KnownRequest {
     /// Nothing that it rests on had ended at that time.
     seen: SeenEnds,
@@ -88,18 +91,21 @@ pub(crate) struct KnownRequest {
     proof: LifeProof,
 }
 
+const _: () = assert!(offset_of!(KnownRequest, facts) + offset_of!(Facts, fetch) == 64);
+
 /// What does not change.
 #[derive(Clone, Debug)]
+#[repr(C, align(16))]
 struct Facts {
     key: Key,
-    op: KnownOp,
-    /// What an atomic does.
-    fetch: Option<FetchKind>,
-    /// Longest request that is one step.
-    len_max: u64,
     link: Arc<NodePath>,
     /// The local segment, and its memory once more: it is found with fewer loads.
     segment: Arc<LocalSegment>,
+    /// What an atomic does.
+    fetch: Option<FetchKind>,
+    op: KnownOp,
+    /// Longest request that is one step.
+    len_max: u64,
     local: KnownMemory,
     remote: KnownMemory,
 }
@@ -248,6 +254,13 @@ impl KnownRequest {
             self.seen = seen;
         }
         lives
+    }
+
+    /// Notes the word by which each access is announced as value number `at`.
+    pub(crate) fn note_slot(&self, lines: &UsedLines, at: usize) {
+        if let LifeProof::Peer { slot, .. } = &self.proof {
+            lines.note_word(at, slot.word().window());
+        }
     }
 
     /// Blocks of such a request.

@@ -11,7 +11,7 @@ use udma_abi::{
     cqe::{SendDone, SendDoneForm},
     sqe::SqeFlags,
 };
-use urma_mem::RegionWord32;
+use urma_mem::{RegionWord32, lines::UsedLines};
 
 use crate::context::counts::FastCounts;
 use crate::context::jfc::JfcPort;
@@ -88,6 +88,16 @@ impl Retire {
 
     pub(crate) fn port(&self) -> &JfcPort {
         &self.port
+    }
+
+    /// What the entries of requests that succeed have in common.
+    pub(crate) fn form(&self) -> &SendDoneForm {
+        &self.form
+    }
+
+    /// Notes the consumer index in host memory as value number `at`.
+    pub(crate) fn note_record(&self, lines: &UsedLines, at: usize) {
+        lines.note_word(at, self.record.window());
     }
 
     /// Where the driver sees the consumer index, if that is `head`: all before it is retired.

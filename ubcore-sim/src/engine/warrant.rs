@@ -10,32 +10,46 @@
 
 use std::sync::Arc;
 
+use udma_abi::cqe::SendDoneForm;
 use udma_abi::{Atomic, CqeStatus, MovedWord, sqe::BLOCK_WORDS};
 use urma_mem::RegionWord32;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
 use super::dialogue::DialogueSends;
+use super::fetch::low16;
 use super::known::{KnownRequest, MovedEntry, WORD_LEN};
 use super::retire::Retire;
-use super::send::{SaidTo, SendEngine, Visit};
+use super::send::{Left, SaidTo, SendEngine, Visit};
 use super::short::ShortBody;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 
 /// See the room card.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Warrant {
+    known: KnownRequest,
     /// Position of the next request, and of the first one, free running.
     next: u32,
     first: u32,
     /// Ends when it was made.
     seen: SeenEnds,
     ends: Arc<EndCount>,
-    known: KnownRequest,
-    port: JfcPort,
     /// The consumer index of the queue, which is looked at where no completion shows it.
     record: RegionWord32,
+    port: JfcPort,
+    /// Of completions that the JFC's ring gets.
+    form: SendDoneForm,
+}
+
+/// Why a request was not carried out and reported under a warrant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unreported {
+    /// It is not the next one, something ended, or the JFC is full.
+    Refused,
+    /// It has a slot in the JFC, but the bytes did not move: that slot is left.
+    SlotLeft,
 }
 
 /// The engine of a queue number, if it has one, and the warrant or the dialogue of its newest requests.
@@ -69,7 +83,7 @@ impl Warrant {
     ) -> Option<Self> {
         let seen = ends.seen();
         let (port, record) = (retire.port().clone(), retire.record_at(next)?.clone());
-        let ends = Arc::clone(ends);
+        let (ends, form) = (Arc::clone(ends), *retire.form());
         known.is_as_seen(seen).then(|| Self {
             next,
             first: next,
@@ -78,6 +92,7 @@ impl Warrant {
             known: known.again(),
             port,
             record,
+            form,
         })
     }
 
@@ -109,6 +124,25 @@ impl Warrant {
             true => self.count(queue, moved.len),
             false => self.count_silent(queue, moved.len),
         })
+    }
+
+    /// As [`SendEngine::carry_moved`], of the request that is next.
+    #[inline(always)]
+    fn report(&mut self, queue: &Queue, moved: &MovedEntry) -> Result<(), Unreported> {
+        if !(self.covers(moved.pi) && self.port.reserve()) {
+            return Err(Unreported::Refused);
+        }
+        if self.known.open().and_then(|open| open.copy(moved)).is_none() {
+            return Err(Unreported::SlotLeft);
+        }
+        queue.fast.direct(u64::from(moved.len));
+        let form = &self.form;
+        self.port.complete_with(false, |owner| form.encode(low16(moved.pi), moved.len, owner));
+        queue.fast.completion();
+        self.pass(queue, 1);
+        // Behind the entry: a driver that sees the index moved and no entry knows that none comes.
+        self.record.store_release(self.next);
+        Ok(())
     }
 
     /// As [`Warrant::carry`], of the word at both addresses, if that is one move.
@@ -228,6 +262,40 @@ impl EnginePlace {
         self.carry_by_engine(queue, &moved)
     }
 
+    /// As [`SendEngine::carry_moved`], under the warrant if there is one, which goes on behind it.
+    #[inline(always)]
+    pub(crate) fn carry_reported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+        match self.warrant.as_mut().map(|warrant| warrant.report(queue, moved)) {
+            Some(Ok(())) => Some(Left::BUSY),
+            Some(Err(why)) => self.report_again(queue, moved, why),
+            None => self.report_by_engine(queue, moved),
+        }
+    }
+
+    /// As [`EnginePlace::carry_reported`], of a request that the warrant did not carry out.
+    #[cold]
+    #[inline(never)]
+    fn report_again(&mut self, queue: &Queue, moved: &MovedEntry, why: Unreported) -> Option<Left> {
+        let engine = self.engine().as_mut()?;
+        if why == Unreported::SlotLeft {
+            engine.keep_slot();
+        }
+        engine.carry_moved(queue, moved)
+    }
+
+    #[inline(never)]
+    fn report_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let left = engine.carry_moved(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant();
+        }
+        Some(left)
+    }
+
     /// As [`EnginePlace::carry_unreported`], of 8 bytes between segments of this node, if there is a warrant and that is
     /// one move.
     #[inline(always)]
@@ -293,8 +361,7 @@ impl EnginePlace {
         let in_row = self.in_row + 1;
         let engine = self.engine().as_mut()?;
         let index = engine.carry_unreported(queue, moved)?;
-        // Of several queues with requests without completions, each has its turn for less long.
-        if in_row < if moved.is_signalled { ROW } else { SILENT_ROW } {
+        if in_row < ROW {
             self.in_row = in_row;
         } else {
             self.warrant = engine.warrant();
@@ -308,8 +375,6 @@ pub(crate) type MovedPlace = (u32, u64, u64);
 
 /// A warrant counts references, which few requests alike are not worth.
 const ROW: u32 = 4;
-/// As [`ROW`], of requests without completions: those of many queues in turn are faster without.
-const SILENT_ROW: u32 = 64;
 /// Blocks under one warrant after which its queue gets a lease: what takes the lease back costs as much as some hundred
 /// exchanges.
 const LEASE_AFTER: u32 = 256;

@@ -15,7 +15,7 @@ use udma_abi::{
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
-use urma_mem::{Region, lull::Lull};
+use urma_mem::{Region, lines::UsedLines, lull::Lull};
 
 use super::Node;
 use crate::{
@@ -197,6 +197,12 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     ) -> bool {
         let moved = MovedEntry { pi, is_signalled, remote_va, local_va, len };
         self.node.carry_moved(&self.found, &moved)
+    }
+
+    fn note_lines(&self, lines: &UsedLines) {
+        if !self.node.is_dead() {
+            self.node.step_if(self.found.note_lines(lines), &self.found);
+        }
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use urma_mem::{Region, lull::Lull};
+use urma_mem::{Region, lines::UsedLines, lull::Lull};
 
 use crate::{MovedWord, Nanos, ReceivedMessage};
 
@@ -163,7 +163,8 @@ pub trait QueueDoorbell: Send + std::fmt::Debug {
     fn carry(&self, words: &[u64; 8]) -> bool;
 
     /// As [`QueueDoorbell::carry`], of a request at position `pi` (free running) that is like the newest one which
-    /// [`QueueDoorbell::carry`] carried out, except for its addresses, its length and whether it is signalled.
+    /// [`QueueDoorbell::carry`] carried out, except for its addresses, its length and whether it is signalled. The device
+    /// refuses it once the queue ended, left READY or was bound anew.
     fn carry_moved(
         &self,
         pi: u32,
@@ -172,6 +173,11 @@ pub trait QueueDoorbell: Send + std::fmt::Debug {
         local_va: u64,
         len: u32,
     ) -> bool;
+
+    /// Notes in `lines` what carrying a request out touches, but for value 0.
+    fn note_lines(&self, lines: &UsedLines) {
+        let _ = lines;
+    }
 
     /// As [`QueueDoorbell::carry_moved`], of a request that wants a completion, which the driver makes itself: the
     /// device takes no slot of the JFC, which has no event queue, and writes no entry. Returns the index (free running)

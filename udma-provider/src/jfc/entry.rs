@@ -21,6 +21,15 @@ pub(super) struct WrittenEntry<'a> {
     word0: u64,
 }
 
+impl WrittenEntry<'_> {
+    /// Cookie of its queue, for a hint.
+    #[inline(always)]
+    pub(super) fn cookie(self) -> u64 {
+        let words = self.block.load::<4>();
+        words[2] >> 32 | words[3] << 32
+    }
+}
+
 impl JfcCore {
     /// Entry `index` and its word 0, if the device has written it.
     #[inline(always)]

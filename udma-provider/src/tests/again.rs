@@ -1,6 +1,6 @@
 //! Requests like the newest one.
 
-use udma_abi::{Opcode, sqe::SqeFlags};
+use udma_abi::{Cqe, Opcode, sqe::SqeFlags};
 use urma_core::{
     Device, Eid, ImportedSegment, JettyId, LocalSge, Mapping, OrderType, Path, PathKind, QueueCfg,
     RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetId, TargetKind, Token,
@@ -177,6 +177,36 @@ fn it_does_not_go_to_a_former_target() {
     }
     let seen: Vec<_> = bench.toy.state().seen.iter().map(|sqe| sqe.target_id).collect();
     assert_eq!(seen, [70, 70, 71, 71]);
+}
+
+/// The device refuses what differs once the queue is bound anew; no entry completes what is not posted then.
+#[test]
+fn what_is_refused_after_a_bind_is_not_posted() {
+    let toy = Toy::new();
+    toy.script(|s| s.carries = true);
+    let bench = Bench::on(toy, DriverCfg::default());
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let cfg = QueueCfg { mode: TransportMode::Rc, ..jfs_cfg(jfc.id, 8) };
+    let mut queue = bench.context.create_queue(&cfg).unwrap();
+    let send = queue.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
+    queue.control.bind(&target_id(70), None).unwrap();
+    send.post_send(&[write]).unwrap();
+    assert_eq!(send.post_like_last(&MOVED), PostedAgain::Posted);
+    queue.control.unbind().unwrap();
+    bench.toy.script(|s| s.refuses_moved = true);
+    for is_signalled in [true, false] {
+        let moved = MovedTransfer { is_signalled, ..MOVED };
+        assert_eq!(send.post_like_last(&moved), PostedAgain::NotTaken);
+    }
+    for entry_idx in [2, 1] {
+        let user_data = bench.toy.cookie(queue.id);
+        let cqe = Cqe { entry_idx, local_id: queue.id, user_data, ..Cqe::default() };
+        bench.toy.complete(jfc.id, cqe);
+    }
+    assert_eq!(contexts(&poll_all(&mut jfc)), [2]);
 }
 
 #[test]

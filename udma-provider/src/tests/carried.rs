@@ -276,7 +276,28 @@ fn none_is_carried_by_a_device_that_failed() {
     post_first(&mut jfs, &segments, 0);
     assert_eq!([1, 2].map(|ctx| post(&mut jfs, ctx)), [PostedAgain::Posted; 2]);
     bench.device.reset().unwrap();
-    assert!(!jfs.send.as_mut().unwrap().carry_like_last(3, 0, 0, 8));
+    bench.toy.state().handed.clear();
+    let send = jfs.send.as_mut().unwrap();
+    assert!(!send.carry_like_last(3, 0, 0, 8));
+    for is_signalled in [true, false] {
+        let moved = MovedTransfer { local: 0, remote: 0, len: 8, user_ctx: 3, is_signalled };
+        assert_eq!(send.post_like_last(&moved), PostedAgain::NotTaken);
+    }
+    assert_eq!(bench.toy.state().handed, []);
+}
+
+/// What was carried out is not pending, although its position is beyond the newest one that was rung for.
+#[test]
+fn none_of_them_is_pending() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    assert_eq!(jfs.control.query().unwrap().send_pending, 1, "the record did not move");
+    assert_eq!([1, 2].map(|ctx| post(&mut jfs, ctx)), [PostedAgain::Posted; 2]);
+    bench.toy.show_retired(jfs.id, 3);
+    assert_eq!(jfs.control.query().unwrap().send_pending, 0);
 }
 
 /// A JFC holds no more of them than it is deep; what is posted beyond is the ring's.

@@ -58,6 +58,8 @@ pub(super) struct Script {
     pub(super) lulls: bool,
     /// It takes the entry of a peer that a poll in a lull saw.
     pub(super) takes: bool,
+    /// They refuse what differs from the newest one.
+    pub(super) refuses_moved: bool,
     /// They refuse it, except what differs from the newest one.
     pub(super) carries_moved_only: bool,
     /// They leave completions of what differs to the driver.
@@ -178,7 +180,7 @@ impl QueueDoorbell for Carrier {
 
     fn carry_moved(&self, pi: u32, _: bool, _: u64, _: u64, _: u32) -> bool {
         self.note(Handed::Moved(pi));
-        true
+        !self.toy.state().script.refuses_moved
     }
 
     fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<NextEntry> {
@@ -274,6 +276,14 @@ impl Toy {
     }
 
     /// The cookie of queue `id`.
+    /// Stores `ci` into the record of queue `id`.
+    pub(super) fn show_retired(&self, id: u32, ci: u32) {
+        let mut state = self.state();
+        let at = state.queues[&id].args.record;
+        let (region, offset) = state.dma(at).unwrap();
+        region.store_u32_release(offset + record::SQ_CI, ci).unwrap();
+    }
+
     pub(super) fn cookie(&self, id: u32) -> u64 {
         self.state().queues[&id].args.cookie
     }

@@ -27,6 +27,12 @@ pub struct RegionWord32(
 );
 
 impl RegionWord {
+    /// Returns the 8 bytes as a window.
+    #[must_use]
+    pub fn window(&self) -> &Region {
+        &self.0
+    }
+
     /// The word at `offset`.
     ///
     /// # Errors
@@ -90,6 +96,12 @@ impl RegionWord {
 }
 
 impl RegionWord32 {
+    /// Returns the 4 bytes as a window.
+    #[must_use]
+    pub fn window(&self) -> &Region {
+        &self.0
+    }
+
     /// The word at `offset`.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use udma_abi::counters::Counter;
 use udma_abi::rqe::record;
 use urma_mem::sync::{AtomicBool, Ordering};
 
-use super::super::on_seg;
-use super::super::scene::{Scene, scene};
+use super::super::scene::{Scene, scene, scene_of};
+use super::super::{on_seg, pair_with};
 use super::GOOD;
 use super::again::{carry, own_scene};
 use crate::device::{FoundQueue, Leases, MovedEntry, WordMove};
@@ -59,6 +59,17 @@ impl Poster {
         let (pi, remote_va, local_va) = (s.jetty.pi, s.remote.va + at, s.local.va + at);
         let moved = MovedEntry { pi, is_signalled: false, remote_va, local_va, len: 8 };
         let is_moved = s.a.dev.carry_unreported(found, &moved).0.is_some();
+        s.jetty.pi += u32::from(is_moved);
+        is_moved
+    }
+
+    /// As [`Poster::word`], of a request whose entry the device writes, as if it stood `ahead` of the next position.
+    fn reported_word(&mut self, at: u64, ahead: u32) -> bool {
+        let Self { s, found } = self;
+        let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
+        let pi = s.jetty.pi.wrapping_add(ahead);
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
+        let is_moved = s.a.dev.carry_moved(found, || 0, &moved).is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }
@@ -197,6 +208,56 @@ fn requests_without_completions_show_their_positions_and_are_counted_as_such() {
     assert_eq!(poster.counter(Counter::Completions) - after[0], 100);
     assert_eq!(poster.s.a.poll(&mut poster.s.jfc), None);
     poster.post();
+}
+
+/// A request that the device reports ends neither warrant nor lease: queues of a JFC in turn have some now and then.
+#[test]
+fn requests_with_entries_go_under_a_lease_and_leave_it() {
+    if !can_lease() {
+        return;
+    }
+    let mut poster = Poster::of(own_scene(), Leases::Seldom);
+    poster.words_to_lease();
+    let counters = [Counter::Completions, Counter::DirectRequests, Counter::DirectBytes];
+    let before = counters.map(|which| poster.counter(which));
+    for at in 0..200 {
+        let at = 4096 + 8 * at;
+        assert!(poster.silent_word(at));
+        assert!(!poster.reported_word(at, 1) && !poster.reported_word(at, u32::MAX));
+        let pi = poster.s.jetty.pi;
+        assert!([0; 8].map(|_| poster.silent_word(at)) == [true; 8]);
+        assert!(poster.reported_word(at, 0));
+        let cqe = poster.s.a.poll(&mut poster.s.jfc).unwrap();
+        let index = u16::try_from((pi + 8) & 0xffff).unwrap();
+        assert_eq!((cqe.status, cqe.entry_idx, cqe.byte_cnt), (GOOD, index, 8));
+        assert_eq!(poster.s.a.poll(&mut poster.s.jfc), None);
+        assert_eq!(poster.s.jetty.record.load_u32(record::SQ_CI), Ok(poster.s.jetty.pi));
+    }
+    let after = counters.map(|which| poster.counter(which));
+    assert_eq!([0, 1, 2].map(|n| after[n] - before[n]), [200, 2000, 16_000]);
+    assert_eq!(poster.s.remote.bytes(4096, 1600), poster.s.local.bytes(4096, 1600));
+    poster.words_to_lease();
+    for at in 0..1000 {
+        assert!(poster.reported_word(8 * at, 0) && poster.found.is_leased());
+        assert_eq!(poster.s.a.poll(&mut poster.s.jfc).map(|cqe| cqe.status), Some(GOOD));
+    }
+}
+
+/// Entries that find no slot, or whose bytes do not move, take none.
+#[test]
+fn an_entry_under_a_warrant_takes_the_slot_that_it_is_written_to() {
+    let mut poster = Poster::of(scene_of(pair_with(|_| {}), 4, 2), Leases::Never);
+    let depth = poster.s.jfc.depth as usize;
+    for _ in 0..8 {
+        assert!([0; 8].map(|at| poster.silent_word(at)) == [true; 8]);
+        assert!(!poster.reported_word(1 << 20, 0), "outside of the segments");
+        assert!([0; 8].map(|at| poster.silent_word(at)) == [true; 8]);
+        let written = (0..2 * depth).filter(|_| poster.reported_word(8, 0)).count();
+        assert_eq!(written, depth, "as many as the JFC has room for");
+        assert!(poster.silent_word(16), "no entry is needed");
+        let polled = (0..2 * depth).filter(|_| poster.s.a.poll(&mut poster.s.jfc).is_some());
+        assert_eq!(polled.count(), depth);
+    }
 }
 
 /// Another thread steps the queue all the time: each word is moved once, in order.

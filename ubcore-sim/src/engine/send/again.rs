@@ -10,6 +10,7 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::hazard::CHUNK_MAX;
+use urma_mem::lines::UsedLines;
 use urma_mem::sync::Ordering;
 
 use super::lane::LaneResult;
@@ -137,6 +138,20 @@ impl SendEngine {
         if self.state == SendState::Ready {
             self.state = SendState::Spoilt(status);
         }
+    }
+
+    /// Notes the words outside the queue that requests like the newest one touch as values number `at` and the next one.
+    pub(crate) fn note_lines(&mut self, lines: &UsedLines, at: usize) {
+        if let Some(known) = self.known.newest() {
+            known.note_slot(lines, at);
+        }
+        self.retire.note_record(lines, at + 1);
+    }
+
+    /// Takes the slot of a request that did not happen under a warrant.
+    #[cold]
+    pub(crate) fn keep_slot(&mut self) {
+        self.retire.keep_or_give_back();
     }
 
     /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
