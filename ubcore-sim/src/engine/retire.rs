@@ -105,11 +105,6 @@ impl Retire {
         (self.retired == head).then_some(&self.record)
     }
 
-    /// The entries of requests that succeed.
-    pub(crate) const fn success_form(&self) -> SendDoneForm {
-        self.form
-    }
-
     /// A slot for the next request; `false` when there is none.
     #[inline]
     pub(crate) fn reserve(&mut self) -> bool {

@@ -55,7 +55,7 @@ impl SendEngine {
             next,
             local,
             port: self.retire.port().clone(),
-            form: self.retire.success_form(),
+            form: *self.retire.form(),
             // All before it is retired.
             record: self.retire.record_at(next)?.clone(),
         };
