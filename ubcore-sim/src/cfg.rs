@@ -76,7 +76,7 @@ pub enum Dialogues {
     Usual,
     /// After one turn, each time anew: for tests.
     Soon,
-    /// Never.
+    /// No dialogue ever begins.
     Never,
 }
 

@@ -41,6 +41,7 @@ mod standard;
 mod standard_side;
 mod state;
 mod target;
+mod turns;
 mod work;
 mod write;
 
@@ -53,7 +54,7 @@ use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
-pub(crate) use dialogue::{Dialogue, HeardEntry};
+pub(crate) use dialogue::{AnswerEntry, Dialogue};
 use hold::Answers;
 use receive::ReceivingSides;
 use senders::Senders;

@@ -6,6 +6,7 @@ mod dialogues;
 mod leases;
 mod messages;
 mod tails;
+mod talk;
 mod words;
 
 use udma_abi::cmd::{Access, Command, Mode, QueueState};

@@ -12,7 +12,7 @@ use super::shared::SharedPart;
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
-use crate::exchange::{Dialogue, HeardEntry};
+use crate::exchange::{AnswerEntry, Dialogue};
 
 /// See the room card.
 #[derive(Debug)]
@@ -88,10 +88,10 @@ impl SharedPlace {
         let at = self.part.time.at(now);
         let Self { part, dialogue, .. } = self;
         if let Some(dialogue) = dialogue {
-            match part.exchange.hear(base, dialogue, (at, poll)) {
-                HeardEntry::Answer => return true,
-                HeardEntry::AnswerToOther => return self.take_acknowledgement(base, at),
-                HeardEntry::Other => {}
+            match part.exchange.take_answer(base, dialogue, (at, poll)) {
+                AnswerEntry::Answer => return true,
+                AnswerEntry::AnswerToOther => return self.take_acknowledgement(base, at),
+                AnswerEntry::Other => {}
             }
         }
         self.part().take_alone(base, at)

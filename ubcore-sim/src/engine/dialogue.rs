@@ -32,7 +32,7 @@ pub(crate) struct DialogueSends {
     mark: RingMark,
     /// Position of the next message, free running.
     next: u32,
-    /// Messages that ended.
+    /// Messages that ended in it.
     ended: u32,
     open: Option<OpenMessage>,
     /// The completion slot that a message without a completion left.

@@ -25,8 +25,8 @@ use super::peer::Peer;
 use super::receive::FormReceiver;
 use super::short::{TakenForm, local_of, op_of};
 use super::state::Exchange;
+use super::turns::LEASE_DOUBLINGS;
 use crate::carrier::Carrier;
-use crate::cfg::Dialogues;
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
@@ -44,7 +44,7 @@ pub(crate) struct Dialogue {
     /// Messages after which it is long.
     lease_after: u32,
     said: Said,
-    heard: Heard,
+    received: Receiving,
 }
 
 /// What this node says.
@@ -71,9 +71,9 @@ struct OpenSaid {
     since: Nanos,
 }
 
-/// What this node hears.
+/// What this node receives.
 #[derive(Debug)]
-struct Heard {
+struct Receiving {
     pair: Pair,
     form: SendForm,
     receiver: FormReceiver,
@@ -91,7 +91,7 @@ struct Heard {
 
 /// What became of the entry that the peer wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum HeardEntry {
+pub(crate) enum AnswerEntry {
     /// It was the answer.
     Answer,
     /// It was, and acknowledged a request that another thread has: the dialogue ends, then that
@@ -107,61 +107,6 @@ pub(crate) struct Answered {
     eid: RawEid,
     pair: Pair,
     tassn: u16,
-}
-
-/// How often a program's messages were answered in a row, and when that makes a dialogue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turns {
-    in_row: u32,
-    needed: u32,
-    least: u32,
-    most: u32,
-    /// Messages of a dialogue after which what it visits is leased.
-    lease_after: u32,
-}
-
-/// Turns in a row after which a dialogue begins: what begins and ends it costs as much as some turns save.
-const TURNS: u32 = 16;
-/// Messages of a dialogue after which queue and shared part are leased: what takes a lease back costs as much as some
-/// of them save.
-const LEASE_AFTER: u32 = 256;
-/// A lease of the shared part that was taken back doubles that, at most so often.
-const LEASE_DOUBLINGS: u32 = 12;
-/// Turns that are asked for at most, after dialogues that were shorter than what was asked for.
-const TURNS_MAX: u32 = 1 << 12;
-
-impl Turns {
-    pub(super) fn new(dialogues: Dialogues) -> Self {
-        let least = if dialogues == Dialogues::Never { u32::MAX } else { dialogues.least(TURNS) };
-        let (most, lease_after) = (dialogues.least(TURNS_MAX), dialogues.least(LEASE_AFTER));
-        Self { in_row: 0, needed: least, least, most, lease_after }
-    }
-
-    /// A message came that acknowledged this node's.
-    #[inline]
-    pub(super) fn on_turn(&mut self) {
-        self.in_row = self.in_row.saturating_add(1);
-    }
-
-    /// Something else was done.
-    #[inline]
-    pub(super) fn on_other(&mut self) {
-        self.in_row = 0;
-    }
-
-    /// Whether a dialogue may begin.
-    #[inline]
-    pub(super) fn are_enough(&self) -> bool {
-        self.in_row >= self.needed && self.needed != u32::MAX
-    }
-
-    /// A dialogue of so many messages ended.
-    fn on_ended(&mut self, messages: u32) {
-        let is_short = messages < self.needed;
-        self.needed =
-            if is_short { self.needed.saturating_mul(2).min(self.most) } else { self.least };
-        self.in_row = 0;
-    }
 }
 
 impl Exchange {
@@ -189,7 +134,7 @@ impl Exchange {
         let (timeout, priority) = (sent.timeout, sent.priority);
         let next = peer.requester.next_if_idle(pair)?;
         let taken = peer.responder.form_of(&self.receives, opposite)?;
-        let mut heard = Heard {
+        let mut received = Receiving {
             pair: opposite,
             form: *taken.form(),
             receiver: taken.receiver.clone(),
@@ -210,24 +155,24 @@ impl Exchange {
             .and_then(|place| Some((place, base.begin_dialogue(queue, block)?)));
         let Some((place, seq)) = begun else {
             if let Some(peer) = self.peers.get_mut(&eid) {
-                peer.responder.take_back((opposite, heard.next), heard.ack(owed));
+                peer.responder.take_back((opposite, received.next), received.ack(owed));
             }
             return None;
         };
-        heard.owed = owed;
+        received.owed = owed;
         let peer = self.peers.lend(&eid)?;
         let said = Said { pair, form, header, timeout, priority, next, seq, ended: 0, open: None };
         base.tables.count(Counter::Dialogues);
         let (queue, owner, lease_after) =
             (Arc::clone(queue), SerialOwner::none(), self.turns.lease_after);
-        Some(Box::new(Dialogue { peer, place, queue, owner, lease_after, said, heard }))
+        Some(Box::new(Dialogue { peer, place, queue, owner, lease_after, said, received }))
     }
 
     /// The dialogue is over: the peer is as if all its messages had taken the lane.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_dialogue(&mut self, dialogue: Dialogue) {
-        let Dialogue { mut peer, queue, owner, said, heard, .. } = dialogue;
+        let Dialogue { mut peer, queue, owner, said, received, .. } = dialogue;
         queue.send.disown(&owner);
         let open =
             said.open.as_ref().and_then(|open| Some((open, MessageEntry::decode(&open.block)?)));
@@ -242,8 +187,8 @@ impl Exchange {
             (request, open.since)
         });
         peer.requester.take_back((said.pair, said.ended), begun, (said.timeout, said.priority));
-        peer.responder.take_back((heard.pair, heard.next), heard.ack(heard.owed));
-        self.receives.take_back(&heard.receiver, heard.receives);
+        peer.responder.take_back((received.pair, received.next), received.ack(received.owed));
+        self.receives.take_back(&received.receiver, received.receives);
         self.peers.take_back(peer);
         self.turns.on_ended(said.ended);
     }
@@ -251,7 +196,7 @@ impl Exchange {
     /// Whether the dialogue leaves nothing to do to a poll.
     #[inline]
     pub(crate) fn is_quiet_in(&self, dialogue: &Dialogue) -> bool {
-        dialogue.heard.owed.is_none() && self.peers.awaited_place().is_none()
+        dialogue.received.owed.is_none() && self.peers.awaited_place().is_none()
     }
 
     /// Says the message of a direct entry. The clock is read when it is on its way. Returns what is left; `None`: it takes
@@ -264,11 +209,11 @@ impl Exchange {
         now: impl FnOnce() -> Nanos,
         block: &[u64; BLOCK_WORDS],
     ) -> Option<Left> {
-        let Dialogue { peer, queue, owner, said, heard, .. } = dialogue;
+        let Dialogue { peer, queue, owner, said, received, .. } = dialogue;
         let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return None };
         let values = SendValues { tassn: said.next, length: piece_len(block), imm: block[5] };
         let header = (&said.form.fill(&values), said.form.header_len());
-        let owed = heard.owed;
+        let owed = received.owed;
         let push = |body: &ShortBody<'_>| {
             let is_pushed = ring.push_short(header, body, owed).is_ok();
             if is_pushed {
@@ -278,7 +223,7 @@ impl Exchange {
             is_pushed
         };
         let left = base.say((queue, owner), block, push)?;
-        heard.owed = None;
+        received.owed = None;
         said.next = said.next.wrapping_add(1);
         said.seq = said.seq.wrapping_add(1);
         let since = now();
@@ -294,25 +239,25 @@ impl Exchange {
 
     /// Takes the entry that the peer wrote, if it is the answer that the dialogue waits for.
     #[inline(always)]
-    pub(crate) fn hear(
+    pub(crate) fn take_answer(
         &mut self,
         base: &Base,
         dialogue: &mut Dialogue,
         (now, poll): (Nanos, &mut PollOfOne),
-    ) -> HeardEntry {
+    ) -> AnswerEntry {
         self.hold.on_return(now);
         let is_awaited = self.peers.awaited_place() == Some(dialogue.place);
         if !is_awaited || !self.hold.may_wait() {
-            return HeardEntry::Other;
+            return AnswerEntry::Other;
         }
-        let heard = dialogue.hear(base, poll);
-        if heard != HeardEntry::Other {
+        let received = dialogue.take_answer(base, poll);
+        if received != AnswerEntry::Other {
             if let Some(place) = dialogue.peer.next_place() {
                 self.peers.move_place(dialogue.place, place);
             }
             self.hold.on_taken(now);
         }
-        heard
+        received
     }
 
     /// After a dialogue: ends the request that its last entry acknowledged, which its queue did not take.
@@ -325,7 +270,7 @@ impl Exchange {
     }
 }
 
-impl Heard {
+impl Receiving {
     /// The acknowledgement of a message.
     fn ack(&self, tassn: Option<u16>) -> Option<ResponseHeader> {
         Some(ResponseHeader { tassn: tassn?, ..self.answer })
@@ -360,58 +305,65 @@ impl Dialogue {
     }
 
     #[inline(always)]
-    fn hear(&mut self, base: &Base, poll: &mut PollOfOne) -> HeardEntry {
-        let Self { peer, queue, owner, lease_after, said, heard, .. } = self;
-        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return HeardEntry::Other };
-        let Some(entry) = ring.next_whole() else { return HeardEntry::Other };
-        let Some(values) = heard.form.read(&entry.front) else { return HeardEntry::Other };
+    fn take_answer(&mut self, base: &Base, poll: &mut PollOfOne) -> AnswerEntry {
+        let Self { peer, queue, owner, lease_after, said, received, .. } = self;
+        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return AnswerEntry::Other };
+        let Some(entry) = ring.next_whole() else { return AnswerEntry::Other };
+        let Some(values) = received.form.read(&entry.front) else { return AnswerEntry::Other };
         // The answer acknowledges what was said, or comes after that was.
         let acked = entry.acked;
         let is_fit = match acked {
             Some(tassn) => said.open.is_some() && tassn == said.next.wrapping_sub(1),
             None => true,
         };
-        let at = heard.form.header_len();
+        let at = received.form.header_len();
         let len = values.length as usize;
-        if !is_fit || values.tassn != heard.next || entry.len() != at + len || heard.owed.is_some()
+        if !is_fit
+            || values.tassn != received.next
+            || entry.len() != at + len
+            || received.owed.is_some()
         {
-            return HeardEntry::Other;
+            return AnswerEntry::Other;
         }
-        let port = &heard.receiver.port;
-        let Some((region, offset)) = heard.receives.next_for(len) else { return HeardEntry::Other };
+        let port = &received.receiver.port;
+        let Some((region, offset)) = received.receives.next_for(len) else {
+            return AnswerEntry::Other;
+        };
         // What is given to the poll takes no slot.
         let is_given = poll.of.is_some_and(|(jfcn, next)| port.may_give(jfcn, next));
         if !is_given && !port.reserve() {
-            return HeardEntry::Other;
+            return AnswerEntry::Other;
         }
         if !entry.place(at, (region, offset), len) {
             if !is_given && port.give_back() {
                 base.restart_later();
             }
-            return HeardEntry::Other;
+            return AnswerEntry::Other;
         }
-        let done = TakenForm::done(&values, heard.receives.cursor.consume(), heard.tpn);
+        let done = TakenForm::done(&values, received.receives.cursor.consume(), received.tpn);
         if is_given {
-            poll.given = Some(heard.message.with(&done));
+            poll.given = Some(received.message.with(&done));
         } else {
-            port.complete_with(heard.is_solicited, |owner| heard.completion.encode(&done, owner));
+            port.complete_with(received.is_solicited, |owner| {
+                received.completion.encode(&done, owner)
+            });
         }
         base.tables.counts.add_alone(Counter::Completions, 1);
         entry.done();
-        heard.next = heard.next.wrapping_add(1);
-        heard.owed = Some(values.tassn);
+        received.next = received.next.wrapping_add(1);
+        received.owed = Some(values.tassn);
         if acked.is_none() {
-            return HeardEntry::Answer;
+            return AnswerEntry::Answer;
         }
         if base.on_answered((queue, owner)).is_none() {
-            return HeardEntry::AnswerToOther;
+            return AnswerEntry::AnswerToOther;
         }
         said.open = None;
         said.ended = said.ended.wrapping_add(1);
         if said.ended == *lease_after {
             queue.send.claim_for(owner);
         }
-        HeardEntry::Answer
+        AnswerEntry::Answer
     }
 }
 

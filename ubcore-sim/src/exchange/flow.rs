@@ -293,12 +293,12 @@ impl Flow {
     }
 
     /// Whether no request of it is outstanding, and none was dropped.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         let is_whole = self.dropped.is_empty() && self.broken_off.is_none();
         self.is_empty() && self.is_open() && self.unanswered == 0 && is_whole
     }
 
-    /// So many requests were begun and ended beside a flow that is settled.
+    /// So many requests were begun and ended beside a flow that is finished.
     #[expect(clippy::cast_possible_truncation, reason = "numbers are modulo 2^16")]
     pub(super) fn pass(&mut self, ended: u32) {
         self.first = self.first.wrapping_add(ended as u16);

@@ -309,7 +309,7 @@ impl Requester {
     /// Number of the next request of a sequence, if none of any is outstanding.
     pub(super) fn next_if_idle(&self, pair: Pair) -> Option<u16> {
         let is_idle = self.schedule.is_empty() && self.in_flight == 0;
-        let flow = self.flows.get(&pair).filter(|flow| is_idle && flow.is_settled())?;
+        let flow = self.flows.get(&pair).filter(|flow| is_idle && flow.is_finished())?;
         Some(flow.next_number())
     }
 

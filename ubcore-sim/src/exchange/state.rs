@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::dialogue::Turns;
 use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
 use super::path::UsedPath;
 use super::peer::Peer;
@@ -16,6 +15,7 @@ use super::peers::KnownPeers;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use super::standard::StandardJetties;
+use super::turns::Turns;
 use super::work::Work;
 use crate::cfg::DeviceCfg;
 use crate::context::segment::SegmentCache;

@@ -182,23 +182,23 @@ pub struct RecvDone {
 /// A message that came into a receive, as its completion names it: the fields of [`Cqe`] that such a one has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceivedMessage {
-    /// As [`Cqe::opcode`].
+    /// The operation, as [`Cqe::opcode`].
     pub opcode: u8,
-    /// As [`Cqe::entry_idx`].
+    /// Index of the receive, as [`Cqe::entry_idx`].
     pub entry_idx: u16,
-    /// As [`Cqe::local_id`].
+    /// The receiving queue, as [`Cqe::local_id`].
     pub local_id: u32,
-    /// As [`Cqe::remote_id`].
+    /// The sending jetty, as [`Cqe::remote_id`].
     pub remote_id: u32,
-    /// As [`Cqe::tpn`].
+    /// The transport path, as [`Cqe::tpn`].
     pub tpn: u32,
-    /// As [`Cqe::byte_cnt`].
+    /// Bytes of the message, as [`Cqe::byte_cnt`].
     pub byte_cnt: u32,
-    /// As [`Cqe::user_data`].
+    /// Cookie of the queue, as [`Cqe::user_data`].
     pub user_data: u64,
-    /// As [`Cqe::rmt_eid`].
+    /// The sending node, as [`Cqe::rmt_eid`].
     pub rmt_eid: RawEid,
-    /// As [`Cqe::imm`].
+    /// The immediate value, as [`Cqe::imm`].
     pub imm: u64,
 }
 

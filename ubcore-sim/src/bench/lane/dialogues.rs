@@ -2,209 +2,18 @@
 
 use std::sync::Arc;
 
-use udma_abi::cmd::{Access, Command, QueueFlags, QueueState};
-use udma_abi::counters::Counter;
+use udma_abi::cmd::{Access, Command, QueueState};
 use udma_abi::doorbell::CqArm;
 use udma_abi::sqe::{SqeFlags, SqeTargetKind};
-use udma_abi::{Cqe, CqeStatus, Opcode, PollOfOne, ReceivedMessage, Sge, Sqe};
-
-use super::super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair_with};
-use super::GOOD;
-use super::leases::can_lease;
+use udma_abi::{CqeStatus, Opcode, PollOfOne, Sge, Sqe};
 use urma_mem::sync::{AtomicBool, Ordering};
 
+use super::super::{BenchSeg, on_seg};
+use super::GOOD;
+use super::leases::can_lease;
+use super::talk::{AREA, PLACES, SeenEnd, SeenTalk, TOKEN, TalkSide, TalkWorld};
 use crate::cfg::Dialogues;
 use crate::link::Rng;
-
-/// One of two nodes that talk: a jetty, its JFC, its memory.
-struct Side {
-    b: Bench,
-    jetty: BenchQueue,
-    jfc: BenchJfc,
-    seg: BenchSeg,
-    tpn: u32,
-    sent: Vec<SeenEnd>,
-    received: Vec<SeenEnd>,
-    /// Receives posted so far: each has a place of its own.
-    receives: u64,
-    /// Messages sent so far: each has its own bytes.
-    sends: u64,
-    /// Completions that the device gave to a poll.
-    given: usize,
-}
-
-/// What a completion says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct SeenEnd {
-    status: CqeStatus,
-    entry_idx: u16,
-    len: u32,
-    opcode: u8,
-    imm: u64,
-    from: (u32, u32),
-}
-
-/// Everything that both programs see.
-#[derive(PartialEq, Eq, Debug)]
-struct SeenTalk {
-    ends: [[Vec<SeenEnd>; 2]; 2],
-    bytes: [Vec<u8>; 2],
-    counts: [[u64; 3]; 2],
-}
-
-struct TalkWorld([Side; 2]);
-
-/// Receives are behind what is sent from.
-const PLACES: u64 = 1 << 17;
-const PLACE: u64 = 1024;
-const TOKEN: u32 = 0x77;
-const AREA: usize = 1 << 18;
-
-impl From<Cqe> for SeenEnd {
-    fn from(cqe: Cqe) -> Self {
-        let Cqe { status, entry_idx, byte_cnt: len, opcode, imm, .. } = cqe;
-        Self { status, entry_idx, len, opcode, imm, from: (cqe.remote_id, cqe.local_id) }
-    }
-}
-
-impl From<ReceivedMessage> for SeenEnd {
-    fn from(message: ReceivedMessage) -> Self {
-        let ReceivedMessage { entry_idx, byte_cnt: len, opcode, imm, .. } = message;
-        let from = (message.remote_id, message.local_id);
-        Self { status: GOOD, entry_idx, len, opcode, imm, from }
-    }
-}
-
-impl Side {
-    fn new(mut b: Bench) -> Self {
-        let jfc = b.jfc(9);
-        let jetty = b.jetty(8, &jfc, |args| args.flags |= QueueFlags::TOKEN);
-        let seg = b.seg(AREA);
-        let bytes: Vec<u8> = (0..=250).cycle().take(AREA / 2).collect();
-        seg.mem.write(0, &bytes).unwrap();
-        let (sent, received) = (Vec::new(), Vec::new());
-        Self { b, jetty, jfc, seg, tpn: 0, sent, received, receives: 0, sends: 0, given: 0 }
-    }
-
-    fn receive(&mut self, len: u32) {
-        let at = PLACES + self.receives % 100 * PLACE;
-        self.receives += 1;
-        let piece = self.seg.sge(at, len);
-        self.b.post_recv(&mut self.jetty, &[piece]);
-    }
-
-    /// Sends `len` bytes to the jetty `target`.
-    fn send(&mut self, target: u32, len: u32, change: impl FnOnce(&mut Sqe, &mut Sge)) {
-        let mut sqe = Sqe {
-            flags: SqeFlags::COMPLETE,
-            tpn: self.tpn,
-            token_en: true,
-            token_value: TOKEN,
-            target_kind: SqeTargetKind::Jetty,
-            target_id: target,
-            ..Sqe::new(Opcode::Send)
-        };
-        let mut piece = self.seg.sge(self.sends % 300 * 7, len);
-        self.sends += 1;
-        change(&mut sqe, &mut piece);
-        self.b.post_direct(&mut self.jetty, sqe, &[piece]);
-    }
-
-    /// A poll whose lull ended by an entry of the peer, and takes what the device gives it.
-    fn poll(&mut self) -> usize {
-        self.take();
-        let mut poll = PollOfOne { of: Some((self.jfc.id, self.jfc.ci)), given: None };
-        if !self.b.dev.take_entry(|| self.b.now, &mut poll) {
-            self.b.dev.step_found(|| self.b.now);
-        }
-        if let Some(message) = poll.given {
-            self.given += 1;
-            self.received.push(message.into());
-        }
-        self.take() + usize::from(poll.given.is_some())
-    }
-
-    /// A poll by the ring alone.
-    fn poll_ring(&mut self) -> usize {
-        self.b.dev.step_found(|| self.b.now);
-        self.take()
-    }
-
-    fn take(&mut self) -> usize {
-        let mut count = 0;
-        while let Some(cqe) = self.b.poll(&mut self.jfc) {
-            if cqe.recv {
-                self.received.push(cqe.into())
-            } else {
-                self.sent.push(cqe.into())
-            }
-            count += 1;
-        }
-        count
-    }
-
-    fn counter(&self, counter: Counter) -> u64 {
-        self.b.dev.counter(counter)
-    }
-}
-
-impl TalkWorld {
-    fn new(dialogues: Dialogues) -> Self {
-        let (a, b) = pair_with(|cfg| cfg.dialogues = dialogues);
-        let mut sides = [a, b].map(Side::new);
-        let eids = [0, 1].map(|n: usize| sides[n].b.eid());
-        sides[0].tpn = sides[0].b.connect(eids[1]);
-        sides[1].tpn = sides[1].b.connect(eids[0]);
-        let mut world = Self(sides);
-        (0..4).for_each(|_| world.step());
-        world
-    }
-
-    fn step(&mut self) {
-        for side in &mut self.0 {
-            side.b.now += 100_000;
-            side.b.dev.step(side.b.now);
-        }
-    }
-
-    fn say(&mut self, from: usize, len: u32, change: impl FnOnce(&mut Sqe, &mut Sge)) {
-        let target = self.0[1 - from].jetty.id;
-        self.0[from].send(target, len, change);
-    }
-
-    /// A message of `from` and its answer, both of `len` bytes.
-    fn turn(&mut self, from: usize, len: u32) {
-        for side in [from, 1 - from] {
-            self.0[1 - side].receive(len);
-            self.say(side, len, |_, _| {});
-            self.0[1 - side].poll();
-        }
-    }
-
-    fn turns(&mut self, count: usize) {
-        (0..count).for_each(|_| self.turn(0, 8));
-    }
-
-    /// Ends all that is under way, and says what was seen.
-    fn seen(mut self) -> SeenTalk {
-        for _ in 0..400 {
-            self.step();
-            self.0.iter_mut().for_each(|side| {
-                side.take();
-            });
-        }
-        let counts = self.0.each_ref().map(|side| {
-            [Counter::RingRequests, Counter::RingBytes, Counter::Completions]
-                .map(|counter| side.counter(counter))
-        });
-        let bytes = self.0.each_ref().map(|side| side.seg.bytes(0, AREA));
-        SeenTalk { ends: self.0.map(|side| [side.sent, side.received]), bytes, counts }
-    }
-
-    fn dialogues(&self) -> [u64; 2] {
-        self.0.each_ref().map(|side| side.counter(Counter::Dialogues))
-    }
-}
 
 /// Runs `act` with dialogues and without: what was seen is the same.
 fn alike(act: impl Fn(&mut TalkWorld)) -> SeenTalk {
@@ -302,7 +111,7 @@ fn pieces_outside_their_segment_are_refused_alike() {
         let seen = alike(|world| {
             let mut piece = world.0[1].seg.sge(PLACES, 64);
             change(&mut piece);
-            let Side { b, jetty, .. } = &mut world.0[1];
+            let TalkSide { b, jetty, .. } = &mut world.0[1];
             b.post_recv(jetty, &[piece]);
             world.say(0, 8, |_, _| {});
             world.0[1].poll();
@@ -314,7 +123,7 @@ fn pieces_outside_their_segment_are_refused_alike() {
 #[test]
 fn receives_of_other_memory_and_other_shapes_are_filled_alike() {
     let seen = alike(|world| {
-        let Side { b, jetty, .. } = &mut world.0[1];
+        let TalkSide { b, jetty, .. } = &mut world.0[1];
         let other = b.seg(4096);
         let read_only = b.alloc(4096).read_only();
         let read_only = b.seg_of(read_only, Access::READ);
@@ -406,7 +215,7 @@ fn an_acknowledgement_waits_for_no_answer_that_does_not_come() {
 #[test]
 fn a_dialogue_begins_beside_no_other_request() {
     let mut world = TalkWorld::new(Dialogues::Soon);
-    let Side { b, jetty, .. } = &mut world.0[0];
+    let TalkSide { b, jetty, .. } = &mut world.0[0];
     let own = b.connect(b.eid());
     let target = jetty.id;
     // Nothing receives it.
@@ -428,7 +237,7 @@ fn a_write_waits_for_the_message_before_it() {
     world.0[1].receive(8);
     world.say(0, 8, |_, _| {});
     let (remote, target_id) = (world.0[1].seg.clone(), world.0[1].jetty.id);
-    let Side { b, jetty, seg, tpn, .. } = &mut world.0[0];
+    let TalkSide { b, jetty, seg, tpn, .. } = &mut world.0[0];
     let kind = SqeTargetKind::Jetty;
     let sqe = Sqe { target_kind: kind, target_id, ..on_seg(Opcode::Write, *tpn, &remote, 99) };
     b.post_direct(jetty, sqe, &[seg.sge(3, 8)]);
@@ -466,7 +275,7 @@ fn a_message_that_is_never_answered_ends_once() {
 /// What another poll or an event waits for is written to the ring.
 #[test]
 fn a_completion_is_given_only_to_a_poll_that_nothing_goes_before() {
-    let given = |of: fn(&mut Side) -> (u32, u32)| {
+    let given = |of: fn(&mut TalkSide) -> (u32, u32)| {
         let mut world = TalkWorld::new(Dialogues::Soon);
         world.turns(TURNS_BEFORE);
         world.0[1].receive(8);
@@ -513,7 +322,7 @@ fn a_long_dialogue_is_leased_until_something_else_happens() {
     assert_eq!(leased(&world), [true; 2]);
     world.turns(10);
     world.0[0].jetty = {
-        let Side { b, jfc, .. } = &mut world.0[0];
+        let TalkSide { b, jfc, .. } = &mut world.0[0];
         b.jetty(8, jfc, |_| {})
     };
     assert_eq!(leased(&world), [false; 2], "a command, and another queue");
@@ -567,7 +376,7 @@ fn an_entry_of_another_pass_is_refused_alike() {
     let seen = alike(|world| {
         world.0[1].receive(8);
         let target_id = world.0[1].jetty.id;
-        let Side { b, jetty, seg, tpn, .. } = &mut world.0[0];
+        let TalkSide { b, jetty, seg, tpn, .. } = &mut world.0[0];
         let sqe = Sqe {
             flags: SqeFlags::COMPLETE,
             tpn: *tpn,
@@ -594,7 +403,7 @@ fn requests_beside_a_dialogue_are_in_order() {
             world.0[1].receive(8);
             world.say(0, 8, |sqe, _| sqe.flags.set(SqeFlags::COMPLETE, round % 2 == 0));
             let remote = world.0[1].seg.clone();
-            let Side { b, jetty, seg, tpn, .. } = &mut world.0[0];
+            let TalkSide { b, jetty, seg, tpn, .. } = &mut world.0[0];
             let sqe = Sqe { flags: SqeFlags::COMPLETE, ..on_seg(Opcode::Write, *tpn, &remote, 99) };
             b.post_direct(jetty, sqe, &[seg.sge(3, 8)]);
             world.0[1].poll();
@@ -664,7 +473,7 @@ fn whatever_two_programs_do_ends_alike() {
                 }
                 17 => {
                     let target = world.0[1 - from].seg.clone();
-                    let Side { b, jetty, seg, tpn, .. } = &mut world.0[from];
+                    let TalkSide { b, jetty, seg, tpn, .. } = &mut world.0[from];
                     let sqe = on_seg(Opcode::Write, *tpn, &target, rng.below(64) * 8);
                     let sqe = Sqe { flags: SqeFlags::COMPLETE, ..sqe };
                     b.post_direct(jetty, sqe, &[seg.sge(AREA as u64 / 2 - 64, 8)]);

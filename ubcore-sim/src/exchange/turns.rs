@@ -1,0 +1,61 @@
+//! When messages that are answered become a dialogue.
+//!
+//! *Owns*: how many were answered in a row. *Takes*: turns, what interrupts them, ends of dialogues. *Gives*: whether one may
+//! begin. *Must not*: let short dialogues follow each other.
+
+use crate::cfg::Dialogues;
+
+/// How often a program's messages were answered in a row, and when that makes a dialogue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    in_row: u32,
+    needed: u32,
+    least: u32,
+    most: u32,
+    /// Messages of a dialogue after which what it visits is leased.
+    pub(super) lease_after: u32,
+}
+
+/// Turns in a row after which a dialogue begins: what begins and ends it costs as much as some turns save.
+const TURNS: u32 = 16;
+/// Messages of a dialogue after which queue and shared part are leased: what takes a lease back costs as much as some
+/// of them save.
+const LEASE_AFTER: u32 = 256;
+/// A lease of the shared part that was taken back doubles that, at most so often.
+pub(super) const LEASE_DOUBLINGS: u32 = 12;
+/// Turns that are asked for at most, after dialogues that were shorter than what was asked for.
+const TURNS_MAX: u32 = 1 << 12;
+
+impl Turns {
+    pub(super) fn new(dialogues: Dialogues) -> Self {
+        let least = if dialogues == Dialogues::Never { u32::MAX } else { dialogues.least(TURNS) };
+        let (most, lease_after) = (dialogues.least(TURNS_MAX), dialogues.least(LEASE_AFTER));
+        Self { in_row: 0, needed: least, least, most, lease_after }
+    }
+
+    /// A message came that acknowledged this node's.
+    #[inline]
+    pub(super) fn on_turn(&mut self) {
+        self.in_row = self.in_row.saturating_add(1);
+    }
+
+    /// Something else was done.
+    #[inline]
+    pub(super) fn on_other(&mut self) {
+        self.in_row = 0;
+    }
+
+    /// Whether a dialogue may begin.
+    #[inline]
+    pub(super) fn are_enough(&self) -> bool {
+        self.in_row >= self.needed && self.needed != u32::MAX
+    }
+
+    /// A dialogue of so many messages ended.
+    pub(super) fn on_ended(&mut self, messages: u32) {
+        let is_short = messages < self.needed;
+        self.needed =
+            if is_short { self.needed.saturating_mul(2).min(self.most) } else { self.least };
+        self.in_row = 0;
+    }
+}
