@@ -65,19 +65,25 @@ fn ask_for(at: usize) {
 mod tests {
     use super::*;
 
+    /// Values that begin with a line.
+    #[repr(align(64))]
+    struct Aligned([[u64; 8]; 130]);
+
     #[test]
     fn the_lines_of_a_value_are_those_that_it_touches() {
         let lines = UsedLines::default();
-        let bytes = Box::new([[0_u64; 8]; 130]);
+        let Aligned(values) = &Aligned([[0; 8]; 130]);
+        let first = core::ptr::from_ref(values).addr();
         let noted = |at: usize| lines.0[at].load(Ordering::Relaxed);
-        let first = bytes.as_ptr().addr() / LINE_LEN * LINE_LEN;
-        lines.note(0, &*bytes, 0);
-        lines.note(1, &bytes[1], 65);
-        lines.note(2, &*bytes, 130 * 64);
-        lines.note(VALUES_MAX, &*bytes, 64);
-        let count = 2 + usize::from(bytes.as_ptr().addr() != first);
-        assert_eq!((noted(1) - first, noted(2) - first), (LINE_LEN + count, LINE_LEN - 1));
-        drop(bytes);
+        lines.note(0, values, 0);
+        lines.note(1, &values[1], 65);
+        lines.note(2, &values[1][4], 32);
+        lines.note(3, &values[1][4], 33);
+        lines.note(4, values, 130 * 64);
+        lines.note(VALUES_MAX, values, 64);
+        let counts = [0, 1, 2, 3, 4].map(|at| noted(at) - first);
+        let line = LINE_LEN;
+        assert_eq!(counts, [0, line + 2, line + 1, line + 2, LINE_LEN - 1]);
         // Nothing needs to be there.
         lines.0[3].store(LINE_LEN | 3, Ordering::Relaxed);
         lines.ask();
