@@ -90,8 +90,10 @@ impl FoundQueue {
     pub fn note_lines(&self, lines: &UsedLines) -> bool {
         lines.note(1, self, size_of::<Self>());
         lines.note(2, &*self.queue, size_of::<DeviceSendQueue>());
-        let OwnerEntry::Visit(mut visit) = self.queue.send.try_visit_as(&self.owner) else {
-            return false;
+        let mut visit = match self.queue.send.try_visit_as(&self.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return false,
+            OwnerEntry::Taken(entry) => return entry.finish(),
         };
         visit.with(|place| place.engine().as_mut().map(|engine| engine.note_lines(lines, 3)));
         visit.leave()
