@@ -22,11 +22,11 @@ const RUST_WRITE_MAX: u64 = 236;
 /// the 14 with two locked ones that they replace. The goal is 300.
 const C_WRITE_MAX: u64 = 406;
 /// Most instructions of a poll of an empty JFC through the Rust API.
-const RUST_POLL_MAX: u64 = 117;
+const RUST_POLL_MAX: u64 = 118;
 /// Most instructions of a READ and its poll through the Rust API, and through the C functions.
 const READ_MAX: [u64; 2] = [239, 408];
 /// Most instructions of a FETCH_ADD, or a CAS, and its poll through the Rust API, and through the C functions.
-const ATOMIC_MAX: [u64; 2] = [530, 644];
+const ATOMIC_MAX: [u64; 2] = [531, 644];
 /// Calls that are counted together: what is made on first use counts for little.
 const CALLS: u64 = 20_000;
 

@@ -103,10 +103,9 @@ impl FoundQueue {
     /// interrupted.
     #[inline(always)]
     fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
-        self.leases != Leases::Never
-            && !visit.is_leased()
+        !visit.is_leased()
+            && self.leases != Leases::Never
             && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
-            && self.queue.send.claim_for(&self.owner)
     }
 
     /// Ends a visit for such a request. Returns whether the queue is to be stepped.

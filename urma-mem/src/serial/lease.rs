@@ -81,7 +81,7 @@ impl SerialOwner {
         self.id.get() != NO_OWNER
     }
 
-    /// Leases that it got: all but the newest were taken by others.
+    /// Leases that it got, all but the newest of which were taken by others, or was refused.
     #[inline]
     #[must_use]
     pub fn leases(&self) -> u32 {
@@ -219,14 +219,20 @@ impl<'s, T> SerialVisit<'s, T> {
         self.is_leased
     }
 
-    /// As [`SerialVisit::end`], and from now on its owner has a lease.
+    /// As [`SerialVisit::end`], and from now on `owner`, which claims the value if it has not, has a lease; where it cannot
+    /// claim it, the visit ends.
     ///
     /// # Errors
     /// As [`SerialVisit::end`].
     #[cold]
     #[inline(never)]
     pub fn lease(self, owner: &SerialOwner) -> Result<(), VisitEnd<'s, T>> {
-        if self.is_leased || !self.serial.is_of(owner) {
+        if self.is_leased {
+            return self.end();
+        }
+        if !self.serial.claim_for(owner) {
+            // It asks less often for what it cannot have now.
+            owner.leases.set(owner.leases.get().saturating_add(1));
             return self.end();
         }
         self.grant()?;
