@@ -69,7 +69,7 @@ impl ReceiveCursor {
         (!has_more).then_some(piece)
     }
 
-    /// A copy of the next entry; the caller knows that there is one. `None`: it cannot be read.
+    /// A copy of the next entry, which is posted. `None`: it cannot be read.
     pub(super) fn next_words(&self) -> Option<EntryWords> {
         let at = self.at(self.ci);
         let mut words = EntryWords::default();

@@ -70,7 +70,8 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     }
 
     /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
-    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_lull`] is due.
+    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_lull`] is due;
+    /// what was given is given all the same.
     fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         let _ = poll;
         false

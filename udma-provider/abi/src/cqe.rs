@@ -303,22 +303,21 @@ impl Cqe {
         let mut inline = [0u8; INLINE_MAX];
         inline[..4].copy_from_slice(&field32(words[6], 32, 32).to_le_bytes());
         inline[4..].copy_from_slice(&words[7].to_le_bytes());
-        let low = (words[3] >> 32) | (words[4] << 32);
-        let high = (words[4] >> 32) | (words[5] << 32);
+        let message = ReceivedMessage::decode(words);
         Self {
             recv: flag(w0, 0),
             is_jetty: flag(w0, 1),
             inline_en: flag(w0, 3),
-            opcode: field8(w0, 4, 3),
+            opcode: message.opcode,
             status,
-            entry_idx: field16(w0, 32, 16),
-            local_id: field32(w0, 48, 16) | field32(words[1], 0, 4) << 16,
-            remote_id: field32(words[1], 4, 20),
-            tpn: field32(words[1], 32, 24),
-            byte_cnt: field32(words[2], 0, 32),
-            user_data: (words[2] >> 32) | (words[3] << 32),
-            rmt_eid: RawEid::from_words([high, low]),
-            imm: (words[5] >> 32) | (words[6] << 32),
+            entry_idx: message.entry_idx,
+            local_id: message.local_id,
+            remote_id: message.remote_id,
+            tpn: message.tpn,
+            byte_cnt: message.byte_cnt,
+            user_data: message.user_data,
+            rmt_eid: message.rmt_eid,
+            imm: message.imm,
             inline,
         }
     }

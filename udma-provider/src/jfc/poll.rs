@@ -100,13 +100,15 @@ impl PollHalf {
         let visit = core.reader.try_with(|reader| {
             let of = reader.stash.is_empty().then_some((core.jfcn, reader.ci));
             let mut poll = PollOfOne { of: of.filter(|_| !out.is_empty()), given: None };
-            if !core.driver.backing.take_entry(&mut poll) {
-                return None;
+            let is_taken = core.driver.backing.take_entry(&mut poll);
+            // It is in no ring: it is the caller's, also where a step is due, which the end of the lull brings.
+            if let (Some(message), Some(out)) = (&poll.given, out.first_mut()) {
+                lull.end();
+                return Some(core.poll_given(reader, message, out));
             }
-            lull.end();
-            Some(match (&poll.given, out.first_mut()) {
-                (Some(message), Some(out)) => core.poll_given(reader, message, out),
-                _ => core.poll_found(reader, out, carried),
+            is_taken.then(|| {
+                lull.end();
+                core.poll_found(reader, out, carried)
             })
         })?;
         visit.value

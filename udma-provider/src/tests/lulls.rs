@@ -1,11 +1,12 @@
 //! Polls in a lull take no step, and find all that there is without one.
 
+use udma_abi::{Cqe, ReceivedMessage};
 use urma_core::{
-    Completion, CrStatus, Status,
+    Completion, CrStatus, RecvWr, Status,
     ops::{DoneLook, DoneRecord, JfcParts},
 };
 
-use super::{Bench, contexts, poll_all, signalled};
+use super::{Bench, contexts, jfr_cfg, poll_all, signalled};
 
 /// A JFC whose polls found nothing: from now on they take no step.
 fn quiet(bench: &Bench) -> JfcParts {
@@ -156,6 +157,34 @@ fn polls_that_end_lulls_let_the_device_work_before_the_next_one() {
     let mut jfc = quiet(&bench);
     let steps = steps_of_finds(&bench, &mut jfc, (33, true));
     assert_eq!(steps, [0; 33], "only polls before them take steps");
+}
+
+/// A completion that the device gives to a poll is in no ring: the poll has it, also where a step is due.
+#[test]
+fn what_is_given_to_a_poll_is_its_completion_whatever_is_due() {
+    for takes in [true, false] {
+        let bench = Bench::new();
+        let mut jfc = quiet(&bench);
+        let mut jfr = bench.context.create_queue(&jfr_cfg(jfc.id, 4)).unwrap();
+        jfr.recv.as_mut().unwrap().post_recv(&[RecvWr { dst: &[], user_ctx: 7 }]).unwrap();
+        assert!(poll_all(&mut jfc).is_empty());
+        let cqe = Cqe {
+            recv: true,
+            local_id: jfr.id,
+            user_data: bench.toy.cookie(jfr.id),
+            byte_cnt: 5,
+            ..Cqe::default()
+        };
+        let message = ReceivedMessage::decode(&cqe.encode(false));
+        bench.toy.script(|script| (script.takes, script.gives) = (takes, Some(message)));
+        bench.toy.peer.store_u64(0, 1).unwrap();
+        let mut one = [Completion::default(); 1];
+        assert_eq!(jfc.queue.poll(&mut one), Ok(1));
+        assert_eq!((one[0].user_ctx, one[0].len, one[0].status), (7, 5, CrStatus::Success));
+        let steps = bench.toy.state().steps;
+        assert_eq!(jfc.queue.poll(&mut one), Ok(0));
+        assert_eq!(bench.toy.state().steps, steps + 1, "the lull ended");
+    }
 }
 
 /// The entry of a peer that ends a lull: the device takes it alone, or the poll takes a step.

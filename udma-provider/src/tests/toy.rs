@@ -12,7 +12,8 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
     BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    MovedWord, Nanos, NextEntry, QueueDoorbell, RawEid, RegisterRegion, Sqe,
+    MovedWord, Nanos, NextEntry, PollOfOne, QueueDoorbell, RawEid, ReceivedMessage, RegisterRegion,
+    Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -58,6 +59,8 @@ pub(super) struct Script {
     pub(super) lulls: bool,
     /// It takes the entry of a peer that a poll in a lull saw.
     pub(super) takes: bool,
+    /// It gives this to such a poll, whether it takes the entry or not.
+    pub(super) gives: Option<ReceivedMessage>,
     /// They refuse what differs from the newest one.
     pub(super) refuses_moved: bool,
     /// They refuse it, except what differs from the newest one.
@@ -585,8 +588,9 @@ impl DeviceBacking for Handle {
         }
     }
 
-    fn take_entry(&self, _poll: &mut udma_abi::PollOfOne) -> bool {
+    fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         let mut state = self.0.state();
+        poll.given = state.script.gives.take();
         if state.script.takes {
             self.0.peer.store_u64(0, 0).unwrap();
             state.taken += 1;
