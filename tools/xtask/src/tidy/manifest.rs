@@ -13,8 +13,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("urma-rc", &["urma-packet"]),
+    ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
-    ("ubcore-sim", &["udma-abi", "urma-packet", "urma-rc", "urma-recovery", "urma-mem"]),
+    ("urma-contexts", &[]),
+    ("urma-splice", &[]),
+    (
+        "ubcore-sim",
+        &[
+            "udma-abi",
+            "urma-packet",
+            "urma-rc",
+            "urma-recovery",
+            "urma-contexts",
+            "urma-splice",
+            "urma-mem",
+        ],
+    ),
     ("urma", &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
     (
         "liburma",
@@ -27,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "ubcore-sim", "urma-packet", "urma-tools"]),
     ("urma-examples", &["urma"]),
-    ("lab", &["urma-mem", "urma-recovery"]),
+    ("lab", &["urma-mem", "urma-recovery", "urma-contexts", "urma-splice"]),
 ];
 
 /// Composition roots: crates that may depend on any other.
