@@ -24,7 +24,7 @@ use crate::cfg::DeviceCfg;
 use crate::dma;
 use crate::engine::base::Base;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
-pub use crate::engine::warrant::Leases;
+pub use crate::engine::place::Leases;
 use crate::fault::Faults;
 use crate::ports::Ports;
 pub use found::{FoundJfc, FoundQueue, QueueEnd, QueueEntry, QueueVisit, WordMove};

@@ -18,9 +18,9 @@ use crate::context::queue::Queue;
 use crate::context::tables::Tables;
 use crate::engine::{
     known::{AtomicBlocks, MovedEntry},
+    place::{EnginePlace, Leases},
     queue::DeviceSendQueue,
     send::{Left, SendEngine},
-    warrant::{EnginePlace, Leases},
 };
 
 /// A send queue, as it was when it was found. One thread at a time has it.

@@ -11,10 +11,10 @@ use udma_abi::{counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 use urma_mem::{OwnerEntry, RunResult, SerialOwner, VisitEnd};
 
+use super::place::EnginePlace;
 use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, Left, SendEngine, ShortSend, Visit};
 use super::short::ShortBody;
-use super::warrant::EnginePlace;
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;

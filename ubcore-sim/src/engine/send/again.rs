@@ -155,13 +155,13 @@ impl SendEngine {
     }
 
     /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
-    pub(crate) fn warrant(&mut self) -> Option<Warrant> {
+    pub(in crate::engine) fn warrant(&mut self) -> Option<Warrant> {
         let ends = Arc::clone(self.known.ends());
         Warrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
     }
 
     /// As [`SendEngine::warrant`], for atomics like the newest one.
-    pub(crate) fn warrant_of_words(&mut self) -> Option<Warrant> {
+    pub(in crate::engine) fn warrant_of_words(&mut self) -> Option<Warrant> {
         let ends = Arc::clone(self.known.ends());
         Warrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
     }

@@ -1,0 +1,219 @@
+//! The engine of one queue number, behind the warrant or the dialogue of its newest requests.
+//!
+//! *Owns*: which of the three carries the next request. *Takes*: requests, in the order of the queue. *Gives*: what the
+//! one in charge answers. *Must not*: let any request reach the engine while a warrant or a dialogue stands.
+
+use udma_abi::{MovedWord, sqe::BLOCK_WORDS};
+
+use super::dialogue::DialogueSends;
+use super::known::{MovedEntry, WORD_LEN};
+use super::send::{Left, SaidTo, SendEngine, Visit};
+use super::short::ShortBody;
+use super::warrant::{MovedPlace, Unreported, Warrant};
+use crate::context::queue::Queue;
+
+/// A warrant counts references, which few requests alike are not worth.
+const ROW: u32 = 4;
+/// Blocks under one warrant after which its queue gets a lease: what takes the lease back costs as much as some hundred
+/// exchanges.
+const LEASE_AFTER: u32 = 256;
+/// A lease that was taken back doubles that, at most so often.
+const LEASE_DOUBLINGS: u32 = 8;
+
+/// The engine of a queue number, if it has one, and the warrant or the dialogue of its newest requests.
+#[derive(Debug, Default)]
+pub(crate) struct EnginePlace {
+    warrant: Option<Warrant>,
+    dialogue: Option<Box<(DialogueSends, SaidTo)>>,
+    /// Requests in a row that a warrant would have covered.
+    in_row: u32,
+    engine: Option<Box<SendEngine>>,
+}
+
+/// When a queue that was found is leased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leases {
+    /// After many requests in a row, twice as many each time that the lease was taken.
+    Seldom,
+    /// After few requests in a row.
+    Soon,
+    /// Each entry is an exchange.
+    Never,
+}
+
+impl EnginePlace {
+    /// The engine, for anything else than a request under the warrant, which ends.
+    #[inline(always)]
+    pub(crate) fn engine(&mut self) -> &mut Option<Box<SendEngine>> {
+        self.in_row = 0;
+        if self.warrant.is_some() {
+            self.end_warrant();
+        }
+        if self.dialogue.is_some() {
+            self.end_dialogue();
+        }
+        &mut self.engine
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_dialogue(&mut self) {
+        if let (Some(dialogue), Some(engine)) = (self.dialogue.take(), &mut self.engine) {
+            engine.take_back(dialogue.0.said(), dialogue.1);
+        }
+    }
+
+    /// Begins a dialogue with the direct entry `block`, which is next. Returns the number of that request.
+    #[cold]
+    pub(crate) fn begin_dialogue(
+        &mut self,
+        visit: &Visit<'_>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<u32> {
+        let (sends, to, seq) = self.engine().as_mut()?.begin_dialogue(visit, block)?;
+        self.dialogue = Some(Box::new((sends, to)));
+        Some(seq)
+    }
+
+    /// Says the message of a direct entry in the dialogue, if there is one ([`DialogueSends::say`]).
+    #[inline(always)]
+    pub(crate) fn say(
+        &mut self,
+        queue: &Queue,
+        block: &[u64; BLOCK_WORDS],
+        push: impl FnOnce(&ShortBody<'_>) -> bool,
+    ) -> Option<()> {
+        self.dialogue.as_mut()?.0.say(queue, block, push)
+    }
+
+    /// The open message of the dialogue was acknowledged; `false`: there is none.
+    #[inline(always)]
+    pub(crate) fn on_answered(&mut self, queue: &Queue) -> bool {
+        self.dialogue.as_mut().is_some_and(|dialogue| dialogue.0.on_answered(queue))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_warrant(&mut self) {
+        if let (Some(warrant), Some(engine)) = (self.warrant.take(), &mut self.engine) {
+            engine.count_carried(warrant.requests(), warrant.blocks());
+        }
+    }
+
+    /// As [`SendEngine::carry_unreported`], under the warrant if there is one.
+    #[inline(always)]
+    pub(crate) fn carry_unreported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        if let Some(index) = self.warrant.as_mut().and_then(|warrant| warrant.carry(queue, moved)) {
+            return Some(index);
+        }
+        // A copy, so that the request itself need not lie in memory above.
+        let moved = *moved;
+        self.carry_by_engine(queue, &moved)
+    }
+
+    /// As [`SendEngine::carry_moved`], under the warrant if there is one, which goes on behind it.
+    #[inline(always)]
+    pub(crate) fn carry_reported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+        match self.warrant.as_mut().map(|warrant| warrant.report(queue, moved)) {
+            Some(Ok(())) => Some(Left::BUSY),
+            Some(Err(why)) => self.report_again(queue, moved, why),
+            None => self.report_by_engine(queue, moved),
+        }
+    }
+
+    /// As [`EnginePlace::carry_reported`], of a request that the warrant did not carry out.
+    #[cold]
+    #[inline(never)]
+    fn report_again(&mut self, queue: &Queue, moved: &MovedEntry, why: Unreported) -> Option<Left> {
+        let engine = self.engine().as_mut()?;
+        if why == Unreported::SlotLeft {
+            engine.keep_slot();
+        }
+        engine.carry_moved(queue, moved)
+    }
+
+    #[inline(never)]
+    fn report_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let left = engine.carry_moved(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant();
+        }
+        Some(left)
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of 8 bytes between segments of this node, if there is a warrant and that is
+    /// one move.
+    #[inline(always)]
+    pub(crate) fn move_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        self.warrant.as_mut()?.move_word(queue, moved)
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of 8 bytes.
+    #[inline(always)]
+    pub(crate) fn carry_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let by_warrant =
+            self.warrant.as_mut().and_then(|warrant| warrant.move_word_of_any(queue, moved));
+        by_warrant.or_else(|| self.carry_word_by_engine(queue, moved))
+    }
+
+    #[inline(never)]
+    fn carry_word_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let (pi, remote_va, local_va) = moved;
+        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
+        self.carry_unreported(queue, &moved)
+    }
+
+    /// Whether the queue is to be leased, the next time after so many leases: its requests went under one warrant for long.
+    #[inline(always)]
+    pub(crate) fn wants_lease(&self, leases: Leases, had: u32) -> bool {
+        let Some(warrant) = &self.warrant else { return false };
+        match leases {
+            Leases::Seldom => warrant.blocks() >= LEASE_AFTER << had.min(LEASE_DOUBLINGS),
+            Leases::Soon => true,
+            Leases::Never => false,
+        }
+    }
+
+    /// As [`EnginePlace::carry_unreported`], of an atomic.
+    #[inline(always)]
+    pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+        match self.warrant.as_mut().and_then(|warrant| warrant.change(queue, moved)) {
+            Some(Ok(index)) => Some(index),
+            Some(Err(status)) => {
+                self.engine().as_mut()?.spoil_next(status);
+                None
+            }
+            None => self.change_by_engine(queue, moved),
+        }
+    }
+
+    #[inline(never)]
+    fn change_by_engine(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let index = engine.change_unreported(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant_of_words();
+        }
+        Some(index)
+    }
+
+    #[inline(never)]
+    fn carry_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+        let in_row = self.in_row + 1;
+        let engine = self.engine().as_mut()?;
+        let index = engine.carry_unreported(queue, moved)?;
+        if in_row < ROW {
+            self.in_row = in_row;
+        } else {
+            self.warrant = engine.warrant();
+        }
+        Some(index)
+    }
+}
