@@ -63,13 +63,19 @@ pub enum AccessWidth {
 impl AccessWidth {
     /// Returns the number of bytes: 1, 2, 4 or 8.
     #[must_use]
-    pub const fn bytes(self) -> u64 {
+    pub const fn count(self) -> u8 {
         match self {
             Self::W8 => 1,
             Self::W16 => 2,
             Self::W32 => 4,
             Self::W64 => 8,
         }
+    }
+
+    /// Returns the number of bytes, as a length.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        u64::from(self.count())
     }
 
     /// Returns the width of that many bytes, if there is one.
