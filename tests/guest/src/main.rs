@@ -15,7 +15,7 @@ use crate::suite::Suite;
 
 fn main() {
     if let Err(error) = system::prepare() {
-        say(&format!("[guest] FAIL prepare: {error}"));
+        say(&format!("[guest] FAIL prepare -- {error}"));
         say("[guest] test rc=1 passed=0 failed=1");
         system::end();
     }

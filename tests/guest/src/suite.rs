@@ -24,7 +24,7 @@ impl Suite {
             }
             Err(why) => {
                 self.failed += 1;
-                say(&format!("[guest] FAIL {name}: {}", why.replace('\n', " ")));
+                say(&format!("[guest] FAIL {name} -- {}", why.replace('\n', " ")));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn prepare() -> Result<(), String> {
 }
 
 fn load(name: &str) -> io::Result<()> {
-    let file = fs::File::open(format!("/modules/{name}"))?;
+    let file = fs::File::open(format!("/modules/{name}.ko"))?;
     finit_module(&file, &CString::default(), 0)?;
     Ok(())
 }
