@@ -6,7 +6,9 @@
 pub mod config;
 pub mod device;
 pub mod kernel;
+pub mod nic;
 
 pub use device::{
     AccessWidth, InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId,
 };
+pub use nic::PciNic;
