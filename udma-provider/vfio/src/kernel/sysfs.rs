@@ -256,4 +256,4 @@ fn link_name(link: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
