@@ -4,12 +4,12 @@
 //! answers, each within a bound. *Must not*: wait for ever.
 
 use std::{
-    io::{self, BufRead, BufReader, Write},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    thread,
+    io,
+    process::{Command, Stdio},
     time::Duration,
 };
+
+use urma_vm::console::{Console, ConsoleLine};
 
 use crate::{Image, now};
 
@@ -33,19 +33,7 @@ pub struct GuestCompletion {
 
 /// A machine with Linux rxe.
 #[derive(Debug)]
-pub struct Guest {
-    machine: Child,
-    input: ChildStdin,
-    lines: Receiver<String>,
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // It has nothing to save.
-        let _ = self.machine.kill();
-        let _ = self.machine.wait();
-    }
-}
+pub struct Guest(Console);
 
 impl Guest {
     /// Boots the image. Its interface sends frames in datagrams to port `here` of this host, and takes
@@ -71,7 +59,8 @@ impl Guest {
     }
 
     fn start(image: &Image, cable: &str) -> io::Result<Self> {
-        let mut machine = Command::new("qemu-system-x86_64")
+        let mut machine = Command::new("qemu-system-x86_64");
+        machine
             .args(["-accel", "tcg", "-m", "384", "-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off", "-serial", "stdio"])
             .args(["-netdev", cable, "-device"])
@@ -80,22 +69,8 @@ impl Guest {
             .arg(&image.kernel)
             .arg("-initrd")
             .arg(&image.initrd)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()?;
-        let pipe = || io::Error::other("the console has no pipe");
-        let input = machine.stdin.take().ok_or_else(pipe)?;
-        let output = machine.stdout.take().ok_or_else(pipe)?;
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut guest = Self { machine, input, lines };
+            .stderr(Stdio::inherit());
+        let mut guest = Self(Console::start(&mut machine)?);
         let ready = guest.answer(BOOT, &mut || {})?;
         if ready == "ready 0" { Ok(guest) } else { Err(io::Error::other(ready)) }
     }
@@ -106,17 +81,17 @@ impl Guest {
         let mut seen = String::new();
         while now() < end {
             meanwhile();
-            match self.lines.recv_timeout(Duration::from_millis(1)) {
+            match self.0.line(Duration::from_millis(1)) {
                 // The console may put control characters in front.
-                Ok(line) => match line.split_once("= ") {
+                ConsoleLine::Text(line) => match line.split_once("= ") {
                     Some((_, answer)) => return Ok(answer.trim_end().to_owned()),
                     None => {
                         seen.push_str(&line);
                         seen.push('\n');
                     }
                 },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                ConsoleLine::Silence => {}
+                ConsoleLine::End => break,
             }
         }
         Err(io::Error::other(format!("the guest does not answer:\n{seen}")))
@@ -127,8 +102,7 @@ impl Guest {
     /// # Errors
     /// The guest ended, or did not answer within 20 s.
     pub fn ask(&mut self, command: &str, meanwhile: &mut dyn FnMut()) -> io::Result<String> {
-        writeln!(self.input, "{command}")?;
-        self.input.flush()?;
+        self.0.write_line(command)?;
         self.answer(ANSWER, meanwhile)
     }
 

@@ -4,11 +4,15 @@
 //! or what is missing. *Must not*: install anything; a kernel package is only unpacked.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
+};
+
+use urma_vm::{
+    archive::GuestFiles,
+    files::{Missing, copy, failed, find, missing, program, run},
+    packages::system_kernel,
 };
 
 /// Program of the guest, and its first process.
@@ -32,22 +36,6 @@ const MODULES: [&str; 14] = [
     "rdma_rxe",
 ];
 
-/// A program or package that is not there.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Missing(pub String);
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Missing {}
-
-fn missing(what: &str, package: &str) -> Missing {
-    Missing(format!("{what} is missing: apt-get install {package}"))
-}
-
 /// Kernel and initial file system.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -61,91 +49,26 @@ impl Image {
     /// # Errors
     /// What is missing on this system, or could not be made.
     pub fn make(folder: &Path) -> Result<Self, Missing> {
-        let program = |name: &str, package: &str| which(name).ok_or_else(|| missing(name, package));
         program("qemu-system-x86_64", "qemu-system-x86")?;
         let busybox = program("busybox", "busybox-static")?;
         let rdma = program("rdma", "iproute2")?;
-        program("cpio", "cpio")?;
-        fs::create_dir_all(folder).map_err(|error| failed("a folder for the guest", &error))?;
-        let tree = kernel_tree(folder)?;
-        let root = folder.join("root");
-        // What an earlier run left may be of another kernel.
-        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(folder).map_err(failed("a folder for the guest"))?;
+        let tree = system_kernel(folder)?;
         let guest = compile(folder)?;
-        let files = [(&busybox, "bin/busybox"), (&rdma, "bin/rdma"), (&guest, "bin/guest")];
-        for (from, to) in files {
-            copy(from, &root.join(to))?;
+        let files = GuestFiles::new(folder)?;
+        let named = [(&busybox, "bin/busybox"), (&rdma, "bin/rdma"), (&guest, "bin/guest")];
+        for (from, to) in named {
+            files.add(from, to)?;
         }
-        copy(&source(INIT), &root.join("init"))?;
-        copy_provider(&root, &[&busybox, &rdma, &guest])?;
-        copy_modules(&tree, &root)?;
-        for empty in ["proc", "sys", "dev"] {
-            fs::create_dir_all(root.join(empty)).map_err(|error| failed(empty, &error))?;
-        }
-        let initrd = pack(folder, &root)?;
-        Ok(Self { kernel: find(&tree.join("boot"), "vmlinuz-")?, initrd })
+        files.add(&source(INIT), "init")?;
+        copy_provider(files.root(), &[&busybox, &rdma, &guest])?;
+        files.add_modules(&tree.join("lib/modules"), &MODULES, "rdma_rxe")?;
+        Ok(Self { kernel: find(&tree.join("boot"), "vmlinuz-")?, initrd: files.pack()? })
     }
-}
-
-fn failed(what: &str, error: &io::Error) -> Missing {
-    Missing(format!("{what}: {error}"))
 }
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-fn which(name: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|path| path.join(name)).find(|path| path.is_file())
-}
-
-/// Runs a program to its end; its output.
-fn run(command: &mut Command, what: &str) -> Result<String, Missing> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| failed(what, &error))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(Missing(format!("{what}: {}", errors.trim())))
-}
-
-/// The kernel package of Debian, unpacked and not installed.
-fn kernel_tree(folder: &Path) -> Result<PathBuf, Missing> {
-    let tree = folder.join("kernel");
-    if tree.join("boot").is_dir() {
-        return Ok(tree);
-    }
-    let depends =
-        run(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt-cache")?;
-    let package = depends
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"))
-        .ok_or_else(|| {
-            missing("a kernel with rdma_rxe", "linux-image-amd64 (a name in apt's lists)")
-        })?;
-    let package = format!("linux-image-{package}");
-    let mut download = Command::new("apt-get");
-    download.args(["download", &package]).current_dir(folder);
-    run(&mut download, "apt-get download of the kernel")?;
-    let file = find(folder, &package)?;
-    // Renamed when whole: a run that was ended leaves no half of a kernel.
-    let part = folder.join("kernel.part");
-    let _ = fs::remove_dir_all(&part);
-    run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&part), "dpkg-deb")?;
-    fs::rename(&part, &tree).map_err(|error| failed("the kernel's folder", &error))?;
-    fs::remove_file(&file).map_err(|error| failed("the kernel's package", &error))?;
-    Ok(tree)
-}
-
-/// The entry of a folder that begins with `start`.
-fn find(folder: &Path, start: &str) -> Result<PathBuf, Missing> {
-    let entries = fs::read_dir(folder).map_err(|error| failed(start, &error))?;
-    let found =
-        entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(start));
-    found
-        .map(|entry| entry.path())
-        .ok_or_else(|| Missing(format!("{start} is not in {}", folder.display())))
 }
 
 fn compile(folder: &Path) -> Result<PathBuf, Missing> {
@@ -154,12 +77,6 @@ fn compile(folder: &Path) -> Result<PathBuf, Missing> {
     gcc.args(["-O1", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source(PROGRAM)).arg("-libverbs");
     run(&mut gcc, "the guest's program (apt-get install gcc libibverbs-dev)")?;
     Ok(program)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), Missing> {
-    let parent = to.parent().unwrap_or(to);
-    fs::create_dir_all(parent).map_err(|error| failed("a folder of the guest", &error))?;
-    fs::copy(from, to).map(|_| ()).map_err(|error| failed(&from.display().to_string(), &error))
 }
 
 /// The verbs provider of rxe, and the libraries of it and of the programs.
@@ -181,39 +98,4 @@ fn copy_provider(root: &Path, programs: &[&PathBuf]) -> Result<(), Missing> {
         }
     }
     Ok(())
-}
-
-fn copy_modules(tree: &Path, root: &Path) -> Result<(), Missing> {
-    let release = find(&tree.join("lib/modules"), "")?;
-    let listed = run(Command::new("find").arg(&release).args(["-name", "*.ko"]), "find")?;
-    let mut order = String::new();
-    for module in MODULES {
-        let name = format!("/{module}.ko");
-        let Some(file) = listed.lines().find(|line| line.ends_with(&name)) else { continue };
-        copy(Path::new(file), &root.join(format!("modules{name}")))?;
-        order.push_str(module);
-        order.push('\n');
-    }
-    if !order.ends_with("rdma_rxe\n") {
-        return Err(Missing("this kernel package has no rdma_rxe module".to_owned()));
-    }
-    fs::write(root.join("modules/order"), order).map_err(|error| failed("the modules", &error))
-}
-
-/// The tree as an archive that the kernel unpacks.
-fn pack(folder: &Path, root: &Path) -> Result<PathBuf, Missing> {
-    let initrd = folder.join("initrd");
-    let names = run(Command::new("find").arg(".").current_dir(root), "find")?;
-    let list = folder.join("files");
-    fs::write(&list, names).map_err(|error| failed("the list of files", &error))?;
-    let open = |file: io::Result<File>| file.map_err(|error| failed("the guest's files", &error));
-    let (input, output) = (open(File::open(&list))?, open(File::create(&initrd))?);
-    let status = Command::new("cpio")
-        .args(["-o", "-H", "newc", "--quiet"])
-        .current_dir(root)
-        .stdin(input)
-        .stdout(output)
-        .status()
-        .map_err(|error| failed("cpio", &error))?;
-    if status.success() { Ok(initrd) } else { Err(Missing("cpio failed".to_owned())) }
 }

@@ -13,4 +13,5 @@ mod image;
 pub use bench::{Bench, Cable, Place};
 pub use clock::now;
 pub use guest::{Guest, GuestCompletion};
-pub use image::{Image, Missing};
+pub use image::Image;
+pub use urma_vm::Missing;

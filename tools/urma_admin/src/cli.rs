@@ -6,6 +6,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use udma_vfio::kernel::PciAddress;
 
 /// Shows the nodes of this host: devices, queues, segments, paths, counters, packets.
 ///
@@ -57,6 +58,10 @@ pub(crate) enum AdminVerb {
     MainUeEid(RefusedWords),
     /// Performance records of the library (refused)
     Perf(RefusedWords),
+    /// Give a PCI function to programs: bind it to vfio-pci
+    Bind(FunctionArgs),
+    /// Give a PCI function back to the kernel's drivers
+    Unbind(FunctionArgs),
     /// Settings of the system (refused)
     System(RefusedWords),
     /// Add an EID (refused)
@@ -210,6 +215,14 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments that name a PCI function.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FunctionArgs {
+    /// Its address, such as 0000:00:03.0
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: PciAddress,
 }
 
 /// Words of a verb that is refused.

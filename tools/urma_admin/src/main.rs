@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod bind;
 mod capture;
 mod cli;
 mod interrupt;
@@ -27,6 +28,7 @@ use ubcore_sim::{
     NodeCfg,
     node::{ConfigError, Setting, settings},
 };
+use udma_vfio::kernel::Sysfs;
 
 use crate::{
     cli::{AdminCli, AdminVerb, Monitor},
@@ -78,6 +80,14 @@ fn run(cli: &AdminCli) -> Result<(), String> {
         AdminVerb::Capture(cfg) => capture(cfg, cli.json),
         AdminVerb::Abi(cfg) => abi(cfg, cli.json),
         AdminVerb::Config => config(cli.json),
+        AdminVerb::Bind(function) => {
+            say(&bind::bind(&Sysfs::default(), function.address).map_err(|e| e.to_string())?);
+            Ok(())
+        }
+        AdminVerb::Unbind(function) => {
+            say(&bind::unbind(&Sysfs::default(), function.address).map_err(|e| e.to_string())?);
+            Ok(())
+        }
         _ => Err("this verb is not built".to_owned()),
     }
 }

@@ -15,6 +15,8 @@ pub(crate) fn why(verb: &AdminVerb) -> Option<&'static str> {
         | AdminVerb::Abi(_)
         | AdminVerb::Config
         | AdminVerb::Run(_)
+        | AdminVerb::Bind(_)
+        | AdminVerb::Unbind(_)
         | AdminVerb::Capture(_) => return None,
         AdminVerb::Eid(words) if words.words.is_empty() || words.words[0] == "list" => return None,
         AdminVerb::Eid(_) | AdminVerb::AddEid(_) | AdminVerb::DelEid(_) => {

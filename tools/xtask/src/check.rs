@@ -20,7 +20,7 @@ use crate::{
     say::{Failure, TaskResult, say},
     step::{Failed, RunningStep, StepResult, Steps},
     suite::{self, ProgramJob, TestProgram},
-    tidy,
+    tidy, vm,
 };
 
 /// Step that needs cargo-deny.
@@ -64,7 +64,7 @@ const FAULTED_IN_PART: [(&str, &str); 3] =
 
 /// Everything, or only the steps whose name contains `only`.
 pub(crate) fn test(only: &str) -> TaskResult {
-    let mut steps = Steps::new("test", 12)?.only(only);
+    let mut steps = Steps::new("test", 13)?.only(only);
     steps.step("tools", |_| StepResult::one("tools", tools()));
     // Built while the next steps leave a processor idle; ready before any test runs.
     let deny_tool = steps.is_selected(LICENCES).then(|| thread::spawn(deny_tool));
@@ -77,6 +77,7 @@ pub(crate) fn test(only: &str) -> TaskResult {
     steps.step("the C face for 25.12.0.B081", other_face);
     steps.step("unit, property, conformance tests", whole);
     steps.step("planted faults and kills", faults);
+    steps.step("real VFIO in a virtual machine", vm::found);
     steps.step("loom models", loom_found);
     steps.step("documentation", documentation);
     steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));

@@ -25,6 +25,7 @@ mod say;
 mod step;
 mod suite;
 mod tidy;
+mod vm;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -102,6 +103,11 @@ enum Task {
     Mutants(mutants::MutantsPlan),
     /// Run the loom models
     Loom,
+    /// Run drivers over the kernel's real VFIO, in a virtual machine
+    Vm {
+        #[command(subcommand)]
+        what: VmTask,
+    },
     /// Build and test the libraries for aarch64 under an emulator
     Cross,
     /// Print one measurement of the machine itself as JSON (used by demo and bench)
@@ -125,6 +131,15 @@ enum Task {
     },
 }
 
+/// What to do in a virtual machine.
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum VmTask {
+    /// Run the checks; part of `test`
+    Test,
+    /// Start a shell in it
+    Shell,
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test { only } => check::test(&only),
@@ -141,6 +156,8 @@ fn main() -> ExitCode {
         Task::Sim { seeds, from } => check::sim(from, seeds),
         Task::Mutants(what) => mutants::run(&what),
         Task::Loom => check::loom(),
+        Task::Vm { what: VmTask::Test } => vm::test(),
+        Task::Vm { what: VmTask::Shell } => vm::shell(),
         Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, address, .. } => probe::serve(what, size, address),
         Task::Probe { what, size, span, address, .. } => probe::run(what, size, span, address),

@@ -39,7 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-tools", &[]),
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
-    ("urma_admin", &["urma", "udma-abi", "ubcore-sim", "urma-packet", "urma-tools"]),
+    ("urma_admin", &["urma", "udma-abi", "udma-vfio", "ubcore-sim", "urma-packet", "urma-tools"]),
     ("urma-examples", &["urma"]),
     ("lab", &["urma-mem", "urma-recovery", "urma-contexts", "urma-splice"]),
 ];

@@ -1,0 +1,36 @@
+//! First process of the virtual machine: makes VFIO ready, runs the checks, and says how they went.
+//!
+//! *Owns*: the machine. *Takes*: words of the kernel's command line. *Gives*: a line for each check on the console,
+//! then the line of the result. *Must not*: end without that line, but for a crash, which the host takes for a failure.
+#![forbid(unsafe_code)]
+
+mod edu;
+mod signal;
+mod suite;
+mod system;
+
+use std::io::Write as _;
+
+use crate::suite::Suite;
+
+fn main() {
+    if let Err(error) = system::prepare() {
+        say(&format!("[guest] FAIL prepare -- {error}"));
+        say("[guest] test rc=1 passed=0 failed=1");
+        system::end();
+    }
+    if system::has_word("urma.shell") {
+        say(&format!("[guest] cannot start a shell: {}", system::shell()));
+        system::end();
+    }
+    let mut suite = Suite::default();
+    edu::run(&mut suite);
+    say(&suite.line());
+    system::end();
+}
+
+/// Prints a line on the console.
+fn say(line: &str) {
+    // Without a console nobody is there to be told.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,57 @@
+//! The machine as a whole.
+//!
+//! *Owns*: mounts, modules, the end of the machine. *Must not*: know a device.
+
+use std::{ffi::CString, fs, io, os::unix::process::CommandExt, process::Command};
+
+use rustix::{
+    mount::{MountFlags, mount},
+    system::{RebootCommand, finit_module, reboot},
+};
+
+/// File with the modules, in the order in which they are loaded.
+const ORDER: &str = "/modules/order";
+/// 2 MiB pages for memory of devices.
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Mounts the kernel's file systems, loads the modules, reserves huge pages.
+///
+/// # Errors
+/// What could not be made.
+pub(crate) fn prepare() -> Result<(), String> {
+    for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        let mounted = mount(kind, target, kind, MountFlags::empty(), None::<&std::ffi::CStr>);
+        mounted.map_err(|error| format!("mounting {target}: {error}"))?;
+    }
+    let order = fs::read_to_string(ORDER).map_err(|error| format!("{ORDER}: {error}"))?;
+    for name in order.lines() {
+        load(name).map_err(|error| format!("loading the module {name}: {error}"))?;
+    }
+    fs::write(HUGE_PAGES, "16").map_err(|error| format!("{HUGE_PAGES}: {error}"))
+}
+
+fn load(name: &str) -> io::Result<()> {
+    let file = fs::File::open(format!("/modules/{name}.ko"))?;
+    finit_module(&file, &CString::default(), 0)?;
+    Ok(())
+}
+
+/// Whether the kernel's command line has this word.
+pub(crate) fn has_word(word: &str) -> bool {
+    let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    line.split_whitespace().any(|there| there == word)
+}
+
+/// Turns into a shell. Returns only why that failed.
+pub(crate) fn shell() -> io::Error {
+    let script = "/bin/busybox --install -s /bin; exec setsid cttyhack sh -l";
+    let mut shell = Command::new("/bin/busybox");
+    shell.args(["sh", "-c", script]).env("PATH", "/bin").env("PS1", "guest:\\w# ").exec()
+}
+
+/// Ends the machine.
+pub(crate) fn end() -> ! {
+    // The machine ends on a restart; whether or not that works, this process is over, which stops the kernel.
+    let _ = reboot(RebootCommand::Restart);
+    std::process::exit(1)
+}

@@ -1,0 +1,188 @@
+//! Debian's packages, unpacked in a folder and not installed.
+//!
+//! *Owns*: which packages a machine needs. *Takes*: a folder that is kept. *Gives*: a tree of files. *Must not*:
+//! change what is installed or configured on this system, name a server: the system's own sources say where Debian is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::files::{Missing, failed, find, missing, program, run};
+
+/// Suites with QEMU 10 or newer, the newest last, which is preferred for QEMU: older versions have no
+/// `vfio-user-pci`.
+const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
+/// Its small kernel has VFIO and the IOMMU.
+const KERNEL: &str = "linux-image-cloud-amd64";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// QEMU, a kernel and busybox, unpacked below one folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VmTree(pub PathBuf);
+
+impl VmTree {
+    /// Unpacks the packages below `folder`, if an earlier call did not.
+    ///
+    /// # Errors
+    /// What cannot be had: no network, no apt, no Debian.
+    pub fn fetch(folder: &Path) -> Result<Self, Missing> {
+        let tree = folder.join("tree");
+        if tree.is_dir() {
+            return Ok(Self(tree));
+        }
+        for tool in ["apt-get", "apt-cache"] {
+            program(tool, "apt")?;
+        }
+        let apt = PrivateApt::new(&folder.join("apt"))?;
+        run(apt.command("apt-get").arg("update"), "apt-get update")?;
+        let depends = run(apt.command("apt-cache").args(["depends", KERNEL]), "apt-cache")?;
+        let kernel = kernel_name(&depends)?;
+        let newest = SUITES.last().copied().unwrap_or_default();
+        let qemu = ["install", "-y", "--download-only", "-t", newest, "qemu-system-x86"];
+        run(apt.command("apt-get").args(qemu), "apt-get of QEMU")?;
+        let mut rest = apt.command("apt-get");
+        rest.args(["download", &kernel, "busybox-static"]).current_dir(apt.archives());
+        run(&mut rest, "apt-get of the kernel and busybox")?;
+        let part = folder.join("tree.part");
+        let _ = fs::remove_dir_all(&part);
+        let archives = fs::read_dir(apt.archives()).map_err(failed("packages"))?;
+        for file in archives.flatten().map(|entry| entry.path()) {
+            if file.extension().is_some_and(|end| end == "deb") {
+                unpack(&file, &part)?;
+            }
+        }
+        // Renamed when whole: a run that was ended leaves no half of a tree.
+        fs::rename(&part, &tree).map_err(failed("the folder of packages"))?;
+        fs::remove_dir_all(folder.join("apt")).map_err(failed("the folder of apt"))?;
+        Ok(Self(tree))
+    }
+}
+
+/// Unpacks a package.
+///
+/// # Errors
+/// What `dpkg-deb` printed.
+pub fn unpack(package: &Path, folder: &Path) -> Result<(), Missing> {
+    fs::create_dir_all(folder).map_err(failed("a folder for packages"))?;
+    run(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder), "dpkg-deb").map(|_| ())
+}
+
+/// Returns the package of a kernel's image in what `apt-cache depends` of its metapackage printed.
+fn kernel_name(depends: &str) -> Result<String, Missing> {
+    let found = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+    let name = found.map(|rest| format!("linux-image-{rest}"));
+    name.ok_or_else(|| missing("a kernel's image", "linux-image-amd64 (a name in apt's lists)"))
+}
+
+/// The kernel of this system's release, with all modules, unpacked below `folder` if an earlier call did not.
+///
+/// # Errors
+/// What cannot be had.
+pub fn system_kernel(folder: &Path) -> Result<PathBuf, Missing> {
+    let tree = folder.join("kernel");
+    if tree.join("boot").is_dir() {
+        return Ok(tree);
+    }
+    let depends =
+        run(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt-cache")?;
+    let package = kernel_name(&depends)?;
+    let mut download = Command::new("apt-get");
+    download.args(["download", &package]).current_dir(folder);
+    run(&mut download, "apt-get download of the kernel")?;
+    let file = find(folder, &package)?;
+    let part = folder.join("kernel.part");
+    let _ = fs::remove_dir_all(&part);
+    unpack(&file, &part)?;
+    // Renamed when whole: a run that was ended leaves no half of a kernel.
+    fs::rename(&part, &tree).map_err(failed("the kernel's folder"))?;
+    fs::remove_file(&file).map_err(failed("the kernel's package"))?;
+    Ok(tree)
+}
+
+/// Apt with a configuration, lists and packages of its own.
+#[derive(Debug)]
+struct PrivateApt(PathBuf);
+
+impl PrivateApt {
+    fn new(folder: &Path) -> Result<Self, Missing> {
+        let apt = Self(folder.to_path_buf());
+        for empty in ["lists/partial", "archives/partial", "state", "parts"] {
+            fs::create_dir_all(folder.join(empty)).map_err(failed("a folder for apt"))?;
+        }
+        if !Path::new(KEYS).is_file() {
+            return Err(missing(KEYS, "debian-archive-keyring"));
+        }
+        let server = debian_server()?;
+        let line = |suite| format!("deb [signed-by={KEYS}] {server} {suite} main\n");
+        let here = folder.display();
+        let configuration = format!(
+            "Dir::State \"{here}/state\";\nDir::State::lists \"{here}/lists\";\n\
+             Dir::State::status \"{here}/status\";\nDir::Cache \"{here}\";\n\
+             Dir::Etc::sourcelist \"{here}/sources.list\";\nDir::Etc::sourceparts \"{here}/parts\";\n\
+             Dir::Etc::preferences \"{here}/none\";\nDir::Etc::preferencesparts \"{here}/parts\";\n\
+             APT::Architecture \"amd64\";\nAPT::Install-Recommends \"false\";\n\
+             APT::Sandbox::User \"root\";\nAcquire::Languages \"none\";\n\
+             Acquire::http::Timeout \"20\";\nAcquire::Retries \"1\";\n"
+        );
+        let files = [
+            ("apt.conf", configuration),
+            ("sources.list", SUITES.map(line).concat()),
+            ("status", String::new()),
+            ("none", String::new()),
+        ];
+        for (name, text) in files {
+            fs::write(folder.join(name), text).map_err(failed("the configuration of apt"))?;
+        }
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.0.join("apt.conf")).env("LC_ALL", "C");
+        command
+    }
+
+    fn archives(&self) -> PathBuf {
+        self.0.join("archives")
+    }
+}
+
+/// Where this system has Debian's own release from.
+fn debian_server() -> Result<String, Missing> {
+    let format = "$(ORIGIN)|$(SUITE)|$(REPO_URI)";
+    let targets =
+        run(Command::new("apt-get").args(["indextargets", "--format", format]), "apt-get")?;
+    server_of(&targets).ok_or_else(|| {
+        Missing("no source of apt is Debian's own: run `apt-get update` on a Debian".to_owned())
+    })
+}
+
+fn server_of(targets: &str) -> Option<String> {
+    targets.lines().find_map(|line| {
+        let mut words = line.split('|');
+        let (origin, suite, server) = (words.next()?, words.next()?, words.next()?);
+        (origin == "Debian" && !suite.contains("security")).then(|| server.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_that_of_debians_release() {
+        let targets = "Debian|oldstable-security|http://a/security/\nOther|stable|http://b/\n\
+                       Debian|oldstable|http://c/debian/\n";
+        assert_eq!(server_of(targets).as_deref(), Some("http://c/debian/"));
+        assert_eq!(server_of("Other|stable|http://b/\n"), None);
+    }
+
+    #[test]
+    fn the_kernel_is_the_first_image_that_is_depended_on() {
+        let depends = "linux-image-amd64\n  Depends: linux-image-6.1.0-51-amd64\n";
+        assert_eq!(kernel_name(depends), Ok("linux-image-6.1.0-51-amd64".to_owned()));
+        assert!(kernel_name("linux-image-amd64\n").is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! A machine with an IOMMU, whose kernel has VFIO.
+//!
+//! *Owns*: QEMU's command line. *Takes*: packages, and the program that is the first process. *Gives*: a command that
+//! runs the machine. *Must not*: use the system's own QEMU, which may be too old.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    archive::GuestFiles,
+    files::{Missing, find},
+    packages::VmTree,
+};
+
+/// Modules of VFIO, in the order in which they are loaded.
+const MODULES: [&str; 5] = ["irqbypass", "vfio", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci"];
+/// Libraries of the packages.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub struct VfioMachine {
+    tree: PathBuf,
+    kernel: PathBuf,
+    initrd: PathBuf,
+}
+
+impl VfioMachine {
+    /// Makes the machine's file system in `folder`; `init` is a static program.
+    ///
+    /// # Errors
+    /// What is missing on this system, or could not be made.
+    pub fn make(tree: &VmTree, folder: &Path, init: &Path) -> Result<Self, Missing> {
+        let tree = tree.0.clone();
+        let files = GuestFiles::new(folder)?;
+        files.add(init, "init")?;
+        files.add(&tree.join("usr/bin/busybox"), "bin/busybox")?;
+        files.add_modules(&tree.join("usr/lib/modules"), &MODULES, "vfio-pci")?;
+        let kernel = find(&tree.join("boot"), "vmlinuz-")?;
+        Ok(Self { kernel, initrd: files.pack()?, tree })
+    }
+
+    /// Returns the command that runs the machine, its console on standard input and output. `words` go to the kernel's
+    /// command line; `cable` is the path of a socket, to which the machine's network card sends frames, and one at
+    /// which it takes them.
+    #[must_use]
+    pub fn command(&self, words: &str, cable: &WirePaths) -> Command {
+        let mut qemu = self.qemu();
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512"])
+            .args(["-machine", "q35,kernel-irqchip=off", "-nodefaults", "-no-reboot"])
+            .args(["-display", "none", "-serial", "stdio"])
+            .args(["-device", "intel-iommu,intremap=on,caching-mode=on", "-device", "edu"])
+            .arg("-netdev")
+            .arg(cable.netdev())
+            .args(["-device", "e1000e,netdev=n,mac=02:00:00:00:00:02,romfile="])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initrd)
+            .arg("-append")
+            .arg(format!("console=ttyS0 intel_iommu=on quiet panic=-1 no_timer_check {words}"));
+        qemu
+    }
+
+    /// QEMU of the packages, with their C library.
+    fn qemu(&self) -> Command {
+        let libraries = self.tree.join(LIBRARIES);
+        let mut qemu = Command::new(libraries.join("ld-linux-x86-64.so.2"));
+        qemu.arg("--library-path")
+            .arg(&libraries)
+            .arg(self.tree.join("usr/bin/qemu-system-x86_64"))
+            .env("QEMU_MODULE_DIR", libraries.join("qemu"));
+        for data in ["usr/share/qemu", "usr/share/seabios"] {
+            qemu.arg("-L").arg(self.tree.join(data));
+        }
+        qemu
+    }
+}
+
+/// Sockets of the two ends of a network cable.
+#[derive(Clone, Debug)]
+pub struct WirePaths {
+    /// Of this side.
+    pub host: PathBuf,
+    /// Of the machine.
+    pub guest: PathBuf,
+}
+
+impl WirePaths {
+    /// Sockets in `folder`.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { host: folder.join("wire-host"), guest: folder.join("wire-guest") }
+    }
+
+    fn netdev(&self) -> OsString {
+        let mut text = OsString::from("dgram,id=n,local.type=unix,local.path=");
+        text.push(&self.guest);
+        text.push(",remote.type=unix,remote.path=");
+        text.push(&self.host);
+        text
+    }
+}

@@ -1,0 +1,178 @@
+//! Virtual machines in which drivers run over the kernel's real VFIO.
+//!
+//! *Owns*: when a machine is started, its time, the one repetition. *Takes*: the program of `tests/guest`. *Gives*:
+//! its checks as results. *Must not*: take for passed what did not run.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use urma_vm::{
+    Missing,
+    console::{Console, ConsoleLine},
+    packages::VmTree,
+    report::GuestReport,
+    vfio::{VfioMachine, WirePaths},
+};
+
+use crate::{
+    cargo,
+    clock::now,
+    say::{Failure, TaskResult, say},
+    step::{RunningStep, StepResult, Steps},
+};
+
+/// Longest time of one machine, from its start to its result.
+const BOUND: Duration = Duration::from_secs(180);
+/// Target of the program that is the machine's first process: named, so that macros are built without its flags.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Package and name of that program.
+const GUEST: &str = "urma-guest";
+
+/// The checks of the machine only.
+pub(crate) fn test() -> TaskResult {
+    let mut steps = Steps::new("vm", 1)?;
+    steps.step("real VFIO in a virtual machine", found);
+    steps.end()
+}
+
+/// A shell in a machine.
+pub(crate) fn shell() -> TaskResult {
+    let folder = folder()?;
+    let init = program()?;
+    let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
+    say("a shell in the machine; `exit` or Ctrl-A x ends it");
+    let wire = Wire::new()?;
+    let mut command = machine.command("urma.shell", &wire.paths);
+    command.args(["-serial", "none"]);
+    let status = command.status().map_err(Failure::system("starting QEMU"))?;
+    if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
+}
+
+/// The checks of the machine, as a step.
+pub(crate) fn found(step: &mut RunningStep) -> StepResult {
+    let failed = |Failure(why): Failure| StepResult::one("the machine", Err(Failure(why)));
+    let built = step.check("build of the first process", build());
+    if !built.failed.is_empty() {
+        return built;
+    }
+    let made = folder().and_then(|folder| Ok((machine(&folder, &program()?), folder)));
+    let machine = match made {
+        Ok((Ok(machine), _)) => machine,
+        Ok((Err(Missing(why)), _)) => {
+            let skipped = vec![format!("real-VFIO tests NOT RUN: {}", why.replace('\n', " "))];
+            return built.plus(StepResult { skipped, ..StepResult::default() });
+        }
+        Err(failure) => return failed(failure),
+    };
+    for attempt in ["first", "second and last"] {
+        let log = step.log_of(&format!("{}.console", attempt.split(' ').next().unwrap_or("")));
+        match run(&machine, &log) {
+            Ok(report) if report.whole().is_ok() => {
+                return built.plus(results(report));
+            }
+            Ok(report) => {
+                let why = report.whole().err().unwrap_or_default();
+                say(&format!(
+                    "        {attempt} run of the machine: {why}; {}",
+                    cargo::shown(&log)
+                ));
+                if attempt != "first" {
+                    let name = "real VFIO: the machine's result";
+                    return built
+                        .plus(results(report))
+                        .plus(StepResult::one(name, Err(Failure(why))));
+                }
+            }
+            Err(failure) => return failed(failure),
+        }
+    }
+    built
+}
+
+/// Checks of the machine, each a result.
+fn results(report: GuestReport) -> StepResult {
+    let passed = report.passed.into_iter().map(|name| (name, Ok(())));
+    let failed = report.failed.into_iter().map(|(name, why)| (name, Err(Failure(why))));
+    passed
+        .chain(failed)
+        .map(|(name, result)| StepResult::one(&format!("real VFIO: {name}"), result))
+        .fold(StepResult::default(), StepResult::plus)
+}
+
+/// Where packages and file systems stay between runs.
+fn folder() -> Result<PathBuf, Failure> {
+    let folder = cargo::target_dir()?.join("vm");
+    fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
+    Ok(folder)
+}
+
+/// The build of the static program that the machine starts first.
+fn build() -> Command {
+    let mut command = cargo::command(&["build", "-p", GUEST, "--target", TARGET]);
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    command
+}
+
+/// The program, built.
+fn program() -> Result<PathBuf, Failure> {
+    let status = build().arg("--quiet").status().map_err(Failure::system("starting cargo"))?;
+    if !status.success() {
+        return Err(Failure(format!("{GUEST} cannot be built")));
+    }
+    Ok(cargo::target_dir()?.join(TARGET).join("debug").join(GUEST))
+}
+
+fn machine(folder: &Path, init: &Path) -> Result<VfioMachine, Missing> {
+    if env::consts::ARCH != "x86_64" {
+        return Err(Missing("the machine's program is built for x86-64 only".to_owned()));
+    }
+    VfioMachine::make(&VmTree::fetch(folder)?, folder, init)
+}
+
+/// A folder for the sockets of a network cable, whose paths must be short. It goes with the value.
+struct Wire {
+    folder: PathBuf,
+    paths: WirePaths,
+}
+
+impl Wire {
+    fn new() -> Result<Self, Failure> {
+        let folder = env::temp_dir().join(format!("urma-vm-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
+        Ok(Self { paths: WirePaths::in_folder(&folder), folder })
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One run of the machine, with its console in `log`.
+fn run(machine: &VfioMachine, log: &Path) -> Result<GuestReport, Failure> {
+    let wire = Wire::new()?;
+    let mut command = machine.command("", &wire.paths);
+    let errors = fs::File::create(log.with_extension("qemu"));
+    command.stderr(errors.map_err(Failure::system("making a log"))?);
+    let mut console = Console::start(&mut command).map_err(Failure::system("starting QEMU"))?;
+    let end = now() + BOUND;
+    let (mut report, mut text) = (GuestReport::default(), String::new());
+    while report.result.is_none() && now() < end {
+        match console.line(Duration::from_millis(100)) {
+            ConsoleLine::Text(line) => {
+                report.on_line(&line);
+                text.push_str(&line);
+                text.push('\n');
+            }
+            ConsoleLine::Silence => {}
+            ConsoleLine::End => break,
+        }
+    }
+    fs::write(log, text).map_err(Failure::system("writing a log"))?;
+    Ok(report)
+}

@@ -1,0 +1,234 @@
+//! The kernel backing on its twin: what a machine at hand does not answer, and what must be refused.
+
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use rustix::event::{EventfdFlags, eventfd};
+use udma_abi::{BackingError, DeviceBacking, DmaAccess};
+use urma_mem::{Pages, Region};
+
+use super::{
+    sysfs::tests::FakeSysfs,
+    twin::{BAR_LEN, Twin, TwinFaults, VECTORS},
+    *,
+};
+use crate::{AccessWidth, PciNic, config};
+
+fn address() -> PciAddress {
+    "0000:00:03.0".parse().unwrap()
+}
+
+/// A tree with the function, bound to VFIO, and a neighbour in its group.
+fn tree() -> FakeSysfs {
+    let tree = FakeSysfs::new();
+    tree.function("0000:00:03.0", (0xCC08, 0xA001), Some("7"), Some(VFIO_DRIVER));
+    tree.function("0000:00:03.1", (0x8086, 0x10D3), Some("7"), Some("e1000e"));
+    tree
+}
+
+fn open(faults: TwinFaults) -> Result<(KernelDevice, Arc<Twin>), OpenError> {
+    let twin = Arc::new(Twin::default());
+    *twin.faults.lock().unwrap() = faults;
+    let calls = Arc::clone(&twin) as Arc<dyn VfioCalls>;
+    KernelDevice::open_with(calls, &tree().sysfs(), address()).map(|device| (device, twin))
+}
+
+fn opened() -> (KernelDevice, Arc<Twin>) {
+    open(TwinFaults::default()).unwrap()
+}
+
+/// The words of a refusal.
+fn words(faults: TwinFaults) -> String {
+    open(faults).unwrap_err().to_string()
+}
+
+#[test]
+fn each_obstacle_has_words_that_say_what_to_run() {
+    let other = |open| TwinFaults { open: Some(open), ..TwinFaults::default() };
+    assert!(words(other(("vfio", libc::ENOENT))).contains("modprobe vfio-pci"));
+    assert!(words(other(("7", libc::EACCES))).contains("chown $USER /dev/vfio/7"));
+    assert!(words(other(("7", libc::EBUSY))).contains("one process at a time"));
+    let shared = TwinFaults { is_group_shared: true, ..TwinFaults::default() };
+    assert!(words(shared).contains("shared with 0000:00:03.1 (e1000e)"));
+    let none = TwinFaults { has_no_iommu: true, ..TwinFaults::default() };
+    assert!(words(none).contains("modprobe vfio_iommu_type1"));
+    assert!(words(TwinFaults { version: 1, ..TwinFaults::default() }).contains("another version"));
+
+    let tree = FakeSysfs::new();
+    tree.function("0000:00:03.0", (1, 2), Some("7"), None);
+    tree.function("0000:00:04.0", (1, 2), None, Some(VFIO_DRIVER));
+    let open = |address: &str| {
+        let calls = Arc::new(Twin::default()) as Arc<dyn VfioCalls>;
+        KernelDevice::open_with(calls, &tree.sysfs(), address.parse().unwrap())
+    };
+    let text = |address: &str| open(address).unwrap_err().to_string();
+    assert!(text("0000:00:03.0").contains("urma_admin bind 0000:00:03.0"));
+    assert!(text("0000:00:04.0").contains("intel_iommu=on"));
+    assert!(text("0000:00:05.0").contains("there is no PCI function 0000:00:05.0"));
+}
+
+#[test]
+fn a_window_is_mapped_where_the_kernel_allows_it_and_the_same_elsewhere() {
+    let (device, _) = opened();
+    let bar = device.window(WindowId::Bar(0)).unwrap();
+    assert_eq!(bar.len(), BAR_LEN);
+    let mapped = |offset, len| bar.is_mapped(offset, len);
+    assert_eq!((mapped(4096, 4096), mapped(0, 8), mapped(4092, 8)), (true, false, false));
+    let widths = [AccessWidth::W8, AccessWidth::W16, AccessWidth::W32, AccessWidth::W64];
+    for (offset, width) in [0, 4096].into_iter().flat_map(|at| widths.map(|width| (at, width))) {
+        bar.write(offset, AccessWidth::W64, 0).unwrap();
+        bar.write(offset, width, 0x8877_6655_4433_2211).unwrap();
+        let kept = u64::MAX >> (64 - 8 * width.bytes());
+        assert_eq!(bar.read(offset, width).unwrap(), 0x8877_6655_4433_2211 & kept);
+        assert_eq!(bar.read(offset, AccessWidth::W64).unwrap(), 0x8877_6655_4433_2211 & kept);
+    }
+    for (offset, width) in [(BAR_LEN, AccessWidth::W8), (4100, AccessWidth::W64)] {
+        assert!(matches!(bar.read(offset, width), Err(PciError::Access { .. })));
+        assert!(matches!(bar.write(offset, width, 0), Err(PciError::Access { .. })));
+    }
+    for id in [WindowId::Bar(1), WindowId::Bar(6), WindowId::Bar(255)] {
+        assert!(matches!(device.window(id), Err(PciError::NoWindow { .. })));
+    }
+}
+
+#[test]
+fn a_kernel_that_wants_too_much_room_is_refused() {
+    let (device, twin) = opened();
+    twin.faults.lock().unwrap().wants = Some(u32::MAX);
+    assert!(matches!(device.window(WindowId::Bar(0)), Err(PciError::System { .. })));
+}
+
+#[test]
+fn mappings_respect_ranges_pages_and_each_other() {
+    let (device, twin) = opened();
+    let dma = device.dma();
+    assert_eq!(dma.ranges(), [(0x1000, 0xF_FFFF), (0x20_0000, 0xFF_FFFF)]);
+    let region = Region::shared(8000, Pages::Base).unwrap();
+    let map = |iova| dma.map(iova, &region, DmaAccess::Both);
+    for iova in [0, 0xF_F000, 0x10_0000, 0x1F_F000, 0x100_0000, !0xFFF] {
+        assert!(matches!(map(iova), Err(BackingError::IovaRange { .. })), "{iova:#x}");
+    }
+    assert!(matches!(map(0x1001), Err(BackingError::Unreachable(_))));
+    map(0xF_E000).unwrap();
+    map(0x1000).unwrap();
+    for iova in [0x1000, 0x2000] {
+        assert!(matches!(map(iova), Err(BackingError::IovaTaken { .. })), "{iova:#x}");
+    }
+    dma.map(0x3000, &region, DmaAccess::ToDevice).unwrap();
+    let (read, both) =
+        (c::VFIO_DMA_MAP_FLAG_READ, c::VFIO_DMA_MAP_FLAG_READ | c::VFIO_DMA_MAP_FLAG_WRITE);
+    let maps = twin.maps();
+    assert_eq!(maps.get(&0x1000), Some(&(8192, both)), "whole pages");
+    assert_eq!(maps.get(&0x3000), Some(&(8192, read)));
+    assert!(matches!(dma.unmap(0x2000), Err(BackingError::NotMapped(0x2000))));
+    dma.unmap(0x1000).unwrap();
+    assert!(!twin.maps().contains_key(&0x1000));
+    map(0x1000).unwrap();
+    let private = Region::private(4096).unwrap();
+    let refused = dma.map(0x8000, &private, DmaAccess::Both);
+    assert!(matches!(refused, Err(BackingError::Unreachable(_))));
+    drop((dma, device));
+    assert_eq!(twin.maps().len(), 0, "closing unmaps");
+}
+
+#[test]
+fn refused_mappings_say_which_limit_and_leave_nothing() {
+    let (device, twin) = opened();
+    let dma = device.dma();
+    let region = Region::shared(4096, Pages::Base).unwrap();
+    for (error, part) in [(libc::ENOMEM, "ulimit -l"), (libc::ENOSPC, "dma_entry_limit")] {
+        twin.faults.lock().unwrap().map = Some(error);
+        let words = dma.map(0x1000, &region, DmaAccess::Both).unwrap_err().to_string();
+        assert!(words.contains(part), "{words}");
+    }
+    twin.faults.lock().unwrap().map = None;
+    dma.map(0x1000, &region, DmaAccess::Both).unwrap();
+    twin.faults.lock().unwrap().unmap_short = 4096;
+    assert!(dma.unmap(0x1000).is_err(), "an unmap that did less than asked");
+}
+
+fn signal() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+}
+
+fn count(fd: &OwnedFd) -> u64 {
+    let mut bytes = [0; 8];
+    rustix::io::read(fd, &mut bytes).map_or(0, |_| u64::from_le_bytes(bytes))
+}
+
+#[test]
+fn a_masked_vector_holds_its_interrupts() {
+    let (device, twin) = opened();
+    let irqs = device.interrupts(InterruptKind::MsiX).unwrap();
+    assert_eq!(irqs.count(), VECTORS);
+    let fds = [signal(), signal(), signal()];
+    irqs.enable(&[Some(fds[0].as_fd()), None, Some(fds[2].as_fd())]).unwrap();
+    let raise = |vector| twin.raise(2, vector);
+    assert!(raise(0) && !raise(1) && raise(2) && !raise(3));
+    assert_eq!((count(&fds[0]), count(&fds[2])), (1, 1));
+    irqs.set_masked(0, true).unwrap();
+    irqs.set_masked(0, true).unwrap();
+    assert!(raise(0) && raise(0) && raise(2));
+    assert_eq!((count(&fds[0]), count(&fds[2])), (0, 1));
+    irqs.set_masked(0, false).unwrap();
+    assert_eq!(count(&fds[0]), 2, "what was held");
+    irqs.set_masked(0, false).unwrap();
+    assert!(raise(0));
+    assert_eq!(count(&fds[0]), 1);
+    assert!(matches!(irqs.set_masked(3, true), Err(PciError::Vectors { .. })));
+    irqs.enable(&[Some(fds[1].as_fd())]).unwrap();
+    assert!(raise(0) && !raise(2), "replaced");
+    assert_eq!((count(&fds[0]), count(&fds[1])), (0, 1));
+    irqs.disable().unwrap();
+    assert!(!raise(0));
+    for wrong in [0, 5] {
+        let list = vec![None; wrong];
+        assert!(matches!(irqs.enable(&list), Err(PciError::Vectors { .. })));
+    }
+    for kind in [InterruptKind::Error, InterruptKind::Request] {
+        assert!(matches!(device.interrupts(kind), Err(PciError::NoInterrupt { .. })));
+    }
+    let pin = device.interrupts(InterruptKind::Intx).unwrap();
+    pin.enable(&[Some(fds[0].as_fd())]).unwrap();
+    pin.set_masked(0, true).unwrap();
+    assert_eq!(twin.masked(), [0]);
+    pin.set_masked(0, false).unwrap();
+    assert!(twin.masked().is_empty());
+}
+
+#[test]
+fn a_function_that_cannot_be_reset_alone_says_so() {
+    let (device, _) = open(TwinFaults { can_not_reset: true, ..TwinFaults::default() }).unwrap();
+    assert!(matches!(device.reset(), Err(PciError::Unsupported { .. })));
+}
+
+#[test]
+fn the_nic_is_taken_over_and_given_back() {
+    let (device, twin) = opened();
+    let device = Arc::new(device);
+    let command = || {
+        let config = device.window(WindowId::Config).unwrap();
+        config.read(4, AccessWidth::W16).unwrap()
+    };
+    let nic = PciNic::new(Arc::clone(&device) as Arc<dyn PciDevice>).unwrap();
+    assert_eq!((twin.resets(), command()), (1, 6));
+    let fd = nic.interrupt(3).unwrap();
+    assert!(twin.raise(2, 3) && twin.raise(2, 3));
+    assert_eq!((count(&fd), count(&fd), count(&fd)), (1, 1, 0), "one for each interrupt");
+    assert!(matches!(nic.interrupt(4), Err(BackingError::Vector(4))));
+    let registers = nic.registers();
+    registers.write32(12, 7);
+    assert_eq!((registers.read(12), registers.read(8)), (7, 7 << 32));
+    registers.write_block(4096, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(registers.read(4096 + 56), 8);
+    registers.write64(BAR_LEN, 1);
+    assert_eq!((registers.read(BAR_LEN), nic.failed_accesses()), (u64::MAX, 2));
+    assert!(!nic.is_wanted_back(Duration::ZERO));
+    drop(nic);
+    assert_eq!(command(), 2, "no DMA after the end");
+    assert!(!twin.raise(2, 3));
+    device.window(WindowId::Config).unwrap().write(0, AccessWidth::W16, 0x8086).unwrap();
+    let refused = PciNic::new(Arc::clone(&device) as Arc<dyn PciDevice>).unwrap_err();
+    assert!(refused.to_string().contains("8086:a001"), "{refused}");
+    device.window(WindowId::Config).unwrap().write(0, AccessWidth::W16, 0xFFFF).unwrap();
+    assert!(matches!(config::ids(&*device), Err(PciError::Gone { .. })));
+}
