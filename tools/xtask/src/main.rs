@@ -21,9 +21,11 @@ mod plot;
 mod probe;
 mod progress;
 mod report;
+mod rtl;
 mod say;
 mod step;
 mod suite;
+mod system;
 mod tidy;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -100,6 +102,8 @@ enum Task {
     },
     /// Plant faults, one at a time, each of which a test must find
     Mutants(mutants::MutantsPlan),
+    /// Check the packet engine's SystemVerilog, compare it with the Rust models, print its complexity
+    Rtl(rtl::RtlPlan),
     /// Run the loom models
     Loom,
     /// Build and test the libraries for aarch64 under an emulator
@@ -140,6 +144,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => check::fuzz(seconds),
         Task::Sim { seeds, from } => check::sim(from, seeds),
         Task::Mutants(what) => mutants::run(&what),
+        Task::Rtl(plan) => rtl::run(&plan),
         Task::Loom => check::loom(),
         Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, address, .. } => probe::serve(what, size, address),
