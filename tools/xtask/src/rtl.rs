@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod design;
+mod faults;
 mod golden;
 mod lint;
 mod output;
@@ -34,7 +35,8 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     }
     let lint = lint::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
     let golden = vectors().unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
-    lint.plus(golden)
+    let planted = planted().unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
+    lint.plus(golden).plus(planted)
 }
 
 /// The check by itself.
@@ -63,4 +65,17 @@ fn vectors() -> Result<StepResult, Failure> {
     let checks = design::Scheme::ALL.iter().flat_map(|scheme| golden.check(&simulator, *scheme));
     let checks = checks.map(|(name, result)| StepResult::one(&name, result));
     Ok(checks.fold(StepResult::default(), StepResult::plus))
+}
+
+/// The planted faults that the golden vectors find.
+fn planted() -> Result<StepResult, Failure> {
+    let golden = golden::Golden::read()?;
+    let mut found = StepResult::default();
+    for fault in faults::read()?.iter().filter(|fault| fault.is_for(golden::PREFIX)) {
+        let folder = design::fresh("fault")?;
+        let simulator = golden::Simulator::new(&fault.plant(&folder)?, folder.clone())?;
+        let result = fault.is_found_by(&golden.check(&simulator, fault.scheme));
+        found = found.plus(StepResult::one(&format!("planted: {}", fault.name), result));
+    }
+    Ok(found)
 }

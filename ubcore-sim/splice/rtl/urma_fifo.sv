@@ -9,7 +9,8 @@
 
 module urma_fifo #(
     parameter WIDTH = 512,
-    parameter DEPTH = 128
+    parameter DEPTH = 128,
+    parameter PASS = 1
 ) (
     input  wire                    clk,
     input  wire                    rst,
@@ -64,15 +65,22 @@ module urma_fifo #(
         end
     end
 
-    // A word that is pushed into the place to be read next passes by the memory.
-    wire [WIDTH-1:0]  stored;
-    logic [WIDTH-1:0] passed;
-    logic             is_passed;
-    assign front = is_passed ? passed : stored;
-    always_ff @(posedge clk) begin
-        is_passed <= push & (tail == head_next);
-        if (push) passed <= push_data;
-    end
+    // With PASS, a word that is pushed into the place to be read next passes by the memory. Without, it must
+    // not be popped before cycle t + 2.
+    wire [WIDTH-1:0] stored;
+    generate
+        if (PASS != 0) begin : pass
+            logic [WIDTH-1:0] passed;
+            logic             is_passed;
+            assign front = is_passed ? passed : stored;
+            always_ff @(posedge clk) begin
+                is_passed <= push & (tail == head_next);
+                if (push) passed <= push_data;
+            end
+        end else begin : no_pass
+            assign front = stored;
+        end
+    endgenerate
 
     urma_ram #(.WIDTH(WIDTH), .DEPTH(DEPTH)) ram (
         .clk(clk), .write(push), .write_at(tail), .write_data(push_data),

@@ -61,7 +61,8 @@ module urma_split #(
     wire         is_last;
     assign space = ~data_full & ~sbd_full;
 
-    urma_fifo #(.WIDTH(8*W), .DEPTH(D)) fifo_data (
+    // A beat is read two cycles after its push at the earliest, for its header comes in between.
+    urma_fifo #(.WIDTH(8*W), .DEPTH(D), .PASS(0)) fifo_data (
         .clk(clk), .rst(rst), .push(push), .push_data(data), .keep(is_cut), .undo(abort),
         .pop(pop_data), .front(out_data), .is_full(data_full), .is_empty(unused_data_empty)
     );

@@ -23,9 +23,11 @@ use crate::{
 
 /// The golden file, from the workspace's folder.
 const GOLDEN: &str = "ubcore-sim/splice/tests/golden/packet_engine.json";
-/// Beats of memory for the functional cases: a ring that wraps, banks that hold the longest message.
+/// Beginning of the names of these checks.
+pub(super) const PREFIX: &str = "golden";
+/// Beats of memory for the functional cases: a ring that wraps at no power of two, banks that hold the longest message.
 const DEPTHS: [(Scheme, u32); 3] =
-    [(Scheme::Fifo, 128), (Scheme::Pingpong, 256), (Scheme::Single, 128)];
+    [(Scheme::Fifo, 128), (Scheme::Pingpong, 256), (Scheme::Single, 100)];
 
 /// The parts of the golden file that a simulator has time for.
 #[derive(Debug, Deserialize)]
