@@ -19,6 +19,7 @@ module urma_engine_pingpong #(
     output wire                in_ready,
     input  wire [8*W-1:0]      in_data,
     input  wire [$clog2(W):0]  in_len,
+    input  wire                in_first,
     input  wire                in_last,
     input  wire [31:0]         in_tag,
     input  wire [3:0]          in_mtu,
@@ -33,9 +34,11 @@ module urma_engine_pingpong #(
     output wire [8*W-1:0]      out_data,
     output wire [$clog2(W):0]  out_bytes,
     output wire                out_end,
-    output wire [31:0]         err_len_zero,
-    output wire [31:0]         err_len_big,
-    output wire [31:0]         err_mtu,
+    output wire [31:0]         err_empty_beat,
+    output wire [31:0]         err_beat_too_long,
+    output wire [31:0]         err_mtu_changed,
+    output wire [31:0]         err_mtu_range,
+    output wire [31:0]         err_first_missing,
     output logic [31:0]         too_long
 );
     wire                space;
@@ -51,10 +54,11 @@ module urma_engine_pingpong #(
 
     urma_splice #(.W(W)) splice (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
-        .in_len(in_len), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu), .space(space),
+        .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu), .space(space),
         .refuse(refuse), .start(start), .abort(abort), .push(push), .finish(finish), .bytes(bytes),
-        .data(data), .tag(tag), .mtu(mtu), .err_len_zero(err_len_zero),
-        .err_len_big(err_len_big), .err_mtu(err_mtu)
+        .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
+        .err_beat_too_long(err_beat_too_long), .err_mtu_changed(err_mtu_changed),
+        .err_mtu_range(err_mtu_range), .err_first_missing(err_first_missing)
     );
     urma_pingpong #(.W(W), .D(D), .H(H), .STOP(STOP)) store (
         .clk(clk), .rst(rst), .space(space), .refuse(refuse), .start(start), .abort(abort), .push(push),

@@ -15,6 +15,7 @@ module urma_splice #(
     output wire                  in_ready,
     input  wire  [8*W-1:0]       in_data,
     input  wire  [$clog2(W):0]   in_len,
+    input  wire                  in_first,
     input  wire                  in_last,
     input  wire  [31:0]          in_tag,
     input  wire  [3:0]           in_mtu,
@@ -31,9 +32,11 @@ module urma_splice #(
     output wire  [8*W-1:0]       data,
     output wire  [31:0]          tag,
     output wire  [3:0]           mtu,
-    output logic [31:0]          err_len_zero,
-    output logic [31:0]          err_len_big,
-    output logic [31:0]          err_mtu
+    output logic [31:0]          err_empty_beat,
+    output logic [31:0]          err_beat_too_long,
+    output logic [31:0]          err_mtu_changed,
+    output logic [31:0]          err_mtu_range,
+    output logic [31:0]          err_first_missing
 );
     localparam L = $clog2(W) + 1;
     localparam [L-1:0] FULL = L'(W);
@@ -49,10 +52,12 @@ module urma_splice #(
     assign in_ready = dropping | (space & ~flush);
 
     wire take = in_valid & in_ready & ~dropping;
-    wire bad_zero = (in_len == '0) & ~(in_last & ~open);
-    wire bad_big = in_len > FULL;
-    wire bad_mtu = open ? in_mtu != mtu_q : (in_mtu < 4'd8 | in_mtu > 4'd13);
-    wire bad = bad_zero | bad_big | bad_mtu;
+    wire bad_first = in_first == open;
+    wire bad_empty = (in_len == '0) & ~(in_first & in_last);
+    wire bad_long = in_len > FULL;
+    wire bad_range = in_first & (in_mtu < 4'd8 | in_mtu > 4'd13);
+    wire bad_change = ~in_first & (in_mtu != mtu_q | in_tag != tag_q);
+    wire bad = bad_first | bad_empty | bad_long | bad_range | bad_change;
     wire good = take & ~bad;
     wire flushing = flush & space;
 
@@ -118,13 +123,17 @@ module urma_splice #(
     // One beat has one reason: the first that applies.
     always_ff @(posedge clk) begin
         if (rst) begin
-            err_len_zero <= '0;
-            err_len_big <= '0;
-            err_mtu <= '0;
+            err_empty_beat <= '0;
+            err_beat_too_long <= '0;
+            err_mtu_changed <= '0;
+            err_mtu_range <= '0;
+            err_first_missing <= '0;
         end else if (take) begin
-            if (bad_big) err_len_big <= err_len_big + 32'd1;
-            else if (bad_zero) err_len_zero <= err_len_zero + 32'd1;
-            else if (bad_mtu) err_mtu <= err_mtu + 32'd1;
+            if (bad_first) err_first_missing <= err_first_missing + 32'd1;
+            else if (bad_long) err_beat_too_long <= err_beat_too_long + 32'd1;
+            else if (bad_empty) err_empty_beat <= err_empty_beat + 32'd1;
+            else if (bad_range) err_mtu_range <= err_mtu_range + 32'd1;
+            else if (bad_change) err_mtu_changed <= err_mtu_changed + 32'd1;
         end
     end
 endmodule

@@ -31,6 +31,8 @@ struct Piece {
 pub(super) struct Beat {
     /// Number of its message.
     pub(super) tag: u32,
+    /// Whether it is the first of its message.
+    first: bool,
     /// Whether it is the last of its message.
     pub(super) last: bool,
     /// Binary logarithm of the path MTU.
@@ -59,7 +61,7 @@ pub(super) fn beats_of(messages: &[Message], width: u32) -> Result<Vec<Beat>, Fa
             chunks.push(Vec::new());
         }
         let count = chunks.len();
-        let beat = |(at, bytes)| Beat { tag, last: at + 1 == count, mtu, bytes };
+        let beat = |(at, bytes)| Beat { tag, first: at == 0, last: at + 1 == count, mtu, bytes };
         beats.extend(chunks.into_iter().enumerate().map(beat));
     }
     Ok(beats)
@@ -75,9 +77,10 @@ fn payload(tag: u32, at: usize) -> u8 {
 pub(super) fn write(path: &Path, beats: &[Beat], width: u32) -> TaskResult {
     let mut text = String::new();
     for beat in beats {
-        let last = u8::from(beat.last);
+        let (first, last) = (u8::from(beat.first), u8::from(beat.last));
         // Writing to a string does not fail.
-        let _ = write!(text, "{:x} {last} {:x} {:x} ", beat.bytes.len(), beat.tag, beat.mtu);
+        let _ =
+            write!(text, "{:x} {first} {last} {:x} {:x} ", beat.bytes.len(), beat.tag, beat.mtu);
         for at in (0..width as usize).rev() {
             let _ = write!(text, "{:02x}", beat.bytes.get(at).unwrap_or(&BEYOND));
         }
