@@ -16,11 +16,11 @@ use crate::{
     cargo,
     child::RunningChild,
     clock::now,
-    doc, mutants,
+    doc, mutants, rtl,
     say::{Failure, TaskResult, say},
     step::{Failed, RunningStep, StepResult, Steps},
     suite::{self, ProgramJob, TestProgram},
-    tidy, vm,
+    system, tidy, vm,
 };
 
 /// Step that needs cargo-deny.
@@ -78,6 +78,7 @@ pub(crate) fn test(only: &str) -> TaskResult {
     steps.step("unit, property, conformance tests", whole);
     steps.step("planted faults and kills", faults);
     steps.step("real VFIO in a virtual machine", vm::found);
+    steps.step("packet engine in SystemVerilog", rtl::found);
     steps.step("loom models", loom_found);
     steps.step("documentation", documentation);
     steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));
@@ -143,10 +144,10 @@ fn tools() -> TaskResult {
             )));
         }
     }
-    SYSTEM.iter().try_for_each(|(tool, package)| system_tool(tool, package))?;
+    SYSTEM.iter().try_for_each(|(tool, package)| system::tool(tool, package))?;
     if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
         // A test that is skipped for its lack fails there.
-        system_tool(CROSS.0, CROSS.1)?;
+        system::tool(CROSS.0, CROSS.1)?;
     }
     Ok(())
 }
@@ -170,31 +171,6 @@ const SYSTEM: [(&str, &str); 11] = [
 
 /// A compiler for another machine, without which tests are skipped.
 const CROSS: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
-
-/// Installs a program when it is missing and may be.
-fn system_tool(tool: &str, package: &str) -> TaskResult {
-    let is_there = || {
-        if tool.starts_with('/') {
-            return Path::new(tool).exists();
-        }
-        Command::new(tool)
-            .arg(if tool == "ip" { "-V" } else { "--version" })
-            .output()
-            .is_ok_and(|out| out.status.success())
-    };
-    if is_there() {
-        return Ok(());
-    }
-    for args in [&["update"][..], &["install", "-y", package]] {
-        // What became of it shows below: without the right to install, or without apt, nothing.
-        let _ =
-            Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").output();
-    }
-    if is_there() {
-        return Ok(());
-    }
-    Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
-}
 
 fn tidy_found() -> StepResult {
     let rules = tidy::check(&cargo::root()).into_iter();

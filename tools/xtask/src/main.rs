@@ -21,9 +21,11 @@ mod plot;
 mod probe;
 mod progress;
 mod report;
+mod rtl;
 mod say;
 mod step;
 mod suite;
+mod system;
 mod tidy;
 mod vm;
 
@@ -101,6 +103,8 @@ enum Task {
     },
     /// Plant faults, one at a time, each of which a test must find
     Mutants(mutants::MutantsPlan),
+    /// Check the packet engine's SystemVerilog, compare it with the Rust models, print its complexity
+    Rtl(rtl::RtlPlan),
     /// Run the loom models
     Loom,
     /// Run drivers over the kernel's real VFIO, in a virtual machine
@@ -155,6 +159,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => check::fuzz(seconds),
         Task::Sim { seeds, from } => check::sim(from, seeds),
         Task::Mutants(what) => mutants::run(&what),
+        Task::Rtl(plan) => rtl::run(&plan),
         Task::Loom => check::loom(),
         Task::Vm { what: VmTask::Test } => vm::test(),
         Task::Vm { what: VmTask::Shell } => vm::shell(),

@@ -1,0 +1,108 @@
+//! The designs: where their source is, how each is named, what is built of one.
+//!
+//! *Owns*: names of schemes and widths, the list of source files. *Takes*: the folder of sources.
+//! *Gives*: paths. *Must not*: start a program.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use crate::{cargo, say::Failure};
+
+/// Where the designs are, from the workspace's folder.
+pub(super) const FOLDER: &str = "ubcore-sim/splice/rtl";
+/// Bytes per beat that the designs are made for.
+pub(super) const WIDTHS: [u32; 4] = [32, 64, 128, 256];
+
+/// Scheme of the packet engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scheme {
+    /// Data FIFO and sideband FIFO (scheme 3)
+    Fifo,
+    /// Two banks (scheme 1)
+    Pingpong,
+    /// One ring for two messages (scheme 2)
+    Single,
+}
+
+impl Scheme {
+    /// Every scheme, the default first.
+    pub(super) const ALL: [Self; 3] = [Self::Fifo, Self::Pingpong, Self::Single];
+
+    /// Its name in options, files and records.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Pingpong => "pingpong",
+            Self::Single => "single",
+        }
+    }
+
+    /// Its top module.
+    pub(super) fn top(self) -> String {
+        format!("urma_engine_{}", self.name())
+    }
+}
+
+/// Parameters of a top module.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Parameters {
+    /// Scheme of the top module.
+    pub(super) scheme: Scheme,
+    /// `W`: bytes per beat.
+    pub(super) width: u32,
+    /// `D`: beats of data memory.
+    pub(super) depth: u32,
+    /// `B`: sideband entries.
+    pub(super) entries: u32,
+    /// `H`: hand-over cycles.
+    pub(super) hand: u32,
+    /// `STOP`: 1 if a message beyond the memory stops the engine.
+    pub(super) stop: u32,
+}
+
+impl Parameters {
+    /// Names and values, in the order of the module's declaration.
+    pub(super) const fn values(&self) -> [(&'static str, u32); 5] {
+        let Self { width, depth, entries, hand, stop, .. } = *self;
+        [("W", width), ("D", depth), ("B", entries), ("H", hand), ("STOP", stop)]
+    }
+
+    /// A name for files of this design.
+    pub(super) fn name(&self) -> String {
+        let numbers = self.values().map(|(name, value)| format!("{name}{value}"));
+        format!("{}-{}", self.scheme.name(), numbers.join("-"))
+    }
+}
+
+/// The folder of the sources.
+pub(super) fn folder() -> PathBuf {
+    cargo::root().join(FOLDER)
+}
+
+/// The synthesisable files of `folder`, sorted.
+pub(super) fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let files = folder.read_dir().map_err(Failure::system("reading the folder of designs"))?;
+    let mut paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "sv"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// The folder of what is built of the designs: `part` below the build folder.
+pub(super) fn work(part: &str) -> Result<PathBuf, Failure> {
+    let path = cargo::target_dir()?.join("xtask/rtl").join(part);
+    fs::create_dir_all(&path).map_err(Failure::system("making a folder"))?;
+    Ok(path)
+}
+
+/// As [`work`], emptied.
+pub(super) fn fresh(part: &str) -> Result<PathBuf, Failure> {
+    let path = work(part)?;
+    fs::remove_dir_all(&path).map_err(Failure::system("emptying a folder"))?;
+    work(part)
+}
