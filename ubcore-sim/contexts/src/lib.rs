@@ -4,3 +4,5 @@
 //! - takes: handles that are looked up, time, answers of the host. gives: when each context is there, counters.
 //! - must not: decide a right, read a clock, do I/O.
 #![forbid(unsafe_code)]
+
+pub mod policy;
