@@ -5,4 +5,7 @@
 //! - must not: decide a right, read a clock, do I/O.
 #![forbid(unsafe_code)]
 
+mod hash;
 pub mod policy;
+pub mod replay;
+pub mod trace;

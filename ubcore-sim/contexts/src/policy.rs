@@ -8,6 +8,20 @@
 
 use std::fmt;
 
+mod arc;
+mod ghost;
+pub mod kind;
+mod lirs;
+mod list;
+mod opt;
+mod ours;
+mod s3_fifo;
+pub mod seed;
+mod sieve;
+mod simple;
+mod two_q;
+mod w_tiny_lfu;
+
 /// Number of a slot of the cache, below its capacity.
 pub type Slot = u32;
 
