@@ -22,7 +22,10 @@ pub(super) struct S3Fifo {
     counts: Vec<u8>,
     handles: Vec<u32>,
     ghosts: Ghosts,
+    small_size: u32,
     main_size: u32,
+    /// Whether anything was evicted: before, what the small queue has no room for goes to the main one.
+    evicted: bool,
 }
 
 impl S3Fifo {
@@ -33,7 +36,9 @@ impl S3Fifo {
             counts: vec![0; capacity as usize],
             handles: vec![0; capacity as usize],
             ghosts: Ghosts::new(1, (capacity - small).max(1)),
+            small_size: small,
             main_size: capacity - small,
+            evicted: false,
         }
     }
 }
@@ -69,12 +74,14 @@ impl Policy for S3Fifo {
 
     fn insert(&mut self, handle: u32, slot: Slot) {
         let returned = self.ghosts.take(handle).is_some();
+        let first = !self.evicted && self.queues.len(SMALL) >= self.small_size;
+        self.evicted |= self.queues.list_of(slot).is_some();
         if self.queues.list_of(slot) == Some(SMALL) {
             self.ghosts.push(0, self.handles[slot as usize]);
         }
         self.counts[slot as usize] = 0;
         self.handles[slot as usize] = handle;
-        self.queues.move_to(if returned { MAIN } else { SMALL }, slot);
+        self.queues.move_to(if returned || (first && !self.evicted) { MAIN } else { SMALL }, slot);
     }
 
     fn remove(&mut self, slot: Slot) {

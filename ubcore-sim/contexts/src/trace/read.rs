@@ -13,6 +13,8 @@ use crate::hash::HandleHasher;
 const ORACLE_BYTES: usize = 24;
 /// Records that are looked at for whether a file of handles is oracleGeneral.
 const LOOK: usize = 64;
+/// Numbers of accesses are below this one.
+const NEXT_MOST: i64 = 1 << 32;
 const CSV_COLUMNS: [&str; 2] = ["handle", "time,handle,size"];
 
 /// Format of a trace file.
@@ -144,7 +146,7 @@ fn records(bytes: &[u8]) -> Result<Vec<u64>, TraceError> {
             let want = format!("at least the time before it, {last} (is this oracleGeneral?)");
             return Err(refused(&format!("record {number}, time"), &time.to_string(), &want));
         }
-        if next != -1 && next < number {
+        if next != -1 && next != i64::MAX && !(number..NEXT_MOST).contains(&next) {
             let want = "-1 or the number of a later access (is this oracleGeneral?)";
             return Err(refused(&format!("record {number}, next access"), &next.to_string(), want));
         }
