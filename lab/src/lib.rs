@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod clock;
 pub mod output;
 pub mod plot;

@@ -9,6 +9,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod cache_command;
+
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::wan::cell::{self, Seeds, run_grid};
@@ -35,6 +37,8 @@ enum Experiment {
     List,
     /// Loss recovery on long and lossy paths: every combination of the lists, times the seeds.
     Wan(Box<WanArgs>),
+    /// Replacement policies of a NIC's context cache: every combination of traces, capacities and policies.
+    Cache(Box<cache_command::CacheArgs>),
 }
 
 /// Lists are separated by commas.
@@ -124,7 +128,11 @@ struct WanArgs {
 
 fn main() -> ExitCode {
     match LabCli::parse().experiment {
-        Experiment::List => say(&mut io::stdout(), "wan\tloss recovery on long and lossy paths"),
+        Experiment::List => say(
+            &mut io::stdout(),
+            "wan\tloss recovery on long and lossy paths\ncache\treplacement policies of a NIC's context cache",
+        ),
+        Experiment::Cache(args) => cache_command::run(&args),
         Experiment::Wan(args) => wan(&args),
     }
 }

@@ -62,6 +62,14 @@ impl PlotValue {
 #[error("the plot was not drawn: {0}")]
 pub struct PlotError(String);
 
+impl PlotError {
+    /// A plot that could not be drawn for `reason`.
+    #[must_use]
+    pub fn new(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
 /// A point of a plot: loss, value, and what the formula gives.
 type PlotPoint = (f64, f64, Option<f64>);
 

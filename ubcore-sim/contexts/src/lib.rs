@@ -4,3 +4,8 @@
 //! - takes: handles that are looked up, time, answers of the host. gives: when each context is there, counters.
 //! - must not: decide a right, read a clock, do I/O.
 #![forbid(unsafe_code)]
+
+mod hash;
+pub mod policy;
+pub mod replay;
+pub mod trace;

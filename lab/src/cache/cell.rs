@@ -1,0 +1,76 @@
+//! Runs cells: one policy over one trace.
+//!
+//! - owns: counts over time. takes: cells. gives: hits, misses, cost. must not: let the clock change a count.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+use urma_contexts::policy::kind::PolicyError;
+use urma_contexts::replay::{CacheCounts, CacheReplay};
+
+use super::grid::CacheCell;
+use crate::clock::Stopwatch;
+use crate::workers::run_all;
+
+/// Points of a curve over time.
+const POINTS: usize = 100;
+
+/// What a cell gave.
+#[derive(Clone, Debug)]
+pub struct CacheResult {
+    /// The cell.
+    pub cell: CacheCell,
+    /// Accesses, hits, misses.
+    pub counts: CacheCounts,
+    /// Misses of each hundredth of the trace: accesses, misses.
+    pub misses: Vec<(u64, u64)>,
+    /// Time of an access in ns on this machine: table of handles and policy together.
+    pub ns_per_access: f64,
+}
+
+impl CacheResult {
+    /// Hits of 100 accesses.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        100.0 * self.counts.hits as f64 / self.counts.accesses as f64
+    }
+}
+
+/// Results of all cells, in their order; `on_done` is called after each.
+pub fn run(
+    cells: &[CacheCell],
+    workers: usize,
+    on_done: &(dyn Fn() + Sync),
+) -> Result<Vec<CacheResult>, PolicyError> {
+    run_all(cells.len(), workers, |cell| run_cell(&cells[cell]), on_done).into_iter().collect()
+}
+
+fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
+    let trace = &cell.trace.trace;
+    let policy = cell.policy.build(cell.capacity, cell.rule, &cell.trace.next)?;
+    let mut cache = CacheReplay::new(policy, cell.capacity, trace.distinct());
+    let length = trace.handles().len().div_ceil(POINTS);
+    let mut misses = Vec::with_capacity(POINTS);
+    let watch = Stopwatch::start();
+    for (numbers, handles) in trace.numbers().chunks(length).zip(trace.handles().chunks(length)) {
+        let before = cache.counts();
+        for (number, handle) in numbers.iter().zip(handles) {
+            cache.access(*number, *handle);
+        }
+        let now = cache.counts();
+        misses.push((now.accesses - before.accesses, now.misses - before.misses));
+    }
+    let ns_per_access = watch.passed().as_secs_f64() * 1e9 / trace.handles().len() as f64;
+    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access })
+}
+
+/// Hash of all results but their times.
+#[must_use]
+pub fn hash(results: &[CacheResult]) -> String {
+    let mut hasher = SipHasher24::new();
+    for CacheResult { cell, counts, misses, .. } in results {
+        let text = format!("{} {:?} {:?}", cell.trace.name, cell.policy, cell.rule);
+        hasher.write(format!("{text} {} {counts:?} {misses:?}", cell.capacity).as_bytes());
+    }
+    format!("{:032x}", hasher.finish128().as_u128())
+}

@@ -1,0 +1,198 @@
+//! The grid of `cache`: every trace with every capacity and policy, checked before anything runs.
+//!
+//! - owns: rules of the options. takes: their text. gives: cells, or field, value and rule.
+//! - must not: read a file.
+
+use std::sync::Arc;
+
+use urma_contexts::policy::kind::{PolicyError, PolicyKind};
+use urma_contexts::policy::seed::SeedRule;
+use urma_contexts::trace::read::TraceFormat;
+use urma_contexts::trace::synthetic::SyntheticTrace;
+use urma_contexts::trace::{HandleTrace, TraceError};
+
+use crate::wan::grid::GridError;
+
+/// Bytes of a slot of L1 that may be chosen.
+const SLOT_BYTES: [u32; 3] = [16, 32, 64];
+
+/// A trace with its name, ready to run.
+#[derive(Clone, Debug)]
+pub struct NamedTrace {
+    /// Name of a synthetic trace, or path of a file.
+    pub name: String,
+    /// Its accesses.
+    pub trace: HandleTrace,
+    /// Next uses, for the bounds.
+    pub next: Arc<[u64]>,
+}
+
+impl NamedTrace {
+    /// Names a trace.
+    #[must_use]
+    pub fn new(name: &str, trace: HandleTrace) -> Self {
+        let next = trace.next_uses();
+        Self { name: name.to_owned(), trace, next }
+    }
+}
+
+/// One trace, one capacity, one policy.
+#[derive(Clone, Debug)]
+pub struct CacheCell {
+    /// The trace.
+    pub trace: Arc<NamedTrace>,
+    /// Capacity as it was given.
+    pub given: String,
+    /// Capacity in slots.
+    pub capacity: u32,
+    /// The policy.
+    pub policy: PolicyKind,
+    /// Parameters of the seed's rule.
+    pub rule: SeedRule,
+}
+
+/// Options of `cache` that name no trace.
+#[derive(Clone, Debug)]
+pub struct CacheText {
+    /// Names of policies.
+    pub policies: Vec<String>,
+    /// Capacities: entries, bytes with a unit, or percent of the different handles.
+    pub capacities: Vec<String>,
+    /// Bytes of a slot.
+    pub slot_bytes: u32,
+    /// Parameters of the seed's rule.
+    pub rule: SeedRule,
+}
+
+/// An unread capacity.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Capacity {
+    Entries(u32),
+    Bytes(f64),
+    Percent(f64),
+}
+
+/// What is read before any trace: policies and capacities that exist.
+#[derive(Clone, Debug)]
+pub struct CacheGrid {
+    policies: Vec<PolicyKind>,
+    capacities: Vec<(String, Capacity)>,
+    slot_bytes: u32,
+    rule: SeedRule,
+}
+
+impl CacheText {
+    /// Checks all that can be checked without a trace.
+    pub fn check(&self) -> Result<CacheGrid, GridError> {
+        if !SLOT_BYTES.contains(&self.slot_bytes) {
+            return Err(refused("slot-bytes", &self.slot_bytes, "16, 32 or 64"));
+        }
+        let policies: Result<Vec<PolicyKind>, PolicyError> =
+            self.policies.iter().map(|name| PolicyKind::named(name)).collect();
+        let policies = policies.map_err(policy_error)?;
+        // The rule of the seed is checked by a cache of one slot.
+        PolicyKind::Seed.build(1, self.rule, &Vec::new().into()).map_err(policy_error)?;
+        let capacities: Result<Vec<_>, _> = self.capacities.iter().map(|text| read(text)).collect();
+        let (slot_bytes, rule) = (self.slot_bytes, self.rule);
+        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule })
+    }
+}
+
+impl CacheGrid {
+    /// The cells of these traces; OPT with bypass is in each group, since all are compared with it.
+    pub fn cells(&self, traces: &[Arc<NamedTrace>]) -> Result<Vec<CacheCell>, GridError> {
+        let mut policies = self.policies.clone();
+        if !policies.contains(&PolicyKind::OptBypass) {
+            policies.push(PolicyKind::OptBypass);
+        }
+        let mut cells = Vec::new();
+        for trace in traces {
+            for (given, capacity) in &self.capacities {
+                let capacity = self.slots(given, *capacity, trace)?;
+                cells.extend(policies.iter().map(|policy| CacheCell {
+                    trace: Arc::clone(trace),
+                    given: given.clone(),
+                    capacity,
+                    policy: *policy,
+                    rule: self.rule,
+                }));
+            }
+        }
+        Ok(cells)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a u32, or checked against the different handles"
+    )]
+    fn slots(&self, given: &str, capacity: Capacity, trace: &NamedTrace) -> Result<u32, GridError> {
+        let distinct = trace.trace.distinct();
+        let slots = match capacity {
+            Capacity::Entries(entries) => entries,
+            Capacity::Bytes(bytes) => (bytes / f64::from(self.slot_bytes)) as u32,
+            // A share such as 0.1 is a little above or below itself in binary.
+            Capacity::Percent(percent) => (f64::from(distinct) * percent / 100.0 + 1e-9) as u32,
+        };
+        if (1..=distinct).contains(&slots) {
+            return Ok(slots);
+        }
+        let value = format!("{given} ({slots} slots)");
+        let want = format!("1 to {distinct} slots, the different handles of {}", trace.name);
+        Err(refused("capacity", &value, &want))
+    }
+}
+
+fn read(text: &str) -> Result<(String, Capacity), GridError> {
+    let want = "entries such as 2048, bytes such as 256K, or percent such as 10%, above 0";
+    let error = || refused("capacity", &text, want);
+    let units = [("%", 0), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("G", 30), ("M", 20), ("K", 10)];
+    let capacity = match units.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power))) {
+        None => Capacity::Entries(text.parse().map_err(|_| error())?),
+        Some((number, unit, power)) => {
+            let number: f64 = number.parse().map_err(|_| error())?;
+            if !number.is_finite() || number <= 0.0 {
+                return Err(error());
+            }
+            match *unit {
+                "%" => Capacity::Percent(number),
+                _ => Capacity::Bytes(number * f64::from(1_u32 << power)),
+            }
+        }
+    };
+    if capacity == Capacity::Entries(0) {
+        return Err(error());
+    }
+    if matches!(capacity, Capacity::Percent(percent) if percent > 100.0) {
+        return Err(refused("capacity", &text, "at most 100%"));
+    }
+    Ok((text.to_owned(), capacity))
+}
+
+fn refused(field: &'static str, value: &dyn std::fmt::Display, want: &str) -> GridError {
+    GridError { field, value: value.to_string(), want: want.to_owned() }
+}
+
+/// A parameter that a policy refused.
+fn policy_error(error: PolicyError) -> GridError {
+    GridError { field: error.field, value: error.value, want: error.want }
+}
+
+/// A name of a trace or format that does not exist, or what is wrong with a file.
+#[must_use]
+pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
+    let value = format!("{} {}", error.field, error.value);
+    GridError { field, value, want: error.want.clone() }
+}
+
+/// Checks names of synthetic traces.
+pub fn synthetic(names: &[String]) -> Result<Vec<SyntheticTrace>, GridError> {
+    let traces: Result<Vec<_>, _> = names.iter().map(|name| SyntheticTrace::named(name)).collect();
+    traces.map_err(|error| GridError { field: "trace", value: error.value, want: error.want })
+}
+
+/// Checks the name of a format.
+pub fn format(name: &str) -> Result<TraceFormat, GridError> {
+    TraceFormat::named(name)
+        .map_err(|error| GridError { field: "format", value: error.value, want: error.want })
+}

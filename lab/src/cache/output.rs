@@ -1,0 +1,116 @@
+//! Results of `cache` as JSON lines, CSV and a table.
+//!
+//! - owns: names of fields and columns. takes: results. gives: text. must not: compare with anything but the bound.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use urma_contexts::policy::kind::PolicyKind;
+
+use super::cell::CacheResult;
+
+/// Hit ratio of OPT with bypass on the same trace at the same capacity, in percent.
+fn bound(results: &[CacheResult], of: &CacheResult) -> Option<f64> {
+    let same = |result: &&CacheResult| {
+        result.cell.policy == PolicyKind::OptBypass
+            && result.cell.trace.name == of.cell.trace.name
+            && result.cell.given == of.cell.given
+    };
+    results.iter().find(same).map(CacheResult::percent)
+}
+
+/// One JSON object of a result; `results` hold the bound.
+#[must_use]
+pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
+    let CacheResult { cell, counts, .. } = result;
+    let mut object = json!({
+        "schema": "urma-lab/1",
+        "kind": "cell",
+        "experiment": "cache",
+        "model": true,
+        "build": env!("CARGO_PKG_VERSION"),
+        "trace": cell.trace.name,
+        "policy": cell.policy.name(),
+        "capacity": cell.given,
+        "slots": cell.capacity,
+        "handles": cell.trace.trace.distinct(),
+        "accesses": counts.accesses,
+        "hits": counts.hits,
+        "misses": counts.misses,
+        "evicted": counts.evicted,
+        "refused": counts.refused,
+        "hit_percent": result.percent(),
+        "bound_percent": bound(results, result),
+        "misses_over_time": result.misses.iter().map(|(_, misses)| misses).collect::<Vec<_>>(),
+        "ns_per_access": result.ns_per_access,
+    });
+    if cell.policy == PolicyKind::Seed {
+        let rule = cell.rule;
+        object["rule"] = json!({ "aging": rule.aging, "alpha": rule.alpha, "admit": rule.admit });
+    }
+    object
+}
+
+/// A line per result.
+#[must_use]
+pub fn csv(results: &[CacheResult]) -> String {
+    let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access\n";
+    let mut text = String::from(head);
+    for result in results {
+        let CacheResult { cell, counts, .. } = result;
+        let bound = bound(results, result).map_or_else(String::new, |bound| bound.to_string());
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{},{},{},{},{bound},{}",
+            quoted(&cell.trace.name),
+            cell.policy.name(),
+            cell.given,
+            cell.capacity,
+            cell.trace.trace.distinct(),
+            counts.accesses,
+            counts.hits,
+            counts.misses,
+            counts.evicted,
+            counts.refused,
+            result.percent(),
+            result.ns_per_access,
+        );
+    }
+    text
+}
+
+/// A name as a field of CSV: a path may have commas, or begin as a formula does.
+fn quoted(name: &str) -> String {
+    let formula = name.starts_with(['=', '+', '-', '@']);
+    if formula || name.contains([',', '"', '\n']) {
+        let mark = if formula { "'" } else { "" };
+        return format!("\"{mark}{}\"", name.replace('"', "\"\""));
+    }
+    name.to_owned()
+}
+
+/// A table for people: hit ratios beside the bound.
+#[must_use]
+pub fn table(results: &[CacheResult], hash: &str) -> String {
+    let mut text = String::from(
+        "model; hits in % of the accesses\ntrace               capacity   slots  policy       hits   of bound  misses    ns/access\n",
+    );
+    for result in results {
+        let cell = &result.cell;
+        let share = bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
+        let _ = writeln!(
+            text,
+            "{:19} {:>8} {:>7}  {:10} {:>6.2} {:>9.1} % {:>8} {:>10.1}",
+            cell.trace.name,
+            cell.given,
+            cell.capacity,
+            cell.policy.name(),
+            result.percent(),
+            share,
+            result.counts.misses,
+            result.ns_per_access,
+        );
+    }
+    let _ = write!(text, "hash {hash}");
+    text
+}
