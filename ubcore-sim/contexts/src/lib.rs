@@ -4,3 +4,20 @@
 //! - takes: handles that are looked up, time, answers of the host. gives: when each context is there, counters.
 //! - must not: decide a right, read a clock, do I/O.
 #![forbid(unsafe_code)]
+
+mod cfg;
+mod directory;
+mod handle;
+mod l1;
+mod memory;
+mod page;
+mod quantiles;
+mod replacement;
+mod token;
+
+pub use cfg::{CacheCfg, FillRule, MeetMigration};
+pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
+pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
+pub use l1::SmallOp;
+pub use replacement::{LruSlots, Replacement};
+pub use token::{ContextToken, TOKEN_VERSION, TokenBody};
