@@ -168,7 +168,10 @@ mod tests {
         assert_eq!(text(|c| c.page_bytes = 12 << 10), "page_bytes is 12288: a power of two");
         assert_eq!(text(|c| c.outstanding = 0), "outstanding is 0: 32 to 256");
         assert_eq!(text(|c| c.promote_l1 = 0), "promote_l1 is 0: 1 to 65535");
-        assert_eq!(text(|c| c.promote_l2 = 129), "promote_l2 is 129: at most promote_l1, which is 128");
+        assert_eq!(
+            text(|c| c.promote_l2 = 129),
+            "promote_l2 is 129: at most promote_l1, which is 128"
+        );
         assert_eq!(text(|c| c.window_ns = 1), "window_ns is 1: 10000 to 1000000000");
         assert_eq!(text(|c| c.sample = 257), "sample is 257: 1 to 256");
         assert_eq!(text(|c| c.banks = 3), "banks is 3: a power of two");

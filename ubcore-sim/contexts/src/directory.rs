@@ -203,7 +203,11 @@ impl Directory {
     }
 
     /// Makes room for one more index.
-    pub(crate) fn grow(&mut self, handle: ContextHandle, limit: usize) -> Result<(), ContextValueError> {
+    pub(crate) fn grow(
+        &mut self,
+        handle: ContextHandle,
+        limit: usize,
+    ) -> Result<(), ContextValueError> {
         let wanted = handle.index() as usize + 1;
         let len = self.tables[handle.kind() as usize].len();
         if wanted <= len {

@@ -62,12 +62,17 @@ impl SlotWord {
 
     /// Changes the fields, in at most [`INLINE_RETRIES`] tries: the fields before and after, and how many tries were
     /// lost. `interfere` runs between look and exchange.
-    pub(crate) fn update(&self, op: SmallOp, mut interfere: impl FnMut()) -> (Option<(u64, u64)>, u64) {
+    pub(crate) fn update(
+        &self,
+        op: SmallOp,
+        mut interfere: impl FnMut(),
+    ) -> (Option<(u64, u64)>, u64) {
         for lost in 0..INLINE_RETRIES {
             let old = self.read();
             let new = op.apply(old);
             interfere();
-            let exchanged = self.small.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+            let exchanged =
+                self.small.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
             if exchanged.is_ok() {
                 self.version.fetch_add(1, Ordering::Release);
                 return (Some((old, new)), lost);
@@ -107,7 +112,11 @@ pub(crate) struct ChipSlots {
 
 impl ChipSlots {
     /// `policy` makes the one of each bank for a number of slots.
-    pub(crate) fn new(entries: u32, banks: u32, policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>) -> Self {
+    pub(crate) fn new(
+        entries: u32,
+        banks: u32,
+        policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>,
+    ) -> Self {
         let per_bank = entries / banks;
         let slot = |_| Slot { token: None, word: SlotWord::new(0), home: None };
         let bank = |_| Bank {
@@ -159,7 +168,11 @@ impl ChipSlots {
     }
 
     /// The slot to give up for the handle, of those that `may_leave`; none if none may.
-    pub(crate) fn victim(&mut self, handle: ContextHandle, may_leave: impl Fn(&Slot) -> bool) -> Option<u32> {
+    pub(crate) fn victim(
+        &mut self,
+        handle: ContextHandle,
+        may_leave: impl Fn(&Slot) -> bool,
+    ) -> Option<u32> {
         let at = self.bank_of(handle);
         let first = at as u32 * self.per_bank;
         let bank = &mut self.banks[at];
@@ -186,7 +199,12 @@ impl ChipSlots {
     }
 
     /// Puts a context into a free slot of its bank.
-    pub(crate) fn install(&mut self, token: ContextToken, small: u64, home: Option<u32>) -> Option<u32> {
+    pub(crate) fn install(
+        &mut self,
+        token: ContextToken,
+        small: u64,
+        home: Option<u32>,
+    ) -> Option<u32> {
         let handle = token.handle();
         let at = self.bank_of(handle);
         let local = self.banks[at].free.pop()?;
@@ -364,7 +382,8 @@ mod tests {
     #[test]
     fn an_update_gives_up_after_four_lost_exchanges() {
         let word = SlotWord::new(10);
-        let interfere = || word.small.store(word.small.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let interfere =
+            || word.small.store(word.small.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         assert_eq!(word.update(SmallOp::Add(100), interfere), (None, INLINE_RETRIES));
         assert_eq!(word.read(), 14, "only the others' changes");
         assert_eq!(word.update(SmallOp::Add(100), || ()), (Some((14, 114)), 0));

@@ -5,19 +5,28 @@
 //! - must not: decide a right, read a clock, do I/O.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod cfg;
+mod cxl;
 mod directory;
+mod fault;
 mod handle;
+mod host;
 mod l1;
 mod memory;
 mod page;
 mod quantiles;
 mod replacement;
+mod stats;
 mod token;
 
+pub use cache::{Access, AccessMode, ContextCache, ContextWake, NoContext};
 pub use cfg::{CacheCfg, FillRule, MeetMigration};
 pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
+#[cfg(any(test, feature = "planted-faults"))]
+pub use fault::ContextFault;
 pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
 pub use l1::SmallOp;
 pub use replacement::{LruSlots, Replacement};
+pub use stats::{ContextCounts, KindCounts, TimeHistogram};
 pub use token::{ContextToken, TOKEN_VERSION, TokenBody};

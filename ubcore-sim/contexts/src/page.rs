@@ -60,13 +60,20 @@ pub(crate) fn encode(page_id: u32, records: &[Option<ContextRecord>]) -> Vec<u8>
 /// # Errors
 /// A count that is not that of the bitmap, more slots than `slots_max`, a record that is cut, of another kind, or whose
 /// difference leaves 28 bits; bytes behind the last record.
-pub(crate) fn decode(bytes: &[u8], slots_max: u32) -> Result<(u32, Vec<Option<ContextRecord>>), ContextValueError> {
+pub(crate) fn decode(
+    bytes: &[u8],
+    slots_max: u32,
+) -> Result<(u32, Vec<Option<ContextRecord>>), ContextValueError> {
     let mut rest = bytes;
     let page_id = u32::from_le_bytes(take(&mut rest)?);
     let used = u16::from_le_bytes(take(&mut rest)?);
     let slots = u16::from_le_bytes(take(&mut rest)?);
     if u32::from(slots) > slots_max {
-        return Err(ContextValueError::new("page slots", slots.into(), format!("at most {slots_max}")));
+        return Err(ContextValueError::new(
+            "page slots",
+            slots.into(),
+            format!("at most {slots_max}"),
+        ));
     }
     let bitmap_len = usize::from(slots).div_ceil(8);
     let Some((bitmap, mut rest)) = rest.split_at_checked(bitmap_len) else {
@@ -87,7 +94,11 @@ pub(crate) fn decode(bytes: &[u8], slots_max: u32) -> Result<(u32, Vec<Option<Co
         records[slot] = Some(record);
     }
     if !rest.is_empty() {
-        return Err(ContextValueError::new("page tail", rest.len() as u64, "no bytes behind the last record"));
+        return Err(ContextValueError::new(
+            "page tail",
+            rest.len() as u64,
+            "no bytes behind the last record",
+        ));
     }
     Ok((page_id, records))
 }
@@ -117,20 +128,36 @@ fn numbers(record: &ContextRecord) -> [u64; 5] {
     [index, record.token.generation().into(), record.small, first, second]
 }
 
-fn read_record(rest: &mut &[u8], first: Option<ContextRecord>) -> Result<ContextRecord, ContextValueError> {
+fn read_record(
+    rest: &mut &[u8],
+    first: Option<ContextRecord>,
+) -> Result<ContextRecord, ContextValueError> {
     let [form] = take(rest)?;
     match (form, first) {
         (WHOLE, _) => {
             let kind = rest.first().copied().and_then(ContextKind::of);
-            let rule = || ContextValueError::new("token kind", u64::from(rest.first().copied().unwrap_or(255)), "0 to 5");
+            let rule = || {
+                ContextValueError::new(
+                    "token kind",
+                    u64::from(rest.first().copied().unwrap_or(255)),
+                    "0 to 5",
+                )
+            };
             let len = kind.ok_or_else(rule)?.token_len();
-            let Some((token, after)) = rest.split_at_checked(len) else { return Err(cut(rest.len())) };
+            let Some((token, after)) = rest.split_at_checked(len) else {
+                return Err(cut(rest.len()));
+            };
             *rest = after;
             let token = ContextToken::decode(token)?;
-            let is_other = first.is_some_and(|first| first.token.handle().kind() != token.handle().kind());
+            let is_other =
+                first.is_some_and(|first| first.token.handle().kind() != token.handle().kind());
             if is_other {
                 let rule = "the kind of the page's first token";
-                return Err(ContextValueError::new("token kind", token.handle().kind() as u64, rule));
+                return Err(ContextValueError::new(
+                    "token kind",
+                    token.handle().kind() as u64,
+                    rule,
+                ));
             }
             Ok(ContextRecord { token, small: u64::from_le_bytes(take(rest)?) })
         }
@@ -142,7 +169,10 @@ fn read_record(rest: &mut &[u8], first: Option<ContextRecord>) -> Result<Context
     }
 }
 
-fn read_differences(rest: &mut &[u8], first: &ContextRecord) -> Result<ContextRecord, ContextValueError> {
+fn read_differences(
+    rest: &mut &[u8],
+    first: &ContextRecord,
+) -> Result<ContextRecord, ContextValueError> {
     let kind = first.token.handle().kind();
     let words = if kind.token_len() == TOKEN_LEN_MAX { 5 } else { 4 };
     let mut values = numbers(first);
@@ -157,7 +187,10 @@ fn read_differences(rest: &mut &[u8], first: &ContextRecord) -> Result<ContextRe
     let handle = handle.ok_or_else(rule)?;
     let rule = |_| ContextValueError::new("token generation", generation, "at most 16 bits");
     let generation = u16::try_from(generation).map_err(rule)?;
-    Ok(ContextRecord { token: ContextToken::of_parts(handle, generation, [first_word, second]), small })
+    Ok(ContextRecord {
+        token: ContextToken::of_parts(handle, generation, [first_word, second]),
+        small,
+    })
 }
 
 fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
@@ -257,7 +290,10 @@ mod tests {
             decode(&bytes, 64).unwrap_err().to_string()
         };
         assert_eq!(error(|b| b[4] = 9), "page count is 9: 8, as the bitmap says, within 8 slots");
-        assert_eq!(error(|b| b[8] = 0x7f), "page count is 8: 7, as the bitmap says, within 8 slots");
+        assert_eq!(
+            error(|b| b[8] = 0x7f),
+            "page count is 8: 7, as the bitmap says, within 8 slots"
+        );
         assert_eq!(error(|b| b[6] = 65), "page slots is 65: at most 64");
         assert!(error(|b| b[9] = 1).contains("record form is 1"));
         assert_eq!(error(|b| b[43] = 1), "token index is 18446744073709551615: at most 28 bits");

@@ -44,9 +44,8 @@ impl ContextToken {
     pub fn decode(bytes: &[u8]) -> Result<Self, ContextValueError> {
         let len = ContextValueError::new("token length", bytes.len() as u64, "16 or 24 bytes");
         let (head, body) = bytes.split_first_chunk::<TOKEN_HEADER_LEN>().ok_or(len)?;
-        let kind = ContextKind::of(head[0]).ok_or_else(|| {
-            ContextValueError::new("token kind", head[0].into(), "0 to 5")
-        })?;
+        let kind = ContextKind::of(head[0])
+            .ok_or_else(|| ContextValueError::new("token kind", head[0].into(), "0 to 5"))?;
         if head[1] != TOKEN_VERSION {
             let rule = format!("version {TOKEN_VERSION}");
             return Err(ContextValueError::new("token version", head[1].into(), rule));
@@ -56,7 +55,8 @@ impl ContextToken {
             return Err(ContextValueError::new("token length", bytes.len() as u64, rule));
         }
         let index = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        let rule = || ContextValueError::new("token index", index.into(), format!("at most {INDEX_MAX}"));
+        let rule =
+            || ContextValueError::new("token index", index.into(), format!("at most {INDEX_MAX}"));
         let handle = ContextHandle::new(kind, index).ok_or_else(rule)?;
         let mut words = [0; 2];
         for (word, chunk) in words.iter_mut().zip(body.as_chunks().0) {
@@ -219,13 +219,18 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_the_page_in_the_book() {
         let body = TokenBody::Tp {
-            tpn: 0x12_3456, strategy: 2, next_psn: 0xab_cdef, state: 3,
-            acknowledged_psn: 0x65_4321, rest: 0, path: 7,
+            tpn: 0x12_3456,
+            strategy: 2,
+            next_psn: 0xab_cdef,
+            state: 3,
+            acknowledged_psn: 0x65_4321,
+            rest: 0,
+            path: 7,
         };
         let token = ContextToken::new(5, 0x0102, &body).unwrap();
         let wanted = [
-            4, 1, 2, 1, 5, 0, 0, 0, 0x56, 0x34, 0x12, 2, 0xef, 0xcd, 0xab, 3,
-            0x21, 0x43, 0x65, 0, 7, 0, 0, 0,
+            4, 1, 2, 1, 5, 0, 0, 0, 0x56, 0x34, 0x12, 2, 0xef, 0xcd, 0xab, 3, 0x21, 0x43, 0x65, 0,
+            7, 0, 0, 0,
         ];
         assert_eq!(token.encode(), wanted);
     }
@@ -243,7 +248,8 @@ mod tests {
         assert_eq!(error(|b| b.push(0)), "token length is 17: 16 bytes for a token of a page");
         assert_eq!(error(|b| b.truncate(7)), "token length is 7: 16 or 24 bytes");
         assert_eq!(error(|b| b[7] = 0x10), "token index is 268435461: at most 268435455");
-        let wide = TokenBody::Jfc { number: 1 << 20, vector: 0, depth_log2: 0, arm_flags: 0, consumer: 0 };
+        let wide =
+            TokenBody::Jfc { number: 1 << 20, vector: 0, depth_log2: 0, arm_flags: 0, consumer: 0 };
         let error = ContextToken::new(0, 0, &wide).unwrap_err().to_string();
         assert_eq!(error, "number is 1048576: at most 20 bits");
     }
