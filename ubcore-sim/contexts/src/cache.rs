@@ -22,10 +22,11 @@ use crate::directory::{ContextPlace, DIRTY, Directory, EntryWord, STRONG};
 use crate::fault::ContextFaults;
 use crate::handle::{ContextHandle, ContextValueError};
 use crate::host::{HostTables, Mailbox};
-use crate::l1::{ChipSlots, SmallOp};
+use crate::l1::ChipSlots;
 use crate::memory::{FarMemory, Service};
 use crate::page::ContextRecord;
 use crate::replacement::Replacement;
+use crate::small::SmallOp;
 use crate::stats::ContextCounts;
 use crate::token::{ContextToken, TokenBody};
 use adapt::Adaptation;
@@ -69,7 +70,9 @@ pub struct Access {
 pub struct ContextWake {
     /// What it waited for.
     pub handle: ContextHandle,
-    /// Since when.
+    /// What it asked for.
+    pub op: SmallOp,
+    /// When it goes on.
     pub at: u64,
     /// Small fields after its operation; `None`: the context was destroyed, or the host did not answer.
     pub small: Option<u64>,
@@ -211,7 +214,11 @@ impl ContextCache {
             self.cxl.remove(word.offset());
         }
         self.host.remove(handle);
-        self.contended.retain(|(other, _)| *other != handle);
+        for (_, op) in
+            self.contended.extract_if(.., |(other, _)| *other == handle).collect::<Vec<_>>()
+        {
+            self.wake_one(handle, op, None);
+        }
         let word = self.word(handle).unwrap_or(word);
         self.publish(handle, word, word.moved(ContextPlace::Absent, 0, 0));
         self.directory.set_generation(handle, self.directory.generation(handle).wrapping_add(1));
@@ -299,7 +306,7 @@ impl ContextCache {
             let slot = self.chip.slot_mut(slot);
             (slot.token, home) = (Some(token), slot.home);
         }
-        home = home.or_else(|| self.flights.lower_place(handle));
+        home = home.or_else(|| self.lower_place(handle));
         self.flights.retoken(handle, token);
         let mut visible_at = now;
         if slot.is_none() || !self.faults.strong_written_late() {
@@ -363,6 +370,7 @@ impl ContextCache {
         self.counts.wait_ns.note(self.cfg.l1_ns);
         let Some((old, new)) = changed else {
             self.counts.contended += 1;
+            self.counts.waiters += 1;
             self.contended.push((handle, op));
             let ready_at = ready_at + fetch::BATCH_WAIT_NS;
             return Access { ready_at, mode: AccessMode::Contended, small: None };

@@ -17,6 +17,7 @@ mod memory;
 mod page;
 mod quantiles;
 mod replacement;
+mod small;
 mod stats;
 mod token;
 
@@ -26,7 +27,7 @@ pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
 #[cfg(any(test, feature = "planted-faults"))]
 pub use fault::ContextFault;
 pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
-pub use l1::SmallOp;
 pub use replacement::{LruSlots, Replacement};
+pub use small::SmallOp;
 pub use stats::{ContextCounts, KindCounts, TimeHistogram};
 pub use token::{ContextToken, TOKEN_VERSION, TokenBody};

@@ -4,6 +4,7 @@
 //! *Must not*: believe a bitmap, a count or a difference.
 
 use crate::handle::{ContextHandle, ContextKind, ContextValueError};
+use crate::small::SmallOp;
 use crate::token::{ContextToken, TOKEN_LEN_MAX};
 
 /// A context as lower tiers keep it.
@@ -12,6 +13,14 @@ pub(crate) struct ContextRecord {
     pub(crate) token: ContextToken,
     /// Small fields.
     pub(crate) small: u64,
+}
+
+impl ContextRecord {
+    /// Does an operation: the small fields after it.
+    pub(crate) fn apply(&mut self, op: SmallOp) -> u64 {
+        self.small = op.apply(self.small);
+        self.small
+    }
 }
 
 /// Bytes of the header: page id 32, used slots 16, slots 16.

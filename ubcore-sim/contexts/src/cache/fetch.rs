@@ -11,8 +11,8 @@ use crate::cfg::MeetMigration;
 use crate::directory::{ContextPlace, EntryWord};
 use crate::handle::ContextHandle;
 use crate::host::{ExpandAnswer, ExpandRequest};
-use crate::l1::SmallOp;
 use crate::page::{ContextRecord, decode};
+use crate::small::SmallOp;
 
 /// Contexts that wait for a batch.
 #[derive(Debug, Default)]
@@ -101,10 +101,7 @@ impl ContextCache {
         self.counts.kinds[handle.kind() as usize].l2_hits += 1;
         self.cxl.touch(word.offset());
         if !self.fills_on_demand() {
-            let small = self.cxl.record_mut(word.offset()).map(|record| {
-                record.small = op.apply(record.small);
-                record.small
-            });
+            let small = self.cxl.record_mut(word.offset()).map(|record| record.apply(op));
             return Access { ready_at: self.read_l2(1), mode: AccessMode::InPlace, small };
         }
         self.counts.fallbacks_batch += 1;
@@ -139,10 +136,7 @@ impl ContextCache {
         self.counts.l3_bytes += handle.kind().token_len() as u64;
         self.counts.kinds[handle.kind() as usize].l3_hits += 1;
         if !self.fills_on_demand() {
-            let small = self.host.record_mut(handle).map(|record| {
-                record.small = op.apply(record.small);
-                record.small
-            });
+            let small = self.host.record_mut(handle).map(|record| record.apply(op));
             let bytes = handle.kind().descriptor_len().into();
             let ready_at = self.memory.read(self.now, self.cfg.l3_ns, bytes);
             return Access { ready_at, mode: AccessMode::InPlace, small };

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::directory::{ContextPlace, EntryWord};
 use crate::handle::ContextHandle;
-use crate::l1::SmallOp;
 use crate::page::ContextRecord;
+use crate::small::SmallOp;
 use crate::token::ContextToken;
 
 /// Why a context moves.
@@ -83,12 +83,6 @@ impl Flights {
 
     pub(super) fn end(&mut self, handle: ContextHandle) -> Option<Flight> {
         self.of.remove(&handle)
-    }
-
-    /// Place in L2 of a context that moves, if it is there.
-    pub(super) fn lower_place(&self, handle: ContextHandle) -> Option<u32> {
-        let from = self.of.get(&handle)?.from;
-        (from.place() == ContextPlace::L2).then_some(from.offset())
     }
 
     /// A strong field of a context that leaves L1 changed: what leaves has it.

@@ -33,7 +33,7 @@ impl ContextCache {
     }
 
     /// When the next thing is due.
-    fn next_event(&mut self) -> Option<u64> {
+    pub(super) fn next_event(&mut self) -> Option<u64> {
         let background = self.background_at();
         let fixed = [
             self.flights.due_at(),
@@ -71,31 +71,26 @@ impl ContextCache {
     fn do_contended(&mut self) {
         for (handle, op) in std::mem::take(&mut self.contended) {
             let Some(word) = self.directory.read(handle) else { continue };
-            match word.place() {
+            let now = self.now;
+            if let Some(flight) = self.flights.get_mut(handle) {
+                flight.ops.push((op, now));
+                continue;
+            }
+            let small = match word.place() {
                 ContextPlace::L1 => {
                     // The worker owns the bank while it works.
                     let slot = &self.chip.slot(word.offset()).word;
-                    slot.install(op.apply(slot.read()));
+                    let small = op.apply(slot.read());
+                    slot.install(small);
                     self.mark_dirty(handle);
+                    Some(small)
                 }
                 ContextPlace::L2 => {
-                    if let Some(record) = self.cxl.record_mut(word.offset()) {
-                        record.small = op.apply(record.small);
-                    }
+                    self.cxl.record_mut(word.offset()).map(|record| record.apply(op))
                 }
-                ContextPlace::L3 => {
-                    if let Some(record) = self.host.record_mut(handle) {
-                        record.small = op.apply(record.small);
-                    }
-                }
-                _ => {
-                    let now = self.now;
-                    if let Some(flight) = self.flights.get_mut(handle) {
-                        flight.ops.push((op, now));
-                        self.counts.waiters += 1;
-                    }
-                }
-            }
+                _ => self.host.record_mut(handle).map(|record| record.apply(op)),
+            };
+            self.wake_one(handle, op, small);
         }
     }
 

@@ -8,6 +8,7 @@ use super::{ContextCache, ContextWake};
 use crate::directory::{ContextPlace, DIRTY, EntryWord, PINNED};
 use crate::handle::ContextHandle;
 use crate::page::ContextRecord;
+use crate::small::SmallOp;
 
 impl ContextCache {
     /// A flight is due.
@@ -268,6 +269,16 @@ impl ContextCache {
         }
     }
 
+    /// Place in L2 of a context that moves, if it has a copy there.
+    pub(super) fn lower_place(&self, handle: ContextHandle) -> Option<u32> {
+        let from = self.flights.get(handle)?.from;
+        match from.place() {
+            ContextPlace::L1 => self.chip.slot(from.offset()).home,
+            ContextPlace::L2 => Some(from.offset()),
+            _ => None,
+        }
+    }
+
     /// Small fields of the copy below L1.
     fn small_below(&self, handle: ContextHandle, home: Option<u32>) -> Option<u64> {
         let in_l2 = home.and_then(|place| self.cxl.record(place));
@@ -299,19 +310,23 @@ impl ContextCache {
         &mut self,
         handle: ContextHandle,
         flight: &Flight,
-        mut small: impl FnMut(crate::SmallOp) -> Option<u64>,
+        mut small: impl FnMut(SmallOp) -> Option<u64>,
     ) {
         for (at, (op, _)) in flight.ops.iter().enumerate() {
             let small = small(*op);
             if self.faults.waiter_not_woken() && at + 1 == flight.ops.len() {
                 continue;
             }
-            self.counts.woken += 1;
-            if self.wakes.len() == WAKES_KEPT {
-                self.wakes.pop_front();
-            }
-            self.wakes.push_back(ContextWake { handle, at: self.now, small });
+            self.wake_one(handle, *op, small);
         }
+    }
+
+    pub(super) fn wake_one(&mut self, handle: ContextHandle, op: SmallOp, small: Option<u64>) {
+        self.counts.woken += 1;
+        if self.wakes.len() == WAKES_KEPT {
+            self.wakes.pop_front();
+        }
+        self.wakes.push_back(ContextWake { handle, op, at: self.now, small });
     }
 
     /// The context of a flight is destroyed.
