@@ -265,8 +265,8 @@ impl ContextCache {
         self.note(handle, now);
         let access = match word.place() {
             ContextPlace::L1 => return Ok(self.inline(engine, handle, word.offset(), op)),
-            ContextPlace::L2 => self.from_l2(handle, word, op),
-            ContextPlace::L3 => self.from_l3(handle, word, op),
+            ContextPlace::L2 => self.serve_l2(handle, word, op),
+            ContextPlace::L3 => self.serve_l3(handle, word, op),
             _ => self.meet(handle, op),
         };
         self.counts.accesses += 1;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handle::{ContextHandle, ContextKind};
+use crate::narrow::{to_u32, to_usize};
 use crate::page::{ContextRecord, slots_of};
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl CxlPages {
     pub(crate) fn new(bytes: u64, page_bytes: u32) -> Self {
         Self {
             slot_bits: slots_of(page_bytes).ilog2(),
-            capacity: (bytes / u64::from(page_bytes)) as usize,
+            capacity: to_usize(bytes / u64::from(page_bytes)),
             pages: Vec::new(),
             free: Vec::new(),
             groups: BTreeMap::new(),
@@ -92,7 +93,7 @@ impl CxlPages {
         let Some(page) = self.pages.get_mut(at).and_then(Option::as_mut) else { return };
         page.used -= u32::from(page.records[slot].take().is_some());
         if page.used == 0 && page.holds == 0 {
-            self.close(at as u32);
+            self.close(to_u32(at));
         }
     }
 
@@ -101,9 +102,9 @@ impl CxlPages {
         let (at, _) = self.split(place);
         self.tick += 1;
         let Some(page) = self.pages.get_mut(at).and_then(Option::as_mut) else { return };
-        self.order.remove(&(page.tick, at as u32));
+        self.order.remove(&(page.tick, to_u32(at)));
         page.tick = self.tick;
-        self.order.insert((page.tick, at as u32));
+        self.order.insert((page.tick, to_u32(at)));
     }
 
     /// A migration reads or writes the page from now on.
@@ -120,7 +121,7 @@ impl CxlPages {
         let Some(page) = self.pages.get_mut(at).and_then(Option::as_mut) else { return };
         page.holds -= 1;
         if page.used == 0 && page.holds == 0 {
-            self.close(at as u32);
+            self.close(to_u32(at));
         }
     }
 
@@ -132,7 +133,7 @@ impl CxlPages {
         let page = self.close(at)?;
         let first = at << self.slot_bits;
         let place =
-            |(slot, record): (usize, Option<ContextRecord>)| Some((first | slot as u32, record?));
+            |(slot, record): (usize, Option<ContextRecord>)| Some((first | to_u32(slot), record?));
         Some(page.records.into_iter().enumerate().filter_map(place).collect())
     }
 
@@ -147,7 +148,7 @@ impl CxlPages {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
             let records = page.iter().flat_map(|page| page.records.iter().enumerate());
             records.filter_map(move |(slot, record)| {
-                Some(((at as u32) << self.slot_bits | slot as u32, record.as_ref()?))
+                Some(((to_u32(at)) << self.slot_bits | to_u32(slot), record.as_ref()?))
             })
         })
     }
@@ -164,7 +165,7 @@ impl CxlPages {
         if self.taken() >= self.capacity {
             return None;
         }
-        let at = self.free.pop().unwrap_or(self.pages.len() as u32);
+        let at = self.free.pop().unwrap_or(to_u32(self.pages.len()));
         if at as usize == self.pages.len() {
             self.pages.push(None);
         }

@@ -6,6 +6,7 @@
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::handle::{ContextHandle, ContextKind, ContextValueError};
+use crate::narrow::{low_8, low_16};
 
 /// Bytes of an entry.
 pub const DIRECTORY_ENTRY_LEN: usize = size_of::<DirectoryEntry>();
@@ -64,7 +65,7 @@ impl EntryWord {
     /// Returns the place.
     #[must_use]
     pub fn place(self) -> ContextPlace {
-        let place = usize::from((self.0 >> 32) as u8 & 15);
+        let place = usize::from(low_8(self.0 >> 32) & 15);
         ContextPlace::ALL.get(place).copied().unwrap_or(ContextPlace::Absent)
     }
 
@@ -81,7 +82,7 @@ impl EntryWord {
     }
 
     pub(crate) const fn flags(self) -> u8 {
-        (self.0 >> 36) as u8 & 15
+        low_8(self.0 >> 36) & 15
     }
 
     pub(crate) const fn has(self, flag: u8) -> bool {
@@ -159,7 +160,7 @@ impl Hints {
 
     /// Time of the last access in units, at most 65,535 units before `now`.
     fn last(self, now_units: u64) -> u64 {
-        let age = (now_units as u16).wrapping_sub(self.stamp);
+        let age = low_16(now_units).wrapping_sub(self.stamp);
         now_units.saturating_sub(u64::from(age))
     }
 
@@ -247,7 +248,7 @@ impl Directory {
         let Some(entry) = self.entry(handle) else { return };
         let (hints, units) = (entry.hints(), now / STAMP_NS);
         let (count, before) = hints.counts(units, half_ns);
-        let stamp = units as u16;
+        let stamp = low_16(units);
         entry.set_hints(Hints { count: count.saturating_add(weight), before, stamp, ..hints });
     }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::handle::{ContextHandle, ContextKind, ContextValueError};
+use crate::narrow::{to_u32, to_usize};
 use crate::page::{ContextRecord, encode};
 
 /// What the chip asks the host for.
@@ -90,9 +91,9 @@ impl HostTables {
             return Err(ContextValueError::new("mailbox length", request.len, rule));
         }
         // Both are below the length of a table in memory.
-        let (first, count) = ((request.offset / len) as usize, (request.len / len) as usize);
+        let (first, count) = (to_usize(request.offset / len), to_usize(request.len / len));
         let records = &table[first..first + count];
-        Ok(ExpandAnswer { ticket: request.ticket, image: encode(first as u32, records) })
+        Ok(ExpandAnswer { ticket: request.ticket, image: encode(to_u32(first), records) })
     }
 
     fn place(&mut self, handle: ContextHandle) -> Option<&mut Option<ContextRecord>> {

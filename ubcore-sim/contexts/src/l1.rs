@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::handle::ContextHandle;
+use crate::narrow::to_u32;
 use crate::replacement::Replacement;
 use crate::small::SmallOp;
 use crate::token::ContextToken;
@@ -123,9 +124,9 @@ impl ChipSlots {
     /// Notes a hit by an engine: in the policy by the bank's owner, else in a ring that may lose it.
     pub(crate) fn on_hit(&mut self, slot: u32, engine: u32) {
         let (at, local) = ((slot / self.per_bank) as usize, slot % self.per_bank);
-        let banks = self.banks.len() as u32;
+        let banks = to_u32(self.banks.len());
         let bank = &mut self.banks[at];
-        if engine % banks == at as u32 {
+        if engine % banks == to_u32(at) {
             bank.take_foreign_hits();
             bank.policy.on_hit(local);
         } else if bank.foreign_hits.len() < FOREIGN_HITS {
@@ -147,16 +148,15 @@ impl ChipSlots {
         may_leave: impl Fn(&Slot) -> bool,
     ) -> Option<u32> {
         let at = self.bank_of(handle);
-        let first = at as u32 * self.per_bank;
+        let first = to_u32(at) * self.per_bank;
         let bank = &mut self.banks[at];
         bank.take_foreign_hits();
         for _ in 0..VICTIM_TRIES {
-            let local = bank.policy.victim()?;
+            let local = bank.policy.victim(handle.bits());
             if may_leave(&self.slots[(first + local) as usize]) {
                 return Some(first + local);
             }
-            // What stays counts as used: the policy names another one.
-            bank.policy.on_hit(local);
+            bank.policy.retain(local);
         }
         let taken = |slot: &u32| {
             let slot = &self.slots[*slot as usize];
@@ -187,18 +187,30 @@ impl ChipSlots {
         place.word.install(small);
         let bank = &mut self.banks[at];
         bank.index.insert(handle.bits(), local);
-        bank.policy.insert(local, handle.bits());
+        bank.policy.insert(handle.bits(), local);
         Some(slot)
+    }
+
+    /// The handle was not found, and is about to be brought here.
+    pub(crate) fn on_miss(&mut self, handle: ContextHandle) {
+        let at = self.bank_of(handle);
+        self.banks[at].policy.on_miss(handle.bits());
     }
 
     /// Takes a context out of the index and the policy; its slot stays until [`ChipSlots::free`].
     pub(crate) fn hide(&mut self, handle: ContextHandle, slot: u32) {
+        let at = self.give_up(handle, slot);
+        self.banks[at].policy.remove(slot % self.per_bank);
+    }
+
+    /// As [`ChipSlots::hide`], of a victim whose slot [`ChipSlots::install`] takes next: the policy learns of it there.
+    pub(crate) fn give_up(&mut self, handle: ContextHandle, slot: u32) -> usize {
         let at = self.bank_of(handle);
         let local = slot % self.per_bank;
         let bank = &mut self.banks[at];
         bank.index.remove(handle.bits());
         bank.foreign_hits.retain(|hit| *hit != local);
-        bank.policy.remove(local);
+        at
     }
 
     /// The slot is free again.
@@ -210,9 +222,10 @@ impl ChipSlots {
     }
 
     pub(crate) fn entries(&self) -> u32 {
-        self.slots.len() as u32
+        to_u32(self.slots.len())
     }
 
+    #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         let free: usize = self.banks.iter().map(|bank| bank.free.len()).sum();
         self.slots.len() - free
@@ -223,7 +236,7 @@ impl ChipSlots {
     }
 
     fn global(&self, bank: usize, local: u32) -> u32 {
-        bank as u32 * self.per_bank + local
+        to_u32(bank) * self.per_bank + local
     }
 }
 

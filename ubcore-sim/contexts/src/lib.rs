@@ -13,7 +13,10 @@ mod fault;
 mod handle;
 mod host;
 mod l1;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod memory;
+mod narrow;
 mod page;
 mod quantiles;
 mod replacement;

@@ -62,7 +62,7 @@ pub(crate) struct FarMemory {
     /// When the link is free, in ps.
     link_free_ps: u64,
     /// Occupied time of the last microseconds: number of the microsecond, ps.
-    busy: [(u64, u64); BUSY_US as usize],
+    busy: [(u64, u64); BUSY_CELLS],
 }
 
 impl FarMemory {
@@ -73,7 +73,7 @@ impl FarMemory {
             rng: SplitMix64(seed),
             ps_per_byte: (8000 / link_gbps).max(1),
             link_free_ps: 0,
-            busy: [(0, 0); BUSY_US as usize],
+            busy: [(0, 0); BUSY_CELLS],
         }
     }
 
@@ -122,7 +122,7 @@ impl FarMemory {
     fn draw(&mut self, median_ns: u64) -> u64 {
         let number = self.rng.next();
         let factor = u64::from(FACTORS[usize::from(number.to_le_bytes()[7])]);
-        let tail = if (number & 0xffff_ffff) * 1000 >> 32 == 0 { TAIL_FACTOR } else { 1 };
+        let tail = if ((number & 0xffff_ffff) * 1000) >> 32 == 0 { TAIL_FACTOR } else { 1 };
         ((median_ns * factor) >> 16) * tail
     }
 }
@@ -140,6 +140,7 @@ impl SplitMix64 {
     }
 }
 
+#[cfg(all(test, not(loom)))]
 /// Longest latency of a read without a queue, for a median: the last quantile, in the tail.
 pub(crate) fn longest_ns(median_ns: u64) -> u64 {
     ((median_ns * u64::from(FACTORS[FACTORS.len() - 1])) >> 16) * TAIL_FACTOR
@@ -151,6 +152,7 @@ const WRITE_VISIBLE_NS: u64 = 300;
 const TAIL_FACTOR: u64 = 8;
 /// Microseconds of which the busy share is known.
 const BUSY_US: u64 = 10;
+const BUSY_CELLS: usize = 10;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

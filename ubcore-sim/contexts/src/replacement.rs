@@ -3,18 +3,23 @@
 //! *Owns*: the order of slots. *Takes*: hits, insertions, removals. *Gives*: a victim, admission.
 //! *Must not*: know a directory or a time.
 
-/// A replacement policy over numbered slots; every call takes constant time.
+/// A replacement policy over numbered slots; every call takes constant time. A miss is `on_miss`, then `insert` into an
+/// empty slot, or `victim`, `admit` and, if that is true, `insert` into the victim's slot.
 pub trait Replacement: std::fmt::Debug + Send {
     /// A context was found in the slot.
     fn on_hit(&mut self, slot: u32);
-    /// The handle was put into a free slot.
-    fn insert(&mut self, slot: u32, handle: u32);
-    /// Returns the slot to give up next; `None`: no slot is taken.
-    fn victim(&mut self) -> Option<u32>;
-    /// Whether the handle is worth the victim's slot. Asked once for each miss while no slot is free.
+    /// The handle was not found; once for each miss, before anything else of it.
+    fn on_miss(&mut self, handle: u32);
+    /// Returns the slot that the handle would take. All slots are taken.
+    fn victim(&mut self, handle: u32) -> u32;
+    /// Whether the handle is worth the victim's slot.
     fn admit(&mut self, handle: u32, victim: u32) -> bool;
-    /// The slot is free again.
+    /// The handle is in the slot, which was empty or the last victim's.
+    fn insert(&mut self, handle: u32, slot: u32);
+    /// The slot is empty: its context was destroyed or went down by its idle time.
     fn remove(&mut self, slot: u32);
+    /// The victim may not leave now: the next one is another, where there is one.
+    fn retain(&mut self, slot: u32);
 }
 
 /// Least recently used: a list through arrays.
@@ -53,20 +58,25 @@ impl Replacement for LruSlots {
         self.link_newest(slot);
     }
 
-    fn insert(&mut self, slot: u32, _handle: u32) {
-        self.link_newest(slot);
-    }
+    fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self) -> Option<u32> {
-        let oldest = self.links[self.head as usize].1;
-        (oldest != self.head).then_some(oldest)
+    fn victim(&mut self, _handle: u32) -> u32 {
+        self.links[self.head as usize].1
     }
 
     fn admit(&mut self, _handle: u32, _victim: u32) -> bool {
         true
     }
 
+    fn insert(&mut self, _handle: u32, slot: u32) {
+        self.on_hit(slot);
+    }
+
     fn remove(&mut self, slot: u32) {
         self.unlink(slot);
+    }
+
+    fn retain(&mut self, slot: u32) {
+        self.on_hit(slot);
     }
 }

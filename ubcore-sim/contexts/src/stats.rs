@@ -4,6 +4,7 @@
 //! *Must not*: decide anything.
 
 use crate::handle::ContextKind;
+use crate::narrow::{to_u32, to_usize};
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
@@ -229,7 +230,7 @@ impl TimeHistogram {
 /// Below 8 a cell for each value, then eight for each power of two.
 fn cell_of(ns: u64) -> usize {
     if ns < 8 {
-        return ns as usize;
+        return to_usize(ns);
     }
     let power = ns.ilog2();
     let eighth = (ns >> (power - 3)) & 7;
@@ -240,7 +241,7 @@ fn end_of(cell: usize) -> u64 {
     if cell < 8 {
         return cell as u64;
     }
-    let (shift, eighth) = ((cell / 8 - 1) as u32, (cell % 8) as u64);
+    let (shift, eighth) = (to_u32(cell / 8 - 1), (cell % 8) as u64);
     (((8 + eighth) << shift) - 1) + (1 << shift)
 }
 

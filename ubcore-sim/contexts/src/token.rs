@@ -8,9 +8,9 @@ use crate::handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
 /// Version of the layout.
 pub const TOKEN_VERSION: u8 = 1;
 /// Bytes of the header: kind 8, version 8, generation 16, index 32.
-pub const TOKEN_HEADER_LEN: usize = 8;
+const TOKEN_HEADER_LEN: usize = 8;
 /// Bytes of the longest token.
-pub const TOKEN_LEN_MAX: usize = 24;
+pub(crate) const TOKEN_LEN_MAX: usize = 24;
 
 /// The compressed descriptor of one context. Not the secret of a segment or queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

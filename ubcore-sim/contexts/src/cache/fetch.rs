@@ -90,7 +90,7 @@ impl ContextCache {
     }
 
     /// B: a request waits for a context in L2.
-    pub(super) fn from_l2(
+    pub(super) fn serve_l2(
         &mut self,
         handle: ContextHandle,
         word: EntryWord,
@@ -126,7 +126,7 @@ impl ContextCache {
     }
 
     /// C: a request waits for a context in host memory.
-    pub(super) fn from_l3(
+    pub(super) fn serve_l3(
         &mut self,
         handle: ContextHandle,
         word: EntryWord,

@@ -103,6 +103,7 @@ impl Flights {
         self.prefetched.remove(&handle)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }

@@ -72,6 +72,7 @@ impl ContextCache {
 
     fn land_l1(&mut self, handle: ContextHandle, word: EntryWord, flight: Flight) {
         let Some(record) = flight.record else { return };
+        self.chip.on_miss(handle);
         let is_in_l2 = flight.from.place() == ContextPlace::L2;
         let home = if is_in_l2 { Some(flight.from.offset()) } else { self.put_in_l2(record) };
         home.into_iter().for_each(|place| self.cxl.hold(place));
@@ -206,7 +207,7 @@ impl ContextCache {
         }
         let (place, offset) = below(handle, home);
         self.publish(handle, moving, moving.moved(place, offset, 0));
-        self.chip.hide(handle, slot);
+        self.chip.give_up(handle, slot);
         self.chip.free(slot);
         self.flights.was_prefetched(handle);
         match place {
@@ -350,7 +351,10 @@ impl ContextCache {
 
 /// Place below L1: in L2, if there is a copy, else host memory.
 fn below(handle: ContextHandle, home: Option<u32>) -> (ContextPlace, u32) {
-    home.map_or((ContextPlace::L3, handle.index()), |place| (ContextPlace::L2, place))
+    match home {
+        Some(place) => (ContextPlace::L2, place),
+        None => (ContextPlace::L3, handle.index()),
+    }
 }
 
 /// Reads of one fetch without an answer.

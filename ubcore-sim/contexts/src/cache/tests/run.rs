@@ -164,20 +164,28 @@ impl Replacement for Choosy {
         self.0.on_hit(slot);
     }
 
-    fn insert(&mut self, slot: u32, handle: u32) {
-        self.0.insert(slot, handle);
+    fn on_miss(&mut self, handle: u32) {
+        self.0.on_miss(handle);
     }
 
-    fn victim(&mut self) -> Option<u32> {
-        self.0.victim()
+    fn victim(&mut self, handle: u32) -> u32 {
+        self.0.victim(handle)
     }
 
     fn admit(&mut self, handle: u32, _victim: u32) -> bool {
         !handle.is_multiple_of(8)
     }
 
+    fn insert(&mut self, handle: u32, slot: u32) {
+        self.0.insert(handle, slot);
+    }
+
     fn remove(&mut self, slot: u32) {
         self.0.remove(slot);
+    }
+
+    fn retain(&mut self, slot: u32) {
+        self.0.retain(slot);
     }
 }
 
