@@ -352,7 +352,7 @@ fn loom_found(step: &mut RunningStep) -> StepResult {
         Ok(target) => target.join("loom"),
         Err(failure) => return StepResult::one("models", Err(failure)),
     };
-    let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib"]);
+    let mut command = cargo::command(&["test", "-p", "urma-mem", "-p", "urma-contexts", "--lib"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
     step.tests(command)
 }

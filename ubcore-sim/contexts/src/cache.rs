@@ -1,0 +1,432 @@
+//! The context cache: three tiers, three modes of access, migrations between them.
+//!
+//! *Owns*: all tiers and what moves between them. *Takes*: accesses with the time. *Gives*: when each context is there.
+//! *Must not*: decide a right, read a clock.
+
+mod adapt;
+mod fetch;
+mod inflight;
+mod maintain;
+mod moves;
+mod pins;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use crate::cfg::{CacheCfg, FillRule};
+use crate::cxl::CxlPages;
+use crate::directory::{ContextPlace, DIRTY, Directory, EntryWord, STRONG};
+use crate::fault::ContextFaults;
+use crate::handle::{ContextHandle, ContextValueError};
+use crate::host::{HostTables, Mailbox};
+use crate::l1::ChipSlots;
+use crate::memory::{FarMemory, Service};
+use crate::page::ContextRecord;
+use crate::replacement::Replacement;
+use crate::small::SmallOp;
+use crate::stats::ContextCounts;
+use crate::token::{ContextToken, TokenBody};
+use adapt::Adaptation;
+use fetch::PrefetchQueue;
+use inflight::Flights;
+use maintain::Rotation;
+use pins::Pins;
+
+/// How an access was served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessMode {
+    /// A: in L1.
+    Inline,
+    /// A, after four lost exchanges: by the batch worker.
+    Contended,
+    /// B: read from L2 in a batch.
+    Batch,
+    /// C: asked of the host.
+    Expand,
+    /// Read where it is, without a move: below the threshold of [`FillRule::Threshold`].
+    InPlace,
+    /// It waits for a migration that was under way.
+    Waits,
+    /// Read at the place that a migration leaves.
+    Optimistic,
+}
+
+/// An access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// When the context is there, in ns; later if a strong field changes meanwhile.
+    pub ready_at: u64,
+    /// How it was served.
+    pub mode: AccessMode,
+    /// Small fields after the operation; `None`: a [`ContextWake`] brings them.
+    pub small: Option<u64>,
+}
+
+/// A request that waited can go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContextWake {
+    /// What it waited for.
+    pub handle: ContextHandle,
+    /// What it asked for.
+    pub op: SmallOp,
+    /// When it goes on.
+    pub at: u64,
+    /// Small fields after its operation; `None`: the context was destroyed, or the host did not answer.
+    pub small: Option<u64>,
+}
+
+/// There is no such context, or it is of another life of the handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{handle:?} has no context of generation {generation}: name a living one")]
+pub struct NoContext {
+    /// What was named.
+    pub handle: ContextHandle,
+    /// Which life of it.
+    pub generation: u16,
+}
+
+/// A model of what a NIC keeps of its contexts on the chip.
+#[derive(Debug)]
+pub struct ContextCache {
+    cfg: CacheCfg,
+    directory: Directory,
+    chip: ChipSlots,
+    cxl: CxlPages,
+    host: HostTables,
+    memory: FarMemory,
+    flights: Flights,
+    queue: PrefetchQueue,
+    mailbox: Mailbox,
+    /// Urgent requests of the mailbox.
+    urgent: Service,
+    /// Operations for the batch worker.
+    contended: Vec<(ContextHandle, SmallOp)>,
+    pins: Pins,
+    wakes: VecDeque<ContextWake>,
+    rotation: Rotation,
+    adaptation: Adaptation,
+    /// Accesses until the next one that is counted.
+    sample_left: u32,
+    now: u64,
+    counts: ContextCounts,
+    faults: ContextFaults,
+    /// Exchanges that another engine wins, for tests.
+    #[cfg(test)]
+    lost_exchanges: u32,
+}
+
+impl ContextCache {
+    /// Makes an empty cache; `policy` makes the replacement policy of each bank for a number of slots.
+    ///
+    /// # Errors
+    /// A parameter outside its range.
+    pub fn new(
+        cfg: CacheCfg,
+        policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>,
+    ) -> Result<Self, ContextValueError> {
+        cfg.check()?;
+        Ok(Self::unchecked(cfg, policy))
+    }
+
+    /// As [`ContextCache::new`], also of sizes that only models of tests have.
+    fn unchecked(cfg: CacheCfg, policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>) -> Self {
+        Self {
+            directory: Directory::default(),
+            chip: ChipSlots::new(cfg.l1_entries, cfg.banks, policy),
+            cxl: CxlPages::new(cfg.l2_bytes, cfg.page_bytes),
+            host: HostTables::default(),
+            memory: FarMemory::new(cfg.outstanding, cfg.link_gbps, cfg.seed),
+            flights: Flights::default(),
+            queue: PrefetchQueue::default(),
+            mailbox: Mailbox::default(),
+            urgent: Service::new(crate::host::MAILBOX_PLACES),
+            contended: Vec::new(),
+            pins: Pins::default(),
+            wakes: VecDeque::new(),
+            rotation: Rotation::default(),
+            adaptation: Adaptation::new(cfg.promote_l1),
+            sample_left: 0,
+            now: 0,
+            counts: ContextCounts::default(),
+            faults: ContextFaults::default(),
+            #[cfg(test)]
+            lost_exchanges: 0,
+            cfg,
+        }
+    }
+
+    /// Makes room for indices below `count` at once: 16 bytes each in the directory.
+    ///
+    /// # Errors
+    /// More than [`CacheCfg::index_limit`].
+    pub fn reserve(
+        &mut self,
+        kind: crate::ContextKind,
+        count: usize,
+    ) -> Result<(), ContextValueError> {
+        self.directory.reserve(kind, count, self.cfg.index_limit)
+    }
+
+    /// Makes a context, in host memory. Returns which life of its handle it is.
+    ///
+    /// # Errors
+    /// An index beyond [`CacheCfg::index_limit`], a field that is too wide, a handle in use.
+    pub fn create(&mut self, index: u32, body: &TokenBody) -> Result<u16, ContextValueError> {
+        let probe = ContextToken::new(index, 0, body)?;
+        let handle = probe.handle();
+        self.directory.grow(handle, self.cfg.index_limit)?;
+        if self.directory.read(handle).is_some() {
+            return Err(ContextValueError::new(
+                "index",
+                index.into(),
+                "not that of a living context",
+            ));
+        }
+        let generation = self.directory.generation(handle);
+        self.directory.set_generation(handle, generation);
+        let token = ContextToken::new(index, generation, body)?;
+        self.host.put(ContextRecord { token, small: 0 });
+        if let Some(word) = self.word(handle) {
+            self.publish(handle, word, word.moved(ContextPlace::L3, index, 0));
+        }
+        Ok(generation)
+    }
+
+    /// Removes a context from all tiers; migrations of it end. Accesses with its generation find nothing from now on.
+    pub fn destroy(&mut self, handle: ContextHandle, now: u64) {
+        self.advance(now);
+        let Some(word) = self.directory.read(handle) else { return };
+        self.drop_flight(handle);
+        self.unpin(handle);
+        if !self.faults.stale_slot() {
+            let slot = self.chip.find(handle);
+            if let Some(slot) = slot {
+                let home = self.chip.slot(slot).home;
+                self.chip.hide(handle, slot);
+                self.chip.free(slot);
+                home.into_iter().for_each(|place| self.cxl.remove(place));
+            }
+        }
+        if word.place() == ContextPlace::L2 {
+            self.cxl.remove(word.offset());
+        }
+        self.host.remove(handle);
+        for (_, op) in
+            self.contended.extract_if(.., |(other, _)| *other == handle).collect::<Vec<_>>()
+        {
+            self.wake_one(handle, op, None);
+        }
+        let word = self.word(handle).unwrap_or(word);
+        self.publish(handle, word, word.moved(ContextPlace::Absent, 0, 0));
+        self.directory.set_generation(handle, self.directory.generation(handle).wrapping_add(1));
+    }
+
+    /// Looks a context up, as its bank's owner.
+    ///
+    /// # Errors
+    /// There is no such context.
+    pub fn access(
+        &mut self,
+        handle: ContextHandle,
+        generation: u16,
+        op: SmallOp,
+        now: u64,
+    ) -> Result<Access, NoContext> {
+        let engine = 0;
+        self.access_by(engine, (handle, generation), op, now)
+    }
+
+    /// Looks a context up, as one of several engines.
+    ///
+    /// # Errors
+    /// There is no such context.
+    pub fn access_by(
+        &mut self,
+        engine: u32,
+        (handle, generation): (ContextHandle, u16),
+        op: SmallOp,
+        now: u64,
+    ) -> Result<Access, NoContext> {
+        self.advance(now);
+        if let Some(slot) = self.chip.find(handle)
+            && self.chip.slot(slot).token.is_some_and(|token| token.generation() == generation)
+        {
+            self.note(handle, now);
+            return Ok(self.inline(engine, handle, slot, op));
+        }
+        let word = self.directory.read(handle);
+        let Some(word) = word.filter(|_| self.directory.generation(handle) == generation) else {
+            self.counts.not_found += 1;
+            return Err(NoContext { handle, generation });
+        };
+        self.note(handle, now);
+        let access = match word.place() {
+            ContextPlace::L1 => return Ok(self.inline(engine, handle, word.offset(), op)),
+            ContextPlace::L2 => self.serve_l2(handle, word, op),
+            ContextPlace::L3 => self.serve_l3(handle, word, op),
+            _ => self.meet(handle, op),
+        };
+        self.counts.accesses += 1;
+        self.counts.l1_misses += 1;
+        self.counts.access_bytes += handle.kind().token_len() as u64;
+        self.counts.kinds[handle.kind() as usize].accesses += 1;
+        self.counts.wait_ns.note(access.ready_at.saturating_sub(now));
+        Ok(access)
+    }
+
+    /// Changes strong fields: all tiers have them when this returns. Returns when host memory shows them.
+    ///
+    /// # Errors
+    /// A field that is too wide, or no such context.
+    pub fn write_strong(
+        &mut self,
+        (handle, generation): (ContextHandle, u16),
+        body: &TokenBody,
+        now: u64,
+    ) -> Result<u64, ContextValueError> {
+        self.advance(now);
+        let token = ContextToken::new(handle.index(), generation, body)?;
+        let word = self.directory.read(handle);
+        let is_it = token.handle() == handle && self.directory.generation(handle) == generation;
+        let Some(word) = word.filter(|_| is_it) else {
+            return Err(ContextValueError::new(
+                "handle",
+                handle.bits().into(),
+                "that of a living context of this kind",
+            ));
+        };
+        let under_way = word.flagged(word.flags() | STRONG);
+        self.publish(handle, word, under_way);
+        let slot = self.chip.find(handle);
+        let mut home = (word.place() == ContextPlace::L2).then_some(word.offset());
+        if let Some(slot) = slot {
+            let slot = self.chip.slot_mut(slot);
+            (slot.token, home) = (Some(token), slot.home);
+        }
+        home = home.or_else(|| self.lower_place(handle));
+        self.flights.retoken(handle, token);
+        let mut visible_at = now;
+        if slot.is_none() || !self.faults.strong_written_late() {
+            if let Some(record) = home.and_then(|place| self.cxl.record_mut(place)) {
+                record.token = token;
+            }
+            if let Some(record) = self.host.record_mut(handle) {
+                record.token = token;
+            }
+            let bytes = handle.kind().token_len() as u64;
+            self.counts.written_through_bytes += bytes;
+            visible_at = self.memory.write(now, bytes);
+        }
+        // The version tells a fetch under way that what it read is of before.
+        let to = word.moved(word.place(), word.offset(), word.flags());
+        self.publish(handle, under_way, to);
+        Ok(visible_at)
+    }
+
+    /// A request that waited and can go on.
+    pub fn poll_wake(&mut self) -> Option<ContextWake> {
+        self.wakes.pop_front()
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub fn counts(&mut self) -> &ContextCounts {
+        self.counts.hits_lost = self.chip.hits_lost;
+        &self.counts
+    }
+
+    /// Returns the directory.
+    #[must_use]
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Plants a mistake.
+    #[cfg(any(test, feature = "planted-faults"))]
+    pub fn plant(&mut self, fault: Option<crate::ContextFault>) {
+        self.faults.planted = fault;
+    }
+
+    /// A: one look and one exchange.
+    fn inline(&mut self, engine: u32, handle: ContextHandle, slot: u32, op: SmallOp) -> Access {
+        #[cfg(test)]
+        let (mut lost, word) = (self.lost_exchanges, &self.chip.slot(slot).word);
+        #[cfg(test)]
+        let interfere = || {
+            if lost > 0 {
+                lost -= 1;
+                word.install(word.read() ^ 1 << 63);
+            }
+        };
+        #[cfg(not(test))]
+        let interfere = || ();
+        let (changed, retries) = self.chip.slot(slot).word.update(op, interfere);
+        self.counts.inline_retries += retries;
+        self.count_hit(handle);
+        let ready_at = self.now + self.cfg.l1_ns;
+        self.counts.wait_ns.note(self.cfg.l1_ns);
+        let Some((old, new)) = changed else {
+            self.counts.contended += 1;
+            self.counts.waiters += 1;
+            self.contended.push((handle, op));
+            let ready_at = ready_at + fetch::BATCH_WAIT_NS;
+            return Access { ready_at, mode: AccessMode::Contended, small: None };
+        };
+        if old != new {
+            self.mark_dirty(handle);
+        }
+        self.chip.on_hit(slot, engine);
+        Access { ready_at, mode: AccessMode::Inline, small: Some(new) }
+    }
+
+    fn mark_dirty(&self, handle: ContextHandle) {
+        if let Some(word) = self.word(handle).filter(|word| !word.has(DIRTY)) {
+            self.publish(handle, word, word.flagged(word.flags() | DIRTY));
+        }
+    }
+
+    fn count_hit(&mut self, handle: ContextHandle) {
+        let bytes = handle.kind().token_len() as u64;
+        self.counts.accesses += 1;
+        self.counts.l1_hits += 1;
+        self.counts.l1_bytes += bytes;
+        self.counts.access_bytes += bytes;
+        let kind = &mut self.counts.kinds[handle.kind() as usize];
+        kind.accesses += 1;
+        kind.l1_hits += 1;
+        if self.flights.was_prefetched(handle) {
+            self.counts.prefetches_useful += 1;
+        }
+    }
+
+    /// Counts one of `sample` accesses in the window.
+    fn note(&mut self, handle: ContextHandle, now: u64) {
+        if self.sample_left > 0 {
+            self.sample_left -= 1;
+            return;
+        }
+        self.sample_left = self.cfg.sample - 1;
+        let weight = u16::try_from(self.cfg.sample).unwrap_or(u16::MAX);
+        self.directory.note(handle, now, self.cfg.window_ns / 2, weight);
+    }
+
+    fn word(&self, handle: ContextHandle) -> Option<EntryWord> {
+        self.directory.entry(handle).map(|entry| entry.read())
+    }
+
+    /// Changes an entry that is still the one that was read. Whether it was.
+    fn publish(&self, handle: ContextHandle, read: EntryWord, to: EntryWord) -> bool {
+        let to = match self.faults.version_not_counted() && to.place() != read.place() {
+            true => EntryWord::new(to.place(), to.offset(), to.flags(), read.version()),
+            false => to,
+        };
+        self.directory.entry(handle).is_some_and(|entry| entry.exchange(read, to))
+    }
+
+    const fn fills_on_demand(&self) -> bool {
+        matches!(self.cfg.fill, FillRule::Demand)
+    }
+}

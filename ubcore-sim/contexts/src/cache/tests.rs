@@ -1,0 +1,157 @@
+//! Random runs of the cache against a map of values, with every invariant after each step.
+
+mod check;
+mod model;
+mod numbers;
+mod run;
+
+use super::*;
+use crate::{ContextFault, ContextKind, LruSlots, MeetMigration};
+use run::{Run, random_run, small_cfg};
+
+fn lru(slots: u32) -> Box<dyn Replacement> {
+    Box::new(LruSlots::new(slots))
+}
+
+fn page(address: u64) -> TokenBody {
+    TokenBody::Page { address }
+}
+
+#[test]
+fn random_runs_keep_every_invariant() {
+    for seed in 0..12 {
+        random_run(small_cfg(seed), None, seed, 1500)
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+}
+
+/// `cargo test --release -p urma-contexts -- --ignored`: 10^5 steps.
+#[test]
+#[ignore = "long: the bounded slice is random_runs_keep_every_invariant"]
+fn long_random_runs_keep_every_invariant() {
+    for seed in 100..120 {
+        random_run(small_cfg(seed), None, seed, 5000)
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+}
+
+#[test]
+fn each_planted_fault_is_found_by_its_check() {
+    let named = [
+        (ContextFault::VersionNotCounted, "the version counts each move"),
+        (ContextFault::StaleSlot, "a slot names a living context"),
+        (ContextFault::StrongWrittenLate, "strong fields are equal in every tier"),
+        (ContextFault::PinnedEvicted, "a pinned context stays"),
+        (ContextFault::DifferenceLost, "small fields are those of the oracle"),
+        (ContextFault::BatchDropsLast, "prefetches end"),
+        (ContextFault::BypassAsHit, "accesses = hits + misses"),
+        (ContextFault::NoSecondLook, "an optimistic read ends before the migration"),
+        (ContextFault::WaiterNotWoken, "waiters are woken"),
+    ];
+    for (fault, check) in named {
+        let found =
+            (0..40).find_map(|seed| random_run(small_cfg(seed), Some(fault), seed, 1500).err());
+        let found = found.unwrap_or_else(|| panic!("{fault:?} was not found"));
+        assert!(found.contains(check), "{fault:?} was found by another check: {found}");
+    }
+}
+
+#[test]
+fn a_host_that_answers_wrongly_never_gives_a_wrong_context() {
+    let counts = |fault| {
+        let run = random_run(small_cfg(3), Some(fault), 3, 1500)
+            .unwrap_or_else(|e| panic!("{fault:?}: {e}"));
+        run.cache.counts.clone()
+    };
+    assert!(counts(ContextFault::HostAnswersTwice).answers_unexpected > 0);
+    assert!(counts(ContextFault::HostSilent).fetches_failed > 0);
+    let other = counts(ContextFault::HostOtherHandle);
+    assert!(other.answers_wrong > 0 && other.fetches_failed > 0);
+}
+
+#[test]
+fn a_handle_of_an_earlier_life_finds_nothing() {
+    let mut cache = ContextCache::new(CacheCfg::default(), &mut lru).unwrap();
+    let handle = ContextHandle::new(ContextKind::Page, 7).unwrap();
+    assert_eq!(cache.create(7, &page(1)), Ok(0));
+    assert!(cache.create(7, &page(1)).unwrap_err().to_string().starts_with("index is 7"));
+    assert_eq!(cache.access(handle, 0, SmallOp::Add(3), 0).unwrap().mode, AccessMode::Expand);
+    cache.destroy(handle, 10);
+    assert_eq!(cache.create(7, &page(2)), Ok(1));
+    let error = cache.access(handle, 0, SmallOp::Read, 20).unwrap_err();
+    assert!(error.to_string().contains("page 7 has no context of generation 0"), "{error}");
+    cache.advance(1_000_000);
+    assert_eq!(cache.counts().fetches_dropped, 1, "the late completion was dropped");
+    assert_eq!(cache.poll_wake().unwrap().small, None);
+    let beyond = cache.create(1 << 20, &page(0)).unwrap_err().to_string();
+    assert_eq!(beyond, "index is 1048576: below 1048576, the limit of the directory");
+}
+
+#[test]
+fn directory_entries_take_16_bytes() {
+    let mut cache = ContextCache::new(CacheCfg::default(), &mut lru).unwrap();
+    for kind in [ContextKind::Tp, ContextKind::Queue] {
+        cache.reserve(kind, 72_000).unwrap();
+    }
+    for index in 0..72_000 {
+        let path = TokenBody::Tp {
+            tpn: index.into(),
+            strategy: 1,
+            next_psn: 5,
+            state: 1,
+            acknowledged_psn: 4,
+            rest: 0,
+            path: index.into(),
+        };
+        cache.create(index, &path).unwrap();
+        let queue = TokenBody::Queue {
+            number: index.into(),
+            mode: 1,
+            state: 1,
+            flags: 0,
+            jfr: 0,
+            context: 0,
+            send_jfc: 1,
+            priority: 0,
+            access: 7,
+            receive_jfc: 2,
+            rest: 0,
+        };
+        cache.create(index, &queue).unwrap();
+    }
+    let bytes = cache.directory().bytes();
+    println!(
+        "model: directory of 72,000 TPs and 72,000 queues: {bytes} bytes, {} each",
+        bytes / 144_000
+    );
+    assert!(bytes <= 144_000 * 16, "{bytes}");
+}
+
+#[test]
+fn a_contended_access_is_done_by_the_batch_worker() {
+    let mut run = Run::new(small_cfg(0), None);
+    let handle = run.create(ContextKind::Page, 1);
+    run.access(handle, SmallOp::Add(1), 0).unwrap();
+    run.advance(10_000).unwrap();
+    run.cache.lost_exchanges = 4;
+    let access = run.access(handle, SmallOp::Add(5), 10_000).unwrap();
+    assert_eq!(access.unwrap().mode, AccessMode::Contended);
+    run.cache.lost_exchanges = 0;
+    run.advance(100_000).unwrap();
+    let counts = run.cache.counts();
+    assert_eq!((counts.contended, counts.inline_retries, counts.woken), (1, 4, 2));
+}
+
+#[test]
+fn a_full_quarter_is_pinned_and_no_more() {
+    let mut run = Run::new(CacheCfg { l1_entries: 16, ..small_cfg(0) }, None);
+    let handles: Vec<_> = (0..5).map(|index| run.create(ContextKind::Queue, index)).collect();
+    let pinned: Vec<bool> = handles.iter().map(|handle| run.cache.pin(*handle, 0)).collect();
+    assert_eq!(pinned, [true, true, true, true, false]);
+    run.advance(99_999).unwrap();
+    assert!(!run.cache.pin(handles[4], 99_999));
+    run.advance(100_000).unwrap();
+    assert!(run.cache.pin(handles[4], 100_000), "a pin ends after 100 us");
+    let counts = run.cache.counts();
+    assert_eq!((counts.pins, counts.pins_refused, counts.pins_expired), (5, 2, 4));
+}
