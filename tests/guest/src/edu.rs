@@ -11,15 +11,13 @@ use std::{
 
 use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use udma_vfio::{
-    AccessWidth, InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId, config,
+    AccessWidth, InterruptKind, InterruptSignal, PciDevice, PciError, PciInterrupts, PciWindow,
+    WindowId, config,
     kernel::{KernelDevice, OpenError, PciFunction, Sysfs},
 };
 use urma_mem::{Pages, Region};
 
-use crate::{
-    signal::Signal,
-    suite::{CheckResult, Suite, during, expect},
-};
+use crate::suite::{CheckResult, Suite, during, expect};
 
 const VENDOR: u16 = 0x1234;
 const DEVICE: u16 = 0x11E8;
@@ -139,7 +137,7 @@ struct Edu {
     bar: Arc<dyn PciWindow>,
     dma: Arc<dyn DmaSpace>,
     interrupts: Arc<dyn PciInterrupts>,
-    signal: Signal,
+    signal: InterruptSignal,
 }
 
 impl Edu {
@@ -147,7 +145,7 @@ impl Edu {
         config::set_bus_master(&*device, true).map_err(during("bus mastering"))?;
         let bar = device.window(WindowId::Bar(0)).map_err(during("BAR 0"))?;
         let interrupts = device.interrupts(InterruptKind::Msi).map_err(during("MSI"))?;
-        let signal = Signal::new()?;
+        let signal = InterruptSignal::new().map_err(during("an eventfd"))?;
         interrupts.enable(&[Some(signal.fd())]).map_err(during("enabling MSI"))?;
         Ok(Self { dma: device.dma(), device, bar, interrupts, signal })
     }

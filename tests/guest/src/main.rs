@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod edu;
-mod signal;
+mod ethernet;
 mod suite;
 mod system;
 
@@ -25,6 +25,7 @@ fn main() {
     }
     let mut suite = Suite::default();
     edu::run(&mut suite);
+    ethernet::run(&mut suite);
     say(&suite.line());
     system::end();
 }

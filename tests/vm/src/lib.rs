@@ -1,7 +1,8 @@
 //! Virtual machines for tests.
 //!
 //! *Owns*: packages in a cache ([`packages`]), the file system that a machine boots ([`archive`]), its process and
-//! the lines of its console ([`console`]), the result that it prints ([`report`]), machines with VFIO ([`vfio`]).
+//! the lines of its console ([`console`]), the result that it prints ([`report`]), machines with VFIO ([`vfio`]), the
+//! other end of their cable ([`wire`]).
 //! *Takes*: a folder. *Gives*: a machine. *Must not*: install anything; need privileges.
 #![forbid(unsafe_code)]
 
@@ -11,5 +12,6 @@ pub mod files;
 pub mod packages;
 pub mod report;
 pub mod vfio;
+pub mod wire;
 
 pub use files::Missing;

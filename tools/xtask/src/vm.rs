@@ -16,6 +16,7 @@ use urma_vm::{
     packages::VmTree,
     report::GuestReport,
     vfio::{VfioMachine, WirePaths},
+    wire::WireEnd,
 };
 
 use crate::{
@@ -71,20 +72,16 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     for attempt in ["first", "second and last"] {
         let log = step.log_of(&format!("{}.console", attempt.split(' ').next().unwrap_or("")));
         match run(&machine, &log) {
-            Ok(report) if report.whole().is_ok() => {
-                return built.plus(results(report));
-            }
-            Ok(report) => {
-                let why = report.whole().err().unwrap_or_default();
+            Ok(run) if run.report.whole().is_ok() => return built.plus(results(run)),
+            Ok(run) => {
+                let why = run.report.whole().err().unwrap_or_default();
                 say(&format!(
                     "        {attempt} run of the machine: {why}; {}",
                     cargo::shown(&log)
                 ));
                 if attempt != "first" {
                     let name = "real VFIO: the machine's result";
-                    return built
-                        .plus(results(report))
-                        .plus(StepResult::one(name, Err(Failure(why))));
+                    return built.plus(results(run)).plus(StepResult::one(name, Err(Failure(why))));
                 }
             }
             Err(failure) => return failed(failure),
@@ -94,11 +91,13 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
 }
 
 /// Checks of the machine, each a result.
-fn results(report: GuestReport) -> StepResult {
-    let passed = report.passed.into_iter().map(|name| (name, Ok(())));
-    let failed = report.failed.into_iter().map(|(name, why)| (name, Err(Failure(why))));
+fn results(run: MachineRun) -> StepResult {
+    let passed = run.report.passed.into_iter().map(|name| (name, Ok(())));
+    let failed = run.report.failed.into_iter().map(|(name, why)| (name, Err(why)));
     passed
         .chain(failed)
+        .chain(run.outside)
+        .map(|(name, result)| (name, result.map_err(Failure)))
         .map(|(name, result)| StepResult::one(&format!("real VFIO: {name}"), result))
         .fold(StepResult::default(), StepResult::plus)
 }
@@ -153,17 +152,27 @@ impl Drop for Wire {
     }
 }
 
+/// What a run of the machine gave.
+struct MachineRun {
+    /// Lines of the machine.
+    report: GuestReport,
+    /// Checks of this side.
+    outside: Vec<(String, Result<(), String>)>,
+}
+
 /// One run of the machine, with its console in `log`.
-fn run(machine: &VfioMachine, log: &Path) -> Result<GuestReport, Failure> {
+fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
     let wire = Wire::new()?;
     let mut command = machine.command("", &wire.paths);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
+    let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;
     let mut console = Console::start(&mut command).map_err(Failure::system("starting QEMU"))?;
     let end = now() + BOUND;
     let (mut report, mut text) = (GuestReport::default(), String::new());
     while report.result.is_none() && now() < end {
-        match console.line(Duration::from_millis(100)) {
+        cable.step(now());
+        match console.line(Duration::from_millis(2)) {
             ConsoleLine::Text(line) => {
                 report.on_line(&line);
                 text.push_str(&line);
@@ -174,5 +183,5 @@ fn run(machine: &VfioMachine, log: &Path) -> Result<GuestReport, Failure> {
         }
     }
     fs::write(log, text).map_err(Failure::system("writing a log"))?;
-    Ok(report)
+    Ok(MachineRun { report, outside: cable.results().to_vec() })
 }

@@ -6,9 +6,13 @@
 pub mod config;
 pub mod device;
 pub mod kernel;
+pub mod memory;
 pub mod nic;
+pub mod signal;
 
 pub use device::{
     AccessWidth, InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId,
 };
+pub use memory::DmaBuffer;
 pub use nic::PciNic;
+pub use signal::InterruptSignal;

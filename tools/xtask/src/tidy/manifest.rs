@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "udma-vfio", "ubcore-sim", "urma-packet", "urma-tools"]),
     ("urma-examples", &["urma"]),
+    ("urma-e1000e", &["udma-vfio", "udma-abi", "urma-mem"]),
     ("lab", &["urma-mem", "urma-recovery", "urma-contexts", "urma-splice"]),
 ];
 
