@@ -79,8 +79,7 @@ pub(crate) fn run(args: &CacheArgs) -> ExitCode {
         let _ = writeln!(io::stderr(), "urma-lab: {}: {error}", folder.display());
         return ExitCode::from(1);
     }
-    let text =
-        if args.json { json_lines(&results, &hash) } else { output::table(&results, &hash) };
+    let text = if args.json { json_lines(&results, &hash) } else { output::table(&results, &hash) };
     crate::say(&mut io::stdout(), &text)
 }
 
@@ -101,7 +100,9 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
     .check()?;
     let format = grid::format(&args.format)?;
     let names = if args.trace.is_empty() && args.file.is_empty() {
-        grid::synthetic(&["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned))?
+        grid::synthetic(
+            &["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned),
+        )?
     } else {
         grid::synthetic(&args.trace)?
     };

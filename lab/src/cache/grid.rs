@@ -147,7 +147,10 @@ fn read(text: &str) -> Result<(String, Capacity), GridError> {
     let want = "entries such as 2048, bytes such as 256K, or percent such as 10%, above 0";
     let error = || refused("capacity", &text, want);
     let units = [("%", 0), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("G", 30), ("M", 20), ("K", 10)];
-    let capacity = match units.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power))) {
+    let capacity = match units
+        .iter()
+        .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power)))
+    {
         None => Capacity::Entries(text.parse().map_err(|_| error())?),
         Some((number, unit, power)) => {
             let number: f64 = number.parse().map_err(|_| error())?;
@@ -193,6 +196,9 @@ pub fn synthetic(names: &[String]) -> Result<Vec<SyntheticTrace>, GridError> {
 
 /// Checks the name of a format.
 pub fn format(name: &str) -> Result<TraceFormat, GridError> {
-    TraceFormat::named(name)
-        .map_err(|error| GridError { field: "format", value: error.value, want: error.want })
+    TraceFormat::named(name).map_err(|error| GridError {
+        field: "format",
+        value: error.value,
+        want: error.want,
+    })
 }

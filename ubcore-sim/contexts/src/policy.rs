@@ -9,16 +9,19 @@
 use std::fmt;
 
 mod arc;
+mod fifos;
 mod ghost;
 pub mod kind;
 mod lirs;
 mod list;
 mod opt;
 mod ours;
+mod prints;
 mod s3_fifo;
 pub mod seed;
 mod sieve;
 mod simple;
+mod sketch;
 mod two_q;
 mod w_tiny_lfu;
 

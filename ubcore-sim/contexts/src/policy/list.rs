@@ -84,11 +84,6 @@ impl Lists {
         self.ends[list as usize].back
     }
 
-    /// The newest node of a list, or `NONE`.
-    pub(super) fn newest(&self, list: u32) -> u32 {
-        self.ends[list as usize].front
-    }
-
     /// The neighbour on the side of the newest, or `NONE`.
     pub(super) fn newer(&self, node: u32) -> u32 {
         self.nodes[node as usize].front

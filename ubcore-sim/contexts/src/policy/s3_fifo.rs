@@ -53,8 +53,7 @@ impl Policy for S3Fifo {
 
     fn victim(&mut self, _handle: u32) -> Slot {
         loop {
-            let main =
-                self.queues.len(MAIN) > self.main_size || self.queues.len(SMALL) == 0;
+            let main = self.queues.len(MAIN) > self.main_size || self.queues.len(SMALL) == 0;
             let slot = self.queues.oldest(if main { MAIN } else { SMALL });
             let count = &mut self.counts[slot as usize];
             if main && *count > 0 {

@@ -118,7 +118,10 @@ fn handles(bytes: &[u8]) -> Result<Vec<u64>, TraceError> {
     }
     check_whole(bytes, 4)?;
     let look = bytes.len().min(LOOK * ORACLE_BYTES);
-    if bytes.len().is_multiple_of(ORACLE_BYTES) && look > ORACLE_BYTES && records(&bytes[..look]).is_ok() {
+    if bytes.len().is_multiple_of(ORACLE_BYTES)
+        && look > ORACLE_BYTES
+        && records(&bytes[..look]).is_ok()
+    {
         let value = "u32, but the file has records of oracleGeneral";
         return Err(refused("format", value, "oracleGeneral for this file"));
     }
@@ -163,11 +166,13 @@ fn lines(bytes: &[u8]) -> Result<Vec<u64>, TraceError> {
         return Err(refused("format", &value, "u32 or oracleGeneral for a binary file"));
     }
     let text = String::from_utf8_lossy(bytes);
-    let mut rows = (1_usize..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty()).peekable();
+    let mut rows =
+        (1_usize..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty()).peekable();
     rows.next_if(|(_, row)| CSV_COLUMNS.contains(&row.trim()));
     let columns = rows.peek().map_or(0, |(_, row)| row.split(',').count());
     if columns != 1 && columns != 3 {
-        let value = if columns == 0 { "without rows".to_owned() } else { format!("{columns} columns") };
+        let value =
+            if columns == 0 { "without rows".to_owned() } else { format!("{columns} columns") };
         return Err(refused("file", &value, "rows of handle or time,handle,size"));
     }
     rows.map(|(line, row)| id_of(line, row, columns)).collect()

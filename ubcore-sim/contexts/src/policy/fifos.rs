@@ -1,0 +1,152 @@
+//! Two FIFOs of slots in 2 bytes per slot: the next slot, a count of hits, the queue.
+//!
+//! A next slot has 13 bits, so slots are in groups of 8192, each with two FIFOs of its own. Who takes victims of the
+//! groups in turn has the order of one FIFO.
+//!
+//! - owns: links, counts of hits. takes: slots. gives: the oldest one of a queue. must not: take a slot out of the middle.
+
+use super::Slot;
+
+/// Bits of the number of a slot in its group.
+const LINK_BITS: u32 = 13;
+const LINK: u16 = (1 << LINK_BITS) - 1;
+const COUNT_SHIFT: u32 = LINK_BITS;
+/// Largest count of hits.
+const COUNT_MAX: u16 = 3;
+const MAIN_BIT: u16 = 1 << 15;
+/// Slots of a group.
+const GROUP: u32 = 1 << LINK_BITS;
+
+/// One of the two queues of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum QueueKind {
+    /// Newcomers.
+    Small,
+    /// What was used again.
+    Main,
+}
+
+/// Oldest and newest slot, in the group, and length.
+#[derive(Clone, Copy, Default, Debug)]
+struct Ends {
+    oldest: u16,
+    newest: u16,
+    len: u32,
+}
+
+/// FIFOs of all groups.
+#[derive(Clone, Debug)]
+pub(super) struct Fifos {
+    /// A slot whose next one is itself is in no queue.
+    slots: Vec<u16>,
+    groups: Vec<[Ends; 2]>,
+    /// Number of groups.
+    count: u32,
+}
+
+impl Fifos {
+    pub(super) fn new(capacity: u32) -> Self {
+        let count = capacity.div_ceil(GROUP);
+        let groups = vec![[Ends::default(); 2]; count as usize];
+        let mut fifos = Self { slots: Vec::new(), groups, count };
+        fifos.slots = (0..capacity).map(|slot| fifos.number(slot)).collect();
+        fifos
+    }
+
+    /// Group of a slot: slots go round the groups, so that these are equal but for one slot.
+    pub(super) const fn group_of(&self, slot: Slot) -> usize {
+        (slot % self.count) as usize
+    }
+
+    /// Number of a slot in its group.
+    #[expect(clippy::cast_possible_truncation, reason = "there are enough groups for 13 bits")]
+    const fn number(&self, slot: Slot) -> u16 {
+        (slot / self.count) as u16
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a group of a slot")]
+    const fn slot_of(&self, group: usize, number: u16) -> Slot {
+        number as u32 * self.count + group as u32
+    }
+
+    /// Number of groups.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Number of slots of a queue.
+    pub(super) fn len(&self, group: usize, queue: QueueKind) -> u32 {
+        self.groups[group][queue as usize].len
+    }
+
+    /// The oldest slot of a queue that is not empty.
+    pub(super) fn oldest(&self, group: usize, queue: QueueKind) -> Slot {
+        self.slot_of(group, self.groups[group][queue as usize].oldest)
+    }
+
+    /// Takes the oldest slot out of a queue that is not empty.
+    pub(super) fn pop(&mut self, group: usize, queue: QueueKind) -> Slot {
+        let slot = self.oldest(group, queue);
+        let ends = &mut self.groups[group][queue as usize];
+        let word = &mut self.slots[slot as usize];
+        let number = std::mem::replace(&mut ends.oldest, *word & LINK);
+        ends.len -= 1;
+        *word = number;
+        slot
+    }
+
+    /// Puts a slot that is in no queue, as the newest, without hits.
+    pub(super) fn push(&mut self, queue: QueueKind, slot: Slot) {
+        let (group, number) = (self.group_of(slot), self.number(slot));
+        let ends = &mut self.groups[group][queue as usize];
+        let newest = std::mem::replace(&mut ends.newest, number);
+        ends.len += 1;
+        if ends.len == 1 {
+            ends.oldest = number;
+        } else {
+            let before = self.slot_of(group, newest);
+            let word = &mut self.slots[before as usize];
+            *word = *word & !LINK | number;
+        }
+        self.slots[slot as usize] = end_word(queue, number);
+    }
+
+    /// Puts a slot that is in no queue, as the oldest, without hits.
+    pub(super) fn push_oldest(&mut self, queue: QueueKind, slot: Slot) {
+        let (group, number) = (self.group_of(slot), self.number(slot));
+        let ends = &mut self.groups[group][queue as usize];
+        if ends.len == 0 {
+            self.push(queue, slot);
+            return;
+        }
+        let next = std::mem::replace(&mut ends.oldest, number);
+        ends.len += 1;
+        self.slots[slot as usize] = end_word(queue, number) & !LINK | next;
+    }
+
+    /// The queue of a slot, if it is in one.
+    pub(super) fn queue_of(&self, slot: Slot) -> Option<QueueKind> {
+        let word = self.slots[slot as usize];
+        let queue = if word & MAIN_BIT == 0 { QueueKind::Small } else { QueueKind::Main };
+        (word & LINK != self.number(slot)).then_some(queue)
+    }
+
+    /// Hits of a slot, at most 3.
+    pub(super) fn count(&self, slot: Slot) -> u16 {
+        self.slots[slot as usize] >> COUNT_SHIFT & COUNT_MAX
+    }
+
+    /// Sets the hits of a slot.
+    pub(super) fn set_count(&mut self, slot: Slot, count: u16) {
+        let word = &mut self.slots[slot as usize];
+        *word = *word & !(COUNT_MAX << COUNT_SHIFT) | count.min(COUNT_MAX) << COUNT_SHIFT;
+    }
+}
+
+/// Word of the newest slot of a queue: its next one is not read, but is not itself.
+const fn end_word(queue: QueueKind, number: u16) -> u16 {
+    match queue {
+        QueueKind::Small => number ^ 1,
+        QueueKind::Main => number ^ 1 | MAIN_BIT,
+    }
+}
