@@ -108,7 +108,7 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
     };
     let mut traces = Vec::new();
     for synthetic in names {
-        let trace = synthetic.generate(args.seed.unwrap_or(synthetic.seed()));
+        let trace = synthetic.generate(args.seed.unwrap_or_else(|| synthetic.seed()));
         let trace = trace.map_err(|error| grid::trace_error("trace", &error))?;
         traces.push(Arc::new(NamedTrace::new(synthetic.name(), trace)));
     }

@@ -28,8 +28,8 @@ pub struct CacheReplay {
     policy: Box<dyn Policy>,
     slot_of: Vec<Slot>,
     held: Vec<u32>,
-    used: u32,
-    capacity: u32,
+    /// Empty slots, the lowest last.
+    empty: Vec<Slot>,
     counts: CacheCounts,
 }
 
@@ -41,8 +41,7 @@ impl CacheReplay {
             policy,
             slot_of: vec![NONE; handles as usize],
             held: vec![NONE; capacity as usize],
-            used: 0,
-            capacity,
+            empty: (0..capacity).rev().collect(),
             counts: CacheCounts::default(),
         }
     }
@@ -70,9 +69,8 @@ impl CacheReplay {
 
     /// An empty slot, or that of a victim; `None` when the handle is refused.
     fn room(&mut self, handle: u32) -> Option<Slot> {
-        if self.used < self.capacity {
-            self.used += 1;
-            return Some(self.used - 1);
+        if let Some(slot) = self.empty.pop() {
+            return Some(slot);
         }
         let slot = self.policy.victim(handle);
         if !self.policy.admit(handle, slot) {
@@ -81,6 +79,15 @@ impl CacheReplay {
         self.counts.evicted += 1;
         self.slot_of[self.held[slot as usize] as usize] = NONE;
         Some(slot)
+    }
+
+    /// Destroys the object of a handle: what is cached of it leaves.
+    pub fn destroy(&mut self, number: u32) {
+        let slot = std::mem::replace(&mut self.slot_of[number as usize], NONE);
+        if slot != NONE {
+            self.policy.remove(slot);
+            self.empty.push(slot);
+        }
     }
 
     /// What was counted so far.

@@ -27,7 +27,7 @@ impl Prints {
     )]
     fn place(&self, handle: u32) -> (usize, u16) {
         let mixed = spread(handle);
-        let bucket = (mixed >> 32) * self.buckets.len() as u64 >> 32;
+        let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, (mixed as u16).max(1))
     }
 

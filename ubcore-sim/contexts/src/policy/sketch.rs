@@ -1,7 +1,7 @@
 //! How often handles were used lately: four of many 4-bit counters for each, the least of which counts.
 //!
-//! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15. must not: halve one handle's counters
-//! before another's.
+//! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15.
+//! - must not: halve the counters of one handle before those of another.
 
 use crate::hash::spread;
 

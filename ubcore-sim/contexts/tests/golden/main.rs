@@ -1,4 +1,7 @@
-//! Traces and hit counts against the golden data.
+//! Traces and hit counts against the golden data; policies against linear scans.
+
+mod naive;
+mod oracle;
 
 use serde_json::Value;
 use urma_contexts::policy::kind::PolicyKind;
@@ -7,7 +10,7 @@ use urma_contexts::replay::{CacheCounts, CacheReplay};
 use urma_contexts::trace::HandleTrace;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 
-const GOLDEN: &str = include_str!("golden/context_traces.json");
+const GOLDEN: &str = include_str!("context_traces.json");
 
 fn golden() -> Vec<Value> {
     let golden: Value = serde_json::from_str(GOLDEN).expect("golden data");
