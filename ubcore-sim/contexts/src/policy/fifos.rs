@@ -150,3 +150,54 @@ const fn end_word(queue: QueueKind, number: u16) -> u16 {
         QueueKind::Main => number ^ 1 | MAIN_BIT,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Random calls on one group and on three, against double-ended queues.
+    #[test]
+    fn queues_do_what_double_ended_queues_do() {
+        for capacity in [1_u32, 5, 2 * GROUP + 100] {
+            let mut fifos = Fifos::new(capacity);
+            let groups = fifos.groups();
+            let mut model = vec![[VecDeque::<Slot>::new(), VecDeque::new()]; groups];
+            let mut free: Vec<Slot> = (0..capacity).collect();
+            let mut random = 1_u64;
+            for _ in 0..60_000 {
+                random = crate::hash::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
+                let queue = if random & 1 == 0 { QueueKind::Small } else { QueueKind::Main };
+                let group = usize::try_from((random >> 8) % groups as u64).expect("small");
+                match random >> 1 & 3 {
+                    0 if !model[group][queue as usize].is_empty() => {
+                        let slot = fifos.pop(group, queue);
+                        assert_eq!(Some(slot), model[group][queue as usize].pop_front());
+                        assert_eq!(fifos.queue_of(slot), None);
+                        free.push(slot);
+                    }
+                    1 => {
+                        let Some(slot) = free.pop() else { continue };
+                        fifos.push_oldest(queue, slot);
+                        model[fifos.group_of(slot)][queue as usize].push_front(slot);
+                        assert_eq!(fifos.queue_of(slot), Some(queue));
+                    }
+                    _ => {
+                        let Some(slot) = free.pop() else { continue };
+                        fifos.push(queue, slot);
+                        fifos.set_count(slot, 9);
+                        model[fifos.group_of(slot)][queue as usize].push_back(slot);
+                        assert_eq!((fifos.queue_of(slot), fifos.count(slot)), (Some(queue), 3));
+                    }
+                }
+                let model = &model[group][queue as usize];
+                assert_eq!(fifos.len(group, queue) as usize, model.len());
+                if let Some(oldest) = model.front() {
+                    assert_eq!(fifos.oldest(group, queue), *oldest);
+                }
+            }
+        }
+        assert_eq!(size_of_val(&Fifos::new(100).slots[0]), 2);
+    }
+}

@@ -66,3 +66,20 @@ impl Prints {
         self.len
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_left_lately_is_there_once_and_what_left_long_ago_is_not() {
+        let mut prints = Prints::new(1000);
+        (0..100_000).for_each(|handle| prints.put(handle));
+        assert!(prints.len() <= 1008, "{}", prints.len());
+        let lately = (99_900..100_000).filter(|handle| prints.has(*handle)).count();
+        let long_ago = (0..50_000).filter(|handle| prints.has(*handle)).count();
+        assert_eq!(lately, 100);
+        assert!(long_ago < 50, "{long_ago}");
+        assert!(prints.take(99_999) && !prints.has(99_999) && !prints.take(99_999));
+    }
+}

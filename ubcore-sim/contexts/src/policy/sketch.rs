@@ -71,3 +71,24 @@ impl Sketch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_never_below_the_uses_and_are_halved() {
+        let mut sketch = Sketch::new(100);
+        for handle in 0..200 {
+            (0..handle % 8).for_each(|_| sketch.add(handle));
+        }
+        for handle in 0..200 {
+            assert!(sketch.count(handle) >= u64::from(handle % 8), "{handle}");
+        }
+        let many = (0..200).filter(|handle| sketch.count(*handle) > u64::from(handle % 8)).count();
+        assert!(many < 40, "{many} of 200 are too high");
+        let before = sketch.count(7);
+        (0..2000).for_each(|_| sketch.add(1));
+        assert_eq!((sketch.count(1), sketch.count(7)), (15 - 15 / 2 + 7, before / 2));
+    }
+}

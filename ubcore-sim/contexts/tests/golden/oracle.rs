@@ -142,3 +142,31 @@ fn the_bounds_have_as_many_hits_as_a_scan() {
         assert_eq!(cache.counts().hits, hits, "{} of {capacity}", kind.name());
     }
 }
+
+/// Whatever happens, what was let in is there, for each policy at each small size.
+#[test]
+fn what_was_let_in_is_there() {
+    for kind in PolicyKind::ALL {
+        for capacity in [1, 2, 3, 7, 33, 100] {
+            let mut dice = Dice(u64::from(capacity));
+            let most = 3 * capacity + 2;
+            let handles: Vec<u32> = (0..most).chain(handles(&mut dice, 4_000, most)).collect();
+            // Each access twice: the second one has to hit.
+            let twice = handles.iter().flat_map(|handle| [*handle, *handle]).collect();
+            let trace = HandleTrace::new(twice).expect("a trace");
+            let policy = kind.build(capacity, SeedRule::AGED, &trace.next_uses()).expect("built");
+            let mut cache = CacheReplay::new(policy, capacity, most);
+            for handle in handles {
+                if !kind.is_bound() && dice.below(30) == 0 {
+                    let gone = dice.below(most);
+                    cache.destroy(gone);
+                }
+                cache.access(handle, handle);
+                let again = cache.access(handle, handle);
+                assert!(again || kind == PolicyKind::OptBypass, "{} of {capacity}", kind.name());
+            }
+            let counts = cache.counts();
+            assert_eq!(counts.accesses, counts.hits + counts.misses);
+        }
+    }
+}
