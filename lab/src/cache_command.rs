@@ -27,7 +27,7 @@ pub(crate) struct CacheArgs {
     /// Synthetic traces: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto. All of them without --trace and --file.
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
-    /// Trace files.
+    /// Trace files to read, each in the format that `--format` names.
     #[arg(long)]
     file: Vec<PathBuf>,
     /// Format of the files: u32, csv, oracleGeneral.
@@ -66,7 +66,7 @@ pub(crate) struct CacheArgs {
     json: bool,
 }
 
-/// Runs the experiment.
+/// Runs the experiment `cache` and returns the exit code.
 pub(crate) fn run(args: &CacheArgs) -> ExitCode {
     let results = match cells(args).and_then(|cells| run_cells(args, &cells)) {
         Ok(results) => results,

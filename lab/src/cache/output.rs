@@ -51,7 +51,7 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
     object
 }
 
-/// A line per result.
+/// A line of CSV per result.
 #[must_use]
 pub fn csv(results: &[CacheResult]) -> String {
     let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access\n";

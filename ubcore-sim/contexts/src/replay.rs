@@ -2,15 +2,15 @@
 //!
 //! - owns: the table of handles, counters. takes: a policy, accesses. gives: hit or miss. must not: choose a victim.
 
-use crate::policy::{Policy, Slot};
+use crate::policy::{Policy, PolicySlot};
 
-/// No slot, no handle.
+/// Number that stands for no slot and no handle.
 const NONE: u32 = u32::MAX;
 
 /// What was counted; accesses = hits + misses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CacheCounts {
-    /// Accesses.
+    /// Accesses of all handles.
     pub accesses: u64,
     /// Accesses whose handle was in a slot.
     pub hits: u64,
@@ -26,10 +26,10 @@ pub struct CacheCounts {
 #[derive(Debug)]
 pub struct CacheReplay {
     policy: Box<dyn Policy>,
-    slot_of: Vec<Slot>,
+    slot_of: Vec<PolicySlot>,
     held: Vec<u32>,
     /// Empty slots, the lowest last.
-    empty: Vec<Slot>,
+    empty: Vec<PolicySlot>,
     counts: CacheCounts,
 }
 
@@ -68,7 +68,7 @@ impl CacheReplay {
     }
 
     /// An empty slot, or that of a victim; `None` when the handle is refused.
-    fn room(&mut self, handle: u32) -> Option<Slot> {
+    fn room(&mut self, handle: u32) -> Option<PolicySlot> {
         if let Some(slot) = self.empty.pop() {
             return Some(slot);
         }

@@ -5,7 +5,7 @@
 //!
 //! - owns: links, counts of hits. takes: slots. gives: the oldest one of a queue. must not: take a slot out of the middle.
 
-use super::Slot;
+use super::PolicySlot;
 
 /// Bits of the number of a slot in its group.
 const LINK_BITS: u32 = 13;
@@ -14,13 +14,13 @@ const COUNT_SHIFT: u32 = LINK_BITS;
 /// Largest count of hits.
 const COUNT_MAX: u16 = 3;
 const MAIN_BIT: u16 = 1 << 15;
-/// Slots of a group.
+/// Number of slots that a group may have.
 const GROUP: u32 = 1 << LINK_BITS;
 
 /// One of the two queues of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum QueueKind {
-    /// Newcomers.
+pub(super) enum FifoKind {
+    /// Slots of handles that are new.
     Small,
     /// What was used again.
     Main,
@@ -28,7 +28,7 @@ pub(super) enum QueueKind {
 
 /// Oldest and newest slot, in the group, and length.
 #[derive(Clone, Copy, Default, Debug)]
-struct Ends {
+struct FifoEnds {
     oldest: u16,
     newest: u16,
     len: u32,
@@ -39,53 +39,53 @@ struct Ends {
 pub(super) struct Fifos {
     /// A slot whose next one is itself is in no queue.
     slots: Vec<u16>,
-    groups: Vec<[Ends; 2]>,
-    /// Number of groups.
+    groups: Vec<[FifoEnds; 2]>,
+    /// Number of groups, each with two queues.
     count: u32,
 }
 
 impl Fifos {
     pub(super) fn new(capacity: u32) -> Self {
         let count = capacity.div_ceil(GROUP);
-        let groups = vec![[Ends::default(); 2]; count as usize];
+        let groups = vec![[FifoEnds::default(); 2]; count as usize];
         let mut fifos = Self { slots: Vec::new(), groups, count };
         fifos.slots = (0..capacity).map(|slot| fifos.number(slot)).collect();
         fifos
     }
 
     /// Group of a slot: slots go round the groups, so that these are equal but for one slot.
-    pub(super) const fn group_of(&self, slot: Slot) -> usize {
+    pub(super) const fn group_of(&self, slot: PolicySlot) -> usize {
         (slot % self.count) as usize
     }
 
     /// Number of a slot in its group.
     #[expect(clippy::cast_possible_truncation, reason = "there are enough groups for 13 bits")]
-    const fn number(&self, slot: Slot) -> u16 {
+    const fn number(&self, slot: PolicySlot) -> u16 {
         (slot / self.count) as u16
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a group of a slot")]
-    const fn slot_of(&self, group: usize, number: u16) -> Slot {
+    const fn slot_of(&self, group: usize, number: u16) -> PolicySlot {
         number as u32 * self.count + group as u32
     }
 
-    /// Number of groups.
+    /// Number of groups, each with two queues.
     pub(super) fn groups(&self) -> usize {
         self.groups.len()
     }
 
     /// Number of slots of a queue.
-    pub(super) fn len(&self, group: usize, queue: QueueKind) -> u32 {
+    pub(super) fn len(&self, group: usize, queue: FifoKind) -> u32 {
         self.groups[group][queue as usize].len
     }
 
     /// The oldest slot of a queue that is not empty.
-    pub(super) fn oldest(&self, group: usize, queue: QueueKind) -> Slot {
+    pub(super) fn oldest(&self, group: usize, queue: FifoKind) -> PolicySlot {
         self.slot_of(group, self.groups[group][queue as usize].oldest)
     }
 
     /// Takes the oldest slot out of a queue that is not empty.
-    pub(super) fn pop(&mut self, group: usize, queue: QueueKind) -> Slot {
+    pub(super) fn pop(&mut self, group: usize, queue: FifoKind) -> PolicySlot {
         let slot = self.oldest(group, queue);
         let ends = &mut self.groups[group][queue as usize];
         let word = &mut self.slots[slot as usize];
@@ -96,7 +96,7 @@ impl Fifos {
     }
 
     /// Puts a slot that is in no queue, as the newest, without hits.
-    pub(super) fn push(&mut self, queue: QueueKind, slot: Slot) {
+    pub(super) fn push(&mut self, queue: FifoKind, slot: PolicySlot) {
         let (group, number) = (self.group_of(slot), self.number(slot));
         let ends = &mut self.groups[group][queue as usize];
         let newest = std::mem::replace(&mut ends.newest, number);
@@ -112,7 +112,7 @@ impl Fifos {
     }
 
     /// Puts a slot that is in no queue, as the oldest, without hits.
-    pub(super) fn push_oldest(&mut self, queue: QueueKind, slot: Slot) {
+    pub(super) fn push_oldest(&mut self, queue: FifoKind, slot: PolicySlot) {
         let (group, number) = (self.group_of(slot), self.number(slot));
         let ends = &mut self.groups[group][queue as usize];
         if ends.len == 0 {
@@ -125,29 +125,29 @@ impl Fifos {
     }
 
     /// The queue of a slot, if it is in one.
-    pub(super) fn queue_of(&self, slot: Slot) -> Option<QueueKind> {
+    pub(super) fn queue_of(&self, slot: PolicySlot) -> Option<FifoKind> {
         let word = self.slots[slot as usize];
-        let queue = if word & MAIN_BIT == 0 { QueueKind::Small } else { QueueKind::Main };
+        let queue = if word & MAIN_BIT == 0 { FifoKind::Small } else { FifoKind::Main };
         (word & LINK != self.number(slot)).then_some(queue)
     }
 
     /// Hits of a slot, at most 3.
-    pub(super) fn count(&self, slot: Slot) -> u16 {
+    pub(super) fn count(&self, slot: PolicySlot) -> u16 {
         self.slots[slot as usize] >> COUNT_SHIFT & COUNT_MAX
     }
 
     /// Sets the hits of a slot.
-    pub(super) fn set_count(&mut self, slot: Slot, count: u16) {
+    pub(super) fn set_count(&mut self, slot: PolicySlot, count: u16) {
         let word = &mut self.slots[slot as usize];
         *word = *word & !(COUNT_MAX << COUNT_SHIFT) | count.min(COUNT_MAX) << COUNT_SHIFT;
     }
 }
 
 /// Word of the newest slot of a queue: its next one is not read, but is not itself.
-const fn end_word(queue: QueueKind, number: u16) -> u16 {
+const fn end_word(queue: FifoKind, number: u16) -> u16 {
     match queue {
-        QueueKind::Small => number ^ 1,
-        QueueKind::Main => number ^ 1 | MAIN_BIT,
+        FifoKind::Small => number ^ 1,
+        FifoKind::Main => number ^ 1 | MAIN_BIT,
     }
 }
 
@@ -163,12 +163,12 @@ mod tests {
         for capacity in [1_u32, 5, 2 * GROUP + 100] {
             let mut fifos = Fifos::new(capacity);
             let groups = fifos.groups();
-            let mut model = vec![[VecDeque::<Slot>::new(), VecDeque::new()]; groups];
-            let mut free: Vec<Slot> = (0..capacity).collect();
+            let mut model = vec![[VecDeque::<PolicySlot>::new(), VecDeque::new()]; groups];
+            let mut free: Vec<PolicySlot> = (0..capacity).collect();
             let mut random = 1_u64;
             for _ in 0..60_000 {
                 random = crate::hash::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
-                let queue = if random & 1 == 0 { QueueKind::Small } else { QueueKind::Main };
+                let queue = if random & 1 == 0 { FifoKind::Small } else { FifoKind::Main };
                 let group = usize::try_from((random >> 8) % groups as u64).expect("small");
                 match random >> 1 & 3 {
                     0 if !model[group][queue as usize].is_empty() => {

@@ -10,10 +10,10 @@
 //! - owns: queues, fingerprints, sketch, border. takes: hits, misses, insertions. gives: victims.
 //! - must not: take more than a constant time.
 
-use super::fifos::{Fifos, QueueKind};
+use super::fifos::{FifoKind, Fifos};
 use super::prints::Prints;
 use super::sketch::Sketch;
-use super::{Policy, Slot};
+use super::{Policy, PolicySlot};
 
 /// Slots of the main FIFO of which the least used one is the victim.
 const CHOICE: u32 = 4;
@@ -26,7 +26,7 @@ const UNIT: u64 = 16;
 /// Steps of that size at a return, in units, by how many more fingerprints the other queue has.
 const STEP: (u64, u64) = (8, 64);
 
-/// Our policy.
+/// Queues, fingerprints and sketch of our policy.
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
     queues: Fifos,
@@ -39,7 +39,7 @@ pub(super) struct Ours {
     capacity: u32,
     /// The group of the next victim.
     group: usize,
-    victim: Option<Slot>,
+    victim: Option<PolicySlot>,
     /// Whether anything was evicted: before, what the small FIFO has no room for goes to the main one.
     evicted: bool,
 }
@@ -61,46 +61,46 @@ impl Ours {
 
     /// Whether the small FIFO of a group has its size.
     fn small_is_full(&self, group: usize) -> bool {
-        let len = u64::from(self.queues.len(group, QueueKind::Small));
+        let len = u64::from(self.queues.len(group, FifoKind::Small));
         len * UNIT * self.queues.groups() as u64 >= self.small
     }
 
-    fn used(&self, slot: Slot) -> u64 {
+    fn used(&self, slot: PolicySlot) -> u64 {
         self.sketch.count(self.handles[slot as usize])
     }
 
     /// The least used of up to four slots of the main FIFO without hits; it becomes the oldest. The queue is not empty.
-    fn main_victim(&mut self, group: usize) -> Slot {
+    fn main_victim(&mut self, group: usize) -> PolicySlot {
         let mut best = self.next_of_main(group);
         let mut least = self.used(best);
-        for _ in 1..CHOICE.min(self.queues.len(group, QueueKind::Main) + 1) {
+        for _ in 1..CHOICE.min(self.queues.len(group, FifoKind::Main) + 1) {
             let slot = self.next_of_main(group);
             let used = self.used(slot);
             let (kept, left) = if used < least { (best, slot) } else { (slot, best) };
             (best, least) = (left, least.min(used));
-            self.queues.push(QueueKind::Main, kept);
+            self.queues.push(FifoKind::Main, kept);
         }
-        self.queues.push_oldest(QueueKind::Main, best);
+        self.queues.push_oldest(FifoKind::Main, best);
         best
     }
 
     /// Takes the oldest slot of the main FIFO out that has no hits; those with hits lose one and become the newest.
-    fn next_of_main(&mut self, group: usize) -> Slot {
+    fn next_of_main(&mut self, group: usize) -> PolicySlot {
         for _ in 0..SPARED_MOST {
-            let slot = self.queues.oldest(group, QueueKind::Main);
+            let slot = self.queues.oldest(group, FifoKind::Main);
             let count = self.queues.count(slot);
             if count == 0 {
                 break;
             }
-            self.queues.pop(group, QueueKind::Main);
-            self.queues.push(QueueKind::Main, slot);
+            self.queues.pop(group, FifoKind::Main);
+            self.queues.push(FifoKind::Main, slot);
             self.queues.set_count(slot, count - 1);
         }
-        self.queues.pop(group, QueueKind::Main)
+        self.queues.pop(group, FifoKind::Main)
     }
 
     /// Takes the last victim out of its queue, of which it is the oldest; that queue.
-    fn unlink(&mut self, victim: Slot) -> Option<QueueKind> {
+    fn unlink(&mut self, victim: PolicySlot) -> Option<FifoKind> {
         let queue = self.queues.queue_of(victim)?;
         self.queues.pop(self.queues.group_of(victim), queue);
         Some(queue)
@@ -108,10 +108,10 @@ impl Ours {
 }
 
 impl Policy for Ours {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         let count = self.queues.count(slot);
         self.queues.set_count(slot, count + 1);
-        if count == 0 && self.queues.queue_of(slot) == Some(QueueKind::Main) {
+        if count == 0 && self.queues.queue_of(slot) == Some(FifoKind::Main) {
             self.sketch.add(self.handles[slot as usize]);
         }
     }
@@ -132,30 +132,30 @@ impl Policy for Ours {
         }
     }
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         let group = self.group;
         let victim = loop {
-            let small = self.queues.len(group, QueueKind::Small);
-            let main = self.queues.len(group, QueueKind::Main);
+            let small = self.queues.len(group, FifoKind::Small);
+            let main = self.queues.len(group, FifoKind::Main);
             if small == 0 || (main > 0 && !self.small_is_full(group)) {
                 break self.main_victim(group);
             }
-            let slot = self.queues.oldest(group, QueueKind::Small);
+            let slot = self.queues.oldest(group, FifoKind::Small);
             if self.queues.count(slot) < TO_MAIN {
                 break slot;
             }
-            self.queues.pop(group, QueueKind::Small);
-            self.queues.push(QueueKind::Main, slot);
+            self.queues.pop(group, FifoKind::Small);
+            self.queues.push(FifoKind::Main, slot);
         };
         self.victim = Some(victim);
         victim
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         let returned = self.left[0].take(handle) | self.left[1].take(handle);
         if self.victim.take() == Some(slot) {
             if let Some(queue) = self.unlink(slot) {
@@ -171,16 +171,16 @@ impl Policy for Ours {
             return;
         }
         let fill = !self.evicted && self.small_is_full(self.queues.group_of(slot));
-        self.queues.push(if returned || fill { QueueKind::Main } else { QueueKind::Small }, slot);
+        self.queues.push(if returned || fill { FifoKind::Main } else { FifoKind::Small }, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.queues.set_count(slot, 0);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         if self.victim.take() == Some(slot) && self.unlink(slot).is_some() {
-            self.queues.push(QueueKind::Main, slot);
+            self.queues.push(FifoKind::Main, slot);
         }
     }
 }

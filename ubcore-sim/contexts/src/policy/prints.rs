@@ -4,7 +4,7 @@
 
 use crate::hash::spread;
 
-/// Fingerprints of a bucket.
+/// Number of fingerprints that a bucket holds.
 const WAYS: usize = 16;
 
 /// About as many fingerprints as the cache has slots. One of some 8,000 handles that never left is taken for one that did.
@@ -61,7 +61,7 @@ impl Prints {
         prints[0] = print;
     }
 
-    /// Number of fingerprints.
+    /// Number of fingerprints that are kept.
     pub(super) const fn len(&self) -> u32 {
         self.len
     }

@@ -20,7 +20,7 @@ pub(super) struct Sketch {
     words: Vec<u64>,
     /// Uses until all counters are halved.
     period: u64,
-    /// Uses since then.
+    /// Uses since all counters were halved.
     uses: u64,
 }
 

@@ -24,12 +24,12 @@ pub enum TraceFormat {
     U32,
     /// Lines of `handle` or `time,handle,size`, decimal or with 0x; the first line may name the columns.
     Csv,
-    /// libCacheSim's binary format.
+    /// libCacheSim's binary format of 24 bytes per access.
     OracleGeneral,
 }
 
 impl TraceFormat {
-    /// All formats.
+    /// All formats of trace files.
     pub const ALL: [Self; 3] = [Self::U32, Self::Csv, Self::OracleGeneral];
 
     /// Name on the command line.
