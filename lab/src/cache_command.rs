@@ -27,7 +27,7 @@ pub(crate) struct CacheArgs {
     /// Synthetic traces: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto. All of them without --trace and --file.
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
-    /// Trace files.
+    /// Trace files to read, each in the format that `--format` names.
     #[arg(long)]
     file: Vec<PathBuf>,
     /// Format of the files: u32, csv, oracleGeneral.
@@ -66,7 +66,7 @@ pub(crate) struct CacheArgs {
     json: bool,
 }
 
-/// Runs the experiment.
+/// Runs the experiment `cache` and returns the exit code.
 pub(crate) fn run(args: &CacheArgs) -> ExitCode {
     let results = match cells(args).and_then(|cells| run_cells(args, &cells)) {
         Ok(results) => results,
@@ -79,8 +79,7 @@ pub(crate) fn run(args: &CacheArgs) -> ExitCode {
         let _ = writeln!(io::stderr(), "urma-lab: {}: {error}", folder.display());
         return ExitCode::from(1);
     }
-    let text =
-        if args.json { json_lines(&results, &hash) } else { output::table(&results, &hash) };
+    let text = if args.json { json_lines(&results, &hash) } else { output::table(&results, &hash) };
     crate::say(&mut io::stdout(), &text)
 }
 
@@ -101,13 +100,15 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
     .check()?;
     let format = grid::format(&args.format)?;
     let names = if args.trace.is_empty() && args.file.is_empty() {
-        grid::synthetic(&["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned))?
+        grid::synthetic(
+            &["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned),
+        )?
     } else {
         grid::synthetic(&args.trace)?
     };
     let mut traces = Vec::new();
     for synthetic in names {
-        let trace = synthetic.generate(args.seed.unwrap_or(synthetic.seed()));
+        let trace = synthetic.generate(args.seed.unwrap_or_else(|| synthetic.seed()));
         let trace = trace.map_err(|error| grid::trace_error("trace", &error))?;
         traces.push(Arc::new(NamedTrace::new(synthetic.name(), trace)));
     }

@@ -103,3 +103,87 @@ fn a_trace_that_cannot_be_written_is_an_error() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/at/all"));
 }
+
+#[test]
+fn the_example_of_the_cache_is_that_of_the_golden_data() {
+    let line = "cache --trace burst16_10k --policy ours,s3fifo,opt --capacity 10% --json";
+    let folder = std::env::temp_dir().join(format!("urma-lab-cache-{}", std::process::id()));
+    let mut args: Vec<&str> = line.split(' ').collect();
+    args.extend(["--out", folder.to_str().expect("text")]);
+    let output = urma_lab(&args);
+    assert!(output.status.success(), "{output:?}");
+    let cells = lines(&output.stdout);
+    assert_eq!(cells.len(), 5, "three policies, the bound, the hash");
+    for (cell, policy) in cells.iter().zip(["ours", "s3fifo", "opt", "opt-bypass"]) {
+        assert_eq!((cell["policy"].as_str(), cell["slots"].as_u64()), (Some(policy), Some(1827)));
+        assert_eq!(
+            (cell["model"].as_bool(), cell["accesses"].as_u64()),
+            (Some(true), Some(400_000))
+        );
+        let count = |name: &str| cell[name].as_u64().expect("a count");
+        assert_eq!(count("hits") + count("misses"), 400_000);
+        let over_time = cell["misses_over_time"].as_array().expect("a curve");
+        let sum: u64 = over_time.iter().filter_map(Value::as_u64).sum();
+        assert_eq!(sum, count("misses"));
+        assert!(cell["ns_per_access"].as_f64().expect("a time") > 0.0);
+        assert!(cell["hit_percent"].as_f64() <= cell["bound_percent"].as_f64());
+    }
+    assert_eq!(
+        (cells[2]["hits"].as_u64(), cells[3]["hits"].as_u64()),
+        (Some(319_061), Some(319_070))
+    );
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    assert_eq!(read("cells.csv").lines().count(), 5);
+    assert_eq!(read("cells.jsonl").lines().count(), 5);
+    assert!(read("misses-1.svg").contains("model"));
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    let one = urma_lab(&[&args[..8], &["--workers", "1"]].concat());
+    assert_eq!(lines(&one.stdout).last(), cells.last(), "the same hash with one worker");
+}
+
+#[test]
+fn what_makes_no_sense_for_the_cache_is_refused_before_anything_runs() {
+    for (option, value, field) in [
+        ("--trace", "burst17", "trace"),
+        ("--policy", "magic", "policy"),
+        ("--capacity", "0", "capacity"),
+        ("--capacity", "0%", "capacity"),
+        ("--capacity", "101%", "capacity"),
+        ("--capacity", "10 apples", "capacity"),
+        ("--capacity", "16B", "capacity"),
+        ("--capacity", "100000", "capacity"),
+        ("--slot-bytes", "33", "slot-bytes"),
+        ("--aging", "1001", "aging"),
+        ("--alpha", "17", "alpha"),
+        ("--admit", "65536", "admit"),
+        ("--workers", "0", "workers"),
+        ("--format", "pcap", "format"),
+        ("--file", "/nowhere/at/all", "file"),
+        ("--file", env!("CARGO_MANIFEST_PATH"), "file"),
+    ] {
+        let output = urma_lab(&["cache", "--json", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option} {value}: {output:?}");
+        let error = &lines(&output.stdout)[0];
+        assert_eq!(error["field"].as_str(), Some(field), "{error}");
+        let want = error["want"].as_str().expect("the rule");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(field) && text.contains(want), "{text}");
+    }
+}
+
+#[test]
+fn a_file_is_read_and_its_capacity_may_be_in_bytes() {
+    let file = std::env::temp_dir().join(format!("urma-lab-handles-{}", std::process::id()));
+    let rows: String = (0..4000).map(|at| format!("{}\n", at * at % 97)).collect();
+    std::fs::write(&file, rows).expect("a file");
+    let path = file.to_str().expect("text");
+    let args =
+        ["cache", "--file", path, "--format", "csv", "--policy", "lru", "--capacity", "1K,16"];
+    let output = urma_lab(&[&args[..], &["--slot-bytes", "64", "--json"]].concat());
+    std::fs::remove_file(&file).expect("it is there");
+    let cells = lines(&output.stdout);
+    assert_eq!(cells.len(), 5, "{output:?}");
+    assert_eq!((cells[0]["slots"].as_u64(), cells[2]["slots"].as_u64()), (Some(16), Some(16)));
+    assert_eq!(cells[0]["hits"], cells[2]["hits"]);
+    assert_eq!(cells[0]["accesses"].as_u64(), Some(4000));
+}

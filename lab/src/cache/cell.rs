@@ -18,9 +18,9 @@ const POINTS: usize = 100;
 /// What a cell gave.
 #[derive(Clone, Debug)]
 pub struct CacheResult {
-    /// The cell.
+    /// The cell that was run.
     pub cell: CacheCell,
-    /// Accesses, hits, misses.
+    /// Counts of accesses, hits and misses.
     pub counts: CacheCounts,
     /// Misses of each hundredth of the trace: accesses, misses.
     pub misses: Vec<(u64, u64)>,

@@ -21,14 +21,14 @@ const SLOT_BYTES: [u32; 3] = [16, 32, 64];
 pub struct NamedTrace {
     /// Name of a synthetic trace, or path of a file.
     pub name: String,
-    /// Its accesses.
+    /// The accesses of the trace.
     pub trace: HandleTrace,
-    /// Next uses, for the bounds.
+    /// Next uses, which the bounds need.
     pub next: Arc<[u64]>,
 }
 
 impl NamedTrace {
-    /// Names a trace.
+    /// A trace with its name and next uses.
     #[must_use]
     pub fn new(name: &str, trace: HandleTrace) -> Self {
         let next = trace.next_uses();
@@ -39,13 +39,13 @@ impl NamedTrace {
 /// One trace, one capacity, one policy.
 #[derive(Clone, Debug)]
 pub struct CacheCell {
-    /// The trace.
+    /// The trace that the policy runs on.
     pub trace: Arc<NamedTrace>,
     /// Capacity as it was given.
     pub given: String,
-    /// Capacity in slots.
+    /// Capacity in slots of unit size.
     pub capacity: u32,
-    /// The policy.
+    /// The policy that chooses victims.
     pub policy: PolicyKind,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
@@ -54,17 +54,17 @@ pub struct CacheCell {
 /// Options of `cache` that name no trace.
 #[derive(Clone, Debug)]
 pub struct CacheText {
-    /// Names of policies.
+    /// Names of the policies to run.
     pub policies: Vec<String>,
     /// Capacities: entries, bytes with a unit, or percent of the different handles.
     pub capacities: Vec<String>,
-    /// Bytes of a slot.
+    /// Bytes of a slot, for capacities in bytes.
     pub slot_bytes: u32,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
 }
 
-/// An unread capacity.
+/// A capacity that no trace has given a number of slots yet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Capacity {
     Entries(u32),
@@ -147,7 +147,10 @@ fn read(text: &str) -> Result<(String, Capacity), GridError> {
     let want = "entries such as 2048, bytes such as 256K, or percent such as 10%, above 0";
     let error = || refused("capacity", &text, want);
     let units = [("%", 0), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("G", 30), ("M", 20), ("K", 10)];
-    let capacity = match units.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power))) {
+    let capacity = match units
+        .iter()
+        .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power)))
+    {
         None => Capacity::Entries(text.parse().map_err(|_| error())?),
         Some((number, unit, power)) => {
             let number: f64 = number.parse().map_err(|_| error())?;
@@ -193,6 +196,9 @@ pub fn synthetic(names: &[String]) -> Result<Vec<SyntheticTrace>, GridError> {
 
 /// Checks the name of a format.
 pub fn format(name: &str) -> Result<TraceFormat, GridError> {
-    TraceFormat::named(name)
-        .map_err(|error| GridError { field: "format", value: error.value, want: error.want })
+    TraceFormat::named(name).map_err(|error| GridError {
+        field: "format",
+        value: error.value,
+        want: error.want,
+    })
 }

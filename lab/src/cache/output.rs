@@ -51,7 +51,7 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
     object
 }
 
-/// A line per result.
+/// A line of CSV per result.
 #[must_use]
 pub fn csv(results: &[CacheResult]) -> String {
     let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access\n";
@@ -97,7 +97,8 @@ pub fn table(results: &[CacheResult], hash: &str) -> String {
     );
     for result in results {
         let cell = &result.cell;
-        let share = bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
+        let share =
+            bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
         let _ = writeln!(
             text,
             "{:19} {:>8} {:>7}  {:10} {:>6.2} {:>9.1} % {:>8} {:>10.1}",

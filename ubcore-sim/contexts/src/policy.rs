@@ -9,42 +9,45 @@
 use std::fmt;
 
 mod arc;
+mod fifos;
 mod ghost;
 pub mod kind;
 mod lirs;
 mod list;
 mod opt;
 mod ours;
+mod prints;
 mod s3_fifo;
 pub mod seed;
 mod sieve;
 mod simple;
+mod sketch;
 mod two_q;
 mod w_tiny_lfu;
 
 /// Number of a slot of the cache, below its capacity.
-pub type Slot = u32;
+pub type PolicySlot = u32;
 
 /// A replacement policy. Every call takes a constant time in the mean, whatever the capacity.
 pub trait Policy: fmt::Debug + Send {
     /// Counts a hit of the handle in `slot`.
-    fn on_hit(&mut self, slot: Slot);
+    fn on_hit(&mut self, slot: PolicySlot);
 
     /// Counts a miss of `handle`, once per miss and before anything else of it.
     fn on_miss(&mut self, handle: u32);
 
     /// Returns the slot that `handle` would replace. All slots are in use; the victim stays until `insert` names its slot.
-    fn victim(&mut self, handle: u32) -> Slot;
+    fn victim(&mut self, handle: u32) -> PolicySlot;
 
     /// Returns whether `handle` may replace what is in `victim`, a slot that `victim` returned for it.
-    fn admit(&mut self, handle: u32, victim: Slot) -> bool;
+    fn admit(&mut self, handle: u32, victim: PolicySlot) -> bool;
 
     /// Puts `handle` into `slot`: an empty one, or the last victim, whose handle leaves with that.
-    fn insert(&mut self, handle: u32, slot: Slot);
+    fn insert(&mut self, handle: u32, slot: PolicySlot);
 
     /// Takes out what is in `slot`: the object was destroyed. The slot is empty afterwards.
-    fn remove(&mut self, slot: Slot);
+    fn remove(&mut self, slot: PolicySlot);
 
     /// Keeps a victim that may not leave now (pinned): the next `victim` returns another slot where there is one.
-    fn retain(&mut self, slot: Slot);
+    fn retain(&mut self, slot: PolicySlot);
 }

@@ -2,15 +2,15 @@
 //!
 //! - owns: the table of handles, counters. takes: a policy, accesses. gives: hit or miss. must not: choose a victim.
 
-use crate::policy::{Policy, Slot};
+use crate::policy::{Policy, PolicySlot};
 
-/// No slot, no handle.
+/// Number that stands for no slot and no handle.
 const NONE: u32 = u32::MAX;
 
 /// What was counted; accesses = hits + misses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CacheCounts {
-    /// Accesses.
+    /// Accesses of all handles.
     pub accesses: u64,
     /// Accesses whose handle was in a slot.
     pub hits: u64,
@@ -26,10 +26,10 @@ pub struct CacheCounts {
 #[derive(Debug)]
 pub struct CacheReplay {
     policy: Box<dyn Policy>,
-    slot_of: Vec<Slot>,
+    slot_of: Vec<PolicySlot>,
     held: Vec<u32>,
-    used: u32,
-    capacity: u32,
+    /// Empty slots, the lowest last.
+    empty: Vec<PolicySlot>,
     counts: CacheCounts,
 }
 
@@ -41,8 +41,7 @@ impl CacheReplay {
             policy,
             slot_of: vec![NONE; handles as usize],
             held: vec![NONE; capacity as usize],
-            used: 0,
-            capacity,
+            empty: (0..capacity).rev().collect(),
             counts: CacheCounts::default(),
         }
     }
@@ -69,10 +68,9 @@ impl CacheReplay {
     }
 
     /// An empty slot, or that of a victim; `None` when the handle is refused.
-    fn room(&mut self, handle: u32) -> Option<Slot> {
-        if self.used < self.capacity {
-            self.used += 1;
-            return Some(self.used - 1);
+    fn room(&mut self, handle: u32) -> Option<PolicySlot> {
+        if let Some(slot) = self.empty.pop() {
+            return Some(slot);
         }
         let slot = self.policy.victim(handle);
         if !self.policy.admit(handle, slot) {
@@ -81,6 +79,15 @@ impl CacheReplay {
         self.counts.evicted += 1;
         self.slot_of[self.held[slot as usize] as usize] = NONE;
         Some(slot)
+    }
+
+    /// Destroys the object of a handle: what is cached of it leaves.
+    pub fn destroy(&mut self, number: u32) {
+        let slot = std::mem::replace(&mut self.slot_of[number as usize], NONE);
+        if slot != NONE {
+            self.policy.remove(slot);
+            self.empty.push(slot);
+        }
     }
 
     /// What was counted so far.

@@ -20,9 +20,9 @@ pub const ACCESSES_MAX: usize = 1 << 28;
 pub struct TraceError {
     /// What is wrong: `file`, `line 7`, `record 3, time`.
     pub field: String,
-    /// What was there.
+    /// The value that was found.
     pub value: String,
-    /// What would be right.
+    /// The rule that would be kept.
     pub want: String,
 }
 

@@ -4,16 +4,16 @@
 //! - must not: keep more than twice the capacity in lists and ghosts together.
 
 use super::ghost::Ghosts;
-use super::list::Lists;
-use super::{Policy, Slot};
+use super::list::NodeLists;
+use super::{Policy, PolicySlot};
 
 const ONCE: u32 = 0;
 const AGAIN: u32 = 1;
 
-/// ARC.
+/// ARC with ghosts of up to the capacity.
 #[derive(Clone, Debug)]
 pub(super) struct Arc2 {
-    lists: Lists,
+    lists: NodeLists,
     ghosts: Ghosts,
     handles: Vec<u32>,
     capacity: u32,
@@ -24,7 +24,7 @@ pub(super) struct Arc2 {
 impl Arc2 {
     pub(super) fn new(capacity: u32) -> Self {
         Self {
-            lists: Lists::new(2, capacity),
+            lists: NodeLists::new(2, capacity),
             ghosts: Ghosts::new(2, 2 * capacity),
             handles: vec![0; capacity as usize],
             capacity,
@@ -38,7 +38,7 @@ impl Arc2 {
     }
 
     /// Makes the victim a ghost, within the bounds of a miss that was `in_ghosts` or not.
-    fn bury(&mut self, victim: Slot, list: u32, in_ghosts: bool) {
+    fn bury(&mut self, victim: PolicySlot, list: u32, in_ghosts: bool) {
         if !in_ghosts && self.once_is_full() {
             if self.ghosts.len(ONCE) == 0 {
                 return;
@@ -58,7 +58,7 @@ impl Arc2 {
 }
 
 impl Policy for Arc2 {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         self.lists.move_to(AGAIN, slot);
     }
 
@@ -73,7 +73,7 @@ impl Policy for Arc2 {
         }
     }
 
-    fn victim(&mut self, handle: u32) -> Slot {
+    fn victim(&mut self, handle: u32) -> PolicySlot {
         let ghost = self.ghosts.list_of(handle);
         let once = f64::from(self.lists.len(ONCE));
         let over = once > self.target
@@ -83,11 +83,11 @@ impl Policy for Arc2 {
         self.lists.oldest(if from_once { ONCE } else { AGAIN })
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         let in_ghosts = self.ghosts.take(handle).is_some();
         if let Some(list) = self.lists.list_of(slot) {
             self.bury(slot, list, in_ghosts);
@@ -96,11 +96,11 @@ impl Policy for Arc2 {
         self.lists.move_to(if in_ghosts { AGAIN } else { ONCE }, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.lists.remove(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         self.lists.move_to(AGAIN, slot);
     }
 }

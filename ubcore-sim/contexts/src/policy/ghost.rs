@@ -6,17 +6,17 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use super::list::{Lists, NONE};
+use super::list::{NONE, NodeLists};
 use crate::hash::HandleHasher;
 
 /// A map by handle.
 pub(super) type HandleMap<T> = HashMap<u32, T, BuildHasherDefault<HandleHasher>>;
 
-/// Lists of handles that left, together of a bounded length.
+/// NodeLists of handles that left, together of a bounded length.
 #[derive(Clone, Debug)]
 pub(super) struct Ghosts {
     nodes: HandleMap<u32>,
-    lists: Lists,
+    lists: NodeLists,
     handles: Vec<u32>,
     free: Vec<u32>,
 }
@@ -26,7 +26,7 @@ impl Ghosts {
     pub(super) fn new(lists: u32, most: u32) -> Self {
         Self {
             nodes: HandleMap::default(),
-            lists: Lists::new(lists, most),
+            lists: NodeLists::new(lists, most),
             handles: vec![NONE; most as usize],
             free: (0..most).rev().collect(),
         }

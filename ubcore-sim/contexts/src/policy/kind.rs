@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Policy;
 use super::arc::Arc2;
 use super::lirs::Lirs;
-use super::opt::Opt;
+use super::opt::Belady;
 use super::ours::Ours;
 use super::s3_fifo::S3Fifo;
 use super::seed::{SeedLfu, SeedRule};
@@ -20,32 +20,32 @@ use super::w_tiny_lfu::WTinyLfu;
 /// Most entries of a cache.
 pub const CAPACITY_MAX: u32 = 1 << 24;
 
-/// A policy by name.
+/// A replacement policy, known by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicyKind {
-    /// First in, first out.
+    /// The handle that came first leaves first.
     Fifo,
-    /// Least recently used.
+    /// The least recently used handle leaves.
     Lru,
     /// FIFO that spares what was used, once.
     Clock,
     /// Least frequently used, the least recent of equals.
     Lfu,
-    /// 2Q.
+    /// 2Q with a FIFO of a quarter.
     TwoQ,
-    /// SIEVE.
+    /// SIEVE: FIFO with a hand.
     Sieve,
-    /// S3-FIFO.
+    /// S3-FIFO with a small queue of a tenth.
     S3Fifo,
-    /// ARC.
+    /// ARC with ghosts of up to the capacity.
     Arc,
-    /// LIRS.
+    /// LIRS with a queue of one hundredth.
     Lirs,
-    /// W-TinyLFU.
+    /// W-TinyLFU with a window of one hundredth.
     WTinyLfu,
-    /// The seed's rule.
+    /// The seed's rule with its parameters.
     Seed,
-    /// Ours.
+    /// The policy of this project.
     Ours,
     /// Belady's bound of policies that always insert.
     Opt,
@@ -57,11 +57,11 @@ pub enum PolicyKind {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {value:?}, which has to be {want}")]
 pub struct PolicyError {
-    /// Name of the parameter.
+    /// Name of the parameter that is refused.
     pub field: &'static str,
-    /// What was given.
+    /// The value that was given.
     pub value: String,
-    /// What would be right.
+    /// The rule that would be kept.
     pub want: String,
 }
 
@@ -148,8 +148,8 @@ impl PolicyKind {
             Self::WTinyLfu => Box::new(WTinyLfu::new(capacity)),
             Self::Seed => Box::new(SeedLfu::new(rule, capacity)),
             Self::Ours => Box::new(Ours::new(capacity)),
-            Self::Opt => Box::new(Opt::new(Arc::clone(next), false, capacity)),
-            Self::OptBypass => Box::new(Opt::new(Arc::clone(next), true, capacity)),
+            Self::Opt => Box::new(Belady::new(Arc::clone(next), false, capacity)),
+            Self::OptBypass => Box::new(Belady::new(Arc::clone(next), true, capacity)),
         })
     }
 }

@@ -6,17 +6,17 @@
 //! - owns: stack, queue, handles that left. takes: hits, insertions. gives: victims. must not: let the stack grow.
 
 use super::ghost::HandleMap;
-use super::list::{Lists, NONE};
-use super::{Policy, Slot};
+use super::list::{NONE, NodeLists};
+use super::{Policy, PolicySlot};
 
 /// LIRS. A node is a handle in the stack, in a slot, or both.
 #[derive(Clone, Debug)]
 pub(super) struct Lirs {
-    stack: Lists,
+    stack: NodeLists,
     /// Nodes in the stack without a slot.
-    left: Lists,
+    left: NodeLists,
     /// Slots whose handles are not kept.
-    queue: Lists,
+    queue: NodeLists,
     nodes: HandleMap<u32>,
     handles: Vec<u32>,
     slots: Vec<u32>,
@@ -32,9 +32,9 @@ impl Lirs {
     pub(super) fn new(capacity: u32) -> Self {
         let nodes = 3 * capacity + 4;
         Self {
-            stack: Lists::new(1, nodes),
-            left: Lists::new(1, nodes),
-            queue: Lists::new(1, capacity),
+            stack: NodeLists::new(1, nodes),
+            left: NodeLists::new(1, nodes),
+            queue: NodeLists::new(1, capacity),
             nodes: HandleMap::default(),
             handles: vec![0; nodes as usize],
             slots: vec![NONE; nodes as usize],
@@ -89,7 +89,7 @@ impl Lirs {
     }
 
     /// Takes what is in `slot` out; a handle that is in the stack stays there without a slot.
-    fn evict(&mut self, slot: Slot) {
+    fn evict(&mut self, slot: PolicySlot) {
         let node = self.node_at[slot as usize];
         if node == NONE {
             return;
@@ -108,7 +108,7 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         let node = self.node_at[slot as usize];
         let in_stack = self.stack.list_of(node).is_some();
         self.stack.move_to(0, node);
@@ -125,18 +125,18 @@ impl Policy for Lirs {
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         match self.queue.oldest(0) {
             NONE => self.slots[self.stack.oldest(0) as usize],
             slot => slot,
         }
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         self.evict(slot);
         let known = self.nodes.get(&handle).copied();
         let Some(node) = known.or_else(|| self.free.pop()) else { return };
@@ -155,11 +155,11 @@ impl Policy for Lirs {
         self.limit();
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.evict(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         let node = self.node_at[slot as usize];
         if node != NONE && !self.kept[node as usize] {
             self.queue.move_to(0, slot);

@@ -2,13 +2,13 @@
 //!
 //! - owns: links, lengths. takes: nodes and lists by number. gives: ends and neighbours. must not: allocate after its start.
 
-/// No node.
+/// Number that stands for no node.
 pub(super) const NONE: u32 = u32::MAX;
 /// List of a node that is in none.
 const FREE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ListNode {
     front: u32,
     back: u32,
     list: u32,
@@ -16,7 +16,7 @@ struct Node {
 
 /// Head, tail and length of a list.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct ListEnds {
     front: u32,
     back: u32,
     len: u32,
@@ -24,17 +24,17 @@ struct Ends {
 
 /// Several lists over the nodes 0 to n - 1.
 #[derive(Clone, Debug)]
-pub(super) struct Lists {
-    nodes: Vec<Node>,
-    ends: Vec<Ends>,
+pub(super) struct NodeLists {
+    nodes: Vec<ListNode>,
+    ends: Vec<ListEnds>,
 }
 
-impl Lists {
+impl NodeLists {
     /// `lists` empty lists for `nodes` nodes.
     pub(super) fn new(lists: u32, nodes: u32) -> Self {
         Self {
-            nodes: vec![Node { front: NONE, back: NONE, list: FREE }; nodes as usize],
-            ends: vec![Ends { front: NONE, back: NONE, len: 0 }; lists as usize],
+            nodes: vec![ListNode { front: NONE, back: NONE, list: FREE }; nodes as usize],
+            ends: vec![ListEnds { front: NONE, back: NONE, len: 0 }; lists as usize],
         }
     }
 
@@ -49,12 +49,12 @@ impl Lists {
         } else {
             self.nodes[next as usize].front = node;
         }
-        self.nodes[node as usize] = Node { front: NONE, back: next, list };
+        self.nodes[node as usize] = ListNode { front: NONE, back: next, list };
     }
 
     /// Takes a node out of its list, if it is in one.
     pub(super) fn remove(&mut self, node: u32) {
-        let Node { front, back, list } = self.nodes[node as usize];
+        let ListNode { front, back, list } = self.nodes[node as usize];
         if list == FREE {
             return;
         }
@@ -82,11 +82,6 @@ impl Lists {
     /// The oldest node of a list, or `NONE`.
     pub(super) fn oldest(&self, list: u32) -> u32 {
         self.ends[list as usize].back
-    }
-
-    /// The newest node of a list, or `NONE`.
-    pub(super) fn newest(&self, list: u32) -> u32 {
-        self.ends[list as usize].front
     }
 
     /// The neighbour on the side of the newest, or `NONE`.

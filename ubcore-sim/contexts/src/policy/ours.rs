@@ -1,191 +1,186 @@
-//! prototype
-use super::ghost::Ghosts;
-use super::list::{Lists, NONE};
-use super::{Policy, Slot};
-use crate::hash::spread;
+//! Ours: a small FIFO of newcomers and a main FIFO, both of 2 bytes per slot; fingerprints of what left either, which also
+//! move the border between them; and a sketch of use, by which the main FIFO chooses its victim of four.
+//!
+//! What is counted in the sketch are misses and the first hit in the main FIFO since a slot was last spared: the
+//! messages of one burst, or of one turn of interleaved flows, count once.
+//!
+//! Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 4 to 8 bytes of sketch. The
+//! handle of a slot is the cache's own, of which `handles` is a copy.
+//!
+//! - owns: queues, fingerprints, sketch, border. takes: hits, misses, insertions. gives: victims.
+//! - must not: take more than a constant time.
 
-const SMALL: u32 = 0;
-const MAIN: u32 = 1;
+use super::fifos::{FifoKind, Fifos};
+use super::prints::Prints;
+use super::sketch::Sketch;
+use super::{Policy, PolicySlot};
 
-fn env(name: &str, default: f64) -> f64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
+/// Slots of the main FIFO of which the least used one is the victim.
+const CHOICE: u32 = 4;
+/// Hits in the small FIFO that lead to the main one.
+const TO_MAIN: u16 = 2;
+/// Most slots that one victim spares: beyond, hits do not count.
+const SPARED_MOST: u32 = 256;
+/// Units of the size of the small FIFO: sixteenths of a slot.
+const UNIT: u64 = 16;
+/// Steps of that size at a return, in units, by how many more fingerprints the other queue has.
+const STEP: (u64, u64) = (8, 64);
 
+/// Queues, fingerprints and sketch of our policy.
 #[derive(Clone, Debug)]
-struct Sketch {
-    table: Vec<u8>,
-    mask: u64,
-    max: u8,
-    adds: u64,
-    period: u64,
-}
-impl Sketch {
-    fn new(c: u32) -> Self {
-        let n = (f64::from(c) * env("SK_W", 16.0)) as usize;
-        let n = n.next_power_of_two().max(64);
-        Self { table: vec![0; n], mask: n as u64 - 1, max: env("SK_MAX", 15.0) as u8, adds: 0, period: (f64::from(c) * env("SK_P", 10.0)) as u64 }
-    }
-    fn places(&self, h: u32) -> [usize; 4] {
-        let m = spread(h);
-        let (a, b) = (m & 0xffff_ffff, m >> 32 | 1);
-        [0, 1, 2, 3].map(|i| (a.wrapping_add(b.wrapping_mul(i)) & self.mask) as usize)
-    }
-    fn get(&self, h: u32) -> u8 {
-        self.places(h).iter().map(|p| self.table[*p]).min().unwrap()
-    }
-    fn add(&mut self, h: u32) {
-        let p = self.places(h);
-        let m = self.get(h);
-        if m < self.max {
-            for i in p {
-                if self.table[i] == m {
-                    self.table[i] += 1;
-                }
-            }
-        }
-            self.adds += 1;
-            if self.adds >= self.period {
-                self.adds = 0;
-                self.table.iter_mut().for_each(|x| *x /= 2);
-            }
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct Ours {
-    q: Lists,
-    count: Vec<u8>,
+    queues: Fifos,
     handles: Vec<u32>,
-    ghosts: Ghosts,
-    gs: u32,
-    gm: u32,
+    /// What left the small and the main FIFO.
+    left: [Prints; 2],
     sketch: Sketch,
-    small: f64,
-    cap: u32,
-    p: [f64; 12],
+    /// Target size of the small FIFO in units; from 1 % to 80 % of the capacity.
+    small: u64,
+    capacity: u32,
+    /// The group of the next victim.
+    group: usize,
+    victim: Option<PolicySlot>,
+    /// Whether anything was evicted: before, what the small FIFO has no room for goes to the main one.
+    evicted: bool,
 }
 
 impl Ours {
-    pub(super) fn new(c: u32) -> Self {
-        let gs = (f64::from(c) * env("GS", 1.0)) as u32 + 1;
-        let gm = (f64::from(c) * env("GM", 1.0)) as u32 + 1;
+    pub(super) fn new(capacity: u32) -> Self {
         Self {
-            q: Lists::new(2, c),
-            count: vec![0; c as usize],
-            handles: vec![0; c as usize],
-            ghosts: Ghosts::new(2, gs + gm),
-            gs,
-            gm,
-            sketch: Sketch::new(c),
-            small: f64::from(c) * env("S0", 0.1),
-            cap: c,
-            p: [
-                env("TO_MAIN", 2.0),
-                env("SMIN", 0.01),
-                env("SMAX", 0.8),
-                env("STEP", 0.0),
-                env("GHOST_MAIN", 0.0),
-                env("KEEP", 0.0),
-                env("CMAX", 3.0),
-                env("MSTEP", 1.0),
-                env("HOT", 99.0),
-                env("START", 0.0), 0.0, 0.0,
-            ],
+            queues: Fifos::new(capacity),
+            handles: vec![0; capacity as usize],
+            left: [Prints::new(capacity), Prints::new(capacity)],
+            sketch: Sketch::new(capacity),
+            small: (u64::from(capacity) * UNIT / 10).max(UNIT),
+            capacity,
+            group: 0,
+            victim: None,
+            evicted: false,
         }
     }
-    fn freq(&self, s: Slot) -> u8 {
-        self.sketch.get(self.handles[s as usize])
+
+    /// Whether the small FIFO of a group has its size.
+    fn small_is_full(&self, group: usize) -> bool {
+        let len = u64::from(self.queues.len(group, FifoKind::Small));
+        len * UNIT * self.queues.groups() as u64 >= self.small
     }
-    fn main_victim(&mut self) -> Slot {
-        loop {
-            let s = self.q.oldest(MAIN);
-            if s == NONE {
-                return s;
-            }
-            let c = &mut self.count[s as usize];
-            if *c == 0 {
-                return s;
-            }
-            *c = (*c).min(self.p[6] as u8) - 1;
-            self.q.move_to(MAIN, s);
+
+    fn used(&self, slot: PolicySlot) -> u64 {
+        self.sketch.count(self.handles[slot as usize])
+    }
+
+    /// The least used of up to four slots of the main FIFO without hits; it becomes the oldest. The queue is not empty.
+    fn main_victim(&mut self, group: usize) -> PolicySlot {
+        let mut best = self.next_of_main(group);
+        let mut least = self.used(best);
+        for _ in 1..CHOICE.min(self.queues.len(group, FifoKind::Main) + 1) {
+            let slot = self.next_of_main(group);
+            let used = self.used(slot);
+            let (kept, left) = if used < least { (best, slot) } else { (slot, best) };
+            (best, least) = (left, least.min(used));
+            self.queues.push(FifoKind::Main, kept);
         }
+        self.queues.push_oldest(FifoKind::Main, best);
+        best
+    }
+
+    /// Takes the oldest slot of the main FIFO out that has no hits; those with hits lose one and become the newest.
+    fn next_of_main(&mut self, group: usize) -> PolicySlot {
+        for _ in 0..SPARED_MOST {
+            let slot = self.queues.oldest(group, FifoKind::Main);
+            let count = self.queues.count(slot);
+            if count == 0 {
+                break;
+            }
+            self.queues.pop(group, FifoKind::Main);
+            self.queues.push(FifoKind::Main, slot);
+            self.queues.set_count(slot, count - 1);
+        }
+        self.queues.pop(group, FifoKind::Main)
+    }
+
+    /// Takes the last victim out of its queue, of which it is the oldest; that queue.
+    fn unlink(&mut self, victim: PolicySlot) -> Option<FifoKind> {
+        let queue = self.queues.queue_of(victim)?;
+        self.queues.pop(self.queues.group_of(victim), queue);
+        Some(queue)
     }
 }
 
 impl Policy for Ours {
-    fn on_hit(&mut self, slot: Slot) {
-        self.sketch.add(self.handles[slot as usize]);
-        let c = &mut self.count[slot as usize];
-        *c = c.saturating_add(1).min(3);
+    fn on_hit(&mut self, slot: PolicySlot) {
+        let count = self.queues.count(slot);
+        self.queues.set_count(slot, count + 1);
+        if count == 0 && self.queues.queue_of(slot) == Some(FifoKind::Main) {
+            self.sketch.add(self.handles[slot as usize]);
+        }
     }
 
     fn on_miss(&mut self, handle: u32) {
         self.sketch.add(handle);
-        let c = f64::from(self.cap);
-        match self.ghosts.list_of(handle) {
-            Some(SMALL) => {
-                let r = (f64::from(self.ghosts.len(MAIN)) / f64::from(self.ghosts.len(SMALL))).max(1.0).min(8.0);
-                self.small = (self.small + self.p[3] * r).min(c * self.p[2]).max(1.0);
-            }
-            Some(_) => {
-                let r = (f64::from(self.ghosts.len(SMALL)) / f64::from(self.ghosts.len(MAIN))).max(1.0).min(8.0);
-                self.small = (self.small - self.p[3] * self.p[7] * r).max(c * self.p[1]).max(1.0);
-            }
-            None => {}
+        let [small, main] = &self.left;
+        let step = |other: &Prints, own: &Prints| {
+            (STEP.0 * u64::from(other.len()) / u64::from(own.len().max(1))).clamp(STEP.0, STEP.1)
+        };
+        let capacity = u64::from(self.capacity);
+        if small.has(handle) {
+            let most = (capacity * UNIT * 4 / 5).max(UNIT);
+            self.small = (self.small + step(main, small)).min(most);
+        } else if main.has(handle) {
+            let least = (capacity * UNIT / 100).max(UNIT);
+            self.small = self.small.saturating_sub(step(small, main)).max(least);
         }
     }
 
-    fn victim(&mut self, _handle: u32) -> Slot {
-        loop {
-            let s = self.q.oldest(SMALL);
-            let m = self.main_victim();
-            if s == NONE {
-                return m;
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
+        let group = self.group;
+        let victim = loop {
+            let small = self.queues.len(group, FifoKind::Small);
+            let main = self.queues.len(group, FifoKind::Main);
+            if small == 0 || (main > 0 && !self.small_is_full(group)) {
+                break self.main_victim(group);
             }
-            if f64::from(self.q.len(SMALL)) < self.small && m != NONE {
-                return m;
+            let slot = self.queues.oldest(group, FifoKind::Small);
+            if self.queues.count(slot) < TO_MAIN {
+                break slot;
             }
-            if m == NONE || f64::from(self.q.len(MAIN)) < f64::from(self.cap) - self.small.max(1.0) {
-                if f64::from(self.count[s as usize]) >= self.p[0] || (m!=NONE && self.p[5] > 0.0) {
-                    self.count[s as usize] = 0;
-                    self.q.move_to(MAIN, s);
-                    continue;
-                }
-                return s;
-            }
-            let (fs, fm) = (self.freq(s), self.freq(m));
-            if fs > fm || (f64::from(self.count[s as usize]) >= self.p[0] && f64::from(fs) + self.p[8] >= f64::from(fm)) {
-                self.count[s as usize] = self.p[9] as u8;
-                self.q.move_to(MAIN, s);
-                return m;
-            }
-            return s;
-        }
+            self.queues.pop(group, FifoKind::Small);
+            self.queues.push(FifoKind::Main, slot);
+        };
+        self.victim = Some(victim);
+        victim
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
-        let g = self.ghosts.take(handle);
-        if let Some(l) = self.q.list_of(slot) {
-            if self.ghosts.len(l) >= if l == SMALL { self.gs } else { self.gm } {
-                self.ghosts.pop(l);
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
+        let returned = self.left[0].take(handle) | self.left[1].take(handle);
+        if self.victim.take() == Some(slot) {
+            if let Some(queue) = self.unlink(slot) {
+                self.left[queue as usize].put(self.handles[slot as usize]);
             }
-            self.ghosts.push(l, self.handles[slot as usize]);
+            self.evicted = true;
+            self.group = (self.group + 1) % self.queues.groups();
         }
         self.handles[slot as usize] = handle;
-        self.count[slot as usize] = 0;
-        let main = g.is_some() && self.p[4] > 0.0 && (g == Some(MAIN) || self.p[4] > 1.0);
-        self.q.move_to(if main { MAIN } else { SMALL }, slot);
+        if self.queues.queue_of(slot).is_some() {
+            // An object was destroyed: its slot keeps its place.
+            self.queues.set_count(slot, 0);
+            return;
+        }
+        let fill = !self.evicted && self.small_is_full(self.queues.group_of(slot));
+        self.queues.push(if returned || fill { FifoKind::Main } else { FifoKind::Small }, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
-        self.q.remove(slot);
+    fn remove(&mut self, slot: PolicySlot) {
+        self.queues.set_count(slot, 0);
     }
 
-    fn retain(&mut self, slot: Slot) {
-        self.q.move_to(MAIN, slot);
+    fn retain(&mut self, slot: PolicySlot) {
+        if self.victim.take() == Some(slot) && self.unlink(slot).is_some() {
+            self.queues.push(FifoKind::Main, slot);
+        }
     }
 }

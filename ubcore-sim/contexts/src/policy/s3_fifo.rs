@@ -5,8 +5,8 @@
 //! - owns: both queues, ghosts, 2-bit counts. takes: hits, insertions. gives: victims. must not: move a slot that is hit.
 
 use super::ghost::Ghosts;
-use super::list::Lists;
-use super::{Policy, Slot};
+use super::list::NodeLists;
+use super::{Policy, PolicySlot};
 
 const SMALL: u32 = 0;
 const MAIN: u32 = 1;
@@ -15,10 +15,10 @@ const TO_MAIN: u8 = 2;
 /// Largest count of the main queue.
 const COUNT_MAX: u8 = 3;
 
-/// S3-FIFO.
+/// S3-FIFO with a small queue of a tenth.
 #[derive(Clone, Debug)]
 pub(super) struct S3Fifo {
-    queues: Lists,
+    queues: NodeLists,
     counts: Vec<u8>,
     handles: Vec<u32>,
     ghosts: Ghosts,
@@ -32,7 +32,7 @@ impl S3Fifo {
     pub(super) fn new(capacity: u32) -> Self {
         let small = capacity / 10;
         Self {
-            queues: Lists::new(2, capacity),
+            queues: NodeLists::new(2, capacity),
             counts: vec![0; capacity as usize],
             handles: vec![0; capacity as usize],
             ghosts: Ghosts::new(1, (capacity - small).max(1)),
@@ -44,17 +44,16 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         let count = &mut self.counts[slot as usize];
         *count = count.saturating_add(1);
     }
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         loop {
-            let main =
-                self.queues.len(MAIN) > self.main_size || self.queues.len(SMALL) == 0;
+            let main = self.queues.len(MAIN) > self.main_size || self.queues.len(SMALL) == 0;
             let slot = self.queues.oldest(if main { MAIN } else { SMALL });
             let count = &mut self.counts[slot as usize];
             if main && *count > 0 {
@@ -68,11 +67,11 @@ impl Policy for S3Fifo {
         }
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         let returned = self.ghosts.take(handle).is_some();
         let first = !self.evicted && self.queues.len(SMALL) >= self.small_size;
         self.evicted |= self.queues.list_of(slot).is_some();
@@ -84,11 +83,11 @@ impl Policy for S3Fifo {
         self.queues.move_to(if returned || (first && !self.evicted) { MAIN } else { SMALL }, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.queues.remove(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         self.queues.move_to(MAIN, slot);
     }
 }

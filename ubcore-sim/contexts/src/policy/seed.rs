@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::ghost::HandleMap;
 use super::list::NONE;
-use super::{Policy, Slot};
+use super::{Policy, PolicySlot};
 
 /// Counts of handles outside, at most this many times the capacity: beyond, all of them are halved.
 const OUTSIDE_MOST: usize = 32;
@@ -31,13 +31,13 @@ impl SeedRule {
     pub const AGED: Self = Self { aging: 10, alpha: 0, admit: 0 };
 }
 
-/// The seed's rule.
+/// The seed's rule with its parameters.
 #[derive(Clone, Debug)]
 pub(super) struct SeedLfu {
     rule: SeedRule,
     /// Count, last access, handle of each slot.
     slots: Vec<(u32, u64, u32)>,
-    order: BTreeSet<(u32, u64, Slot)>,
+    order: BTreeSet<(u32, u64, PolicySlot)>,
     outside: HandleMap<u32>,
     ranks: Option<Ranks>,
     now: u64,
@@ -78,7 +78,7 @@ impl SeedLfu {
         });
     }
 
-    fn put(&mut self, slot: Slot, count: u32, handle: u32) {
+    fn put(&mut self, slot: PolicySlot, count: u32, handle: u32) {
         self.slots[slot as usize] = (count, self.now, handle);
         self.order.insert((count, self.now, slot));
         if let Some(ranks) = &mut self.ranks {
@@ -86,14 +86,14 @@ impl SeedLfu {
         }
     }
 
-    fn take(&mut self, slot: Slot) -> (u32, u32) {
+    fn take(&mut self, slot: PolicySlot) -> (u32, u32) {
         let (count, last, handle) = self.slots[slot as usize];
         self.order.remove(&(count, last, slot));
         (count, handle)
     }
 
     /// The least score: in each count the least recent slot is the candidate.
-    fn least(&self, ranks: &Ranks) -> Slot {
+    fn least(&self, ranks: &Ranks) -> PolicySlot {
         let entries = self.order.len() as u64;
         let mut best = (u64::MAX, u64::MAX, 0);
         let mut next = self.order.first();
@@ -111,7 +111,7 @@ impl SeedLfu {
 }
 
 impl Policy for SeedLfu {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         self.tick();
         let (count, handle) = self.take(slot);
         self.put(slot, count.saturating_add(1), handle);
@@ -127,25 +127,25 @@ impl Policy for SeedLfu {
         }
     }
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         match &self.ranks {
             Some(ranks) => self.least(ranks),
             None => self.order.first().map_or(0, |(_, _, slot)| *slot),
         }
     }
 
-    fn admit(&mut self, handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, handle: u32, _victim: PolicySlot) -> bool {
         self.rule.admit == 0
             || self.outside.get(&handle).is_some_and(|count| *count >= self.rule.admit)
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         self.take(slot);
         let count = self.outside.get(&handle).copied().unwrap_or(1);
         self.put(slot, count, handle);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.take(slot);
         if let Some(ranks) = &mut self.ranks {
             ranks.remove(slot);
@@ -153,7 +153,7 @@ impl Policy for SeedLfu {
         self.slots[slot as usize] = (0, 0, NONE);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         let (count, handle) = self.take(slot);
         self.put(slot, count.saturating_add(1), handle);
     }
@@ -181,14 +181,14 @@ impl Ranks {
         }
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         let at = std::mem::take(&mut self.at[slot as usize]);
         if at > 0 {
             self.add(at, 1_u32.wrapping_neg());
         }
     }
 
-    fn touch(&mut self, slot: Slot) {
+    fn touch(&mut self, slot: PolicySlot) {
         self.remove(slot);
         if self.next >= self.sums.len() {
             self.pack();
@@ -212,7 +212,7 @@ impl Ranks {
     }
 
     /// Number of slots whose last access is earlier.
-    fn rank(&self, slot: Slot) -> u64 {
+    fn rank(&self, slot: PolicySlot) -> u64 {
         let (mut at, mut sum) = (self.at[slot as usize].saturating_sub(1), 0);
         while at > 0 {
             sum += u64::from(self.sums[at]);

@@ -2,24 +2,24 @@
 //!
 //! - owns: the list, the hand. takes: hits, insertions. gives: victims. must not: move a slot that is hit.
 
-use super::list::{Lists, NONE};
-use super::{Policy, Slot};
+use super::list::{NONE, NodeLists};
+use super::{Policy, PolicySlot};
 
 /// SIEVE with one bit per slot.
 #[derive(Clone, Debug)]
 pub(super) struct Sieve {
-    list: Lists,
+    list: NodeLists,
     used: Vec<bool>,
     hand: u32,
 }
 
 impl Sieve {
     pub(super) fn new(capacity: u32) -> Self {
-        Self { list: Lists::new(1, capacity), used: vec![false; capacity as usize], hand: NONE }
+        Self { list: NodeLists::new(1, capacity), used: vec![false; capacity as usize], hand: NONE }
     }
 
     /// Takes a slot out; the hand goes on to the next newer one.
-    fn unlink(&mut self, slot: Slot) {
+    fn unlink(&mut self, slot: PolicySlot) {
         if self.list.list_of(slot).is_some() {
             if self.hand == slot {
                 self.hand = self.list.newer(slot);
@@ -30,13 +30,13 @@ impl Sieve {
 }
 
 impl Policy for Sieve {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         self.used[slot as usize] = true;
     }
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         loop {
             if self.hand == NONE {
                 self.hand = self.list.oldest(0);
@@ -48,21 +48,21 @@ impl Policy for Sieve {
         }
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, _handle: u32, slot: Slot) {
+    fn insert(&mut self, _handle: u32, slot: PolicySlot) {
         self.unlink(slot);
         self.used[slot as usize] = false;
         self.list.push(0, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.unlink(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         self.unlink(slot);
         self.list.push(0, slot);
     }

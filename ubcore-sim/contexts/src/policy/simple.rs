@@ -2,8 +2,8 @@
 //!
 //! - owns: the list, a bit per slot. takes: hits, insertions. gives: the oldest slot. must not: look at handles.
 
-use super::list::Lists;
-use super::{Policy, Slot};
+use super::list::NodeLists;
+use super::{Policy, PolicySlot};
 
 /// What a hit does in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,18 +20,18 @@ pub(super) enum HitRule {
 #[derive(Clone, Debug)]
 pub(super) struct OneList {
     rule: HitRule,
-    list: Lists,
+    list: NodeLists,
     used: Vec<bool>,
 }
 
 impl OneList {
     pub(super) fn new(rule: HitRule, capacity: u32) -> Self {
-        Self { rule, list: Lists::new(1, capacity), used: vec![false; capacity as usize] }
+        Self { rule, list: NodeLists::new(1, capacity), used: vec![false; capacity as usize] }
     }
 }
 
 impl Policy for OneList {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         match self.rule {
             HitRule::Fifo => {}
             HitRule::Lru => self.list.move_to(0, slot),
@@ -41,7 +41,7 @@ impl Policy for OneList {
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         loop {
             let slot = self.list.oldest(0);
             if !std::mem::take(&mut self.used[slot as usize]) {
@@ -51,20 +51,20 @@ impl Policy for OneList {
         }
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, _handle: u32, slot: Slot) {
+    fn insert(&mut self, _handle: u32, slot: PolicySlot) {
         self.used[slot as usize] = false;
         self.list.move_to(0, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.list.remove(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         self.list.move_to(0, slot);
     }
 }

@@ -5,16 +5,16 @@
 //! - owns: both lists, ghosts. takes: hits, insertions. gives: victims. must not: promote on a hit in the FIFO.
 
 use super::ghost::Ghosts;
-use super::list::Lists;
-use super::{Policy, Slot};
+use super::list::NodeLists;
+use super::{Policy, PolicySlot};
 
 const FIFO: u32 = 0;
 const MAIN: u32 = 1;
 
-/// 2Q.
+/// 2Q with a FIFO of a quarter.
 #[derive(Clone, Debug)]
 pub(super) struct TwoQ {
-    lists: Lists,
+    lists: NodeLists,
     handles: Vec<u32>,
     ghosts: Ghosts,
     fifo_size: u32,
@@ -23,7 +23,7 @@ pub(super) struct TwoQ {
 impl TwoQ {
     pub(super) fn new(capacity: u32) -> Self {
         Self {
-            lists: Lists::new(2, capacity),
+            lists: NodeLists::new(2, capacity),
             handles: vec![0; capacity as usize],
             ghosts: Ghosts::new(1, (capacity / 2).max(1)),
             fifo_size: capacity / 4,
@@ -32,7 +32,7 @@ impl TwoQ {
 }
 
 impl Policy for TwoQ {
-    fn on_hit(&mut self, slot: Slot) {
+    fn on_hit(&mut self, slot: PolicySlot) {
         if self.lists.list_of(slot) == Some(MAIN) {
             self.lists.move_to(MAIN, slot);
         }
@@ -40,16 +40,16 @@ impl Policy for TwoQ {
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
         let fifo = self.lists.len(FIFO) > self.fifo_size || self.lists.len(MAIN) == 0;
         self.lists.oldest(if fifo { FIFO } else { MAIN })
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         let returned = self.ghosts.take(handle).is_some();
         if self.lists.list_of(slot) == Some(FIFO) {
             self.ghosts.push(0, self.handles[slot as usize]);
@@ -58,11 +58,11 @@ impl Policy for TwoQ {
         self.lists.move_to(if returned { MAIN } else { FIFO }, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.lists.remove(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         self.lists.move_to(MAIN, slot);
     }
 }

@@ -1,17 +1,20 @@
 //! W-TinyLFU: a small LRU window; what leaves it enters the main part only if it was used more often than its victim.
 //!
-//! Variant: window 1 %, main part an SLRU of 20 % and 80 %, counts in a Bloom filter of 10 hashes, halved every 32 times the
-//! main part (as libCacheSim; hits in the window are not counted). There one miss may evict several; here always one.
+//! Variant: window 1 %, main part an SLRU of 20 % and 80 %, each rounded down, counts in a Bloom filter of 10 hashes, halved
+//! every 32 times the main part (as libCacheSim 0.3.5; hits in the window are not counted). Where the two parts are one
+//! slot short of the main part, a hit there drives a slot out; it leaves at the next miss here, which then admits freely.
 //!
 //! - owns: window, main part, counts. takes: hits, insertions. gives: victims. must not: evict twice for one miss.
 
-use super::list::{Lists, NONE};
-use super::{Policy, Slot};
+use super::list::{NONE, NodeLists};
+use super::{Policy, PolicySlot};
 use crate::hash::spread;
 
 const WINDOW: u32 = 0;
 const PROBATION: u32 = 1;
 const PROTECTED: u32 = 2;
+/// Slots that left the main part at a hit: the next victims.
+const LEFT: u32 = 3;
 /// Hashes and counters of a filter with one false answer in 1000.
 const HASHES: u32 = 10;
 const COUNTERS_PER_1000: u64 = 14_378;
@@ -40,10 +43,10 @@ impl CountFilter {
     }
 }
 
-/// W-TinyLFU.
+/// W-TinyLFU with a window of one hundredth.
 #[derive(Clone, Debug)]
 pub(super) struct WTinyLfu {
-    lists: Lists,
+    lists: NodeLists,
     handles: Vec<u32>,
     counts: CountFilter,
     main_size: u32,
@@ -55,7 +58,7 @@ impl WTinyLfu {
         let main_size = capacity - capacity / 100;
         let counters = (u64::from(main_size) * COUNTERS_PER_1000).div_ceil(1000).max(20);
         Self {
-            lists: Lists::new(3, capacity),
+            lists: NodeLists::new(4, capacity),
             handles: vec![0; capacity as usize],
             counts: CountFilter(vec![0; usize::try_from(counters).unwrap_or(usize::MAX)]),
             main_size,
@@ -67,26 +70,29 @@ impl WTinyLfu {
         self.lists.len(PROBATION) + self.lists.len(PROTECTED)
     }
 
-    fn enter_main(&mut self, slot: Slot) {
+    fn enter_main(&mut self, slot: PolicySlot) {
         let full = self.lists.len(PROBATION) >= self.main_size / 5;
         let room = self.lists.len(PROTECTED) < self.main_size * 4 / 5;
         self.lists.move_to(if full && room { PROTECTED } else { PROBATION }, slot);
     }
 
-    fn count_of(&self, slot: Slot) -> u32 {
+    fn count_of(&self, slot: PolicySlot) -> u32 {
         self.counts.count(self.handles[slot as usize])
     }
 }
 
 impl Policy for WTinyLfu {
-    fn on_hit(&mut self, slot: Slot) {
-        if self.lists.list_of(slot) == Some(WINDOW) {
-            self.lists.move_to(WINDOW, slot);
-            return;
+    fn on_hit(&mut self, slot: PolicySlot) {
+        match self.lists.list_of(slot) {
+            Some(WINDOW) => return self.lists.move_to(WINDOW, slot),
+            Some(LEFT) => return self.insert(self.handles[slot as usize], slot),
+            _ => self.lists.move_to(PROTECTED, slot),
         }
-        self.lists.move_to(PROTECTED, slot);
         if self.lists.len(PROTECTED) > self.main_size * 4 / 5 {
             self.lists.move_to(PROBATION, self.lists.oldest(PROTECTED));
+            if self.lists.len(PROBATION) > self.main_size / 5 {
+                self.lists.move_to(LEFT, self.lists.oldest(PROBATION));
+            }
         }
         self.counts.add(self.handles[slot as usize]);
         self.hits += 1;
@@ -98,7 +104,11 @@ impl Policy for WTinyLfu {
 
     fn on_miss(&mut self, _handle: u32) {}
 
-    fn victim(&mut self, _handle: u32) -> Slot {
+    fn victim(&mut self, _handle: u32) -> PolicySlot {
+        let left = self.lists.oldest(LEFT);
+        if left != NONE {
+            return left;
+        }
         loop {
             let main = match self.lists.oldest(PROBATION) {
                 NONE => self.lists.oldest(PROTECTED),
@@ -124,21 +134,21 @@ impl Policy for WTinyLfu {
         }
     }
 
-    fn admit(&mut self, _handle: u32, _victim: Slot) -> bool {
+    fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
         true
     }
 
-    fn insert(&mut self, handle: u32, slot: Slot) {
+    fn insert(&mut self, handle: u32, slot: PolicySlot) {
         self.handles[slot as usize] = handle;
         self.lists.move_to(WINDOW, slot);
         self.counts.add(handle);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: PolicySlot) {
         self.lists.remove(slot);
     }
 
-    fn retain(&mut self, slot: Slot) {
+    fn retain(&mut self, slot: PolicySlot) {
         let list = self.lists.list_of(slot).unwrap_or(WINDOW);
         self.lists.move_to(list, slot);
     }

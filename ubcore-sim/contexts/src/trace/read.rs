@@ -24,12 +24,12 @@ pub enum TraceFormat {
     U32,
     /// Lines of `handle` or `time,handle,size`, decimal or with 0x; the first line may name the columns.
     Csv,
-    /// libCacheSim's binary format.
+    /// libCacheSim's binary format of 24 bytes per access.
     OracleGeneral,
 }
 
 impl TraceFormat {
-    /// All formats.
+    /// All formats of trace files.
     pub const ALL: [Self; 3] = [Self::U32, Self::Csv, Self::OracleGeneral];
 
     /// Name on the command line.
@@ -118,7 +118,10 @@ fn handles(bytes: &[u8]) -> Result<Vec<u64>, TraceError> {
     }
     check_whole(bytes, 4)?;
     let look = bytes.len().min(LOOK * ORACLE_BYTES);
-    if bytes.len().is_multiple_of(ORACLE_BYTES) && look > ORACLE_BYTES && records(&bytes[..look]).is_ok() {
+    if bytes.len().is_multiple_of(ORACLE_BYTES)
+        && look > ORACLE_BYTES
+        && records(&bytes[..look]).is_ok()
+    {
         let value = "u32, but the file has records of oracleGeneral";
         return Err(refused("format", value, "oracleGeneral for this file"));
     }
@@ -163,11 +166,13 @@ fn lines(bytes: &[u8]) -> Result<Vec<u64>, TraceError> {
         return Err(refused("format", &value, "u32 or oracleGeneral for a binary file"));
     }
     let text = String::from_utf8_lossy(bytes);
-    let mut rows = (1_usize..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty()).peekable();
+    let mut rows =
+        (1_usize..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty()).peekable();
     rows.next_if(|(_, row)| CSV_COLUMNS.contains(&row.trim()));
     let columns = rows.peek().map_or(0, |(_, row)| row.split(',').count());
     if columns != 1 && columns != 3 {
-        let value = if columns == 0 { "without rows".to_owned() } else { format!("{columns} columns") };
+        let value =
+            if columns == 0 { "without rows".to_owned() } else { format!("{columns} columns") };
         return Err(refused("file", &value, "rows of handle or time,handle,size"));
     }
     rows.map(|(line, row)| id_of(line, row, columns)).collect()
@@ -194,4 +199,68 @@ fn id_of(line: usize, row: &str, columns: usize) -> Result<u64, TraceError> {
     number("time", fields[0])?;
     number("size", fields[2])?;
     number("handle", fields[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(time: u32, id: u64, next: i64) -> Vec<u8> {
+        let parts =
+            [&time.to_le_bytes()[..], &id.to_le_bytes(), &1_u32.to_le_bytes(), &next.to_le_bytes()];
+        parts.concat()
+    }
+
+    #[test]
+    fn three_formats_give_the_same_trace() {
+        let oracle = [record(1, 7, 3), record(1, 500, -1), record(2, 7, -1)].concat();
+        let words: Vec<u8> = [7_u32, 500, 7].iter().flat_map(|id| id.to_le_bytes()).collect();
+        let files: [(TraceFormat, &[u8]); 5] = [
+            (TraceFormat::OracleGeneral, &oracle),
+            (TraceFormat::U32, &words),
+            (TraceFormat::Csv, b"7\n500\n7"),
+            (TraceFormat::Csv, b"handle\n7\n0x1f4\n\n7\n"),
+            (TraceFormat::Csv, b"time,handle,size\r\n1, 7, 1\r\n1,500,1\r\n2,7,1\r\n"),
+        ];
+        for (format, bytes) in files {
+            let trace = format.read(bytes).expect("a trace");
+            assert_eq!(trace.handles(), [7, 500, 7], "{format:?}");
+            assert_eq!((trace.numbers(), trace.distinct()), (&[0, 1, 0][..], 2));
+            assert_eq!(*trace.next_uses(), [2, u64::MAX, u64::MAX]);
+        }
+    }
+
+    #[test]
+    fn ids_above_32_bits_are_numbered() {
+        let trace = TraceFormat::Csv.read(b"4294967296\n9\n4294967296\n").expect("a trace");
+        assert_eq!(trace.handles(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn files_that_are_cut_empty_or_of_another_format_are_refused() {
+        let oracle = [record(1, 7 << 40, 3), record(1, 500, -1), record(2, 7 << 40, -1)].concat();
+        let late = [record(2, 7, -1), record(1, 500, -1)].concat();
+        let past = [record(1, 7, -1), record(2, 500, 1)].concat();
+        let cases: [(TraceFormat, &[u8], &str, &str); 13] = [
+            (TraceFormat::U32, b"", "file", "empty"),
+            (TraceFormat::Csv, b"", "file", "empty"),
+            (TraceFormat::Csv, b"handle\n", "file", "without rows"),
+            (TraceFormat::U32, &[1, 0, 0, 0, 2], "file", "5 bytes, cut 1 bytes"),
+            (TraceFormat::OracleGeneral, &oracle[..50], "file", "50 bytes, cut 2 bytes"),
+            (TraceFormat::U32, b"7\n500\n7\n", "format", "text"),
+            (TraceFormat::U32, &oracle, "format", "oracleGeneral"),
+            (TraceFormat::OracleGeneral, b"time,handle,size\n1,2,3\n", "format", "text"),
+            (TraceFormat::Csv, &oracle, "format", "byte 0 is 0x01"),
+            (TraceFormat::OracleGeneral, &late, "record 2, time", "1"),
+            (TraceFormat::OracleGeneral, &past, "record 2, next access", "1"),
+            (TraceFormat::Csv, b"1,7,1\n1,50", "line 2", "2 fields"),
+            (TraceFormat::Csv, b"7\nseven\n", "line 2, handle", "seven"),
+        ];
+        for (format, bytes, field, value) in cases {
+            let error = format.read(bytes).expect_err(value);
+            assert_eq!(error.field, field, "{error}");
+            assert!(error.value.contains(value) && !error.want.is_empty(), "{error}");
+        }
+        assert_eq!(TraceFormat::named("pcap").expect_err("unknown").field, "format");
+    }
 }

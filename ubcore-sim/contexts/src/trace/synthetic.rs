@@ -25,7 +25,7 @@ pub enum SyntheticTrace {
 }
 
 impl SyntheticTrace {
-    /// All of them.
+    /// All four synthetic traces.
     pub const ALL: [Self; 4] = [Self::Uniform, Self::Zipf, Self::Burst, Self::Pareto];
 
     /// Name in the golden data and on the command line.
@@ -72,7 +72,7 @@ impl SyntheticTrace {
     }
 }
 
-/// SplitMix64.
+/// SplitMix64: random numbers from a seed.
 #[derive(Clone, Debug)]
 struct SplitMix(u64);
 

@@ -1,4 +1,7 @@
-//! Traces and hit counts against the golden data.
+//! Traces and hit counts against the golden data; policies against linear scans.
+
+mod naive;
+mod oracle;
 
 use serde_json::Value;
 use urma_contexts::policy::kind::PolicyKind;
@@ -7,7 +10,7 @@ use urma_contexts::replay::{CacheCounts, CacheReplay};
 use urma_contexts::trace::HandleTrace;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 
-const GOLDEN: &str = include_str!("golden/context_traces.json");
+const GOLDEN: &str = include_str!("context_traces.json");
 
 fn golden() -> Vec<Value> {
     let golden: Value = serde_json::from_str(GOLDEN).expect("golden data");
@@ -117,4 +120,42 @@ fn for_each_size(mut check: impl FnMut(&HandleTrace, &Value, u32, &str)) {
             check(&trace, at, number(&at["capacity"]), golden["name"].as_str().expect("a name"));
         }
     }
+}
+
+#[test]
+fn ours_reaches_its_goal_on_the_synthetic_traces() {
+    let mut sum = 0.0;
+    for golden in golden() {
+        let trace = trace(&golden);
+        let at = &golden["at"][2];
+        assert_eq!(at["fraction"].as_f64(), Some(0.1));
+        let counts = run(&trace, PolicyKind::Ours, SeedRule::AGED, number(&at["capacity"]));
+        let percent = 100.0 * counts.hits as f64 / counts.accesses as f64;
+        let references = at["percent"].as_object().expect("references");
+        let best = references
+            .iter()
+            .filter(|(name, _)| *name != "OPT")
+            .filter_map(|(_, percent)| percent.as_f64())
+            .fold(0.0, f64::max);
+        assert!(percent >= best - 2.0, "{}: {percent:.2}, best {best}", golden["name"]);
+        sum += percent;
+    }
+    assert!(sum / 4.0 >= 56.5, "{:.2}", sum / 4.0);
+}
+
+#[test]
+fn a_capacity_or_parameter_out_of_range_is_refused() {
+    let build = |capacity, rule| PolicyKind::Seed.build(capacity, rule, &Vec::new().into());
+    for (capacity, aging, alpha, admit, field) in [
+        (0, 10, 0, 0, "capacity"),
+        (u32::MAX, 10, 0, 0, "capacity"),
+        (8, 1001, 0, 0, "aging"),
+        (8, 10, 17, 0, "alpha"),
+        (8, 10, 0, 65536, "admit"),
+    ] {
+        let error = build(capacity, SeedRule { aging, alpha, admit }).expect_err(field);
+        assert_eq!(error.field, field);
+        assert!(error.to_string().contains(&error.want) && error.to_string().contains(field));
+    }
+    assert_eq!(PolicyKind::named("magic").expect_err("unknown").field, "policy");
 }

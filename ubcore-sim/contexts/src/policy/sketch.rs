@@ -1,0 +1,94 @@
+//! How often handles were used lately: four of many 4-bit counters for each, the least of which counts.
+//!
+//! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15.
+//! - must not: halve the counters of one handle before those of another.
+
+use crate::hash::spread;
+
+/// Counters per slot of the cache, before rounding up to a power of two; 4 bits each.
+const COUNTERS_PER_SLOT: u64 = 8;
+/// All counters are halved once per so many uses times the capacity: a twentieth of a word per use, or less.
+const AGING: u64 = 20;
+const COUNTERS_PER_WORD: u64 = 16;
+const COUNT_MAX: u64 = 15;
+/// Bits of a halved counter that stay in it.
+const HALVED: u64 = 0x7777_7777_7777_7777;
+
+/// Estimates of use by handle: 4 to 8 bytes per slot of the cache.
+#[derive(Clone, Debug)]
+pub(super) struct Sketch {
+    words: Vec<u64>,
+    /// Uses until all counters are halved.
+    period: u64,
+    /// Uses since all counters were halved.
+    uses: u64,
+}
+
+impl Sketch {
+    pub(super) fn new(capacity: u32) -> Self {
+        let counters = (u64::from(capacity) * COUNTERS_PER_SLOT).next_power_of_two().max(64);
+        let words = usize::try_from(counters / COUNTERS_PER_WORD).unwrap_or(usize::MAX);
+        Self { words: vec![0; words], period: AGING * u64::from(capacity), uses: 0 }
+    }
+
+    /// Word and bit of each counter of a handle.
+    #[expect(clippy::cast_possible_truncation, reason = "masked by the number of words")]
+    fn places(&self, handle: u32) -> [(usize, u32); 4] {
+        let mixed = spread(handle);
+        let (first, step) = (mixed & 0xffff_ffff, mixed >> 32 | 1);
+        let mask = self.words.len() as u64 * COUNTERS_PER_WORD - 1;
+        [0, 1, 2, 3].map(|row| {
+            let place = first.wrapping_add(step.wrapping_mul(row)) & mask;
+            ((place / COUNTERS_PER_WORD) as usize, (place % COUNTERS_PER_WORD * 4) as u32)
+        })
+    }
+
+    fn least(&self, places: &[(usize, u32); 4]) -> u64 {
+        let counts = places.map(|(word, bit)| self.words[word] >> bit & COUNT_MAX);
+        counts[0].min(counts[1]).min(counts[2]).min(counts[3])
+    }
+
+    /// Estimated uses of a handle, at most 15.
+    pub(super) fn count(&self, handle: u32) -> u64 {
+        self.least(&self.places(handle))
+    }
+
+    /// Counts a use: only the counters that are the least, so that others err less.
+    pub(super) fn add(&mut self, handle: u32) {
+        let places = self.places(handle);
+        let least = self.least(&places);
+        if least < COUNT_MAX {
+            for (word, bit) in places {
+                if self.words[word] >> bit & COUNT_MAX == least {
+                    self.words[word] += 1 << bit;
+                }
+            }
+        }
+        self.uses += 1;
+        if self.uses >= self.period {
+            self.uses = 0;
+            self.words.iter_mut().for_each(|word| *word = *word >> 1 & HALVED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_never_below_the_uses_and_are_halved() {
+        let mut sketch = Sketch::new(100);
+        for handle in 0..200 {
+            (0..handle % 8).for_each(|_| sketch.add(handle));
+        }
+        for handle in 0..200 {
+            assert!(sketch.count(handle) >= u64::from(handle % 8), "{handle}");
+        }
+        let many = (0..200).filter(|handle| sketch.count(*handle) > u64::from(handle % 8)).count();
+        assert!(many < 40, "{many} of 200 are too high");
+        let before = sketch.count(7);
+        (0..2000).for_each(|_| sketch.add(1));
+        assert_eq!((sketch.count(1), sketch.count(7)), (15 - 15 / 2 + 7, before / 2));
+    }
+}
