@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-rc", &["urma-packet"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
-    ("urma-contexts", &[]),
+    ("urma-contexts", &["urma-mem"]),
     ("urma-splice", &[]),
     (
         "ubcore-sim",
