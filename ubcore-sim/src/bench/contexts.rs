@@ -54,7 +54,7 @@ fn each_request_looks_its_contexts_up_once() {
 
 #[test]
 fn a_destroyed_object_leaves_the_model() {
-    let (mut a, b) = counted();
+    let (mut a, mut b) = counted();
     let mut jfc = a.jfc(4);
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
@@ -71,7 +71,7 @@ fn a_destroyed_object_leaves_the_model() {
 
 #[test]
 fn without_the_model_its_counters_stay_0() {
-    let (mut a, b) = pair();
+    let (mut a, mut b) = pair();
     let mut jfc = a.jfc(4);
     let mut queue = a.jetty(4, &jfc, |_| {});
     let (local, remote) = (a.seg(4096), b.seg(4096));
