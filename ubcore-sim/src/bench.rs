@@ -6,6 +6,7 @@
 mod carry;
 mod commands;
 mod completions;
+mod contexts;
 mod fences;
 mod hostile;
 mod lane;

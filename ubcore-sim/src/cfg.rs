@@ -87,6 +87,16 @@ impl Dialogues {
     }
 }
 
+/// Whether the device accounts what the chip of a NIC would keep of its contexts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ContextModelMode {
+    /// No: there is no model, no call and no memory for it.
+    #[default]
+    Off,
+    /// Each request looks its contexts up in the model; nothing is delayed. Every request takes the long path.
+    Count,
+}
+
 /// What carries the requests of RC jetties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RcWire {
@@ -147,6 +157,8 @@ pub struct DeviceCfg {
     pub lane: ExpressLane,
     /// When jetties have dialogues.
     pub dialogues: Dialogues,
+    /// Whether requests are accounted in a model of the context cache.
+    pub contexts: ContextModelMode,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -177,9 +189,20 @@ impl DeviceCfg {
             step_requests: 256,
             lane: ExpressLane::On,
             dialogues: Dialogues::Usual,
+            contexts: ContextModelMode::Off,
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
+        }
+    }
+
+    /// With a model of the context cache every request takes the long path, which looks its contexts up.
+    pub(crate) fn settled(self) -> Self {
+        match self.contexts {
+            ContextModelMode::Off => self,
+            ContextModelMode::Count => {
+                Self { lane: ExpressLane::Off, dialogues: Dialogues::Never, ..self }
+            }
         }
     }
 

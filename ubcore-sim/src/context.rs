@@ -8,6 +8,7 @@ pub(crate) mod event;
 pub(crate) mod jfc;
 pub(crate) mod link;
 pub(crate) mod lives;
+pub(crate) mod model;
 pub(crate) mod objects;
 pub(crate) mod poison;
 pub(crate) mod queue;

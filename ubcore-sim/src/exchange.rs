@@ -171,7 +171,7 @@ impl Exchange {
             peer.forget_queues();
         }
         for tpn in std::mem::take(&mut self.paths).into_keys() {
-            base.tables.links.remove(tpn);
+            base.tables.remove_link(tpn);
         }
         self.standard = StandardJetties::default();
         self.closing.clear();

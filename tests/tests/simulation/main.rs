@@ -9,6 +9,7 @@ mod statuses;
 
 use std::process::Command;
 
+use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane};
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -144,6 +145,27 @@ fn all_work_is_exact_through_routers_whose_mtu_changes() {
     let sum = all_of("all_work_is_exact_through_routers_whose_mtu_changes", routed);
     assert!(sum.messages > 0);
     assert!(sum.narrowed > 0 || seeds().len() < 10, "no path became narrower in mid-run: {sum:?}");
+}
+
+/// The model of the context cache decides nothing: the same world with it and without has the same log, to the byte, and all
+/// work in it is exact.
+#[test]
+fn a_counted_context_cache_changes_nothing() {
+    for weather in [Weather::SameHost, Weather::Fair, Weather::Foul] {
+        for seed in seeds().into_iter().step_by(10) {
+            let plan = killing(seed, [weather; 2]);
+            let of = |change: fn(&mut DeviceCfg)| {
+                let mut plan = plan.clone();
+                plan.fabric.devices.iter_mut().for_each(change);
+                check("a_counted_context_cache_changes_nothing", plan).hash
+            };
+            let long_way = of(|device| {
+                (device.lane, device.dialogues) = (ExpressLane::Off, Dialogues::Never);
+            });
+            let counted = of(|device| device.contexts = ContextModelMode::Count);
+            assert_eq!(long_way, counted, "{weather:?}, seed {seed}");
+        }
+    }
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl CxlPages {
         if self.taken() >= self.capacity {
             return None;
         }
-        let at = self.free.pop().unwrap_or(to_u32(self.pages.len()));
+        let at = self.free.pop().unwrap_or_else(|| to_u32(self.pages.len()));
         if at as usize == self.pages.len() {
             self.pages.push(None);
         }

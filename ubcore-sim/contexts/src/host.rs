@@ -184,7 +184,7 @@ mod tests {
         let served: Vec<bool> = (0..24).map(|_| mailbox.before_urgent().is_some()).collect();
         let at: Vec<usize> = (0..24).filter(|at| served[*at]).collect();
         assert_eq!(at, [7, 15, 23]);
-        (0..MAILBOX_PLACES as u32).for_each(|index| assert!(mailbox.push(handle(index), 0)));
+        (0..to_u32(MAILBOX_PLACES)).for_each(|index| assert!(mailbox.push(handle(index), 0)));
         assert!(!mailbox.push(handle(0), 0), "the mailbox is full");
     }
 }

@@ -352,8 +352,8 @@ mod tests {
             let (index, mut map) = (SlotIndex::new(16), BTreeMap::new());
             for (at, (is_in, handle)) in ops.into_iter().enumerate() {
                 if is_in && map.len() < 16 && !map.contains_key(&handle) {
-                    index.insert(handle, at as u32);
-                    map.insert(handle, at as u32);
+                    index.insert(handle, to_u32(at));
+                    map.insert(handle, to_u32(at));
                 } else if !is_in {
                     index.remove(handle);
                     map.remove(&handle);

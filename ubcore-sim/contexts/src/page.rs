@@ -250,9 +250,13 @@ mod tests {
 
     use super::*;
 
-    fn records(kind: u8, of: Vec<Option<(u32, u16, [u64; 2], u64)>>) -> Vec<Option<ContextRecord>> {
+    /// Index, generation, body and small fields.
+    type Parts = (u32, u16, [u64; 2], u64);
+
+    fn records(kind: u8, of: Vec<Option<Parts>>) -> Vec<Option<ContextRecord>> {
         let record = |(index, generation, words, small)| {
-            let handle = ContextHandle::new(ContextKind::of(kind).unwrap(), index).unwrap();
+            let handle =
+                ContextHandle::new(ContextKind::of(kind).expect("0 to 5"), index).expect("28 bits");
             ContextRecord { token: ContextToken::of_parts(handle, generation, words), small }
         };
         of.into_iter().map(|one| one.map(record)).collect()

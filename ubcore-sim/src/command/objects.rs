@@ -13,7 +13,7 @@ use urma_mem::sync::Ordering;
 
 use super::answer::{CmdAnswer, CmdOutcome};
 use super::state::{Around, Commands};
-use crate::context::{event::EventQueue, jfc::DeviceJfc, tables::Tables};
+use crate::context::{event::EventQueue, jfc::DeviceJfc, model::LookedUp, tables::Tables};
 use crate::limits;
 
 impl Commands {
@@ -95,6 +95,7 @@ impl Commands {
             return Err(CmdStatus::InUse);
         }
         jfc.close();
+        tables.forget(LookedUp::Jfc(jfcn));
         self.moderated.remove(&jfcn);
         self.objects.jfcs.give_back(jfcn);
         Ok(CmdAnswer::ok(&[]))

@@ -18,6 +18,7 @@ use urma_mem::{Blocks, Region, RegionWord32};
 use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
 use super::state::{Around, Commands};
+use crate::context::model::LookedUp;
 use crate::context::objects::{Objects, QueueRecord};
 use crate::context::{jfc::JfcPort, tables::Tables};
 use crate::engine::base::Base;
@@ -309,6 +310,7 @@ impl Commands {
         let _ = queue.send.with_blocking(|place| *place.engine() = None);
         at.exchange.remove_send(at.base, id);
         at.exchange.receives.remove(id);
+        at.base.tables.forget(LookedUp::Queue(id));
         let Some(record) = self.objects.queues.remove(&id) else { return };
         for jfcn in record.jfcs {
             if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {

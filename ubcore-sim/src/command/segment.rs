@@ -16,6 +16,7 @@ use urma_mem::hazard::SLOT_LEN;
 use super::answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use super::state::{Around, Commands};
 use crate::context::link::Reach;
+use crate::context::model::LookedUp;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
 use crate::context::tables::{LOADS_ONLY, Tables};
 use crate::engine::remote::{Want, check_own, view_extent};
@@ -108,6 +109,7 @@ impl Commands {
             at.base.tables.ports.memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);
+        at.base.tables.forget(LookedUp::Segment { token_id: segment.token_id, va: 0 });
         Some(CmdAnswer::ok(&[]))
     }
 

@@ -71,6 +71,13 @@ pub(crate) struct JfcPort {
     pub(crate) inline: bool,
 }
 
+impl JfcPort {
+    /// Number of its JFC.
+    pub(crate) fn number(&self) -> u32 {
+        self.jfc.id
+    }
+}
+
 /// What a doorbell asks the device to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rung {

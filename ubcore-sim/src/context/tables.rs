@@ -16,10 +16,15 @@ use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 use urma_mem::{Region, ends::EndCount, lull::WorkSign, sleep::SleepFlag};
 
 use super::{
-    counts::Counts, event::EventQueue, jfc::DeviceJfc, link::LinkTable, segment::SegmentTable,
+    counts::Counts,
+    event::EventQueue,
+    jfc::DeviceJfc,
+    link::LinkTable,
+    model::{ContextModel, LookedUp},
+    segment::SegmentTable,
     table::IdTable,
 };
-use crate::cfg::{DeviceCfg, ExpressLane};
+use crate::cfg::{ContextModelMode, DeviceCfg, ExpressLane};
 use crate::dma::Dma;
 use crate::fault::Faults;
 use crate::limits;
@@ -44,6 +49,8 @@ pub(crate) struct Tables {
     pub(crate) ports: Ports,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
+    /// What the chip of a NIC would keep, if that is accounted.
+    pub(crate) contexts: Option<Box<ContextModel>>,
     pub(crate) dma: Dma,
     pub(crate) segments: SegmentTable,
     pub(crate) links: LinkTable,
@@ -76,6 +83,7 @@ impl Tables {
         Self {
             faults: cfg.faults(),
             counts: Counts::new(),
+            contexts: contexts(&cfg),
             dma: Dma::default(),
             segments: SegmentTable::new(ports.node_region.clone(), Arc::clone(&ends)),
             links: LinkTable::new(Arc::clone(&ends)),
@@ -101,6 +109,19 @@ impl Tables {
     #[inline]
     pub(crate) fn has_message_lane(&self) -> bool {
         self.cfg.lane == ExpressLane::On && !self.faults.is_planted()
+    }
+
+    /// Takes a path out of the table, and out of the model.
+    pub(crate) fn remove_link(&self, tpn: u32) {
+        self.links.remove(tpn);
+        self.forget(LookedUp::Tp(tpn));
+    }
+
+    /// An object ended: the model forgets it.
+    pub(crate) fn forget(&self, ended: LookedUp) {
+        if let Some(contexts) = &self.contexts {
+            contexts.end(ended);
+        }
     }
 
     /// Adds one to a counter.
@@ -223,6 +244,13 @@ impl Tables {
             self.status.fetch_and(!status::READY, Ordering::SeqCst);
             self.async_event(EqeKind::DevFatal, 0);
         }
+    }
+}
+
+fn contexts(cfg: &DeviceCfg) -> Option<Box<ContextModel>> {
+    match cfg.contexts {
+        ContextModelMode::Off => None,
+        ContextModelMode::Count => ContextModel::new().map(Box::new),
     }
 }
 

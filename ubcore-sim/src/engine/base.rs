@@ -48,7 +48,9 @@ impl Base {
     /// The value of a counter.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         let fast: u64 = self.queues.iter().map(|q| q.fast.value(counter)).sum();
-        fast + self.tables.counts.value(counter)
+        let contexts = self.tables.contexts.as_ref();
+        let modelled = contexts.map_or(0, |contexts| contexts.value(counter.name()));
+        fast + self.tables.counts.value(counter) + modelled
     }
 
     /// Steps a queue's engine, in this thread or in the one that steps it already, and lists what it

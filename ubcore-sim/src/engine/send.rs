@@ -30,13 +30,14 @@ pub(crate) use message::{HandedEnd, ShortSend};
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
-use super::gather::{EntryWords, Local};
+use super::gather::{EntryWords, Local, list};
 use super::known::KnownRequests;
 use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
+use crate::context::model::{ContextModel, LookedUp};
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
@@ -367,6 +368,9 @@ impl SendEngine {
                 let cursor = Cursor::default();
                 self.current = Current { blocks, local, len, cursor, checked: false };
                 self.under_way = true;
+                if let Some(contexts) = &visit.tables.contexts {
+                    self.look_up(contexts);
+                }
                 true
             }
             Err(bad) => {
@@ -374,6 +378,16 @@ impl SendEngine {
                 true
             }
         }
+    }
+
+    /// Looks the contexts of the request at the front up in the model.
+    #[cold]
+    fn look_up(&self, contexts: &ContextModel) {
+        let jfc = LookedUp::Jfc(self.retire.port().number());
+        let own = [LookedUp::Queue(self.id), LookedUp::Tp(self.sqe.tpn), jfc];
+        let pieces = list(self.current.local.pieces(&self.words)).filter(|sge| sge.len != 0);
+        let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
+        contexts.look_up(own.into_iter().chain(segments));
     }
 
     #[cold]

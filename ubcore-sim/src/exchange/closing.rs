@@ -58,7 +58,7 @@ impl Exchange {
                 return true;
             }
             paths.remove(tpn);
-            base.tables.links.remove(*tpn);
+            base.tables.remove_link(*tpn);
             false
         });
         self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };

@@ -13,6 +13,7 @@ use urma_packet::{
 use super::piece::Part;
 use super::serve::{PartialMessage, Reply};
 use super::work::Work;
+use crate::context::model::LookedUp;
 use crate::engine::direct::notify_at;
 use crate::engine::remote::{Want, check_absent, check_own};
 use crate::engine::word::operation;
@@ -49,6 +50,14 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
         work.base.tables.count(Counter::AccessDenied);
         ResponseStatus::AccessAbort
     })
+}
+
+/// Looks the segment of a whole request up in the model of the context cache.
+fn look_up(work: &Work<'_>, want: &Want) {
+    if let Some(contexts) = &work.base.tables.contexts {
+        let segment = LookedUp::Segment { token_id: want.token_id, va: want.va };
+        contexts.look_up(std::iter::once(segment));
+    }
 }
 
 fn token_id(tid: TokenId) -> u32 {
@@ -97,7 +106,9 @@ pub(super) fn check_write(
     header: &RequestHeader,
     start: u64,
 ) -> Result<u64, ResponseStatus> {
-    let (_, _, life) = reach(work, &want(header, start, Access::WRITE, 0))?;
+    let want = want(header, start, Access::WRITE, 0);
+    look_up(work, &want);
+    let (_, _, life) = reach(work, &want)?;
     if let Some((want, ..)) = notify_want(header) {
         let (memory, offset, _) = reach(work, &want)?;
         if memory.addr().wrapping_add(offset) % 8 != 0 {
@@ -149,6 +160,7 @@ pub(super) fn atomic(
     operands: &AtomicOperands,
 ) -> Result<AtomicValue, ResponseStatus> {
     let want = want(header, header.access.address, Access::ATOMIC, 0);
+    look_up(work, &want);
     let (memory, offset, _) = reach(work, &want)?;
     let value = apply(&memory, offset, op, operands).ok_or(ResponseStatus::Unsupported)?;
     let value = if work.base.tables.faults.wrong_value_answered() { !value } else { value };
@@ -187,7 +199,9 @@ pub(super) struct ReadJob {
 
 /// Checks a read as a whole.
 pub(super) fn read(work: &mut Work<'_>, header: &RequestHeader) -> Result<ReadJob, ResponseStatus> {
-    let (_, _, life) = reach(work, &want(header, header.access.address, Access::READ, 0))?;
+    let want = want(header, header.access.address, Access::READ, 0);
+    look_up(work, &want);
+    let (_, _, life) = reach(work, &want)?;
     Ok(ReadJob { header: *header, life, done: 0, failed: false })
 }
 

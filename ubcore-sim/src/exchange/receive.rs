@@ -20,9 +20,10 @@ use super::cursor::{BadIndex, ReceiveCursor, ReceivePlace};
 use super::sides::{RecvSide, SharedSide};
 use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
+use crate::context::model::{ContextModel, LookedUp};
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
-use crate::engine::gather::{EntryWords, Segments};
+use crate::engine::gather::{EntryWords, Segments, list};
 
 /// Receives that one step flushes.
 const FLUSH_PER_STEP: u32 = 256;
@@ -86,6 +87,15 @@ pub(super) struct FormReceiver {
     /// Queue whose receives they use.
     pub(super) ring: u32,
     pub(super) port: Arc<JfcPort>,
+}
+
+/// Looks the contexts of a receive up in the model: queue, JFC, segments of its pieces.
+#[cold]
+fn look_up(contexts: &ContextModel, (id, port): (u32, &JfcPort), pieces: &[u64]) {
+    let own = [LookedUp::Queue(id), LookedUp::Jfc(port.number())];
+    let pieces = list(pieces).filter(|sge| sge.len != 0);
+    let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
+    contexts.look_up(own.into_iter().chain(segments));
 }
 
 /// A receive that was given back: it is taken again before new ones.
@@ -261,6 +271,9 @@ impl ReceivingSides {
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
+        if let Some(contexts) = &base.tables.contexts {
+            look_up(contexts, (id, &port), words.get(..2 * num).unwrap_or(&[]));
+        }
         Ok(TakenReceive { ring: end.ring, cqe_source, port, entry_idx, words, num, capacity })
     }
 

@@ -12,7 +12,7 @@ use urma_recovery::CongestionChoice;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{Doorbells, ExpressLane, PortMode, RcWire},
+    cfg::{ContextModelMode, Doorbells, ExpressLane, PortMode, RcWire},
     host::{
         ip_eid,
         memory::PageMoving,
@@ -60,6 +60,8 @@ pub struct NodeCfg {
     pub kernel_reads: KernelReads,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
+    /// Whether requests are accounted in a model of the context cache of a NIC.
+    pub contexts: ContextModelMode,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
     /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
@@ -104,6 +106,7 @@ impl Default for NodeCfg {
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
             lane: ExpressLane::On,
+            contexts: ContextModelMode::Off,
             doorbells: Doorbells::Found,
             prepared_max: PREPARED_MAX,
             mtu: 8192,
@@ -168,6 +171,7 @@ impl NodeCfg {
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
+    /// | `URMA_CONTEXT_CACHE` | `off`, `count` (requests are accounted in a model of a NIC's context cache) |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
@@ -239,6 +243,9 @@ impl NodeCfg {
         }
         if let Some(value) = text("URMA_DOORBELLS") {
             self.doorbells = doorbells_of(value)?;
+        }
+        if let Some(value) = text("URMA_CONTEXT_CACHE") {
+            self.contexts = contexts_of(value)?;
         }
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
@@ -432,6 +439,18 @@ fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     }
 }
 
+/// The mode of the context cache that this says.
+fn contexts_of(value: String) -> Result<ContextModelMode, ConfigError> {
+    match value.as_str() {
+        "off" => Ok(ContextModelMode::Off),
+        "count" => Ok(ContextModelMode::Count),
+        _ => {
+            let wanted = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
+            Err(ConfigError { name: "URMA_CONTEXT_CACHE", value, wanted, at: None })
+        }
+    }
+}
+
 /// Whether a variable that is a switch says `on`.
 fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     match value.as_str() {
@@ -489,6 +508,7 @@ mod tests {
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
+        assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ContextModelMode::Count);
         let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
@@ -532,6 +552,8 @@ mod tests {
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),
             ("URMA_DOORBELLS", "on"),
+            ("URMA_CONTEXT_CACHE", "on"),
+            ("URMA_CONTEXT_CACHE", "time"),
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),

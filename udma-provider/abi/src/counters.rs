@@ -118,4 +118,30 @@ counters! {
     MessagesBroken = "messages_broken",
     /// Dialogues that began: rows of messages of two jetties of this host that answer each other.
     Dialogues = "dialogues",
+    /// Lookups of contexts in the model of the context cache (`URMA_CONTEXT_CACHE`).
+    ContextAccesses = "context_accesses",
+    /// Of those, found in L1.
+    ContextL1Hits = "context_l1_hits",
+    /// Of those, found in L2.
+    ContextL2Hits = "context_l2_hits",
+    /// Of those, found in host memory alone.
+    ContextL3Hits = "context_l3_hits",
+    /// Of those, found on their way between tiers.
+    ContextMigrationHits = "context_migration_hits",
+    /// Contexts of the model put into L1.
+    ContextInstalled = "context_installed",
+    /// Contexts of the model that its replacement policy refused.
+    ContextRefused = "context_refused",
+    /// Victims of the model without a change.
+    ContextEvictedClean = "context_evicted_clean",
+    /// Victims of the model whose changes were written to a lower tier.
+    ContextEvictedDirty = "context_evicted_dirty",
+    /// Time of the model in ns: requests one after another, each until it had its contexts.
+    ContextModelNs = "context_model_ns",
+    /// Mean time of the model from a lookup until the context is in L1, in ns.
+    ContextWaitMeanNs = "context_wait_mean_ns",
+    /// Time of the model that 99 % of the lookups did not exceed, in ns.
+    ContextWaitP99Ns = "context_wait_p99_ns",
+    /// Lookups that the model had no number for.
+    ContextUntracked = "context_untracked",
 }

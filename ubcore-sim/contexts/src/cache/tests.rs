@@ -1,5 +1,11 @@
 //! Random runs of the cache against a map of values, with every invariant after each step.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by it; numbers of tests are small"
+)]
+
 mod check;
 mod model;
 mod numbers;

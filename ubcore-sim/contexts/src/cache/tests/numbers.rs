@@ -28,7 +28,7 @@ fn the_mean_access_is_that_of_the_formula() {
     let (before, mut rng) = (cache.counts.clone(), SplitMix64(5));
     cache.counts.wait_ns = crate::TimeHistogram::default();
     for at in 0..100_000u64 {
-        let handle = handles[((rng.next() >> 32) * 100 >> 32) as usize];
+        let handle = handles[(((rng.next() >> 32) * 100) >> 32) as usize];
         cache.access(handle, 0, SmallOp::Read, 50_000 + at * 10_000).unwrap();
         if at % 1000 == 0 {
             // Idle times are hints of half a second; nothing is to leave.
@@ -69,7 +69,9 @@ fn send(cfg: CacheCfg, queues: u32, messages: usize, shares: [u32; 4], prefetch:
     let mut rng = SplitMix64(11);
     let warm = 4 * queues as usize;
     let named: Vec<[ContextHandle; 4]> = (0..warm + messages + 64)
-        .map(|_| contexts_of(((rng.next() >> 32) * u64::from(queues) >> 32) as u32, queues, shares))
+        .map(|_| {
+            contexts_of((((rng.next() >> 32) * u64::from(queues)) >> 32) as u32, queues, shares)
+        })
         .collect();
     let ahead = (900usize * 30).div_ceil(1000);
     let mut ends = VecDeque::new();
@@ -184,4 +186,62 @@ fn without_prefetch_the_rate_is_about_half_at_two_to_three_times_the_capacity() 
         assert!((rate / formula - 1.0).abs() < 0.1, "{times}: {rate} {formula}");
     }
     assert!(twice > 0.5 * fits && thrice < 0.5 * fits, "{twice} {thrice}");
+}
+
+/// The threshold rule with fixed and adaptive `promote_l1`, each way of meeting migrations, on the same accesses.
+#[test]
+fn adaptive_thresholds_stand_beside_fixed_ones() {
+    let mut adaptations = 0;
+    for in_flight in [MeetMigration::Wait, MeetMigration::Optimistic] {
+        let run = |adapt| {
+            let cfg = CacheCfg {
+                l1_entries: 512,
+                l2_bytes: 1 << 20,
+                fill: FillRule::Threshold,
+                in_flight,
+                adapt,
+                ..CacheCfg::default()
+            };
+            threshold_run(cfg)
+        };
+        let [fixed, adaptive] = [false, true].map(run);
+        for (name, counts) in [("fixed", &fixed), ("adaptive", &adaptive)] {
+            println!(
+                "model: threshold rule, {in_flight:?}, {name}: L1 {:.1} %, mean {} ns, p99 {} ns, {} changes",
+                100.0 * counts.l1_hits as f64 / counts.accesses as f64,
+                counts.wait_ns.mean(),
+                counts.wait_ns.quantile(990),
+                counts.adaptations,
+            );
+        }
+        assert_eq!(fixed.accesses, adaptive.accesses, "the same accesses");
+        assert_eq!(fixed.adaptations, 0);
+        // At most one change in each millisecond.
+        assert!(adaptive.adaptations <= RUN_NS / 1_000_000 + 1, "{}", adaptive.adaptations);
+        adaptations += adaptive.adaptations;
+        let means = (fixed.wait_ns.mean(), adaptive.wait_ns.mean());
+        assert!(means.1 < means.0, "the host is busy and L1 empty: {means:?}");
+    }
+    assert!(adaptations > 0, "the load changes the threshold");
+}
+
+/// Time of a run of the threshold rule.
+const RUN_NS: u64 = 20_000_000;
+
+/// 4,000 queues, of which 200 take four of five accesses: 80 hits in the window each, below the threshold of 128.
+fn threshold_run(cfg: CacheCfg) -> ContextCounts {
+    let mut cache = ContextCache::new(cfg, &mut lru).unwrap();
+    (0..4000).for_each(|index| {
+        cache.create(index, &any_body(ContextKind::Queue)).unwrap();
+    });
+    let mut rng = SplitMix64(3);
+    for now in (0..RUN_NS).step_by(50) {
+        let drawn = rng.next();
+        let among = if drawn.is_multiple_of(5) { 4000 } else { 200 };
+        let index = (((drawn >> 32) * among) >> 32) as u32;
+        let handle = ContextHandle::new(ContextKind::Queue, index).unwrap();
+        cache.access(handle, 0, SmallOp::Add(1), now).unwrap();
+        while cache.poll_wake().is_some() {}
+    }
+    cache.counts().clone()
 }

@@ -227,7 +227,11 @@ pub(super) fn small_cfg(seed: u64) -> CacheCfg {
         idle_l1_ns: 60_000,
         idle_l2_ns: 120_000,
         cluster_bytes: 4096,
-        in_flight: if seed % 2 == 0 { MeetMigration::Optimistic } else { MeetMigration::Wait },
+        in_flight: if seed.is_multiple_of(2) {
+            MeetMigration::Optimistic
+        } else {
+            MeetMigration::Wait
+        },
         fill: if seed % 3 == 2 { FillRule::Threshold } else { FillRule::Demand },
         adapt: seed % 4 == 1,
         banks: 1 << (seed % 3 % 2),
@@ -246,7 +250,7 @@ pub(super) fn random_run(
 ) -> Result<Run, String> {
     let mut run = Run::new(cfg, fault);
     let mut rng = SplitMix64(seed.wrapping_mul(77));
-    let mut below = move |n: u64| (rng.next() >> 32) * n >> 32;
+    let mut below = move |n: u64| ((rng.next() >> 32) * n) >> 32;
     let kinds = [ContextKind::Page, ContextKind::Queue, ContextKind::Jfc];
     for kind in kinds {
         (0..70).for_each(|index| {

@@ -1,0 +1,84 @@
+//! The model of the context cache in the device: what each request looks up, and that nothing else changes.
+
+use udma_abi::{
+    CqeStatus, Nanos, Opcode, Sqe, cmd::Command, counters::Counter, sqe::SqeTargetKind,
+};
+
+use super::{Bench, on_seg, pair, pair_with};
+use crate::cfg::ContextModelMode;
+
+fn step(a: &mut Bench, b: &Bench, by: Nanos) {
+    a.now += by;
+    a.dev.step(a.now);
+    b.dev.step(a.now);
+}
+
+fn counted() -> (Bench, Bench) {
+    pair_with(|cfg| cfg.contexts = ContextModelMode::Count)
+}
+
+fn count(bench: &Bench, counter: Counter) -> u64 {
+    bench.dev.counter(counter)
+}
+
+#[test]
+fn each_request_looks_its_contexts_up_once() {
+    let (mut a, mut b) = counted();
+    let (mut a_jfc, mut b_jfc) = (a.jfc(4), b.jfc(4));
+    let mut queue = a.jetty(4, &a_jfc, |_| {});
+    let mut there = b.jetty(4, &b_jfc, |_| {});
+    let (local, remote) = (a.seg(4096), b.seg(4096));
+    let tpn = a.connect(b.eid());
+    for round in 1..=3 {
+        a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
+        step(&mut a, &b, 1000);
+        assert_eq!(a.poll(&mut a_jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
+        // Queue, TP, JFC, segment, page; a direct request touches no context of the target.
+        assert_eq!(count(&a, Counter::ContextAccesses), 5 * round);
+        assert_eq!(count(&b, Counter::ContextAccesses), 0);
+    }
+    assert_eq!((count(&a, Counter::ContextL3Hits), count(&a, Counter::ContextL1Hits)), (5, 10));
+    assert!(count(&a, Counter::ContextModelNs) > 500);
+    b.post_recv(&mut there, &[remote.sge(0, 64)]);
+    let target_kind = SqeTargetKind::Jetty;
+    let message = Sqe { tpn, target_kind, target_id: there.id, ..Sqe::new(Opcode::Send) };
+    a.post(&mut queue, message, &[local.sge(0, 8)]);
+    for _ in 0..10 {
+        step(&mut a, &b, 1000);
+    }
+    assert!(b.poll(&mut b_jfc).is_some());
+    assert_eq!(count(&a, Counter::ContextAccesses), 20);
+    // Queue, JFC, segment, page of the receive.
+    assert_eq!(count(&b, Counter::ContextAccesses), 4);
+}
+
+#[test]
+fn a_destroyed_object_leaves_the_model() {
+    let (mut a, mut b) = counted();
+    let mut jfc = a.jfc(4);
+    let (local, remote) = (a.seg(4096), b.seg(4096));
+    let tpn = a.connect(b.eid());
+    for round in 1..=2 {
+        let mut queue = a.jetty(4, &jfc, |_| {});
+        a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
+        step(&mut a, &b, 1000);
+        assert!(a.poll(&mut jfc).is_some());
+        a.ok32(Command::DestroyQueue { id: queue.id });
+        // The second queue may have the number of the first, and is another context.
+        assert_eq!(count(&a, Counter::ContextL3Hits), 4 + round);
+    }
+}
+
+#[test]
+fn without_the_model_its_counters_stay_0() {
+    let (mut a, mut b) = pair();
+    let mut jfc = a.jfc(4);
+    let mut queue = a.jetty(4, &jfc, |_| {});
+    let (local, remote) = (a.seg(4096), b.seg(4096));
+    let tpn = a.connect(b.eid());
+    a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
+    step(&mut a, &b, 1000);
+    assert!(a.poll(&mut jfc).is_some());
+    let contexts = Counter::ALL.iter().filter(|counter| counter.name().starts_with("context_"));
+    assert_eq!(contexts.map(|counter| count(&a, *counter)).sum::<u64>(), 0);
+}
