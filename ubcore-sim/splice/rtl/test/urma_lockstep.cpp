@@ -5,7 +5,8 @@
  * arguments. Gives: exit code 0 and a last line with counts, or 1 and the first difference: cycle, signal, both
  * values. Must not: know how an engine works.
  *
- * Built by Verilator with -DW=bytes per beat, -DENGINE=class, -DENGINE_H="its header".
+ * The first argument is the number of beats that must be compared. Built by Verilator with -DW=bytes per beat
+ * and --prefix Vengine.
  */
 #include <cinttypes>
 #include <cstdint>
@@ -15,7 +16,7 @@
 #include <memory>
 
 #include "verilated.h"
-#include ENGINE_H
+#include "Vengine.h"
 
 /* Cycles between two lines of progress. */
 static const uint64_t PROGRESS = 10000000;
@@ -48,7 +49,7 @@ static uint64_t cycle;
 {
     printf("cycle %" PRIu64 ": %s: model %" PRIu64 ", design %" PRIu64 "\nreplay:", cycle, signal, model,
            design);
-    for (int i = 1; i < arguments; i++) printf(" %s", replay[i]);
+    for (int i = 2; i < arguments; i++) printf(" %s", replay[i]);
     printf("\n");
     exit(1);
 }
@@ -72,7 +73,7 @@ static void fill(uint32_t *words, uint64_t seed)
     }
 }
 
-static void drive(ENGINE *engine, const Record &record)
+static void drive(Vengine *engine, const Record &record)
 {
     bool offered = record.in & OFFERED;
     engine->in_valid = offered;
@@ -87,7 +88,7 @@ static void drive(ENGINE *engine, const Record &record)
     fill(&engine->in_data[0], record.seed);
 }
 
-static void compare(ENGINE *engine, const Record &record, const uint8_t *bytes)
+static void compare(Vengine *engine, const Record &record, const uint8_t *bytes)
 {
     bool fires = engine->out_valid && engine->out_ready;
     bool header = fires && engine->out_header;
@@ -114,7 +115,7 @@ static void compare(ENGINE *engine, const Record &record, const uint8_t *bytes)
     }
 }
 
-static void tick(ENGINE *engine)
+static void tick(Vengine *engine)
 {
     engine->clk = 1;
     engine->eval();
@@ -126,7 +127,7 @@ int main(int argc, char **argv)
 {
     arguments = argc;
     replay = argv;
-    std::unique_ptr<ENGINE> engine(new ENGINE);
+    std::unique_ptr<Vengine> engine(new Vengine);
     Record record;
     uint8_t bytes[W];
     uint64_t beats = 0, packets = 0;
@@ -147,8 +148,8 @@ int main(int argc, char **argv)
         cycle++;
         if (cycle % PROGRESS == 0) fprintf(stderr, "%" PRIu64 " beats, %" PRIu64 " cycles\n", beats, cycle);
     }
-    if (beats == 0) {
-        printf("no beat was compared\n");
+    if (argc < 2 || beats < strtoull(argv[1], nullptr, 10)) {
+        printf("the records ended after %" PRIu64 " beats\n", beats);
         return 1;
     }
     printf("equal: %" PRIu64 " cycles, %" PRIu64 " beats, %" PRIu64 " packets\n", cycle, beats, packets);
