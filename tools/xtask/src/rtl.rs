@@ -8,15 +8,18 @@ use std::env;
 use clap::Args;
 
 use crate::{
-    say::{Failure, TaskResult},
+    say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
     system,
 };
 
+mod area;
 mod design;
 mod faults;
 mod golden;
 mod lint;
+mod lockstep;
+mod netlist;
 mod output;
 mod stimulus;
 
@@ -43,7 +46,10 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
 pub(crate) fn run(_: &RtlPlan) -> TaskResult {
     let mut steps = Steps::new("rtl", 1)?;
     steps.step("packet engine in SystemVerilog", found);
-    steps.end()
+    let table = area::table();
+    steps.end()?;
+    say(&table?);
+    Ok(())
 }
 
 /// Whether all tools are there. One that is missing and cannot be installed is a failure where
