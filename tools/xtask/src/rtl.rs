@@ -23,9 +23,30 @@ mod netlist;
 mod output;
 mod stimulus;
 
+use design::{Scheme, WIDTHS};
+use lockstep::Lockstep;
+
 /// What `cargo xtask rtl` does.
 #[derive(Debug, Args)]
-pub(crate) struct RtlPlan {}
+pub(crate) struct RtlPlan {
+    /// Compare this many beats per scheme and width with the models, instead of all checks
+    #[arg(long)]
+    beats: Option<u64>,
+    /// Schemes of that run
+    #[arg(long, value_enum, value_delimiter = ',')]
+    scheme: Vec<Scheme>,
+    /// Bytes per beat of that run: 32, 64, 128, 256
+    #[arg(long, value_delimiter = ',', default_values_t = [64])]
+    width: Vec<u32>,
+    /// Seed of that run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Beats of the lock-step in `test`, at 64 bytes per beat and at the other widths.
+const BEATS: (u64, u64) = (1_000_000, 100_000);
+/// Beats of the lock-step that must find a planted fault.
+const FAULT_BEATS: u64 = 100_000;
 
 /// Programs of the check, each with Debian's package.
 const TOOLS: [(&str, &str); 3] =
@@ -39,17 +60,54 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     let lint = lint::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
     let golden = vectors().unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
     let planted = planted().unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
-    lint.plus(golden).plus(planted)
+    let models = models(step).unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)));
+    lint.plus(golden).plus(planted).plus(models)
 }
 
-/// The check by itself.
-pub(crate) fn run(_: &RtlPlan) -> TaskResult {
+/// The check by itself with the table of costs, or a long run beside the models.
+pub(crate) fn run(plan: &RtlPlan) -> TaskResult {
     let mut steps = Steps::new("rtl", 1)?;
+    if let Some(beats) = plan.beats {
+        let runs = plan.runs(beats)?;
+        steps.step("lock-step with the models", |step| {
+            let found = lockstep_found(step, &runs);
+            found.unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)))
+        });
+        return steps.end();
+    }
     steps.step("packet engine in SystemVerilog", found);
     let table = area::table();
     steps.end()?;
     say(&table?);
     Ok(())
+}
+
+impl RtlPlan {
+    fn runs(&self, beats: u64) -> Result<Vec<Lockstep>, Failure> {
+        if let Some(width) = self.width.iter().find(|width| !WIDTHS.contains(width)) {
+            return Err(Failure(format!("--width {width}: want one of {WIDTHS:?}")));
+        }
+        let schemes = if self.scheme.is_empty() { &Scheme::ALL[..] } else { &self.scheme };
+        let run = |scheme: &Scheme| {
+            let (scheme, seed) = (*scheme, self.seed);
+            self.width.iter().map(move |width| Lockstep { scheme, width: *width, beats, seed })
+        };
+        Ok(schemes.iter().flat_map(run).collect())
+    }
+}
+
+/// The runs of `test` beside the models.
+fn models(step: &mut RunningStep) -> Result<StepResult, Failure> {
+    let run = |(scheme, width): (Scheme, u32)| {
+        let beats = if width == 64 { BEATS.0 } else { BEATS.1 };
+        Lockstep { scheme, width, beats, seed: 1 }
+    };
+    let all = Scheme::ALL.iter().flat_map(|scheme| WIDTHS.map(|width| (*scheme, width)));
+    lockstep_found(step, &all.map(run).collect::<Vec<_>>())
+}
+
+fn lockstep_found(step: &mut RunningStep, runs: &[Lockstep]) -> Result<StepResult, Failure> {
+    lockstep::check(step, runs, &design::folder(), &design::work("lockstep")?)
 }
 
 /// Whether all tools are there. One that is missing and cannot be installed is a failure where
@@ -68,7 +126,7 @@ fn tools() -> Result<(), StepResult> {
 fn vectors() -> Result<StepResult, Failure> {
     let golden = golden::Golden::read()?;
     let simulator = golden::Simulator::new(&design::folder(), design::fresh("golden")?)?;
-    let checks = design::Scheme::ALL.iter().flat_map(|scheme| golden.check(&simulator, *scheme));
+    let checks = Scheme::ALL.iter().flat_map(|scheme| golden.check(&simulator, *scheme));
     let checks = checks.map(|(name, result)| StepResult::one(&name, result));
     Ok(checks.fold(StepResult::default(), StepResult::plus))
 }

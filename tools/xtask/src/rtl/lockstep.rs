@@ -73,6 +73,7 @@ impl Lockstep {
             ("--depth", u64::from(depth)),
             ("--entries", u64::from(entries)),
             ("--handover", u64::from(hand)),
+            ("--mtu-log2-max", 13),
             ("--beats", self.beats),
             ("--seed", self.seed),
         ];
