@@ -3,7 +3,7 @@
 //! *Owns*: the parts of the check and their order. *Takes*: installed tools. *Gives*: results by name.
 //! *Must not*: take for passed what a missing tool left out.
 
-use std::env;
+use std::{env, path::Path};
 
 use clap::Args;
 
@@ -17,6 +17,7 @@ mod area;
 mod design;
 mod faults;
 mod golden;
+mod inputs;
 mod lint;
 mod lockstep;
 mod netlist;
@@ -59,7 +60,7 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     }
     let lint = lint::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
     let golden = vectors().unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
-    let planted = planted().unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
+    let planted = planted(step).unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
     let models = models(step).unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)));
     lint.plus(golden).plus(planted).plus(models)
 }
@@ -122,24 +123,51 @@ fn tools() -> Result<(), StepResult> {
     Err(StepResult { skipped: vec![why], ..StepResult::default() })
 }
 
-/// The golden vectors on every scheme.
+/// The golden vectors and wrong input on every scheme.
 fn vectors() -> Result<StepResult, Failure> {
     let golden = golden::Golden::read()?;
     let simulator = golden::Simulator::new(&design::folder(), design::fresh("golden")?)?;
-    let checks = Scheme::ALL.iter().flat_map(|scheme| golden.check(&simulator, *scheme));
+    let checks = Scheme::ALL.iter().flat_map(|scheme| {
+        let right = golden.check(&simulator, *scheme).into_iter();
+        right.chain(inputs::check(&simulator, *scheme))
+    });
     let checks = checks.map(|(name, result)| StepResult::one(&name, result));
     Ok(checks.fold(StepResult::default(), StepResult::plus))
 }
 
-/// The planted faults that the golden vectors find.
-fn planted() -> Result<StepResult, Failure> {
+/// The planted faults, each in a copy of the designs of its own.
+fn planted(step: &mut RunningStep) -> Result<StepResult, Failure> {
     let golden = golden::Golden::read()?;
     let mut found = StepResult::default();
-    for fault in faults::read()?.iter().filter(|fault| fault.is_for(golden::PREFIX)) {
+    for fault in faults::read()? {
         let folder = design::fresh("fault")?;
-        let simulator = golden::Simulator::new(&fault.plant(&folder)?, folder.clone())?;
-        let result = fault.is_found_by(&golden.check(&simulator, fault.scheme));
+        let sources = fault.plant(&folder)?;
+        let checks = if fault.is_for(lockstep::PREFIX) {
+            lockstep_checks(step, fault.scheme, &sources)?
+        } else {
+            let simulator = golden::Simulator::new(&sources, folder.clone())?;
+            if fault.is_for(golden::PREFIX) {
+                golden.check(&simulator, fault.scheme)
+            } else {
+                inputs::check(&simulator, fault.scheme)
+            }
+        };
+        let result = fault.is_found_by(&checks);
         found = found.plus(StepResult::one(&format!("planted: {}", fault.name), result));
     }
     Ok(found)
+}
+
+/// A lock-step with the designs of `folder`, as checks by name.
+fn lockstep_checks(
+    step: &mut RunningStep,
+    scheme: Scheme,
+    folder: &Path,
+) -> Result<Vec<(String, TaskResult)>, Failure> {
+    let run = Lockstep { scheme, width: 64, beats: FAULT_BEATS, seed: 1 };
+    let StepResult { passed, failed, .. } = lockstep::check(step, &[run], folder, folder)?;
+    let bare = |name: &str| name.split_once(": ").map_or("", |(_, bare)| bare).to_owned();
+    let passed = passed.iter().map(|name| (bare(name), Ok(())));
+    let failed = failed.into_iter().map(|one| (bare(&one.name), Err(Failure(one.message))));
+    Ok(passed.chain(failed).collect())
 }

@@ -15,6 +15,8 @@ use crate::{
     step::{RunningStep, StepResult},
 };
 
+/// Beginning of the names of these checks.
+pub(super) const PREFIX: &str = "lock-step";
 /// The crate with the models.
 const MODELS: &str = "urma-splice";
 /// Its program that writes the records.
@@ -39,7 +41,7 @@ pub(super) struct Lockstep {
 impl Lockstep {
     /// Name of the check.
     pub(super) fn name(&self) -> String {
-        format!("lock-step, {}: {} beats of {} bytes", self.scheme.name(), self.beats, self.width)
+        format!("{PREFIX}, {}: {} beats of {} bytes", self.scheme.name(), self.beats, self.width)
     }
 
     fn parameters(&self) -> Parameters {
@@ -54,7 +56,7 @@ impl Lockstep {
         let mut command = Command::new("verilator");
         command.args(["--cc", "--exe", "--build", "-O3", "--prefix", "Vengine", "-j", "1"]);
         command.args(["--top-module", &self.scheme.top(), "-CFLAGS"]);
-        command.arg(format!("-O2 -DW={}", self.width)).arg("--Mdir").arg(self.folder(work));
+        command.arg(format!("-O1 -DW={}", self.width)).arg("--Mdir").arg(self.folder(work));
         command.args(self.parameters().values().map(|(name, value)| format!("-G{name}={value}")));
         command.arg(design::folder().join("test/urma_lockstep.cpp")).args(sources);
         command
