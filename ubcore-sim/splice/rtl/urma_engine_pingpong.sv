@@ -11,7 +11,8 @@ module urma_engine_pingpong #(
     parameter D = 2048,
     parameter B = 8,
     parameter H = 3,
-    parameter STOP = 0
+    parameter STOP = 0,
+    parameter MTU_MAX = 13
 ) (
     input  wire                clk,
     input  wire                rst,
@@ -42,6 +43,7 @@ module urma_engine_pingpong #(
     output logic [31:0]         too_long
 );
     wire                space;
+    wire                open_space;
     wire                refuse;
     wire                start;
     wire                abort;
@@ -52,16 +54,16 @@ module urma_engine_pingpong #(
     wire [31:0]         tag;
     wire [3:0]          mtu;
 
-    urma_splice #(.W(W)) splice (
+    urma_splice #(.W(W), .MTU_MAX(MTU_MAX)) splice (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
         .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu), .space(space),
-        .refuse(refuse), .start(start), .abort(abort), .push(push), .finish(finish), .bytes(bytes),
+        .open_space(open_space), .refuse(refuse), .start(start), .abort(abort), .push(push), .finish(finish), .bytes(bytes),
         .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
         .err_beat_too_long(err_beat_too_long), .err_mtu_changed(err_mtu_changed),
         .err_mtu_range(err_mtu_range), .err_first_missing(err_first_missing)
     );
     urma_pingpong #(.W(W), .D(D), .H(H), .STOP(STOP)) store (
-        .clk(clk), .rst(rst), .space(space), .refuse(refuse), .start(start), .abort(abort), .push(push),
+        .clk(clk), .rst(rst), .space(space), .open_space(open_space), .refuse(refuse), .start(start), .abort(abort), .push(push),
         .finish(finish), .bytes(bytes), .data(data), .tag(tag), .mtu(mtu), .out_ready(out_ready),
         .out_valid(out_valid), .out_header(out_header), .out_tag(out_tag), .out_index(out_index),
         .out_len(out_len), .out_first(out_first), .out_last(out_last), .out_data(out_data),

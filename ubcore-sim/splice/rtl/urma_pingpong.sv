@@ -15,6 +15,7 @@ module urma_pingpong #(
     input  wire                clk,
     input  wire                rst,
     output wire                space,
+    output wire                open_space,
     output wire                refuse,
     input  wire                start,
     input  wire                abort,
@@ -52,7 +53,8 @@ module urma_pingpong #(
     logic [A-1:0]  read;
     wire           is_full = written == C'(BANK);
 
-    assign space = writing ? (~is_full | STOP == 0) : can_start;
+    assign open_space = writing | can_start;
+    assign space = open_space & (~is_full | STOP == 0);
     assign refuse = push & is_full & STOP == 0;
 
     always_ff @(posedge clk) begin

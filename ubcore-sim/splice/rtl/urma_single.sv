@@ -15,6 +15,7 @@ module urma_single #(
     input  wire                clk,
     input  wire                rst,
     output wire                space,
+    output wire                open_space,
     output wire                refuse,
     input  wire                start,
     input  wire                abort,
@@ -54,7 +55,8 @@ module urma_single #(
     wire           is_alone = written == C'(D);
     wire           has_room = used != C'(D);
 
-    assign space = writing ? (has_room | (is_alone & STOP == 0)) : can_start & has_room;
+    assign open_space = writing | can_start;
+    assign space = open_space & (has_room | (is_alone & STOP == 0));
     assign refuse = push & is_alone & STOP == 0;
 
     wire [C-1:0] pushed = {{(C-1){1'b0}}, push};

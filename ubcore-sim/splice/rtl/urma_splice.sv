@@ -7,7 +7,8 @@
 `default_nettype none
 
 module urma_splice #(
-    parameter W = 64
+    parameter W = 64,
+    parameter MTU_MAX = 13
 ) (
     input  wire                  clk,
     input  wire                  rst,
@@ -19,8 +20,10 @@ module urma_splice #(
     input  wire                  in_last,
     input  wire  [31:0]          in_tag,
     input  wire  [3:0]           in_mtu,
-    // The storage: has it room for a beat and the end of a packet (registers only); refuses this push.
+    // The storage: has room for a beat and the end of a packet; takes a beat that pushes nothing; both from
+    // registers only. Refuses this push.
     input  wire                  space,
+    input  wire                  open_space,
     input  wire                  refuse,
     // First beat of a message; the message is dropped.
     output wire                  start,
@@ -49,14 +52,12 @@ module urma_splice #(
     logic [31:0]     tag_q;
     logic [3:0]      mtu_q;
 
-    assign in_ready = dropping | (space & ~flush);
-
     wire take = in_valid & in_ready & ~dropping;
-    wire bad_first = in_first == open;
-    wire bad_empty = (in_len == '0) & ~(in_first & in_last);
     wire bad_long = in_len > FULL;
-    wire bad_range = in_first & (in_mtu < 4'd8 | in_mtu > 4'd13);
+    wire bad_range = in_mtu < 4'd8 | in_mtu > 4'(MTU_MAX);
+    wire bad_first = in_first == open;
     wire bad_change = ~in_first & (in_mtu != mtu_q | in_tag != tag_q);
+    wire bad_empty = (in_len == '0) & ~(in_first & in_last);
     wire bad = bad_first | bad_empty | bad_long | bad_range | bad_change;
     wire good = take & ~bad;
     wire flushing = flush & space;
@@ -78,8 +79,11 @@ module urma_splice #(
         end
     endgenerate
 
+    wire             is_pushing = is_full | (in_last & ~is_empty);
+
+    assign in_ready = dropping | (~flush & (space | (open_space & (bad | ~is_pushing))));
     assign start = good & ~open;
-    assign push = flushing | (good & (is_full | (in_last & ~is_empty)));
+    assign push = flushing | (good & is_pushing);
     assign finish = flushing | (good & in_last & ~is_over);
     assign bytes = flush ? held : (is_full ? FULL : total[L-1:0]);
     assign data = flush ? residue : joined[8*W-1:0];
@@ -129,11 +133,11 @@ module urma_splice #(
             err_mtu_range <= '0;
             err_first_missing <= '0;
         end else if (take) begin
-            if (bad_first) err_first_missing <= err_first_missing + 32'd1;
-            else if (bad_long) err_beat_too_long <= err_beat_too_long + 32'd1;
-            else if (bad_empty) err_empty_beat <= err_empty_beat + 32'd1;
+            if (bad_long) err_beat_too_long <= err_beat_too_long + 32'd1;
             else if (bad_range) err_mtu_range <= err_mtu_range + 32'd1;
+            else if (bad_first) err_first_missing <= err_first_missing + 32'd1;
             else if (bad_change) err_mtu_changed <= err_mtu_changed + 32'd1;
+            else if (bad_empty) err_empty_beat <= err_empty_beat + 32'd1;
         end
     end
 endmodule

@@ -3,3 +3,23 @@
 //! - owns: the packetiser, three cycle models behind one interface, their counters.
 //! - takes: beats or pieces. gives: packets with their sideband. must not: know headers, do I/O, read a clock.
 #![forbid(unsafe_code)]
+
+mod beat;
+mod config;
+mod counters;
+mod engine;
+mod fault;
+mod packetizer;
+pub mod run;
+
+pub use beat::{EngineOutput, InputBeat, InputError, OutputBeat, Sideband};
+pub use config::{EngineConfig, EngineConfigError, EngineScheme, TooLong};
+pub use counters::{CycleHistogram, EngineCounters, StallCycles};
+pub use engine::Engine;
+#[cfg(any(test, feature = "planted-faults"))]
+pub use fault::SpliceFault;
+pub use packetizer::{BeginError, Packetizer};
+
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct Readme;

@@ -34,7 +34,17 @@ pub(super) struct PlantedFault {
     file: String,
     find: String,
     replace: String,
+    /// A second change of the same file.
+    #[serde(default)]
+    also: Option<Change>,
     check: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    find: String,
+    replace: String,
 }
 
 /// Reads the list.
@@ -70,9 +80,17 @@ impl PlantedFault {
     }
 
     fn changed(&self, text: &str) -> Result<String, Failure> {
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replace(&self.find, &self.replace)),
-            count => Err(Failure(format!("{} holds {:?} {count} times", self.file, self.find))),
+        let text = self.replaced(text, &self.find, &self.replace)?;
+        match &self.also {
+            Some(also) => self.replaced(&text, &also.find, &also.replace),
+            None => Ok(text),
+        }
+    }
+
+    fn replaced(&self, text: &str, find: &str, replace: &str) -> Result<String, Failure> {
+        match text.matches(find).count() {
+            1 => Ok(text.replace(find, replace)),
+            count => Err(Failure(format!("{} holds {find:?} {count} times", self.file))),
         }
     }
 

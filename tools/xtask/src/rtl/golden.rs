@@ -196,7 +196,12 @@ impl Simulator {
         Ok(Self { sources, work })
     }
 
-    fn run(&self, parameters: &Parameters, beats: &[stimulus::Beat]) -> Result<Run, Failure> {
+    /// Runs the design with `parameters`, built if it is not there yet.
+    pub(super) fn run(
+        &self,
+        parameters: &Parameters,
+        beats: &[stimulus::Beat],
+    ) -> Result<Run, Failure> {
         let program = self.work.join(parameters.name()).with_extension("vvp");
         if !program.is_file() {
             let mut command = Command::new("iverilog");
@@ -224,11 +229,16 @@ fn row(packet: &Packet, accepted: u64) -> [u64; 7] {
     [u64::from(packet.tag), len, first, last, accepted, packet.header, packet.end]
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, golden: &T, found: &T) -> TaskResult {
+/// Fails with both values where they differ.
+pub(super) fn equal<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    golden: &T,
+    found: &T,
+) -> TaskResult {
     if golden == found {
         return Ok(());
     }
-    Err(Failure(format!("{what}: golden {golden:?}, design {found:?}")))
+    Err(Failure(format!("{what}: right {golden:?}, design {found:?}")))
 }
 
 /// CRC-32 as zlib computes it.

@@ -26,19 +26,28 @@ struct Piece {
     len: usize,
 }
 
+impl Message {
+    /// A message in one piece of `len` bytes.
+    pub(super) fn of(mtu: usize, len: usize) -> Self {
+        Self { mtu, pieces: vec![Piece { offset: 0, len }] }
+    }
+}
+
 /// One input beat.
 #[derive(Debug)]
 pub(super) struct Beat {
     /// Number of its message.
     pub(super) tag: u32,
     /// Whether it is the first of its message.
-    first: bool,
+    pub(super) first: bool,
     /// Whether it is the last of its message.
     pub(super) last: bool,
     /// Binary logarithm of the path MTU.
-    mtu: u32,
+    pub(super) mtu: u32,
     /// Bytes that it carries, at most one beat.
     pub(super) bytes: Vec<u8>,
+    /// Bytes that it says beyond those.
+    pub(super) len_over: usize,
 }
 
 /// Beats of `messages`, as DMA delivers them in beats of `width` bytes.
@@ -61,14 +70,21 @@ pub(super) fn beats_of(messages: &[Message], width: u32) -> Result<Vec<Beat>, Fa
             chunks.push(Vec::new());
         }
         let count = chunks.len();
-        let beat = |(at, bytes)| Beat { tag, first: at == 0, last: at + 1 == count, mtu, bytes };
+        let beat = |(at, bytes)| Beat {
+            tag,
+            first: at == 0,
+            last: at + 1 == count,
+            mtu,
+            bytes,
+            len_over: 0,
+        };
         beats.extend(chunks.into_iter().enumerate().map(beat));
     }
     Ok(beats)
 }
 
 /// Byte `at` of message `tag`, as the golden file defines it.
-fn payload(tag: u32, at: usize) -> u8 {
+pub(super) fn payload(tag: u32, at: usize) -> u8 {
     let sum = 131 * tag as usize + 7 * at + (at >> 8);
     sum.to_le_bytes()[0]
 }
@@ -79,8 +95,13 @@ pub(super) fn write(path: &Path, beats: &[Beat], width: u32) -> TaskResult {
     for beat in beats {
         let (first, last) = (u8::from(beat.first), u8::from(beat.last));
         // Writing to a string does not fail.
-        let _ =
-            write!(text, "{:x} {first} {last} {:x} {:x} ", beat.bytes.len(), beat.tag, beat.mtu);
+        let _ = write!(
+            text,
+            "{:x} {first} {last} {:x} {:x} ",
+            beat.bytes.len() + beat.len_over,
+            beat.tag,
+            beat.mtu
+        );
         for at in (0..width as usize).rev() {
             let _ = write!(text, "{:02x}", beat.bytes.get(at).unwrap_or(&BEYOND));
         }

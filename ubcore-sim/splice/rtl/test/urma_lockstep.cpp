@@ -5,7 +5,8 @@
  * arguments. Gives: exit code 0 and a last line with counts, or 1 and the first difference: cycle, signal, both
  * values. Must not: know how an engine works.
  *
- * Built by Verilator with -DW=bytes per beat, -DENGINE=class, -DENGINE_H="its header".
+ * The first argument is the number of beats that must be compared. Built by Verilator with -DW=bytes per beat
+ * and --prefix Vengine.
  */
 #include <cinttypes>
 #include <cstdint>
@@ -15,29 +16,34 @@
 #include <memory>
 
 #include "verilated.h"
-#include ENGINE_H
+#include "Vengine.h"
 
 /* Cycles between two lines of progress. */
 static const uint64_t PROGRESS = 10000000;
 
-/* One cycle, as the model writes it: little-endian, without padding, then W bytes of the beat. */
+/* One cycle, as examples/lockstep.rs of the crate describes it. */
 struct Record {
-    uint8_t in;        /* bit 0 offered, 1 first, 2 last, 3 out_ready */
-    uint8_t mtu;       /* log2 */
-    uint16_t len;      /* valid bytes */
+    uint8_t in;
+    uint8_t mtu;
+    uint16_t len;
     uint32_t tag;
-    uint64_t seed;     /* of the payload */
-    uint8_t out;       /* bit 0 accepted, 1 header, 2 beat, 3 end of packet, 4 first, 5 last */
-    uint8_t reserved;
-    uint16_t beat_len; /* valid bytes */
-    uint32_t out_tag;
+    uint32_t seed;
     uint32_t index;
+    uint8_t out;
+    uint8_t reserved;
+    uint16_t beat_len;
+    uint32_t packet_tag;
+    uint32_t packet_index;
     uint32_t packet_len;
+    uint32_t beat_crc;
+    uint32_t beat_seed;
+    uint32_t beat_index;
+    uint32_t cycle;
 };
-static_assert(sizeof(Record) == 32, "a record has no padding");
+static_assert(sizeof(Record) == 48, "a record has no padding");
 
-enum { OFFERED = 1, FIRST = 2, LAST = 4, READY = 8 };
-enum { ACCEPTED = 1, HEADER = 2, BEAT = 4, END = 8, PACKET_FIRST = 16, PACKET_LAST = 32 };
+enum { OFFERED = 1, LAST = 2, READY = 4, FIRST = 8 };
+enum { ACCEPTED = 1, HEADER = 2, PACKET_FIRST = 4, PACKET_LAST = 8, BEAT = 16, END = 32 };
 
 static int arguments;
 static char **replay;
@@ -48,7 +54,7 @@ static uint64_t cycle;
 {
     printf("cycle %" PRIu64 ": %s: model %" PRIu64 ", design %" PRIu64 "\nreplay:", cycle, signal, model,
            design);
-    for (int i = 1; i < arguments; i++) printf(" %s", replay[i]);
+    for (int i = 2; i < arguments; i++) printf(" %s", replay[i]);
     printf("\n");
     exit(1);
 }
@@ -58,21 +64,23 @@ static void same(const char *signal, uint64_t model, uint64_t design)
     if (model != design) differs(signal, model, design);
 }
 
-/* Fills a beat with the bytes of a seed (SplitMix64, eight bytes a draw). */
-static void fill(uint32_t *words, uint64_t seed)
+/* Byte of the message with payload seed `seed`. */
+static uint32_t byte_of(uint32_t seed, uint32_t index)
 {
-    for (int i = 0; i < W / 8; i++) {
-        seed += 0x9E3779B97F4A7C15u;
-        uint64_t z = seed;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        z ^= z >> 31;
-        words[2 * i] = (uint32_t)z;
-        words[2 * i + 1] = (uint32_t)(z >> 32);
+    return ((seed + index) * 0x9E3779B1u) >> 24;
+}
+
+/* Fills a beat; what lies beyond its length must reach no packet. */
+static void fill(uint32_t *words, const Record &record)
+{
+    for (uint32_t i = 0; i < W; i += 4) {
+        uint32_t word = 0;
+        for (uint32_t k = 0; k < 4; k++) word |= byte_of(record.seed, record.index + i + k) << (8 * k);
+        words[i / 4] = word;
     }
 }
 
-static void drive(ENGINE *engine, const Record &record)
+static void drive(Vengine *engine, const Record &record)
 {
     bool offered = record.in & OFFERED;
     engine->in_valid = offered;
@@ -84,10 +92,10 @@ static void drive(ENGINE *engine, const Record &record)
     engine->in_mtu = record.mtu;
     /* A longer length does not fit the wires; any above W is the same error. */
     engine->in_len = record.len < 2 * W ? record.len : 2 * W - 1;
-    fill(&engine->in_data[0], record.seed);
+    fill(&engine->in_data[0], record);
 }
 
-static void compare(ENGINE *engine, const Record &record, const uint8_t *bytes)
+static void compare(Vengine *engine, const Record &record)
 {
     bool fires = engine->out_valid && engine->out_ready;
     bool header = fires && engine->out_header;
@@ -96,8 +104,8 @@ static void compare(ENGINE *engine, const Record &record, const uint8_t *bytes)
     same("out_header", (record.out & HEADER) != 0, header);
     same("beat on the output", (record.out & BEAT) != 0, beat);
     if (header) {
-        same("out_tag", record.out_tag, engine->out_tag);
-        same("out_index", record.index, engine->out_index);
+        same("out_tag", record.packet_tag, engine->out_tag);
+        same("out_index", record.packet_index, engine->out_index);
         same("out_len", record.packet_len, engine->out_len);
         same("out_first", (record.out & PACKET_FIRST) != 0, engine->out_first);
         same("out_last", (record.out & PACKET_LAST) != 0, engine->out_last);
@@ -105,16 +113,18 @@ static void compare(ENGINE *engine, const Record &record, const uint8_t *bytes)
     if (beat) {
         same("out_bytes", record.beat_len, engine->out_bytes);
         same("out_end", (record.out & END) != 0, engine->out_end);
-        for (int i = 0; i < record.beat_len; i++) {
+        for (uint32_t i = 0; i < record.beat_len; i++) {
+            uint32_t model = byte_of(record.beat_seed, record.beat_index + i);
+            uint32_t design = (engine->out_data[i / 4] >> (8 * (i % 4))) & 0xFF;
+            if (model == design) continue;
             char name[32];
-            uint8_t byte = (uint8_t)(engine->out_data[i / 4] >> (8 * (i % 4)));
-            snprintf(name, sizeof name, "out_data byte %d", i);
-            if (bytes[i] != byte) differs(name, bytes[i], byte);
+            snprintf(name, sizeof name, "out_data byte %u", i);
+            differs(name, model, design);
         }
     }
 }
 
-static void tick(ENGINE *engine)
+static void tick(Vengine *engine)
 {
     engine->clk = 1;
     engine->eval();
@@ -126,9 +136,8 @@ int main(int argc, char **argv)
 {
     arguments = argc;
     replay = argv;
-    std::unique_ptr<ENGINE> engine(new ENGINE);
+    std::unique_ptr<Vengine> engine(new Vengine);
     Record record;
-    uint8_t bytes[W];
     uint64_t beats = 0, packets = 0;
 
     engine->rst = 1;
@@ -137,18 +146,18 @@ int main(int argc, char **argv)
     tick(engine.get());
     engine->rst = 0;
     while (fread(&record, sizeof record, 1, stdin) == 1) {
-        if ((record.out & BEAT) && fread(bytes, W, 1, stdin) != 1) break;
         drive(engine.get(), record);
         engine->eval();
-        compare(engine.get(), record, bytes);
+        compare(engine.get(), record);
+        same("cycle of the record", record.cycle, (uint32_t)cycle);
         beats += record.out & ACCEPTED;
         packets += (record.out & HEADER) != 0;
         tick(engine.get());
         cycle++;
         if (cycle % PROGRESS == 0) fprintf(stderr, "%" PRIu64 " beats, %" PRIu64 " cycles\n", beats, cycle);
     }
-    if (beats == 0) {
-        printf("no beat was compared\n");
+    if (argc < 2 || beats < strtoull(argv[1], nullptr, 10)) {
+        printf("the records ended after %" PRIu64 " beats\n", beats);
         return 1;
     }
     printf("equal: %" PRIu64 " cycles, %" PRIu64 " beats, %" PRIu64 " packets\n", cycle, beats, packets);

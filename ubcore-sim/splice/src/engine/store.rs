@@ -1,0 +1,198 @@
+//! The memory of a scheme behind one interface: two FIFOs, or two banks.
+//!
+//! - owns: which beats and packets are there. takes: beats and packets. gives: room, the next packet, its beats.
+//! - must not: join bytes.
+
+use std::collections::VecDeque;
+
+use super::banks::Banks;
+use super::ram::{BeatRam, RamBeat};
+use crate::beat::Sideband;
+use crate::config::{EngineConfig, EngineScheme};
+use crate::fault::SpliceFaults;
+
+/// A packet that can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PacketEntry {
+    pub(super) sideband: Sideband,
+    /// Cycle in which its first byte was accepted.
+    pub(super) accepted: u64,
+    /// Number of the packet, for the count of mismatches.
+    pub(super) serial: u32,
+}
+
+/// What the write side may do, by the state at the beginning of the cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four wires of a design")]
+pub(super) struct WriteRoom {
+    /// A beat of data memory is free.
+    pub(super) data: bool,
+    /// An entry of the sideband FIFO is free.
+    pub(super) sideband: bool,
+    /// A message may open.
+    pub(super) bank: bool,
+    /// The message that fills has all the memory it can ever have.
+    pub(super) too_long: bool,
+}
+
+/// Both FIFOs of scheme 3.
+#[derive(Clone, Debug)]
+pub(super) struct Fifos {
+    pub(super) head: u32,
+    pub(super) count: u32,
+    pub(super) sideband: VecDeque<PacketEntry>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum StoreKind {
+    Fifos(Fifos),
+    Banks(Banks),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    pub(super) kind: StoreKind,
+    ram: BeatRam,
+    beats: u32,
+    entries: usize,
+    faults: SpliceFaults,
+}
+
+impl Store {
+    pub(super) fn new(config: &EngineConfig) -> Self {
+        let entries = config.sideband_entries as usize;
+        let kind = match config.scheme {
+            EngineScheme::Fifo => StoreKind::Fifos(Fifos {
+                head: 0,
+                count: 0,
+                sideband: VecDeque::with_capacity(entries),
+            }),
+            EngineScheme::PingPong | EngineScheme::Single => StoreKind::Banks(Banks::new(config)),
+        };
+        let ram = BeatRam::new(config.data_beats, config.beat_bytes, config.payload);
+        let beats = config.data_beats;
+        Self { kind, ram, beats, entries, faults: SpliceFaults::default() }
+    }
+
+    #[cfg(any(test, feature = "planted-faults"))]
+    pub(super) fn plant(&mut self, faults: SpliceFaults) {
+        self.faults = faults;
+        if let StoreKind::Banks(banks) = &mut self.kind {
+            banks.plant(faults);
+        }
+    }
+
+    pub(super) fn room(&self) -> WriteRoom {
+        match &self.kind {
+            StoreKind::Banks(banks) => banks.room(),
+            StoreKind::Fifos(fifos) => WriteRoom {
+                data: fifos.count < self.beats,
+                sideband: fifos.sideband.len() < self.entries || self.faults.sideband_full(),
+                bank: true,
+                too_long: false,
+            },
+        }
+    }
+
+    /// Whether a beat may wait for a push of its own (schemes 1 and 2), or needs room in any case (scheme 3).
+    pub(super) const fn is_banks(&self) -> bool {
+        matches!(self.kind, StoreKind::Banks(_))
+    }
+
+    /// One cycle of a hand-over on the write side; `true` while it lasts.
+    pub(super) fn hand_over(&mut self) -> bool {
+        match &mut self.kind {
+            StoreKind::Banks(banks) if banks.hand > 0 => {
+                banks.hand -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn open(&mut self, tag: u32, mtu_log2: u8) {
+        if let StoreKind::Banks(banks) = &mut self.kind {
+            banks.open(tag, mtu_log2);
+        }
+    }
+
+    pub(super) fn push(&mut self, beat: RamBeat, bytes: &[u8]) {
+        let at = match &mut self.kind {
+            StoreKind::Banks(banks) => banks.write_address(),
+            StoreKind::Fifos(fifos) => {
+                let at = (fifos.head + fifos.count) % self.beats;
+                fifos.count += 1;
+                at
+            }
+        };
+        self.ram.write(at, beat, bytes);
+    }
+
+    /// A packet is complete.
+    pub(super) fn packet(&mut self, entry: PacketEntry) {
+        match &mut self.kind {
+            StoreKind::Banks(banks) => banks.packet(entry.accepted, entry.serial),
+            StoreKind::Fifos(fifos) => fifos.sideband.push_back(entry),
+        }
+    }
+
+    /// A message is complete.
+    pub(super) fn finish(&mut self, bytes: u64, mtu_log2: u8) {
+        if let StoreKind::Banks(banks) = &mut self.kind {
+            banks.finish(bytes, mtu_log2);
+        }
+    }
+
+    /// Drops what has no sideband yet: `beats` of the open packet, or the whole message.
+    pub(super) fn drop_message(&mut self, beats: u32) {
+        match &mut self.kind {
+            StoreKind::Banks(banks) => banks.drop_message(),
+            StoreKind::Fifos(fifos) => fifos.count -= beats,
+        }
+    }
+
+    pub(super) fn next_packet(&mut self, out_ready: bool) -> (Option<PacketEntry>, bool) {
+        match &mut self.kind {
+            StoreKind::Banks(banks) => banks.next_packet(out_ready),
+            StoreKind::Fifos(fifos) => {
+                let entry = if out_ready { fifos.sideband.pop_front() } else { None };
+                (entry, entry.is_some())
+            }
+        }
+    }
+
+    /// The next beat of the open packet.
+    pub(super) fn pop(&mut self) -> (RamBeat, &[u8]) {
+        let at = match &mut self.kind {
+            StoreKind::Banks(banks) => banks.read_address(),
+            StoreKind::Fifos(fifos) => {
+                let at = fifos.head;
+                fifos.head = (fifos.head + 1) % self.beats;
+                // Only a planted fault reads what is not there.
+                fifos.count = fifos.count.saturating_sub(1);
+                at
+            }
+        };
+        self.ram.read(at)
+    }
+
+    pub(super) fn packet_ended(&mut self, sideband: Sideband) {
+        if let StoreKind::Banks(banks) = &mut self.kind {
+            banks.packet_ended(sideband);
+        }
+    }
+
+    pub(super) fn occupancy(&self) -> u32 {
+        match &self.kind {
+            StoreKind::Banks(banks) => banks.occupancy(),
+            StoreKind::Fifos(fifos) => fifos.count,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.kind {
+            StoreKind::Banks(banks) => banks.is_empty(),
+            StoreKind::Fifos(fifos) => fifos.count == 0 && fifos.sideband.is_empty(),
+        }
+    }
+}
