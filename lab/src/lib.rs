@@ -9,6 +9,7 @@ pub mod cache;
 pub mod clock;
 pub mod output;
 pub mod plot;
+pub mod splice;
 pub mod stats;
 pub mod units;
 pub mod wan;

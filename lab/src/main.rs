@@ -4,6 +4,8 @@
 //! - must not: change a result.
 #![forbid(unsafe_code)]
 
+mod splice_args;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -39,6 +41,8 @@ enum Experiment {
     Wan(Box<WanArgs>),
     /// Replacement policies of a NIC's context cache: every combination of traces, capacities and policies.
     Cache(Box<cache_command::CacheArgs>),
+    /// Packet engines: how three designs join and cut messages, cycle by cycle.
+    Splice(Box<splice_args::SpliceArgs>),
 }
 
 /// Lists are separated by commas.
@@ -130,9 +134,12 @@ fn main() -> ExitCode {
     match LabCli::parse().experiment {
         Experiment::List => say(
             &mut io::stdout(),
-            "wan\tloss recovery on long and lossy paths\ncache\treplacement policies of a NIC's context cache",
+            "wan\tloss recovery on long and lossy paths\n\
+             cache\treplacement policies of a NIC's context cache\n\
+             splice\tpacket engines, cycle by cycle",
         ),
         Experiment::Cache(args) => cache_command::run(&args),
+        Experiment::Splice(args) => splice_args::splice(&args),
         Experiment::Wan(args) => wan(&args),
     }
 }
