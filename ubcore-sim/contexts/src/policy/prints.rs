@@ -33,8 +33,10 @@ impl Prints {
 
     fn find(&self, handle: u32) -> Option<(usize, usize)> {
         let (bucket, print) = self.place(handle);
-        let at = self.buckets[bucket].iter().position(|other| *other == print)?;
-        Some((bucket, at))
+        // Without a branch per place: the compiler compares all of them at once.
+        let same = self.buckets[bucket].map(|other| u16::from(other == print));
+        let found = (0..WAYS).fold(0_u32, |found, at| found | u32::from(same[at]) << at);
+        (found != 0).then_some((bucket, found.trailing_zeros() as usize))
     }
 
     /// Whether a handle left lately.
