@@ -80,11 +80,13 @@ impl Fifos {
     }
 
     /// The oldest slot of a queue that is not empty.
+    #[inline]
     pub(super) fn oldest(&self, group: usize, queue: FifoKind) -> PolicySlot {
         self.slot_of(group, self.groups[group][queue as usize].oldest)
     }
 
     /// Takes the oldest slot out of a queue that is not empty.
+    #[inline]
     pub(super) fn pop(&mut self, group: usize, queue: FifoKind) -> PolicySlot {
         let slot = self.oldest(group, queue);
         let ends = &mut self.groups[group][queue as usize];
@@ -96,6 +98,7 @@ impl Fifos {
     }
 
     /// Puts a slot that is in no queue, as the newest, without hits.
+    #[inline]
     pub(super) fn push(&mut self, queue: FifoKind, slot: PolicySlot) {
         let (group, number) = (self.group_of(slot), self.number(slot));
         let ends = &mut self.groups[group][queue as usize];
@@ -132,11 +135,13 @@ impl Fifos {
     }
 
     /// Hits of a slot, at most 3.
+    #[inline]
     pub(super) fn count(&self, slot: PolicySlot) -> u16 {
         self.slots[slot as usize] >> COUNT_SHIFT & COUNT_MAX
     }
 
     /// Sets the hits of a slot.
+    #[inline]
     pub(super) fn set_count(&mut self, slot: PolicySlot, count: u16) {
         let word = &mut self.slots[slot as usize];
         *word = *word & !(COUNT_MAX << COUNT_SHIFT) | count.min(COUNT_MAX) << COUNT_SHIFT;

@@ -25,12 +25,14 @@ impl Prints {
         clippy::cast_possible_truncation,
         reason = "a remainder of the number of buckets, 16 bits"
     )]
+    #[inline]
     fn place(&self, handle: u32) -> (usize, u16) {
         let mixed = spread(handle);
         let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, (mixed as u16).max(1))
     }
 
+    #[inline]
     fn find(&self, handle: u32) -> Option<(usize, usize)> {
         let (bucket, print) = self.place(handle);
         // Without a branch per place: the compiler compares all of them at once.
@@ -40,6 +42,7 @@ impl Prints {
     }
 
     /// Whether a handle left lately.
+    #[inline]
     pub(super) fn has(&self, handle: u32) -> bool {
         self.find(handle).is_some()
     }

@@ -1,4 +1,4 @@
-//! How often handles were used lately: four of many 4-bit counters for each, the least of which counts.
+//! How often handles were used lately: four 4-bit counters of one word for each, the least of which counts.
 //!
 //! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15.
 //! - must not: halve the counters of one handle before those of another.
@@ -7,14 +7,14 @@ use crate::hash::spread;
 
 /// Counters per slot of the cache, before rounding up to a power of two; 4 bits each.
 const COUNTERS_PER_SLOT: u64 = 16;
-/// All counters are halved once per so many uses times the capacity: a twentieth of a word per use, or less.
+/// All counters are halved once per so many uses times the capacity: a tenth of a word per use, or less.
 const AGING: u64 = 20;
 const COUNTERS_PER_WORD: u64 = 16;
 const COUNT_MAX: u64 = 15;
 /// Bits of a halved counter that stay in it.
 const HALVED: u64 = 0x7777_7777_7777_7777;
 
-/// Estimates of use by handle: 4 to 8 bytes per slot of the cache.
+/// Estimates of use by handle: 8 to 16 bytes per slot of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     words: Vec<u64>,
@@ -33,6 +33,7 @@ impl Sketch {
 
     /// Word of a handle, and the bit of its counter in each quarter of the word.
     #[expect(clippy::cast_possible_truncation, reason = "masked by the number of words, 4 bits")]
+    #[inline]
     fn place(&self, handle: u32) -> (usize, [u32; 4]) {
         let mixed = spread(handle);
         let word = (mixed >> 32) as usize & (self.words.len() - 1);
@@ -40,12 +41,14 @@ impl Sketch {
     }
 
     /// Estimated uses of a handle, at most 15.
+    #[inline]
     pub(super) fn count(&self, handle: u32) -> u64 {
         let (word, bits) = self.place(handle);
         least(self.words[word], bits)
     }
 
     /// Counts a use: only the counters that are the least, so that others err less.
+    #[inline]
     pub(super) fn add(&mut self, handle: u32) {
         let (at, bits) = self.place(handle);
         let word = self.words[at];
