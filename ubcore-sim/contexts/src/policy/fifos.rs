@@ -40,33 +40,33 @@ pub(super) struct Fifos {
     /// A slot whose next one is itself is in no queue.
     slots: Vec<u16>,
     groups: Vec<[FifoEnds; 2]>,
-    /// Number of groups, each with two queues.
-    count: u32,
+    /// Logarithm of the number of groups.
+    shift: u32,
 }
 
 impl Fifos {
     pub(super) fn new(capacity: u32) -> Self {
-        let count = capacity.div_ceil(GROUP);
+        let count = capacity.div_ceil(GROUP).next_power_of_two();
         let groups = vec![[FifoEnds::default(); 2]; count as usize];
-        let mut fifos = Self { slots: Vec::new(), groups, count };
+        let mut fifos = Self { slots: Vec::new(), groups, shift: count.ilog2() };
         fifos.slots = (0..capacity).map(|slot| fifos.number(slot)).collect();
         fifos
     }
 
-    /// Group of a slot: slots go round the groups, so that these are equal but for one slot.
+    /// Group of a slot: slots go round the groups, so that these differ by one slot at most.
     pub(super) const fn group_of(&self, slot: PolicySlot) -> usize {
-        (slot % self.count) as usize
+        (slot & ((1 << self.shift) - 1)) as usize
     }
 
     /// Number of a slot in its group.
     #[expect(clippy::cast_possible_truncation, reason = "there are enough groups for 13 bits")]
     const fn number(&self, slot: PolicySlot) -> u16 {
-        (slot / self.count) as u16
+        (slot >> self.shift) as u16
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a group of a slot")]
     const fn slot_of(&self, group: usize, number: u16) -> PolicySlot {
-        number as u32 * self.count + group as u32
+        (number as u32) << self.shift | group as u32
     }
 
     /// Number of groups, each with two queues.
@@ -80,11 +80,13 @@ impl Fifos {
     }
 
     /// The oldest slot of a queue that is not empty.
+    #[inline]
     pub(super) fn oldest(&self, group: usize, queue: FifoKind) -> PolicySlot {
         self.slot_of(group, self.groups[group][queue as usize].oldest)
     }
 
     /// Takes the oldest slot out of a queue that is not empty.
+    #[inline]
     pub(super) fn pop(&mut self, group: usize, queue: FifoKind) -> PolicySlot {
         let slot = self.oldest(group, queue);
         let ends = &mut self.groups[group][queue as usize];
@@ -96,6 +98,7 @@ impl Fifos {
     }
 
     /// Puts a slot that is in no queue, as the newest, without hits.
+    #[inline]
     pub(super) fn push(&mut self, queue: FifoKind, slot: PolicySlot) {
         let (group, number) = (self.group_of(slot), self.number(slot));
         let ends = &mut self.groups[group][queue as usize];
@@ -132,11 +135,13 @@ impl Fifos {
     }
 
     /// Hits of a slot, at most 3.
+    #[inline]
     pub(super) fn count(&self, slot: PolicySlot) -> u16 {
         self.slots[slot as usize] >> COUNT_SHIFT & COUNT_MAX
     }
 
     /// Sets the hits of a slot.
+    #[inline]
     pub(super) fn set_count(&mut self, slot: PolicySlot, count: u16) {
         let word = &mut self.slots[slot as usize];
         *word = *word & !(COUNT_MAX << COUNT_SHIFT) | count.min(COUNT_MAX) << COUNT_SHIFT;

@@ -4,7 +4,7 @@
 //! What is counted in the sketch are misses and the first hit in the main FIFO since a slot was last spared: the
 //! messages of one burst, or of one turn of interleaved flows, count once.
 //!
-//! Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 4 to 8 bytes of sketch. The
+//! Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 8 to 16 bytes of sketch. The
 //! handle of a slot is the cache's own, of which `handles` is a copy.
 //!
 //! - owns: queues, fingerprints, sketch, border. takes: hits, misses, insertions. gives: victims.
@@ -40,6 +40,8 @@ pub(super) struct Ours {
     /// The group of the next victim.
     group: usize,
     victim: Option<PolicySlot>,
+    /// The last miss, and whether its handle was among those that left: `insert` need not look again.
+    missed: Option<(u32, bool)>,
     /// Whether anything was evicted: before, what the small FIFO has no room for goes to the main one.
     evicted: bool,
 }
@@ -55,6 +57,7 @@ impl Ours {
             capacity,
             group: 0,
             victim: None,
+            missed: None,
             evicted: false,
         }
     }
@@ -123,10 +126,12 @@ impl Policy for Ours {
             (STEP.0 * u64::from(other.len()) / u64::from(own.len().max(1))).clamp(STEP.0, STEP.1)
         };
         let capacity = u64::from(self.capacity);
-        if small.has(handle) {
+        let (in_small, in_main) = (small.has(handle), main.has(handle));
+        self.missed = Some((handle, in_small || in_main));
+        if in_small {
             let most = (capacity * UNIT * 4 / 5).max(UNIT);
             self.small = (self.small + step(main, small)).min(most);
-        } else if main.has(handle) {
+        } else if in_main {
             let least = (capacity * UNIT / 100).max(UNIT);
             self.small = self.small.saturating_sub(step(small, main)).max(least);
         }
@@ -156,7 +161,8 @@ impl Policy for Ours {
     }
 
     fn insert(&mut self, handle: u32, slot: PolicySlot) {
-        let returned = self.left[0].take(handle) | self.left[1].take(handle);
+        let new = self.missed.take() == Some((handle, false));
+        let returned = !new && (self.left[0].take(handle) | self.left[1].take(handle));
         if self.victim.take() == Some(slot) {
             if let Some(queue) = self.unlink(slot) {
                 self.left[queue as usize].put(self.handles[slot as usize]);

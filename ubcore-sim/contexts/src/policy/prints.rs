@@ -25,19 +25,24 @@ impl Prints {
         clippy::cast_possible_truncation,
         reason = "a remainder of the number of buckets, 16 bits"
     )]
+    #[inline]
     fn place(&self, handle: u32) -> (usize, u16) {
         let mixed = spread(handle);
         let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, (mixed as u16).max(1))
     }
 
+    #[inline]
     fn find(&self, handle: u32) -> Option<(usize, usize)> {
         let (bucket, print) = self.place(handle);
-        let at = self.buckets[bucket].iter().position(|other| *other == print)?;
-        Some((bucket, at))
+        // Without a branch per place: the compiler compares all of them at once.
+        let same = self.buckets[bucket].map(|other| u16::from(other == print));
+        let found = (0..WAYS).fold(0_u32, |found, at| found | u32::from(same[at]) << at);
+        (found != 0).then_some((bucket, found.trailing_zeros() as usize))
     }
 
     /// Whether a handle left lately.
+    #[inline]
     pub(super) fn has(&self, handle: u32) -> bool {
         self.find(handle).is_some()
     }

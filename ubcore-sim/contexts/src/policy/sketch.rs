@@ -1,4 +1,4 @@
-//! How often handles were used lately: four of many 4-bit counters for each, the least of which counts.
+//! How often handles were used lately: four 4-bit counters of one word for each, the least of which counts.
 //!
 //! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15.
 //! - must not: halve the counters of one handle before those of another.
@@ -6,15 +6,15 @@
 use crate::hash::spread;
 
 /// Counters per slot of the cache, before rounding up to a power of two; 4 bits each.
-const COUNTERS_PER_SLOT: u64 = 8;
-/// All counters are halved once per so many uses times the capacity: a twentieth of a word per use, or less.
+const COUNTERS_PER_SLOT: u64 = 16;
+/// All counters are halved once per so many uses times the capacity: a tenth of a word per use, or less.
 const AGING: u64 = 20;
 const COUNTERS_PER_WORD: u64 = 16;
 const COUNT_MAX: u64 = 15;
 /// Bits of a halved counter that stay in it.
 const HALVED: u64 = 0x7777_7777_7777_7777;
 
-/// Estimates of use by handle: 4 to 8 bytes per slot of the cache.
+/// Estimates of use by handle: 8 to 16 bytes per slot of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     words: Vec<u64>,
@@ -31,38 +31,31 @@ impl Sketch {
         Self { words: vec![0; words], period: AGING * u64::from(capacity), uses: 0 }
     }
 
-    /// Word and bit of each counter of a handle.
-    #[expect(clippy::cast_possible_truncation, reason = "masked by the number of words")]
-    fn places(&self, handle: u32) -> [(usize, u32); 4] {
+    /// Word of a handle, and the bit of its counter in each quarter of the word.
+    #[expect(clippy::cast_possible_truncation, reason = "masked by the number of words, 4 bits")]
+    #[inline]
+    fn place(&self, handle: u32) -> (usize, [u32; 4]) {
         let mixed = spread(handle);
-        let (first, step) = (mixed & 0xffff_ffff, mixed >> 32 | 1);
-        let mask = self.words.len() as u64 * COUNTERS_PER_WORD - 1;
-        [0, 1, 2, 3].map(|row| {
-            let place = first.wrapping_add(step.wrapping_mul(row)) & mask;
-            ((place / COUNTERS_PER_WORD) as usize, (place % COUNTERS_PER_WORD * 4) as u32)
-        })
-    }
-
-    fn least(&self, places: &[(usize, u32); 4]) -> u64 {
-        let counts = places.map(|(word, bit)| self.words[word] >> bit & COUNT_MAX);
-        counts[0].min(counts[1]).min(counts[2]).min(counts[3])
+        let word = (mixed >> 32) as usize & (self.words.len() - 1);
+        (word, [0, 1, 2, 3].map(|row| 16 * row + ((mixed >> (2 * row)) as u32 & 3) * 4))
     }
 
     /// Estimated uses of a handle, at most 15.
+    #[inline]
     pub(super) fn count(&self, handle: u32) -> u64 {
-        self.least(&self.places(handle))
+        let (word, bits) = self.place(handle);
+        least(self.words[word], bits)
     }
 
     /// Counts a use: only the counters that are the least, so that others err less.
+    #[inline]
     pub(super) fn add(&mut self, handle: u32) {
-        let places = self.places(handle);
-        let least = self.least(&places);
+        let (at, bits) = self.place(handle);
+        let word = self.words[at];
+        let least = least(word, bits);
         if least < COUNT_MAX {
-            for (word, bit) in places {
-                if self.words[word] >> bit & COUNT_MAX == least {
-                    self.words[word] += 1 << bit;
-                }
-            }
+            let added = bits.map(|bit| u64::from((word >> bit) & COUNT_MAX == least) << bit);
+            self.words[at] = word + (added[0] | added[1] | added[2] | added[3]);
         }
         self.uses += 1;
         if self.uses >= self.period {
@@ -70,6 +63,12 @@ impl Sketch {
             self.words.iter_mut().for_each(|word| *word = *word >> 1 & HALVED);
         }
     }
+}
+
+/// The least of a handle's four counters in its word.
+fn least(word: u64, bits: [u32; 4]) -> u64 {
+    let counts = bits.map(|bit| (word >> bit) & COUNT_MAX);
+    counts[0].min(counts[1]).min(counts[2].min(counts[3]))
 }
 
 #[cfg(test)]
