@@ -197,7 +197,7 @@ impl DeviceCfg {
     }
 
     /// With a model of the context cache every request takes the long path, which looks its contexts up.
-    pub(crate) fn settled(self) -> Self {
+    pub(crate) fn with_long_path(self) -> Self {
         match self.contexts {
             ContextModelMode::Off => self,
             ContextModelMode::Count => {

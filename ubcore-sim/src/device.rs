@@ -64,7 +64,7 @@ impl SoftwareDevice {
     /// A device after power-on.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
-        let cfg = cfg.settled();
+        let cfg = cfg.with_long_path();
         let shared = SharedPart::new(&cfg);
         let base = Base::new(cfg, ports);
         Arc::new(Self {

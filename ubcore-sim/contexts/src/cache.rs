@@ -23,7 +23,7 @@ use crate::fault::ContextFaults;
 use crate::handle::{ContextHandle, ContextValueError};
 use crate::host::{HostTables, Mailbox};
 use crate::l1::ChipSlots;
-use crate::memory::{FarMemory, Service};
+use crate::memory::{BoundedService, FarMemory};
 use crate::page::ContextRecord;
 use crate::replacement::Replacement;
 use crate::small::SmallOp;
@@ -38,7 +38,7 @@ use pins::Pins;
 /// How an access was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessMode {
-    /// A: in L1.
+    /// A: the context is in L1.
     Inline,
     /// A, after four lost exchanges: by the batch worker.
     Contended,
@@ -54,7 +54,7 @@ pub enum AccessMode {
     Optimistic,
 }
 
-/// An access.
+/// What an access gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// When the context is there, in ns; later if a strong field changes meanwhile.
@@ -82,7 +82,7 @@ pub struct ContextWake {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{handle:?} has no context of generation {generation}: name a living one")]
 pub struct NoContext {
-    /// What was named.
+    /// Handle that was named.
     pub handle: ContextHandle,
     /// Which life of it.
     pub generation: u16,
@@ -101,7 +101,7 @@ pub struct ContextCache {
     queue: PrefetchQueue,
     mailbox: Mailbox,
     /// Urgent requests of the mailbox.
-    urgent: Service,
+    urgent: BoundedService,
     /// Operations for the batch worker.
     contended: Vec<(ContextHandle, SmallOp)>,
     pins: Pins,
@@ -142,7 +142,7 @@ impl ContextCache {
             flights: Flights::default(),
             queue: PrefetchQueue::default(),
             mailbox: Mailbox::default(),
-            urgent: Service::new(crate::host::MAILBOX_PLACES),
+            urgent: BoundedService::new(crate::host::MAILBOX_PLACES),
             contended: Vec::new(),
             pins: Pins::default(),
             wakes: VecDeque::new(),
@@ -331,20 +331,20 @@ impl ContextCache {
         self.wakes.pop_front()
     }
 
-    /// Returns the counters.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn counts(&mut self) -> &ContextCounts {
         self.counts.hits_lost = self.chip.hits_lost;
         &self.counts
     }
 
-    /// Returns the directory.
+    /// Returns the directory, to be read.
     #[must_use]
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Plants a mistake.
+    /// Plants a mistake, or none.
     #[cfg(any(test, feature = "planted-faults"))]
     pub fn plant(&mut self, fault: Option<crate::ContextFault>) {
         self.faults.planted = fault;

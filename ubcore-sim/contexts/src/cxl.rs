@@ -115,7 +115,7 @@ impl CxlPages {
         }
     }
 
-    /// It ended.
+    /// A migration that held the page ended.
     pub(crate) fn release(&mut self, place: u32) {
         let (at, _) = self.split(place);
         let Some(page) = self.pages.get_mut(at).and_then(Option::as_mut) else { return };

@@ -62,7 +62,7 @@ impl EntryWord {
         Self(u64::from(offset) | (place as u64) << 32 | flags << 36 | version << 40)
     }
 
-    /// Returns the place.
+    /// Returns where the context is, or is going.
     #[must_use]
     pub fn place(self) -> ContextPlace {
         let place = usize::from(low_8(self.0 >> 32) & 15);
@@ -137,7 +137,7 @@ impl DirectoryEntry {
     }
 }
 
-/// Word 1, unpacked.
+/// Word 1 of an entry, unpacked.
 #[derive(Clone, Copy, Default)]
 struct Hints {
     generation: u16,

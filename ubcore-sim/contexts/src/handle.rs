@@ -33,7 +33,7 @@ impl ContextKind {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Name in counters.
+    /// Name of the kind in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         ["context", "segment", "jfc", "queue", "tp", "page"][self as usize]
@@ -76,7 +76,7 @@ impl ContextHandle {
         self.0
     }
 
-    /// Returns the kind.
+    /// Returns what the context describes.
     #[must_use]
     pub const fn kind(self) -> ContextKind {
         ContextKind::ALL[(self.0 >> INDEX_BITS) as usize]
@@ -101,7 +101,7 @@ impl std::fmt::Debug for ContextHandle {
 pub struct ContextValueError {
     /// Name of the field.
     pub field: &'static str,
-    /// What it was.
+    /// Value that was given.
     pub value: u64,
     /// What it must be.
     pub rule: String,

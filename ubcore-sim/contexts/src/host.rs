@@ -22,7 +22,7 @@ pub(crate) struct ExpandRequest {
 }
 
 impl ExpandRequest {
-    /// For one context.
+    /// Asks for the descriptor of one context.
     pub(crate) fn one(ticket: u32, handle: ContextHandle) -> Self {
         let len = u64::from(handle.kind().descriptor_len());
         Self { ticket, handle, offset: u64::from(handle.index()) * len, len }
@@ -36,7 +36,7 @@ pub(crate) struct ExpandAnswer {
     pub(crate) image: Vec<u8>,
 }
 
-/// Tables of descriptors.
+/// Tables of descriptors, one a kind.
 #[derive(Debug, Default)]
 pub(crate) struct HostTables {
     tables: [Vec<Option<ContextRecord>>; ContextKind::ALL.len()],

@@ -58,7 +58,7 @@ impl SlotWord {
 
 /// A slot of the chip.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ChipSlot {
     pub(crate) token: Option<ContextToken>,
     pub(crate) word: SlotWord,
     /// Place of its copy in L2, if it has one.
@@ -77,7 +77,7 @@ struct Bank {
 /// All slots. Slots of a bank are numbered from 0 within it; outside, banks follow each other.
 #[derive(Debug)]
 pub(crate) struct ChipSlots {
-    slots: Vec<Slot>,
+    slots: Vec<ChipSlot>,
     banks: Vec<Bank>,
     per_bank: u32,
     /// Hits that a full ring lost.
@@ -92,7 +92,7 @@ impl ChipSlots {
         policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>,
     ) -> Self {
         let per_bank = entries / banks;
-        let slot = |_| Slot { token: None, word: SlotWord::new(0), home: None };
+        let slot = |_| ChipSlot { token: None, word: SlotWord::new(0), home: None };
         let bank = |_| Bank {
             index: SlotIndex::new(per_bank),
             free: (0..per_bank).rev().collect(),
@@ -113,11 +113,11 @@ impl ChipSlots {
         Some(self.global(bank, local))
     }
 
-    pub(crate) fn slot(&self, slot: u32) -> &Slot {
+    pub(crate) fn slot(&self, slot: u32) -> &ChipSlot {
         &self.slots[slot as usize]
     }
 
-    pub(crate) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
+    pub(crate) fn slot_mut(&mut self, slot: u32) -> &mut ChipSlot {
         &mut self.slots[slot as usize]
     }
 
@@ -145,7 +145,7 @@ impl ChipSlots {
     pub(crate) fn victim(
         &mut self,
         handle: ContextHandle,
-        may_leave: impl Fn(&Slot) -> bool,
+        may_leave: impl Fn(&ChipSlot) -> bool,
     ) -> Option<u32> {
         let at = self.bank_of(handle);
         let first = to_u32(at) * self.per_bank;
@@ -267,7 +267,7 @@ impl SlotIndex {
         u32::try_from(slot).ok()?.checked_sub(1)
     }
 
-    fn find_token(&self, slot: &Slot) -> Option<u32> {
+    fn find_token(&self, slot: &ChipSlot) -> Option<u32> {
         self.find(slot.token?.handle().bits())
     }
 

@@ -8,7 +8,7 @@ use crate::l1::SlotWord;
 use crate::small::SmallOp;
 
 /// A context with the value 7 in L2, a slot that another context's 99 was in.
-struct Scene {
+struct MovingContext {
     entry: DirectoryEntry,
     slot: SlotWord,
     l2: AtomicU64,
@@ -17,14 +17,14 @@ struct Scene {
 const VALUE: u64 = 7;
 const STALE: u64 = 99;
 
-fn scene() -> Arc<Scene> {
+fn scene() -> Arc<MovingContext> {
     let entry = DirectoryEntry::new();
     let absent = entry.read();
     assert!(entry.exchange(absent, absent.moved(ContextPlace::L2, 0, 0)));
-    Arc::new(Scene { entry, slot: SlotWord::new(STALE), l2: AtomicU64::new(VALUE) })
+    Arc::new(MovingContext { entry, slot: SlotWord::new(STALE), l2: AtomicU64::new(VALUE) })
 }
 
-impl Scene {
+impl MovingContext {
     /// A migration from L2 to the slot; the L2 place is used again afterwards.
     fn migrate(&self) {
         let word = self.entry.read();

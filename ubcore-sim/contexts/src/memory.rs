@@ -10,17 +10,17 @@ use crate::quantiles::FACTORS;
 
 /// A bounded number of things at a time, first come first served.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct BoundedService {
     limit: usize,
     ends: BinaryHeap<Reverse<u64>>,
 }
 
-impl Service {
+impl BoundedService {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, ends: BinaryHeap::new() }
     }
 
-    /// When one that arrives at `now` begins. [`Service::end`] must follow.
+    /// When one that arrives at `now` begins. [`BoundedService::end`] must follow.
     pub(crate) fn begin(&mut self, now: u64) -> u64 {
         self.retire(now);
         if self.ends.len() < self.limit {
@@ -56,7 +56,7 @@ impl Service {
 /// CXL and host memory behind one link.
 #[derive(Debug)]
 pub(crate) struct FarMemory {
-    reads: Service,
+    reads: BoundedService,
     rng: SplitMix64,
     ps_per_byte: u64,
     /// When the link is free, in ps.
@@ -69,7 +69,7 @@ impl FarMemory {
     /// With so many reads at a time over a link of this rate.
     pub(crate) fn new(outstanding: u32, link_gbps: u64, seed: u64) -> Self {
         Self {
-            reads: Service::new(outstanding as usize),
+            reads: BoundedService::new(outstanding as usize),
             rng: SplitMix64(seed),
             ps_per_byte: (8000 / link_gbps).max(1),
             link_free_ps: 0,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn reads_beyond_the_bound_wait_for_the_first_to_end() {
-        let mut service = Service::new(2);
+        let mut service = BoundedService::new(2);
         for (begin, end) in [(0, 10), (0, 20), (10, 30), (20, 25), (25, 40)] {
             assert_eq!(service.begin(0), begin);
             service.end(end);

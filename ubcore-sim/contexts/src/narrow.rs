@@ -12,12 +12,12 @@ pub(crate) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// The lowest byte.
+/// Returns the lowest byte of a number.
 pub(crate) const fn low_8(number: u64) -> u8 {
     number.to_le_bytes()[0]
 }
 
-/// The lowest two bytes.
+/// Returns the lowest two bytes of a number.
 pub(crate) const fn low_16(number: u64) -> u16 {
     let [low, high, ..] = number.to_le_bytes();
     u16::from_le_bytes([low, high])

@@ -11,7 +11,7 @@ use crate::token::{ContextToken, TOKEN_LEN_MAX};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ContextRecord {
     pub(crate) token: ContextToken,
-    /// Small fields.
+    /// Small fields, as they were written back last.
     pub(crate) small: u64,
 }
 

@@ -5,15 +5,15 @@
 /// A change of the 64 bits of small fields of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmallOp {
-    /// Reads them.
+    /// Reads the small fields.
     Read,
-    /// Adds, modulo 2^64.
+    /// Adds to the small fields, modulo 2^64.
     Add(u64),
     /// Replaces the bits of a mask.
     Store {
-        /// Which bits.
+        /// Bits that are replaced.
         mask: u64,
-        /// Their new values.
+        /// New values of these bits.
         value: u64,
     },
 }

@@ -121,7 +121,7 @@ counters! {
     mailbox_dropped,
     /// Most requests in the mailbox.
     mailbox_depth_max,
-    /// Contexts pinned.
+    /// Contexts that were pinned anew.
     pins,
     /// Pins refused: a quarter of L1 is pinned.
     pins_refused,
@@ -145,7 +145,7 @@ counters! {
     l2_bytes,
     /// Bytes found in host memory.
     l3_bytes,
-    /// Bytes of accesses.
+    /// Bytes of tokens of all accesses.
     access_bytes,
     /// Bytes of accesses that met a migration.
     migration_bytes,
@@ -154,15 +154,15 @@ counters! {
 /// Accesses of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KindCounts {
-    /// All accesses.
+    /// All accesses of the kind.
     pub accesses: u64,
-    /// In L1.
+    /// Accesses found in L1.
     pub l1_hits: u64,
-    /// In L2.
+    /// Accesses found in L2.
     pub l2_hits: u64,
-    /// In host memory alone.
+    /// Accesses found in host memory alone.
     pub l3_hits: u64,
-    /// During a migration.
+    /// Accesses that met a migration.
     pub migration_hits: u64,
 }
 
@@ -193,7 +193,7 @@ impl Default for TimeHistogram {
 }
 
 impl TimeHistogram {
-    /// Counts a time.
+    /// Counts a time in its cell.
     pub fn note(&mut self, ns: u64) {
         self.cells[cell_of(ns)] += 1;
         self.count += 1;

@@ -78,7 +78,7 @@ impl ContextToken {
         bytes
     }
 
-    /// Returns the handle.
+    /// Returns the handle of the context.
     #[must_use]
     pub const fn handle(&self) -> ContextHandle {
         self.handle
@@ -90,13 +90,13 @@ impl ContextToken {
         self.generation
     }
 
-    /// Returns the fields.
+    /// Returns the fields of the body.
     #[must_use]
     pub fn body(&self) -> TokenBody {
         TokenBody::unpack(self.handle.kind(), self.words)
     }
 
-    /// The packed fields.
+    /// Returns the packed fields of the body.
     pub(crate) const fn words(&self) -> [u64; 2] {
         self.words
     }

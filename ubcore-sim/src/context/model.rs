@@ -21,7 +21,7 @@ pub(crate) enum LookedUp {
     Tp(u32),
     /// A segment and the page of an address in it.
     Segment {
-        /// Token id.
+        /// Token id of the segment.
         token_id: u32,
         /// First address that the request names.
         va: u64,
@@ -35,9 +35,9 @@ pub(crate) struct ContextModel(Mutex<Model>);
 #[derive(Debug)]
 struct Model {
     cache: ContextCache,
-    tps: Numbers<u32>,
+    tps: SmallNumbers<u32>,
     /// By token id and number of the page.
-    pages: Numbers<(u32, u64)>,
+    pages: SmallNumbers<(u32, u64)>,
     /// Model time in ns: a request begins when the one before had its contexts.
     now: u64,
     /// Lookups of what had no number left.
@@ -46,12 +46,12 @@ struct Model {
 
 /// Small numbers for what has large ones.
 #[derive(Debug)]
-struct Numbers<K> {
+struct SmallNumbers<K> {
     of: BTreeMap<K, u32>,
     free: Vec<u32>,
 }
 
-impl<K: Ord + Copy> Numbers<K> {
+impl<K: Ord + Copy> SmallNumbers<K> {
     const fn new() -> Self {
         Self { of: BTreeMap::new(), free: Vec::new() }
     }
@@ -78,7 +78,7 @@ impl ContextModel {
     /// An empty chip with the defaults of [`CacheCfg`] and LRU. `None`: its parameters are not possible.
     pub(crate) fn new() -> Option<Self> {
         let cache = ContextCache::new(CacheCfg::default(), &mut lru).ok()?;
-        let (tps, pages) = (Numbers::new(), Numbers::new());
+        let (tps, pages) = (SmallNumbers::new(), SmallNumbers::new());
         Some(Self(Mutex::new(Model { cache, tps, pages, now: 0, untracked: 0 })))
     }
 
@@ -162,7 +162,7 @@ impl Model {
             self.untracked += 1;
             return now;
         };
-        // Numbers of the device are in range, and the body's fields are 0: creating cannot fail.
+        // SmallNumbers of the device are in range, and the body's fields are 0: creating cannot fail.
         if self.cache.directory().read(handle).is_none()
             && self.cache.create(handle.index(), &empty(kind)).is_err()
         {

@@ -241,12 +241,7 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
-        if let Some(value) = text("URMA_DOORBELLS") {
-            self.doorbells = doorbells_of(value)?;
-        }
-        if let Some(value) = text("URMA_CONTEXT_CACHE") {
-            self.contexts = contexts_of(value)?;
-        }
+        self.set_doorbells(text("URMA_DOORBELLS"), text("URMA_CONTEXT_CACHE"))?;
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
@@ -291,6 +286,21 @@ impl NodeCfg {
         }
         if let Some(value) = congestion {
             self.congestion = congestion_of(value)?;
+        }
+        Ok(())
+    }
+
+    /// How the driver reaches the device, and what the device accounts of it.
+    fn set_doorbells(
+        &mut self,
+        doorbells: Option<String>,
+        contexts: Option<String>,
+    ) -> Result<(), ConfigError> {
+        if let Some(value) = doorbells {
+            self.doorbells = doorbells_of(value)?;
+        }
+        if let Some(value) = contexts {
+            self.contexts = contexts_of(value)?;
         }
         Ok(())
     }

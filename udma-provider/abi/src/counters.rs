@@ -126,7 +126,7 @@ counters! {
     ContextL2Hits = "context_l2_hits",
     /// Of those, found in host memory alone.
     ContextL3Hits = "context_l3_hits",
-    /// Of those, found on their way between tiers.
+    /// Of those, found while they moved from one tier to another.
     ContextMigrationHits = "context_migration_hits",
     /// Contexts of the model put into L1.
     ContextInstalled = "context_installed",

@@ -9,7 +9,7 @@ use super::ContextCache;
 #[derive(Debug)]
 pub(super) struct Adaptation {
     promote_l1: u32,
-    /// No change before.
+    /// Time before which the threshold stays.
     quiet_until: u64,
     /// Accesses, hits in L1, misses, hits in L2, requests to the host at the last look.
     seen: [u64; 5],

@@ -1,4 +1,4 @@
-//! What is under way between tiers.
+//! Migrations that have begun and not ended.
 //!
 //! *Owns*: a flight for each context that moves, who waits for it, when it is due. *Gives*: what is due next.
 //! *Must not*: change a tier.
@@ -15,7 +15,7 @@ use crate::token::ContextToken;
 /// Why a context moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FlightCause {
-    /// A request waits.
+    /// A request waits for it to end.
     Demand,
     /// It will be needed soon.
     Prefetch,
@@ -42,7 +42,7 @@ pub(super) struct Flight {
     pub(super) tries: u32,
 }
 
-/// All of them.
+/// All contexts that move.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     of: BTreeMap<ContextHandle, Flight>,
@@ -108,7 +108,7 @@ impl Flights {
         self.of.len()
     }
 
-    /// Operations that wait.
+    /// Number of operations that wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.of.values().map(|flight| flight.ops.len()).sum()

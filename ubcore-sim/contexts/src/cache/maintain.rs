@@ -22,7 +22,7 @@ impl ContextCache {
     pub fn advance(&mut self, now: u64) {
         let now = now.max(self.now);
         if now - self.rotation.next_at.min(now) > SKIP_NS {
-            // After a long pause the passes that nobody saw are not made.
+            // After a long pause the passes that no access could see are not made.
             self.rotation.next_at = now - SKIP_NS;
         }
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
@@ -59,7 +59,7 @@ impl ContextCache {
             self.serve_background();
         } else if self.rotation.next_at <= self.now {
             self.rotation.next_at = self.now + PASS_NS;
-            self.do_contended();
+            self.finish_contended();
             self.maintain();
         } else if self.cfg.adapt && self.rotation.adapt_at <= self.now {
             self.rotation.adapt_at = self.now + super::adapt::PERIOD_NS;
@@ -68,7 +68,7 @@ impl ContextCache {
     }
 
     /// Operations that lost their exchanges.
-    fn do_contended(&mut self) {
+    fn finish_contended(&mut self) {
         for (handle, op) in std::mem::take(&mut self.contended) {
             let Some(word) = self.directory.read(handle) else { continue };
             let now = self.now;

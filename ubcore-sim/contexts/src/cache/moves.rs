@@ -170,7 +170,7 @@ impl ContextCache {
             return true;
         }
         let (directory, ignores_pins) = (&self.directory, self.faults.pinned_evicted());
-        let may_leave = |slot: &crate::l1::Slot| {
+        let may_leave = |slot: &crate::l1::ChipSlot| {
             let word = slot.token.and_then(|token| directory.read(token.handle()));
             word.is_some_and(|word| {
                 word.place() == ContextPlace::L1 && (ignores_pins || !word.has(PINNED))

@@ -26,7 +26,7 @@ impl Pins {
         self.until.len()
     }
 
-    /// The first end.
+    /// Time at which the first pin ends.
     pub(super) fn end_at(&self) -> Option<u64> {
         self.ends.front().map(|(at, _)| *at)
     }

@@ -65,7 +65,7 @@ impl Run {
         if access.ready_at < now {
             return Err(format!("{access:?} is of the past"));
         }
-        self.settle()?;
+        self.compare()?;
         Ok(Some(access))
     }
 
@@ -84,11 +84,11 @@ impl Run {
         let before = Before::of(&self.cache);
         act(&mut self.cache);
         before.compare(&self.cache)?;
-        self.settle()
+        self.compare()
     }
 
-    /// Takes wakes, then checks everything.
-    fn settle(&mut self) -> Result<(), String> {
+    /// Takes wakes, then checks every invariant and value.
+    fn compare(&mut self) -> Result<(), String> {
         invariants(&self.cache)?;
         while let Some(ContextWake { handle, op, small, .. }) = self.cache.poll_wake() {
             let at = self.pending.iter().position(|waiting| *waiting == (handle, op));
@@ -241,7 +241,7 @@ pub(super) fn small_cfg(seed: u64) -> CacheCfg {
     }
 }
 
-/// Runs random operations.
+/// Runs random operations on a cache and its oracle.
 pub(super) fn random_run(
     cfg: CacheCfg,
     fault: Option<ContextFault>,
