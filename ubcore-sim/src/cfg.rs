@@ -87,6 +87,16 @@ impl Dialogues {
     }
 }
 
+/// Whether messages that go by packets also go through the cycle model of a packet engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PacketEngineMode {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do, and its counters are the device's; nothing is delayed.
+    Count,
+}
+
 /// What carries the requests of RC jetties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RcWire {
@@ -147,6 +157,8 @@ pub struct DeviceCfg {
     pub lane: ExpressLane,
     /// When jetties have dialogues.
     pub dialogues: Dialogues,
+    /// Whether messages go through the cycle model of a packet engine.
+    pub packet_engine: PacketEngineMode,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -177,6 +189,7 @@ impl DeviceCfg {
             step_requests: 256,
             lane: ExpressLane::On,
             dialogues: Dialogues::Usual,
+            packet_engine: PacketEngineMode::Off,
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,

@@ -27,7 +27,7 @@ pub mod share;
 pub mod sim;
 mod transport;
 
-pub use cfg::{DeviceCfg, Doorbells, ExpressLane, PortMode, RcWire, Seed};
+pub use cfg::{DeviceCfg, Doorbells, ExpressLane, PacketEngineMode, PortMode, RcWire, Seed};
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;
 pub use host::standard::{PortEndpoint, QpnInUse, StandardDrops};
