@@ -97,6 +97,16 @@ pub enum ContextModelMode {
     Count,
 }
 
+/// Whether messages that go by packets also go through the cycle model of a packet engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PacketEngineMode {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do, and its counters are the device's; nothing is delayed.
+    Count,
+}
+
 /// What carries the requests of RC jetties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RcWire {
@@ -159,6 +169,8 @@ pub struct DeviceCfg {
     pub dialogues: Dialogues,
     /// Whether requests are accounted in a model of the context cache.
     pub contexts: ContextModelMode,
+    /// Whether messages go through the cycle model of a packet engine.
+    pub packet_engine: PacketEngineMode,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -190,6 +202,7 @@ impl DeviceCfg {
             lane: ExpressLane::On,
             dialogues: Dialogues::Usual,
             contexts: ContextModelMode::Off,
+            packet_engine: PacketEngineMode::Off,
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,

@@ -7,6 +7,7 @@
 mod arrivals;
 mod moves;
 mod numbers;
+mod packet_engine;
 mod peer_tp;
 mod recent;
 mod replies;
@@ -28,11 +29,12 @@ pub(crate) use moves::RouteUse;
 pub(crate) use peer_tp::PeerTp;
 use peer_tp::datagram;
 
-use crate::cfg::{DeviceCfg, PortMode};
+use crate::cfg::{DeviceCfg, PacketEngineMode, PortMode};
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
 use numbers::Numbers;
+use packet_engine::PacketEngine;
 use recent::RecentDatagrams;
 use replies::Replies;
 pub(crate) use routes::RouteCounts;
@@ -64,6 +66,8 @@ pub(crate) struct TpEndpoint {
     has_routes: bool,
     /// Flows of the packets that were sent and received last.
     flows: [LatestFlow; 2],
+    /// The model that messages also go through, if one counts.
+    pub(crate) packet_engine: Option<Box<PacketEngine>>,
 }
 
 /// The ICRC's view of both ends, kept for the next packet: most have those of the one before, and its length.
@@ -129,6 +133,10 @@ impl TpEndpoint {
             transmits: 0,
             has_routes: false,
             flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
+            packet_engine: (cfg.packet_engine == PacketEngineMode::Count)
+                .then(|| PacketEngine::new(cfg.mtu))
+                .flatten()
+                .map(Box::new),
         }
     }
 

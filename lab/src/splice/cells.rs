@@ -119,7 +119,11 @@ impl SpliceGrid {
         let lists = [engines.len(), self.mixes.len(), self.bubbles.len(), self.backpressures.len()];
         let count = lists.iter().product::<usize>();
         if !(1..=CELLS_MAX).contains(&count) {
-            return Err(wrong("grid", count, format!("1 to {CELLS_MAX} combinations of all lists")));
+            return Err(wrong(
+                "grid",
+                count,
+                format!("1 to {CELLS_MAX} combinations of all lists"),
+            ));
         }
         let mut cells = Vec::new();
         for mix in &self.mixes {
@@ -134,6 +138,11 @@ impl SpliceGrid {
             }
         }
         Ok(cells)
+    }
+
+    /// At most 13, by the rule of the MTU.
+    fn mtu_log2(&self) -> u8 {
+        u8::try_from(self.mtu.ilog2()).unwrap_or(u8::MAX)
     }
 
     /// Every engine of the lists.
@@ -162,7 +171,7 @@ impl SpliceGrid {
                                 data_beats: ram / width,
                                 sideband_entries,
                                 handover,
-                                mtu_log2_max: self.mtu.ilog2() as u8,
+                                mtu_log2_max: self.mtu_log2(),
                                 too_long,
                                 ..EngineConfig::new(name)
                             });
@@ -194,7 +203,7 @@ impl SpliceGrid {
             lengths,
             messages: self.messages,
             seed: self.seed,
-            mtu_log2: self.mtu.ilog2() as u8,
+            mtu_log2: self.mtu_log2(),
         })
     }
 }
@@ -204,7 +213,8 @@ fn mix_of(text: &str) -> Result<LengthMix, GridError> {
         return Ok(LengthMix::Rpc);
     }
     let len = size(text).filter(|len| (1..=1 << 24).contains(len));
-    len.map(LengthMix::Fixed).ok_or_else(|| wrong("mix", text, "rpc, or 1 to 16M bytes such as 256"))
+    len.map(LengthMix::Fixed)
+        .ok_or_else(|| wrong("mix", text, "rpc, or 1 to 16M bytes such as 256"))
 }
 
 impl SpliceCell {
@@ -263,7 +273,10 @@ pub(crate) mod tests {
     fn a_wrong_field_is_named_with_value_and_rule() {
         let one = |text: &str| vec![text.to_owned()];
         let wrong = [
-            (SpliceGrid { rams: one("4032"), ..grid() }, "ram \"63\": want data_beats * beat_bytes >= 4096"),
+            (
+                SpliceGrid { rams: one("4032"), ..grid() },
+                "ram \"63\": want data_beats * beat_bytes >= 4096",
+            ),
             (SpliceGrid { rams: one("100"), ..grid() }, "ram \"100\": want bytes such as 8K"),
             (SpliceGrid { schemes: one("ring"), ..grid() }, "scheme \"ring\": want fifo"),
             (SpliceGrid { widths: vec![48], ..grid() }, "width \"48\": want 32, 64"),
@@ -272,7 +285,10 @@ pub(crate) mod tests {
             (SpliceGrid { entries: vec![0], ..grid() }, "entries \"0\": want 1 to 65536"),
             (SpliceGrid { mtu: 1000, ..grid() }, "mtu \"1000\": want a power of two"),
             (SpliceGrid { messages: 0, ..grid() }, "messages \"0\": want 1 to"),
-            (SpliceGrid { too_long: "wait".to_owned(), ..grid() }, "too-long \"wait\": want drop or stop"),
+            (
+                SpliceGrid { too_long: "wait".to_owned(), ..grid() },
+                "too-long \"wait\": want drop or stop",
+            ),
             (SpliceGrid { rams: one("4K"), reserve_issue: Some(9), ..grid() }, "ram \"64\": want"),
         ];
         for (grid, text) in wrong {
@@ -289,7 +305,10 @@ pub(crate) mod tests {
             result.counters.bytes as f64 / result.counters.cycles as f64
         };
         let (near, far) = (rate(Some(1)), rate(Some(512)));
-        assert!(far <= 8192.0 / 512.0, "{far} bytes a cycle are more than the room over the latency");
+        assert!(
+            far <= 8192.0 / 512.0,
+            "{far} bytes a cycle are more than the room over the latency"
+        );
         assert!(near > 3.0 * far, "{near} {far}");
         assert!(rate(None) > 61.9);
     }

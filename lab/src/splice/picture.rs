@@ -12,7 +12,8 @@ pub const CYCLES: usize = 200;
 /// Width and height of a cycle in px.
 const CYCLE: (usize, usize) = (5, 16);
 /// What the signs say.
-const LEGEND: &str = "in: # accepted, . waits, space nothing offered; out: H header, = beat, space idle";
+const LEGEND: &str =
+    "in: # accepted, . waits, space nothing offered; out: H header, = beat, space idle";
 
 /// What one engine did: a sign per cycle for its input and its output.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +43,13 @@ fn row(cell: &SpliceCell) -> Result<CycleRow, GridError> {
             (false, false) => ' ',
         });
         let transfer = (cycle.output.header.is_some(), cycle.output.beat.is_some());
-        output.push(if transfer.0 { 'H' } else if transfer.1 { '=' } else { ' ' });
+        output.push(if transfer.0 {
+            'H'
+        } else if transfer.1 {
+            '='
+        } else {
+            ' '
+        });
     }
     let config = &cell.config;
     let ram = config.data_beats * config.beat_bytes;
@@ -74,7 +81,8 @@ pub fn svg(rows: &[CycleRow]) -> String {
     for (number, row) in rows.iter().enumerate() {
         let top = 30 + number * block;
         let _ = writeln!(svg, "<text x=\"8\" y=\"{}\">{}</text>", top + 12, row.name);
-        for (line, (label, signs)) in [("in", &row.input), ("out", &row.output)].iter().enumerate() {
+        for (line, (label, signs)) in [("in", &row.input), ("out", &row.output)].iter().enumerate()
+        {
             let y = top + 18 + line * (high + 2);
             let _ = writeln!(svg, "<text x=\"8\" y=\"{}\">{label}</text>", y + 12);
             for (cycle, sign) in signs.chars().enumerate() {

@@ -56,7 +56,8 @@ pub fn fields(result: &SpliceResult) -> Vec<(&'static str, Value)> {
         ("too_long", json!(counters.too_long)),
         ("mismatch", json!(counters.mismatch)),
     ];
-    let errors = InputError::ALL.iter().map(|(reason, _)| counters.input_error(*reason)).sum::<u64>();
+    let errors =
+        InputError::ALL.iter().map(|(reason, _)| counters.input_error(*reason)).sum::<u64>();
     fields.push(("input_errors", json!(errors)));
     fields
 }

@@ -96,7 +96,11 @@ mod tests {
                 let sideband = packetizer.next(&mut buf).expect("a packet");
                 let last = index + 1 == chunks.len();
                 let want = Sideband {
-                    tag: 7, index: index as u32, len: chunk.len() as u32, first: index == 0, last,
+                    tag: 7,
+                    index: u32::try_from(index).expect("few"),
+                    len: u32::try_from(chunk.len()).expect("short"),
+                    first: index == 0,
+                    last,
                 };
                 prop_assert_eq!(sideband, want);
                 prop_assert_eq!(&buf[..chunk.len()], *chunk);
@@ -112,7 +116,10 @@ mod tests {
         assert_eq!(packetizer.next(&mut [0; 255]), None);
         let mut buf = [0; 256];
         assert_eq!(packetizer.next(&mut buf).map(|sideband| sideband.len), Some(256));
-        assert_eq!(packetizer.next(&mut buf).map(|sideband| (sideband.len, sideband.last)), Some((44, true)));
+        assert_eq!(
+            packetizer.next(&mut buf).map(|sideband| (sideband.len, sideband.last)),
+            Some((44, true))
+        );
     }
 
     #[test]

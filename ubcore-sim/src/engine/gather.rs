@@ -72,6 +72,15 @@ impl Local {
         }
     }
 
+    /// Address and length in bytes of each piece; inline bytes are one piece at the offset in their entry.
+    pub(crate) fn sizes<'a>(&self, words: &'a EntryWords) -> impl Iterator<Item = (u64, u32)> + 'a {
+        let inline = match *self {
+            Self::Inline { offset, len } => Some((offset as u64, u32::try_from(len).unwrap_or(0))),
+            Self::Sges { .. } => None,
+        };
+        list(self.pieces(words)).map(|sge| (sge.va, sge.len)).chain(inline)
+    }
+
     /// Every piece lies in a live segment, which can be stored to when `store` asks for it.
     #[inline]
     pub(crate) fn check(

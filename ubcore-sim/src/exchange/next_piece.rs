@@ -65,6 +65,12 @@ impl NextPiece {
         self.header.flags.contains(RequestFlags::FIRST)
     }
 
+    /// A message with payload of its own begins with this piece, for the first time.
+    pub(super) fn begins_payload(&self) -> bool {
+        let again = self.header.flags.contains(RequestFlags::RETRY);
+        self.is_first() && !again && self.header.op.has_payload() && self.payload != Payload::Placed
+    }
+
     pub(super) fn is_last(&self) -> bool {
         self.header.flags.contains(RequestFlags::LAST)
     }

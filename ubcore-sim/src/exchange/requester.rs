@@ -205,6 +205,12 @@ impl Requester {
             }
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
+        if let Some(engine) = &mut work.endpoint.packet_engine
+            && line.is_packets()
+            && piece.begins_payload()
+        {
+            engine.message(request.local.sizes(&request.words), &work.base.tables.counts);
+        }
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {

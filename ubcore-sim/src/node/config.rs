@@ -12,7 +12,7 @@ use urma_recovery::CongestionChoice;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{ContextModelMode, Doorbells, ExpressLane, PortMode, RcWire},
+    cfg::{ContextModelMode, Doorbells, ExpressLane, PacketEngineMode, PortMode, RcWire},
     host::{
         ip_eid,
         memory::PageMoving,
@@ -64,6 +64,8 @@ pub struct NodeCfg {
     pub contexts: ContextModelMode,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
+    /// Whether messages that go by packets also go through the cycle model of a packet engine.
+    pub packet_engine: PacketEngineMode,
     /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
     /// takes no page fault; 0: none.
     pub prepared_max: u64,
@@ -108,6 +110,7 @@ impl Default for NodeCfg {
             lane: ExpressLane::On,
             contexts: ContextModelMode::Off,
             doorbells: Doorbells::Found,
+            packet_engine: PacketEngineMode::Off,
             prepared_max: PREPARED_MAX,
             mtu: 8192,
             rc: RcWire::Urma,
@@ -172,6 +175,7 @@ impl NodeCfg {
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
     /// | `URMA_CONTEXT_CACHE` | `off`, `count` (requests are accounted in a model of a NIC's context cache) |
+    /// | `URMA_PACKET_ENGINE` | `off`, `count` (messages by packets also go through a cycle model, which has counters) |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
@@ -242,6 +246,9 @@ impl NodeCfg {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         self.set_doorbells(text("URMA_DOORBELLS"), text("URMA_CONTEXT_CACHE"))?;
+        if let Some(value) = text("URMA_PACKET_ENGINE") {
+            self.packet_engine = packet_engine_of(value)?;
+        }
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
@@ -436,6 +443,18 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
     value.parse().map(Some).map_err(|_| ConfigError { name, value, wanted, at: None })
 }
 
+fn packet_engine_of(value: String) -> Result<PacketEngineMode, ConfigError> {
+    match value.as_str() {
+        "off" => Ok(PacketEngineMode::Off),
+        "count" => Ok(PacketEngineMode::Count),
+        _ => {
+            let wanted =
+                "off or count (time is for virtual clocks: a socket sends when the system does)";
+            Err(ConfigError { name: "URMA_PACKET_ENGINE", value, wanted, at: None })
+        }
+    }
+}
+
 fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     match value.as_str() {
         "found" => Ok(Doorbells::Found),
@@ -524,6 +543,10 @@ mod tests {
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(doorbells("leased"), Doorbells::Leased);
         assert_eq!(doorbells("exchange"), Doorbells::Exchange);
+        let count = with("URMA_PACKET_ENGINE", "count").unwrap().packet_engine;
+        assert_eq!(count, PacketEngineMode::Count);
+        let time = with("URMA_PACKET_ENGINE", "time").unwrap_err().to_string();
+        assert!(time.contains("off or count (time is for virtual clocks"), "{time}");
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
         assert_eq!(with("URMA_RC", "roce").unwrap().rc, RcWire::Roce);
         assert_eq!(with("URMA_RC_MTU", "4096").unwrap().rc_mtu, Some(4096));

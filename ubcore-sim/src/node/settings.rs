@@ -171,7 +171,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 19] = [
+const SETTINGS: [(&str, &str, &str); 20] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
     ("URMA_PORT_MODE", "port_mode", "active-backup"),
@@ -183,6 +183,7 @@ const SETTINGS: [(&str, &str, &str); 19] = [
     ("URMA_LANE", "lane", "on"),
     ("URMA_DOORBELLS", "doorbells", "found"),
     ("URMA_CONTEXT_CACHE", "context_cache", "off"),
+    ("URMA_PACKET_ENGINE", "packet_engine", "off"),
     ("URMA_PREPARE", "prepare", "4194304"),
     ("URMA_MTU", "mtu", "8192"),
     ("URMA_RC", "rc", "urma"),
@@ -193,7 +194,7 @@ const SETTINGS: [(&str, &str, &str); 19] = [
     ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
 const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
-                    context_cache, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion or link_faults";
+                    context_cache, packet_engine, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion or link_faults";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";

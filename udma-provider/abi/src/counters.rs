@@ -144,4 +144,30 @@ counters! {
     ContextWaitP99Ns = "context_wait_p99_ns",
     /// Lookups that the model had no number for.
     ContextUntracked = "context_untracked",
+    /// Packet engine, a model: cycles.
+    EngineCycles = "engine_cycles",
+    /// Packet engine, a model: beats accepted.
+    EngineBeatsIn = "engine_beats_in",
+    /// Packet engine, a model: beats of packets.
+    EngineBeatsOut = "engine_beats_out",
+    /// Packet engine, a model: packets that ended.
+    EnginePackets = "engine_packets",
+    /// Packet engine, a model: payload bytes of them.
+    EngineBytes = "engine_bytes",
+    /// Packet engine, a model: cycles in which a beat waited for data memory.
+    EngineStallData = "engine_stall_data",
+    /// Packet engine, a model: cycles in which a beat waited for a sideband entry.
+    EngineStallSideband = "engine_stall_sideband",
+    /// Packet engine, a model: cycles of flush beats.
+    EngineStallFlush = "engine_stall_flush",
+    /// Packet engine, a model: cycles with neither a header nor a beat at the output.
+    EngineIdleOut = "engine_idle_out",
+    /// Packet engine, a model: most beats in its data memory.
+    EngineOccupancyMax = "engine_occupancy_max",
+    /// Packet engine, a model: messages that could not fit.
+    EngineTooLong = "engine_too_long",
+    /// Packet engine, a model: messages dropped for an input error.
+    EngineInputErrors = "engine_input_errors",
+    /// Packet engine, a model: beats that disagree with their header; stays 0.
+    EngineMismatch = "engine_mismatch",
 }

@@ -2,6 +2,10 @@
 //!
 //! - owns: state, addresses and hand-over of both. takes: beats written and read. gives: addresses, room, packets.
 //! - must not: hold bytes.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counts are bounded by 65536 beats and packets of 8 KiB"
+)]
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,10 @@
 //!
 //! - owns: the open message, the residue. takes: an input beat and the room at the beginning of the cycle.
 //! - gives: beats and packets to the store. must not: see the read side.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counts are bounded by 65536 beats and packets of 8 KiB"
+)]
 
 use super::ram::RamBeat;
 use super::store::{PacketEntry, Store, WriteRoom};

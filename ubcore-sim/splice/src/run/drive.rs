@@ -2,6 +2,10 @@
 //!
 //! - owns: the input side, the schedule, the end. takes: messages, an engine. gives: packets with their cycles.
 //! - must not: change what an engine does.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counts are bounded by 65536 beats and packets of 8 KiB"
+)]
 
 use std::collections::VecDeque;
 

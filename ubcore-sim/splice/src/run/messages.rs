@@ -1,6 +1,10 @@
 //! Messages of a run, and the beats of their pieces.
 //!
 //! - owns: mixes, how a piece becomes beats. takes: a mix and a seed. gives: messages. must not: know an engine.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counts are bounded by 65536 beats and packets of 8 KiB"
+)]
 
 use std::collections::VecDeque;
 
