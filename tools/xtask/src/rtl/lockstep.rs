@@ -25,12 +25,12 @@ const MODEL: &str = "lockstep";
 const MEMORY: [(Scheme, u32); 3] =
     [(Scheme::Fifo, 8 << 10), (Scheme::Pingpong, 128 << 10), (Scheme::Single, 128 << 10)];
 
-/// One run.
+/// One run of a design beside its model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lockstep {
     /// Scheme of the design.
     pub(super) scheme: Scheme,
-    /// Bytes per beat.
+    /// Bytes per beat of the design.
     pub(super) width: u32,
     /// Input beats to compare.
     pub(super) beats: u64,
