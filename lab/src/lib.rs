@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod output;
 pub mod plot;
+pub mod splice;
 pub mod stats;
 pub mod units;
 pub mod wan;

@@ -4,6 +4,8 @@
 //! - must not: change a result.
 #![forbid(unsafe_code)]
 
+mod splice_args;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +37,8 @@ enum Experiment {
     List,
     /// Loss recovery on long and lossy paths: every combination of the lists, times the seeds.
     Wan(Box<WanArgs>),
+    /// Packet engines: how three designs join and cut messages, cycle by cycle.
+    Splice(Box<splice_args::SpliceArgs>),
 }
 
 /// Lists are separated by commas.
@@ -124,7 +128,12 @@ struct WanArgs {
 
 fn main() -> ExitCode {
     match LabCli::parse().experiment {
-        Experiment::List => say(&mut io::stdout(), "wan\tloss recovery on long and lossy paths"),
+        Experiment::List => say(
+            &mut io::stdout(),
+            "wan\tloss recovery on long and lossy paths\n\
+             splice\tpacket engines, cycle by cycle",
+        ),
+        Experiment::Splice(args) => splice_args::splice(&args),
         Experiment::Wan(args) => wan(&args),
     }
 }

@@ -27,6 +27,7 @@ const ABOVE: usize = 52;
 /// A histogram of cycles: exact up to 4095, then a bucket per power of two.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CycleHistogram {
+    /// Grows to the largest value, at most to 4096 buckets.
     exact: Vec<u64>,
     above: [u64; ABOVE],
     count: u64,
@@ -36,15 +37,20 @@ pub struct CycleHistogram {
 
 impl Default for CycleHistogram {
     fn default() -> Self {
-        Self { exact: vec![0; EXACT], above: [0; ABOVE], count: 0, sum: 0, max: 0 }
+        Self { exact: Vec::new(), above: [0; ABOVE], count: 0, sum: 0, max: 0 }
     }
 }
 
 impl CycleHistogram {
     pub(crate) fn record(&mut self, cycles: u64) {
-        match usize::try_from(cycles).ok().and_then(|at| self.exact.get_mut(at)) {
-            Some(bucket) => *bucket += 1,
-            None => self.above[(cycles.ilog2() - EXACT.ilog2()) as usize] += 1,
+        match usize::try_from(cycles) {
+            Ok(at) if at < EXACT => {
+                if at >= self.exact.len() {
+                    self.exact.resize(at + 1, 0);
+                }
+                self.exact[at] += 1;
+            }
+            _ => self.above[(cycles.ilog2() - EXACT.ilog2()) as usize] += 1,
         }
         self.count += 1;
         self.sum += cycles;

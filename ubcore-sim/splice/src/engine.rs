@@ -5,6 +5,8 @@
 
 mod banks;
 mod ram;
+#[cfg(test)]
+mod search;
 
 mod store;
 mod writer;

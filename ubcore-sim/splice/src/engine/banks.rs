@@ -84,6 +84,17 @@ impl Banks {
         self.faults = faults;
     }
 
+    /// Everything that decides what happens next but the bytes.
+    #[cfg(test)]
+    pub(super) fn key(&self, shift: impl Fn(u32) -> u32) -> String {
+        let bank = |bank: &Bank| {
+            let sizes = (bank.beats, bank.read, bank.bytes, bank.sent);
+            (bank.state, bank.start, sizes, bank.index, shift(bank.tag), bank.mtu_log2)
+        };
+        let next = (self.fill, self.drain, self.hand, self.wait, self.next_start);
+        format!("{:?}{:?}{next:?}", bank(&self.banks[0]), bank(&self.banks[1]))
+    }
+
     /// Beats that one message may have.
     fn size(&self) -> u32 {
         if self.ping_pong { self.beats / 2 } else { self.beats }

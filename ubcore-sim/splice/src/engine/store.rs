@@ -176,6 +176,12 @@ impl Store {
         self.ram.read(at)
     }
 
+    /// The beat at an address, modulo the size of the memory.
+    #[cfg(test)]
+    pub(super) fn ram_beat(&self, at: u32) -> (RamBeat, &[u8]) {
+        self.ram.read(at % self.beats)
+    }
+
     pub(super) fn packet_ended(&mut self, sideband: Sideband) {
         if let StoreKind::Banks(banks) = &mut self.kind {
             banks.packet_ended(sideband);
