@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(packetizer.next(&mut [0; 255]), None);
         let mut buf = [0; 256];
         assert_eq!(packetizer.next(&mut buf).map(|sideband| sideband.len), Some(256));
-        assert_eq!(packetizer.next(&mut buf).map(|sideband| (sideband.len, sideband.last)), Some((44, true)));
+        assert_eq!(
+            packetizer.next(&mut buf).map(|sideband| (sideband.len, sideband.last)),
+            Some((44, true))
+        );
     }
 
     #[test]

@@ -151,8 +151,7 @@ fn through(
     };
     let mut engine = Engine::open(config).expect("a configuration");
     let mut beats = Vec::new();
-    let all: Vec<Vec<u8>> =
-        messages.iter().enumerate().map(|(n, m)| payload(n, m.len())).collect();
+    let all: Vec<Vec<u8>> = messages.iter().enumerate().map(|(n, m)| payload(n, m.len())).collect();
     for (number, message) in messages.iter().enumerate() {
         let lens = message.beats(width);
         let mut at = 0;
@@ -238,8 +237,7 @@ fn check_total(case: &Value) {
         None => LengthMix::Rpc,
     };
     let mtu_log2 = num(&case["mtu"]).ilog2() as u8;
-    let messages =
-        mix.messages(num(&case["messages"]) as usize, num(&case["mix_seed"]), mtu_log2);
+    let messages = mix.messages(num(&case["messages"]) as usize, num(&case["mix_seed"]), mtu_log2);
     let part = |of: &str| case[of].as_f64().expect("a part");
     let disturbance = Disturbance {
         bubble: (part("bubble"), num(&case["bubble_seed"])),

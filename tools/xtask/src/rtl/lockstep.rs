@@ -21,6 +21,8 @@ pub(super) const PREFIX: &str = "lock-step";
 const MODELS: &str = "urma-splice";
 /// Its program that writes the records.
 const MODEL: &str = "lockstep";
+/// Messages of a hundred that have a wrong beat.
+const WRONG: u64 = 5;
 /// Only what runs in each cycle is worth the compiler's time.
 const OPTIMISED: &str = "OPT_GLOBAL=-O0 OPT_SLOW=-O0 OPT_FAST=-O1";
 /// Bytes of data memory of scheme 3, and of the others.
@@ -79,6 +81,7 @@ impl Lockstep {
             ("--entries", u64::from(entries)),
             ("--handover", u64::from(hand)),
             ("--mtu-log2-max", 13),
+            ("--wrong", WRONG),
             ("--beats", self.beats),
             ("--seed", self.seed),
         ];

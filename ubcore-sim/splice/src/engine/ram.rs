@@ -30,7 +30,8 @@ impl BeatRam {
         let at = at as usize;
         self.beats[at] = beat;
         if !self.bytes.is_empty() {
-            self.bytes[at * self.width..(at + 1) * self.width].copy_from_slice(&bytes[..self.width]);
+            self.bytes[at * self.width..(at + 1) * self.width]
+                .copy_from_slice(&bytes[..self.width]);
         }
     }
 

@@ -258,10 +258,13 @@ impl World {
         let byte_shift = (self.reference.next_tag * 32) as u8;
         let residue: Vec<u8> = residue.iter().map(|byte| byte.wrapping_sub(byte_shift)).collect();
         key.extend(format!("{:?}{}{:?}", self.offered, writer.flush, residue).bytes());
-        let open = writer.open.map(|open| (shift(open.tag), open.mtu_log2, open.index, open.packet_bytes));
+        let open =
+            writer.open.map(|open| (shift(open.tag), open.mtu_log2, open.index, open.packet_bytes));
         let side = |of: crate::Sideband| (shift(of.tag), of.index, of.len, of.first, of.last);
         let reading = engine.reading.map(|packet| (side(packet.entry.sideband), packet.left));
-        key.extend(format!("{open:?}{reading:?}{}{:?}", writer.dropping, self.reference.open).bytes());
+        key.extend(
+            format!("{open:?}{reading:?}{}{:?}", writer.dropping, self.reference.open).bytes(),
+        );
         for of in &self.reference.messages {
             key.extend([shift(of.tag), of.bytes_in, of.bytes_out, of.index].map(|n| n as u8));
             key.extend([of.mtu_log2, u8::from(of.ended)]);
@@ -270,7 +273,9 @@ impl World {
             for at in start..start + count {
                 let (beat, bytes) = engine.store.ram_beat(at);
                 key.push(beat.len as u8);
-                key.extend(bytes[..usize::from(beat.len)].iter().map(|byte| byte.wrapping_sub(byte_shift)));
+                key.extend(
+                    bytes[..usize::from(beat.len)].iter().map(|byte| byte.wrapping_sub(byte_shift)),
+                );
             }
         };
         match &engine.store.kind {
@@ -356,7 +361,10 @@ fn every_reachable_state_has_all_properties() {
             let entries = 1;
             let result = search(config(EngineScheme::Fifo, beats, entries), 9, None);
             if beats * WIDTH < 8 {
-                assert!(result.is_err_and(|error| error.starts_with("(d)")), "D {beats} B {entries}");
+                assert!(
+                    result.is_err_and(|error| error.starts_with("(d)")),
+                    "D {beats} B {entries}"
+                );
             } else {
                 println!("model: fifo D {beats} B {entries}: {} states", result.expect("all hold"));
             }
@@ -471,7 +479,10 @@ fn a_wrong_message_is_dropped_and_the_next_one_passes() {
     let wrong: [(InputError, &[(u16, bool, bool, u8)]); 6] = [
         (InputError::EmptyBeat, &[(64, true, false, 8), (0, false, false, 8), (1, false, true, 8)]),
         (InputError::BeatTooLong, &[(64, true, false, 8), (65, false, true, 8)]),
-        (InputError::MtuChanged, &[(64, true, false, 8), (64, false, false, 9), (1, false, true, 8)]),
+        (
+            InputError::MtuChanged,
+            &[(64, true, false, 8), (64, false, false, 9), (1, false, true, 8)],
+        ),
         (InputError::MtuRange, &[(64, true, true, 7)]),
         (InputError::MtuRange, &[(64, true, true, 14)]),
         (InputError::FirstMissing, &[(64, false, false, 8), (9, false, true, 8)]),
@@ -508,7 +519,10 @@ fn a_message_beyond_its_memory_is_found_and_the_next_one_passes() {
 fn a_configuration_that_could_stop_is_refused_with_its_rule() {
     let good = EngineConfig::new(EngineScheme::Fifo);
     let wrong = [
-        (EngineConfig { data_beats: 63, ..good }, "data_beats 63: want data_beats * beat_bytes >= 4096"),
+        (
+            EngineConfig { data_beats: 63, ..good },
+            "data_beats 63: want data_beats * beat_bytes >= 4096",
+        ),
         (EngineConfig { data_beats: 0, ..good }, "data_beats 0: want 1 to 65536"),
         (EngineConfig { data_beats: 65_537, ..good }, "data_beats 65537: want 1 to 65536"),
         (EngineConfig { sideband_entries: 0, ..good }, "sideband_entries 0: want 1 to 65536"),
