@@ -59,7 +59,7 @@ pub(super) struct Parameters {
     pub(super) depth: u32,
     /// `B`: entries of the sideband FIFO.
     pub(super) entries: u32,
-    /// `H`: hand-over cycles.
+    /// `H`: cycles of a hand-over.
     pub(super) hand: u32,
     /// `STOP`: 1 if a message beyond the memory stops the engine.
     pub(super) stop: u32,
