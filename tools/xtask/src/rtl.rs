@@ -125,7 +125,7 @@ fn tools() -> Result<(), StepResult> {
 
 /// The golden vectors and wrong input on every scheme.
 fn vectors() -> Result<StepResult, Failure> {
-    let golden = golden::Golden::read()?;
+    let golden = golden::GoldenFile::read()?;
     let simulator = golden::Simulator::new(&design::folder(), design::fresh("golden")?)?;
     let checks = Scheme::ALL.iter().flat_map(|scheme| {
         let right = golden.check(&simulator, *scheme).into_iter();
@@ -137,7 +137,7 @@ fn vectors() -> Result<StepResult, Failure> {
 
 /// The planted faults, each in a copy of the designs of its own.
 fn planted(step: &mut RunningStep) -> Result<StepResult, Failure> {
-    let golden = golden::Golden::read()?;
+    let golden = golden::GoldenFile::read()?;
     let mut found = StepResult::default();
     for fault in faults::read()? {
         let folder = design::fresh("fault")?;

@@ -72,6 +72,10 @@ struct LockstepArgs {
     /// Input beats after which no new message begins.
     #[arg(long, default_value_t = 1_000_000)]
     beats: u64,
+    /// Messages of a hundred with one wrong beat: empty, too long, another or impossible MTU, another tag, `first`
+    /// where it is not or not where it is.
+    #[arg(long, default_value_t = 0)]
+    wrong: u64,
     /// Only messages that fit in the memory of the scheme.
     #[arg(long)]
     fitting: bool,
@@ -248,7 +252,10 @@ fn run(args: &LockstepArgs) -> Result<(), String> {
         let message = draw(&mut random, args, tag);
         beats += message.beats.len() as u64;
         run.seeds.push_back((message.tag, message.seed));
-        offer(&mut run, &message, &mut random)?;
+        // Without wrong beats nothing is drawn for them.
+        let is_wrong = args.wrong > 0 && random.below(100) < args.wrong;
+        let wrong = is_wrong.then(|| (random.below(message.beats.len() as u64), random.below(6)));
+        offer(&mut run, &message, wrong, &mut random)?;
     }
     while !run.engine.is_empty() {
         run.cycle(None, true)?;
@@ -262,12 +269,14 @@ fn run(args: &LockstepArgs) -> Result<(), String> {
 fn offer<W: Write>(
     run: &mut LockstepRun<W>,
     message: &SeededMessage,
+    wrong: Option<(u64, u64)>,
     random: &mut SplitMix,
 ) -> Result<(), String> {
+    let width = run.engine.config().beat_bytes as u16;
     let mut index = 0;
     for (number, len) in message.beats.iter().enumerate() {
         let bytes = &message.bytes[index..index + usize::from(*len)];
-        let beat = InputBeat {
+        let mut beat = InputBeat {
             len: *len,
             first: number == 0,
             last: number + 1 == message.beats.len(),
@@ -275,6 +284,11 @@ fn offer<W: Write>(
             mtu_log2: message.mtu_log2,
             bytes,
         };
+        if let Some((at, kind)) = wrong
+            && at == number as u64
+        {
+            spoil(&mut beat, kind, width);
+        }
         while random.below(100) < message.bubbles {
             run.cycle(None, random.below(100) >= message.backpressure)?;
         }
@@ -283,6 +297,19 @@ fn offer<W: Write>(
         index += usize::from(*len);
     }
     Ok(())
+}
+
+/// Makes a beat wrong in one of six ways. The first beat of a message decides tag and MTU, so these stay.
+const fn spoil(beat: &mut InputBeat<'_>, kind: u64, width: u16) {
+    match kind {
+        0 => (beat.len, beat.bytes) = (0, &[]),
+        1 => beat.len = width + 1,
+        2 if !beat.first => beat.mtu_log2 += 1,
+        3 if !beat.first => beat.tag = !beat.tag,
+        4 => beat.mtu_log2 = 14,
+        5 => beat.first = !beat.first,
+        _ => {}
+    }
 }
 
 fn main() -> ExitCode {

@@ -56,9 +56,9 @@ module urma_engine_fifo #(
 
     urma_splice #(.W(W), .MTU_MAX(MTU_MAX)) splice (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
-        .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu), .space(space),
-        .open_space(open_space), .refuse(refuse), .start(start), .abort(abort), .push(push), .finish(finish), .bytes(bytes),
-        .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
+        .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu),
+        .space(space), .open_space(open_space), .refuse(refuse), .start(start), .abort(abort),
+        .push(push), .finish(finish), .bytes(bytes), .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
         .err_beat_too_long(err_beat_too_long), .err_mtu_changed(err_mtu_changed),
         .err_mtu_range(err_mtu_range), .err_first_missing(err_first_missing)
     );

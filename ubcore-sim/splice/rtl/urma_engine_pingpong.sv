@@ -56,19 +56,21 @@ module urma_engine_pingpong #(
 
     urma_splice #(.W(W), .MTU_MAX(MTU_MAX)) splice (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
-        .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu), .space(space),
-        .open_space(open_space), .refuse(refuse), .start(start), .abort(abort), .push(push), .finish(finish), .bytes(bytes),
-        .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
+        .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu),
+        .space(space), .open_space(open_space), .refuse(refuse), .start(start), .abort(abort),
+        .push(push), .finish(finish), .bytes(bytes), .data(data), .tag(tag), .mtu(mtu), .err_empty_beat(err_empty_beat),
         .err_beat_too_long(err_beat_too_long), .err_mtu_changed(err_mtu_changed),
         .err_mtu_range(err_mtu_range), .err_first_missing(err_first_missing)
     );
     urma_pingpong #(.W(W), .D(D), .H(H), .STOP(STOP)) store (
-        .clk(clk), .rst(rst), .space(space), .open_space(open_space), .refuse(refuse), .start(start), .abort(abort), .push(push),
-        .finish(finish), .bytes(bytes), .data(data), .tag(tag), .mtu(mtu), .out_ready(out_ready),
+        .clk(clk), .rst(rst), .space(space), .open_space(open_space), .refuse(refuse), .start(start),
+        .abort(abort), .push(push), .finish(finish), .bytes(bytes), .data(data), .tag(tag), .mtu(mtu),
+        .out_ready(out_ready),
         .out_valid(out_valid), .out_header(out_header), .out_tag(out_tag), .out_index(out_index),
         .out_len(out_len), .out_first(out_first), .out_last(out_last), .out_data(out_data),
         .out_bytes(out_bytes), .out_end(out_end)
     );
+
     always_ff @(posedge clk) begin
         if (rst) too_long <= '0;
         else if (refuse) too_long <= too_long + 32'd1;

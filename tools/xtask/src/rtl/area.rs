@@ -15,7 +15,7 @@ use crate::say::Failure;
 /// Bytes of data memory that each scheme is built with: those of the figures of the models.
 const BYTES: [(Scheme, u32); 3] =
     [(Scheme::Fifo, 8 << 10), (Scheme::Pingpong, 128 << 10), (Scheme::Single, 128 << 10)];
-/// Bytes per beat.
+/// Bytes per beat of the table.
 const WIDTH: u32 = 64;
 /// States of a message in schemes 1 and 2.
 const BUFFER_STATES: usize = 4;
@@ -81,8 +81,9 @@ fn costs(scheme: Scheme, bytes: u32, work: &Path) -> Result<Costs, Failure> {
                 "{set}; blackbox {boxes}; hierarchy -top {top}; synth -flatten -noabc -noshare; tee -a /dev/stdout stat"
             ),
         )?;
-        let lines = found.lines().filter_map(|line| line.trim().strip_prefix("Number of cells:"));
-        let count = lines.last().and_then(|count| count.trim().parse().ok());
+        let mut lines =
+            found.lines().filter_map(|line| line.trim().strip_prefix("Number of cells:"));
+        let count = lines.next_back().and_then(|count| count.trim().parse().ok());
         count.ok_or_else(|| Failure("yosys printed no number of cells".to_owned()))
     };
     Ok(Costs {

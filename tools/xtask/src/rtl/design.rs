@@ -42,7 +42,7 @@ impl Scheme {
         }
     }
 
-    /// Its top module.
+    /// Name of its top module.
     pub(super) fn top(self) -> String {
         format!("urma_engine_{}", self.name())
     }
@@ -57,9 +57,9 @@ pub(super) struct Parameters {
     pub(super) width: u32,
     /// `D`: beats of data memory.
     pub(super) depth: u32,
-    /// `B`: sideband entries.
+    /// `B`: entries of the sideband FIFO.
     pub(super) entries: u32,
-    /// `H`: hand-over cycles.
+    /// `H`: cycles of a hand-over.
     pub(super) hand: u32,
     /// `STOP`: 1 if a message beyond the memory stops the engine.
     pub(super) stop: u32,

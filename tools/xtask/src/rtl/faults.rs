@@ -19,14 +19,14 @@ const LIST: &str = "test/faults.toml";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct List {
-    fault: Vec<PlantedFault>,
+struct FaultList {
+    fault: Vec<DesignFault>,
 }
 
 /// One fault, and the check that must find it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PlantedFault {
+pub(super) struct DesignFault {
     /// Name of the fault, unique in the list.
     pub(super) name: String,
     /// Scheme in which it is looked for.
@@ -47,10 +47,11 @@ struct Change {
     replace: String,
 }
 
-/// Reads the list.
-pub(super) fn read() -> Result<Vec<PlantedFault>, Failure> {
+/// Reads the list of faults.
+pub(super) fn read() -> Result<Vec<DesignFault>, Failure> {
     let text = fs::read_to_string(design::folder().join(LIST)).map_err(Failure::system(LIST))?;
-    let list: List = toml::from_str(&text).map_err(|error| Failure(format!("{LIST}: {error}")))?;
+    let list: FaultList =
+        toml::from_str(&text).map_err(|error| Failure(format!("{LIST}: {error}")))?;
     let mut names = BTreeSet::new();
     match list.fault.iter().find(|fault| !names.insert(&fault.name)) {
         Some(twice) => Err(Failure(format!("{LIST}: two faults have the name {:?}", twice.name))),
@@ -58,7 +59,7 @@ pub(super) fn read() -> Result<Vec<PlantedFault>, Failure> {
     }
 }
 
-impl PlantedFault {
+impl DesignFault {
     /// Whether the check that must find it begins with `part`.
     pub(super) fn is_for(&self, part: &str) -> bool {
         self.check.starts_with(part)

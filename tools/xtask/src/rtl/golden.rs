@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::{
     design::{self, Parameters, Scheme},
-    output::{self, Packet, Run},
-    stimulus::{self, Message, beats_of},
+    output::{self, SeenPacket, SeenRun},
+    stimulus::{self, GoldenMessage, beats_of},
 };
 use crate::{
     cargo,
@@ -31,16 +31,16 @@ const DEPTHS: [(Scheme, u32); 3] =
 
 /// The parts of the golden file that a simulator has time for.
 #[derive(Debug, Deserialize)]
-pub(super) struct Golden {
-    functional: Vec<Functional>,
-    schedules: Vec<Schedule>,
+pub(super) struct GoldenFile {
+    functional: Vec<GoldenBytes>,
+    schedules: Vec<GoldenSchedule>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Functional {
+struct GoldenBytes {
     name: String,
     beat_bytes: u32,
-    messages: Vec<Message>,
+    messages: Vec<GoldenMessage>,
     beats_in: usize,
     packets: Vec<GoldenPacket>,
 }
@@ -55,11 +55,11 @@ struct GoldenPacket {
 }
 
 #[derive(Debug, Deserialize)]
-struct Schedule {
+struct GoldenSchedule {
     name: String,
     scheme: Scheme,
-    config: Config,
-    messages: Vec<Message>,
+    config: ScheduleConfig,
+    messages: Vec<GoldenMessage>,
     #[serde(default)]
     cycles: u64,
     #[serde(default)]
@@ -68,7 +68,7 @@ struct Schedule {
 }
 
 #[derive(Debug, Deserialize)]
-struct Config {
+struct ScheduleConfig {
     beat_bytes: u32,
     data_beats: u32,
     sideband_entries: u32,
@@ -88,7 +88,7 @@ pub(super) struct Simulator {
     work: PathBuf,
 }
 
-impl Golden {
+impl GoldenFile {
     /// Reads the golden file.
     pub(super) fn read() -> Result<Self, Failure> {
         let text = fs::read_to_string(cargo::root().join(GOLDEN));
@@ -111,7 +111,7 @@ impl Golden {
     }
 }
 
-impl Functional {
+impl GoldenBytes {
     fn check(&self, simulator: &Simulator, scheme: Scheme) -> TaskResult {
         let depth =
             DEPTHS.into_iter().find(|(of, _)| *of == scheme).map_or(128, |(_, depth)| depth);
@@ -139,7 +139,7 @@ impl Functional {
     }
 }
 
-impl Schedule {
+impl GoldenSchedule {
     fn check(&self, simulator: &Simulator) -> TaskResult {
         let config = &self.config;
         let parameters = Parameters {
@@ -169,9 +169,9 @@ impl Schedule {
     /// The cycle in which the packet's first byte was accepted.
     fn accepted(
         &self,
-        run: &Run,
+        run: &SeenRun,
         beats: &[stimulus::Beat],
-        packet: &Packet,
+        packet: &SeenPacket,
     ) -> Result<u64, Failure> {
         let mtu = usize::try_from(packet.tag).ok().and_then(|tag| self.messages.get(tag));
         let offset = mtu.map_or(0, |message| message.mtu) * packet.index as usize;
@@ -201,7 +201,7 @@ impl Simulator {
         &self,
         parameters: &Parameters,
         beats: &[stimulus::Beat],
-    ) -> Result<Run, Failure> {
+    ) -> Result<SeenRun, Failure> {
         let program = self.work.join(parameters.name()).with_extension("vvp");
         if !program.is_file() {
             let mut command = Command::new("iverilog");
@@ -223,7 +223,7 @@ impl Simulator {
     }
 }
 
-fn row(packet: &Packet, accepted: u64) -> [u64; 7] {
+fn row(packet: &SeenPacket, accepted: u64) -> [u64; 7] {
     let (first, last) = (u64::from(packet.first), u64::from(packet.last));
     let len = packet.len as u64;
     [u64::from(packet.tag), len, first, last, accepted, packet.header, packet.end]

@@ -5,16 +5,16 @@
 use super::{
     design::{Parameters, Scheme},
     golden::{Simulator, equal},
-    output::Run,
-    stimulus::{Beat, Message, beats_of, payload},
+    output::SeenRun,
+    stimulus::{Beat, GoldenMessage, beats_of, payload},
 };
 use crate::say::{Failure, TaskResult};
 
 /// Beginning of the names of these checks.
 pub(super) const PREFIX: &str = "wrong input";
-/// Bytes per beat.
+/// Bytes per beat of all cases.
 const WIDTH: u32 = 64;
-/// Beats of memory.
+/// Beats of memory of all cases.
 const DEPTH: u32 = 64;
 /// Path MTU of all messages.
 const MTU: usize = 256;
@@ -72,7 +72,7 @@ fn beyond(simulator: &Simulator, scheme: Scheme) -> TaskResult {
 
 /// Whether `run` has exactly the packets of messages with these tags and lengths. If `is_cut`, message 1
 /// has no last packet.
-fn packets(run: &Run, right: &[(u32, usize)], is_cut: bool) -> TaskResult {
+fn packets(run: &SeenRun, right: &[(u32, usize)], is_cut: bool) -> TaskResult {
     let mut found = run.packets.iter();
     for (tag, bytes) in right {
         for (index, at) in (0_u32..).zip((0..*bytes).step_by(MTU)) {
@@ -92,8 +92,8 @@ fn packets(run: &Run, right: &[(u32, usize)], is_cut: bool) -> TaskResult {
     equal("packets beyond the right ones", &0, &found.count())
 }
 
-fn messages(wrong: usize) -> [Message; 3] {
-    [Message::of(MTU, AROUND), Message::of(MTU, wrong), Message::of(MTU, AROUND)]
+fn messages(wrong: usize) -> [GoldenMessage; 3] {
+    [GoldenMessage::of(MTU, AROUND), GoldenMessage::of(MTU, wrong), GoldenMessage::of(MTU, AROUND)]
 }
 
 const fn parameters(scheme: Scheme) -> Parameters {

@@ -21,16 +21,20 @@ pub(super) const PREFIX: &str = "lock-step";
 const MODELS: &str = "urma-splice";
 /// Its program that writes the records.
 const MODEL: &str = "lockstep";
+/// Messages of a hundred that have a wrong beat.
+const WRONG: u64 = 5;
+/// Only what runs in each cycle is worth the compiler's time.
+const OPTIMISED: &str = "OPT_GLOBAL=-O0 OPT_SLOW=-O0 OPT_FAST=-O1";
 /// Bytes of data memory of scheme 3, and of the others.
 const MEMORY: [(Scheme, u32); 3] =
     [(Scheme::Fifo, 8 << 10), (Scheme::Pingpong, 128 << 10), (Scheme::Single, 128 << 10)];
 
-/// One run.
+/// One run of a design beside its model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lockstep {
     /// Scheme of the design.
     pub(super) scheme: Scheme,
-    /// Bytes per beat.
+    /// Bytes per beat of the design.
     pub(super) width: u32,
     /// Input beats to compare.
     pub(super) beats: u64,
@@ -56,7 +60,8 @@ impl Lockstep {
         let mut command = Command::new("verilator");
         command.args(["--cc", "--exe", "--build", "-O3", "--prefix", "Vengine", "-j", "1"]);
         command.args(["--top-module", &self.scheme.top(), "-CFLAGS"]);
-        command.arg(format!("-O1 -DW={}", self.width)).arg("--Mdir").arg(self.folder(work));
+        command.arg(format!("-DW={}", self.width)).arg("--Mdir").arg(self.folder(work));
+        command.args(["-MAKEFLAGS", OPTIMISED]);
         command.args(self.parameters().values().map(|(name, value)| format!("-G{name}={value}")));
         command.arg(design::folder().join("test/urma_lockstep.cpp")).args(sources);
         command
@@ -76,6 +81,7 @@ impl Lockstep {
             ("--entries", u64::from(entries)),
             ("--handover", u64::from(hand)),
             ("--mtu-log2-max", 13),
+            ("--wrong", WRONG),
             ("--beats", self.beats),
             ("--seed", self.seed),
         ];

@@ -11,16 +11,16 @@ use serde_json::Value;
 use crate::say::Failure;
 
 /// A wire: a number, or a constant.
-type Wire = u64;
+type WireNumber = u64;
 
 #[derive(Debug, Deserialize)]
-struct Document {
-    modules: BTreeMap<String, Module>,
+struct NetlistFile {
+    modules: BTreeMap<String, NetlistModule>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Module {
-    cells: BTreeMap<String, Cell>,
+struct NetlistModule {
+    cells: BTreeMap<String, NetlistCell>,
     netnames: BTreeMap<String, NetName>,
 }
 
@@ -30,7 +30,7 @@ struct NetName {
 }
 
 #[derive(Debug, Deserialize)]
-struct Cell {
+struct NetlistCell {
     #[serde(rename = "type")]
     kind: String,
     parameters: BTreeMap<String, String>,
@@ -54,12 +54,12 @@ pub(super) struct Netlist {
 impl Netlist {
     /// Reads the netlist of the flat module `top`.
     pub(super) fn read(text: &str, top: &str) -> Result<Self, Failure> {
-        let document: Document =
+        let document: NetlistFile =
             serde_json::from_str(text).map_err(|error| Failure(format!("netlist: {error}")))?;
         // yosys puts the parameters before or behind the name of a module that it made.
         let module = document.modules.iter().find(|(name, _)| name.contains(top));
         let (_, module) = module.ok_or_else(|| Failure(format!("netlist: no module {top}")))?;
-        let graph = Graph::new(module);
+        let graph = WireGraph::new(module);
         let mut netlist = Self::default();
         for cell in module.cells.values() {
             if is_memory(cell) {
@@ -74,7 +74,7 @@ impl Netlist {
     }
 
     /// A register, which yosys may hold in several cells.
-    fn register(&mut self, cell: &Cell, graph: &Graph<'_>) {
+    fn register(&mut self, cell: &NetlistCell, graph: &WireGraph<'_>) {
         let inputs = graph.registers_of(&inputs(cell));
         for wire in wires(cell, &["Q"]) {
             let Some(name) = graph.names.get(&wire) else { continue };
@@ -86,16 +86,16 @@ impl Netlist {
 
 /// Who drives each wire.
 #[derive(Debug)]
-struct Graph<'a> {
-    drivers: BTreeMap<Wire, &'a Cell>,
+struct WireGraph<'a> {
+    drivers: BTreeMap<WireNumber, &'a NetlistCell>,
     /// Names of the wires of registers.
-    names: BTreeMap<Wire, String>,
+    names: BTreeMap<WireNumber, String>,
 }
 
-impl<'a> Graph<'a> {
-    fn new(module: &'a Module) -> Self {
+impl<'a> WireGraph<'a> {
+    fn new(module: &'a NetlistModule) -> Self {
         let mut drivers = BTreeMap::new();
-        let mut names: BTreeMap<Wire, String> = BTreeMap::new();
+        let mut names: BTreeMap<WireNumber, String> = BTreeMap::new();
         for cell in module.cells.values() {
             let out = cell.port_directions.iter().filter(|(_, direction)| *direction == "output");
             let out = out.filter_map(|(port, _)| cell.connections.get(port)).flatten();
@@ -114,7 +114,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Registers that `wires` are made from, through gates alone.
-    fn registers_of(&self, wires: &[Wire]) -> BTreeSet<String> {
+    fn registers_of(&self, wires: &[WireNumber]) -> BTreeSet<String> {
         let (mut waiting, mut seen) = (wires.to_vec(), BTreeSet::new());
         let mut found = BTreeSet::new();
         while let Some(wire) = waiting.pop() {
@@ -137,21 +137,21 @@ fn rank(name: &str) -> (bool, usize) {
     (!name.contains('$'), name.matches('.').count())
 }
 
-fn is_register(cell: &Cell) -> bool {
+fn is_register(cell: &NetlistCell) -> bool {
     ["$dff", "$sdff", "$dffe", "$sdffe", "$sdffce"].contains(&cell.kind.as_str())
 }
 
-fn is_memory(cell: &Cell) -> bool {
+fn is_memory(cell: &NetlistCell) -> bool {
     cell.kind.starts_with("$mem")
 }
 
-fn wires(cell: &Cell, ports: &[&str]) -> Vec<Wire> {
+fn wires(cell: &NetlistCell, ports: &[&str]) -> Vec<WireNumber> {
     let bits = ports.iter().filter_map(|port| cell.connections.get(*port)).flatten();
     bits.filter_map(Value::as_u64).collect()
 }
 
 /// Wires of all inputs but the clock.
-fn inputs(cell: &Cell) -> Vec<Wire> {
+fn inputs(cell: &NetlistCell) -> Vec<WireNumber> {
     let ports = cell.port_directions.iter();
     let ports = ports.filter(|(port, direction)| *direction == "input" && *port != "CLK");
     let ports: Vec<&str> = ports.map(|(port, _)| port.as_str()).collect();
@@ -159,7 +159,7 @@ fn inputs(cell: &Cell) -> Vec<Wire> {
 }
 
 /// A parameter, which yosys writes in binary digits.
-fn number(cell: &Cell, name: &str) -> u64 {
+fn number(cell: &NetlistCell, name: &str) -> u64 {
     let text = cell.parameters.get(name).map_or("", String::as_str);
     u64::from_str_radix(text, 2).unwrap_or(0)
 }

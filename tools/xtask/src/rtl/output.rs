@@ -14,11 +14,11 @@ const BOUND: Duration = Duration::from_secs(120);
 
 /// Everything that a run gave.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct SeenRun {
     /// Cycles of the accepted beats, in order.
     pub(super) accepted: Vec<u64>,
-    /// Packets in order.
-    pub(super) packets: Vec<Packet>,
+    /// Packets in the order of their headers.
+    pub(super) packets: Vec<SeenPacket>,
     /// Cycles until nothing happened any more.
     pub(super) cycles: u64,
     /// Input errors that the design counted.
@@ -29,7 +29,7 @@ pub(super) struct Run {
 
 /// A packet on the output.
 #[derive(Debug)]
-pub(super) struct Packet {
+pub(super) struct SeenPacket {
     /// Name of its message.
     pub(super) tag: u32,
     /// Number of packets before it in the message.
@@ -50,7 +50,7 @@ pub(super) struct Packet {
     beats: Vec<(usize, bool)>,
 }
 
-impl Packet {
+impl SeenPacket {
     /// Whether its beats fit its header: all full but the last, which alone has the flag.
     pub(super) fn check(&self, width: u32) -> TaskResult {
         let width = width as usize;
@@ -75,8 +75,8 @@ pub(super) fn of(command: Command, work: &Path) -> Result<String, Failure> {
 }
 
 /// Reads the lines of a run, which must have come to its end.
-pub(super) fn parse(text: &str) -> Result<Run, Failure> {
-    let mut run = Run::default();
+pub(super) fn parse(text: &str) -> Result<SeenRun, Failure> {
+    let mut run = SeenRun::default();
     let mut has_ended = false;
     for line in text.lines() {
         has_ended = line.starts_with("E ");
@@ -85,12 +85,12 @@ pub(super) fn parse(text: &str) -> Result<Run, Failure> {
     if has_ended { Ok(run) } else { Err(Failure("the run has no end".to_owned())) }
 }
 
-impl Run {
+impl SeenRun {
     fn line(&mut self, line: &str) -> Option<()> {
         let fields: Vec<&str> = line.split(' ').collect();
         match fields[..] {
             ["A", cycle, _] => self.accepted.push(cycle.parse().ok()?),
-            ["H", cycle, tag, index, len, first, last] => self.packets.push(Packet {
+            ["H", cycle, tag, index, len, first, last] => self.packets.push(SeenPacket {
                 tag: tag.parse().ok()?,
                 index: index.parse().ok()?,
                 len: len.parse().ok()?,

@@ -14,26 +14,26 @@ const BEYOND: u8 = 0xAA;
 
 /// A message in pieces of host memory.
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct GoldenMessage {
     /// Path MTU in bytes.
     pub(super) mtu: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<GoldenPiece>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Piece {
+struct GoldenPiece {
     offset: usize,
     len: usize,
 }
 
-impl Message {
+impl GoldenMessage {
     /// A message in one piece of `len` bytes.
     pub(super) fn of(mtu: usize, len: usize) -> Self {
-        Self { mtu, pieces: vec![Piece { offset: 0, len }] }
+        Self { mtu, pieces: vec![GoldenPiece { offset: 0, len }] }
     }
 }
 
-/// One input beat.
+/// A beat that is offered.
 #[derive(Debug)]
 pub(super) struct Beat {
     /// Number of its message.
@@ -51,7 +51,7 @@ pub(super) struct Beat {
 }
 
 /// Beats of `messages`, as DMA delivers them in beats of `width` bytes.
-pub(super) fn beats_of(messages: &[Message], width: u32) -> Result<Vec<Beat>, Failure> {
+pub(super) fn beats_of(messages: &[GoldenMessage], width: u32) -> Result<Vec<Beat>, Failure> {
     let mut beats = Vec::new();
     let width = width as usize;
     for (tag, message) in (0_u32..).zip(messages) {
