@@ -15,7 +15,7 @@ use urma_vm::{
     console::{Console, ConsoleLine},
     packages::VmTree,
     report::GuestReport,
-    vfio::{VfioMachine, WirePaths},
+    vfio::{MachineUse, VfioMachine, WirePaths},
     wire::WireEnd,
 };
 
@@ -45,11 +45,12 @@ pub(crate) fn shell() -> TaskResult {
     let folder = folder()?;
     let init = program()?;
     let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
-    say("a shell in the machine; `exit` or Ctrl-A x ends it");
+    say("a shell in the machine; `checks` runs the checks, `exit` or Ctrl-A x ends it");
     let wire = Wire::new()?;
-    let mut command = machine.command("urma.shell", &wire.paths);
-    command.args(["-serial", "none"]);
-    let status = command.status().map_err(Failure::system("starting QEMU"))?;
+    let status = machine
+        .command(MachineUse::Shell, &wire.paths)
+        .status()
+        .map_err(Failure::system("starting QEMU"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
 }
 
@@ -163,7 +164,7 @@ struct MachineRun {
 /// One run of the machine, with its console in `log`.
 fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
     let wire = Wire::new()?;
-    let mut command = machine.command("", &wire.paths);
+    let mut command = machine.command(MachineUse::Checks, &wire.paths);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;
