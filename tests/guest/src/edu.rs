@@ -13,7 +13,7 @@ use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use udma_vfio::{
     AccessWidth, InterruptKind, InterruptSignal, PciDevice, PciError, PciInterrupts, PciWindow,
     WindowId, config,
-    kernel::{KernelDevice, OpenError, PciFunction, Sysfs},
+    kernel::{KernelDevice, KernelOpenError, PciFunction, PciSysfs},
 };
 use urma_mem::{Pages, Region};
 
@@ -64,7 +64,7 @@ type EduCheck = fn(&Edu) -> CheckResult;
 
 /// Binds, opens and checks the device.
 pub(crate) fn run(suite: &mut Suite) {
-    let sysfs = Sysfs::default();
+    let sysfs = PciSysfs::default();
     let found = match find(&sysfs) {
         Ok(found) => found,
         Err(why) => return suite.check("edu: found in sysfs", Err(why)),
@@ -133,7 +133,7 @@ fn planted(device: &Arc<dyn PciDevice>, fault: DeviceFault, check: EduCheck) -> 
     found(result)
 }
 
-fn find(sysfs: &Sysfs) -> Result<PciFunction, String> {
+fn find(sysfs: &PciSysfs) -> Result<PciFunction, String> {
     let all = sysfs.functions().map_err(during("sysfs"))?;
     let is_it = |function: &PciFunction| (function.vendor, function.device) == (VENDOR, DEVICE);
     all.into_iter().find(is_it).ok_or_else(|| "no function has its ids".to_owned())
@@ -141,7 +141,7 @@ fn find(sysfs: &Sysfs) -> Result<PciFunction, String> {
 
 fn unbound(function: &PciFunction) -> CheckResult {
     match KernelDevice::open(function.address) {
-        Err(error @ OpenError::NotBound { .. })
+        Err(error @ KernelOpenError::NotBound { .. })
             if error.to_string().contains("urma_admin bind") =>
         {
             Ok(())
@@ -153,19 +153,19 @@ fn unbound(function: &PciFunction) -> CheckResult {
 
 fn second_open(function: &PciFunction) -> CheckResult {
     match KernelDevice::open(function.address) {
-        Err(OpenError::Busy { .. }) => Ok(()),
+        Err(KernelOpenError::Busy { .. }) => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("it was opened twice".to_owned()),
     }
 }
 
-fn given_back(sysfs: &Sysfs, function: &PciFunction) -> CheckResult {
+fn given_back(sysfs: &PciSysfs, function: &PciFunction) -> CheckResult {
     KernelDevice::open(function.address).map(drop).map_err(during("opening again"))?;
     let driver = sysfs.unbind(function.address).map_err(during("unbind"))?;
     expect("its driver", driver, None)
 }
 
-/// The driver.
+/// The driver of one edu device.
 #[derive(Debug)]
 struct Edu {
     device: Arc<dyn PciDevice>,

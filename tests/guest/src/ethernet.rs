@@ -9,7 +9,7 @@ use std::{
 
 use udma_vfio::{
     PciDevice,
-    kernel::{KernelDevice, Sysfs},
+    kernel::{KernelDevice, PciSysfs},
 };
 use urma_e1000e::{
     CardError, E1000e, FRAME_MAX, IDS,
@@ -62,7 +62,7 @@ pub(crate) fn run(suite: &mut Suite) {
 }
 
 fn open() -> Result<Arc<dyn PciDevice>, String> {
-    let sysfs = Sysfs::default();
+    let sysfs = PciSysfs::default();
     let all = sysfs.functions().map_err(during("sysfs"))?;
     let found = all.iter().find(|function| (function.vendor, function.device) == IDS);
     let address = found.ok_or("no function has its ids")?.address;

@@ -45,6 +45,6 @@ fn checks() -> String {
 
 /// Prints a line on the console.
 fn say(line: &str) {
-    // Without a console nobody is there to be told.
+    // Without a console there is no other place for the line.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

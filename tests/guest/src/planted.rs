@@ -13,7 +13,7 @@ use urma_mem::Region;
 
 use crate::suite::CheckResult;
 
-/// What is wrong.
+/// What a device with a fault does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DeviceFault {
     /// Memory that is unmapped stays mapped.
@@ -24,7 +24,7 @@ pub(crate) enum DeviceFault {
     MapForgotten,
     /// No interrupt is delivered.
     InterruptsLost,
-    /// Masking does nothing.
+    /// Masking an interrupt does nothing.
     MaskIgnored,
     /// Writes to the configuration space are dropped.
     ConfigReadOnly,

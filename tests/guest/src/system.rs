@@ -53,7 +53,7 @@ pub(crate) fn shell() -> io::Result<()> {
     shell.status().map(|_| ())
 }
 
-/// Ends the machine.
+/// Ends the machine, also where a restart is refused.
 pub(crate) fn end() -> ! {
     // The machine ends on a restart; whether or not that works, this process is over, which stops the kernel.
     let _ = reboot(RebootCommand::Restart);

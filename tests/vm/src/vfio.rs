@@ -96,14 +96,14 @@ impl VfioMachine {
 /// Sockets of the two ends of a network cable.
 #[derive(Clone, Debug)]
 pub struct WirePaths {
-    /// Of this side.
+    /// Path of this side's socket.
     pub host: PathBuf,
-    /// Of the machine.
+    /// Path of the machine's socket.
     pub guest: PathBuf,
 }
 
 impl WirePaths {
-    /// Sockets in `folder`.
+    /// Sockets in `folder`, whose path must be short.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self { host: folder.join("wire-host"), guest: folder.join("wire-guest") }

@@ -46,7 +46,7 @@ pub(crate) fn shell() -> TaskResult {
     let init = program()?;
     let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
     say("a shell in the machine; `checks` runs the checks, `exit` or Ctrl-A x ends it");
-    let wire = Wire::new()?;
+    let wire = CableFolder::new()?;
     let status = machine
         .command(MachineUse::Shell, &wire.paths)
         .status()
@@ -117,7 +117,7 @@ fn build() -> Command {
     command
 }
 
-/// The program, built.
+/// Builds the program; returns its path.
 fn program() -> Result<PathBuf, Failure> {
     let status = build().arg("--quiet").status().map_err(Failure::system("starting cargo"))?;
     if !status.success() {
@@ -134,12 +134,12 @@ fn machine(folder: &Path, init: &Path) -> Result<VfioMachine, Missing> {
 }
 
 /// A folder for the sockets of a network cable, whose paths must be short. It goes with the value.
-struct Wire {
+struct CableFolder {
     folder: PathBuf,
     paths: WirePaths,
 }
 
-impl Wire {
+impl CableFolder {
     fn new() -> Result<Self, Failure> {
         let folder = env::temp_dir().join(format!("urma-vm-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
@@ -147,7 +147,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for CableFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -163,7 +163,7 @@ struct MachineRun {
 
 /// One run of the machine, with its console in `log`.
 fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
-    let wire = Wire::new()?;
+    let wire = CableFolder::new()?;
     let mut command = machine.command(MachineUse::Checks, &wire.paths);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
