@@ -70,3 +70,57 @@ pub fn sum(bytes: &[u8]) -> u16 {
     }
     !u16::try_from(total).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    const IP: [u8; 4] = [10, 0, 0, 2];
+
+    fn ping_request() -> Vec<u8> {
+        let mut header = vec![0x45, 0, 0, 33, 0, 7, 0x40, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let check = sum(&header).to_be_bytes();
+        header[10..12].copy_from_slice(&check);
+        let mut echo = vec![8, 0, 0, 0, 1, 2, 3, 4, b'h', b'e', b'l', b'l', b'o'];
+        let check = sum(&echo).to_be_bytes();
+        echo[2..4].copy_from_slice(&check);
+        let mut frame = [&MAC[..], &[2, 0, 0, 0, 0, 1, 8, 0], &header, &echo].concat();
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn a_ping_is_answered_with_its_bytes() {
+        let (kind, reply) = answer(MAC, IP, &ping_request()).unwrap();
+        assert_eq!((kind, reply.len()), (AnswerKind::Ping, 14 + 33));
+        assert_eq!((&reply[..6], &reply[6..12]), (&[2, 0, 0, 0, 0, 1][..], &MAC[..]));
+        assert_eq!((sum(&reply[14..34]), sum(&reply[34..])), (0, 0));
+        assert_eq!((reply[34], &reply[38..]), (0, &[1, 2, 3, 4, b'h', b'e', b'l', b'l', b'o'][..]));
+    }
+
+    #[test]
+    fn every_damaged_or_cut_ping_is_dropped() {
+        let whole = ping_request();
+        for at in (0..6).chain(12..47) {
+            let mut frame = whole.clone();
+            frame[at] ^= 0x11;
+            assert_eq!(answer(MAC, IP, &frame), None, "byte {at}");
+        }
+        for len in 0..47 {
+            assert_eq!(answer(MAC, IP, &whole[..len]), None, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn an_arp_request_for_this_host_is_answered() {
+        let head = [&[0xFF; 6][..], &[2, 0, 0, 0, 0, 1], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
+        let ask =
+            |ip: [u8; 4]| [&head[..], &[2, 0, 0, 0, 0, 1], &[10, 0, 0, 1], &[0; 6], &ip].concat();
+        let (kind, reply) = answer(MAC, IP, &ask(IP)).unwrap();
+        assert_eq!((kind, reply.len(), &reply[20..22]), (AnswerKind::Arp, 42, &[0, 2][..]));
+        assert_eq!((&reply[22..28], &reply[28..32]), (&MAC[..], &IP[..]));
+        assert_eq!(answer(MAC, IP, &ask([10, 0, 0, 3])), None);
+        assert_eq!(answer(MAC, IP, &reply), None, "an answer is not a request");
+    }
+}

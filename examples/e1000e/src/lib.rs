@@ -20,7 +20,7 @@ use udma_vfio::{
 };
 use urma_mem::barrier;
 
-use crate::ring::{Ring, RxDescriptor, TxDescriptor};
+use crate::ring::{DescriptorRing, RxDescriptor, TxDescriptor};
 
 /// Ids of the card.
 pub const IDS: (u16, u16) = (0x8086, 0x10D3);
@@ -55,15 +55,15 @@ pub enum CardError {
     Nonsense(&'static str),
 }
 
-/// The card.
+/// The card, its two rings and its interrupt.
 #[derive(Debug)]
 pub struct E1000e {
     device: Arc<dyn PciDevice>,
     bar: Arc<dyn PciWindow>,
     interrupts: Arc<dyn PciInterrupts>,
     signal: InterruptSignal,
-    rx: Ring<RxDescriptor>,
-    tx: Ring<TxDescriptor>,
+    rx: DescriptorRing<RxDescriptor>,
+    tx: DescriptorRing<TxDescriptor>,
     mac: [u8; 6],
 }
 
@@ -81,8 +81,8 @@ impl E1000e {
         reset(&*device, &*bar)?;
         config::set_bus_master(&*device, true)?;
         let mac = read_mac(&*bar)?;
-        let rx = Ring::new(memory(&*device)?)?;
-        let tx = Ring::new(memory(&*device)?)?;
+        let rx = DescriptorRing::new(memory(&*device)?)?;
+        let tx = DescriptorRing::new(memory(&*device)?)?;
         let interrupts = device.interrupts(InterruptKind::Msi)?;
         let signal = InterruptSignal::new().map_err(BackingError::Os)?;
         interrupts.enable(&[Some(signal.fd())])?;

@@ -26,10 +26,10 @@ const BUFFERS: u64 = 4096;
 /// Bytes of a ring with its buffers.
 pub(crate) const MEMORY: usize = 4096 + 64 * 2048;
 
-/// Receive descriptors.
+/// Marks a ring of receive descriptors.
 #[derive(Debug)]
 pub(crate) enum RxDescriptor {}
-/// Transmit descriptors.
+/// Marks a ring of transmit descriptors.
 #[derive(Debug)]
 pub(crate) enum TxDescriptor {}
 
@@ -44,7 +44,7 @@ const COMMAND: u64 = (1 | 1 << 1 | 1 << 3) << 24;
 
 /// A ring. Indices run freely; a descriptor's place is its index modulo [`ENTRIES`].
 #[derive(Debug)]
-pub(crate) struct Ring<D> {
+pub(crate) struct DescriptorRing<D> {
     memory: DmaBuffer,
     /// First descriptor that the card has not given back.
     head: u32,
@@ -65,7 +65,7 @@ fn places(index: u32) -> (usize, usize) {
     (slot * 16, 4096 + slot * 2048)
 }
 
-impl<D> Ring<D> {
+impl<D> DescriptorRing<D> {
     pub(crate) fn new(memory: DmaBuffer) -> Result<Self, CardError> {
         let ring = Self { memory, head: 0, tail: 0, direction: PhantomData };
         for index in 0..ENTRIES {
@@ -98,7 +98,7 @@ impl<D> Ring<D> {
     }
 }
 
-impl Ring<RxDescriptor> {
+impl DescriptorRing<RxDescriptor> {
     /// Gives the card all descriptors but one: a tail that meets the head would say that it has none. Returns the tail.
     pub(crate) fn fill(&mut self) -> Result<u32, CardError> {
         for index in 0..ENTRIES {
@@ -108,7 +108,7 @@ impl Ring<RxDescriptor> {
         Ok(self.tail_slot())
     }
 
-    /// The next frame; `Some(None)` for one that is not whole or has errors. [`Ring::give_back`] must follow.
+    /// The next frame; `Some(None)` for one that is not whole or has errors. [`DescriptorRing::give_back`] must follow.
     pub(crate) fn take(&self) -> Result<Option<Option<Vec<u8>>>, CardError> {
         let Some(word) = self.done(self.head)? else { return Ok(None) };
         if word & END == 0 || word & ERRORS != 0 {
@@ -132,7 +132,7 @@ impl Ring<RxDescriptor> {
     }
 }
 
-impl Ring<TxDescriptor> {
+impl DescriptorRing<TxDescriptor> {
     /// Puts a frame into the next descriptor. Returns the tail.
     pub(crate) fn post(&mut self, frame: &[u8]) -> Result<u32, CardError> {
         if self.tail.wrapping_sub(self.head) >= ENTRIES - 1 {

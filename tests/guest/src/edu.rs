@@ -13,11 +13,14 @@ use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use udma_vfio::{
     AccessWidth, InterruptKind, InterruptSignal, PciDevice, PciError, PciInterrupts, PciWindow,
     WindowId, config,
-    kernel::{KernelDevice, OpenError, PciFunction, Sysfs},
+    kernel::{KernelDevice, KernelOpenError, PciFunction, PciSysfs},
 };
 use urma_mem::{Pages, Region};
 
-use crate::suite::{CheckResult, Suite, during, expect};
+use crate::{
+    planted::{DeviceFault, FaultyDevice, found},
+    suite::{CheckResult, Suite, during, expect},
+};
 
 const VENDOR: u16 = 0x1234;
 const DEVICE: u16 = 0x11E8;
@@ -49,6 +52,8 @@ const WITH_INTERRUPT: u64 = 4;
 const BUFFER: u64 = 0x40000;
 /// Longest time for one job of the device, in an emulated machine under load.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time for a job of a device with a fault, which never ends it.
+const PATIENCE_PLANTED: Duration = Duration::from_millis(500);
 /// Device address of the checks' memory; the device has 28 address bits.
 const IOVA: u64 = 0x100_0000;
 /// Bytes of one transfer: fewer than the device's 4096, at which old versions of QEMU stop.
@@ -59,7 +64,7 @@ type EduCheck = fn(&Edu) -> CheckResult;
 
 /// Binds, opens and checks the device.
 pub(crate) fn run(suite: &mut Suite) {
-    let sysfs = Sysfs::default();
+    let sysfs = PciSysfs::default();
     let found = match find(&sysfs) {
         Ok(found) => found,
         Err(why) => return suite.check("edu: found in sysfs", Err(why)),
@@ -87,7 +92,8 @@ pub(crate) fn run(suite: &mut Suite) {
         ("edu: reset", reset),
         ("edu: kinds of interrupts", kinds),
     ];
-    let edu = match Edu::new(Arc::new(device)) {
+    let device: Arc<dyn PciDevice> = Arc::new(device);
+    let edu = match Edu::new(Arc::clone(&device), PATIENCE) {
         Ok(edu) => edu,
         Err(why) => return suite.check("edu: started", Err(why)),
     };
@@ -95,10 +101,39 @@ pub(crate) fn run(suite: &mut Suite) {
         suite.check(name, check(&edu));
     }
     drop(edu);
+    for (fault, name, check) in PLANTED {
+        suite.check(&format!("planted in edu: {name}"), planted(&device, *fault, *check));
+    }
+    drop(device);
     suite.check("edu: opened again after close, then given back", given_back(&sysfs, &found));
 }
 
-fn find(sysfs: &Sysfs) -> Result<PciFunction, String> {
+/// Faults, each with the check that must find it.
+const PLANTED: &[(DeviceFault, &str, EduCheck)] = &[
+    (DeviceFault::OffsetWrong, "registers at other offsets", liveness),
+    (DeviceFault::InterruptsLost, "no interrupts", factorial),
+    (DeviceFault::MaskIgnored, "masking does nothing", masking),
+    (DeviceFault::MapForgotten, "memory is not mapped", dma_both_ways),
+    (DeviceFault::WritableAlways, "all memory is writable", dma_read_only),
+    (DeviceFault::UnmapForgotten, "memory stays mapped", dma_unmapped),
+    (DeviceFault::ConfigReadOnly, "bus mastering cannot be switched", dma_no_master),
+];
+
+/// Runs a check on the device with a fault; then the device is as before.
+fn planted(device: &Arc<dyn PciDevice>, fault: DeviceFault, check: EduCheck) -> CheckResult {
+    config::set_bus_master(&**device, true).map_err(during("bus mastering"))?;
+    let faulty = Arc::new(FaultyDevice { inner: Arc::clone(device), fault });
+    let result = Edu::new(faulty, PATIENCE_PLANTED).and_then(|edu| check(&edu));
+    let _ = device.dma().unmap(IOVA);
+    // A cause that no interrupt reported is acknowledged, and the device is idle.
+    let edu = Edu::new(Arc::clone(device), PATIENCE)?;
+    edu.write(reg::IRQ_ACK, 0xFFFF_FFFF)?;
+    edu.until_clear(reg::STATUS, BUSY)?;
+    edu.until_clear(reg::DMA_COMMAND, BUSY)?;
+    found(result)
+}
+
+fn find(sysfs: &PciSysfs) -> Result<PciFunction, String> {
     let all = sysfs.functions().map_err(during("sysfs"))?;
     let is_it = |function: &PciFunction| (function.vendor, function.device) == (VENDOR, DEVICE);
     all.into_iter().find(is_it).ok_or_else(|| "no function has its ids".to_owned())
@@ -106,7 +141,7 @@ fn find(sysfs: &Sysfs) -> Result<PciFunction, String> {
 
 fn unbound(function: &PciFunction) -> CheckResult {
     match KernelDevice::open(function.address) {
-        Err(error @ OpenError::NotBound { .. })
+        Err(error @ KernelOpenError::NotBound { .. })
             if error.to_string().contains("urma_admin bind") =>
         {
             Ok(())
@@ -118,19 +153,19 @@ fn unbound(function: &PciFunction) -> CheckResult {
 
 fn second_open(function: &PciFunction) -> CheckResult {
     match KernelDevice::open(function.address) {
-        Err(OpenError::Busy { .. }) => Ok(()),
+        Err(KernelOpenError::Busy { .. }) => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("it was opened twice".to_owned()),
     }
 }
 
-fn given_back(sysfs: &Sysfs, function: &PciFunction) -> CheckResult {
+fn given_back(sysfs: &PciSysfs, function: &PciFunction) -> CheckResult {
     KernelDevice::open(function.address).map(drop).map_err(during("opening again"))?;
     let driver = sysfs.unbind(function.address).map_err(during("unbind"))?;
     expect("its driver", driver, None)
 }
 
-/// The driver.
+/// The driver of one edu device.
 #[derive(Debug)]
 struct Edu {
     device: Arc<dyn PciDevice>,
@@ -138,16 +173,18 @@ struct Edu {
     dma: Arc<dyn DmaSpace>,
     interrupts: Arc<dyn PciInterrupts>,
     signal: InterruptSignal,
+    /// Longest time for one job.
+    patience: Duration,
 }
 
 impl Edu {
-    fn new(device: Arc<dyn PciDevice>) -> Result<Self, String> {
+    fn new(device: Arc<dyn PciDevice>, patience: Duration) -> Result<Self, String> {
         config::set_bus_master(&*device, true).map_err(during("bus mastering"))?;
         let bar = device.window(WindowId::Bar(0)).map_err(during("BAR 0"))?;
         let interrupts = device.interrupts(InterruptKind::Msi).map_err(during("MSI"))?;
         let signal = InterruptSignal::new().map_err(during("an eventfd"))?;
         interrupts.enable(&[Some(signal.fd())]).map_err(during("enabling MSI"))?;
-        Ok(Self { dma: device.dma(), device, bar, interrupts, signal })
+        Ok(Self { dma: device.dma(), device, bar, interrupts, signal, patience })
     }
 
     fn read(&self, offset: u64) -> Result<u64, String> {
@@ -164,17 +201,17 @@ impl Edu {
 
     /// Waits for the interrupt, checks its cause, acknowledges it.
     fn interrupt(&self, cause: u64) -> CheckResult {
-        expect("number of interrupts", self.signal.wait(PATIENCE), 1)?;
+        expect("number of interrupts", self.signal.wait(self.patience), 1)?;
         expect("cause of the interrupt", self.read(reg::IRQ_STATUS)?, cause)?;
         self.write(reg::IRQ_ACK, cause)
     }
 
     /// Waits until the register has none of `bits`.
     fn until_clear(&self, offset: u64, bits: u64) -> CheckResult {
-        let end = now() + PATIENCE;
+        let end = now() + self.patience;
         while self.read(offset)? & bits != 0 {
             if now() > end {
-                return Err(format!("the device is still busy after {PATIENCE:?}"));
+                return Err(format!("the device is still busy after {:?}", self.patience));
             }
             std::thread::yield_now();
         }

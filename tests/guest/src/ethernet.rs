@@ -9,14 +9,17 @@ use std::{
 
 use udma_vfio::{
     PciDevice,
-    kernel::{KernelDevice, Sysfs},
+    kernel::{KernelDevice, PciSysfs},
 };
 use urma_e1000e::{
     CardError, E1000e, FRAME_MAX, IDS,
     answer::{AnswerKind, answer},
 };
 
-use crate::suite::{CheckResult, Suite, during, expect};
+use crate::{
+    planted::{DeviceFault, FaultyDevice, found},
+    suite::{CheckResult, Suite, during, expect},
+};
 
 /// Addresses that the host gives this machine.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -25,6 +28,8 @@ const IP: [u8; 4] = [10, 0, 0, 2];
 const DONE: [u8; 2] = [0x88, 0xB5];
 /// Longest time of the exchange.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// Longest time of an exchange that cannot end.
+const PATIENCE_PLANTED: Duration = Duration::from_secs(1);
 
 /// Binds, opens and runs the card.
 pub(crate) fn run(suite: &mut Suite) {
@@ -40,14 +45,24 @@ pub(crate) fn run(suite: &mut Suite) {
     suite.check("e1000e: reset, rings, link", Ok(()));
     suite.check("e1000e: Ethernet address", expect("address", card.mac(), MAC));
     suite.check("e1000e: frames that cannot be sent", refusals(&mut card));
-    suite.check("e1000e: ARP and ping answered, by interrupts", serve(&mut card));
+    suite.check("e1000e: ARP and ping answered, by interrupts", serve(&mut card, PATIENCE));
     drop(card);
-    let again = E1000e::new(device).map(drop).map_err(|error| error.to_string());
+    let again = E1000e::new(Arc::clone(&device)).map(drop).map_err(|error| error.to_string());
     suite.check("e1000e: taken over again after its end", again);
+    // The other end goes on sending that it is content.
+    for (fault, name) in [
+        (DeviceFault::InterruptsLost, "planted in e1000e: no interrupts"),
+        (DeviceFault::MapForgotten, "planted in e1000e: memory is not mapped"),
+    ] {
+        let faulty = Arc::new(FaultyDevice { inner: Arc::clone(&device), fault });
+        let result = E1000e::new(faulty).map_err(|error| error.to_string());
+        let result = result.and_then(|mut card| serve(&mut card, PATIENCE_PLANTED));
+        suite.check(name, found(result));
+    }
 }
 
 fn open() -> Result<Arc<dyn PciDevice>, String> {
-    let sysfs = Sysfs::default();
+    let sysfs = PciSysfs::default();
     let all = sysfs.functions().map_err(during("sysfs"))?;
     let found = all.iter().find(|function| (function.vendor, function.device) == IDS);
     let address = found.ok_or("no function has its ids")?.address;
@@ -66,14 +81,14 @@ fn refusals(card: &mut E1000e) -> CheckResult {
 }
 
 /// Answers until the other end is content.
-fn serve(card: &mut E1000e) -> CheckResult {
-    let end = now() + PATIENCE;
+fn serve(card: &mut E1000e, patience: Duration) -> CheckResult {
+    let end = now() + patience;
     let (mut arps, mut pings, mut interrupts) = (0_u32, 0_u32, 0_u64);
     let mut is_done = false;
     while !is_done {
         if now() > end {
             return Err(format!(
-                "after {PATIENCE:?}: {arps} ARP and {pings} ping requests, {interrupts} interrupts"
+                "after {patience:?}: {arps} ARP and {pings} ping requests, {interrupts} interrupts"
             ));
         }
         // What came without an interrupt stays: frames are taken because of one, or never.

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: mounts, modules, the end of the machine. *Must not*: know a device.
 
-use std::{ffi::CString, fs, io, os::unix::process::CommandExt, process::Command};
+use std::{ffi::CString, fs, io, process::Command};
 
 use rustix::{
     mount::{MountFlags, mount},
@@ -42,14 +42,18 @@ pub(crate) fn has_word(word: &str) -> bool {
     line.split_whitespace().any(|there| there == word)
 }
 
-/// Turns into a shell. Returns only why that failed.
-pub(crate) fn shell() -> io::Error {
-    let script = "/bin/busybox --install -s /bin; exec setsid cttyhack sh -l";
+/// Runs a shell to its end.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn shell() -> io::Result<()> {
+    let script = "/bin/busybox --install -s /bin; exec setsid cttyhack sh";
     let mut shell = Command::new("/bin/busybox");
-    shell.args(["sh", "-c", script]).env("PATH", "/bin").env("PS1", "guest:\\w# ").exec()
+    shell.args(["sh", "-c", script]).env("PATH", "/bin").env("PS1", "guest:\\w# ");
+    shell.status().map(|_| ())
 }
 
-/// Ends the machine.
+/// Ends the machine, also where a restart is refused.
 pub(crate) fn end() -> ! {
     // The machine ends on a restart; whether or not that works, this process is over, which stops the kernel.
     let _ = reboot(RebootCommand::Restart);

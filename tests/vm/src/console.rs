@@ -21,11 +21,11 @@ pub struct Console {
 /// What a console gave within a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConsoleLine {
-    /// A line.
+    /// A line, without its end.
     Text(String),
-    /// Nothing yet.
+    /// No line came within the bound.
     Silence,
-    /// The machine ended.
+    /// The machine ended; no line follows.
     End,
 }
 
@@ -75,7 +75,7 @@ impl Console {
     /// Types a line.
     ///
     /// # Errors
-    /// The machine ended.
+    /// The machine ended; no line follows.
     pub fn write_line(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.input, "{line}")?;
         self.input.flush()

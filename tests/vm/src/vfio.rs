@@ -20,6 +20,15 @@ const MODULES: [&str; 5] = ["irqbypass", "vfio", "vfio_iommu_type1", "vfio-pci-c
 /// Libraries of the packages.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
+/// What a machine is started for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MachineUse {
+    /// It runs the checks and ends.
+    Checks,
+    /// It runs a shell; Ctrl-A is the key for QEMU.
+    Shell,
+}
+
 /// What a machine is made of.
 #[derive(Clone, Debug)]
 pub struct VfioMachine {
@@ -37,21 +46,25 @@ impl VfioMachine {
         let tree = tree.0.clone();
         let files = GuestFiles::new(folder)?;
         files.add(init, "init")?;
+        files.add(init, "bin/checks")?;
         files.add(&tree.join("usr/bin/busybox"), "bin/busybox")?;
         files.add_modules(&tree.join("usr/lib/modules"), &MODULES, "vfio-pci")?;
         let kernel = find(&tree.join("boot"), "vmlinuz-")?;
         Ok(Self { kernel, initrd: files.pack()?, tree })
     }
 
-    /// Returns the command that runs the machine, its console on standard input and output. `words` go to the kernel's
-    /// command line; `cable` is the path of a socket, to which the machine's network card sends frames, and one at
+    /// Returns the command that runs the machine, its console on standard input and output. `cable` is the path of a socket, to which the machine's network card sends frames, and one at
     /// which it takes them.
     #[must_use]
-    pub fn command(&self, words: &str, cable: &WirePaths) -> Command {
+    pub fn command(&self, purpose: MachineUse, cable: &WirePaths) -> Command {
+        let (words, serial) = match purpose {
+            MachineUse::Checks => ("", "stdio"),
+            MachineUse::Shell => ("urma.shell", "mon:stdio"),
+        };
         let mut qemu = self.qemu();
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512"])
             .args(["-machine", "q35,kernel-irqchip=off", "-nodefaults", "-no-reboot"])
-            .args(["-display", "none", "-serial", "stdio"])
+            .args(["-display", "none", "-serial", serial])
             .args(["-device", "intel-iommu,intremap=on,caching-mode=on", "-device", "edu"])
             .arg("-netdev")
             .arg(cable.netdev())
@@ -83,14 +96,14 @@ impl VfioMachine {
 /// Sockets of the two ends of a network cable.
 #[derive(Clone, Debug)]
 pub struct WirePaths {
-    /// Of this side.
+    /// Path of this side's socket.
     pub host: PathBuf,
-    /// Of the machine.
+    /// Path of the machine's socket.
     pub guest: PathBuf,
 }
 
 impl WirePaths {
-    /// Sockets in `folder`.
+    /// Sockets in `folder`, whose path must be short.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self { host: folder.join("wire-host"), guest: folder.join("wire-guest") }

@@ -174,3 +174,76 @@ fn set_sum(bytes: &mut [u8], at: usize) {
     }
     bytes[at..at + 2].copy_from_slice(&(!sum).to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_e1000e::answer::answer;
+
+    use super::*;
+
+    /// The results of a wire whose other end answers as the driver's host does, changed by `change`.
+    fn against(change: impl Fn(Vec<u8>) -> Option<Vec<u8>>) -> [Result<(), String>; 2] {
+        let folder = std::env::temp_dir().join(format!("urma-wire-{}", std::process::id()));
+        let folder = folder.join(std::thread::current().name().unwrap().replace(':', "-"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths = WirePaths::in_folder(&folder);
+        let mut wire = WireEnd::open(&paths).unwrap();
+        let guest = UnixDatagram::bind(&paths.guest).unwrap();
+        guest.set_nonblocking(true).unwrap();
+        let mut frame = [0; 2048];
+        let mut now = now();
+        for _ in 0..1000 {
+            wire.step(now);
+            now += Duration::from_millis(20);
+            while let Ok(len) = guest.recv(&mut frame) {
+                let reply = answer(GUEST_MAC, GUEST_IP, &frame[..len]);
+                if let Some(reply) = reply.and_then(|(_, reply)| change(reply)) {
+                    guest.send_to(&reply, &paths.host).unwrap();
+                }
+            }
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+        wire.results().map(|(_, result)| result)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a start for times that this test makes")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn a_host_that_answers_is_found_to_answer() {
+        assert_eq!(against(Some), [Ok(()), Ok(())]);
+        let padded = |mut reply: Vec<u8>| {
+            reply.resize(reply.len().max(60), 0);
+            Some(reply)
+        };
+        assert_eq!(against(padded), [Ok(()), Ok(())]);
+    }
+
+    #[test]
+    fn planted_faults_of_the_other_end_are_found() {
+        assert!(against(|_| None)[0].is_err(), "silence");
+        let flip = |at: usize| {
+            move |mut reply: Vec<u8>| {
+                if let Some(byte) = reply.get_mut(at) {
+                    *byte ^= 1;
+                }
+                Some(reply)
+            }
+        };
+        assert!(against(flip(30))[0].is_err(), "another address in ARP");
+        for at in [16, 24, 36, 45, 1000] {
+            let [_, pings] = against(|reply| {
+                if reply.len() > at && reply[12..14] == [8, 0] {
+                    flip(at)(reply)
+                } else {
+                    Some(reply)
+                }
+            });
+            assert!(pings.is_err(), "byte {at} of a ping");
+        }
+        let only_short = |reply: Vec<u8>| (reply.len() < 1000).then_some(reply);
+        assert!(against(only_short)[1].is_err(), "long frames are lost");
+    }
+}

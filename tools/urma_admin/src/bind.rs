@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use udma_vfio::kernel::{PciAddress, PciFunction, Sysfs, SysfsError, VFIO_DRIVER};
+use udma_vfio::kernel::{PciAddress, PciFunction, PciSysfs, SysfsError, VFIO_DRIVER};
 
 /// Binds a function to `vfio-pci`.
-pub(crate) fn bind(sysfs: &Sysfs, address: PciAddress) -> Result<String, SysfsError> {
+pub(crate) fn bind(sysfs: &PciSysfs, address: PciAddress) -> Result<String, SysfsError> {
     sysfs.bind(address)?;
     let Some(group) = sysfs.function(address)?.group else {
         return Ok(format!(
@@ -36,7 +36,7 @@ pub(crate) fn bind(sysfs: &Sysfs, address: PciAddress) -> Result<String, SysfsEr
 }
 
 /// Gives a function back.
-pub(crate) fn unbind(sysfs: &Sysfs, address: PciAddress) -> Result<String, SysfsError> {
+pub(crate) fn unbind(sysfs: &PciSysfs, address: PciAddress) -> Result<String, SysfsError> {
     Ok(match sysfs.unbind(address)? {
         Some(driver) => format!("{address} is with {driver}\n"),
         None => format!("{address} is with no driver: the kernel has none for it\n"),

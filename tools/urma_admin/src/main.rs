@@ -28,7 +28,7 @@ use ubcore_sim::{
     NodeCfg,
     node::{ConfigError, Setting, settings},
 };
-use udma_vfio::kernel::Sysfs;
+use udma_vfio::kernel::PciSysfs;
 
 use crate::{
     cli::{AdminCli, AdminVerb, Monitor},
@@ -81,11 +81,11 @@ fn run(cli: &AdminCli) -> Result<(), String> {
         AdminVerb::Abi(cfg) => abi(cfg, cli.json),
         AdminVerb::Config => config(cli.json),
         AdminVerb::Bind(function) => {
-            say(&bind::bind(&Sysfs::default(), function.address).map_err(|e| e.to_string())?);
+            say(&bind::bind(&PciSysfs::default(), function.address).map_err(|e| e.to_string())?);
             Ok(())
         }
         AdminVerb::Unbind(function) => {
-            say(&bind::unbind(&Sysfs::default(), function.address).map_err(|e| e.to_string())?);
+            say(&bind::unbind(&PciSysfs::default(), function.address).map_err(|e| e.to_string())?);
             Ok(())
         }
         _ => Err("this verb is not built".to_owned()),

@@ -15,7 +15,7 @@ use urma_vm::{
     console::{Console, ConsoleLine},
     packages::VmTree,
     report::GuestReport,
-    vfio::{VfioMachine, WirePaths},
+    vfio::{MachineUse, VfioMachine, WirePaths},
     wire::WireEnd,
 };
 
@@ -45,11 +45,12 @@ pub(crate) fn shell() -> TaskResult {
     let folder = folder()?;
     let init = program()?;
     let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
-    say("a shell in the machine; `exit` or Ctrl-A x ends it");
-    let wire = Wire::new()?;
-    let mut command = machine.command("urma.shell", &wire.paths);
-    command.args(["-serial", "none"]);
-    let status = command.status().map_err(Failure::system("starting QEMU"))?;
+    say("a shell in the machine; `checks` runs the checks, `exit` or Ctrl-A x ends it");
+    let wire = CableFolder::new()?;
+    let status = machine
+        .command(MachineUse::Shell, &wire.paths)
+        .status()
+        .map_err(Failure::system("starting QEMU"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
 }
 
@@ -116,7 +117,7 @@ fn build() -> Command {
     command
 }
 
-/// The program, built.
+/// Builds the program; returns its path.
 fn program() -> Result<PathBuf, Failure> {
     let status = build().arg("--quiet").status().map_err(Failure::system("starting cargo"))?;
     if !status.success() {
@@ -133,12 +134,12 @@ fn machine(folder: &Path, init: &Path) -> Result<VfioMachine, Missing> {
 }
 
 /// A folder for the sockets of a network cable, whose paths must be short. It goes with the value.
-struct Wire {
+struct CableFolder {
     folder: PathBuf,
     paths: WirePaths,
 }
 
-impl Wire {
+impl CableFolder {
     fn new() -> Result<Self, Failure> {
         let folder = env::temp_dir().join(format!("urma-vm-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
@@ -146,7 +147,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for CableFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -162,8 +163,8 @@ struct MachineRun {
 
 /// One run of the machine, with its console in `log`.
 fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
-    let wire = Wire::new()?;
-    let mut command = machine.command("", &wire.paths);
+    let wire = CableFolder::new()?;
+    let mut command = machine.command(MachineUse::Checks, &wire.paths);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;

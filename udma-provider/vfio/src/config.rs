@@ -21,9 +21,9 @@ const BUS_MASTER: u64 = 1 << 2;
 /// Names of a function, as its header has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PciIds {
-    /// Vendor id.
+    /// Vendor id, at offset 0.
     pub vendor: u16,
-    /// Device id.
+    /// Device id, at offset 2.
     pub device: u16,
     /// Class code: class, subclass, interface.
     pub class: u32,

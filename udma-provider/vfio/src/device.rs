@@ -50,13 +50,13 @@ pub enum WindowId {
 /// Width of one access to a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AccessWidth {
-    /// One byte.
+    /// One byte (8 bits).
     W8,
-    /// Two bytes.
+    /// Two bytes (16 bits).
     W16,
-    /// Four bytes.
+    /// Four bytes (32 bits).
     W32,
-    /// Eight bytes.
+    /// Eight bytes (64 bits).
     W64,
 }
 
@@ -159,7 +159,7 @@ pub trait PciInterrupts: Send + Sync + std::fmt::Debug {
     /// Disables all vectors.
     ///
     /// # Errors
-    /// The system's error.
+    /// The error of the operating system.
     fn disable(&self) -> Result<(), PciError>;
 
     /// Masks or unmasks one enabled vector. An interrupt that is raised while its vector is masked is delivered when it
@@ -208,7 +208,7 @@ pub enum PciError {
         first: u64,
         /// Last vector that was asked for.
         last: u64,
-        /// Number of vectors.
+        /// Number of vectors that exist.
         count: u32,
     },
     /// The function, or what carries the accesses, cannot do this.
@@ -224,7 +224,7 @@ pub enum PciError {
     Gone {
         /// Name of the function.
         device: String,
-        /// What was seen.
+        /// What was seen of it.
         why: String,
     },
     /// The operating system refused.
@@ -232,9 +232,9 @@ pub enum PciError {
     System {
         /// Name of the function.
         device: String,
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

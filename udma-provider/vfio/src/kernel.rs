@@ -28,7 +28,7 @@ use std::{
 use udma_abi::DmaSpace;
 use vfio_bindings::bindings::vfio as c;
 
-pub use sysfs::{PciAddress, PciFunction, Sysfs, SysfsError, VFIO_DRIVER};
+pub use sysfs::{PciAddress, PciFunction, PciSysfs, SysfsError, VFIO_DRIVER};
 
 use self::{
     calls::{NumberCommand, StructCommand, SystemCalls, VfioCalls},
@@ -39,10 +39,10 @@ use self::{
 };
 use crate::device::{InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId};
 
-/// Files of VFIO.
+/// Folder with the files of VFIO.
 const FOLDER: &str = "/dev/vfio";
 
-/// An open function.
+/// A function that this process has open.
 #[derive(Debug)]
 pub struct KernelDevice {
     calls: Arc<dyn VfioCalls>,
@@ -59,14 +59,14 @@ pub struct KernelDevice {
 
 /// Why a function cannot be opened. The words say what to run.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum KernelOpenError {
     /// The function is not in the hands of VFIO.
     #[error(
         "{address} is with {}: run `urma_admin bind {address}` as root",
         driver.as_deref().unwrap_or("no driver")
     )]
     NotBound {
-        /// The function.
+        /// The function that was asked for.
         address: PciAddress,
         /// Driver that has it.
         driver: Option<String>,
@@ -80,7 +80,7 @@ pub enum OpenError {
     /// Other functions of the group have drivers of the kernel.
     #[error("IOMMU group {group} is shared with {others}: run `urma_admin bind` for each as root")]
     Shared {
-        /// The group.
+        /// Number of the IOMMU group.
         group: u32,
         /// Functions that stand in the way, with their drivers.
         others: String,
@@ -103,14 +103,14 @@ pub enum OpenError {
     /// What sysfs did not show.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
-    /// Another refusal.
+    /// Another refusal of the system.
     #[error("{what} of {name} failed: {source}")]
     System {
         /// The function or file.
         name: String,
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -120,24 +120,24 @@ impl KernelDevice {
     ///
     /// # Errors
     /// What stands in the way, and what to run.
-    pub fn open(address: PciAddress) -> Result<Self, OpenError> {
-        Self::open_with(Arc::new(SystemCalls), &Sysfs::default(), address)
+    pub fn open(address: PciAddress) -> Result<Self, KernelOpenError> {
+        Self::open_with(Arc::new(SystemCalls), &PciSysfs::default(), address)
     }
 
     fn open_with(
         calls: Arc<dyn VfioCalls>,
-        sysfs: &Sysfs,
+        sysfs: &PciSysfs,
         address: PciAddress,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, KernelOpenError> {
         let function = sysfs.function(address)?;
-        let group_number = function.group.ok_or(OpenError::NoIommu(address))?;
+        let group_number = function.group.ok_or(KernelOpenError::NoIommu(address))?;
         if function.driver.as_deref() != Some(VFIO_DRIVER) {
-            return Err(OpenError::NotBound { address, driver: function.driver });
+            return Err(KernelOpenError::NotBound { address, driver: function.driver });
         }
         let name = address.to_string();
         let failed = |what| {
             let name = name.clone();
-            move |source| OpenError::System { name, what, source }
+            move |source| KernelOpenError::System { name, what, source }
         };
         let container = open_file(&*calls, &Path::new(FOLDER).join("vfio"))?;
         check_interface(&*calls, &container).map_err(failed("asking for the interface"))??;
@@ -157,7 +157,7 @@ impl KernelDevice {
         query::ask(&*calls, device.as_fd(), StructCommand::DeviceFacts, &mut facts)
             .map_err(failed("asking for facts"))?;
         if facts.flags & c::VFIO_DEVICE_FLAGS_PCI == 0 {
-            return Err(OpenError::Kernel("this function, but not as a PCI function"));
+            return Err(KernelOpenError::Kernel("this function, but not as a PCI function"));
         }
         Ok(Self {
             can_reset: facts.flags & c::VFIO_DEVICE_FLAGS_RESET != 0,
@@ -216,13 +216,13 @@ impl KernelDevice {
     }
 }
 
-fn open_file(calls: &dyn VfioCalls, path: &Path) -> Result<OwnedFd, OpenError> {
+fn open_file(calls: &dyn VfioCalls, path: &Path) -> Result<OwnedFd, KernelOpenError> {
     let path = path.to_path_buf();
     calls.open(&path).map_err(|source| match source.raw_os_error() {
-        Some(libc::ENOENT) => OpenError::Sysfs(SysfsError::NoDriver),
-        Some(libc::EACCES | libc::EPERM) => OpenError::Denied { path },
-        Some(libc::EBUSY) => OpenError::Busy { path },
-        _ => OpenError::System { name: path.display().to_string(), what: "opening", source },
+        Some(libc::ENOENT) => KernelOpenError::Sysfs(SysfsError::NoDriver),
+        Some(libc::EACCES | libc::EPERM) => KernelOpenError::Denied { path },
+        Some(libc::EBUSY) => KernelOpenError::Busy { path },
+        _ => KernelOpenError::System { name: path.display().to_string(), what: "opening", source },
     })
 }
 
@@ -230,27 +230,27 @@ fn open_file(calls: &dyn VfioCalls, path: &Path) -> Result<OwnedFd, OpenError> {
 fn check_interface(
     calls: &dyn VfioCalls,
     container: &OwnedFd,
-) -> io::Result<Result<(), OpenError>> {
+) -> io::Result<Result<(), KernelOpenError>> {
     let version = calls.number(container.as_fd(), NumberCommand::ApiVersion, 0)?;
     if u32::try_from(version) != Ok(c::VFIO_API_VERSION) {
-        return Ok(Err(OpenError::Kernel("another version of the interface")));
+        return Ok(Err(KernelOpenError::Kernel("another version of the interface")));
     }
     let extension = c::VFIO_TYPE1v2_IOMMU;
     let has = calls.number(container.as_fd(), NumberCommand::CheckExtension, extension)?;
     let why = "no IOMMU of type 1: run `modprobe vfio_iommu_type1` as root";
-    Ok(if has > 0 { Ok(()) } else { Err(OpenError::Kernel(why)) })
+    Ok(if has > 0 { Ok(()) } else { Err(KernelOpenError::Kernel(why)) })
 }
 
 /// Whether all functions of the group are free of the kernel's own drivers.
 fn check_group(
     calls: &dyn VfioCalls,
     group: &OwnedFd,
-    sysfs: &Sysfs,
+    sysfs: &PciSysfs,
     number: u32,
-) -> Result<(), OpenError> {
+) -> Result<(), KernelOpenError> {
     let mut status = GroupStatus::default();
     query::ask(calls, group.as_fd(), StructCommand::GroupStatus, &mut status).map_err(
-        |source| OpenError::System {
+        |source| KernelOpenError::System {
             name: format!("IOMMU group {number}"),
             what: "asking for the state",
             source,
@@ -264,7 +264,7 @@ fn check_group(
         let driver = function.driver.filter(|driver| is_other(driver))?;
         Some(format!("{} ({driver})", function.address))
     });
-    Err(OpenError::Shared { group: number, others: others.collect::<Vec<_>>().join(", ") })
+    Err(KernelOpenError::Shared { group: number, others: others.collect::<Vec<_>>().join(", ") })
 }
 
 impl PciDevice for KernelDevice {

@@ -48,7 +48,7 @@ impl DmaBuffer {
         Err(none())
     }
 
-    /// Returns the memory.
+    /// Returns the memory as a region.
     #[must_use]
     pub const fn region(&self) -> &Region {
         &self.region

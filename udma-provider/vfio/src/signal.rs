@@ -26,7 +26,7 @@ impl InterruptSignal {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Returns the descriptor.
+    /// Returns the descriptor of the eventfd.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

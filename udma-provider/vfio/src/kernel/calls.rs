@@ -34,19 +34,19 @@ pub(super) enum NumberCommand {
 /// Commands with a structure for argument, which begins with its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StructCommand {
-    /// Of a group.
+    /// Of a group: its state.
     GroupStatus = 3,
-    /// Of a function.
+    /// Of a function: what it has.
     DeviceFacts = 7,
-    /// Of a function.
+    /// Of a function: one of its regions.
     RegionFacts = 8,
-    /// Of a function.
+    /// Of a function: interrupts of one kind.
     IrqFacts = 9,
-    /// Of a function.
+    /// Of a function: changes its interrupts.
     SetIrqs = 10,
-    /// Of a container.
+    /// Of a container: what its IOMMU can map.
     IommuFacts = 12,
-    /// Of a container.
+    /// Of a container: unmaps device addresses.
     UnmapDma = 14,
 }
 
@@ -84,7 +84,7 @@ pub(super) trait VfioCalls: Send + Sync + std::fmt::Debug {
     unsafe fn map_dma(&self, container: BorrowedFd<'_>, map: &DmaMap) -> io::Result<()>;
 }
 
-/// The kernel itself.
+/// The kernel of this machine.
 #[derive(Debug)]
 pub(super) struct SystemCalls;
 

@@ -29,12 +29,12 @@ pub(super) struct KernelInterrupts {
     pub(super) name: String,
     pub(super) kind: InterruptKind,
     pub(super) count: u32,
-    pub(super) enabled: Mutex<Vec<Vector>>,
+    pub(super) enabled: Mutex<Vec<EnabledVector>>,
 }
 
-/// An enabled vector.
+/// A vector that is enabled.
 #[derive(Debug)]
-pub(super) struct Vector {
+pub(super) struct EnabledVector {
     target: Option<OwnedFd>,
     /// Counts what comes while the vector is masked.
     held: Option<OwnedFd>,
@@ -52,7 +52,7 @@ pub(super) const fn index(kind: InterruptKind) -> u32 {
 }
 
 impl KernelInterrupts {
-    fn lock(&self) -> MutexGuard<'_, Vec<Vector>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<EnabledVector>> {
         self.enabled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl KernelInterrupts {
     }
 
     /// Sends the vector's interrupts to an eventfd of this room.
-    fn hold(&self, number: u32, vector: &mut Vector) -> io::Result<()> {
+    fn hold(&self, number: u32, vector: &mut EnabledVector) -> io::Result<()> {
         if vector.held.is_some() {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl KernelInterrupts {
     }
 
     /// Sends the vector's interrupts to its own eventfd again, then those that were held.
-    fn release(&self, number: u32, vector: &mut Vector) -> io::Result<()> {
+    fn release(&self, number: u32, vector: &mut EnabledVector) -> io::Result<()> {
         let Some(held) = &vector.held else { return Ok(()) };
         self.signal(number, &[raw(vector.target.as_ref())])?;
         // Read after the change, so that an interrupt in between is in one of the two counts.
@@ -135,7 +135,7 @@ impl PciInterrupts for KernelInterrupts {
         }
         let fds = targets.iter().map(|fd| raw(fd.as_ref())).collect::<Vec<_>>();
         self.signal(0, &fds).map_err(self.failed("enabling interrupts"))?;
-        *enabled = targets.into_iter().map(|target| Vector { target, held: None }).collect();
+        *enabled = targets.into_iter().map(|target| EnabledVector { target, held: None }).collect();
         Ok(())
     }
 

@@ -68,9 +68,9 @@ const _: () = assert!(size_of::<CapabilityHead>() == size_of::<c::vfio_info_cap_
 /// Two 64-bit numbers: an area of a region (offset, length), or a range of device addresses (first, last).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Pair(pub(super) u64, pub(super) u64);
-const _: () = assert!(size_of::<Pair>() == size_of::<c::vfio_region_sparse_mmap_area>());
-const _: () = assert!(size_of::<Pair>() == size_of::<c::vfio_iova_range>());
+pub(super) struct NumberPair(pub(super) u64, pub(super) u64);
+const _: () = assert!(size_of::<NumberPair>() == size_of::<c::vfio_region_sparse_mmap_area>());
+const _: () = assert!(size_of::<NumberPair>() == size_of::<c::vfio_iova_range>());
 
 /// The entry `id` of the chain that starts at `first` in `bytes`, without its head. Offsets are the kernel's, and
 /// are checked all the same: a chain that leaves `bytes` or runs in a circle ends there.
@@ -91,13 +91,13 @@ pub(super) fn capability(bytes: &[u8], first: u32, id: u32) -> Option<&[u8]> {
 }
 
 /// The pairs of a capability that holds a count, a reserved word, and that many pairs.
-pub(super) fn pairs(body: &[u8]) -> Vec<Pair> {
+pub(super) fn pairs(body: &[u8]) -> Vec<NumberPair> {
     let Ok(([count, _reserved], rest)) = <[u32; 2]>::read_from_prefix(body) else {
         return Vec::new();
     };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let chunks = rest.chunks_exact(size_of::<Pair>()).take(count);
-    chunks.filter_map(|chunk| Pair::read_from_bytes(chunk).ok()).collect()
+    let chunks = rest.chunks_exact(size_of::<NumberPair>()).take(count);
+    chunks.filter_map(|chunk| NumberPair::read_from_bytes(chunk).ok()).collect()
 }
 
 #[cfg(test)]
@@ -116,10 +116,13 @@ mod tests {
     fn capabilities_are_found_in_order() {
         let mut bytes = chain(&[(3, 16), (1, 0)]);
         bytes.extend([2, 0, 0, 0, 0, 0, 0, 0]);
-        bytes.extend(Pair(0, 0xFEDF_FFFF).as_bytes());
-        bytes.extend(Pair(0xFEF0_0000, 0xFF_FFFF_FFFF).as_bytes());
+        bytes.extend(NumberPair(0, 0xFEDF_FFFF).as_bytes());
+        bytes.extend(NumberPair(0xFEF0_0000, 0xFF_FFFF_FFFF).as_bytes());
         let found = capability(&bytes, 8, 1).map(pairs);
-        assert_eq!(found, Some(vec![Pair(0, 0xFEDF_FFFF), Pair(0xFEF0_0000, 0xFF_FFFF_FFFF)]));
+        assert_eq!(
+            found,
+            Some(vec![NumberPair(0, 0xFEDF_FFFF), NumberPair(0xFEF0_0000, 0xFF_FFFF_FFFF)])
+        );
         assert_eq!(capability(&bytes, 8, 7), None);
         assert_eq!(capability(&bytes, 0, 3), None);
     }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{
     calls::{StructCommand, VfioCalls},
-    layout::{IommuFacts, Pair, RegionFacts, capability, pairs},
+    layout::{IommuFacts, NumberPair, RegionFacts, capability, pairs},
 };
 
 /// Longest structure that is asked for: a page of the kernel's is many times what any function needs.
@@ -96,7 +96,7 @@ pub(super) fn region(
             area.1 > 0 && area.0.checked_add(area.1).is_some_and(|end| end <= facts.size)
         };
         sparse.map_or_else(whole, |areas| {
-            areas.into_iter().map(|Pair(offset, len)| (offset, len)).filter(inside).collect()
+            areas.into_iter().map(|NumberPair(offset, len)| (offset, len)).filter(inside).collect()
         })
     };
     Ok(RegionShape { len: facts.size, offset: facts.offset, mappable })
@@ -114,7 +114,7 @@ pub(super) fn iommu(calls: &dyn VfioCalls, container: BorrowedFd<'_>) -> io::Res
     let ranges = capability(&bytes, first, c::VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE).map(pairs);
     // A kernel before 5.4 does not say: every such IOMMU has 39 bits at least, and x86 puts its interrupts
     // below 4 GiB, where addresses are left out.
-    let ranges = ranges.unwrap_or_else(|| vec![Pair(1 << 32, (1 << 39) - 1)]);
-    let ranges = ranges.into_iter().map(|Pair(first, last)| (first, last));
+    let ranges = ranges.unwrap_or_else(|| vec![NumberPair(1 << 32, (1 << 39) - 1)]);
+    let ranges = ranges.into_iter().map(|NumberPair(first, last)| (first, last));
     Ok(IommuShape { page, ranges: ranges.filter(|(first, last)| first <= last).collect() })
 }

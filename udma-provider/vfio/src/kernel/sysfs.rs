@@ -57,11 +57,11 @@ impl FromStr for PciAddress {
 /// A PCI function of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PciFunction {
-    /// Its address.
+    /// Address of the function.
     pub address: PciAddress,
-    /// PCI vendor id.
+    /// PCI vendor id of the function.
     pub vendor: u16,
-    /// PCI device id.
+    /// PCI device id of the function.
     pub device: u16,
     /// Class code: class, subclass, interface.
     pub class: u32,
@@ -86,7 +86,7 @@ pub enum SysfsError {
     /// The kernel let no driver have it.
     #[error("{address} is with {found} after it was offered to {wanted}; `dmesg` has the reason")]
     NotTaken {
-        /// The function.
+        /// The function that was offered.
         address: PciAddress,
         /// Driver that should have it.
         wanted: String,
@@ -96,9 +96,9 @@ pub enum SysfsError {
     /// A file could not be read or written.
     #[error("{path}: {source}{}", hint(source))]
     File {
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -109,16 +109,16 @@ fn hint(error: &io::Error) -> &'static str {
 
 /// The folder that is `/sys`.
 #[derive(Clone, Debug)]
-pub struct Sysfs(PathBuf);
+pub struct PciSysfs(PathBuf);
 
-impl Default for Sysfs {
+impl Default for PciSysfs {
     fn default() -> Self {
         Self::at("/sys")
     }
 }
 
-impl Sysfs {
-    /// The folder `root`.
+impl PciSysfs {
+    /// Takes the folder `root` for `/sys`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self(root.into())
     }

@@ -25,7 +25,7 @@ fn tree() -> FakeSysfs {
     tree
 }
 
-fn open(faults: TwinFaults) -> Result<(KernelDevice, Arc<Twin>), OpenError> {
+fn open(faults: TwinFaults) -> Result<(KernelDevice, Arc<Twin>), KernelOpenError> {
     let twin = Arc::new(Twin::default());
     *twin.faults.lock().unwrap() = faults;
     let calls = Arc::clone(&twin) as Arc<dyn VfioCalls>;

@@ -21,7 +21,7 @@ use super::{
     calls::{NumberCommand, StructCommand, VfioCalls},
     layout::{
         CapabilityHead, DeviceFacts, DmaMap, DmaUnmap, GroupStatus, IommuFacts, IrqFacts, IrqSet,
-        Pair, RegionFacts,
+        NumberPair, RegionFacts,
     },
 };
 
@@ -29,7 +29,7 @@ use super::{
 pub(super) const BAR_LEN: u64 = 8192;
 /// Where the configuration space begins in the function's descriptor.
 pub(super) const CONFIG_AT: u64 = 1 << 20;
-/// Vectors of MSI-X.
+/// Number of vectors of MSI-X.
 pub(super) const VECTORS: u32 = 4;
 
 /// What this kernel does wrong or lacks.
@@ -50,7 +50,7 @@ pub(super) struct TwinFaults {
     pub(super) wants: Option<u32>,
 }
 
-/// The kernel.
+/// The kernel of the tests.
 #[derive(Debug, Default)]
 pub(super) struct Twin {
     pub(super) faults: Mutex<TwinFaults>,
@@ -103,11 +103,12 @@ impl Twin {
             0 => {
                 (facts.size, facts.offset) = (BAR_LEN, 0);
                 facts.flags = c::VFIO_REGION_INFO_FLAG_MMAP | c::VFIO_REGION_INFO_FLAG_CAPS;
-                facts.argsz = self.faults().wants.unwrap_or(u32::try_from(whole).unwrap());
+                let len = u32::try_from(whole).unwrap();
+                facts.argsz = self.faults().wants.unwrap_or(len);
                 if bytes.len() >= whole {
                     facts.cap_offset = 32;
                     let head = CapabilityHead { id: 1, version: 1, next: 0 };
-                    let area = Pair(4096, 4096);
+                    let area = NumberPair(4096, 4096);
                     let chain = [head.as_bytes(), sparse.as_bytes(), area.as_bytes()].concat();
                     bytes[32..32 + chain.len()].copy_from_slice(&chain);
                 }
@@ -217,7 +218,7 @@ impl VfioCalls for Twin {
             StructCommand::IommuFacts => {
                 let flags = c::VFIO_IOMMU_INFO_PGSIZES | c::VFIO_IOMMU_INFO_CAPS;
                 let head = CapabilityHead { id: 1, version: 1, next: 0 };
-                let ranges = [Pair(0x1000, 0xF_FFFF), Pair(0x20_0000, 0xFF_FFFF)];
+                let ranges = [NumberPair(0x1000, 0xF_FFFF), NumberPair(0x20_0000, 0xFF_FFFF)];
                 let chain = [head.as_bytes(), [2_u32, 0].as_bytes(), ranges.as_bytes()].concat();
                 let len = size_of::<IommuFacts>() + chain.len();
                 let is_whole = bytes.len() >= len;

@@ -118,13 +118,13 @@ impl PciWindow for KernelWindow {
 /// `at` has that many bytes, mapped and aligned.
 unsafe fn load(at: *mut u8, width: AccessWidth) -> u64 {
     match width {
-        // SAFETY: the caller's promise; one volatile load, as a register wants it.
+        // SAFETY: the caller keeps `at` mapped and aligned for this width.
         AccessWidth::W8 => u64::from(unsafe { at.read_volatile() }),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped and aligned for this width.
         AccessWidth::W16 => u64::from(u16::from_le(unsafe { at.cast::<u16>().read_volatile() })),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped and aligned for this width.
         AccessWidth::W32 => u64::from(u32::from_le(unsafe { at.cast::<u32>().read_volatile() })),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped and aligned for this width.
         AccessWidth::W64 => u64::from_le(unsafe { at.cast::<u64>().read_volatile() }),
     }
 }
@@ -136,17 +136,17 @@ unsafe fn load(at: *mut u8, width: AccessWidth) -> u64 {
 unsafe fn store(at: *mut u8, width: AccessWidth, value: u64) {
     let [a, b, c, d, ..] = value.to_le_bytes();
     match width {
-        // SAFETY: the caller's promise; one volatile store, as a register wants it.
+        // SAFETY: the caller keeps `at` mapped, writable and aligned for this width.
         AccessWidth::W8 => unsafe { at.write_volatile(a) },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped, writable and aligned for this width.
         AccessWidth::W16 => unsafe {
             at.cast::<u16>().write_volatile(u16::from_le_bytes([a, b]).to_le());
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped, writable and aligned for this width.
         AccessWidth::W32 => unsafe {
             at.cast::<u32>().write_volatile(u32::from_le_bytes([a, b, c, d]).to_le());
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `at` mapped, writable and aligned for this width.
         AccessWidth::W64 => unsafe { at.cast::<u64>().write_volatile(value.to_le()) },
     }
 }

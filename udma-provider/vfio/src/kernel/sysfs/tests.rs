@@ -1,4 +1,4 @@
-//! Sysfs as a folder of this test.
+//! PciSysfs as a folder of this test.
 
 use std::os::unix::fs::symlink;
 
@@ -22,8 +22,8 @@ impl FakeSysfs {
         Self(root)
     }
 
-    pub(in crate::kernel) fn sysfs(&self) -> Sysfs {
-        Sysfs::at(&self.0)
+    pub(in crate::kernel) fn sysfs(&self) -> PciSysfs {
+        PciSysfs::at(&self.0)
     }
 
     pub(in crate::kernel) fn function(
@@ -88,7 +88,7 @@ fn functions_are_listed_with_group_and_driver() {
     assert_eq!((nic.vendor, nic.device, nic.class), (0xCC08, 0xA001, 0x0002_0000));
     assert_eq!((nic.group, nic.driver.as_deref()), (Some(7), None));
     assert_eq!((other.group, other.driver.as_deref()), (Some(9), Some("e1000e")));
-    assert_eq!(tree.sysfs().group(9).unwrap(), [other.clone()]);
+    assert_eq!(tree.sysfs().group(9).unwrap(), std::slice::from_ref(other));
 }
 
 #[test]
