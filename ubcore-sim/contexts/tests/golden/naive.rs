@@ -105,7 +105,7 @@ impl NaiveSeed {
 impl Naive for NaiveSeed {
     fn access(&mut self, handle: u32) -> bool {
         self.now += 1;
-        if self.aging > 0 && self.now % (self.aging * self.capacity as u64) == 0 {
+        if self.aging > 0 && self.now.is_multiple_of(self.aging * self.capacity as u64) {
             self.held.iter_mut().for_each(|entry| entry.1 /= 2);
             self.outside.iter_mut().for_each(|entry| entry.1 /= 2);
         }
