@@ -16,14 +16,17 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use clap::{CommandFactory, Parser};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ubcore_sim::{
     EidSource, Node, NodeCfg, NodeError,
     host::{claim::ClaimError, ip_eid},
 };
+use udma_abi::DeviceBacking;
 use udma_vfio::user::{MapQuota, serve};
 use urma_tools::LogSetup;
 
@@ -138,10 +141,26 @@ fn serve_client(socket: &UnixStream, eids: (Option<IpAddr>, usize)) {
     };
     let eid = ubcore_sim::host::eid_ip(node.eid());
     tracing::info!(uid, pid, %eid, "a client is served");
-    let result = serve(socket, &mut NodeFunction::new(node), MapQuota::default());
+    let mut function = NodeFunction::new(Arc::clone(&node));
+    let mut before_wait = |socket: &UnixStream| progress(&node, socket);
+    let result = serve(socket, &mut function, MapQuota::default(), &mut before_wait);
     match result {
         Ok(()) => tracing::info!(uid, pid, %eid, "a client left"),
         Err(error) => tracing::warn!(uid, pid, %eid, %error, "a client is cut off"),
+    }
+}
+
+/// Polls the node in the place of its client, which cannot, until the next message or for [`POLL_BOUND`]: the node's own
+/// thread looks once a millisecond only while a node is active.
+fn progress(node: &Node, socket: &UnixStream) {
+    let begun = Instant::now();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    while begun.elapsed() < POLL_BOUND {
+        node.progress();
+        if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)) != Ok(0) {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -169,7 +188,9 @@ fn after(address: IpAddr) -> IpAddr {
     }
 }
 
+/// How long a node is polled after a message: two looks of its own thread.
+const POLL_BOUND: Duration = Duration::from_millis(2);
 /// A UASID has 24 bits.
 const UASID_MASK: u32 = (1 << 24) - 1;
 /// Pause after a connection that could not be accepted.
-const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+const RETRY: Duration = Duration::from_millis(100);

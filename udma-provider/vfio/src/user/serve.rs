@@ -72,7 +72,8 @@ pub trait ServedFunction {
     fn reset(&mut self) -> Result<(), Errno>;
 }
 
-/// Serves `function` to the client of `socket` until that hangs up.
+/// Serves `function` to the client of `socket` until that hangs up. `before_wait` is called before each wait for a message:
+/// it may make progress for a while, and returns when the socket is readable.
 ///
 /// # Errors
 /// The client broke the framing of messages, or began one and did not end it in [`MESSAGE_BOUND`], or does not read its
@@ -81,9 +82,10 @@ pub fn serve(
     socket: &UnixStream,
     function: &mut dyn ServedFunction,
     quota: MapQuota,
+    before_wait: &mut dyn FnMut(&UnixStream),
 ) -> io::Result<()> {
     let mut session = Connection { function, quota, mapped: MappedRanges::default() };
-    let result = session.run(socket);
+    let result = session.run(socket, before_wait);
     let all = session.mapped.remove(0, u64::MAX).unwrap_or_default();
     for address in all {
         let _ = session.function.map(address, None);
@@ -101,8 +103,13 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    fn run(&mut self, socket: &UnixStream) -> io::Result<()> {
+    fn run(
+        &mut self,
+        socket: &UnixStream,
+        before_wait: &mut dyn FnMut(&UnixStream),
+    ) -> io::Result<()> {
         loop {
+            before_wait(socket);
             let message = stream::receive(socket, IDLE_BOUND, MESSAGE_BOUND)?;
             let header = message.header;
             if !header.is_command() {

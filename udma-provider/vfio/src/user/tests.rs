@@ -87,7 +87,7 @@ fn served() -> (UnixStream, JoinHandle<usize>) {
     let (client, server) = UnixStream::pair().unwrap();
     let thread = std::thread::spawn(move || {
         let mut function = Doubler::default();
-        let _ = serve(&server, &mut function, MapQuota { maps: 4, bytes: 1 << 20 });
+        let _ = serve(&server, &mut function, MapQuota { maps: 4, bytes: 1 << 20 }, &mut |_| {});
         function.maps.len()
     });
     (client, thread)
@@ -189,7 +189,7 @@ fn a_server_that_ends_wakes_waiters_and_fails_accesses_at_once() {
     let (client, server) = UnixStream::pair().unwrap();
     let copy = server.try_clone().unwrap();
     let thread = std::thread::spawn(move || {
-        let _ = serve(&server, &mut Doubler::default(), MapQuota::default());
+        let _ = serve(&server, &mut Doubler::default(), MapQuota::default(), &mut |_| {});
     });
     let link = UserLink::over(client, Duration::from_secs(5)).unwrap();
     let device = Arc::new(UserDevice::over(link, "toy").unwrap());
