@@ -95,7 +95,8 @@ mod tests {
         let exported = there.segment.remote();
         let remote = here.context.import_segment(&exported, access, Mapping::None).unwrap();
 
-        let bytes: Vec<u8> = (0..BULK).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+        let bytes: Vec<u8> =
+            (0..BULK).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
         here.memory.write(0, &bytes).unwrap();
         let src = [here.segment.sge(0, BULK)];
         let op = SendOp::Write { src: &src, dst: remote.at(64) };

@@ -121,9 +121,7 @@ impl Connection<'_> {
             }
             let (reply, body) = match result {
                 Ok(body) => (header.reply(body.len()), body),
-                Err(errno) => {
-                    (header.refusal(errno.raw_os_error().unsigned_abs()), Vec::new())
-                }
+                Err(errno) => (header.refusal(errno.raw_os_error().unsigned_abs()), Vec::new()),
             };
             stream::send(socket, reply, &body, (&[], MESSAGE_BOUND))?;
         }

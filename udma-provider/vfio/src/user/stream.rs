@@ -73,11 +73,7 @@ pub(crate) fn send(
 /// # Errors
 /// `TimedOut`; `UnexpectedEof`: the peer hung up; `InvalidData`: a size that no message has, or too many descriptors;
 /// else the system's error.
-pub(crate) fn receive(
-    socket: &UnixStream,
-    idle: Duration,
-    bound: Duration,
-) -> io::Result<Message> {
+pub(crate) fn receive(socket: &UnixStream, idle: Duration, bound: Duration) -> io::Result<Message> {
     let mut fds = Vec::new();
     let mut head = [0; HEADER_LEN];
     let first = fill(socket, &mut head[..1], &mut fds, Instant::now() + idle);
