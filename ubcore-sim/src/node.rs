@@ -8,7 +8,7 @@ mod backing;
 mod config;
 mod settings;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 pub use backing::DRIVER;
 pub use config::{ConfigError, EidSource, NodeCfg};
@@ -133,6 +133,14 @@ impl Node {
     #[must_use]
     pub fn eid(&self) -> RawEid {
         self.shared.device().cfg().eid
+    }
+
+    /// Raises interrupt `vector` in an eventfd of another process, for a server of this device.
+    ///
+    /// # Errors
+    /// `NotFound`: no such vector; `AlreadyExists`: it has a descriptor already; out of memory.
+    pub fn install_vector(&self, vector: u16, fd: OwnedFd) -> io::Result<()> {
+        self.vectors.install(vector, fd)
     }
 
     /// The device, for looking at its counters.
@@ -284,4 +292,4 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
 /// Packets of a TP's window however small the system's buffers are.
 const WINDOW_MIN: u32 = 8;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
-const VECTORS: u16 = 64;
+pub const VECTORS: u16 = 64;

@@ -91,9 +91,15 @@ impl Channel {
         if out.is_empty() {
             return Ok(0);
         }
+        let mut is_woken = false;
         let found = self.ring.wait_for(timeout, || {
             let taken = self.take(out, &is_known);
             if taken == 0 {
+                // Woken without an event: so a backing reports that the device is gone.
+                if is_woken {
+                    self.driver.look_for_failure();
+                }
+                is_woken = true;
                 self.driver.check()?;
             }
             Ok((taken > 0).then_some(taken))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ubcore_sim::{Node, NodeCfg, NodeError};
 use udma_provider::device_on;
+use udma_vfio::user::{UserDevice, UserError};
 use urma_core::{Context, Device, Status};
 
 /// An open device. Fields are dropped in order.
@@ -26,6 +27,9 @@ pub enum OpenError {
     /// The node could not be had.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// The device of `ubcored` could not be had.
+    #[error("the device of ubcored (URMA_UBCORED): {0}")]
+    Daemon(#[from] UserError),
     /// The driver or the device refused.
     #[error("opening the device: {0}")]
     Device(#[from] Status),
@@ -38,7 +42,19 @@ pub enum OpenError {
 /// [`OpenError`]; nothing is left behind.
 pub fn open() -> Result<Context, OpenError> {
     let cfg = NodeCfg::from_env().map_err(NodeError::from)?;
-    Ok(open_node(cfg)?.context)
+    Ok(open_device(cfg)?.open(0)?)
+}
+
+/// Opens a device as `cfg` says: of a node in this process, or that of the daemon [`NodeCfg::ubcored`] names, which then
+/// has the EID, and every other setting of the node.
+///
+/// # Errors
+/// [`OpenError`]; nothing is left behind.
+pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
+    match &cfg.ubcored {
+        Some(path) => Ok(device_on(Arc::new(UserDevice::connect(path, &cfg.name)?))),
+        None => Ok(device_on(Node::open(cfg)?)),
+    }
 }
 
 /// Opens a node as `cfg` says, and the first EID of its device. A process may open several.

@@ -128,6 +128,10 @@ impl Drop for Counted {
 
 fn open() -> Result<Arc<Node>, Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
+    if cfg.ubcored.is_some() {
+        tracing::error!(target: "urma", "URMA_UBCORED: C programs have a device of their own only; unset it");
+        return Err(Status::Invalid);
+    }
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
     Node::open(cfg).map_err(|error| refuse(&error))
 }

@@ -2,7 +2,7 @@
 //!
 //! *Takes*: the plan. *Gives*: an open context.
 
-use urma::{Context, Node, NodeCfg, PathChoice, RawEid, device_on};
+use urma::{Context, NodeCfg, PathChoice, RawEid};
 
 use crate::{
     cli::PathArg,
@@ -22,7 +22,7 @@ pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
         PathArg::SameHost => cfg.path = PathChoice::SameHost,
         PathArg::Packets => cfg.path = PathChoice::Packets,
     }
-    let node = Node::open(cfg).map_err(|error| PlanRefusal(error.to_string()))?;
-    let opened = device_on(node).open(plan.eid_index);
+    let device = urma::open_device(cfg).map_err(|error| PlanRefusal(error.to_string()))?;
+    let opened = device.open(plan.eid_index);
     opened.map_err(|status| RunError::Api { what: "opening the device", status })
 }

@@ -3,7 +3,7 @@
 //! *Owns*: [`NodeCfg`], its defaults, the environment variables. *Gives*: checked values.
 //! *Must not*: open anything.
 
-use std::{ffi::OsString, net::IpAddr};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
@@ -87,6 +87,8 @@ pub struct NodeCfg {
     /// What bounds the packets that each TP of this node has on the path beside the window; the peer need not have the
     /// same.
     pub congestion: CongestionChoice,
+    /// Socket of the daemon `ubcored` whose device programs use instead of one of their own; `None`: their own.
+    pub ubcored: Option<PathBuf>,
     /// User address space id, 24 bits.
     pub uasid: u32,
     /// A mistake that the device makes on purpose, to show that a test can fail.
@@ -119,6 +121,7 @@ impl Default for NodeCfg {
             link_faults: None,
             strategy: Strategy::default(),
             congestion: CongestionChoice::default(),
+            ubcored: None,
             uasid: 0,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
@@ -186,6 +189,7 @@ impl NodeCfg {
     /// | `URMA_TP_CONGESTION` | `none`, `cubic`, `delay`: what bounds the packets that a TP of this node has on the path
     ///   ([`CongestionChoice`]) |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
+    /// | `URMA_UBCORED` | path of the socket of `ubcored`, or `none` |
     ///
     /// # Errors
     /// [`ConfigError`] naming the variable.
@@ -263,6 +267,7 @@ impl NodeCfg {
                 at: None,
             })?;
         }
+        self.ubcored = look_up("URMA_UBCORED").filter(|path| path != "none").map(PathBuf::from);
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
         self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"), text("URMA_TP_CONGESTION"))?;
         if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
@@ -547,6 +552,8 @@ mod tests {
         assert_eq!(count, PacketEngineMode::Count);
         let time = with("URMA_PACKET_ENGINE", "time").unwrap_err().to_string();
         assert!(time.contains("off or count (time is for virtual clocks"), "{time}");
+        assert_eq!(with("URMA_UBCORED", "none").unwrap().ubcored, None);
+        assert_eq!(with("URMA_UBCORED", "/run/s").unwrap().ubcored, Some("/run/s".into()));
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
         assert_eq!(with("URMA_RC", "roce").unwrap().rc, RcWire::Roce);
         assert_eq!(with("URMA_RC_MTU", "4096").unwrap().rc_mtu, Some(4096));

@@ -9,6 +9,7 @@ pub mod kernel;
 pub mod memory;
 pub mod nic;
 pub mod signal;
+pub mod user;
 
 pub use device::{
     AccessWidth, InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId,

@@ -29,7 +29,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "urma-mem",
         ],
     ),
-    ("urma", &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
+    (
+        "urma",
+        &[
+            "urma-core",
+            "urma-answer",
+            "udma-provider",
+            "udma-vfio",
+            "udma-abi",
+            "ubcore-sim",
+            "urma-mem",
+        ],
+    ),
     (
         "liburma",
         &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"],
@@ -40,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "udma-vfio", "ubcore-sim", "urma-packet", "urma-tools"]),
+    ("ubcored", &["ubcore-sim", "udma-abi", "udma-vfio", "urma-mem", "urma-tools"]),
     ("urma-examples", &["urma"]),
     ("urma-e1000e", &["udma-vfio", "udma-abi", "urma-mem"]),
     ("lab", &["urma-mem", "urma-recovery", "urma-contexts", "urma-splice"]),

@@ -1,0 +1,122 @@
+//! A node as the function that a client drives.
+//!
+//! - owns: one node. takes: checked accesses of the client. gives: register accesses, maps and vectors of the node. must
+//!   not: read a ring or a descriptor of memory by itself.
+
+use std::{io, os::fd::OwnedFd, sync::Arc};
+
+use rustix::io::Errno;
+use ubcore_sim::{Node, node::VECTORS};
+use udma_abi::{
+    BackingError, DeviceBacking, DmaAccess, DmaSpace, RegisterRegion,
+    backing::{DEVICE_ID, VENDOR_ID},
+};
+use udma_vfio::user::{ServedFunction, ServedShape};
+use urma_mem::Region;
+
+/// A node that is served to one client.
+pub(crate) struct NodeFunction {
+    node: Arc<Node>,
+    registers: Arc<dyn RegisterRegion>,
+    dma: Arc<dyn DmaSpace>,
+}
+
+impl NodeFunction {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { registers: node.registers(), dma: node.dma(), node }
+    }
+}
+
+impl ServedFunction for NodeFunction {
+    fn shape(&self, index: u32) -> ServedShape {
+        match index {
+            BAR0 => ServedShape { len: self.registers.len(), is_writable: true },
+            CONFIG => ServedShape { len: CONFIG_LEN, is_writable: false },
+            _ => ServedShape::default(),
+        }
+    }
+
+    fn vectors(&self, index: u32) -> u32 {
+        if index == MSIX { u32::from(VECTORS) } else { 0 }
+    }
+
+    fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        if index == CONFIG {
+            let [v0, v1] = VENDOR_ID.to_le_bytes();
+            let [d0, d1] = DEVICE_ID.to_le_bytes();
+            let head = [v0, v1, d0, d1];
+            for (at, byte) in (offset..).zip(bytes) {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                *byte = head.get(at).copied().unwrap_or(0);
+            }
+            return Ok(());
+        }
+        if !offset.is_multiple_of(bytes.len() as u64) {
+            return Err(Errno::INVAL);
+        }
+        let value = self.registers.read(offset).to_le_bytes();
+        match bytes.len() {
+            4 | 8 => bytes.copy_from_slice(value.get(..bytes.len()).ok_or(Errno::INVAL)?),
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, _: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        if !offset.is_multiple_of(bytes.len() as u64) {
+            return Err(Errno::INVAL);
+        }
+        if let Ok(word) = bytes.try_into() {
+            self.registers.write32(offset, u32::from_le_bytes(word));
+        } else if let Ok(long) = bytes.try_into() {
+            self.registers.write64(offset, u64::from_le_bytes(long));
+        } else {
+            let block: &[u8; 64] = bytes.try_into().map_err(|_| Errno::INVAL)?;
+            let mut words = [0; 8];
+            for (word, bytes) in words.iter_mut().zip(block.as_chunks().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            self.registers.write_block(offset, &words);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno> {
+        let result = match memory {
+            Some((region, access)) => self.dma.map(address, &region, access),
+            None => self.dma.unmap(address),
+        };
+        result.map_err(|error| errno(&error))
+    }
+
+    /// A vector keeps its eventfd until the client leaves.
+    fn set_vector(&mut self, _: u32, vector: u32, fd: Option<OwnedFd>) -> Result<(), Errno> {
+        let fd = fd.ok_or(Errno::OPNOTSUPP)?;
+        let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
+        self.node.install_vector(vector, fd).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Errno::BUSY,
+            io::ErrorKind::NotFound => Errno::INVAL,
+            _ => Errno::NOMEM,
+        })
+    }
+
+    fn reset(&mut self) -> Result<(), Errno> {
+        self.node.reset().map_err(|error| errno(&error))
+    }
+}
+
+fn errno(error: &BackingError) -> Errno {
+    match error {
+        BackingError::IovaTaken { .. } => Errno::EXIST,
+        BackingError::IovaRange { .. } | BackingError::Vector(_) => Errno::INVAL,
+        BackingError::NotMapped(_) => Errno::NOENT,
+        BackingError::Unreachable(_) => Errno::FAULT,
+        BackingError::Gone(_) => Errno::NODEV,
+        BackingError::Os(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+    }
+}
+
+const BAR0: u32 = 0;
+const CONFIG: u32 = 7;
+const CONFIG_LEN: u64 = 256;
+const MSIX: u32 = 2;

@@ -1,0 +1,163 @@
+//! The client's end of a connection: requests and their checked replies.
+//!
+//! - owns: message ids, the bound on every reply, and the end of a connection that broke a rule. takes: requests of
+//!   any thread, one at a time. gives: replies. must not: connect again: a device that was lost is lost with all its
+//!   objects, so the caller opens a new one.
+
+use std::{
+    io,
+    net::Shutdown,
+    os::{fd::BorrowedFd, unix::net::UnixStream},
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use udma_abi::BackingError;
+use urma_mem::sync::{AtomicBool, Ordering};
+
+use super::{
+    stream::{self, Message},
+    wire::{Fields, Header, VERSION, command},
+};
+
+/// How long a reply may take.
+pub(crate) const REPLY_BOUND: Duration = Duration::from_secs(5);
+const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The server refused the request; the connection goes on.
+    #[error("the server refused command {command}: {}", io::Error::from_raw_os_error(i32::try_from(*errno).unwrap_or(0)))]
+    Refused {
+        /// Number of the command.
+        command: u16,
+        /// The error number that it replied.
+        errno: u32,
+    },
+    /// The reply breaks a rule of the protocol; the connection is closed.
+    #[error("the server's reply to command {command} breaks the protocol: {rule}")]
+    Protocol {
+        /// Number of the command.
+        command: u16,
+        /// The rule.
+        rule: &'static str,
+    },
+    /// The connection is closed.
+    #[error("the server is gone: {0}")]
+    Gone(String),
+    /// Connecting, or a descriptor, failed.
+    #[error(transparent)]
+    Os(#[from] io::Error),
+}
+
+impl From<UserError> for BackingError {
+    fn from(error: UserError) -> Self {
+        match error {
+            UserError::Refused { .. } => Self::Unreachable(error.to_string()),
+            UserError::Os(error) => Self::Os(error),
+            UserError::Protocol { .. } | UserError::Gone(_) => Self::Gone(error.to_string()),
+        }
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) struct UserLink {
+    socket: UnixStream,
+    next_id: Mutex<u16>,
+    is_closed: AtomicBool,
+    bound: Duration,
+}
+
+impl UserLink {
+    pub(crate) fn connect(path: &Path) -> Result<Self, UserError> {
+        Self::over(UnixStream::connect(path)?, REPLY_BOUND)
+    }
+
+    /// Agrees on the version over a connected socket.
+    pub(crate) fn over(socket: UnixStream, bound: Duration) -> Result<Self, UserError> {
+        let link =
+            Self { socket, next_id: Mutex::new(1), is_closed: AtomicBool::new(false), bound };
+        let (major, minor) = VERSION;
+        let body = [&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat();
+        let reply = link.request(command::VERSION, &body, &[], 4)?;
+        match Fields(&reply.body).half() {
+            Some(found) if found == major => Ok(link),
+            _ => Err(link.broken(command::VERSION, "the major version is 0")),
+        }
+    }
+
+    /// Sends a request and waits for its reply, whose body has at least `least` bytes.
+    pub(crate) fn request(
+        &self,
+        command: u16,
+        body: &[u8],
+        fds: &[BorrowedFd<'_>],
+        least: usize,
+    ) -> Result<Message, UserError> {
+        let mut next_id = self.next_id.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_open()?;
+        let id = *next_id;
+        *next_id = id.wrapping_add(1);
+        let header = Header::request(id, command, body.len(), true);
+        let sent = stream::send(&self.socket, header, body, (fds, self.bound));
+        sent.map_err(|error| self.lost(&error))?;
+        let reply = stream::receive(&self.socket, self.bound, self.bound);
+        let reply = reply.map_err(|error| self.lost(&error))?;
+        if !reply.header.is_reply() || reply.header.id != id || reply.header.command != command {
+            return Err(self.broken(command, "a reply has the id and the command of its request"));
+        }
+        if let Some(errno) = reply.header.errno() {
+            return Err(UserError::Refused { command, errno });
+        }
+        if reply.body.len() < least {
+            return Err(self.broken(command, "a reply has all fields"));
+        }
+        Ok(reply)
+    }
+
+    /// Sends a request that has no reply. Order with later requests is kept.
+    pub(crate) fn post(&self, command: u16, body: &[u8]) -> Result<(), UserError> {
+        let mut next_id = self.next_id.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_open()?;
+        let header = Header::request(*next_id, command, body.len(), false);
+        *next_id = next_id.wrapping_add(1);
+        let sent = stream::send(&self.socket, header, body, (&[], self.bound));
+        sent.map_err(|error| self.lost(&error))
+    }
+
+    /// Closes the connection because a reply to `command` broke `rule`.
+    pub(crate) fn broken(&self, command: u16, rule: &'static str) -> UserError {
+        self.close();
+        UserError::Protocol { command, rule }
+    }
+
+    /// Whether the server hung up or the connection was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) const fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    /// Closes the connection: requests fail at once.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn check_open(&self) -> Result<(), UserError> {
+        if self.is_closed() {
+            return Err(UserError::Gone("the connection was closed".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn lost(&self, error: &io::Error) -> UserError {
+        self.close();
+        UserError::Gone(error.to_string())
+    }
+}

@@ -1,0 +1,137 @@
+//! Whole messages on a Unix socket, with descriptors.
+//!
+//! - owns: the loops around short reads and writes, and their bound in time. takes: a socket. gives: messages. must
+//!   not: interpret a body.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    cmsg_space,
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    },
+};
+
+use super::wire::{FDS_MAX, HEADER_LEN, Header};
+
+/// A message that arrived.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) header: Header,
+    pub(crate) body: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// Sends a message within `bound`.
+///
+/// # Errors
+/// `TimedOut`: the peer does not read. Else the system's error; part of the message may be sent then.
+pub(crate) fn send(
+    socket: &UnixStream,
+    header: Header,
+    body: &[u8],
+    (fds, bound): (&[BorrowedFd<'_>], Duration),
+) -> io::Result<()> {
+    let bytes = [&header.encode(), body].concat();
+    let deadline = Instant::now() + bound;
+    let mut rest = bytes.as_slice();
+    let mut fds = fds;
+    while !rest.is_empty() {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match sendmsg(socket, &[IoSlice::new(rest)], &mut control, flags) {
+            Ok(sent) => {
+                rest = rest.get(sent..).unwrap_or_default();
+                fds = &[];
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(socket, PollFlags::OUT, deadline)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Receives a message. `bound` counts from now, or for a server from the first byte: `idle` is how long it waits for
+/// that.
+///
+/// # Errors
+/// `TimedOut`; `UnexpectedEof`: the peer hung up; `InvalidData`: a size that no message has, or too many descriptors;
+/// else the system's error.
+pub(crate) fn receive(socket: &UnixStream, idle: Duration, bound: Duration) -> io::Result<Message> {
+    let mut fds = Vec::new();
+    let mut head = [0; HEADER_LEN];
+    let first = fill(socket, &mut head[..1], &mut fds, Instant::now() + idle);
+    first?;
+    let deadline = Instant::now() + bound;
+    fill(socket, &mut head[1..], &mut fds, deadline)?;
+    let header = Header::decode(&head);
+    let Some(len) = header.body_len() else { return Err(io::ErrorKind::InvalidData.into()) };
+    let mut body = vec![0; len];
+    fill(socket, &mut body, &mut fds, deadline)?;
+    Ok(Message { header, body, fds })
+}
+
+fn fill(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    deadline: Instant,
+) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = match recvmsg(socket, &mut [IoSliceMut::new(rest)], &mut control, flags) {
+            Ok(got) => got,
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => {
+                wait(socket, PollFlags::IN, deadline)?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > FDS_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest = rest.get_mut(got.bytes..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn wait(socket: &UnixStream, events: PollFlags, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let timeout = Timespec::try_from(left).ok();
+    match poll(&mut [PollFd::new(socket, events)], timeout.as_ref()) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,242 @@
+use std::{
+    os::unix::net::UnixStream,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use proptest::prelude::*;
+use rustix::io::Errno;
+use udma_abi::{BackingError, DeviceBacking, DmaAccess};
+use urma_mem::{Pages, Region};
+
+use super::{
+    link::{UserError, UserLink},
+    stream,
+    wire::{Body, Header, RegionAccess, command},
+    *,
+};
+
+/// A function of one register: what is written there is the device address of a word, which it doubles.
+#[derive(Default)]
+struct Doubler {
+    maps: Vec<(u64, Region)>,
+    vector: Option<std::os::fd::OwnedFd>,
+}
+
+impl ServedFunction for Doubler {
+    fn shape(&self, index: u32) -> ServedShape {
+        match index {
+            0 => ServedShape { len: 64, is_writable: true },
+            7 => ServedShape { len: 256, is_writable: false },
+            _ => ServedShape::default(),
+        }
+    }
+
+    fn vectors(&self, index: u32) -> u32 {
+        u32::from(index == 2)
+    }
+
+    fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        if index == 7 && offset == 0 {
+            bytes.copy_from_slice(&[0x08, 0xcc, 0x01, 0xa0][..bytes.len().min(4)]);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, _: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let Ok(bytes) = bytes.try_into() else { return Err(Errno::INVAL) };
+        let address = u64::from_le_bytes(bytes);
+        if offset != 0 {
+            return Err(Errno::INVAL);
+        }
+        let (first, region) =
+            self.maps.iter().rfind(|(first, _)| *first <= address).ok_or(Errno::FAULT)?;
+        let at = usize::try_from(address - first).map_err(|_| Errno::FAULT)?;
+        let word = region.load_u64(at).map_err(|_| Errno::FAULT)?;
+        region.store_u64(at, word.wrapping_mul(2)).map_err(|_| Errno::FAULT)?;
+        if let Some(fd) = &self.vector {
+            rustix::io::write(fd, &1_u64.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno> {
+        self.maps.retain(|(first, _)| *first != address);
+        self.maps.extend(memory.map(|(region, _)| (address, region)));
+        Ok(())
+    }
+
+    fn set_vector(
+        &mut self,
+        _: u32,
+        _: u32,
+        fd: Option<std::os::fd::OwnedFd>,
+    ) -> Result<(), Errno> {
+        self.vector = fd;
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A client's socket, and the server, which ends with the number of maps that are left.
+fn served() -> (UnixStream, JoinHandle<usize>) {
+    let (client, server) = UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut function = Doubler::default();
+        let _ = serve(&server, &mut function, MapQuota { maps: 4, bytes: 1 << 20 }, &mut |_| {});
+        function.maps.len()
+    });
+    (client, thread)
+}
+
+fn opened() -> (UserDevice, JoinHandle<usize>) {
+    let (socket, server) = served();
+    let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
+    (UserDevice::over(link, "toy").unwrap(), server)
+}
+
+#[test]
+fn a_word_is_doubled_in_memory_of_the_client() {
+    let (device, server) = opened();
+    let vector = device.interrupt(0).unwrap();
+    assert!(matches!(device.interrupt(1), Err(BackingError::Vector(1))));
+    for region in [Region::shared(8192, Pages::Base).unwrap(), Region::private(8192).unwrap()] {
+        region.store_u64(8, 21).unwrap();
+        device.dma().map(0x1000, &region, DmaAccess::Both).unwrap();
+        assert!(device.dma().map(0x2000, &region, DmaAccess::Both).is_err());
+        device.registers().write64(0, 0x1008);
+        // A read waits for the posted write.
+        assert_eq!(device.registers().read(8), 0);
+        assert_eq!(region.load_u64(8), Ok(42));
+        let mut count = [0; 8];
+        assert_eq!(rustix::io::read(&vector, &mut count), Ok(8));
+        device.dma().unmap(0x1000).unwrap();
+        device.registers().write64(0, 0x1008);
+        assert_eq!(device.registers().read(8), 0);
+        assert_eq!(region.load_u64(8), Ok(42));
+    }
+    let region = Region::private(8192).unwrap();
+    let part = region.sub(16, 4096).unwrap();
+    assert!(matches!(
+        device.dma().map(0x1000, &part, DmaAccess::Both),
+        Err(BackingError::Unreachable(_))
+    ));
+    device.reset().unwrap();
+    drop(device);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+#[test]
+fn refusals_are_errors_and_the_connection_goes_on() {
+    let (socket, server) = served();
+    let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
+    let bad = RegionAccess { offset: 60, region: 0, count: 8 };
+    let refused = link.request(command::REGION_READ, &bad.encode(&[]), &[], 0);
+    assert!(matches!(refused, Err(UserError::Refused { errno: 22, .. })), "{refused:?}");
+    assert!(matches!(link.request(99, &[], &[], 0), Err(UserError::Refused { errno: 95, .. })));
+    // What QEMU sends: an unmap of everything, and a vector without a descriptor.
+    let all = wire::encode_unmap(0x1000, u64::MAX);
+    link.request(command::DMA_UNMAP, &all, &[], 0).unwrap();
+    let set = wire::SetIrqs { flags: 4 | 32, index: 2, start: 0, count: 1 };
+    link.request(command::SET_IRQS, &set.encode(), &[], 0).unwrap();
+    link.close();
+    server.join().unwrap();
+}
+
+/// What a server may reply instead of what was asked for.
+fn against(reply: impl FnOnce(Header, &UnixStream) + Send + 'static) -> UserError {
+    let (client, server) = UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        let bound = Duration::from_secs(5);
+        let message = stream::receive(&server, bound, bound).unwrap();
+        reply(message.header, &server);
+        // Silence: the socket stays open until the client gives up.
+        let _ = stream::receive(&server, bound, bound);
+    });
+    let begun = Instant::now();
+    let error = UserLink::over(client, Duration::from_millis(200)).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    thread.join().unwrap();
+    error
+}
+
+#[test]
+fn a_hostile_server_is_an_error_in_bounded_time() {
+    let send = |socket: &UnixStream, header: Header, body: &[u8]| {
+        stream::send(socket, header, body, (&[], Duration::from_secs(1))).unwrap();
+    };
+    assert!(matches!(against(|_, _| {}), UserError::Gone(_)));
+    let wrong = against(move |h, s| send(s, Header { id: h.id ^ 1, ..h.reply(4) }, &[0; 4]));
+    assert!(matches!(wrong, UserError::Protocol { .. }), "{wrong}");
+    let wrong = against(move |h, s| send(s, Header { command: 9, ..h.reply(4) }, &[0; 4]));
+    assert!(matches!(wrong, UserError::Protocol { .. }), "{wrong}");
+    let short = against(move |h, s| send(s, h.reply(2), &[0; 2]));
+    assert!(matches!(short, UserError::Protocol { .. }), "{short}");
+    let cut = against(move |h, s| send(s, h.reply(100), &[0; 4]));
+    assert!(matches!(cut, UserError::Gone(_)), "{cut}");
+    let huge = against(move |h, s| send(s, Header { size: u32::MAX, ..h.reply(0) }, &[]));
+    assert!(matches!(huge, UserError::Gone(_)), "{huge}");
+    let other = against(move |h, s| send(s, h.reply(4), &[9, 0, 0, 0]));
+    assert!(matches!(other, UserError::Protocol { .. }), "{other}");
+}
+
+#[test]
+fn a_server_that_ends_wakes_waiters_and_fails_accesses_at_once() {
+    let (client, server) = UnixStream::pair().unwrap();
+    let copy = server.try_clone().unwrap();
+    let thread = std::thread::spawn(move || {
+        let _ = serve(&server, &mut Doubler::default(), MapQuota::default(), &mut |_| {});
+    });
+    let link = UserLink::over(client, Duration::from_secs(5)).unwrap();
+    let device = Arc::new(UserDevice::over(link, "toy").unwrap());
+    let vector = device.interrupt(0).unwrap();
+    copy.shutdown(std::net::Shutdown::Both).unwrap();
+    thread.join().unwrap();
+    let begun = Instant::now();
+    let flags = rustix::event::PollFlags::IN;
+    let mut wait = [rustix::event::PollFd::new(&vector, flags)];
+    let bound = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wait, Some(&bound)), Ok(1));
+    assert_eq!(device.registers().read(0), u64::MAX);
+    assert!(matches!(device.reset(), Err(BackingError::Gone(_))));
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn headers_keep_every_bit(bytes in any::<[u8; 16]>()) {
+        let header = Header::decode(&bytes);
+        prop_assert_eq!(header.encode(), bytes);
+        let len = header.body_len();
+        prop_assert!(len.is_none_or(|len| len + 16 == header.size as usize && len < wire::MESSAGE_MAX));
+    }
+
+    #[test]
+    fn a_server_answers_every_sequence_and_ends(
+        messages in prop::collection::vec((0_u16..16, prop::collection::vec(any::<u8>(), 0..48), 0_u8..3), 1..8)
+    ) {
+        let (socket, server) = served();
+        let bound = Duration::from_secs(5);
+        for (id, (command, body, fds)) in (0..).zip(&messages) {
+            let memory = Region::shared(8192, Pages::Base).unwrap();
+            let (fd, _) = memory.fd().unwrap();
+            let fds = vec![fd; usize::from(*fds)];
+            // Small indices and lengths reach further than random ones.
+            let small = Body::default().words(&[32, 39, u32::from(body.len() as u8 % 10), 1]).bytes(body).0;
+            let body = if body.len() % 2 == 0 { body } else { &small };
+            let header = Header::request(id, *command, body.len(), true);
+            stream::send(&socket, header, body, (&fds, bound)).unwrap();
+            let reply = stream::receive(&socket, bound, bound).unwrap();
+            prop_assert!(reply.header.is_reply());
+            prop_assert_eq!((reply.header.id, reply.header.command), (id, *command));
+        }
+        drop(socket);
+        prop_assert_eq!(server.join().unwrap(), 0);
+    }
+}

@@ -1,0 +1,268 @@
+//! Messages of the vfio-user protocol, version 0.1: all fields are little-endian.
+//!
+//! - owns: numbers and layouts. takes: bytes of a peer, which may be anything. gives: values, or the rule that was
+//!   broken. must not: do input or output.
+
+/// Bytes of a message header.
+pub(crate) const HEADER_LEN: usize = 16;
+/// Most bytes of a message: a version reply of QEMU has some hundred, a register access few.
+pub(crate) const MESSAGE_MAX: usize = 64 << 10;
+/// Most data bytes of one register access: a block of a direct entry.
+pub(crate) const ACCESS_MAX: usize = 4096;
+/// Most descriptors of a message that are taken.
+pub(crate) const FDS_MAX: usize = 8;
+/// Version of the protocol, as `(major, minor)`.
+pub(crate) const VERSION: (u16, u16) = (0, 1);
+
+/// Index of the configuration space among the regions of a PCI function.
+pub(crate) const CONFIG_REGION: u32 = 7;
+/// Number of regions of a PCI function.
+pub(crate) const REGIONS: u32 = 9;
+/// Index of the MSI-X vectors among the interrupts.
+pub(crate) const MSIX: u32 = 2;
+/// Number of interrupt kinds of a PCI function.
+pub(crate) const IRQS: u32 = 5;
+
+/// Commands of the protocol that are served.
+pub(crate) mod command {
+    pub(crate) const VERSION: u16 = 1;
+    pub(crate) const DMA_MAP: u16 = 2;
+    pub(crate) const DMA_UNMAP: u16 = 3;
+    pub(crate) const GET_INFO: u16 = 4;
+    pub(crate) const GET_REGION_INFO: u16 = 5;
+    pub(crate) const GET_IRQ_INFO: u16 = 7;
+    pub(crate) const SET_IRQS: u16 = 8;
+    pub(crate) const REGION_READ: u16 = 9;
+    pub(crate) const REGION_WRITE: u16 = 10;
+    pub(crate) const RESET: u16 = 13;
+}
+
+const TYPE_MASK: u32 = 0xf;
+const REPLY: u32 = 1;
+const NO_REPLY: u32 = 1 << 4;
+const ERROR: u32 = 1 << 5;
+
+/// Header of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) id: u16,
+    pub(crate) command: u16,
+    /// Bytes of the message with this header.
+    pub(crate) size: u32,
+    pub(crate) flags: u32,
+    /// Errno of an error reply.
+    pub(crate) error: u32,
+}
+
+impl Header {
+    /// Of a request with `len` bytes of body.
+    pub(crate) fn request(id: u16, command: u16, len: usize, is_answered: bool) -> Self {
+        let flags = if is_answered { 0 } else { NO_REPLY };
+        Self { id, command, size: size_of_message(len), flags, error: 0 }
+    }
+
+    /// Of the reply to this request, with `len` bytes of body.
+    pub(crate) fn reply(self, len: usize) -> Self {
+        Self { size: size_of_message(len), flags: REPLY, error: 0, ..self }
+    }
+
+    /// Of the error reply to this request.
+    pub(crate) fn refusal(self, errno: u32) -> Self {
+        Self { size: size_of_message(0), flags: REPLY | ERROR, error: errno, ..self }
+    }
+
+    pub(crate) const fn is_reply(self) -> bool {
+        self.flags & TYPE_MASK == REPLY
+    }
+
+    pub(crate) const fn is_command(self) -> bool {
+        self.flags & TYPE_MASK == 0
+    }
+
+    pub(crate) const fn wants_reply(self) -> bool {
+        self.flags & NO_REPLY == 0
+    }
+
+    /// The errno of an error reply; an error without one is `EIO`.
+    pub(crate) const fn errno(self) -> Option<u32> {
+        const EIO: u32 = 5;
+        match (self.flags & ERROR, self.error) {
+            (0, _) => None,
+            (_, 0) => Some(EIO),
+            (_, errno) => Some(errno),
+        }
+    }
+
+    /// Bytes of the body; `None`: the size is below that of a header or above [`MESSAGE_MAX`].
+    pub(crate) fn body_len(self) -> Option<usize> {
+        let size = usize::try_from(self.size).ok().filter(|size| *size <= MESSAGE_MAX)?;
+        size.checked_sub(HEADER_LEN)
+    }
+
+    pub(crate) fn encode(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..2].copy_from_slice(&self.id.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.command.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.error.to_le_bytes());
+        bytes
+    }
+
+    /// Every bit pattern is a header.
+    pub(crate) fn decode(bytes: &[u8; HEADER_LEN]) -> Self {
+        let mut fields = Fields(bytes);
+        Self {
+            id: fields.half().unwrap_or(0),
+            command: fields.half().unwrap_or(0),
+            size: fields.word().unwrap_or(0),
+            flags: fields.word().unwrap_or(0),
+            error: fields.word().unwrap_or(0),
+        }
+    }
+}
+
+/// Size field of a message; a body that is too long gives a size that no receiver takes.
+fn size_of_message(len: usize) -> u32 {
+    u32::try_from(HEADER_LEN + len).unwrap_or(u32::MAX)
+}
+
+/// Bytes that are taken field by field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub(crate) fn half(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn long(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// What is left.
+    pub(crate) const fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// A body that is made field by field.
+#[derive(Default, Debug)]
+pub(crate) struct Body(pub(crate) Vec<u8>);
+
+impl Body {
+    pub(crate) fn words(mut self, words: &[u32]) -> Self {
+        self.0.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        self
+    }
+
+    pub(crate) fn longs(mut self, longs: &[u64]) -> Self {
+        self.0.extend(longs.iter().flat_map(|long| long.to_le_bytes()));
+        self
+    }
+
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// Body of [`command::DMA_MAP`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DmaMap {
+    pub(crate) is_writable: bool,
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+impl DmaMap {
+    const LEN: u32 = 32;
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let flags = 1 | u32::from(self.is_writable) << 1;
+        let body = Body::default().words(&[Self::LEN, flags]);
+        body.longs(&[self.offset, self.address, self.size]).0
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let (_argsz, flags) = (fields.word()?, fields.word()?);
+        let (offset, address, size) = (fields.long()?, fields.long()?, fields.long()?);
+        Some(Self { is_writable: flags & 2 != 0, offset, address, size })
+    }
+}
+
+/// Body of [`command::DMA_UNMAP`], and of its reply.
+pub(crate) fn encode_unmap(address: u64, size: u64) -> Vec<u8> {
+    Body::default().words(&[24, 0]).longs(&[address, size]).0
+}
+
+/// Address and size of [`command::DMA_UNMAP`].
+pub(crate) fn decode_unmap(body: &[u8]) -> Option<(u64, u64)> {
+    let mut fields = Fields(body);
+    let (_argsz, _flags) = (fields.word()?, fields.word()?);
+    Some((fields.long()?, fields.long()?))
+}
+
+/// Head of an access to a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RegionAccess {
+    pub(crate) offset: u64,
+    pub(crate) region: u32,
+    /// Bytes of data.
+    pub(crate) count: u32,
+}
+
+impl RegionAccess {
+    pub(crate) fn encode(self, data: &[u8]) -> Vec<u8> {
+        let body = Body::default().longs(&[self.offset]).words(&[self.region, self.count]);
+        body.bytes(data).0
+    }
+
+    /// The head and the data after it.
+    pub(crate) fn decode(body: &[u8]) -> Option<(Self, &[u8])> {
+        let mut fields = Fields(body);
+        let offset = fields.long()?;
+        let (region, count) = (fields.word()?, fields.word()?);
+        Some((Self { offset, region, count }, fields.rest()))
+    }
+}
+
+/// Head of [`command::SET_IRQS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SetIrqs {
+    pub(crate) flags: u32,
+    pub(crate) index: u32,
+    pub(crate) start: u32,
+    pub(crate) count: u32,
+}
+
+impl SetIrqs {
+    /// The data are eventfds.
+    pub(crate) const EVENTFD: u32 = 4;
+    /// What the vectors are set for: to trigger.
+    pub(crate) const TRIGGER: u32 = 32;
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        Body::default().words(&[20, self.flags, self.index, self.start, self.count]).0
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let _argsz = fields.word()?;
+        let (flags, index) = (fields.word()?, fields.word()?);
+        Some(Self { flags, index, start: fields.word()?, count: fields.word()? })
+    }
+}
