@@ -28,7 +28,8 @@ fn trace(golden: &Value) -> HandleTrace {
 }
 
 fn run(trace: &HandleTrace, kind: PolicyKind, rule: SeedRule, capacity: u32) -> CacheCounts {
-    let policy = kind.build(capacity, rule, &trace.next_uses()).expect("a policy");
+    let next = if kind.is_bound() { trace.next_uses() } else { Vec::new().into() };
+    let policy = kind.build(capacity, rule, &next).expect("a policy");
     let mut cache = CacheReplay::new(policy, capacity, trace.distinct());
     for (number, handle) in trace.numbers().iter().zip(trace.handles()) {
         cache.access(*number, *handle);
