@@ -25,7 +25,7 @@ use crate::host::{HostTables, Mailbox};
 use crate::l1::ChipSlots;
 use crate::memory::{BoundedService, FarMemory};
 use crate::page::ContextRecord;
-use crate::replacement::Replacement;
+use crate::policy::Policy;
 use crate::small::SmallOp;
 use crate::stats::ContextCounts;
 use crate::token::{ContextToken, TokenBody};
@@ -125,14 +125,14 @@ impl ContextCache {
     /// A parameter outside its range.
     pub fn new(
         cfg: CacheCfg,
-        policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>,
+        policy: &mut dyn FnMut(u32) -> Box<dyn Policy>,
     ) -> Result<Self, ContextValueError> {
         cfg.check()?;
         Ok(Self::unchecked(cfg, policy))
     }
 
     /// As [`ContextCache::new`], also of sizes that only models of tests have.
-    fn unchecked(cfg: CacheCfg, policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>) -> Self {
+    fn unchecked(cfg: CacheCfg, policy: &mut dyn FnMut(u32) -> Box<dyn Policy>) -> Self {
         Self {
             directory: Directory::default(),
             chip: ChipSlots::new(cfg.l1_entries, cfg.banks, policy),

@@ -9,7 +9,7 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::handle::ContextHandle;
 use crate::narrow::to_u32;
-use crate::replacement::Replacement;
+use crate::policy::Policy;
 use crate::small::SmallOp;
 use crate::token::ContextToken;
 
@@ -69,7 +69,7 @@ pub(crate) struct ChipSlot {
 struct Bank {
     index: SlotIndex,
     free: Vec<u32>,
-    policy: Box<dyn Replacement>,
+    policy: Box<dyn Policy>,
     /// Hits by engines that do not own the bank.
     foreign_hits: VecDeque<u32>,
 }
@@ -89,7 +89,7 @@ impl ChipSlots {
     pub(crate) fn new(
         entries: u32,
         banks: u32,
-        policy: &mut dyn FnMut(u32) -> Box<dyn Replacement>,
+        policy: &mut dyn FnMut(u32) -> Box<dyn Policy>,
     ) -> Self {
         let per_bank = entries / banks;
         let slot = |_| ChipSlot { token: None, word: SlotWord::new(0), home: None };

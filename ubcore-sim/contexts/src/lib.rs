@@ -21,7 +21,6 @@ mod narrow;
 mod page;
 pub mod policy;
 mod quantiles;
-mod replacement;
 pub mod replay;
 mod small;
 mod stats;
@@ -34,7 +33,6 @@ pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
 #[cfg(any(test, feature = "planted-faults"))]
 pub use fault::ContextFault;
 pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
-pub use replacement::{LruSlots, Replacement};
 pub use small::SmallOp;
 pub use stats::{ContextCounts, KindCounts, TimeHistogram};
 pub use token::{ContextToken, TOKEN_VERSION, TokenBody};

@@ -25,6 +25,18 @@ mod sketch;
 mod two_q;
 mod w_tiny_lfu;
 
+/// LRU for so many slots, all empty.
+#[must_use]
+pub fn lru(slots: u32) -> Box<dyn Policy> {
+    Box::new(simple::OneList::new(simple::HitRule::Lru, slots))
+}
+
+/// The policy of this project for so many slots, all empty.
+#[must_use]
+pub fn ours(slots: u32) -> Box<dyn Policy> {
+    Box::new(ours::Ours::new(slots))
+}
+
 /// Number of a slot of the cache, below its capacity.
 pub type PolicySlot = u32;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urma_contexts::{
-    CacheCfg, ContextCache, ContextHandle, ContextKind, LruSlots, Replacement, SmallOp, TokenBody,
+    CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody, policy,
 };
 
 /// One thing that a request looks up.
@@ -75,9 +75,9 @@ impl<K: Ord + Copy> SmallNumbers<K> {
 }
 
 impl ContextModel {
-    /// An empty chip with the defaults of [`CacheCfg`] and LRU. `None`: its parameters are not possible.
+    /// An empty chip with the defaults of [`CacheCfg`] and the policy of this project. `None`: its parameters are not possible.
     pub(crate) fn new() -> Option<Self> {
-        let cache = ContextCache::new(CacheCfg::default(), &mut lru).ok()?;
+        let cache = ContextCache::new(CacheCfg::default(), &mut policy::ours).ok()?;
         let (tps, pages) = (SmallNumbers::new(), SmallNumbers::new());
         Some(Self(Mutex::new(Model { cache, tps, pages, now: 0, untracked: 0 })))
     }
@@ -181,10 +181,6 @@ impl Model {
             self.cache.destroy(handle, self.now);
         }
     }
-}
-
-fn lru(slots: u32) -> Box<dyn Replacement> {
-    Box::new(LruSlots::new(slots))
 }
 
 /// Fields of a token of which only the size matters here.

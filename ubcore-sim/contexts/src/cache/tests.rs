@@ -12,12 +12,9 @@ mod numbers;
 mod run;
 
 use super::*;
-use crate::{ContextFault, ContextKind, LruSlots, MeetMigration};
+use crate::policy::lru;
+use crate::{ContextFault, ContextKind, MeetMigration};
 use run::{Run, random_run, small_cfg};
-
-fn lru(slots: u32) -> Box<dyn Replacement> {
-    Box::new(LruSlots::new(slots))
-}
 
 fn page(address: u64) -> TokenBody {
     TokenBody::Page { address }

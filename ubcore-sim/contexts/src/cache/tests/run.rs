@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::check::{Before, invariants};
 use super::*;
 use crate::memory::SplitMix64;
+use crate::policy::{Policy, lru};
 
 /// A cache, and what it should hold.
 pub(super) struct Run {
@@ -157,9 +158,9 @@ impl Run {
 
 /// LRU that refuses one handle of eight.
 #[derive(Debug)]
-struct Choosy(LruSlots);
+struct Choosy(Box<dyn Policy>);
 
-impl Replacement for Choosy {
+impl Policy for Choosy {
     fn on_hit(&mut self, slot: u32) {
         self.0.on_hit(slot);
     }
@@ -189,8 +190,8 @@ impl Replacement for Choosy {
     }
 }
 
-fn policy(slots: u32) -> Box<dyn Replacement> {
-    Box::new(Choosy(LruSlots::new(slots)))
+fn policy(slots: u32) -> Box<dyn Policy> {
+    Box::new(Choosy(lru(slots)))
 }
 
 fn body(kind: ContextKind, value: u64) -> TokenBody {
