@@ -123,3 +123,31 @@ impl SeenRun {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "A 0 7\nH 1 7 0 3 1 1\nB 2 3 1 aa030201\nE 3 0 0\n";
+
+    #[test]
+    fn a_beat_begins_with_the_last_digits() {
+        let run = parse(RUN).unwrap();
+        let packet = &run.packets[0];
+        assert_eq!((packet.header, packet.end, &packet.bytes[..]), (1, 2, &[1, 2, 3][..]));
+        assert_eq!(packet.check(4), Ok(()));
+    }
+
+    #[test]
+    fn beats_that_do_not_fit_the_header_are_refused() {
+        for wrong in [RUN.replace("B 2 3", "B 2 2"), RUN.replace("3 1 aa", "3 0 aa")] {
+            assert!(parse(&wrong).unwrap().packets[0].check(4).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_its_end_or_with_unknown_bits_is_refused() {
+        assert!(parse(RUN.trim_end_matches("E 3 0 0\n")).is_err());
+        assert!(parse(&RUN.replace("0302", "xx02")).is_err());
+    }
+}
