@@ -90,10 +90,10 @@ impl Dialogues {
 /// Whether messages that go by packets also go through the cycle model of a packet engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PacketEngineMode {
-    /// They do not.
+    /// No message does.
     #[default]
     Off,
-    /// They do, and its counters are the device's; nothing is delayed.
+    /// Each does, and its counters are the device's; nothing is delayed.
     Count,
 }
 

@@ -46,7 +46,7 @@ pub struct SpliceGrid {
     pub reserve_issue: Option<u64>,
 }
 
-/// One combination.
+/// One combination of all lists.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpliceCell {
     /// Mix as text.

@@ -63,7 +63,7 @@ impl CycleHistogram {
         self.count
     }
 
-    /// Largest value.
+    /// Largest value that was recorded; 0 without one.
     #[must_use]
     pub const fn max(&self) -> u64 {
         self.max
