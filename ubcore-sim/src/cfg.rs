@@ -90,7 +90,7 @@ impl Dialogues {
 /// Whether messages that go by packets also go through the cycle model of a packet engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PacketEngineMode {
-    /// No message does.
+    /// No message goes through the model.
     #[default]
     Off,
     /// Each does, and its counters are the device's; nothing is delayed.

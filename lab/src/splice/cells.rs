@@ -49,7 +49,7 @@ pub struct SpliceGrid {
 /// One combination of all lists.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpliceCell {
-    /// Mix as text.
+    /// Mix, as the option gives it.
     pub mix: String,
     /// The engine.
     pub config: EngineConfig,

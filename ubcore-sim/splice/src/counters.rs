@@ -98,7 +98,7 @@ impl CycleHistogram {
 /// What an engine counted since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineCounters {
-    /// Cycles.
+    /// Cycles since the engine was opened.
     pub cycles: u64,
     /// Beats accepted.
     pub beats_in: u64,

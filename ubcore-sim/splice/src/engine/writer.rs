@@ -192,8 +192,9 @@ impl SpliceWriter {
         open.accepted.get_or_insert(now);
         let (before, width) = (self.residue_len, self.width);
         let total = before + u32::from(beat.len);
-        let mut joined = [0; 2 * BEAT_MAX];
+        let mut joined = None;
         if self.payload {
+            let joined = joined.insert([0; 2 * BEAT_MAX]);
             joined[..BEAT_MAX].copy_from_slice(&self.residue);
             let skip = usize::from(self.faults.seam() && before > 0);
             let bytes = beat.bytes.get(skip..).unwrap_or(&[]);
@@ -203,14 +204,15 @@ impl SpliceWriter {
         let ended = beat.last && total <= width;
         self.residue_len = if total >= width { total - width } else { total };
         let rest = if total >= width { width as usize } else { 0 };
-        if self.payload {
+        if let Some(joined) = &joined {
             self.residue.copy_from_slice(&joined[rest..rest + BEAT_MAX]);
         }
+        let joined = joined.as_ref().map_or(&[][..], |joined| &joined[..]);
         if total >= width {
-            self.push(now, (width, ended), &joined, store);
+            self.push(now, (width, ended), joined, store);
         } else if ended {
             self.residue_len = 0;
-            self.push(now, (total, true), &joined, store);
+            self.push(now, (total, true), joined, store);
         }
         if beat.last && total > width {
             self.flush = true;

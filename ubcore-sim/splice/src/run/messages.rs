@@ -15,7 +15,7 @@ use crate::random::SplitMix;
 pub struct HostPiece {
     /// Address modulo the width of a beat.
     pub offset: u32,
-    /// Length in bytes.
+    /// Length in bytes, 0 for none.
     pub len: u32,
 }
 
