@@ -100,10 +100,10 @@ pub enum ContextModelMode {
 /// Whether messages that go by packets also go through the cycle model of a packet engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PacketEngineMode {
-    /// They do not.
+    /// No message goes through the model.
     #[default]
     Off,
-    /// They do, and its counters are the device's; nothing is delayed.
+    /// Each does, and its counters are the device's; nothing is delayed.
     Count,
 }
 

@@ -46,10 +46,10 @@ pub struct SpliceGrid {
     pub reserve_issue: Option<u64>,
 }
 
-/// One combination.
+/// One combination of all lists.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpliceCell {
-    /// Mix as text.
+    /// Mix, as the option gives it.
     pub mix: String,
     /// The engine.
     pub config: EngineConfig,

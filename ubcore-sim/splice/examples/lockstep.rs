@@ -41,8 +41,8 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use urma_splice::random::SplitMix;
 use urma_splice::run::messages::{HostPiece, PieceMessage};
-use urma_splice::run::random::SplitMix;
 use urma_splice::{Engine, EngineConfig, EngineOutput, EngineScheme, InputBeat, Sideband, TooLong};
 
 /// Writes the records of a random run.

@@ -26,7 +26,7 @@ pub struct Sideband {
     pub tag: u32,
     /// Number of the packet in its message, from 0.
     pub index: u32,
-    /// Payload bytes.
+    /// Payload bytes, at most the MTU.
     pub len: u32,
     /// The first packet of its message.
     pub first: bool,

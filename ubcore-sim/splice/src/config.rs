@@ -48,7 +48,7 @@ pub enum TooLong {
 /// Configuration of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineConfig {
-    /// The design.
+    /// The design that is modelled.
     pub scheme: EngineScheme,
     /// Bytes of a beat: a power of two, 4 to 256. Hardware has 32 to 256; fewer are for exhaustive search.
     pub beat_bytes: u32,

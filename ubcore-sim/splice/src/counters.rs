@@ -63,7 +63,7 @@ impl CycleHistogram {
         self.count
     }
 
-    /// Largest value.
+    /// Largest value that was recorded; 0 without one.
     #[must_use]
     pub const fn max(&self) -> u64 {
         self.max
@@ -98,7 +98,7 @@ impl CycleHistogram {
 /// What an engine counted since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineCounters {
-    /// Cycles.
+    /// Cycles since the engine was opened.
     pub cycles: u64,
     /// Beats accepted.
     pub beats_in: u64,

@@ -8,6 +8,7 @@
 )]
 
 mod banks;
+mod entry;
 mod ram;
 #[cfg(test)]
 mod search;
@@ -18,8 +19,9 @@ mod writer;
 use crate::beat::{EngineOutput, InputBeat, OutputBeat};
 use crate::config::{EngineConfig, EngineConfigError};
 use crate::counters::EngineCounters;
-use store::{PacketEntry, Store};
-use writer::Writer;
+use entry::PacketEntry;
+use store::PacketStore;
+use writer::SpliceWriter;
 
 /// The packet that is being read.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,8 @@ struct ReadPacket {
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: EngineConfig,
-    writer: Writer,
-    store: Store,
+    writer: SpliceWriter,
+    store: PacketStore,
     reading: Option<ReadPacket>,
     /// Payload bytes of the packet before, which a planted fault uses.
     len_before: u32,
@@ -55,8 +57,8 @@ impl Engine {
         config.check()?;
         Ok(Self {
             config,
-            writer: Writer::new(&config),
-            store: Store::new(&config),
+            writer: SpliceWriter::new(&config),
+            store: PacketStore::new(&config),
             reading: None,
             len_before: 0,
             out: Vec::new(),
@@ -64,7 +66,7 @@ impl Engine {
         })
     }
 
-    /// Plants a fault.
+    /// Plants a mistake, for tests of checks.
     #[cfg(any(test, feature = "planted-faults"))]
     pub fn plant(&mut self, fault: crate::SpliceFault) {
         let faults = crate::fault::SpliceFaults { planted: Some(fault) };

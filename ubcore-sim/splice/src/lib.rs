@@ -10,6 +10,7 @@ mod counters;
 mod engine;
 mod fault;
 mod packetizer;
+pub mod random;
 pub mod run;
 
 pub use beat::{EngineOutput, InputBeat, InputError, OutputBeat, Sideband};
@@ -19,7 +20,3 @@ pub use engine::Engine;
 #[cfg(any(test, feature = "planted-faults"))]
 pub use fault::SpliceFault;
 pub use packetizer::{BeginError, Packetizer};
-
-#[doc = include_str!("../README.md")]
-#[cfg(doctest)]
-struct Readme;

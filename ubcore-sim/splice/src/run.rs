@@ -5,4 +5,3 @@
 
 pub mod drive;
 pub mod messages;
-pub mod random;

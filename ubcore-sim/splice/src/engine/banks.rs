@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::store::{PacketEntry, WriteRoom};
+use super::entry::{PacketEntry, WriteRoom};
 use crate::beat::Sideband;
 use crate::config::{EngineConfig, EngineScheme};
 use crate::fault::SpliceFaults;

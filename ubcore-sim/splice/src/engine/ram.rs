@@ -5,7 +5,7 @@
 /// A beat in the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct RamBeat {
-    /// Valid bytes.
+    /// Valid bytes, from byte 0 on.
     pub(super) len: u16,
     /// Number of its packet, for the count of mismatches; hardware has no such field.
     pub(super) serial: u32,

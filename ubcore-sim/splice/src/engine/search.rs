@@ -13,7 +13,7 @@ use super::Engine;
 use super::store::StoreKind;
 use crate::beat::InputBeat;
 use crate::config::{EngineConfig, EngineScheme, TooLong};
-use crate::run::random::SplitMix;
+use crate::random::SplitMix;
 use crate::{InputError, SpliceFault};
 
 const WIDTH: u32 = 4;
@@ -51,7 +51,7 @@ type BeatRow = (u16, bool, bool, u8);
 
 /// A beat that may be offered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Offer {
+struct SearchOffer {
     len: u32,
     last: bool,
     mtu_log2: u8,
@@ -62,7 +62,7 @@ impl Reference {
         self.messages.back().filter(|message| !message.ended)
     }
 
-    fn accepted(&mut self, offer: Offer) {
+    fn accepted(&mut self, offer: SearchOffer) {
         if self.open_message().is_none() {
             let tag = self.next_tag;
             self.next_tag = (tag + 1) % TAGS;
@@ -83,14 +83,14 @@ impl Reference {
 }
 
 #[derive(Clone)]
-struct World {
+struct SearchWorld {
     engine: Engine,
     reference: Reference,
     /// An offered beat stays until it is accepted.
-    offered: Option<Offer>,
+    offered: Option<SearchOffer>,
 }
 
-impl World {
+impl SearchWorld {
     fn new(config: EngineConfig, fault: Option<SpliceFault>) -> Self {
         let mut engine = Engine::open(config).expect("a configuration");
         if let Some(fault) = fault {
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Beats that may be offered next; `None` for a bubble.
-    fn offers(&self, mtus: &[u8], message_max: u32) -> Vec<Option<Offer>> {
+    fn offers(&self, mtus: &[u8], message_max: u32) -> Vec<Option<SearchOffer>> {
         if self.offered.is_some() {
             return vec![self.offered];
         }
@@ -109,14 +109,14 @@ impl World {
         let before = open.map_or(0, |message| message.bytes_in);
         for &mtu_log2 in mtus {
             let mtu_log2 = open.map_or(mtu_log2, |message| message.mtu_log2);
-            let empty = Offer { len: 0, last: true, mtu_log2 };
+            let empty = SearchOffer { len: 0, last: true, mtu_log2 };
             if open.is_none() {
                 offers.push(Some(empty));
             }
             for len in 1..=WIDTH.min(message_max - before) {
                 for last in [true, false] {
                     if last || before + len < message_max {
-                        offers.push(Some(Offer { len, last, mtu_log2 }));
+                        offers.push(Some(SearchOffer { len, last, mtu_log2 }));
                     }
                 }
             }
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// One cycle, with every property checked; the error names the one that fails.
-    fn step(&mut self, offer: Option<Offer>, out_ready: bool) -> Result<bool, &'static str> {
+    fn step(&mut self, offer: Option<SearchOffer>, out_ready: bool) -> Result<bool, &'static str> {
         let open = self.reference.open_message();
         let tag = open.map_or(self.reference.next_tag, |message| message.tag);
         let from = open.map_or(0, |message| message.bytes_in);
@@ -241,7 +241,8 @@ impl World {
         let mut world = self.clone();
         for _ in 0..200 {
             let open = world.reference.open_message();
-            let end = open.map(|message| Offer { len: 1, last: true, mtu_log2: message.mtu_log2 });
+            let end =
+                open.map(|message| SearchOffer { len: 1, last: true, mtu_log2: message.mtu_log2 });
             let offer = world.offered.or(end);
             if offer.is_none() && world.engine.is_empty() {
                 let out = world.reference.messages.is_empty();
@@ -324,12 +325,12 @@ fn search(
     fault: Option<SpliceFault>,
 ) -> Result<usize, &'static str> {
     let mut seen = BTreeSet::new();
-    let mut hash = |world: &World| {
+    let mut hash = |world: &SearchWorld| {
         let mut hasher = crc_pair(&world.key());
         hasher.truncate(16);
         seen.insert(hasher)
     };
-    let start = World::new(config, fault);
+    let start = SearchWorld::new(config, fault);
     hash(&start);
     let mut states = 1;
     let mut left = vec![start];
@@ -412,7 +413,7 @@ fn random_steps(
     let beats = if scheme == EngineScheme::Single { 7 } else { 10 };
     let mut config = config(scheme, beats, 3);
     config.mtu_log2_max = 4;
-    let mut world = World::new(config, fault);
+    let mut world = SearchWorld::new(config, fault);
     let mut random = SplitMix::new(3);
     for step in 0..steps {
         let offers = world.offers(&[3, 4], BYTES_MAX);

@@ -6,34 +6,11 @@
 use std::collections::VecDeque;
 
 use super::banks::Banks;
+use super::entry::{PacketEntry, WriteRoom};
 use super::ram::{BeatRam, RamBeat};
 use crate::beat::Sideband;
 use crate::config::{EngineConfig, EngineScheme};
 use crate::fault::SpliceFaults;
-
-/// A packet that can be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PacketEntry {
-    pub(super) sideband: Sideband,
-    /// Cycle in which its first byte was accepted.
-    pub(super) accepted: u64,
-    /// Number of the packet, for the count of mismatches.
-    pub(super) serial: u32,
-}
-
-/// What the write side may do, by the state at the beginning of the cycle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four wires of a design")]
-pub(super) struct WriteRoom {
-    /// A beat of data memory is free.
-    pub(super) data: bool,
-    /// An entry of the sideband FIFO is free.
-    pub(super) sideband: bool,
-    /// A message may open.
-    pub(super) bank: bool,
-    /// The message that fills has all the memory it can ever have.
-    pub(super) too_long: bool,
-}
 
 /// Both FIFOs of scheme 3.
 #[derive(Clone, Debug)]
@@ -50,7 +27,7 @@ pub(super) enum StoreKind {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(super) struct PacketStore {
     pub(super) kind: StoreKind,
     ram: BeatRam,
     beats: u32,
@@ -58,7 +35,7 @@ pub(super) struct Store {
     faults: SpliceFaults,
 }
 
-impl Store {
+impl PacketStore {
     pub(super) fn new(config: &EngineConfig) -> Self {
         let entries = config.sideband_entries as usize;
         let kind = match config.scheme {

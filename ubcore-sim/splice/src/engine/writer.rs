@@ -7,8 +7,9 @@
     reason = "counts are bounded by 65536 beats and packets of 8 KiB"
 )]
 
+use super::entry::{PacketEntry, WriteRoom};
 use super::ram::RamBeat;
-use super::store::{PacketEntry, Store, WriteRoom};
+use super::store::PacketStore;
 use crate::beat::{InputBeat, InputError, Sideband};
 use crate::config::{EngineConfig, MTU_LOG2_MAX, TooLong};
 use crate::counters::EngineCounters;
@@ -19,7 +20,7 @@ const BEAT_MAX: usize = 256;
 
 /// A message that is being written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenMessage {
+pub(super) struct SpliceMessage {
     pub(super) tag: u32,
     pub(super) mtu_log2: u8,
     /// Number of the packet that is being written.
@@ -33,8 +34,8 @@ pub(super) struct OpenMessage {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Writer {
-    pub(super) open: Option<OpenMessage>,
+pub(super) struct SpliceWriter {
+    pub(super) open: Option<SpliceMessage>,
     /// The rest of a wrong message is accepted and dropped.
     pub(super) dropping: bool,
     /// The residue of a message that ended is written next.
@@ -51,7 +52,7 @@ pub(super) struct Writer {
     pub(super) faults: SpliceFaults,
 }
 
-impl Writer {
+impl SpliceWriter {
     pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
             open: None,
@@ -74,7 +75,7 @@ impl Writer {
         now: u64,
         input: Option<&InputBeat<'_>>,
         room: WriteRoom,
-        store: &mut Store,
+        store: &mut PacketStore,
         counters: &mut EngineCounters,
     ) -> (bool, bool) {
         if self.faults.newest_mtu()
@@ -108,7 +109,7 @@ impl Writer {
         now: u64,
         beat: &InputBeat<'_>,
         room: WriteRoom,
-        store: &mut Store,
+        store: &mut PacketStore,
         counters: &mut EngineCounters,
     ) -> bool {
         if !store.is_banks() && !room.data {
@@ -168,7 +169,7 @@ impl Writer {
     }
 
     /// Drops the open message as far as no packet of it is complete.
-    fn drop_message(&mut self, store: &mut Store) {
+    fn drop_message(&mut self, store: &mut PacketStore) {
         if let Some(open) = self.open.take() {
             store.drop_message(open.packet_bytes / self.width);
         }
@@ -176,10 +177,10 @@ impl Writer {
     }
 
     /// Joins a beat to the residue: section 3 of the specification.
-    fn accept(&mut self, now: u64, beat: &InputBeat<'_>, store: &mut Store) {
+    fn accept(&mut self, now: u64, beat: &InputBeat<'_>, store: &mut PacketStore) {
         let open = self.open.get_or_insert_with(|| {
             store.open(beat.tag, beat.mtu_log2);
-            OpenMessage {
+            SpliceMessage {
                 tag: beat.tag,
                 mtu_log2: beat.mtu_log2,
                 index: 0,
@@ -191,8 +192,9 @@ impl Writer {
         open.accepted.get_or_insert(now);
         let (before, width) = (self.residue_len, self.width);
         let total = before + u32::from(beat.len);
-        let mut joined = [0; 2 * BEAT_MAX];
+        let mut joined = None;
         if self.payload {
+            let joined = joined.insert([0; 2 * BEAT_MAX]);
             joined[..BEAT_MAX].copy_from_slice(&self.residue);
             let skip = usize::from(self.faults.seam() && before > 0);
             let bytes = beat.bytes.get(skip..).unwrap_or(&[]);
@@ -202,14 +204,15 @@ impl Writer {
         let ended = beat.last && total <= width;
         self.residue_len = if total >= width { total - width } else { total };
         let rest = if total >= width { width as usize } else { 0 };
-        if self.payload {
+        if let Some(joined) = &joined {
             self.residue.copy_from_slice(&joined[rest..rest + BEAT_MAX]);
         }
+        let joined = joined.as_ref().map_or(&[][..], |joined| &joined[..]);
         if total >= width {
-            self.push(now, (width, ended), &joined, store);
+            self.push(now, (width, ended), joined, store);
         } else if ended {
             self.residue_len = 0;
-            self.push(now, (total, true), &joined, store);
+            self.push(now, (total, true), joined, store);
         }
         if beat.last && total > width {
             self.flush = true;
@@ -226,7 +229,7 @@ impl Writer {
         &mut self,
         now: u64,
         room: WriteRoom,
-        store: &mut Store,
+        store: &mut PacketStore,
         counters: &mut EngineCounters,
     ) -> bool {
         if room.data && room.sideband {
@@ -248,7 +251,7 @@ impl Writer {
     }
 
     /// Writes a beat of `len` bytes, none for an empty message; ends the packet where the MTU or the message ends.
-    fn push(&mut self, now: u64, (len, end): (u32, bool), bytes: &[u8], store: &mut Store) {
+    fn push(&mut self, now: u64, (len, end): (u32, bool), bytes: &[u8], store: &mut PacketStore) {
         let Some(mut open) = self.open else { return };
         if len > 0 {
             store.push(RamBeat { len: len as u16, serial: self.serial }, bytes);
@@ -284,7 +287,7 @@ impl Writer {
     }
 
     /// One packet is complete.
-    fn packet(&mut self, (now, len, last): (u64, u32, bool), store: &mut Store) {
+    fn packet(&mut self, (now, len, last): (u64, u32, bool), store: &mut PacketStore) {
         let Some(open) = &mut self.open else { return };
         if len == 0 && self.faults.empty_none() {
             return;

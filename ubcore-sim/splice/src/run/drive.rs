@@ -10,10 +10,10 @@
 use std::collections::VecDeque;
 
 use super::messages::PieceMessage;
-use super::random::Chance;
 use crate::beat::{EngineOutput, InputBeat, Sideband};
 use crate::config::{EngineConfigError, EngineScheme};
 use crate::engine::Engine;
+use crate::random::Chance;
 
 /// Disturbance of a run. The default has none.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -202,7 +202,7 @@ impl<'a> EngineRun<'a> {
         })
     }
 
-    /// The engine.
+    /// The engine, with its counters.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
         &self.engine

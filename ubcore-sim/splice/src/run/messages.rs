@@ -8,14 +8,14 @@
 
 use std::collections::VecDeque;
 
-use super::random::SplitMix;
+use crate::random::SplitMix;
 
 /// A piece in host memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostPiece {
     /// Address modulo the width of a beat.
     pub offset: u32,
-    /// Bytes.
+    /// Length in bytes, 0 for none.
     pub len: u32,
 }
 

@@ -46,7 +46,7 @@ impl Chance {
         Self { random: SplitMix::new(seed), threshold: (part * 4_294_967_296.0).floor() as u64 }
     }
 
-    /// The next draw.
+    /// Whether the next draw is one of the part.
     pub const fn draw(&mut self) -> bool {
         self.threshold > 0 && (self.random.next() >> 32) < self.threshold
     }
