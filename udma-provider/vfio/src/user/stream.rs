@@ -3,6 +3,8 @@
 //! - owns: the loops around short reads and writes, and their bound in time. takes: a socket. gives: messages. must
 //!   not: interpret a body.
 
+#![expect(clippy::disallowed_methods, reason = "the bound of a message is real time")]
+
 use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
