@@ -107,7 +107,7 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     }
 }
 
-/// Listens at `path`; a socket there that nobody serves is replaced.
+/// Listens at `path`; a socket there that no process serves is replaced.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
