@@ -177,7 +177,7 @@ impl UserBody {
     }
 }
 
-/// Body of [`command::DMA_MAP`].
+/// Fields of the body of the request [`command::DMA_MAP`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UserDmaMap {
     pub(crate) is_writable: bool,
