@@ -3,6 +3,7 @@
 //! - owns: the process: arguments, the socket, a thread for each client. takes: connections. gives: each client a node
 //!   with an EID of its own, which ends with the connection. must not: believe what a client says of itself.
 #![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
 mod function;
 
@@ -12,10 +13,7 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -28,6 +26,7 @@ use ubcore_sim::{
 };
 use udma_abi::DeviceBacking;
 use udma_vfio::user::{MapQuota, serve};
+use urma_mem::sync::{AtomicUsize, Ordering};
 use urma_tools::LogSetup;
 
 use crate::function::NodeFunction;
@@ -108,7 +107,7 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     }
 }
 
-/// Listens at `path`; a socket there that nobody serves is replaced.
+/// Listens at `path`; a socket there that no process serves is replaced.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

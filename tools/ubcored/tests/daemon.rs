@@ -1,5 +1,6 @@
 //! Programs whose devices are served by the daemon, and the ends of both.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests of processes in real time"))]
 
 #[cfg(test)]
 mod tests {

@@ -230,9 +230,7 @@ impl NodeCfg {
         if let Some(value) = text("URMA_PORT_MODE") {
             self.port_mode = port_mode_of(value)?;
         }
-        if let Some(value) = text("URMA_PATH") {
-            self.path = path_of(value)?;
-        }
+        self.path = text("URMA_PATH").map_or(Ok(self.path), path_of)?;
         let switch = |name| text(name).map(|value| is_on(name, value)).transpose();
         if let Some(is_on) = switch("URMA_PAGE_MOVING")? {
             self.page_moving = if is_on { PageMoving::On } else { PageMoving::Off };

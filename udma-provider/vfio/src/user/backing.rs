@@ -24,7 +24,8 @@ use urma_mem::{Adoption, Arena, Region};
 use super::{
     link::{UserError, UserLink},
     wire::{
-        Body, CONFIG_REGION, DmaMap, Fields, MSIX, RegionAccess, SetIrqs, command, encode_unmap,
+        CONFIG_REGION, Fields, MSIX, RegionAccess, SetIrqs, UserBody, UserDmaMap, command,
+        encode_unmap,
     },
 };
 
@@ -53,7 +54,7 @@ impl UserDevice {
         if ids != u64::from(VENDOR_ID) | u64::from(DEVICE_ID) << 16 {
             return Err(link.broken(command::REGION_READ, "the function is a UDMA device"));
         }
-        let question = Body::default().words(&[32, 0, 0, 0]).longs(&[0, 0]).0;
+        let question = UserBody::default().words(&[32, 0, 0, 0]).longs(&[0, 0]).0;
         let info = link.request(command::GET_REGION_INFO, &question, &[], 32)?;
         let len = Fields(info.body.get(16..).unwrap_or_default()).long().unwrap_or(0);
         let vectors = Arc::new(Mutex::new(BTreeMap::new()));
@@ -79,7 +80,7 @@ impl Drop for UserDevice {
     }
 }
 
-/// Starts the thread that closes the connection when the server hung up, and wakes whoever waits for an interrupt.
+/// Starts the thread that closes the connection when the server hung up, and wakes threads that wait for an interrupt.
 fn watch(
     link: &Arc<UserLink>,
     vectors: &Arc<Mutex<BTreeMap<u16, OwnedFd>>>,
@@ -237,7 +238,7 @@ impl UserDma {
         (len, access): (u64, DmaAccess),
     ) -> Result<(), BackingError> {
         let is_writable = access == DmaAccess::Both;
-        let map = DmaMap { is_writable, offset, address: iova, size: len };
+        let map = UserDmaMap { is_writable, offset, address: iova, size: len };
         if !offset.is_multiple_of(PAGE) {
             return Err(unreachable_memory("it does not begin at a page of its file"));
         }

@@ -17,8 +17,8 @@ use udma_abi::BackingError;
 use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::{
-    stream::{self, Message},
-    wire::{Fields, Header, VERSION, command},
+    stream::{self, UserMessage},
+    wire::{Fields, UserHeader, VERSION, command},
 };
 
 /// How long a reply may take.
@@ -41,7 +41,7 @@ pub enum UserError {
     Protocol {
         /// Number of the command.
         command: u16,
-        /// The rule.
+        /// Rule of the protocol that the reply breaks.
         rule: &'static str,
     },
     /// The connection is closed.
@@ -96,12 +96,12 @@ impl UserLink {
         body: &[u8],
         fds: &[BorrowedFd<'_>],
         least: usize,
-    ) -> Result<Message, UserError> {
+    ) -> Result<UserMessage, UserError> {
         let mut next_id = self.next_id.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_open()?;
         let id = *next_id;
         *next_id = id.wrapping_add(1);
-        let header = Header::request(id, command, body.len(), true);
+        let header = UserHeader::request(id, command, body.len(), true);
         let sent = stream::send(&self.socket, header, body, (fds, self.bound));
         sent.map_err(|error| self.lost(&error))?;
         let reply = stream::receive(&self.socket, self.bound, self.bound);
@@ -122,7 +122,7 @@ impl UserLink {
     pub(crate) fn post(&self, command: u16, body: &[u8]) -> Result<(), UserError> {
         let mut next_id = self.next_id.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_open()?;
-        let header = Header::request(*next_id, command, body.len(), false);
+        let header = UserHeader::request(*next_id, command, body.len(), false);
         *next_id = next_id.wrapping_add(1);
         let sent = stream::send(&self.socket, header, body, (&[], self.bound));
         sent.map_err(|error| self.lost(&error))

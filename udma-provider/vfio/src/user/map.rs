@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// What a client may map at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapQuota {
-    /// Number of mappings.
+    /// Number of mappings that exist at a time.
     pub maps: usize,
     /// Bytes of all mappings.
     pub bytes: u64,

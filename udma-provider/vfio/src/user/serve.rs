@@ -15,10 +15,10 @@ use urma_mem::{MapAccess, Region};
 
 use super::{
     map::{MapQuota, MappedRanges},
-    stream::{self, Message},
+    stream::{self, UserMessage},
     wire::{
-        ACCESS_MAX, Body, DmaMap, Fields, IRQS, REGIONS, RegionAccess, SetIrqs, VERSION, command,
-        decode_unmap,
+        ACCESS_MAX, Fields, IRQS, REGIONS, RegionAccess, SetIrqs, UserBody, UserDmaMap, VERSION,
+        command, decode_unmap,
     },
 };
 
@@ -44,31 +44,31 @@ pub trait ServedFunction {
     /// Reads a region.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error number of the reply.
     fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno>;
 
     /// Writes a region.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error number of the reply.
     fn write(&mut self, index: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno>;
 
     /// Maps memory of the client at a device address, or (`None`) takes away the mapping that begins there.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error number of the reply.
     fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno>;
 
     /// Sets the eventfd of a vector; `None`: it is raised no more.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error number of the reply.
     fn set_vector(&mut self, index: u32, vector: u32, fd: Option<OwnedFd>) -> Result<(), Errno>;
 
     /// Resets the function.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error number of the reply.
     fn reset(&mut self) -> Result<(), Errno>;
 }
 
@@ -84,7 +84,7 @@ pub fn serve(
     quota: MapQuota,
     before_wait: &mut dyn FnMut(&UnixStream),
 ) -> io::Result<()> {
-    let mut session = Connection { function, quota, mapped: MappedRanges::default() };
+    let mut session = ServedClient { function, quota, mapped: MappedRanges::default() };
     let result = session.run(socket, before_wait);
     let all = session.mapped.remove(0, u64::MAX).unwrap_or_default();
     for address in all {
@@ -96,13 +96,13 @@ pub fn serve(
     }
 }
 
-struct Connection<'a> {
+struct ServedClient<'a> {
     function: &'a mut dyn ServedFunction,
     quota: MapQuota,
     mapped: MappedRanges,
 }
 
-impl Connection<'_> {
+impl ServedClient<'_> {
     fn run(
         &mut self,
         socket: &UnixStream,
@@ -127,13 +127,15 @@ impl Connection<'_> {
         }
     }
 
-    fn answer(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
+    fn answer(&mut self, message: UserMessage) -> Result<Vec<u8>, Errno> {
         let body = message.body.as_slice();
         match message.header.command {
             command::VERSION => version(body),
             command::DMA_MAP => self.dma_map(body, message.fds),
             command::DMA_UNMAP => self.dma_unmap(body),
-            command::GET_INFO => Ok(Body::default().words(&[16, RESETTABLE_PCI, REGIONS, IRQS]).0),
+            command::GET_INFO => {
+                Ok(UserBody::default().words(&[16, RESETTABLE_PCI, REGIONS, IRQS]).0)
+            }
             command::GET_REGION_INFO => self.region_info(body),
             command::GET_IRQ_INFO => self.irq_info(body),
             command::SET_IRQS => self.set_irqs(body, message.fds),
@@ -145,7 +147,7 @@ impl Connection<'_> {
     }
 
     fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
-        let map = DmaMap::decode(body).ok_or(Errno::INVAL)?;
+        let map = UserDmaMap::decode(body).ok_or(Errno::INVAL)?;
         self.mapped.check(map.address, map.size, self.quota)?;
         // There is no DMA by messages: memory without a file cannot be reached.
         let fd = fds.pop().filter(|_| fds.is_empty()).ok_or(Errno::OPNOTSUPP)?;
@@ -174,12 +176,12 @@ impl Connection<'_> {
             (_, false) => 1,
             (_, true) => 3,
         };
-        Ok(Body::default().words(&[32, flags, index, 0]).longs(&[shape.len, 0]).0)
+        Ok(UserBody::default().words(&[32, flags, index, 0]).longs(&[shape.len, 0]).0)
     }
 
     fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let index = index_of(body).filter(|index| *index < IRQS).ok_or(Errno::INVAL)?;
-        Ok(Body::default().words(&[16, 1, index, self.function.vectors(index)]).0)
+        Ok(UserBody::default().words(&[16, 1, index, self.function.vectors(index)]).0)
     }
 
     /// Vectors with an eventfd each; one without a descriptor is raised no more, as QEMU sends -1.

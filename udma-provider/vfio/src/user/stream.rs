@@ -3,6 +3,8 @@
 //! - owns: the loops around short reads and writes, and their bound in time. takes: a socket. gives: messages. must
 //!   not: interpret a body.
 
+#![expect(clippy::disallowed_methods, reason = "the bound of a message is real time")]
+
 use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
@@ -23,12 +25,12 @@ use rustix::{
     },
 };
 
-use super::wire::{FDS_MAX, HEADER_LEN, Header};
+use super::wire::{FDS_MAX, HEADER_LEN, UserHeader};
 
 /// A message that arrived.
 #[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) header: Header,
+pub(crate) struct UserMessage {
+    pub(crate) header: UserHeader,
     pub(crate) body: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Message {
 /// `TimedOut`: the peer does not read. Else the system's error; part of the message may be sent then.
 pub(crate) fn send(
     socket: &UnixStream,
-    header: Header,
+    header: UserHeader,
     body: &[u8],
     (fds, bound): (&[BorrowedFd<'_>], Duration),
 ) -> io::Result<()> {
@@ -73,18 +75,22 @@ pub(crate) fn send(
 /// # Errors
 /// `TimedOut`; `UnexpectedEof`: the peer hung up; `InvalidData`: a size that no message has, or too many descriptors;
 /// else the system's error.
-pub(crate) fn receive(socket: &UnixStream, idle: Duration, bound: Duration) -> io::Result<Message> {
+pub(crate) fn receive(
+    socket: &UnixStream,
+    idle: Duration,
+    bound: Duration,
+) -> io::Result<UserMessage> {
     let mut fds = Vec::new();
     let mut head = [0; HEADER_LEN];
     let first = fill(socket, &mut head[..1], &mut fds, Instant::now() + idle);
     first?;
     let deadline = Instant::now() + bound;
     fill(socket, &mut head[1..], &mut fds, deadline)?;
-    let header = Header::decode(&head);
+    let header = UserHeader::decode(&head);
     let Some(len) = header.body_len() else { return Err(io::ErrorKind::InvalidData.into()) };
     let mut body = vec![0; len];
     fill(socket, &mut body, &mut fds, deadline)?;
-    Ok(Message { header, body, fds })
+    Ok(UserMessage { header, body, fds })
 }
 
 fn fill(

@@ -1,3 +1,7 @@
+//! Client and server against each other, and each against a hostile one.
+
+#![expect(clippy::disallowed_methods, reason = "tests of bounds in real time")]
+
 use std::{
     os::unix::net::UnixStream,
     sync::Arc,
@@ -13,7 +17,7 @@ use urma_mem::{Pages, Region};
 use super::{
     link::{UserError, UserLink},
     stream,
-    wire::{Body, Header, RegionAccess, command},
+    wire::{RegionAccess, UserBody, UserHeader, command},
     *,
 };
 
@@ -148,7 +152,7 @@ fn refusals_are_errors_and_the_connection_goes_on() {
 }
 
 /// What a server may reply instead of what was asked for.
-fn against(reply: impl FnOnce(Header, &UnixStream) + Send + 'static) -> UserError {
+fn against(reply: impl FnOnce(UserHeader, &UnixStream) + Send + 'static) -> UserError {
     let (client, server) = UnixStream::pair().unwrap();
     let thread = std::thread::spawn(move || {
         let bound = Duration::from_secs(5);
@@ -166,19 +170,19 @@ fn against(reply: impl FnOnce(Header, &UnixStream) + Send + 'static) -> UserErro
 
 #[test]
 fn a_hostile_server_is_an_error_in_bounded_time() {
-    let send = |socket: &UnixStream, header: Header, body: &[u8]| {
+    let send = |socket: &UnixStream, header: UserHeader, body: &[u8]| {
         stream::send(socket, header, body, (&[], Duration::from_secs(1))).unwrap();
     };
     assert!(matches!(against(|_, _| {}), UserError::Gone(_)));
-    let wrong = against(move |h, s| send(s, Header { id: h.id ^ 1, ..h.reply(4) }, &[0; 4]));
+    let wrong = against(move |h, s| send(s, UserHeader { id: h.id ^ 1, ..h.reply(4) }, &[0; 4]));
     assert!(matches!(wrong, UserError::Protocol { .. }), "{wrong}");
-    let wrong = against(move |h, s| send(s, Header { command: 9, ..h.reply(4) }, &[0; 4]));
+    let wrong = against(move |h, s| send(s, UserHeader { command: 9, ..h.reply(4) }, &[0; 4]));
     assert!(matches!(wrong, UserError::Protocol { .. }), "{wrong}");
     let short = against(move |h, s| send(s, h.reply(2), &[0; 2]));
     assert!(matches!(short, UserError::Protocol { .. }), "{short}");
     let cut = against(move |h, s| send(s, h.reply(100), &[0; 4]));
     assert!(matches!(cut, UserError::Gone(_)), "{cut}");
-    let huge = against(move |h, s| send(s, Header { size: u32::MAX, ..h.reply(0) }, &[]));
+    let huge = against(move |h, s| send(s, UserHeader { size: u32::MAX, ..h.reply(0) }, &[]));
     assert!(matches!(huge, UserError::Gone(_)), "{huge}");
     let other = against(move |h, s| send(s, h.reply(4), &[9, 0, 0, 0]));
     assert!(matches!(other, UserError::Protocol { .. }), "{other}");
@@ -211,7 +215,7 @@ proptest! {
 
     #[test]
     fn headers_keep_every_bit(bytes in any::<[u8; 16]>()) {
-        let header = Header::decode(&bytes);
+        let header = UserHeader::decode(&bytes);
         prop_assert_eq!(header.encode(), bytes);
         let len = header.body_len();
         prop_assert!(len.is_none_or(|len| len + 16 == header.size as usize && len < wire::MESSAGE_MAX));
@@ -228,9 +232,9 @@ proptest! {
             let (fd, _) = memory.fd().unwrap();
             let fds = vec![fd; usize::from(*fds)];
             // Small indices and lengths reach further than random ones.
-            let small = Body::default().words(&[32, 39, u32::from(body.len() as u8 % 10), 1]).bytes(body).0;
+            let small = UserBody::default().words(&[32, 39, u32::try_from(body.len() % 10).unwrap(), 1]).bytes(body).0;
             let body = if body.len() % 2 == 0 { body } else { &small };
-            let header = Header::request(id, *command, body.len(), true);
+            let header = UserHeader::request(id, *command, body.len(), true);
             stream::send(&socket, header, body, (&fds, bound)).unwrap();
             let reply = stream::receive(&socket, bound, bound).unwrap();
             prop_assert!(reply.header.is_reply());

@@ -44,7 +44,7 @@ const ERROR: u32 = 1 << 5;
 
 /// Header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
+pub(crate) struct UserHeader {
     pub(crate) id: u16,
     pub(crate) command: u16,
     /// Bytes of the message with this header.
@@ -54,7 +54,7 @@ pub(crate) struct Header {
     pub(crate) error: u32,
 }
 
-impl Header {
+impl UserHeader {
     /// Of a request with `len` bytes of body.
     pub(crate) fn request(id: u16, command: u16, len: usize, is_answered: bool) -> Self {
         let flags = if is_answered { 0 } else { NO_REPLY };
@@ -150,7 +150,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// What is left.
+    /// Returns the bytes that no field was taken from.
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.0
     }
@@ -158,9 +158,9 @@ impl<'a> Fields<'a> {
 
 /// A body that is made field by field.
 #[derive(Default, Debug)]
-pub(crate) struct Body(pub(crate) Vec<u8>);
+pub(crate) struct UserBody(pub(crate) Vec<u8>);
 
-impl Body {
+impl UserBody {
     pub(crate) fn words(mut self, words: &[u32]) -> Self {
         self.0.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         self
@@ -177,9 +177,9 @@ impl Body {
     }
 }
 
-/// Body of [`command::DMA_MAP`].
+/// Fields of the body of the request [`command::DMA_MAP`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct DmaMap {
+pub(crate) struct UserDmaMap {
     pub(crate) is_writable: bool,
     /// First byte in the file.
     pub(crate) offset: u64,
@@ -187,12 +187,12 @@ pub(crate) struct DmaMap {
     pub(crate) size: u64,
 }
 
-impl DmaMap {
+impl UserDmaMap {
     const LEN: u32 = 32;
 
     pub(crate) fn encode(self) -> Vec<u8> {
         let flags = 1 | u32::from(self.is_writable) << 1;
-        let body = Body::default().words(&[Self::LEN, flags]);
+        let body = UserBody::default().words(&[Self::LEN, flags]);
         body.longs(&[self.offset, self.address, self.size]).0
     }
 
@@ -206,7 +206,7 @@ impl DmaMap {
 
 /// Body of [`command::DMA_UNMAP`], and of its reply.
 pub(crate) fn encode_unmap(address: u64, size: u64) -> Vec<u8> {
-    Body::default().words(&[24, 0]).longs(&[address, size]).0
+    UserBody::default().words(&[24, 0]).longs(&[address, size]).0
 }
 
 /// Address and size of [`command::DMA_UNMAP`].
@@ -227,7 +227,7 @@ pub(crate) struct RegionAccess {
 
 impl RegionAccess {
     pub(crate) fn encode(self, data: &[u8]) -> Vec<u8> {
-        let body = Body::default().longs(&[self.offset]).words(&[self.region, self.count]);
+        let body = UserBody::default().longs(&[self.offset]).words(&[self.region, self.count]);
         body.bytes(data).0
     }
 
@@ -256,7 +256,7 @@ impl SetIrqs {
     pub(crate) const TRIGGER: u32 = 32;
 
     pub(crate) fn encode(self) -> Vec<u8> {
-        Body::default().words(&[20, self.flags, self.index, self.start, self.count]).0
+        UserBody::default().words(&[20, self.flags, self.index, self.start, self.count]).0
     }
 
     pub(crate) fn decode(body: &[u8]) -> Option<Self> {
