@@ -241,12 +241,9 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
-        if let Some(value) = text("URMA_DOORBELLS") {
-            self.doorbells = doorbells_of(value)?;
-        }
-        if let Some(value) = text("URMA_PACKET_ENGINE") {
-            self.packet_engine = packet_engine_of(value)?;
-        }
+        self.doorbells = text("URMA_DOORBELLS").map_or(Ok(self.doorbells), doorbells_of)?;
+        self.packet_engine =
+            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
