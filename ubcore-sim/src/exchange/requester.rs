@@ -205,11 +205,8 @@ impl Requester {
             }
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
-        if let Some(engine) = &mut work.endpoint.packet_engine
-            && line.is_packets()
-            && piece.begins_payload()
-        {
-            engine.message(request.local.sizes(&request.words), &work.base.tables.counts);
+        if line.is_packets() {
+            model(work, &piece, request);
         }
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
@@ -546,6 +543,15 @@ impl Requester {
 
     fn recount(&mut self) {
         self.in_flight = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
+    }
+}
+
+/// Runs a message that begins through the model of the packet engine, if one counts.
+fn model(work: &mut Work<'_>, piece: &NextPiece, request: &Request) {
+    if let Some(engine) = &mut work.endpoint.packet_engine
+        && piece.begins_payload()
+    {
+        engine.message(request.local.sizes(&request.words), &work.base.tables.counts);
     }
 }
 

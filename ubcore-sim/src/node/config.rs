@@ -248,9 +248,8 @@ impl NodeCfg {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         self.set_doorbells(text("URMA_DOORBELLS"), text("URMA_CONTEXT_CACHE"))?;
-        if let Some(value) = text("URMA_PACKET_ENGINE") {
-            self.packet_engine = packet_engine_of(value)?;
-        }
+        self.packet_engine =
+            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
