@@ -51,15 +51,15 @@ pub struct SpliceGrid {
 pub struct SpliceCell {
     /// Mix, as the option gives it.
     pub mix: String,
-    /// The engine.
+    /// The engine that runs the cell.
     pub config: EngineConfig,
-    /// Bubbles and back-pressure.
+    /// Bubbles at the input and back-pressure at the output.
     pub disturbance: Disturbance,
     /// Lengths of the messages.
     lengths: LengthMix,
     /// Messages of the run.
     pub messages: usize,
-    /// Seed of them.
+    /// Seed of the messages that are drawn.
     pub seed: u64,
     /// Path MTU as a power of two.
     pub mtu_log2: u8,
@@ -68,9 +68,9 @@ pub struct SpliceCell {
 /// What a run of one cell gave.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpliceResult {
-    /// The cell.
+    /// The cell that was run.
     pub cell: SpliceCell,
-    /// How it ended.
+    /// How the run of it ended.
     pub end: RunEnd,
     /// Counters of the engine.
     pub counters: EngineCounters,
@@ -218,7 +218,7 @@ fn mix_of(text: &str) -> Result<LengthMix, GridError> {
 }
 
 impl SpliceCell {
-    /// Its messages.
+    /// The messages that it draws.
     #[must_use]
     pub fn draw(&self) -> Vec<PieceMessage> {
         self.lengths.messages(self.messages, self.seed, self.mtu_log2)

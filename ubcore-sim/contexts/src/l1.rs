@@ -66,7 +66,7 @@ pub(crate) struct ChipSlot {
 }
 
 #[derive(Debug)]
-struct Bank {
+struct SlotBank {
     index: SlotIndex,
     free: Vec<u32>,
     policy: Box<dyn Policy>,
@@ -78,7 +78,7 @@ struct Bank {
 #[derive(Debug)]
 pub(crate) struct ChipSlots {
     slots: Vec<ChipSlot>,
-    banks: Vec<Bank>,
+    banks: Vec<SlotBank>,
     per_bank: u32,
     /// Hits that a full ring lost.
     pub(crate) hits_lost: u64,
@@ -93,7 +93,7 @@ impl ChipSlots {
     ) -> Self {
         let per_bank = entries / banks;
         let slot = |_| ChipSlot { token: None, word: SlotWord::new(0), home: None };
-        let bank = |_| Bank {
+        let bank = |_| SlotBank {
             index: SlotIndex::new(per_bank),
             free: (0..per_bank).rev().collect(),
             policy: policy(per_bank),
@@ -240,7 +240,7 @@ impl ChipSlots {
     }
 }
 
-impl Bank {
+impl SlotBank {
     fn take_foreign_hits(&mut self) {
         while let Some(slot) = self.foreign_hits.pop_front() {
             self.policy.on_hit(slot);

@@ -41,7 +41,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use urma_splice::random::SplitMix;
+use urma_splice::random::EngineRandom;
 use urma_splice::run::messages::{HostPiece, PieceMessage};
 use urma_splice::{Engine, EngineConfig, EngineOutput, EngineScheme, InputBeat, Sideband, TooLong};
 
@@ -99,7 +99,7 @@ const fn byte_of(seed: u32, at: u32) -> u8 {
     (seed.wrapping_add(at).wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
 
-fn draw(random: &mut SplitMix, args: &LockstepArgs, tag: u32) -> SeededMessage {
+fn draw(random: &mut EngineRandom, args: &LockstepArgs, tag: u32) -> SeededMessage {
     let mtu_log2 = 8 + random.below(u64::from(args.mtu_log2_max) - 7) as u8;
     let (width, mtu) = (u64::from(args.width), 1_u64 << mtu_log2);
     let half = if args.scheme == "pingpong" { 2 } else { 1 };
@@ -243,7 +243,7 @@ fn run(args: &LockstepArgs) -> Result<(), String> {
         seeds: std::collections::VecDeque::new(),
         open: OpenOutput { seed: 0, at: 0 },
     };
-    let mut random = SplitMix::new(args.seed);
+    let mut random = EngineRandom::new(args.seed);
     let mut beats = 0;
     for tag in 0.. {
         if beats >= args.beats {
@@ -270,7 +270,7 @@ fn offer<W: Write>(
     run: &mut LockstepRun<W>,
     message: &SeededMessage,
     wrong: Option<(u64, u64)>,
-    random: &mut SplitMix,
+    random: &mut EngineRandom,
 ) -> Result<(), String> {
     let width = run.engine.config().beat_bytes as u16;
     let mut index = 0;

@@ -100,13 +100,13 @@ impl CycleHistogram {
 pub struct EngineCounters {
     /// Cycles since the engine was opened.
     pub cycles: u64,
-    /// Beats accepted.
+    /// Beats that were accepted at the input.
     pub beats_in: u64,
-    /// Beats of packets.
+    /// Beats of packets that left.
     pub beats_out: u64,
-    /// Packets that ended.
+    /// Packets that ended at the output.
     pub packets: u64,
-    /// Payload bytes of them.
+    /// Payload bytes of those packets.
     pub bytes: u64,
     /// Cycles in which a beat waited.
     pub stalls: StallCycles,

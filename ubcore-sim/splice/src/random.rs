@@ -4,9 +4,9 @@
 
 /// `SplitMix64`, whose state is the seed.
 #[derive(Clone, Copy, Debug)]
-pub struct SplitMix(u64);
+pub struct EngineRandom(u64);
 
-impl SplitMix {
+impl EngineRandom {
     /// A generator whose numbers follow from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -30,7 +30,7 @@ impl SplitMix {
 /// Draws that are true for a part of all: one per call.
 #[derive(Clone, Copy, Debug)]
 pub struct Chance {
-    random: SplitMix,
+    random: EngineRandom,
     threshold: u64,
 }
 
@@ -43,7 +43,7 @@ impl Chance {
         reason = "a part is 0 to 1, which callers check"
     )]
     pub fn new(seed: u64, part: f64) -> Self {
-        Self { random: SplitMix::new(seed), threshold: (part * 4_294_967_296.0).floor() as u64 }
+        Self { random: EngineRandom::new(seed), threshold: (part * 4_294_967_296.0).floor() as u64 }
     }
 
     /// Whether the next draw is one of the part.

@@ -100,7 +100,7 @@ pub(super) fn work(part: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// As [`work`], emptied.
+/// As [`work`], which is emptied before.
 pub(super) fn fresh(part: &str) -> Result<PathBuf, Failure> {
     let path = work(part)?;
     fs::remove_dir_all(&path).map_err(Failure::system("emptying a folder"))?;

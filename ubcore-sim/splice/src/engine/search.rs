@@ -13,7 +13,7 @@ use super::Engine;
 use super::store::StoreKind;
 use crate::beat::InputBeat;
 use crate::config::{EngineConfig, EngineScheme, TooLong};
-use crate::random::SplitMix;
+use crate::random::EngineRandom;
 use crate::{InputError, SpliceFault};
 
 const WIDTH: u32 = 4;
@@ -225,7 +225,7 @@ impl SearchWorld {
         if self.engine.occupancy() > config.data_beats {
             return Err("(f) more beats than the memory has");
         }
-        if let StoreKind::Fifos(fifos) = &self.engine.store.kind
+        if let StoreKind::EngineFifos(fifos) = &self.engine.store.kind
             && fifos.sideband.len() > config.sideband_entries as usize
         {
             return Err("(f) more entries than the sideband FIFO has");
@@ -288,7 +288,7 @@ impl SearchWorld {
         };
         match &engine.store.kind {
             // Where the FIFO's pointers stand decides nothing.
-            StoreKind::Fifos(fifos) => {
+            StoreKind::EngineFifos(fifos) => {
                 beats(fifos.head, fifos.count);
                 for entry in &fifos.sideband {
                     key.extend(format!("{:?}", side(entry.sideband)).bytes());
@@ -414,7 +414,7 @@ fn random_steps(
     let mut config = config(scheme, beats, 3);
     config.mtu_log2_max = 4;
     let mut world = SearchWorld::new(config, fault);
-    let mut random = SplitMix::new(3);
+    let mut random = EngineRandom::new(3);
     for step in 0..steps {
         let offers = world.offers(&[3, 4], BYTES_MAX);
         let offer = offers[random.below(offers.len() as u64) as usize];

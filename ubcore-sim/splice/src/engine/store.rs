@@ -14,7 +14,7 @@ use crate::fault::SpliceFaults;
 
 /// Both FIFOs of scheme 3.
 #[derive(Clone, Debug)]
-pub(super) struct Fifos {
+pub(super) struct EngineFifos {
     pub(super) head: u32,
     pub(super) count: u32,
     pub(super) sideband: VecDeque<PacketEntry>,
@@ -22,7 +22,7 @@ pub(super) struct Fifos {
 
 #[derive(Clone, Debug)]
 pub(super) enum StoreKind {
-    Fifos(Fifos),
+    EngineFifos(EngineFifos),
     Banks(Banks),
 }
 
@@ -39,7 +39,7 @@ impl PacketStore {
     pub(super) fn new(config: &EngineConfig) -> Self {
         let entries = config.sideband_entries as usize;
         let kind = match config.scheme {
-            EngineScheme::Fifo => StoreKind::Fifos(Fifos {
+            EngineScheme::Fifo => StoreKind::EngineFifos(EngineFifos {
                 head: 0,
                 count: 0,
                 sideband: VecDeque::with_capacity(entries),
@@ -62,7 +62,7 @@ impl PacketStore {
     pub(super) fn room(&self) -> WriteRoom {
         match &self.kind {
             StoreKind::Banks(banks) => banks.room(),
-            StoreKind::Fifos(fifos) => WriteRoom {
+            StoreKind::EngineFifos(fifos) => WriteRoom {
                 data: fifos.count < self.beats,
                 sideband: fifos.sideband.len() < self.entries || self.faults.sideband_full(),
                 bank: true,
@@ -96,7 +96,7 @@ impl PacketStore {
     pub(super) fn push(&mut self, beat: RamBeat, bytes: &[u8]) {
         let at = match &mut self.kind {
             StoreKind::Banks(banks) => banks.write_address(),
-            StoreKind::Fifos(fifos) => {
+            StoreKind::EngineFifos(fifos) => {
                 let at = (fifos.head + fifos.count) % self.beats;
                 fifos.count += 1;
                 at
@@ -109,7 +109,7 @@ impl PacketStore {
     pub(super) fn packet(&mut self, entry: PacketEntry) {
         match &mut self.kind {
             StoreKind::Banks(banks) => banks.packet(entry.accepted, entry.serial),
-            StoreKind::Fifos(fifos) => fifos.sideband.push_back(entry),
+            StoreKind::EngineFifos(fifos) => fifos.sideband.push_back(entry),
         }
     }
 
@@ -124,14 +124,14 @@ impl PacketStore {
     pub(super) fn drop_message(&mut self, beats: u32) {
         match &mut self.kind {
             StoreKind::Banks(banks) => banks.drop_message(),
-            StoreKind::Fifos(fifos) => fifos.count -= beats,
+            StoreKind::EngineFifos(fifos) => fifos.count -= beats,
         }
     }
 
     pub(super) fn next_packet(&mut self, out_ready: bool) -> (Option<PacketEntry>, bool) {
         match &mut self.kind {
             StoreKind::Banks(banks) => banks.next_packet(out_ready),
-            StoreKind::Fifos(fifos) => {
+            StoreKind::EngineFifos(fifos) => {
                 let entry = if out_ready { fifos.sideband.pop_front() } else { None };
                 (entry, entry.is_some())
             }
@@ -142,7 +142,7 @@ impl PacketStore {
     pub(super) fn pop(&mut self) -> (RamBeat, &[u8]) {
         let at = match &mut self.kind {
             StoreKind::Banks(banks) => banks.read_address(),
-            StoreKind::Fifos(fifos) => {
+            StoreKind::EngineFifos(fifos) => {
                 let at = fifos.head;
                 fifos.head = (fifos.head + 1) % self.beats;
                 // Only a planted fault reads what is not there.
@@ -168,14 +168,14 @@ impl PacketStore {
     pub(super) fn occupancy(&self) -> u32 {
         match &self.kind {
             StoreKind::Banks(banks) => banks.occupancy(),
-            StoreKind::Fifos(fifos) => fifos.count,
+            StoreKind::EngineFifos(fifos) => fifos.count,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match &self.kind {
             StoreKind::Banks(banks) => banks.is_empty(),
-            StoreKind::Fifos(fifos) => fifos.count == 0 && fifos.sideband.is_empty(),
+            StoreKind::EngineFifos(fifos) => fifos.count == 0 && fifos.sideband.is_empty(),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::random::SplitMix;
+use crate::random::EngineRandom;
 
 /// A piece in host memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,18 +24,18 @@ pub struct HostPiece {
 pub struct PieceMessage {
     /// Path MTU as a power of two.
     pub mtu_log2: u8,
-    /// Pieces in order.
+    /// Pieces in the order in which they are joined.
     pub pieces: Vec<HostPiece>,
 }
 
 impl PieceMessage {
-    /// Bytes in all.
+    /// Bytes of all pieces together.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.len)).sum()
     }
 
-    /// Has no byte.
+    /// The message has no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -91,7 +91,7 @@ pub enum LengthMix {
 }
 
 impl LengthMix {
-    fn draw(self, random: &mut SplitMix) -> u64 {
+    fn draw(self, random: &mut EngineRandom) -> u64 {
         match self {
             Self::Fixed(len) => u64::from(len),
             Self::Rpc => match random.below(100) {
@@ -106,7 +106,7 @@ impl LengthMix {
     /// `count` messages of one to four pieces from a seed.
     #[must_use]
     pub fn messages(self, count: usize, seed: u64, mtu_log2: u8) -> Vec<PieceMessage> {
-        let mut random = SplitMix::new(seed);
+        let mut random = EngineRandom::new(seed);
         (0..count)
             .map(|_| {
                 let mut rest = self.draw(&mut random);

@@ -221,7 +221,7 @@ pub(crate) fn decode_unmap(body: &[u8]) -> Option<(u64, u64)> {
 pub(crate) struct RegionAccess {
     pub(crate) offset: u64,
     pub(crate) region: u32,
-    /// Bytes of data.
+    /// Bytes of data that follow the body.
     pub(crate) count: u32,
 }
 
@@ -240,7 +240,7 @@ impl RegionAccess {
     }
 }
 
-/// Head of [`command::SET_IRQS`].
+/// Head of a [`command::SET_IRQS`], before its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SetIrqs {
     pub(crate) flags: u32,
