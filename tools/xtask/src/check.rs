@@ -64,7 +64,7 @@ const FAULTED_IN_PART: [(&str, &str); 3] =
 
 /// Everything, or only the steps whose name contains `only`.
 pub(crate) fn test(only: &str) -> TaskResult {
-    let mut steps = Steps::new("test", 13)?.only(only);
+    let mut steps = Steps::new("test", 14)?.only(only);
     steps.step("tools", |_| StepResult::one("tools", tools()));
     // Built while the next steps leave a processor idle; ready before any test runs.
     let deny_tool = steps.is_selected(LICENCES).then(|| thread::spawn(deny_tool));

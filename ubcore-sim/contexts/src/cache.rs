@@ -345,7 +345,7 @@ impl ContextCache {
     }
 
     /// Plants a mistake, or none.
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub fn plant(&mut self, fault: Option<crate::ContextFault>) {
         self.faults.planted = fault;
     }

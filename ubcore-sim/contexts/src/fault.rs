@@ -4,7 +4,7 @@
 //! *Must not*: cost an instruction in production.
 
 /// A mistake that the cache makes on purpose.
-#[cfg(any(test, feature = "planted-faults"))]
+#[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ContextFault {
     /// A migration leaves the version as it was.
@@ -36,7 +36,7 @@ pub enum ContextFault {
 /// Which fault is planted, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ContextFaults {
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub(crate) planted: Option<ContextFault>,
 }
 
@@ -44,10 +44,10 @@ macro_rules! questions {
     ($($name:ident = $fault:ident;)*) => {
         impl ContextFaults {
             $(
-                #[cfg(any(test, feature = "planted-faults"))]
+                #[cfg(test)]
                 pub(crate) fn $name(self) -> bool { self.planted == Some(ContextFault::$fault) }
 
-                #[cfg(not(any(test, feature = "planted-faults")))]
+                #[cfg(not(test))]
                 #[inline(always)]
                 pub(crate) const fn $name(self) -> bool { false }
             )*

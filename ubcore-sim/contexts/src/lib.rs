@@ -30,7 +30,7 @@ pub mod trace;
 pub use cache::{Access, AccessMode, ContextCache, ContextWake, NoContext};
 pub use cfg::{CacheCfg, FillRule, MeetMigration};
 pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
-#[cfg(any(test, feature = "planted-faults"))]
+#[cfg(test)]
 pub use fault::ContextFault;
 pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
 pub use small::SmallOp;

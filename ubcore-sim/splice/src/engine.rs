@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Plants a mistake, for tests of checks.
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub fn plant(&mut self, fault: crate::SpliceFault) {
         let faults = crate::fault::SpliceFaults { planted: Some(fault) };
         self.writer.faults = faults;

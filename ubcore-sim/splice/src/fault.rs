@@ -4,7 +4,7 @@
 //! - gives: `false`, always, in every other build. must not: cost an instruction in production.
 
 /// A mistake that an engine makes on purpose.
-#[cfg(any(test, feature = "planted-faults"))]
+#[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpliceFault {
     /// The bytes behind a seam are taken one byte too far on.
@@ -34,19 +34,19 @@ pub enum SpliceFault {
 /// Which fault is planted, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SpliceFaults {
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub(crate) planted: Option<SpliceFault>,
 }
 
 macro_rules! planted {
     ($($name:ident = $fault:ident),+ $(,)?) => {
         impl SpliceFaults {$(
-            #[cfg(any(test, feature = "planted-faults"))]
+            #[cfg(test)]
             pub(crate) fn $name(self) -> bool {
                 self.planted == Some(SpliceFault::$fault)
             }
 
-            #[cfg(not(any(test, feature = "planted-faults")))]
+            #[cfg(not(test))]
             pub(crate) const fn $name(self) -> bool {
                 false
             }

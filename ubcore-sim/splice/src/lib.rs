@@ -17,6 +17,6 @@ pub use beat::{EngineOutput, InputBeat, InputError, OutputBeat, Sideband};
 pub use config::{EngineConfig, EngineConfigError, EngineScheme, TooLong};
 pub use counters::{CycleHistogram, EngineCounters, StallCycles};
 pub use engine::Engine;
-#[cfg(any(test, feature = "planted-faults"))]
+#[cfg(test)]
 pub use fault::SpliceFault;
 pub use packetizer::{BeginError, Packetizer};

@@ -83,7 +83,7 @@ impl Banks {
         }
     }
 
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub(super) fn plant(&mut self, faults: SpliceFaults) {
         self.faults = faults;
     }

@@ -51,7 +51,7 @@ impl PacketStore {
         Self { kind, ram, beats, entries, faults: SpliceFaults::default() }
     }
 
-    #[cfg(any(test, feature = "planted-faults"))]
+    #[cfg(test)]
     pub(super) fn plant(&mut self, faults: SpliceFaults) {
         self.faults = faults;
         if let StoreKind::Banks(banks) = &mut self.kind {

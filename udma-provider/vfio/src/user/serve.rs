@@ -76,7 +76,7 @@ pub trait ServedFunction {
 /// it may make progress for a while, and returns when the socket is readable.
 ///
 /// # Errors
-/// The client broke the framing of messages, or began one and did not end it in [`MESSAGE_BOUND`], or does not read its
+/// The client broke the framing of messages, or began one and did not end it within seconds, or does not read its
 /// replies; or the system's error. What the client mapped is unmapped when this returns.
 pub fn serve(
     socket: &UnixStream,
