@@ -52,6 +52,9 @@ fn each_request_looks_its_contexts_up_once() {
     assert_eq!(count(&b, Counter::ContextAccesses), 4);
 }
 
+/// A number that a program may ask for.
+const NUMBER: u32 = 7;
+
 #[test]
 fn a_destroyed_object_leaves_the_model() {
     let (mut a, mut b) = counted();
@@ -59,12 +62,13 @@ fn a_destroyed_object_leaves_the_model() {
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
     for round in 1..=2 {
-        let mut queue = a.jetty(4, &jfc, |_| {});
+        let mut queue = a.jetty(4, &jfc, |args| args.id = NUMBER);
+        assert_eq!(queue.id, NUMBER);
         a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
         step(&mut a, &b, 1000);
         assert!(a.poll(&mut jfc).is_some());
         a.ok32(Command::DestroyQueue { id: queue.id });
-        // The second queue may have the number of the first, and is another context.
+        // The second queue has the number of the first, and is another context.
         assert_eq!(count(&a, Counter::ContextL3Hits), 4 + round);
     }
 }
