@@ -43,7 +43,7 @@ const RULES: &[(&str, Rule)] = &[
     ("no file is longer than 600 lines net of tests", source::lengths),
     ("every source file is reachable", source::reachable),
     ("every expect has a reason, nothing is allowed", source::expectations),
-    ("unsafe code only in urma-mem and the C face", source::unsafety),
+    ("unsafe code only in its homes", source::unsafety),
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),
     ("no vague names", words::names),

@@ -1,6 +1,6 @@
-//! Hashes of handles, the same on every machine.
+//! Hashes of handles and random numbers of seeds, the same on every machine.
 //!
-//! - owns: one mixing function. takes: handles. gives: 64 bits. must not: depend on a seed of the process.
+//! - owns: one mixing function, and the random numbers made from it. takes: handles, seeds. gives: 64 bits. must not: depend on a seed of the process.
 
 use std::hash::Hasher;
 
@@ -39,5 +39,21 @@ impl Hasher for HandleHasher {
 
     fn write_u64(&mut self, id: u64) {
         self.0 = mix(id.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.0.rotate_left(7);
+    }
+}
+
+/// SplitMix64: random numbers from a seed.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix64(pub(crate) u64);
+
+impl SplitMix64 {
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `bound`.
+    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() >> 32) * bound) >> 32
     }
 }

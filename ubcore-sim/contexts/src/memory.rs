@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::hash::SplitMix64;
 use crate::quantiles::FACTORS;
 
 /// A bounded number of things at a time, first come first served.
@@ -124,19 +125,6 @@ impl FarMemory {
         let factor = u64::from(FACTORS[usize::from(number.to_le_bytes()[7])]);
         let tail = if ((number & 0xffff_ffff) * 1000) >> 32 == 0 { TAIL_FACTOR } else { 1 };
         ((median_ns * factor) >> 16) * tail
-    }
-}
-
-/// Generator of the drawn latencies (SplitMix64).
-#[derive(Debug)]
-pub(crate) struct SplitMix64(pub(crate) u64);
-
-impl SplitMix64 {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
     }
 }
 

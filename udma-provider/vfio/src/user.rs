@@ -3,6 +3,7 @@
 //! - owns: the protocol (`wire`, `stream`), the client and its backing, the server of one connection.
 //! - takes: a connected Unix socket. gives: a `DeviceBacking`, or a function served to a client. must not: know what
 //!   registers or rings mean.
+#![forbid(unsafe_code)]
 
 mod backing;
 mod link;

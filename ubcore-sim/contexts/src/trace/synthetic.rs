@@ -3,7 +3,7 @@
 //! - owns: generators, exact to the bit. takes: a name. gives: a trace. must not: draw from anything but its seed.
 
 use super::{HandleTrace, TraceError};
-use crate::hash::mix;
+use crate::hash::SplitMix64;
 
 /// Messages of a trace; each looks four handles up.
 const MESSAGES: usize = 100_000;
@@ -61,7 +61,7 @@ impl SyntheticTrace {
 
     /// The trace of a seed: 400,000 accesses.
     pub fn generate(self, seed: u64) -> Result<HandleTrace, TraceError> {
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix64(seed);
         let queues = match self {
             Self::Uniform => (0..MESSAGES).map(|_| random.below(QUEUES)).collect(),
             Self::Zipf => zipf(&mut random),
@@ -72,23 +72,8 @@ impl SyntheticTrace {
     }
 }
 
-/// SplitMix64: random numbers from a seed.
-#[derive(Clone, Debug)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    const fn below(&mut self, bound: u64) -> u64 {
-        ((self.next() >> 32) * bound) >> 32
-    }
-}
-
 /// Handles of a message of each queue.
-fn messages(queues: &[u64], random: &mut SplitMix) -> Vec<u32> {
+fn messages(queues: &[u64], random: &mut SplitMix64) -> Vec<u32> {
     let mut handles = Vec::with_capacity(4 * queues.len());
     for &queue in queues {
         let m = random.below(SEGMENTS);
@@ -124,7 +109,7 @@ fn zipf_sums() -> Vec<u64> {
         .collect()
 }
 
-fn zipf(random: &mut SplitMix) -> Vec<u64> {
+fn zipf(random: &mut SplitMix64) -> Vec<u64> {
     let sums = zipf_sums();
     let total = u128::from(sums[sums.len() - 1]);
     (0..MESSAGES)
@@ -135,7 +120,7 @@ fn zipf(random: &mut SplitMix) -> Vec<u64> {
         .collect()
 }
 
-fn bursts(random: &mut SplitMix) -> Vec<u64> {
+fn bursts(random: &mut SplitMix64) -> Vec<u64> {
     let mut queues = Vec::with_capacity(MESSAGES);
     while queues.len() < MESSAGES {
         let queue = random.below(QUEUES);
@@ -154,13 +139,13 @@ fn bursts(random: &mut SplitMix) -> Vec<u64> {
     clippy::cast_sign_loss,
     reason = "at most 2^20, at least 0"
 )]
-fn pareto(random: &mut SplitMix) -> u64 {
+fn pareto(random: &mut SplitMix64) -> u64 {
     let u = (random.next() >> 11) as f64 / 9_007_199_254_740_992.0;
     let length = (4.0 * ((1.0 - u).powf(-1.0 / 1.1) - 1.0)).ceil();
     length.min(1_048_576.0) as u64 + 1
 }
 
-fn flows(random: &mut SplitMix) -> Vec<u64> {
+fn flows(random: &mut SplitMix64) -> Vec<u64> {
     let mut flow = || (random.below(QUEUES), pareto(random));
     let mut flows: Vec<(u64, u64)> = (0..FLOWS).map(|_| flow()).collect();
     let mut queues = Vec::with_capacity(MESSAGES + FLOWS);
@@ -183,7 +168,7 @@ mod tests {
 
     #[test]
     fn random_numbers_and_weights_are_those_of_the_golden_data() {
-        let mut random = SplitMix(1);
+        let mut random = SplitMix64(1);
         assert_eq!([random.next(), random.next()], [0x910a_2dec_8902_5cc1, 0xbeeb_8da1_658e_ec67]);
         assert_eq!(zipf_sums().last(), Some(&43_913_298_070));
     }

@@ -1,7 +1,7 @@
 //! The shape of the model: mean access, rate against active queues, prefetch. Every figure is the model's.
 
 use super::*;
-use crate::memory::SplitMix64;
+use crate::hash::SplitMix64;
 use crate::quantiles::FACTORS;
 
 #[test]

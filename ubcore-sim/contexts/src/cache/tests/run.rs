@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Before, invariants};
 use super::*;
-use crate::memory::SplitMix64;
+use crate::hash::SplitMix64;
 use crate::policy::{Policy, lru};
 
 /// A cache, and what it should hold.
