@@ -88,6 +88,13 @@ impl SqDoorbell {
         self.0.carry_moved(pi, is_signalled, remote, local, len)
     }
 
+    /// As [`SqDoorbell::carry_moved`], of a request without a completion.
+    #[inline(always)]
+    pub(crate) fn carry_silent(&self, pi: u32, (remote, local, len): (u64, u64, u32)) -> bool {
+        barrier::to_device();
+        self.0.carry_moved(pi, false, remote, local, len)
+    }
+
     /// As [`SqDoorbell::carry_moved`], of a signalled request whose completion this driver makes; the index of the
     /// entry that it comes before.
     #[inline(always)]

@@ -313,10 +313,7 @@ impl SendPoster {
         }
         let place = (moved.remote, moved.local, moved.len);
         if !moved.is_signalled {
-            if self.doorbell.carry_moved(self.pi, moved) {
-                // It is retired: no completion looks for what was posted there.
-                self.pi = self.pi.wrapping_add(1);
-                self.seq = (self.seq + 1) & SEQ_MASK;
+            if self.carry_silent(place) {
                 return true;
             }
         } else if self.carried.room(self.parts.jfc.carried()) != 0
@@ -330,6 +327,18 @@ impl SendPoster {
         }
         self.sure += 1;
         false
+    }
+
+    /// As [`SendPoster::carry_again`], of a request without a completion, for which there is room.
+    #[inline(always)]
+    fn carry_silent(&mut self, (remote, local, len): (u64, u64, u32)) -> bool {
+        let is_carried = self.doorbell.carry_silent(self.pi, (remote, local, len));
+        if is_carried {
+            // It is retired: no completion looks for what was posted there.
+            self.pi = self.pi.wrapping_add(1);
+            self.seq = (self.seq + 1) & SEQ_MASK;
+        }
+        is_carried
     }
 
     /// As [`SendPoster::carry_again`], of a request that the device reports.
@@ -527,6 +536,17 @@ impl SendQueue for SendPoster {
         // The device looks at queue and target: what ended there since is not carried out.
         let is_failed = self.parts.failed.load(Ordering::Relaxed);
         !is_failed && self.carry_unreported(user_ctx, (remote, local, len))
+    }
+
+    #[inline]
+    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
+        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
+        if !is_there || self.find_room(1).is_err() {
+            return false;
+        }
+        let is_carried = self.carry_silent((remote, local, len));
+        self.sure += u32::from(!is_carried);
+        is_carried
     }
 
     #[inline]

@@ -185,9 +185,11 @@ impl SendHalf {
     fn carry_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         let len = wr.piece.len;
         self.last.is_of(wr)
-            && wr.flags.contains(WrFlags::COMPLETE)
             && wr.at.segment.span().holds(wr.at.addr, u64::from(len))
-            && self.queue.carry_like_last(wr.user_ctx, wr.at.addr, wr.piece.addr, len)
+            && match wr.flags.contains(WrFlags::COMPLETE) {
+                true => self.queue.carry_like_last(wr.user_ctx, wr.at.addr, wr.piece.addr, len),
+                false => self.queue.carry_silent_like_last(wr.at.addr, wr.piece.addr, len),
+            }
     }
 
     /// As [`SendHalf::transfer`], of a request that is not carried out at once.
@@ -228,6 +230,17 @@ impl SendHalf {
         self.last.reaches(ticket, (remote, len))
             && is_signalled
             && self.queue.carry_like_last(user_ctx, remote, local, len)
+    }
+
+    /// As [`SendHalf::carry_moved`], of a request without a completion, from `local` to `remote` or back.
+    #[inline(always)]
+    pub(crate) fn carry_silent(
+        &mut self,
+        ticket: u64,
+        (remote, local, len): (u64, u64, u32),
+    ) -> bool {
+        self.last.reaches(ticket, (remote, len))
+            && self.queue.carry_silent_like_last(remote, local, len)
     }
 
     /// As [`SendHalf::transfer_moved`], of a request that is not carried out at once.

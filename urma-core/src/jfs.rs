@@ -184,6 +184,12 @@ impl Jfs {
         self.send.carry_moved(ticket, moved)
     }
 
+    /// As `carry_moved`, of a request without a completion, between `local` and `remote`.
+    #[inline(always)]
+    pub fn carry_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
+        self.send.carry_silent(ticket, place)
+    }
+
     /// As `transfer_ticket`, of the newest FETCH_ADD or CAS that was posted alone.
     #[inline]
     #[must_use]

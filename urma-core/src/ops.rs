@@ -40,6 +40,12 @@ pub trait SendQueue: Send + Debug {
         false
     }
 
+    /// As [`SendQueue::carry_like_last`], of a request without a completion.
+    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
+        let _ = (remote, local, len);
+        false
+    }
+
     /// Posts a SEND that is like the newest SEND of one local piece, not inline, that [`SendQueue::post_send`] took
     /// alone, but for `moved`, whose `remote` is 0. A provider need not remember that one.
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {

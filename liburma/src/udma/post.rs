@@ -81,6 +81,9 @@ pub(crate) trait Sends {
     /// As `moved`, of a request that is carried out in this call.
     fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
 
+    /// As `carried`, of a request without a completion: its remote address, its local one and its length.
+    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool;
+
     /// As `moved`, of a FETCH_ADD or CAS.
     fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool;
 
@@ -107,6 +110,11 @@ impl Sends for JfsOwn {
     #[inline(always)]
     fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.core.carry_moved(ticket, moved)
+    }
+
+    #[inline(always)]
+    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
+        self.core.carry_silent(ticket, place)
     }
 
     #[inline(always)]
@@ -155,6 +163,11 @@ impl Sends for JettyOwn {
     #[inline(always)]
     fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.core.carry_moved(ticket, moved)
+    }
+
+    #[inline(always)]
+    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
+        self.core.carry_silent(ticket, place)
     }
 
     #[inline(always)]

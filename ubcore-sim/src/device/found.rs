@@ -270,6 +270,16 @@ impl SoftwareDevice {
         self.visit_brief(found, |place, queue| place.carry_unreported(queue, moved))
     }
 
+    /// As [`SoftwareDevice::carry_unreported`], of 8 bytes without a completion.
+    #[inline(always)]
+    pub fn carry_word_silently(
+        &self,
+        found: &FoundQueue,
+        moved: (u32, u64, u64),
+    ) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| place.carry_word_silently(queue, moved))
+    }
+
     /// As [`SoftwareDevice::carry_unreported`], of a whole entry like some one that [`SoftwareDevice::carry`] carried
     /// out, and from now on the newest one.
     #[inline(always)]

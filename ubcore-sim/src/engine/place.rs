@@ -160,6 +160,21 @@ impl EnginePlace {
         by_warrant.or_else(|| self.carry_word_by_engine(queue, moved))
     }
 
+    /// As [`EnginePlace::carry_unreported`], of 8 bytes without a completion.
+    #[inline(always)]
+    pub(crate) fn carry_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let by_warrant =
+            self.warrant.as_mut().and_then(|warrant| warrant.move_word_silently(queue, moved));
+        by_warrant.or_else(|| self.carry_silently_by_engine(queue, moved))
+    }
+
+    #[inline(never)]
+    fn carry_silently_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        let (pi, remote_va, local_va) = moved;
+        let moved = MovedEntry { pi, is_signalled: false, remote_va, local_va, len: WORD_LEN };
+        self.carry_unreported(queue, &moved)
+    }
+
     #[inline(never)]
     fn carry_word_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         let (pi, remote_va, local_va) = moved;

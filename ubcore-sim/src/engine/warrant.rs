@@ -149,6 +149,19 @@ impl Warrant {
         Some(self.count(queue, WORD_LEN))
     }
 
+    /// As [`Warrant::move_word_of_any`], of a request without a completion.
+    #[inline(always)]
+    pub(super) fn move_word_silently(
+        &mut self,
+        queue: &Queue,
+        (pi, remote_va, local_va): MovedPlace,
+    ) -> Option<u32> {
+        self.known.ask_for_line(remote_va);
+        self.covers(pi).then_some(())?;
+        self.known.open()?.copy_word(remote_va, local_va)?;
+        Some(self.count_silent(queue, WORD_LEN))
+    }
+
     /// As [`Warrant::move_word_of_any`], if both are of this node.
     #[inline(always)]
     pub(super) fn move_word(

@@ -195,6 +195,9 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
         local_va: u64,
         len: u32,
     ) -> bool {
+        if !is_signalled && len == WORD_LEN {
+            return self.node.carry_word_silently(&self.found, (pi, remote_va, local_va));
+        }
         let moved = MovedEntry { pi, is_signalled, remote_va, local_va, len };
         self.node.carry_moved(&self.found, &moved)
     }

@@ -196,6 +196,42 @@ fn a_queue_holds_no_more_of_them_than_it_is_deep() {
     }
 }
 
+/// Of requests without a completion no more are handed over than there is room for, and one that the device refuses takes
+/// none.
+#[test]
+fn a_queue_holds_no_more_without_completions_than_it_is_deep() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    let carry = |jfs: &mut QueueParts| jfs.send.as_mut().unwrap().carry_silent_like_last(0, 0, 8);
+    assert!(!carry(&mut jfs), "there is no newest one");
+    post_first(&mut jfs, &segments, 0);
+    report(&bench, (&jfc, &jfs), 0);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [0]);
+    bench.toy.script(|s| s.refuses_moved = true);
+    assert!((0..20).all(|_| !carry(&mut jfs)));
+    bench.toy.script(|s| s.refuses_moved = false);
+    assert!((0..DEPTH).all(|_| carry(&mut jfs)));
+    let handed = bench.toy.state().handed.len();
+    assert!(!carry(&mut jfs));
+    assert_eq!(bench.toy.state().handed.len(), handed, "the device is not asked");
+    assert_eq!(post(&mut jfs, 9), PostedAgain::Full);
+    assert_eq!(contexts(&poll_all(&mut jfc)), []);
+}
+
+#[test]
+fn a_device_that_failed_is_handed_nothing_without_a_completion() {
+    let bench = bench();
+    let segments = segments(&bench);
+    let jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, DEPTH);
+    post_first(&mut jfs, &segments, 0);
+    assert!(jfs.send.as_mut().unwrap().carry_silent_like_last(0, 0, 8));
+    bench.device.reset().unwrap();
+    assert!(!jfs.send.as_mut().unwrap().carry_silent_like_last(0, 0, 8));
+}
+
 /// Only the newest request that was carried says what others are like, and the device is asked for no more than
 /// there is room for.
 #[test]

@@ -658,6 +658,19 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
     let unsignalled = OneTransfer { flags: WrFlags::empty(), ..newest };
     jetty.post_transfer(&unsignalled).unwrap();
     let not_signalled = MovedTransfer { is_signalled: false, ..moved };
+    let silent = MovedTransfer {
+        local: newest.piece.addr,
+        remote: newest.at.addr,
+        len: newest.piece.len,
+        user_ctx: 0,
+        is_signalled: false,
+    };
+    assert_eq!(std::mem::take(&mut recorder.book().carried), [silent]);
+    let place = (remote_va, local, 16);
+    assert!(jetty.carry_silent(ticket, place) && !jetty.carry_silent(ticket + 1, place));
+    assert!(!jetty.carry_silent(ticket, (REMOTE_VA + LEN - 7, local, 16)));
+    let silent = MovedTransfer { user_ctx: 0, ..not_signalled };
+    assert_eq!(std::mem::take(&mut recorder.book().carried), [silent]);
     assert!(jetty.post_moved(ticket, &not_signalled) && !jetty.post_moved(ticket + 1, &moved));
     for outside in [LEN - 7, LEN, u64::MAX - REMOTE_VA] {
         let outside = RemoteAddr { segment: &remote, addr: REMOTE_VA.wrapping_add(outside) };

@@ -218,6 +218,15 @@ impl SendQueue for Recorder {
         book.carries
     }
 
+    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
+        let mut book = self.book();
+        if book.carries {
+            let (user_ctx, is_signalled) = (0, false);
+            book.carried.push(MovedTransfer { local, remote, len, user_ctx, is_signalled });
+        }
+        book.carries
+    }
+
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         self.post_like_last(moved)
     }

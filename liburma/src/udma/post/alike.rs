@@ -27,11 +27,23 @@ pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'
     own.moved(ticket, &moved).then_some(())
 }
 
-/// As [`post`], of a signalled request that is carried out in this call; whether it was.
+/// As [`post`], of a request that is carried out in this call; whether it was.
 #[inline(always)]
 pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = transfer(&own.last().form, seen, (from, from.head()));
-    alike.is_some_and(|(ticket, moved)| own.carried(ticket, &moved))
+    let head = from.head();
+    match transfer(&own.last().form, seen, (from, head)) {
+        Some((ticket, moved)) => own.carried(ticket, &moved),
+        None => head & SIGNALLED == 0 && carry_silent((seen, own), from),
+    }
+}
+
+/// As [`carry`], of a request without a completion: by a jump, so that a signalled one saves no register for it.
+#[inline(never)]
+fn carry_silent((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
+    let alike = transfer(&own.last().form, seen, (from, from.head() | SIGNALLED));
+    alike.is_some_and(|(ticket, moved)| {
+        own.carried_silent(ticket, (moved.remote, moved.local, moved.len))
+    })
 }
 
 /// As [`post`], of a signalled atomic of the form of the newest one; whether it was posted.

@@ -53,12 +53,16 @@ impl Poster {
         is_moved
     }
 
-    /// As [`Poster::word`], of a request without a completion.
+    /// As [`Poster::word`], of a request without a completion: every second one as those of any length go.
     fn silent_word(&mut self, at: u64) -> bool {
         let Self { s, found } = self;
         let (pi, remote_va, local_va) = (s.jetty.pi, s.remote.va + at, s.local.va + at);
         let moved = MovedEntry { pi, is_signalled: false, remote_va, local_va, len: 8 };
-        let is_moved = s.a.dev.carry_unreported(found, &moved).0.is_some();
+        let (index, _) = match pi % 2 {
+            0 => s.a.dev.carry_word_silently(found, (pi, remote_va, local_va)),
+            _ => s.a.dev.carry_unreported(found, &moved),
+        };
+        let is_moved = index.is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }

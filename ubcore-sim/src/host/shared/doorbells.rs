@@ -50,6 +50,12 @@ impl SharedNode {
         self.unreported(found, |device| device.carry_unreported(found, moved))
     }
 
+    /// As [`SharedNode::carry_unreported`], of 8 bytes without a completion; whether they were moved.
+    #[inline(always)]
+    pub fn carry_word_silently(&self, found: &FoundQueue, moved: (u32, u64, u64)) -> bool {
+        self.unreported(found, |device| device.carry_word_silently(found, moved)).is_some()
+    }
+
     /// As [`SharedNode::carry_unreported`], of a whole entry.
     #[inline(always)]
     pub fn carry_block_unreported(&self, found: &FoundQueue, words: &[u64; 8]) -> Option<u32> {
