@@ -145,8 +145,8 @@ impl EventOps for UdmaContext {
             loop {
                 match driver.async_events.next() {
                     Some(Eqe::Async { code, object }) => {
-                        if code == EqeKind::DevFatal as u8 {
-                            driver.on_fatal_event();
+                        if code == EqeKind::DevFatal as u8 && !driver.take_fatal_event() {
+                            continue;
                         }
                         return Ok(Some(AsyncEvent {
                             kind: AsyncKind::from_code(code),
@@ -156,7 +156,7 @@ impl EventOps for UdmaContext {
                     Some(event) => {
                         tracing::warn!(?event, "a completion event came as asynchronous")
                     }
-                    None => return driver.check().map(|()| None),
+                    None => return driver.check_events().map(|()| None),
                 }
             }
         })

@@ -67,8 +67,10 @@ pub(crate) struct Driver {
     pub(crate) segments: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
-    /// A forked child has no device: its calls find `failed` set.
-    _forked: FlagWatch,
+    /// The event of that was taken: what waits for events from now on is told that nothing comes.
+    fatal_taken: Arc<AtomicBool>,
+    /// A forked child has no device: its calls find both set.
+    _forked: [FlagWatch; 2],
     /// The device was reset since: its registers belong to a successor.
     retired: AtomicBool,
     commands: CommandQueue,
@@ -92,7 +94,9 @@ impl Driver {
         reset(&*backing, &*regs, cfg.command_timeout_ns)?;
         let caps = read_caps(&*regs);
         let failed = Arc::new(AtomicBool::new(false));
-        let forked = watch_flag(Arc::clone(&failed)).map_err(|_| Status::NoMemory)?;
+        let fatal_taken = Arc::new(AtomicBool::new(false));
+        let watch = |flag| watch_flag(Arc::clone(flag)).map_err(|_| Status::NoMemory);
+        let forked = [watch(&failed)?, watch(&fatal_taken)?];
         let depth = cfg.command_depth.clamp(1, 256).next_power_of_two();
         let rings = dma.alloc(CommandQueue::ring_len(depth))?;
         let commands =
@@ -112,6 +116,7 @@ impl Driver {
             segments: Mutex::default(),
             async_events,
             failed,
+            fatal_taken,
             _forked: forked,
             retired: AtomicBool::new(false),
             commands,
@@ -163,10 +168,21 @@ impl Driver {
         }
     }
 
-    /// As [`Driver::on_failure`], when the device itself said so by an event.
-    pub(crate) fn on_fatal_event(&self) {
+    /// Takes the event of the failure, raised by the driver or by the device itself. Whether it is
+    /// the first: both may have noticed.
+    pub(crate) fn take_fatal_event(&self) -> bool {
         self.failed.store(true, Ordering::Release);
         self.commands.fail();
+        !self.fatal_taken.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether events may still come. A device that failed has one more, which may not be raised
+    /// yet.
+    ///
+    /// # Errors
+    /// `NoDevice`: the event of its failure was taken.
+    pub(crate) fn check_events(&self) -> Result<(), Status> {
+        if self.fatal_taken.load(Ordering::Acquire) { Err(Status::NoDevice) } else { Ok(()) }
     }
 
     /// Whether the device reports a fatal error, or its registers read as all ones.

@@ -74,6 +74,12 @@ impl UdmaDevice {
         }
     }
 
+    /// The driver of the device that is up.
+    #[cfg(test)]
+    pub(crate) fn driver(&self) -> Option<Arc<Driver>> {
+        lock(&self.up).as_ref().map(|up| Arc::clone(&up.driver))
+    }
+
     fn up(&self) -> Result<RunningDevice, Status> {
         let mut slot = lock(&self.up);
         if let Some(up) = slot.as_ref().filter(|up| up.driver.check().is_ok()) {

@@ -61,6 +61,7 @@ mod tests {
         let ctx = &w.a.half.ctx;
         refused("create_jfc", ctx.create_jfc(&JfcCfg::new(8), None), gone)?;
         refused("create_jfce", ctx.create_jfce(), gone)?;
+        refused("next_async", ctx.next_async(Some(Duration::ZERO)), gone)?;
         let mem = urma_mem::Region::private(4096)?;
         let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
         refused("register", ctx.register(&mem, &cfg, None), gone)

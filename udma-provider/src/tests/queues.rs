@@ -1,8 +1,8 @@
 //! An honest device: rings, doorbells, events, segments.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use udma_abi::{Cqe, CqeStatus, Opcode, cmd::Command};
+use udma_abi::{Cqe, CqeStatus, Eqe, EqeKind, Opcode, cmd::Command};
 use urma_core::{
     Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device, Eid, JettyId, LocalSge, Mapping,
     OrderType, Path, PathKind, PostReason, QueueCfg, QueueKind, RecvCfg, RecvWr, RemoteAddr,
@@ -375,6 +375,30 @@ fn async_events_arrive_once_in_order() {
     let event = bench.context.next_async(zero).unwrap().unwrap();
     assert_eq!((event.kind, event.id), (urma_core::AsyncKind::JfrLimit, 8));
     assert_eq!(bench.context.next_async(zero), Ok(None));
+}
+
+/// A thread looks for events between the mark of the failure and its event.
+#[test]
+fn nobody_is_told_that_the_device_failed_before_its_event() {
+    let bench = Bench::new();
+    let zero = Some(Duration::ZERO);
+    let driver = bench.device.driver().unwrap();
+    driver.failed.store(true, Ordering::Release);
+    assert_eq!(bench.context.next_async(zero), Ok(None));
+    driver.async_events.raise(Eqe::Async { code: EqeKind::DevFatal as u8, object: 0 });
+    let event = bench.context.next_async(zero).unwrap().unwrap();
+    assert_eq!(event.kind, urma_core::AsyncKind::DeviceFatal);
+    assert_eq!(bench.context.next_async(zero), Err(Status::NoDevice));
+}
+
+#[test]
+fn a_failure_that_driver_and_device_report_is_one_event() {
+    let bench = Bench::new();
+    let zero = Some(Duration::ZERO);
+    bench.toy.raise_async(EqeKind::DevFatal as u8, 0);
+    bench.device.reset().unwrap();
+    assert!(bench.context.next_async(zero).unwrap().is_some());
+    assert_eq!(bench.context.next_async(zero), Err(Status::NoDevice));
 }
 
 #[test]
