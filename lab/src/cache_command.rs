@@ -17,6 +17,7 @@ use lab::wan::grid::GridError;
 use serde_json::json;
 use urma_contexts::policy::seed::SeedRule;
 use urma_contexts::trace::read::TraceFormat;
+use urma_contexts::trace::synthetic::SyntheticTrace;
 
 /// Bytes of memory that a byte of a file of handles takes: the file, handles, numbers, next uses.
 const MEMORY_PER_BYTE: u64 = 6;
@@ -24,7 +25,8 @@ const MEMORY_PER_BYTE: u64 = 6;
 /// Lists are separated by commas.
 #[derive(Args, Debug)]
 pub(crate) struct CacheArgs {
-    /// Synthetic traces: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto. All of them without --trace and --file.
+    /// Traces to generate: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto (all of them without --trace and --file),
+    /// or a family such as phases, loop-zipf, drift (docs/nic-internals.md lists them).
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
     /// Trace files to read, each in the format that `--format` names.
@@ -99,19 +101,9 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
     }
     .check()?;
     let format = grid::format(&args.format)?;
-    let names = if args.trace.is_empty() && args.file.is_empty() {
-        grid::synthetic(
-            &["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned),
-        )?
-    } else {
-        grid::synthetic(&args.trace)?
-    };
-    let mut traces = Vec::new();
-    for synthetic in names {
-        let trace = synthetic.generate(args.seed.unwrap_or_else(|| synthetic.seed()));
-        let trace = trace.map_err(|error| grid::trace_error("trace", &error))?;
-        traces.push(Arc::new(NamedTrace::new(synthetic.name(), trace)));
-    }
+    let all = SyntheticTrace::ALL.map(|trace| trace.name().to_owned());
+    let none = args.trace.is_empty() && args.file.is_empty();
+    let mut traces = grid::generated(if none { &all } else { &args.trace }, args.seed)?;
     for file in &args.file {
         traces.push(Arc::new(read(file, format)?));
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use urma_contexts::policy::kind::{PolicyError, PolicyKind};
 use urma_contexts::policy::seed::SeedRule;
+use urma_contexts::trace::families::TraceFamily;
 use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
@@ -188,10 +189,51 @@ pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
     GridError { field, value, want: error.want.clone() }
 }
 
-/// Checks names of synthetic traces.
-pub fn synthetic(names: &[String]) -> Result<Vec<SyntheticTrace>, GridError> {
-    let traces: Result<Vec<_>, _> = names.iter().map(|name| SyntheticTrace::named(name)).collect();
-    traces.map_err(|error| GridError { field: "trace", value: error.value, want: error.want })
+/// Generates the traces of these names with `seed`, or else with each one's own; all names are checked first.
+pub fn generated(
+    names: &[String],
+    seed: Option<u64>,
+) -> Result<Vec<Arc<NamedTrace>>, GridError> {
+    let sources: Result<Vec<_>, _> = names.iter().map(|name| TraceSource::named(name)).collect();
+    let generate = |source: TraceSource| match source.generate(seed) {
+        Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace))),
+        Err(error) => Err(trace_error("trace", &error)),
+    };
+    sources?.into_iter().map(generate).collect()
+}
+
+/// A trace that is generated.
+#[derive(Clone, Copy, Debug)]
+enum TraceSource {
+    Synthetic(SyntheticTrace),
+    Family(&'static TraceFamily),
+}
+
+impl TraceSource {
+    fn named(name: &str) -> Result<Self, GridError> {
+        if let Some(family) = TraceFamily::named(name) {
+            return Ok(Self::Family(family));
+        }
+        SyntheticTrace::named(name).map(Self::Synthetic).map_err(|error| {
+            let families: Vec<&str> = TraceFamily::all().iter().map(TraceFamily::name).collect();
+            let want = format!("{}, {}", error.want, families.join(", "));
+            GridError { field: "trace", value: error.value, want }
+        })
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Synthetic(trace) => trace.name(),
+            Self::Family(family) => family.name(),
+        }
+    }
+
+    fn generate(self, seed: Option<u64>) -> Result<HandleTrace, TraceError> {
+        match self {
+            Self::Synthetic(trace) => trace.generate(seed.unwrap_or_else(|| trace.seed())),
+            Self::Family(family) => family.generate(seed.unwrap_or(1)),
+        }
+    }
 }
 
 /// Checks the name of a format.
