@@ -30,7 +30,7 @@ const SPARED_MOST: u32 = 256;
 /// Units of the size of the small FIFO: sixteenths of a slot.
 const UNIT: u64 = 16;
 /// Steps of that size at a return, in units, by how many more fingerprints the other queue has.
-const STEP: (u64, u64) = (8, 64);
+const STEP: (u64, u64) = (12, 64);
 /// Quarters of the victims that were hit whose return says that the main FIFO is too small.
 const TOO_SMALL: u32 = 3;
 
