@@ -98,6 +98,27 @@ impl Fifos {
         slot
     }
 
+    /// The oldest slot of a queue that is not empty becomes the newest, with one hit less than it has; whether it had one.
+    #[inline]
+    pub(super) fn spare_oldest(&mut self, group: usize, queue: FifoKind) -> bool {
+        let slot = self.oldest(group, queue);
+        let word = self.slots[slot as usize];
+        if word >> COUNT_SHIFT & COUNT_MAX == 0 {
+            return false;
+        }
+        self.slots[slot as usize] = word - (1 << COUNT_SHIFT);
+        let ends = &mut self.groups[group][queue as usize];
+        if ends.len > 1 {
+            let (number, newest) = (ends.oldest, ends.newest);
+            (ends.oldest, ends.newest) = (word & LINK, number);
+            let before = self.slot_of(group, newest);
+            let word = &mut self.slots[before as usize];
+            *word = *word & !LINK | number;
+        }
+        // The link of the newest slot is not read, but must not be itself; that of any other slot is not.
+        true
+    }
+
     /// Puts a slot that is in no queue, as the newest, without hits.
     #[inline]
     pub(super) fn push(&mut self, queue: FifoKind, slot: PolicySlot) {

@@ -110,14 +110,9 @@ impl Ours {
     #[inline]
     fn next_of_main(&mut self, group: usize) -> PolicySlot {
         for _ in 0..SPARED_MOST {
-            let slot = self.queues.oldest(group, FifoKind::Main);
-            let count = self.queues.count(slot);
-            if count == 0 {
+            if !self.queues.spare_oldest(group, FifoKind::Main) {
                 break;
             }
-            self.queues.pop(group, FifoKind::Main);
-            self.queues.push(FifoKind::Main, slot);
-            self.queues.set_count(slot, count - 1);
         }
         self.queues.pop(group, FifoKind::Main)
     }

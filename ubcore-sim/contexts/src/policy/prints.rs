@@ -30,12 +30,67 @@ pub(super) struct LeftLately {
     pub(super) main: Option<MainLeave>,
 }
 
-/// 0: an empty place; newest first.
-#[derive(Clone, Copy, Debug)]
+/// Fingerprints of one FIFO, the newest first; 0 is an empty place.
+///
+/// Four words instead of an array of 16: all places of a word are compared at once.
+#[derive(Clone, Copy, Default, Debug)]
+struct PrintRow([u64; 4]);
+
+/// The lowest bit, and the highest one, of each place of a word.
+const LOWEST: u64 = 0x0001_0001_0001_0001;
+const HIGHEST: u64 = LOWEST << 15;
+
+impl PrintRow {
+    /// The bit of the first place that holds a fingerprint, by word; `marks` are bits that are not compared.
+    #[inline]
+    fn find(&self, print: u16, marks: u16) -> Option<(usize, u32)> {
+        let (wanted, ignored) = (LOWEST * u64::from(print), LOWEST * u64::from(marks));
+        // The lowest place of a word that is equal has its highest bit set, and no lower place has.
+        let equal = self.0.map(|word| {
+            let differs = (word ^ wanted) & !ignored;
+            differs.wrapping_sub(LOWEST) & !differs & HIGHEST
+        });
+        if equal[0] | equal[1] | equal[2] | equal[3] == 0 {
+            return None;
+        }
+        let word = equal.iter().position(|equal| *equal != 0)?;
+        Some((word, equal[word].trailing_zeros() & !15))
+    }
+
+    /// The fingerprint of a place that `find` returned.
+    #[expect(clippy::cast_possible_truncation, reason = "a place of a word")]
+    const fn at(&self, (word, bit): (usize, u32)) -> u16 {
+        (self.0[word] >> bit) as u16
+    }
+
+    /// Takes a fingerprint out; whether it was there.
+    fn take(&mut self, print: u16, marks: u16) -> bool {
+        let Some((word, bit)) = self.find(print, marks) else { return false };
+        let newer = (1 << bit) - 1;
+        let older = (self.0[word] >> 16) & !newer;
+        self.0[word] = self.0[word] & newer | older;
+        for word in word..3 {
+            self.0[word] |= self.0[word + 1] << 48;
+            self.0[word + 1] >>= 16;
+        }
+        true
+    }
+
+    /// Puts a fingerprint as the newest; whether there is one more than before.
+    #[inline]
+    fn put(&mut self, print: u16) -> bool {
+        let [a, b, c, d] = self.0;
+        self.0 = [a << 16 | u64::from(print), b << 16 | a >> 48, c << 16 | b >> 48, d << 16 | c >> 48];
+        d >> 48 == 0
+    }
+}
+
+/// Fingerprints of both FIFOs.
+#[derive(Clone, Copy, Default, Debug)]
 #[repr(align(64))]
 struct PrintBucket {
-    small: [u16; WAYS],
-    main: [u16; WAYS],
+    small: PrintRow,
+    main: PrintRow,
 }
 
 /// About as many fingerprints of either FIFO as the cache has slots. Of handles that never left, one of some 4,000 is taken
@@ -49,8 +104,8 @@ pub(super) struct Prints {
 
 impl Prints {
     pub(super) fn new(capacity: u32) -> Self {
-        let empty = PrintBucket { small: [0; WAYS], main: [0; WAYS] };
-        Self { buckets: vec![empty; (capacity as usize).div_ceil(WAYS)], small: 0, main: 0 }
+        let buckets = vec![PrintBucket::default(); (capacity as usize).div_ceil(WAYS)];
+        Self { buckets, small: 0, main: 0 }
     }
 
     /// Bucket of a spread handle, its fingerprint, and that with room for marks.
@@ -70,28 +125,28 @@ impl Prints {
     pub(super) fn find(&self, spread: u64) -> LeftLately {
         let (bucket, small, main) = self.place(spread);
         let bucket = &self.buckets[bucket];
-        let left = position(&bucket.main, main, !MARKS).map(|at| {
-            let marks = bucket.main[at];
+        let left = bucket.main.find(main, MARKS).map(|at| {
+            let marks = bucket.main.at(at);
             let rule =
                 if marks & OLDEST == 0 { VictimRule::LeastUsed } else { VictimRule::Oldest };
             MainLeave { rule, was_hit: marks & HIT != 0 }
         });
-        LeftLately { small: position(&bucket.small, small, u16::MAX).is_some(), main: left }
+        LeftLately { small: bucket.small.find(small, 0).is_some(), main: left }
     }
 
     /// Takes a handle out of both.
     pub(super) fn take(&mut self, spread: u64) {
         let (bucket, small, main) = self.place(spread);
         let bucket = &mut self.buckets[bucket];
-        self.small -= u32::from(take(&mut bucket.small, small, u16::MAX));
-        self.main -= u32::from(take(&mut bucket.main, main, !MARKS));
+        self.small -= u32::from(bucket.small.take(small, 0));
+        self.main -= u32::from(bucket.main.take(main, MARKS));
     }
 
     /// Puts a handle that leaves the small FIFO.
     #[inline]
     pub(super) fn put_small(&mut self, spread: u64) {
         let (bucket, print, _) = self.place(spread);
-        self.small += u32::from(put(&mut self.buckets[bucket].small, print));
+        self.small += u32::from(self.buckets[bucket].small.put(print));
     }
 
     /// Puts a handle that leaves the main FIFO.
@@ -100,7 +155,7 @@ impl Prints {
         let (bucket, _, print) = self.place(spread);
         let oldest = if leave.rule == VictimRule::Oldest { OLDEST } else { 0 };
         let marks = oldest | if leave.was_hit { HIT } else { 0 };
-        self.main += u32::from(put(&mut self.buckets[bucket].main, print | marks));
+        self.main += u32::from(self.buckets[bucket].main.put(print | marks));
     }
 
     /// Number of fingerprints of the small FIFO.
@@ -112,32 +167,6 @@ impl Prints {
     pub(super) const fn main_len(&self) -> u32 {
         self.main
     }
-}
-
-/// Place of a fingerprint.
-#[inline]
-fn position(prints: &[u16; WAYS], print: u16, mask: u16) -> Option<usize> {
-    // Without a branch per place: the compiler compares all of them at once.
-    let same = prints.map(|other| u16::from(other & mask == print));
-    let found = (0..WAYS).fold(0_u32, |found, at| found | u32::from(same[at]) << at);
-    (found != 0).then_some(found.trailing_zeros() as usize)
-}
-
-/// Takes a fingerprint out; whether it was there.
-fn take(prints: &mut [u16; WAYS], print: u16, mask: u16) -> bool {
-    let Some(at) = position(prints, print, mask) else { return false };
-    prints.copy_within(at + 1.., at);
-    prints[WAYS - 1] = 0;
-    true
-}
-
-/// Puts a fingerprint as the newest; whether there is one more than before.
-#[inline]
-fn put(prints: &mut [u16; WAYS], print: u16) -> bool {
-    let is_more = prints[WAYS - 1] == 0;
-    prints.copy_within(..WAYS - 1, 1);
-    prints[0] = print;
-    is_more
 }
 
 #[cfg(test)]
@@ -158,6 +187,28 @@ mod tests {
         let len = prints.small_len();
         prints.take(spread(99_999));
         assert!(!prints.find(spread(99_999)).small && prints.small_len() == len - 1);
+    }
+
+    /// A row against a vector.
+    #[test]
+    fn a_row_does_what_a_vector_does() {
+        let (mut row, mut model) = (PrintRow::default(), Vec::new());
+        for at in 0..20_000_u64 {
+            let drawn = crate::hash::mix(at);
+            let [print, marks, which, ..] = drawn.to_le_bytes();
+            let print = (u16::from(print % 40) + 1) << 2;
+            let place = model.iter().position(|other: &u16| other & !3 == print);
+            assert_eq!(row.find(print, 3).map(|at| row.at(at)), place.map(|at| model[at]));
+            if which.is_multiple_of(3) {
+                assert_eq!(row.take(print, 3), place.is_some());
+                place.map(|at| model.remove(at));
+            } else {
+                let print = print | u16::from(marks % 4);
+                assert_eq!(row.put(print), model.len() < WAYS);
+                model.insert(0, print);
+                model.truncate(WAYS);
+            }
+        }
     }
 
     #[test]
