@@ -18,6 +18,13 @@ pub(crate) const fn spread(handle: u32) -> u64 {
     mix((handle as u64).wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
+/// Scatters a handle over 32 bits with one multiplication: enough for tables whose answers are estimates.
+#[must_use]
+#[inline]
+pub(crate) const fn scatter(handle: u32) -> u32 {
+    ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
 /// A hasher for maps by handle.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct HandleHasher(u64);

@@ -19,7 +19,7 @@ use super::fifos::{FifoKind, Fifos};
 use super::prints::{LeftLately, MainLeave, Prints};
 use super::sketch::Sketch;
 use super::{Policy, PolicySlot};
-use crate::hash::spread;
+use crate::hash::scatter;
 
 /// Slots of the main FIFO of which the least used one is the victim.
 const CHOICE: u32 = 4;
@@ -85,18 +85,18 @@ impl Ours {
     }
 
     #[inline]
-    fn spread_of(&self, slot: PolicySlot) -> u64 {
-        spread(self.handles[slot as usize])
+    fn scattered(&self, slot: PolicySlot) -> u32 {
+        scatter(self.handles[slot as usize])
     }
 
     /// A slot of the main FIFO without hits, chosen by `rule`; it becomes the oldest. The queue is not empty.
     fn main_victim(&mut self, group: usize, rule: VictimRule) -> PolicySlot {
         let mut best = self.next_of_main(group);
         if rule == VictimRule::LeastUsed {
-            let mut least = self.sketch.count(self.spread_of(best));
+            let mut least = self.sketch.count(self.scattered(best));
             for _ in 1..CHOICE.min(self.queues.len(group, FifoKind::Main) + 1) {
                 let slot = self.next_of_main(group);
-                let used = self.sketch.count(self.spread_of(slot));
+                let used = self.sketch.count(self.scattered(slot));
                 let (kept, left) = if used < least { (best, slot) } else { (slot, best) };
                 (best, least) = (left, least.min(used));
                 self.queues.push(FifoKind::Main, kept);
@@ -127,12 +127,12 @@ impl Ours {
     /// Keeps the fingerprint of a victim that leaves.
     fn evict(&mut self, victim: PolicySlot, rule: VictimRule) {
         let was_hit = self.queues.was_hit(victim);
-        let spread = self.spread_of(victim);
+        let scattered = self.scattered(victim);
         match self.unlink(victim) {
             None => {}
-            Some(FifoKind::Small) => self.left.put_small(spread),
+            Some(FifoKind::Small) => self.left.put_small(scattered),
             Some(FifoKind::Main) => {
-                self.left.put_main(spread, MainLeave { rule, was_hit });
+                self.left.put_main(scattered, MainLeave { rule, was_hit });
                 self.duel.evicted(rule);
                 self.hit_left += u32::from(was_hit);
                 if self.hit_left > self.capacity + 8 {
@@ -177,14 +177,14 @@ impl Ours {
 impl Policy for Ours {
     fn on_hit(&mut self, slot: PolicySlot) {
         if self.queues.hit(slot) == Some(FifoKind::Main) {
-            self.sketch.add(self.spread_of(slot));
+            self.sketch.add(self.scattered(slot));
         }
     }
 
     fn on_miss(&mut self, handle: u32) {
-        let spread = spread(handle);
-        self.sketch.add(spread);
-        let left = self.left.find(spread);
+        let scattered = scatter(handle);
+        self.sketch.add(scattered);
+        let left = self.left.find(scattered);
         self.move_border(left);
         if let Some(leave) = left.main {
             self.duel.returned(leave.rule);
@@ -220,10 +220,10 @@ impl Policy for Ours {
     fn insert(&mut self, handle: u32, slot: PolicySlot) {
         let left = match self.missed.take() {
             Some((missed, left)) if missed == handle => left,
-            _ => self.left.find(spread(handle)),
+            _ => self.left.find(scatter(handle)),
         };
         if left.small || left.main.is_some() {
-            self.left.take(spread(handle));
+            self.left.take(scatter(handle));
         }
         let returned = self.is_used_again(left);
         if let Some((victim, rule)) = self.victim.take()

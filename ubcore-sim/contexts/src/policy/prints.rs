@@ -108,22 +108,22 @@ impl Prints {
         Self { buckets, small: 0, main: 0 }
     }
 
-    /// Bucket of a spread handle, its fingerprint, and that with room for marks.
+    /// Bucket of a scattered handle, its fingerprint, and that with room for marks.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a remainder of the number of buckets, 16 bits"
     )]
     #[inline]
-    fn place(&self, spread: u64) -> (usize, u16, u16) {
-        let bucket = ((spread >> 32) * self.buckets.len() as u64) >> 32;
-        let print = spread as u16;
+    fn place(&self, scattered: u32) -> (usize, u16, u16) {
+        let bucket = (u64::from(scattered) * self.buckets.len() as u64) >> 32;
+        let print = scattered as u16;
         (bucket as usize, print.max(1), (print & !MARKS).max(MARKS + 1))
     }
 
     /// Whether and how a handle left lately.
     #[inline]
-    pub(super) fn find(&self, spread: u64) -> LeftLately {
-        let (bucket, small, main) = self.place(spread);
+    pub(super) fn find(&self, scattered: u32) -> LeftLately {
+        let (bucket, small, main) = self.place(scattered);
         let bucket = &self.buckets[bucket];
         let left = bucket.main.find(main, MARKS).map(|at| {
             let marks = bucket.main.at(at);
@@ -135,8 +135,8 @@ impl Prints {
     }
 
     /// Takes a handle out of both.
-    pub(super) fn take(&mut self, spread: u64) {
-        let (bucket, small, main) = self.place(spread);
+    pub(super) fn take(&mut self, scattered: u32) {
+        let (bucket, small, main) = self.place(scattered);
         let bucket = &mut self.buckets[bucket];
         self.small -= u32::from(bucket.small.take(small, 0));
         self.main -= u32::from(bucket.main.take(main, MARKS));
@@ -144,15 +144,15 @@ impl Prints {
 
     /// Puts a handle that leaves the small FIFO.
     #[inline]
-    pub(super) fn put_small(&mut self, spread: u64) {
-        let (bucket, print, _) = self.place(spread);
+    pub(super) fn put_small(&mut self, scattered: u32) {
+        let (bucket, print, _) = self.place(scattered);
         self.small += u32::from(self.buckets[bucket].small.put(print));
     }
 
     /// Puts a handle that leaves the main FIFO.
     #[inline]
-    pub(super) fn put_main(&mut self, spread: u64, leave: MainLeave) {
-        let (bucket, _, print) = self.place(spread);
+    pub(super) fn put_main(&mut self, scattered: u32, leave: MainLeave) {
+        let (bucket, _, print) = self.place(scattered);
         let oldest = if leave.rule == VictimRule::Oldest { OLDEST } else { 0 };
         let marks = oldest | if leave.was_hit { HIT } else { 0 };
         self.main += u32::from(self.buckets[bucket].main.put(print | marks));
@@ -172,21 +172,21 @@ impl Prints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::spread;
+    use crate::hash::scatter;
 
     #[test]
     fn what_left_lately_is_there_once_and_what_left_long_ago_is_not() {
         let mut prints = Prints::new(1000);
-        (0..100_000).for_each(|handle| prints.put_small(spread(handle)));
+        (0..100_000).for_each(|handle| prints.put_small(scatter(handle)));
         assert!(prints.small_len() <= 1008 && prints.main_len() == 0, "{}", prints.small_len());
-        let is_there = |handle: &u32| prints.find(spread(*handle)).small;
+        let is_there = |handle: &u32| prints.find(scatter(*handle)).small;
         let lately = (99_900..100_000).filter(is_there).count();
         let long_ago = (0..50_000).filter(is_there).count();
         assert_eq!(lately, 100);
         assert!(long_ago < 50, "{long_ago}");
         let len = prints.small_len();
-        prints.take(spread(99_999));
-        assert!(!prints.find(spread(99_999)).small && prints.small_len() == len - 1);
+        prints.take(scatter(99_999));
+        assert!(!prints.find(scatter(99_999)).small && prints.small_len() == len - 1);
     }
 
     /// A row against a vector.
@@ -218,11 +218,11 @@ mod tests {
             rule: if handle.is_multiple_of(2) { VictimRule::LeastUsed } else { VictimRule::Oldest },
             was_hit: handle.is_multiple_of(3),
         };
-        (0..200).for_each(|handle| prints.put_main(spread(handle), leave(handle)));
-        let found = |handle: &u32| prints.find(spread(*handle)).main == Some(leave(*handle));
+        (0..200).for_each(|handle| prints.put_main(scatter(handle), leave(handle)));
+        let found = |handle: &u32| prints.find(scatter(*handle)).main == Some(leave(*handle));
         assert!((0..200).filter(found).count() >= 199);
         assert_eq!(prints.main_len(), 200);
-        (0..200).for_each(|handle| prints.take(spread(handle)));
+        (0..200).for_each(|handle| prints.take(scatter(handle)));
         assert_eq!(prints.main_len(), 0);
     }
 }
