@@ -53,7 +53,10 @@ impl PrintRow {
         if equal[0] | equal[1] | equal[2] | equal[3] == 0 {
             return None;
         }
-        let word = equal.iter().position(|equal| *equal != 0)?;
+        // Without a branch per word: which one it is cannot be predicted.
+        let low = usize::from(equal[0] == 0);
+        let high = 2 + usize::from(equal[2] == 0);
+        let word = if equal[0] | equal[1] == 0 { high } else { low };
         Some((word, equal[word].trailing_zeros() & !15))
     }
 
@@ -135,6 +138,7 @@ impl Prints {
     }
 
     /// Takes a handle out of both.
+    #[inline]
     pub(super) fn take(&mut self, scattered: u32) {
         let (bucket, small, main) = self.place(scattered);
         let bucket = &mut self.buckets[bucket];

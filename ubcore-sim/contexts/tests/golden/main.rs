@@ -1,6 +1,8 @@
 //! Traces and hit counts against the golden data; policies against linear scans.
 
 mod naive;
+mod naive_adaptive;
+mod naive_ours;
 mod oracle;
 
 use serde_json::Value;
