@@ -54,6 +54,15 @@ pub(crate) struct CacheArgs {
     /// The seed's rule: a full cache takes a handle at its miss of this number; 0: always.
     #[arg(long, default_value_t = 0)]
     admit: u32,
+    /// Run each trace through the tiers of the model as well: off, l3 (chip and host memory), l2 (with CXL memory between).
+    #[arg(long, default_value = "off")]
+    tiers: String,
+    /// With the tiers: accesses that begin in a second at most.
+    #[arg(long, default_value = "120M")]
+    rate: String,
+    /// With the tiers: accesses that may be under way.
+    #[arg(long, default_value_t = 64)]
+    window: usize,
     /// Seed of the synthetic traces instead of each one's own.
     #[arg(long)]
     seed: Option<u64>,
@@ -98,6 +107,9 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
         capacities: args.capacity.clone(),
         slot_bytes: args.slot_bytes,
         rule: SeedRule { aging: args.aging, alpha: args.alpha, admit: args.admit },
+        tiers: args.tiers.clone(),
+        rate: args.rate.clone(),
+        window: args.window,
     }
     .check()?;
     let format = grid::format(&args.format)?;

@@ -9,6 +9,7 @@ use urma_contexts::policy::kind::PolicyError;
 use urma_contexts::replay::{CacheCounts, CacheReplay};
 
 use super::grid::CacheCell;
+use super::tiers::{self, TierResult};
 use crate::clock::Stopwatch;
 use crate::workers::run_all;
 
@@ -26,6 +27,8 @@ pub struct CacheResult {
     pub misses: Vec<(u64, u64)>,
     /// Time of an access in ns on this machine: table of handles and policy together.
     pub ns_per_access: f64,
+    /// The same trace through the tiers of the model, if they are on.
+    pub tiers: Option<TierResult>,
 }
 
 impl CacheResult {
@@ -61,16 +64,20 @@ fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
         misses.push((now.accesses - before.accesses, now.misses - before.misses));
     }
     let ns_per_access = watch.passed().as_secs_f64() * 1e9 / trace.handles().len() as f64;
-    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access })
+    let tiers = cell.tiers.map(|setting| tiers::run(cell, setting)).transpose()?;
+    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access, tiers })
 }
 
 /// Hash of all results but their times.
 #[must_use]
 pub fn hash(results: &[CacheResult]) -> String {
     let mut hasher = SipHasher24::new();
-    for CacheResult { cell, counts, misses, .. } in results {
+    for CacheResult { cell, counts, misses, tiers, .. } in results {
         let text = format!("{} {:?} {:?}", cell.trace.name, cell.policy, cell.rule);
         hasher.write(format!("{text} {} {counts:?} {misses:?}", cell.capacity).as_bytes());
+        if let Some(tiers) = tiers {
+            hasher.write(format!("{:?} {:?}", cell.tiers, tiers.counts.list()).as_bytes());
+        }
     }
     format!("{:032x}", hasher.finish128().as_u128())
 }

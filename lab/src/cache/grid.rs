@@ -12,10 +12,14 @@ use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
+use super::tiers::{CHIP_SLOTS, TierSetting};
+use crate::units;
 use crate::wan::grid::GridError;
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
+/// Accesses that may be under way at most.
+const WINDOW_MAX: usize = 65_536;
 
 /// A trace with its name, ready to run.
 #[derive(Clone, Debug)]
@@ -50,6 +54,8 @@ pub struct CacheCell {
     pub policy: PolicyKind,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
+    /// Tiers behind the chip, if they are modelled.
+    pub tiers: Option<TierSetting>,
 }
 
 /// Options of `cache` that name no trace.
@@ -63,6 +69,12 @@ pub struct CacheText {
     pub slot_bytes: u32,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
+    /// Tiers behind the chip: off, l3, l2.
+    pub tiers: String,
+    /// Accesses a second at most, with the tiers: 120M.
+    pub rate: String,
+    /// Accesses under way at most, with the tiers.
+    pub window: usize,
 }
 
 /// A capacity that no trace has given a number of slots yet.
@@ -80,6 +92,7 @@ pub struct CacheGrid {
     capacities: Vec<(String, Capacity)>,
     slot_bytes: u32,
     rule: SeedRule,
+    tiers: Option<TierSetting>,
 }
 
 impl CacheText {
@@ -95,7 +108,26 @@ impl CacheText {
         PolicyKind::Seed.build(1, self.rule, &Vec::new().into()).map_err(policy_error)?;
         let capacities: Result<Vec<_>, _> = self.capacities.iter().map(|text| read(text)).collect();
         let (slot_bytes, rule) = (self.slot_bytes, self.rule);
-        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule })
+        let tiers = self.tiers()?;
+        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule, tiers })
+    }
+}
+
+impl CacheText {
+    fn tiers(&self) -> Result<Option<TierSetting>, GridError> {
+        let has_l2 = match self.tiers.as_str() {
+            "off" | "l3" => false,
+            "l2" => true,
+            other => return Err(refused("tiers", &other, "off, l3 or l2")),
+        };
+        let rate = units::events(&self.rate).ok().filter(|rate| (1e3..=1e10).contains(rate));
+        let want = "accesses a second such as 120M, from 1k to 10G";
+        let accesses_per_s = rate.ok_or_else(|| refused("rate", &self.rate, want))?;
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            return Err(refused("window", &self.window, "1 to 65536 accesses"));
+        }
+        let setting = TierSetting { has_l2, accesses_per_s, window: self.window };
+        Ok((self.tiers != "off").then_some(setting))
     }
 }
 
@@ -116,6 +148,7 @@ impl CacheGrid {
                     capacity,
                     policy: *policy,
                     rule: self.rule,
+                    tiers: self.tiers.filter(|_| !policy.is_bound()),
                 }));
             }
         }
@@ -135,6 +168,10 @@ impl CacheGrid {
             // A share such as 0.1 is a little above or below itself in binary.
             Capacity::Percent(percent) => (f64::from(distinct) * percent / 100.0 + 1e-9) as u32,
         };
+        if self.tiers.is_some() && !CHIP_SLOTS.contains(&slots) {
+            let value = format!("{given} ({slots} slots)");
+            return Err(refused("capacity", &value, "64 to 1048576 slots with --tiers"));
+        }
         if (1..=distinct).contains(&slots) {
             return Ok(slots);
         }
