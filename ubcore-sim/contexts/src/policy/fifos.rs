@@ -222,7 +222,7 @@ mod tests {
                 random = crate::hash::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
                 let queue = if random & 1 == 0 { FifoKind::Small } else { FifoKind::Main };
                 let group = usize::try_from((random >> 8) % groups as u64).expect("small");
-                match random >> 1 & 3 {
+                match random >> 1 & 7 {
                     0 if !model[group][queue as usize].is_empty() => {
                         let slot = fifos.pop(group, queue);
                         assert_eq!(Some(slot), model[group][queue as usize].pop_front());
@@ -238,6 +238,15 @@ mod tests {
                         fifos.push_oldest(queue, slot);
                         model[fifos.group_of(slot)][queue as usize].push_front(slot);
                         assert_eq!(fifos.queue_of(slot), Some(queue));
+                    }
+                    2 | 3 if !model[group][queue as usize].is_empty() => {
+                        let model = &mut model[group][queue as usize];
+                        let hits = fifos.count(model[0]);
+                        assert_eq!(fifos.spare_oldest(group, queue), hits > 0);
+                        if hits > 0 {
+                            assert_eq!(fifos.count(model[0]), hits - 1);
+                            model.rotate_left(1);
+                        }
                     }
                     _ => {
                         let Some(slot) = free.pop() else { continue };

@@ -133,7 +133,6 @@ fn zipf(handles: u64, skew: f64) -> Vec<f64> {
         .collect()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "below a number of handles")]
 const fn permuted(rank: u64, phase: u64) -> u32 {
     ((rank * (2 * phase + 37) + 911 * phase) % HANDLES) as u32
 }
@@ -247,7 +246,6 @@ fn churn(to: &mut FamilyWriter) {
     let sums = zipf(8_000, 1.0);
     while let Some(at) = to.more() {
         let rank = to.rank(&sums) + at as u64 / 25;
-        #[expect(clippy::cast_possible_truncation, reason = "below 8,000")]
         to.push((rank % 8_000) as u32);
     }
 }

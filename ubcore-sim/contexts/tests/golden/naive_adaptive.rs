@@ -5,7 +5,7 @@ use crate::naive::Naive;
 /// Takes a handle out of a list; whether it was there.
 fn take(list: &mut Vec<u32>, handle: u32) -> bool {
     let at = list.iter().position(|other| *other == handle);
-    at.inspect(|at| drop(list.remove(*at))).is_some()
+    at.map(|at| list.remove(at)).is_some()
 }
 
 /// ARC as its paper says it: lists `t1` and `t2`, ghosts `b1` and `b2`, target size `p`.
@@ -40,9 +40,8 @@ impl NaiveArc {
                 self.t1.pop();
                 return;
             }
-            let oldest = self.b1.pop();
+            self.b1.pop();
             self.replace(in_b2);
-            drop(oldest);
             return;
         }
         let all = self.t1.len() + self.t2.len() + self.b1.len() + self.b2.len();
@@ -93,7 +92,7 @@ impl NaiveLirs {
         Self { capacity, ..Self::default() }
     }
 
-    fn to_top(&mut self, handle: u32) {
+    fn move_up(&mut self, handle: u32) {
         take(&mut self.stack, handle);
         self.stack.insert(0, handle);
     }
@@ -142,13 +141,13 @@ impl NaiveLirs {
 impl Naive for NaiveLirs {
     fn access(&mut self, handle: u32) -> bool {
         if self.kept.contains(&handle) {
-            self.to_top(handle);
+            self.move_up(handle);
             self.prune();
             return true;
         }
         if take(&mut self.queue, handle) {
             let in_stack = self.stack.contains(&handle);
-            self.to_top(handle);
+            self.move_up(handle);
             if in_stack {
                 self.keep(handle);
             } else {
@@ -158,11 +157,11 @@ impl Naive for NaiveLirs {
             return true;
         }
         if self.kept.len() + self.queue.len() == self.capacity {
-            let victim = self.queue.last().or(self.stack.last()).copied();
+            let victim = self.queue.last().or_else(|| self.stack.last()).copied();
             self.evict(victim.expect("a full cache"));
         }
         let returned = take(&mut self.left, handle);
-        self.to_top(handle);
+        self.move_up(handle);
         if returned || self.kept.len() < self.capacity - (self.capacity / 100).max(1) {
             self.keep(handle);
         } else {
@@ -235,7 +234,7 @@ impl NaiveTiny {
             return;
         }
         while let Some(candidate) = self.window.last().copied() {
-            let main = self.probation.last().or(self.protected.last()).copied();
+            let main = self.probation.last().or_else(|| self.protected.last()).copied();
             let room = self.probation.len() + self.protected.len() < self.main_size();
             let wins = main.is_some_and(|main| self.count(candidate) > self.count(main));
             self.add(candidate);
