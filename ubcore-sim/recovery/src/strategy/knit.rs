@@ -23,6 +23,8 @@ const MARK_NS_INITIAL: Nanos = 1_000_000;
 pub struct Knit {
     /// Copies of a repeated packet once no new packet waits.
     tail_copies: u8,
+    /// Smoothed round-trip time, in ns.
+    rtt: Option<Nanos>,
     mark: TailMark,
     marked_at: Nanos,
     every_ns: Nanos,
@@ -35,11 +37,12 @@ pub struct Knit {
 }
 
 impl Knit {
-    /// Sends each repeated packet `tail_copies` times when no new packet waits.
+    /// Sends each repeated packet `tail_copies` times when no new packet waits, on a path for which tails are protected.
     #[must_use]
     pub fn new(tail_copies: u8) -> Self {
         Self {
             tail_copies: tail_copies.max(1),
+            rtt: None,
             mark: TailMark::default(),
             marked_at: 0,
             every_ns: MARK_NS_INITIAL,
@@ -52,7 +55,8 @@ impl Knit {
 }
 
 impl Retransmission for Knit {
-    fn on_ack(&mut self, _news: &AckNews, _ledger: &mut SendLedger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
+        self.rtt = news.rtt;
         self.unanswered = 0;
         false
     }
@@ -99,7 +103,7 @@ impl Retransmission for Knit {
     }
 
     fn copies(&self, ledger: &SendLedger) -> u8 {
-        if ledger.queued() == 0 { self.tail_copies } else { 1 }
+        if ledger.queued() == 0 && self.code.pays(self.rtt) { self.tail_copies } else { 1 }
     }
 
     fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {

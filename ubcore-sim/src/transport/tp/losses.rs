@@ -63,6 +63,7 @@ impl Tp {
             return Received::Acknowledged;
         };
         let end = edge + ahead;
+        self.peer_rtt_ns = tail.rtt_ns;
         let mark = TailMark {
             end,
             first_end: end.saturating_add_signed(first_ahead),
@@ -70,7 +71,13 @@ impl Tp {
             rtt_ns: tail.rtt_ns.into(),
         };
         match self.rx.receiver().on_tail(now, &mark, pool) {
-            Ok(()) => Received::Acknowledged,
+            Ok(()) => match self.take_repaired(edge) {
+                Ok(()) => Received::Acknowledged,
+                Err(error) => {
+                    self.fail(error);
+                    Received::NotAccepted
+                }
+            },
             Err(LossError::Exhausted) => Received::DroppedNoBlock,
             Err(LossError::Corrupt | LossError::Unanswered) => {
                 self.fail(TpError::PoolCorrupt);
@@ -82,6 +89,7 @@ impl Tp {
     /// Writes the next report.
     pub(super) fn emit_report(&mut self, buf: &mut [u8]) -> Option<usize> {
         let report = self.rx.receiver().poll_report()?;
+        self.keeps_from_now();
         let mut runs = [urma_packet::MissingRun::default(); LOSS_RUNS_MAX];
         let runs = runs.get_mut(..report.runs().len())?;
         for (run, LossRun { start, count }) in runs.iter_mut().zip(report.runs()) {
