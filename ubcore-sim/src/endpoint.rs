@@ -32,9 +32,7 @@ use peer_tp::datagram;
 use crate::cfg::{DeviceCfg, PacketEngineMode, PortMode};
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
-use crate::transport::{
-    Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError, TpStats,
-};
+use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError, TpStats};
 use numbers::Numbers;
 use packet_engine::PacketEngine;
 use recent::RecentDatagrams;

@@ -19,8 +19,8 @@ use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, CongestionChoice, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults,
-    OpenCfg, PathMtu, Piece, PushError, Received, Strategy, Tp, TpCfg, TpOpenError,
-    TpStats, planted,
+    OpenCfg, PathMtu, Piece, PushError, Received, Strategy, Tp, TpCfg, TpOpenError, TpStats,
+    planted,
 };
 
 /// Datagrams that may wait for the link.

@@ -21,6 +21,8 @@ use urma_recovery::{
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
+use crate::fault::Faults;
+
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
 use super::repair::RepairStore;
 use super::send::SendStore;
@@ -52,6 +54,7 @@ pub(crate) struct Tp {
     peer_rtt_ns: u32,
     repairs_sent: u64,
     repaired: u64,
+    faults: Faults,
     /// A congestion mark came since the last acknowledgement.
     congested: bool,
     failed: Option<TpError>,
@@ -101,6 +104,7 @@ impl Tp {
             peer_rtt_ns: 0,
             repairs_sent: 0,
             repaired: 0,
+            faults: Faults::default(),
             congested: false,
             failed: None,
             longest: 0,
@@ -108,6 +112,11 @@ impl Tp {
             route: None,
             has_begun_run: false,
         }
+    }
+
+    /// Makes mistakes on purpose from now on.
+    pub(super) const fn plant(&mut self, faults: Faults) {
+        self.faults = faults;
     }
 
     /// Returns the settings that both sides agreed on.

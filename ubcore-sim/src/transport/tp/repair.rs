@@ -3,6 +3,8 @@
 //! - owns: the mapping between marks in sequences and packets. takes: repair packets of the peer, which may lie.
 //! - gives: those of this side. must not: decide how many there are, or for what.
 
+use std::borrow::Cow;
+
 use udma_abi::Nanos;
 use urma_packet::{
     Body, DATA_OVERHEAD, Packet, PacketHeader, Psn, RepairBody, WINDOW_MAX, WORD_HEAD, code_word,
@@ -141,7 +143,13 @@ impl Tp {
         for (seq, bytes) in repaired.map_err(|Contradiction| TpError::BadRepair)? {
             let packet = Packet::parse(&bytes).map_err(|_| TpError::BadRepair)?;
             let content = Content::of(&packet.header.body).ok_or(TpError::BadRepair)?;
-            self.rx.put(edge, seq, content, packet.payload).map_err(|_| TpError::PoolCorrupt)?;
+            let mut payload = Cow::Borrowed(packet.payload);
+            if self.faults.repairs_wrong()
+                && let Some(last) = payload.to_mut().last_mut()
+            {
+                *last ^= 1;
+            }
+            self.rx.put(edge, seq, content, &payload).map_err(|_| TpError::PoolCorrupt)?;
             self.repaired += 1;
         }
         self.rx.release(edge..self.rx.edge()).map_err(|_| TpError::PoolCorrupt)

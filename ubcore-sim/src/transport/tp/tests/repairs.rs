@@ -22,7 +22,7 @@ fn long_path(loss_ppm: u32) -> FaultCfg {
 #[test]
 fn repair_packets_bring_back_what_was_lost_byte_for_byte() {
     let (mut repaired, mut again) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..8 {
         let scenario = bursts(seed, long_path(20_000));
         let (ends, _) = run(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let stats = [0, 1].map(|end: usize| ends[end].tp.stats());
@@ -31,12 +31,12 @@ fn repair_packets_bring_back_what_was_lost_byte_for_byte() {
         again += stats[0].sent_again;
         assert!(stats[0].repairs_sent <= stats[0].sent / 8, "{stats:?}");
     }
-    assert!(repaired > 500, "{repaired} packets were repaired, {again} sent again");
+    assert!(repaired > 200, "{repaired} packets were repaired, {again} sent again");
 }
 
 #[test]
 fn every_fault_beside_them_is_survived() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let mut rng = Rng::new(seed);
         let faults = FaultCfg { delay_ns: MS + rng.below(4 * MS), ..bad_link(&mut rng) };
         let window = [64, 256, 1024][rng.index(3)];
