@@ -140,8 +140,13 @@ impl TailCode {
         let expected = self.expected?;
         let is_quiet = !ledger.has_sendable() && ledger.queued() == 0 && ledger.room() > 0;
         let is_new = self.considered < ledger.unsent();
-        if self.sending.is_none() && is_quiet && is_new && self.pays(rtt) {
-            self.begin(now, rtt, expected, ledger);
+        if self.sending.is_none() && is_quiet && is_new {
+            if self.pays(rtt) {
+                self.begin(now, rtt, expected, ledger);
+            } else {
+                // Reports of these come before repair packets would.
+                self.considered = ledger.unsent();
+            }
         }
         let (mark, count) = self.sending?;
         let next = RepairMark { group: mark.group + 1, ..mark };
