@@ -107,9 +107,9 @@ impl TailCode {
         self.expected = Some(loss);
     }
 
-    /// Whether the path was said to lose packets, or does, and is long.
-    pub(crate) fn pays(&self, rtt: Option<Nanos>) -> bool {
-        let is_long = rtt.is_some_and(|rtt| rtt >= REPAIR_RTT_MIN);
+    /// Whether the path, of which this is the least round-trip time, was said to lose packets, or does, and is long.
+    pub(crate) fn pays(&self, rtt_min: Option<Nanos>) -> bool {
+        let is_long = rtt_min.is_some_and(|rtt| rtt >= REPAIR_RTT_MIN);
         self.expected.is_some_and(|loss| loss > 0.0) || (is_long && self.lost > 0)
     }
 
@@ -130,18 +130,19 @@ impl TailCode {
         self.covered = self.covered.max(run.end());
     }
 
-    /// The next repair packet, when nothing else is to be sent and no more is queued.
+    /// The next repair packet, when nothing else is to be sent and no more is queued; the round-trip time is the smoothed one
+    /// and the least so far.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
-        rtt: Option<Nanos>,
+        (rtt, rtt_min): (Option<Nanos>, Option<Nanos>),
         ledger: &SendLedger,
     ) -> Option<RepairMark> {
         let expected = self.expected?;
         let is_quiet = !ledger.has_sendable() && ledger.queued() == 0 && ledger.room() > 0;
         let is_new = self.considered < ledger.unsent();
         if self.sending.is_none() && is_quiet && is_new {
-            if self.pays(rtt) {
+            if self.pays(rtt_min) {
                 self.begin(now, rtt, expected, ledger);
             } else {
                 // Reports of these come before repair packets would.

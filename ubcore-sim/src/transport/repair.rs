@@ -3,7 +3,7 @@
 //! - owns: packets of data by sequence, as they were sent first; the repair packets of one range.
 //! - takes: packets, marks in sequences. gives: packets that never came. must not: decide which were lost.
 //!
-//! Nothing is kept before the receiver reported a loss on a long path, and nothing much longer than that is of use.
+//! Nothing is kept before the peer sent repair packets once, nor long after the last ones.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use urma_recovery::RepairMark;
 
 use super::code::{add_scaled, factor, solve};
 
-/// Packets after the last report for which others are kept.
+/// Packets after the last repair packet for which others are kept.
 const KEPT_PACKETS: u64 = 1 << 17;
 /// Bytes that are kept at most, beside a range that waits.
 const KEPT_BYTES: usize = 64 << 20;
@@ -59,12 +59,12 @@ impl RepairStore {
         }
     }
 
-    /// A loss was reported.
-    pub(super) const fn on_report(&mut self, edge: u64) {
+    /// The peer sends repair packets.
+    pub(super) const fn on_repair(&mut self, edge: u64) {
         self.until = edge + self.window + KEPT_PACKETS;
     }
 
-    /// Whether it is of no use any more: nothing was lost for long, and no repair packets wait.
+    /// Whether it is of no use any more: no repair packets came for long, and none wait.
     pub(super) fn is_over(&self, edge: u64) -> bool {
         self.until < edge && self.begin_of_wait(edge).is_none()
     }

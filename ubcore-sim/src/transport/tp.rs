@@ -48,10 +48,8 @@ pub(crate) struct Tp {
     tx: TpSender,
     packets: SendStore,
     rx: ReceiveWindow,
-    /// What is kept for repair packets; none: no loss was reported for long, or the path is short.
+    /// What is kept for repair packets; none: the peer sent none for long.
     repairs: Option<Box<RepairStore>>,
-    /// Smoothed round-trip time of the peer, in ns; 0: not known.
-    peer_rtt_ns: u32,
     repairs_sent: u64,
     repaired: u64,
     faults: Faults,
@@ -101,7 +99,6 @@ impl Tp {
             packets: SendStore::new(window),
             rx: ReceiveWindow::new(window, TpReceiver::new(record, policy)),
             repairs: None,
-            peer_rtt_ns: 0,
             repairs_sent: 0,
             repaired: 0,
             faults: Faults::default(),

@@ -11,9 +11,9 @@ use crate::codec::{Reader, Writer, reserved};
 use crate::{BTH_LEN, BthWire, ICRC_LEN, Mtu, PacketError, Psn, Tpn};
 
 /// Most packets of a group.
-const GROUP_PACKETS: u32 = 200;
+pub const REPAIR_GROUP_MAX: u32 = 200;
 /// Most repair packets of a group.
-const GROUP_REPAIRS: u8 = 56;
+pub const REPAIR_NUMBERS: u8 = 56;
 /// Bytes of headers and payload of a packet that a repair packet may stand for, at most, beside the payload.
 const CODED_OVERHEAD: usize = 128;
 
@@ -72,7 +72,7 @@ impl RepairBody {
 
     pub(crate) fn check(&self) -> Result<(), PacketError> {
         let packets = u32::from(self.last) + 1;
-        if self.groups == 0 || packets.div_ceil(self.groups.into()) > GROUP_PACKETS {
+        if self.groups == 0 || packets.div_ceil(self.groups.into()) > REPAIR_GROUP_MAX {
             return Err(PacketError::field("Groups", self.groups.into()));
         }
         if self.group >= self.groups || u32::from(self.group) >= packets {
@@ -81,7 +81,7 @@ impl RepairBody {
         if self.begin > self.last {
             return Err(PacketError::field("Begin", self.begin.into()));
         }
-        if self.number >= GROUP_REPAIRS {
+        if self.number >= REPAIR_NUMBERS {
             return Err(PacketError::field("Number", self.number.into()));
         }
         Ok(())

@@ -23,8 +23,8 @@ const MARK_NS_INITIAL: Nanos = 1_000_000;
 pub struct Knit {
     /// Copies of a repeated packet once no new packet waits.
     tail_copies: u8,
-    /// Smoothed round-trip time, in ns.
-    rtt: Option<Nanos>,
+    /// Round-trip time of the path, in ns.
+    rtt_min: Option<Nanos>,
     mark: TailMark,
     marked_at: Nanos,
     every_ns: Nanos,
@@ -42,7 +42,7 @@ impl Knit {
     pub fn new(tail_copies: u8) -> Self {
         Self {
             tail_copies: tail_copies.max(1),
-            rtt: None,
+            rtt_min: None,
             mark: TailMark::default(),
             marked_at: 0,
             every_ns: MARK_NS_INITIAL,
@@ -56,7 +56,7 @@ impl Knit {
 
 impl Retransmission for Knit {
     fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
-        self.rtt = news.rtt;
+        self.rtt_min = news.rtt_min;
         self.unanswered = 0;
         false
     }
@@ -95,7 +95,7 @@ impl Retransmission for Knit {
         rtt: Option<Nanos>,
         ledger: &SendLedger,
     ) -> Option<RepairMark> {
-        let mark = self.code.poll(now, rtt, ledger)?;
+        let mark = self.code.poll(now, (rtt, self.rtt_min), ledger)?;
         // Repair packets stand for those that they protect.
         self.mark.first_end = self.mark.first_end.max(self.code.protected());
         self.is_due = true;
@@ -103,7 +103,7 @@ impl Retransmission for Knit {
     }
 
     fn copies(&self, ledger: &SendLedger) -> u8 {
-        if ledger.queued() == 0 && self.code.pays(self.rtt) { self.tail_copies } else { 1 }
+        if ledger.queued() == 0 && self.code.pays(self.rtt_min) { self.tail_copies } else { 1 }
     }
 
     fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {

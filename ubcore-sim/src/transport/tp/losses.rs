@@ -63,7 +63,6 @@ impl Tp {
             return Received::Acknowledged;
         };
         let end = edge + ahead;
-        self.peer_rtt_ns = tail.rtt_ns;
         let mark = TailMark {
             end,
             first_end: end.saturating_add_signed(first_ahead),
@@ -89,7 +88,6 @@ impl Tp {
     /// Writes the next report.
     pub(super) fn emit_report(&mut self, buf: &mut [u8]) -> Option<usize> {
         let report = self.rx.receiver().poll_report()?;
-        self.keeps_from_now();
         let mut runs = [urma_packet::MissingRun::default(); LOSS_RUNS_MAX];
         let runs = runs.get_mut(..report.runs().len())?;
         for (run, LossRun { start, count }) in runs.iter_mut().zip(report.runs()) {

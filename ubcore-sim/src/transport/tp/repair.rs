@@ -7,14 +7,20 @@ use std::borrow::Cow;
 
 use udma_abi::Nanos;
 use urma_packet::{
-    Body, DATA_OVERHEAD, Packet, PacketHeader, Psn, RepairBody, WINDOW_MAX, WORD_HEAD, code_word,
+    Body, DATA_OVERHEAD, Packet, PacketHeader, Psn, REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody,
+    WINDOW_MAX, WORD_HEAD, code_word,
 };
-use urma_recovery::{REPAIR_RTT_MIN, RepairMark};
+use urma_recovery::{GROUP_PACKETS, GROUP_REPAIRS, RepairMark};
 
 use super::{ALWAYS_PASSES, Received, Tp, TpError, psn_of};
 use crate::transport::code::{add_scaled, factor};
 use crate::transport::receive::Content;
 use crate::transport::repair::{Contradiction, RepairStore};
+
+const _: () = assert!(
+    GROUP_PACKETS == REPAIR_GROUP_MAX as u64 && GROUP_REPAIRS == REPAIR_NUMBERS,
+    "a group of the sender is one on the wire"
+);
 
 /// What a packet has beside payload, but for what a packet of pieces has.
 const LONGEST_MORE: usize = DATA_OVERHEAD - urma_packet::BTH_LEN - urma_packet::ICRC_LEN;
@@ -83,31 +89,17 @@ impl Tp {
             group: body.group.into(),
             number: body.number,
         };
-        if end > 0
-            && let Some(store) = &mut self.repairs
-            && store.take(&mark, start + u64::from(body.begin), word)
-        {
+        let window = self.cfg.window_packets;
+        // The first ones come too early: what they cover was not kept.
+        let store = self.repairs.get_or_insert_with(|| Box::new(RepairStore::new(edge, window)));
+        store.on_repair(edge);
+        if end > 0 && store.take(&mark, start + u64::from(body.begin), word) {
             self.rx.receiver().on_repair(&mark);
         }
         Received::Acknowledged
     }
 
-    /// A loss is about to be reported: packets are kept from now on, if the path is long.
-    pub(super) fn keeps_from_now(&mut self) {
-        let (edge, window) = (self.rx.edge(), self.cfg.window_packets);
-        if self.path_rtt().is_some_and(|rtt| rtt >= REPAIR_RTT_MIN) {
-            let new = || Box::new(RepairStore::new(edge, window));
-            self.repairs.get_or_insert_with(new).on_report(edge);
-        }
-    }
-
-    /// Round-trip time as this side or the peer measured it.
-    fn path_rtt(&self) -> Option<Nanos> {
-        let peer = Nanos::from(self.peer_rtt_ns);
-        self.rtt().max((peer > 0).then_some(peer))
-    }
-
-    /// A packet was accepted: it is kept while losses are.
+    /// A packet was accepted: it is kept while repair packets come.
     pub(super) fn keep_for_code(&mut self, seq: u64, packet: &Packet<'_>) {
         let Some(store) = &mut self.repairs else { return };
         let edge = self.rx.edge();

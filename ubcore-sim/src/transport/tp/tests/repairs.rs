@@ -60,8 +60,7 @@ fn repair_packet() -> (Vec<u8>, [End; 2]) {
     let ends = [End::new(&scenario, 1, 400), End::new(&scenario, 2, 0)];
     let [mut a, mut b] = ends;
     let mut buf = [0; TRANSMIT_MAX];
-    (b.tp.peer_rtt_ns, b.tp.repairs) = (10 * 1_000_000, None);
-    b.tp.keeps_from_now();
+    b.tp.repairs = Some(Box::new(RepairStore::new(0, 256)));
     // What is kept begins a window later.
     let mut now = 0;
     let mut sent = 0;
