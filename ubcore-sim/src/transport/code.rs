@@ -131,6 +131,16 @@ mod tests {
         assert_eq!(doubled(value), 1);
     }
 
+    /// As docs/wire-spec.md, 5.3, has it: 1 / ((255 - Number) XOR member).
+    #[test]
+    fn the_factor_is_that_of_the_document() {
+        for (number, member) in [(0, 0), (0, 199), (55, 0), (55, 199), (7, 100)] {
+            assert_eq!(times(factor(number, member), (255 - number) ^ member), 1);
+        }
+        // The worked example's.
+        assert_eq!(factor(0, 0), 0xfd);
+    }
+
     #[test]
     fn parts_are_added_whatever_the_lengths() {
         let mut rng = Rng::new(5);

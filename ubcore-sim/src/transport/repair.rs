@@ -194,3 +194,60 @@ impl RepairStore {
         Ok(words)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u32 = 16;
+
+    fn keep(store: &mut RepairStore, edge: u64, seq: u64) {
+        store.keep((edge, seq), |bytes| bytes.resize(20, 1));
+    }
+
+    fn mark(start: u64, end: u64, number: u8) -> RepairMark {
+        RepairMark { start, end, groups: 1, group: 0, number }
+    }
+
+    #[test]
+    fn a_window_is_kept_from_where_all_of_it_is() {
+        let mut store = RepairStore::new(100, WINDOW);
+        (100..200).for_each(|seq| keep(&mut store, seq + 1, seq));
+        assert_eq!((store.first, store.kept(199).is_some()), (184, true));
+        assert_eq!((store.kept(183), store.kept(200)), (None, None));
+        assert_eq!(store.bytes, 16 * 20);
+        // What came before it kept anything is of no use.
+        assert!(!store.take(&mark(170, 200, 0), 183, &[1]));
+        assert!(store.take(&mark(170, 200, 0), 184, &[1]));
+    }
+
+    #[test]
+    fn a_range_that_waits_is_kept() {
+        let mut store = RepairStore::new(0, WINDOW);
+        // Packet 38 is missing.
+        (0..48).filter(|seq| *seq != 38).for_each(|seq| keep(&mut store, seq.min(38), seq));
+        assert!(store.take(&mark(32, 40, 0), 32, &[1]));
+        (48..54).for_each(|seq| keep(&mut store, 38, seq));
+        assert_eq!(store.first, 32);
+        // Behind it, it is not.
+        (54..80).for_each(|seq| keep(&mut store, seq, seq));
+        assert_eq!(store.first, 64);
+    }
+
+    #[test]
+    fn repair_packets_of_another_range_replace_those_that_came_if_they_are_of_use() {
+        let mut store = RepairStore::new(0, WINDOW);
+        (16..32).for_each(|seq| keep(&mut store, 16, seq));
+        let word = |store: &RepairStore| store.words.len();
+        assert!(store.take(&mark(16, 24, 0), 16, &[1]) && store.take(&mark(16, 24, 1), 16, &[1]));
+        assert!(!store.take(&mark(16, 24, 1), 16, &[1]), "the same again");
+        assert!(!store.take(&mark(10, 30, 0), 10, &[1]), "of what was not kept");
+        assert_eq!(word(&store), 2);
+        assert!(store.take(&mark(18, 30, 0), 18, &[1]));
+        assert_eq!(word(&store), 1);
+        for number in 1..=u8::MAX {
+            store.take(&mark(18, 30, number), 18, &[1]);
+        }
+        assert_eq!(word(&store), 17, "no more than a window of them");
+    }
+}
