@@ -6,7 +6,7 @@
 use udma_abi::Nanos;
 
 use crate::ledger::SendLedger;
-use crate::repair::{RepairMark, TailCode};
+use crate::repair::{REPAIR_RTT_MIN, RepairMark, TailCode};
 use crate::report::{LossReport, TICKET_MASK, TailMark};
 use crate::strategy::{AckNews, Retransmission};
 
@@ -23,8 +23,9 @@ const MARK_NS_INITIAL: Nanos = 1_000_000;
 pub struct Knit {
     /// Copies of a repeated packet once no new packet waits.
     tail_copies: u8,
-    /// Round-trip time of the path, in ns.
+    /// Round-trip time of the path, and the smoothed one, in ns.
     rtt_min: Option<Nanos>,
+    rtt: Option<Nanos>,
     mark: TailMark,
     marked_at: Nanos,
     every_ns: Nanos,
@@ -43,6 +44,7 @@ impl Knit {
         Self {
             tail_copies: tail_copies.max(1),
             rtt_min: None,
+            rtt: None,
             mark: TailMark::default(),
             marked_at: 0,
             every_ns: MARK_NS_INITIAL,
@@ -54,9 +56,16 @@ impl Knit {
     }
 }
 
+impl Knit {
+    /// Whether a round trip is so short that marks wait for acknowledgements.
+    fn is_short(&self) -> bool {
+        self.rtt_min.is_some_and(|rtt| rtt < REPAIR_RTT_MIN)
+    }
+}
+
 impl Retransmission for Knit {
     fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
-        self.rtt_min = news.rtt_min;
+        (self.rtt_min, self.rtt) = (news.rtt_min, news.rtt);
         self.unanswered = 0;
         false
     }
@@ -112,10 +121,20 @@ impl Retransmission for Knit {
         if (ledger.has_sendable() && !is_held) || !ledger.has_unacknowledged() {
             return None;
         }
-        let is_due = (self.is_due || self.unsent != ledger.unsent()) && !is_held;
+        let is_new = self.unsent != ledger.unsent();
         let doubled = self.unanswered.saturating_sub(UNANSWERED_MAX).min(DOUBLED_MAX);
-        let wait_ns = self.every_ns.saturating_mul(1 << doubled);
-        Some(if is_due { 0 } else { self.marked_at.saturating_add(wait_ns) })
+        if (self.is_due || (is_new && !self.is_short())) && !is_held {
+            return Some(0);
+        }
+        let (from, every_ns) = if self.is_short() {
+            // An acknowledgement is usually there sooner than a mark would be worth its packet.
+            let sent_at = ledger.slot(ledger.unsent() - 1).sent_at();
+            let usual = self.rtt.unwrap_or(0).saturating_mul(2);
+            (self.marked_at.max(sent_at), usual.max(MARK_NS_INITIAL))
+        } else {
+            (self.marked_at, self.every_ns)
+        };
+        Some(from.saturating_add(every_ns.saturating_mul(1 << doubled)))
     }
 
     fn poll_tail(
