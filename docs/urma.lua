@@ -1,4 +1,4 @@
--- Wireshark dissector for URMA packets: BTH opcodes 0xC0 to 0xCC with TVer 1, on UDP port 4791.
+-- Wireshark dissector for URMA packets: BTH opcodes 0xC0 to 0xCF with TVer 1, on UDP port 4791.
 --
 -- Owns: the headers of docs/wire-spec.md, sections 2 to 8, under the filter names urma.*.
 -- Everything else on the port goes on to Wireshark's own dissector of RoCEv2.
@@ -15,7 +15,7 @@ local OPCODES = {
   [0xc0] = "DataReq", [0xc1] = "DataResp", [0xc2] = "Ack", [0xc3] = "Nak", [0xc4] = "Connect",
   [0xc5] = "Accept", [0xc6] = "Refuse", [0xc7] = "Close", [0xc8] = "UmSend", [0xc9] = "Challenge",
   [0xca] = "Probe", [0xcb] = "ProbeEcho", [0xcc] = "DataPack", [0xcd] = "Losses",
-  [0xce] = "Tail",
+  [0xce] = "Tail", [0xcf] = "Repair",
 }
 local TA_OPCODES = {
   [0x00] = "Send", [0x01] = "SendImm", [0x02] = "SendInvalidate", [0x03] = "Write",
@@ -129,6 +129,10 @@ local HEADERS = {
     { "first_end", 0, 4, "h", "First losses answered before" },
     { "ticket_end", 4, 4, "h", "Tickets answered before" },
     { "rtt", 8, 4, "n", "Round-trip time in ns" } } },
+  tpfeth = { "TPFETH", 12, {
+    { "last", 0, 2, "n", "Last packet of the range" }, { "begin", 2, 2, "n", "First covered" },
+    { "groups", 4, 2, "n", "Groups" }, { "group", 6, 2, "n", "Group" },
+    { "number", 8, 1, "n", "Number in the group" } } },
   pketh = { "PKETH", 4, { { "length", 0, 2, "n", "Length" } } },
   umeth = { "UMETH", 40, {
     { "source_eid", 0, 16, "e", "Source EID" }, { "dest_eid", 16, 16, "e", "Destination EID" },
@@ -308,6 +312,7 @@ local BODIES = {
   [0xcc] = take_entries,
   [0xcd] = take_losses,
   [0xce] = function(packet) take(packet, "tpteth") end,
+  [0xcf] = function(packet) take(packet, "tpfeth") end,
 }
 
 local function add_rest(packet, pad)

@@ -32,7 +32,7 @@ use peer_tp::datagram;
 use crate::cfg::{DeviceCfg, PacketEngineMode, PortMode};
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
-use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
+use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError, TpStats};
 use numbers::Numbers;
 use packet_engine::PacketEngine;
 use recent::RecentDatagrams;
@@ -330,7 +330,12 @@ impl TpEndpoint {
         }
         let Self { tps, numbers, pool, ended, .. } = self;
         for (peer, tp) in tps {
-            tables.counts.add(Counter::Retransmits, tp.take_sent_again());
+            let TpStats { sent_again, repairs_sent, repaired, .. } = tp.take_stats();
+            tables.counts.add(Counter::Retransmits, sent_again);
+            if repairs_sent + repaired > 0 {
+                tables.counts.add(Counter::RepairsSent, repairs_sent);
+                tables.counts.add(Counter::PacketsRepaired, repaired);
+            }
             let not_opened = tp.take_open_error();
             let is_silent = tp.is_silent();
             while let Some(moved) = tp.take_moved() {

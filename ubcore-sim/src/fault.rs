@@ -59,6 +59,8 @@ pub enum PlantedFault {
     HolesDenied,
     /// The blocks of a TP that ends stay taken.
     BlocksKept,
+    /// The last byte of a packet that repair packets bring is wrong.
+    RepairsWrong,
 }
 
 /// Which fault is planted, if any.
@@ -162,6 +164,8 @@ questions! {
     holes_denied = HolesDenied;
     /// The pool loses blocks.
     blocks_kept = BlocksKept;
+    /// Repaired packets have a wrong byte.
+    repairs_wrong = RepairsWrong;
 }
 
 impl Faults {

@@ -15,7 +15,8 @@ pub use config::{ConfigError, EidSource, NodeCfg};
 pub use settings::{Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
-use urma_packet::Tpn;
+use urma_packet::{Tpn, WINDOW_MAX};
+use urma_recovery::CongestionChoice;
 
 use crate::{
     cfg::{DeviceCfg, Doorbells, PortMode, RcWire, Seed},
@@ -99,11 +100,7 @@ impl Node {
         let mut device_cfg = device_cfg(&cfg, eid)?;
         device_cfg.ports = further;
         let kept = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok());
-        if cfg.window_packets.is_none()
-            && let Some(kept) = kept
-        {
-            device_cfg.window_packets = device_cfg.window_packets.min(kept.max(WINDOW_MIN));
-        }
+        device_cfg.window_packets = window_of(&cfg, device_cfg.window_packets, kept);
         let (incarnation, half_len) =
             (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
         let node_region = Region::shared(layout::NODE_LEN, Pages::Base)?;
@@ -264,6 +261,16 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
+/// Packets of a TP's window: as set; else `usual`, or what the system's buffers keep if that is less. Where something else
+/// bounds what is on the path, only the memory of a window does.
+fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> u32 {
+    match (cfg.window_packets, cfg.congestion) {
+        (Some(packets), _) => packets,
+        (None, CongestionChoice::None) => usual.min(kept.unwrap_or(usual).max(WINDOW_MIN)),
+        (None, _) => (WINDOW_BYTES / cfg.mtu.max(1)).clamp(usual, WINDOW_MAX),
+    }
+}
+
 fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(io::Error::other)?;
@@ -275,7 +282,6 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.rc = cfg.rc;
     device.dialogues = cfg.doorbells.dialogues();
     device.rc_mtu = cfg.rc_mtu;
-    device.window_packets = cfg.window_packets.unwrap_or(device.window_packets);
     device.strategy = cfg.strategy;
     device.congestion = cfg.congestion;
     device.lane = cfg.lane;
@@ -291,5 +297,30 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
 
 /// Packets of a TP's window however small the system's buffers are.
 const WINDOW_MIN: u32 = 8;
+/// Bytes of the longest packets of a window that something else bounds.
+const WINDOW_BYTES: u32 = 64 << 20;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
 pub const VECTORS: u16 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_bounds_the_path_lets_a_window_be_as_large_as_memory_allows() {
+        let of = |packets, congestion, mtu, kept| {
+            let cfg = NodeCfg { window_packets: packets, congestion, mtu, ..NodeCfg::default() };
+            window_of(&cfg, 512, kept)
+        };
+        let none = CongestionChoice::None;
+        assert_eq!(of(None, none, 8192, None), 512);
+        assert_eq!(of(None, none, 8192, Some(100)), 100);
+        assert_eq!(of(None, none, 8192, Some(0)), WINDOW_MIN);
+        assert_eq!(of(Some(9), none, 8192, Some(0)), 9);
+        for congestion in [CongestionChoice::Delay, CongestionChoice::Cubic] {
+            assert_eq!(of(None, congestion, 8192, Some(100)), 8192);
+            assert_eq!(of(None, congestion, 256, Some(100)), WINDOW_MAX);
+            assert_eq!(of(Some(9), congestion, 8192, None), 9);
+        }
+    }
+}

@@ -7,10 +7,12 @@
 //!
 //! Inputs are `on_*` and `push`, outputs `pop` and `poll_*`; after every input, drain every output.
 
+mod code;
 mod handshake;
 mod path_mtu;
 pub(crate) mod planted;
 mod receive;
+mod repair;
 mod ring;
 mod send;
 mod strategy;
@@ -25,7 +27,7 @@ pub(crate) use receive::Piece;
 pub use strategy::Strategy;
 #[cfg(test)]
 pub(crate) use tp::TRANSMIT_MAX;
-pub(crate) use tp::{PushError, Received, Tp, TpCfg};
+pub(crate) use tp::{PushError, Received, Tp, TpCfg, TpStats};
 #[cfg(test)]
 pub(crate) use urma_recovery::RtoCfg;
 pub(crate) use urma_recovery::{CongestionChoice, KnittingPool, PoolError, SPREAD_MAX};

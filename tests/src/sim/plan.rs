@@ -174,6 +174,21 @@ impl SimPlan {
         self
     }
 
+    /// The same over paths of 2 to 8 ms there and back, with losses that repair packets make up for.
+    #[must_use]
+    pub fn over_long_paths(mut self) -> Self {
+        let mut rng = Rng::new(self.seed ^ 0x0106_0a11);
+        self.fabric.faults.delay_ns = 1_000_000 + rng.below(3_000_000);
+        self.fabric.faults.loss_ppm = 10_000 + pick(&mut rng, &[0, 20_000, 40_000]);
+        for device in &mut self.fabric.devices {
+            device.strategy = Strategy::Knitting;
+            device.mtu = 256;
+            device.window_packets = 256;
+        }
+        self.len_max = 12_000;
+        self
+    }
+
     /// The same with two ports a node (one has a single port in some worlds), of which one at a time is pulled and
     /// joined again. Each node uses one at a time, or balances.
     #[must_use]

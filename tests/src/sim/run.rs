@@ -34,6 +34,8 @@ pub struct Report {
     pub events: u64,
     /// Times that a path was found to be narrower than before.
     pub narrowed: u64,
+    /// Packets that never came and were made from repair packets.
+    pub repaired: u64,
     /// Virtual time it took, in ns.
     pub took_ns: u64,
     /// Longest virtual time in which no request completed, in ns.
@@ -51,6 +53,7 @@ impl AddAssign for Report {
             broken: self.broken + other.broken,
             events: self.events + other.events,
             narrowed: self.narrowed + other.narrowed,
+            repaired: self.repaired + other.repaired,
             took_ns: self.took_ns + other.took_ns,
             stall_ns: self.stall_ns.max(other.stall_ns),
         };
@@ -174,8 +177,11 @@ impl<'a> Run<'a> {
         }
         self.check_all()?;
         self.report.hash = self.fabric.log_hash();
-        let narrowed = |node| self.fabric.device(node).counter(Counter::PathNarrowed);
-        self.report.narrowed = (0..self.nodes.len()).map(narrowed).sum();
+        let fabric = Arc::clone(&self.fabric);
+        let nodes = self.nodes.len();
+        let sum = |counter| (0..nodes).map(|node| fabric.device(node).counter(counter)).sum();
+        self.report.narrowed = sum(Counter::PathNarrowed);
+        self.report.repaired = sum(Counter::PacketsRepaired);
         self.check_receives()?;
         self.check_returned()?;
         Ok(self.report)

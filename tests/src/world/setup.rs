@@ -82,7 +82,7 @@ impl Setup {
             rc: RcWire::Urma,
             is_lossy: false,
             has_hosts: false,
-            recovery: Strategy::SelectiveRepeat,
+            recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
             #[cfg(feature = "planted-faults")]
             fault: None,
@@ -169,7 +169,7 @@ impl Setup {
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
         ];
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
-        let others = [Strategy::GoBackN, Strategy::Irn, Strategy::Knitting];
+        let others = [Strategy::GoBackN, Strategy::Irn, Strategy::SelectiveRepeat];
         for congestion in CongestionChoice::ALL {
             let bounded = lossy.bounded_by(congestion);
             all.extend(others.map(|strategy| bounded.recovered_by(strategy)));
@@ -226,10 +226,10 @@ impl fmt::Display for Setup {
             (true, true) => ".lossy.hosts",
         };
         let recovery = match self.recovery {
-            Strategy::SelectiveRepeat => "",
+            Strategy::Knitting => "",
             Strategy::GoBackN => ".go-back-n",
             Strategy::Irn => ".irn",
-            Strategy::Knitting => ".knitting",
+            Strategy::SelectiveRepeat => ".selective-repeat",
         };
         let congestion = match self.congestion {
             CongestionChoice::None => "",

@@ -147,6 +147,20 @@ fn all_work_is_exact_through_routers_whose_mtu_changes() {
     assert!(sum.narrowed > 0 || seeds().len() < 10, "no path became narrower in mid-run: {sum:?}");
 }
 
+/// Long paths that lose packets, half of them bad in every other way, too.
+fn long(seed: u64) -> SimPlan {
+    let weather = if seed.is_multiple_of(2) { Weather::Foul } else { Weather::Fair };
+    SimPlan::new(seed, weather, Work::All).over_long_paths()
+}
+
+/// Packets that repair packets bring are those that were lost, in their place, once.
+#[test]
+fn all_work_is_exact_over_long_paths() {
+    let sum = all_of("all_work_is_exact_over_long_paths", long);
+    assert!(sum.messages > 0);
+    assert!(sum.repaired > 0 || seeds().len() < 10, "no packet was repaired: {sum:?}");
+}
+
 /// The model of the context cache decides nothing: the same world with it and without has the same log, to the byte, and all
 /// work in it is exact.
 #[test]
@@ -300,7 +314,7 @@ mod planted {
     /// Worlds of every kind in turn: nothing says where a mistake shows.
     fn any_world(seed: u64) -> SimPlan {
         let all = |weather| SimPlan::new(seed, weather, Work::All);
-        match seed % 9 {
+        match seed % 10 {
             0 => SimPlan::new(seed, Weather::SameHost, Work::OneSided),
             1 => all(Weather::SameHost),
             2 => all(Weather::Foul).with_attacker(),
@@ -310,6 +324,7 @@ mod planted {
             5 => SimPlan { trouble_ppm: 0, ..killing(seed, [Weather::Wild, Weather::Mixed]) },
             6 => routed(seed),
             7 => stopping(seed),
+            8 => long(seed),
             _ => pulling(seed),
         }
     }

@@ -340,6 +340,13 @@ impl Shown {
                 self.number("tpteth.ticket_end", tail.ticket_end);
                 self.number("tpteth.rtt", tail.rtt_ns);
             }
+            Body::Repair(repair) => {
+                self.number("tpfeth.last", repair.last);
+                self.number("tpfeth.begin", repair.begin);
+                self.number("tpfeth.groups", repair.groups);
+                self.number("tpfeth.group", repair.group);
+                self.number("tpfeth.number", repair.number);
+            }
             Body::UmSend(ends, header) => {
                 self.eid("umeth.source_eid", ends.source_eid);
                 self.eid("umeth.dest_eid", ends.dest_eid);

@@ -254,11 +254,37 @@ fn pack() -> (&'static str, PacketHeader, &'static [u8]) {
     ("pack", data(Body::Pack), entries.leak())
 }
 
+/// Product in GF(2^8) with x^8 + x^4 + x^3 + x^2 + 1, digit by digit.
+fn product(a: u8, b: u8) -> u8 {
+    let long =
+        (0..8).filter(|bit| b >> bit & 1 == 1).fold(0_u16, |sum, bit| sum ^ u16::from(a) << bit);
+    let short = (8..16).rev().fold(long, |rest, bit| {
+        if rest >> bit & 1 == 1 { rest ^ 0x11d << (bit - 8) } else { rest }
+    });
+    short.to_le_bytes()[0]
+}
+
+/// The repair packet of a group of one: the first WRITE. Its word is that packet's times 1 / 255.
+fn repair() -> (&'static str, PacketHeader, &'static [u8]) {
+    let factor = (1..=u8::MAX).find(|value| product(*value, u8::MAX) == 1).expect("a field");
+    let write = data(Body::Request(request(RequestOp::Write)));
+    let mut bytes = vec![0; write.packet_len(PAYLOAD.len())];
+    let frame = write.emit_headers(PAYLOAD.len(), &mut bytes).expect("emits");
+    bytes[frame.payload].copy_from_slice(PAYLOAD);
+    let (head, body) = code_word(&bytes).expect("long enough");
+    let again = packet_of_word(&[&head[..], body, &[0; 8]].concat(), write.dest, write.psn);
+    let word: Vec<u8> = head.iter().chain(body).map(|byte| product(*byte, factor)).collect();
+    bytes[8] &= 0x7f;
+    assert_eq!(again.as_ref(), Some(&bytes), "but for AckReq");
+    let repair = RepairBody { last: 0, begin: 0, groups: 1, group: 0, number: 0 };
+    ("repair", PacketHeader::new(tpn(0x11), Psn::new(0x100), Body::Repair(repair)), word.leak())
+}
+
 /// Every example of the document, with what it means.
 fn expected() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     let plain = acks().into_iter().chain(controls());
     let plain = plain.map(|(name, header)| (name, header, &[][..]));
-    let data = requests().into_iter().chain(responses()).chain([pack()]);
+    let data = requests().into_iter().chain(responses()).chain([pack(), repair()]);
     data.chain(plain).collect()
 }
 
@@ -334,6 +360,7 @@ fn lines_of(header: &PacketHeader, payload: &[u8]) -> Vec<(String, usize)> {
             lines.extend(losses.runs().iter().map(|_| ("RUN", 8)));
         }
         Body::Tail(_) => lines.push(("TPTETH", TailBody::LEN)),
+        Body::Repair(_) => lines.push(("TPFETH", RepairBody::LEN)),
     }
     if header.body != Body::Pack {
         payload_lines(payload.len(), &mut lines);

@@ -32,7 +32,7 @@ pub use knitting::{
 };
 pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};
-pub use repair::RepairMark;
+pub use repair::{GROUP_PACKETS, GROUP_REPAIRS, REPAIR_RTT_MIN, RepairMark};
 pub use report::{AckFeedback, DataMark, LossReport, LossRun, REPORT_RUNS, TailMark};
 pub use sender::{NeverSent, SenderCfg, SenderStats, Sending, TpSender};
 pub use spread::SPREAD_MAX;

@@ -13,14 +13,25 @@ use udma_abi::Nanos;
 use crate::ledger::SendLedger;
 use crate::report::LossRun;
 
-/// Packets of a group that may still be lost.
-const GROUP_PACKETS: u64 = 200;
+/// Most packets of a group: with its repair packets no more than a code over bytes has symbols.
+pub const GROUP_PACKETS: u64 = 200;
+/// Most repair packets of a group.
+pub const GROUP_REPAIRS: u8 = 56;
+/// Least round-trip time, in ns, for which a sender protects what it has learnt that the path loses: a shorter one
+/// passes sooner than repair packets are computed.
+pub const REPAIR_RTT_MIN: Nanos = 1_000_000;
 /// Most groups of a range.
 const GROUPS_MAX: u64 = 1 << 16;
 /// Chance that a range is not repaired whole.
 const FAILURE: f64 = 1e-3;
 /// Packets whose loss the loss that was expected stands for.
 const PRIOR_PACKETS: f64 = 4096.0;
+/// The same where none was expected.
+const DOUBT_PACKETS: f64 = 256.0;
+/// Packets after which what was measured counts half.
+const MEASURED_PACKETS: u64 = 1 << 17;
+
+const _: () = assert!(GROUP_PACKETS + GROUP_REPAIRS as u64 <= 256);
 
 /// What a repair packet says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +44,27 @@ pub struct RepairMark {
     pub groups: u32,
     /// Group that it repairs.
     pub group: u32,
+    /// Its number among the repair packets of that group, below [`GROUP_REPAIRS`].
+    pub number: u8,
 }
 
 impl RepairMark {
     /// Group of a packet of the range.
     fn group_of(&self, seq: u64) -> usize {
         usize::try_from((seq - self.start) % u64::from(self.groups.max(1))).unwrap_or(0)
+    }
+
+    /// Packets of its group from `begin` on, each with its number in the group.
+    pub fn members(&self, begin: u64) -> impl Iterator<Item = (u8, u64)> + use<> {
+        let first = self.start + u64::from(self.group);
+        let all = (first..self.end).step_by(self.groups.max(1) as usize);
+        (0..=u8::MAX).zip(all).filter(move |(_, seq)| *seq >= begin)
+    }
+
+    /// The mark of its range, the same for all of it.
+    #[must_use]
+    pub const fn range(&self) -> Self {
+        Self { group: 0, number: 0, ..*self }
     }
 
     /// Packets of a run that lie in the range.
@@ -48,8 +74,13 @@ impl RepairMark {
     }
 
     /// Whether it makes sense to a receiver.
-    const fn is_sound(&self) -> bool {
-        self.start < self.end && self.group < self.groups && self.groups as u64 <= GROUPS_MAX
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        self.start < self.end
+            && self.group < self.groups
+            && self.groups as u64 <= GROUPS_MAX
+            && (self.end - self.start).div_ceil(self.groups as u64) <= GROUP_PACKETS
+            && self.number < GROUP_REPAIRS
     }
 }
 
@@ -58,21 +89,28 @@ impl RepairMark {
 pub(crate) struct TailCode {
     /// Loss that was expected before any was measured; none: nothing is protected.
     expected: Option<f64>,
-    /// Packets that were reported as lost once, and the end of those.
+    /// Packets that were reported as lost once, the end of those, and from where on they are counted.
     lost: u64,
     covered: u64,
+    counted: u64,
     /// All packets before this one were considered.
     considered: u64,
     /// All packets before this one are protected.
     protected: u64,
-    /// Repair packets of each group, and the next one.
-    sending: Option<(RepairMark, u32)>,
+    /// The next repair packet, and how many each group has.
+    sending: Option<(RepairMark, u8)>,
 }
 
 impl TailCode {
     /// Protects what is sent last from now on.
     pub(crate) const fn expect(&mut self, loss: f64) {
         self.expected = Some(loss);
+    }
+
+    /// Whether the path, of which this is the least round-trip time, was said to lose packets, or does, and is long.
+    pub(crate) fn pays(&self, rtt_min: Option<Nanos>) -> bool {
+        let is_long = rtt_min.is_some_and(|rtt| rtt >= REPAIR_RTT_MIN);
+        self.expected.is_some_and(|loss| loss > 0.0) || (is_long && self.lost > 0)
     }
 
     /// Packets before this one come from repair packets, or are reported again after these.
@@ -92,24 +130,32 @@ impl TailCode {
         self.covered = self.covered.max(run.end());
     }
 
-    /// The next repair packet, when nothing else is to be sent and no more is queued.
+    /// The next repair packet, when nothing else is to be sent and no more is queued; the round-trip time is the smoothed one
+    /// and the least so far.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
-        rtt: Option<Nanos>,
+        (rtt, rtt_min): (Option<Nanos>, Option<Nanos>),
         ledger: &SendLedger,
     ) -> Option<RepairMark> {
         let expected = self.expected?;
         let is_quiet = !ledger.has_sendable() && ledger.queued() == 0 && ledger.room() > 0;
-        if self.sending.is_none() && is_quiet && self.considered < ledger.unsent() {
-            self.begin(now, rtt, expected, ledger);
+        let is_new = self.considered < ledger.unsent();
+        if self.sending.is_none() && is_quiet && is_new {
+            if self.pays(rtt_min) {
+                self.begin(now, rtt, expected, ledger);
+            } else {
+                // Reports of these come before repair packets would.
+                self.considered = ledger.unsent();
+            }
         }
-        let (mark, left) = self.sending?;
+        let (mark, count) = self.sending?;
         let next = RepairMark { group: mark.group + 1, ..mark };
         self.sending = if next.group < next.groups {
-            Some((next, left))
+            Some((next, count))
         } else {
-            (left > 1).then_some((RepairMark { group: 0, ..mark }, left - 1))
+            let next = RepairMark { group: 0, number: mark.number + 1, ..mark };
+            (next.number < count).then_some((next, count))
         };
         Some(mark)
     }
@@ -121,27 +167,40 @@ impl TailCode {
         let is_recent = |seq: &u64| {
             rtt.is_none_or(|rtt| ledger.slot(*seq).sent_at().saturating_add(rtt + rtt / 16) > now)
         };
-        let recent = (start..end).filter(is_recent).count() as u64;
-        let covered = self.covered.max(ledger.una()) as f64;
-        let loss = (expected * PRIOR_PACKETS + self.lost as f64) / (PRIOR_PACKETS + covered);
-        let groups = recent.div_ceil(GROUP_PACKETS).clamp(1, GROUPS_MAX);
-        let copies = repair_packets(recent as f64 / groups as f64, loss, FAILURE / groups as f64);
-        if let Ok(groups) = u32::try_from(groups)
-            && copies > 0
+        let recent = (start..end).filter(is_recent).count() as f64;
+        let loss = self.loss(expected, ledger.una());
+        let groups = (end - start).div_ceil(GROUP_PACKETS).max(1);
+        let count = repair_packets(recent / groups as f64, loss, FAILURE / groups as f64);
+        if let Some(groups) = u32::try_from(groups).ok().filter(|_| groups <= GROUPS_MAX)
+            && count > 0
         {
             self.protected = end;
-            self.sending = Some((RepairMark { start, end, groups, group: 0 }, copies));
+            self.sending = Some((RepairMark { start, end, groups, group: 0, number: 0 }, count));
         }
+    }
+
+    /// Part of the packets that the path loses, as far as is known.
+    fn loss(&mut self, expected: f64, una: u64) -> f64 {
+        self.covered = self.covered.max(una);
+        let measured = self.covered.saturating_sub(self.counted);
+        if measured > MEASURED_PACKETS {
+            self.lost /= 2;
+            self.counted += measured / 2;
+        }
+        let measured = self.covered.saturating_sub(self.counted) as f64;
+        let prior = if expected > 0.0 { PRIOR_PACKETS } else { DOUBT_PACKETS };
+        (expected * prior + self.lost as f64) / (prior + measured)
     }
 }
 
 /// Repair packets for a group of `packets` of which a part `loss` is lost, so that the chance of a failure is at most
 /// `failure`; at most a part that grows with the loss, and none if that part would not do for the mean.
-fn repair_packets(packets: f64, loss: f64, failure: f64) -> u32 {
+fn repair_packets(packets: f64, loss: f64, failure: f64) -> u8 {
     let most = packets * (0.046 + 2.3 * loss).min(0.3);
     let mean = packets * loss;
     let mut count = 0;
-    while f64::from(count) + 1.0 <= most
+    while count < GROUP_REPAIRS
+        && f64::from(count) + 1.0 <= most
         && chance_of_more(count, mean + loss * f64::from(count)) > failure
     {
         count += 1;
@@ -150,7 +209,7 @@ fn repair_packets(packets: f64, loss: f64, failure: f64) -> u32 {
 }
 
 /// Chance that a Poisson number of that mean is above `count`.
-fn chance_of_more(count: u32, mean: f64) -> f64 {
+fn chance_of_more(count: u8, mean: f64) -> f64 {
     let mut term = (-mean).exp();
     let mut sum = term;
     for number in 1..=count {
@@ -164,8 +223,8 @@ fn chance_of_more(count: u32, mean: f64) -> f64 {
 #[derive(Debug, Default)]
 pub(crate) struct RepairCounts {
     mark: Option<RepairMark>,
-    /// Repair packets by group.
-    counts: Vec<u32>,
+    /// Numbers of the repair packets by group, a bit for each.
+    numbers: Vec<u64>,
 }
 
 impl RepairCounts {
@@ -174,13 +233,14 @@ impl RepairCounts {
         if !mark.is_sound() {
             return;
         }
-        let range = RepairMark { group: 0, ..*mark };
+        let range = mark.range();
         if self.mark != Some(range) {
             self.mark = Some(range);
-            self.counts.clear();
-            self.counts.resize(mark.groups as usize, 0);
+            self.numbers.clear();
+            self.numbers.resize(mark.groups as usize, 0);
         }
-        self.counts[mark.group as usize] += 1;
+        // A path may double a packet.
+        self.numbers[mark.group as usize] |= 1 << mark.number;
     }
 
     /// End of the range that repair packets came for.
@@ -191,13 +251,13 @@ impl RepairCounts {
     /// Of these missing packets, those that come from repair packets and the others; once for each range.
     pub(crate) fn repair(&mut self, missing: &[LossRun]) -> Option<(Vec<LossRun>, Vec<LossRun>)> {
         let mark = self.mark.take()?;
-        let mut lacks = vec![0_u32; self.counts.len()];
+        let mut lacks = vec![0_u32; self.numbers.len()];
         for seq in missing.iter().flat_map(|run| mark.part_of(run)) {
             lacks[mark.group_of(seq)] += 1;
         }
         let is_repaired = |seq: u64| {
             let group = mark.group_of(seq);
-            lacks[group] <= self.counts[group]
+            lacks[group] <= self.numbers[group].count_ones()
         };
         let (mut repaired, mut left) = (Vec::new(), Vec::new());
         for run in missing {
@@ -231,9 +291,9 @@ mod tests {
     #[test]
     fn as_many_packets_come_back_as_repair_packets_came_for_their_group() {
         let mut counts = RepairCounts::default();
-        for (group, times) in [(0, 2), (1, 1), (2, 1)] {
-            let mark = RepairMark { start: 100, end: 200, groups: 3, group };
-            (0..times).for_each(|_| counts.on_repair(&mark));
+        // The path doubled the one of group 2.
+        for (group, number) in [(0, 3), (0, 55), (1, 0), (2, 1), (2, 1)] {
+            counts.on_repair(&RepairMark { start: 100, end: 200, groups: 3, group, number });
         }
         let run = |start, count| LossRun { start, count };
         // Groups 0, 1, 2, 0; 2, for which one is not enough; beyond the range.
@@ -247,12 +307,41 @@ mod tests {
     #[test]
     fn a_mark_that_makes_no_sense_is_ignored() {
         let mut counts = RepairCounts::default();
-        for (start, end, groups, group) in
-            [(5, 5, 1, 0), (5, 4, 1, 0), (0, 9, 0, 0), (0, 9, 3, 3), (0, 9, u32::MAX, 0)]
-        {
-            counts.on_repair(&RepairMark { start, end, groups, group });
+        for (start, end, groups, group, number) in [
+            (5, 5, 1, 0, 0),
+            (5, 4, 1, 0, 0),
+            (0, 9, 0, 0, 0),
+            (0, 9, 3, 3, 0),
+            (0, 9, u32::MAX, 0, 0),
+            (0, 9, 1, 0, GROUP_REPAIRS),
+            (0, 2 * GROUP_PACKETS + 1, 2, 0, 0),
+        ] {
+            counts.on_repair(&RepairMark { start, end, groups, group, number });
             assert_eq!(counts.end(), None);
         }
+    }
+
+    #[test]
+    fn a_group_has_every_so_many_th_packet_from_where_it_is_asked_for() {
+        let mark = RepairMark { start: 10, end: 21, groups: 4, group: 1, number: 0 };
+        assert_eq!(mark.members(0).collect::<Vec<_>>(), [(0, 11), (1, 15), (2, 19)]);
+        assert_eq!(mark.members(12).collect::<Vec<_>>(), [(1, 15), (2, 19)]);
+        let members = (0..4).flat_map(|group| RepairMark { group, ..mark }.members(10));
+        let mut all: Vec<u64> = members.map(|(_, seq)| seq).collect();
+        all.sort_unstable();
+        assert_eq!(all, (10..21).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_was_learnt_is_forgotten() {
+        let mut code = TailCode { lost: 1000, covered: 100_000, ..TailCode::default() };
+        assert!((code.loss(0.0, 0) - 0.01).abs() < 1e-4);
+        for una in (1..=10).map(|round| round * 2 * MEASURED_PACKETS) {
+            let _ = code.loss(0.0, una);
+        }
+        assert!(code.loss(0.0, 0) < 1e-5);
+        assert!(code.pays(Some(REPAIR_RTT_MIN)) || code.lost == 0);
+        assert!(!code.pays(Some(REPAIR_RTT_MIN - 1)) && !code.pays(None));
     }
 
     #[test]

@@ -271,7 +271,9 @@ impl TpSender {
         }
         let order_seen = self.ledger.spread.news();
         let gap = ack.gap && self.gap_answered.replace(edge) != Some(edge);
-        let news = AckNews { edge, gap, order_seen, trigger, now, rtt: self.timer.rtt() };
+        let rtt = self.timer.rtt();
+        let rtt_min = rtt.map(|_| self.timer.rtt_min());
+        let news = AckNews { edge, gap, order_seen, trigger, now, rtt, rtt_min };
         progress |= self.strategy.on_ack(&news, &mut self.ledger);
         self.on_progress(now, progress);
         self.steer(now, sample);

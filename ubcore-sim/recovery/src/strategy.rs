@@ -91,6 +91,8 @@ pub struct AckNews {
     pub now: Nanos,
     /// Smoothed round-trip time, in ns.
     pub rtt: Option<Nanos>,
+    /// Least round-trip time so far, in ns: that of the path, whatever the ends wait for.
+    pub rtt_min: Option<Nanos>,
 }
 
 /// Decides what is lost: the sending half of a strategy.

@@ -86,7 +86,8 @@ impl TpEndpoint {
             | Body::Ack(_)
             | Body::Nak(_)
             | Body::Losses(_)
-            | Body::Tail(_) => {
+            | Body::Tail(_)
+            | Body::Repair(_) => {
                 self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }
@@ -142,7 +143,8 @@ impl TpEndpoint {
             | Body::Probe(_)
             | Body::ProbeEcho(_)
             | Body::Losses(_)
-            | Body::Tail(_) => *self.numbers.tps.get(&header.dest.value()).unwrap_or(&route.to),
+            | Body::Tail(_)
+            | Body::Repair(_) => *self.numbers.tps.get(&header.dest.value()).unwrap_or(&route.to),
         }
     }
 
@@ -205,6 +207,7 @@ impl TpEndpoint {
             Received::BadReport => tables.count(Counter::BadReport),
             Received::BadTail => tables.count(Counter::BadTail),
             Received::BadRepeat => tables.count(Counter::BadRepeat),
+            Received::BadRepair => tables.count(Counter::BadRepair),
             Received::BadAck | Received::NotAccepted => tables.count(Counter::DropMalformed),
         }
     }

@@ -305,7 +305,8 @@ impl PeerTp {
             | Body::Probe(_)
             | Body::ProbeEcho(_)
             | Body::Losses(_)
-            | Body::Tail(_) => {
+            | Body::Tail(_)
+            | Body::Repair(_) => {
                 return if self.may_come(route) { Attempt::Own } else { Attempt::None };
             }
         };

@@ -19,7 +19,8 @@ use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, CongestionChoice, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults,
-    OpenCfg, PathMtu, Piece, PushError, Received, Strategy, Tp, TpCfg, TpOpenError, planted,
+    OpenCfg, PathMtu, Piece, PushError, Received, Strategy, Tp, TpCfg, TpOpenError, TpStats,
+    planted,
 };
 
 /// Datagrams that may wait for the link.
@@ -67,8 +68,8 @@ pub(crate) struct PeerTp {
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// Packets sent again that were counted already.
-    again_counted: u64,
+    /// What was counted already.
+    counted: TpStats,
     error_logged: bool,
     /// A packet of the peer was accepted since [`take_received`](super::TpEndpoint::take_received).
     pub(super) received: bool,
@@ -125,7 +126,7 @@ impl PeerTp {
             ends,
             datagrams: VecDeque::new(),
             spare: Vec::new(),
-            again_counted: 0,
+            counted: TpStats::default(),
             error_logged: false,
             received: false,
             proven_at: 0,
@@ -178,7 +179,7 @@ impl PeerTp {
     pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
-        self.again_counted = 0;
+        self.counted = TpStats::default();
         let cfg = TpCfg { congestion: self.congestion, ..agreed.tp_cfg() };
         self.tp = Some(match self.planted.is_planted() {
             true => planted::tp(cfg, self.planted),
@@ -462,10 +463,10 @@ impl PeerTp {
         self.path.take_change()
     }
 
-    /// Packets sent again since the last call.
-    pub(super) fn take_sent_again(&mut self) -> u64 {
-        let again = self.tp.as_ref().map_or(0, |tp| tp.stats().sent_again);
-        again.saturating_sub(std::mem::replace(&mut self.again_counted, again))
+    /// What the TP counted since the last call.
+    pub(super) fn take_stats(&mut self) -> TpStats {
+        let stats = self.tp.as_ref().map_or(self.counted, Tp::stats);
+        stats.since(&std::mem::replace(&mut self.counted, stats))
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {

@@ -77,7 +77,8 @@ pub struct NodeCfg {
     /// or 4096; `None`: the largest that the route to the peer carries when the jetty is bound.
     pub rc_mtu: Option<u32>,
     /// Most packets that one TP may have unacknowledged, 1 to 65536: on a long path, the rate times the round-trip time.
-    /// `None`: 512, or as many as the system's socket buffers keep if that is less.
+    /// `None`: 512, or as many as the system's socket buffers keep if that is less; with congestion control, which bounds what
+    /// is on the path, as many as have 64 MiB.
     pub window_packets: Option<u32>,
     /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
     pub link_faults: Option<LinkFaults>,

@@ -188,7 +188,7 @@ const SETTINGS: [(&str, &str, &str); 21] = [
     ("URMA_MTU", "mtu", "8192"),
     ("URMA_RC", "rc", "urma"),
     ("URMA_RC_MTU", "rc_mtu", "route"),
-    ("URMA_TP_RECOVERY", "tp_recovery", "selective-repeat"),
+    ("URMA_TP_RECOVERY", "tp_recovery", "knitting"),
     ("URMA_TP_WINDOW", "tp_window", "auto"),
     ("URMA_TP_CONGESTION", "tp_congestion", "none"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),

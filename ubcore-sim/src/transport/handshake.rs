@@ -225,7 +225,8 @@ impl Handshake {
             | Body::Probe(_)
             | Body::ProbeEcho(_)
             | Body::Losses(_)
-            | Body::Tail(_) => HandshakeEvent::NotExpected,
+            | Body::Tail(_)
+            | Body::Repair(_) => HandshakeEvent::NotExpected,
         }
     }
 

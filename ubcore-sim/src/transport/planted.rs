@@ -22,7 +22,9 @@ pub(crate) fn tp(cfg: TpCfg, faults: Faults) -> Tp {
     }
     let sender: Box<dyn Retransmission> =
         if faults.loss_ignored() { Box::new(Deaf) } else { recovery.retransmission() };
-    Tp::with_strategy(cfg, sender, record)
+    let mut tp = Tp::with_strategy(cfg, sender, record);
+    tp.plant(faults);
+    tp
 }
 
 /// A sender that repeats nothing.

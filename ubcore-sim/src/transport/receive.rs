@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use udma_abi::Nanos;
-use urma_packet::{PackEntries, TransactionHeader};
+use urma_packet::{Body, PackEntries, TransactionHeader};
 use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, TpReceiver};
 
 use super::ring::Ring;
@@ -30,6 +30,18 @@ pub(super) enum Content {
     One(TransactionHeader),
     /// Entries, which are right.
     Pack,
+}
+
+impl Content {
+    /// That of a packet with such a body; `None`: it is no packet of data.
+    pub(super) const fn of(body: &Body) -> Option<Self> {
+        match body {
+            Body::Request(header) => Some(Self::One(TransactionHeader::Request(*header))),
+            Body::Response(header) => Some(Self::One(TransactionHeader::Response(*header))),
+            Body::Pack => Some(Self::Pack),
+            _ => None,
+        }
+    }
 }
 
 /// A packet that was accepted.
@@ -179,6 +191,22 @@ impl ReceiveWindow {
         }
     }
 
+    /// Stores packet `seq`, which repair packets brought; `edge` was missing first before the record knew.
+    pub(super) fn put(
+        &mut self,
+        edge: u64,
+        seq: u64,
+        content: Content,
+        payload: &[u8],
+    ) -> Result<(), LossError> {
+        self.beyond.reserve(edge, seq);
+        if seq < edge || self.beyond.at(seq).is_some() {
+            return Err(LossError::Corrupt);
+        }
+        *self.beyond.at_mut(seq) = Some(self.keep(content, payload));
+        Ok(())
+    }
+
     fn store(
         &mut self,
         arrival: Arrival,
@@ -198,7 +226,7 @@ impl ReceiveWindow {
     }
 
     /// Moves the pieces of a closed gap to the queue.
-    fn release(&mut self, closed: std::ops::Range<u64>) -> Result<(), LossError> {
+    pub(super) fn release(&mut self, closed: std::ops::Range<u64>) -> Result<(), LossError> {
         let end = closed.end;
         for seq in closed {
             let packet = self.beyond.at_mut(seq).take().ok_or(LossError::Corrupt)?;

@@ -8,6 +8,8 @@ use urma_recovery::Recovery;
 
 /// Timeout of IRN, in thousandths of the round-trip time: processes that share a processor answer late.
 const IRN_TIMEOUT_PERMILLE: u32 = 3000;
+/// Copies of what is repeated at the end, as the laboratory's `ours` has them.
+const TAIL_COPIES: u8 = 3;
 
 /// Which strategy a TP uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
@@ -15,11 +17,11 @@ pub enum Strategy {
     /// A gap makes the sender start over from it; receivers keep nothing beyond a gap.
     GoBackN,
     /// Receivers keep what comes beyond a gap and say so; only what is missing is sent again.
-    #[default]
     SelectiveRepeat,
     /// Selective repeat with an acknowledgement for each packet; what is lost again waits for a timeout.
     Irn,
-    /// Receivers report each loss, and what was lost again at once.
+    /// Receivers report each loss, and what was lost again at once; repair packets behind what is sent last.
+    #[default]
     Knitting,
 }
 
@@ -69,7 +71,7 @@ impl Strategy {
             Self::GoBackN => Recovery::GoBackN,
             Self::SelectiveRepeat => Recovery::SelectiveRepeat,
             Self::Irn => Recovery::Irn { timeout_permille: IRN_TIMEOUT_PERMILLE },
-            Self::Knitting => Recovery::Knitting { tail_copies: 1 },
+            Self::Knitting => Recovery::Knitting { tail_copies: TAIL_COPIES },
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod cfg;
 mod losses;
+mod repair;
 
 use udma_abi::Nanos;
 use urma_packet::{
@@ -20,7 +21,10 @@ use urma_recovery::{
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
+use crate::fault::Faults;
+
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
+use super::repair::RepairStore;
 use super::send::SendStore;
 use super::strategy::Strategy;
 
@@ -44,6 +48,11 @@ pub(crate) struct Tp {
     tx: TpSender,
     packets: SendStore,
     rx: ReceiveWindow,
+    /// What is kept for repair packets; none: the peer sent none for long.
+    repairs: Option<Box<RepairStore>>,
+    repairs_sent: u64,
+    repaired: u64,
+    faults: Faults,
     /// A congestion mark came since the last acknowledgement.
     congested: bool,
     failed: Option<TpError>,
@@ -81,11 +90,18 @@ impl Tp {
             congestion: cfg.congestion,
         };
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
+        let mut tx = TpSender::with_strategy(&sender, strategy);
+        // What the path loses is learnt.
+        tx.protect_tail(0.0);
         Self {
             cfg: TpCfg { window_packets: window, ack_every, ..cfg },
-            tx: TpSender::with_strategy(&sender, strategy),
+            tx,
             packets: SendStore::new(window),
             rx: ReceiveWindow::new(window, TpReceiver::new(record, policy)),
+            repairs: None,
+            repairs_sent: 0,
+            repaired: 0,
+            faults: Faults::default(),
             congested: false,
             failed: None,
             longest: 0,
@@ -93,6 +109,11 @@ impl Tp {
             route: None,
             has_begun_run: false,
         }
+    }
+
+    /// Makes mistakes on purpose from now on.
+    pub(super) const fn plant(&mut self, faults: Faults) {
+        self.faults = faults;
     }
 
     /// Returns the settings that both sides agreed on.
@@ -153,7 +174,14 @@ impl Tp {
     /// Counts since it was made.
     pub(crate) const fn stats(&self) -> TpStats {
         let SenderStats { sent, sent_again, timeouts } = self.tx.stats();
-        TpStats { sent, sent_again, timeouts, acks_sent: self.rx.ack().acks_sent() }
+        TpStats {
+            sent,
+            sent_again,
+            timeouts,
+            acks_sent: self.rx.ack().acks_sent(),
+            repairs_sent: self.repairs_sent,
+            repaired: self.repaired,
+        }
     }
 
     /// Pieces join a packet that was not sent yet, as long as it gets no longer than `longest` bytes; 0: they do
@@ -232,21 +260,22 @@ impl Tp {
             return Received::NotAccepted;
         }
         let psn = packet.header.psn;
+        if let Some(content) = Content::of(&packet.header.body) {
+            return self.on_data(now, packet, content, pool);
+        }
         match packet.header.body {
-            Body::Request(header) => {
-                let content = Content::One(TransactionHeader::Request(header));
-                self.on_data(now, packet, content, pool)
-            }
-            Body::Response(header) => {
-                let content = Content::One(TransactionHeader::Response(header));
-                self.on_data(now, packet, content, pool)
-            }
-            Body::Pack => self.on_data(now, packet, Content::Pack, pool),
             Body::Ack(ack) => self.on_ack(now, psn, &ack, Gap::No),
             Body::Nak(ack) => self.on_ack(now, psn, &ack, Gap::Yes),
             Body::Losses(losses) => self.on_losses(now, &losses),
             Body::Tail(tail) => self.on_tail(now, psn, &tail, pool),
-            Body::Connect(_)
+            Body::Repair(repair) => {
+                self.tx.on_received(now);
+                self.on_repair(psn, &repair, packet.payload)
+            }
+            Body::Request(_)
+            | Body::Response(_)
+            | Body::Pack
+            | Body::Connect(_)
             | Body::Challenge(_)
             | Body::Accept(_)
             | Body::Refuse(_)
@@ -296,7 +325,9 @@ impl Tp {
         let interval = u64::from((self.cfg.window_packets / 4).max(1));
         let ledger = self.tx.ledger();
         let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
-        let Some(sending) = self.tx.poll(now) else { return self.emit_tail(now, buf) };
+        let Some(sending) = self.tx.poll(now) else {
+            return self.emit_repair(now, buf).or_else(|| self.emit_tail(now, buf));
+        };
         self.route = Some(sending.route);
         self.has_begun_run = !sending.is_again();
         // An acknowledgement that waits for more packets waits for its time if none may follow.
@@ -439,6 +470,9 @@ impl Tp {
         };
         if arrival != Arrival::Dropped {
             self.tx.on_received(now);
+        }
+        if self.repairs.is_some() && matches!(arrival, Arrival::Advanced(_) | Arrival::Kept) {
+            self.keep_for_code(seq, packet);
         }
         self.rx.receiver().acknowledge(now, seq, arrival, packet.header.ack_req);
         received

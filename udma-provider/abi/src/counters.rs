@@ -112,6 +112,12 @@ counters! {
     BadTail = "bad_tail",
     /// Packets dropped: they answer a loss report on a TP without reports.
     BadRepeat = "bad_repeat",
+    /// Repair packets dropped: of packets outside the window, or on a TP without reports.
+    BadRepair = "bad_repair",
+    /// Repair packets sent behind what was sent last.
+    RepairsSent = "repairs_sent",
+    /// Packets that never came and were made from repair packets.
+    PacketsRepaired = "packets_repaired",
     /// Rests of the background thread, of a tick or longer, in which work of a peer waited without a wake-up.
     FoundLate = "found_late",
     /// Messages that broke off before they were complete, and whose receive another one gets.

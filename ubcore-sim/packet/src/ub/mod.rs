@@ -15,6 +15,7 @@ mod operation;
 mod pack;
 mod packet;
 mod probe;
+mod repair;
 mod request;
 mod response;
 mod transaction;
@@ -34,6 +35,9 @@ pub use operation::RequestOp;
 pub use pack::{PackEntries, join_pack};
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub use probe::{DATA_OVERHEAD, PathProbe};
+pub use repair::{
+    REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody, WORD_HEAD, code_word, packet_of_word,
+};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };

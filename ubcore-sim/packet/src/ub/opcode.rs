@@ -43,11 +43,13 @@ pub enum TpOpcode {
     Losses = 0xcd,
     /// The sender has nothing to send: what was sent before this packet.
     Tail = 0xce,
+    /// Makes up for any one packet of its group.
+    Repair = 0xcf,
 }
 
 impl TpOpcode {
     /// Every opcode; the codes are consecutive.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::DataReq,
         Self::DataResp,
         Self::Ack,
@@ -63,6 +65,7 @@ impl TpOpcode {
         Self::DataPack,
         Self::Losses,
         Self::Tail,
+        Self::Repair,
     ];
 
     /// The code on the wire.

@@ -16,6 +16,7 @@ use super::losses::{Repeat, ReportBody, TailBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
 use super::pack;
 use super::probe::PathProbe;
+use super::repair::RepairBody;
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
 use crate::codec::{Reader, Writer, pad_of, reserved, split_pad};
@@ -116,6 +117,8 @@ pub enum Body {
     Losses(ReportBody),
     /// Nothing waits to be sent; PSN is that of the next new packet.
     Tail(TailBody),
+    /// A code word over packets; PSN is the first one of their range. The payload is the word.
+    Repair(RepairBody),
 }
 
 impl Body {
@@ -138,6 +141,7 @@ impl Body {
             Self::ProbeEcho(_) => TpOpcode::ProbeEcho,
             Self::Losses(_) => TpOpcode::Losses,
             Self::Tail(_) => TpOpcode::Tail,
+            Self::Repair(_) => TpOpcode::Repair,
         }
     }
 
@@ -161,6 +165,7 @@ impl Body {
             Self::Probe(_) | Self::ProbeEcho(_) => PathProbe::LEN,
             Self::Losses(losses) => losses.wire_len(),
             Self::Tail(_) => TailBody::LEN,
+            Self::Repair(_) => RepairBody::LEN,
         }
     }
 
@@ -174,6 +179,7 @@ impl Body {
             Self::Probe(probe) => {
                 Err(PacketError::Length { expected: probe.padding(), found: len })
             }
+            Self::Repair(_) => RepairBody::check_payload(len),
             Self::Ack(_)
             | Self::Nak(_)
             | Self::Connect(_)
@@ -218,6 +224,7 @@ impl Body {
             TpOpcode::ProbeEcho => Self::ProbeEcho(PathProbe::take(&mut reader)?),
             TpOpcode::Losses => Self::Losses(ReportBody::take(&mut reader)?),
             TpOpcode::Tail => Self::Tail(TailBody::take(&mut reader)?),
+            TpOpcode::Repair => Self::Repair(RepairBody::take(&mut reader)?),
         };
         Ok((body, reader.rest()))
     }
@@ -236,6 +243,7 @@ impl Body {
             Self::Probe(probe) | Self::ProbeEcho(probe) => probe.put(&mut writer),
             Self::Losses(losses) => losses.put(&mut writer),
             Self::Tail(tail) => tail.put(&mut writer),
+            Self::Repair(repair) => repair.put(&mut writer),
             Self::UmSend(ends, header) => {
                 ends.put(&mut writer)?;
                 let at = writer.written();
@@ -338,8 +346,13 @@ impl PacketHeader {
     }
 
     fn bth(&self, pad: u8) -> Bth {
+        self.bth_of(self.body.opcode().code(), pad)
+    }
+
+    /// Its BTH, with another opcode.
+    pub(super) const fn bth_of(&self, opcode: u8, pad: u8) -> Bth {
         Bth {
-            opcode: self.body.opcode().code(),
+            opcode,
             solicited: false,
             mig_req: false,
             pad,
@@ -361,8 +374,10 @@ impl PacketHeader {
         if !either && outside_tp != (dest == 0) {
             return Err(PacketError::field("DestQP", dest));
         }
-        let has_number =
-            matches!(self.body, Body::Ack(_) | Body::Nak(_) | Body::UmSend(..) | Body::Tail(_));
+        let has_number = matches!(
+            self.body,
+            Body::Ack(_) | Body::Nak(_) | Body::UmSend(..) | Body::Tail(_) | Body::Repair(_)
+        );
         let counts = self.body.is_sequenced() || has_number;
         if !counts && self.psn.value() != 0 {
             return Err(PacketError::field("PSN", self.psn.value().into()));
@@ -382,6 +397,7 @@ impl PacketHeader {
             Body::Refuse(refusal) => refusal.check(),
             Body::Probe(probe) | Body::ProbeEcho(probe) => probe.check(),
             Body::Losses(losses) => losses.check(),
+            Body::Repair(repair) => repair.check(),
             Body::Request(header) if header.flags.contains(RequestFlags::DATAGRAM) => {
                 Err(PacketError::field("UD", 1))
             }

@@ -110,7 +110,7 @@ fn opcodes_outside_the_table_are_refused() {
 #[test]
 fn transport_opcodes_are_those_of_the_table() {
     for code in 0..=u8::MAX {
-        let known = (0xc0..=0xce).contains(&code);
+        let known = (0xc0..=0xcf).contains(&code);
         let found = TpOpcode::from_code(code).map(TpOpcode::code);
         assert_eq!(found, if known { Ok(code) } else { Err(PacketError::Opcode(code)) });
     }
@@ -573,7 +573,7 @@ fn the_bth_of_urma_is_checked() {
         reason(Packet::parse(&bytes[..total]))
     };
     assert_eq!(changed(1, 1), None);
-    assert_eq!(changed(0, 0xcf), Some("opcode"));
+    assert_eq!(changed(0, 0xd0), Some("opcode"));
     assert_eq!(changed(1, 2), Some("version"));
     assert_eq!(changed(1, 0), Some("version"));
     for bits in [0x40, 0x80, 0xc0] {
@@ -687,4 +687,47 @@ fn what_is_computed_over_a_handshake_is_what_travels() {
     let mut buf = [0; 256];
     header.emit_headers(0, &mut buf).expect("valid");
     assert_eq!(offer.to_bytes()[..], buf[12..12 + HandshakeBody::LEN]);
+}
+
+#[test]
+fn a_repair_packet_names_packets_of_a_group() {
+    let right = RepairBody { last: 399, begin: 399, groups: 2, group: 1, number: 55 };
+    let emit = |repair, len| reason(packet(Body::Repair(repair)).emit_headers(len, &mut [0; 9000]));
+    assert_eq!(emit(right, 4), None);
+    assert_eq!(
+        emit(RepairBody { last: 0, begin: 0, groups: u16::MAX, group: 0, ..right }, 4),
+        None
+    );
+    for wrong in [
+        RepairBody { last: 400, ..right },
+        RepairBody { groups: 0, group: 0, ..right },
+        RepairBody { group: 2, ..right },
+        RepairBody { last: 0, begin: 0, ..right },
+        RepairBody { begin: 400, ..right },
+        RepairBody { number: 56, ..right },
+    ] {
+        assert_eq!(emit(wrong, 4), Some("field"), "{wrong:?}");
+    }
+    for len in [0, 3, 5, 8324] {
+        assert_eq!(emit(right, len), Some("length"), "{len}");
+    }
+    let mut bytes = [0; 64];
+    let total = packet(Body::Repair(right)).emit_headers(4, &mut bytes).expect("right").total;
+    for at in 21..24 {
+        let mut bytes = bytes;
+        bytes[at] = 1;
+        assert_eq!(reason(Packet::parse(&bytes[..total])), Some("reserved"), "byte {at}");
+    }
+}
+
+#[test]
+fn no_packet_comes_of_a_word_that_is_none() {
+    let of = |word: &[u8]| packet_of_word(word, Tpn::from_low_bits(1), Psn::new(2));
+    let packet = of(&[0xc0, 3, 0, 4, 1, 2, 3, 4, 0, 0]).expect("a word and zeros");
+    assert_eq!(packet, [0xc0, 0x31, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 0, 0, 0, 0]);
+    assert_eq!(code_word(&packet), Some(([0xc0, 3, 0, 4], &[1, 2, 3, 4][..])));
+    for word in [&[][..], &[0xc0, 0, 0], &[0xc0, 4, 0, 0], &[0xc0, 0, 0, 1], &[0xc0, 0, 0, 0, 1]] {
+        assert_eq!(of(word), None, "{word:?}");
+    }
+    assert_eq!(code_word(&packet[..15]), None);
 }

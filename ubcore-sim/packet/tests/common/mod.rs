@@ -294,7 +294,21 @@ fn body() -> impl Strategy<Value = (Body, usize)> {
         1 => probe().prop_map(|probe| (Body::ProbeEcho(probe), 0)),
         1 => losses().prop_map(|losses| (Body::Losses(losses), 0)),
         1 => tail().prop_map(|tail| (Body::Tail(tail), 0)),
+        1 => repair_packet(),
     ]
+}
+
+/// A repair packet and the bytes of its word.
+fn repair_packet() -> impl Strategy<Value = (Body, usize)> {
+    (any::<u16>(), any::<[u16; 3]>(), 0..56_u8, 1..=400_usize).prop_map(
+        |(last, [groups, group, begin], number, words)| {
+            let least = (u32::from(last) + 1).div_ceil(200);
+            let groups = u16::try_from(least).expect("few").max(groups);
+            let members = groups.min(last.saturating_add(1));
+            let (group, begin) = (group % members, if last == 0 { 0 } else { begin % last });
+            (Body::Repair(RepairBody { last, begin, groups, group, number }), 4 * words)
+        },
+    )
 }
 
 /// A packet that obeys every rule, and the length of its payload.
@@ -303,8 +317,8 @@ pub(crate) fn packet() -> impl Strategy<Value = (PacketHeader, usize)> {
     (body(), marks, proptest::option::of(repeat())).prop_map(|((body, len), marks, repeat)| {
         let (dest, psn, ack_req, forward, backward) = marks;
         let outside = matches!(body, Body::Connect(_) | Body::UmSend(..));
-        let counted =
-            body.is_sequenced() || matches!(body, Body::Ack(_) | Body::Nak(_) | Body::Tail(_));
+        let counted = body.is_sequenced()
+            || matches!(body, Body::Ack(_) | Body::Nak(_) | Body::Tail(_) | Body::Repair(_));
         let header = PacketHeader {
             dest: Tpn::from_low_bits(if outside { 0 } else { dest | 1 }),
             psn: Psn::new(if counted { psn } else { 0 }),

@@ -6,7 +6,7 @@
 use udma_abi::Nanos;
 
 use crate::ledger::SendLedger;
-use crate::repair::{RepairMark, TailCode};
+use crate::repair::{REPAIR_RTT_MIN, RepairMark, TailCode};
 use crate::report::{LossReport, TICKET_MASK, TailMark};
 use crate::strategy::{AckNews, Retransmission};
 
@@ -23,6 +23,9 @@ const MARK_NS_INITIAL: Nanos = 1_000_000;
 pub struct Knit {
     /// Copies of a repeated packet once no new packet waits.
     tail_copies: u8,
+    /// Round-trip time of the path, and the smoothed one, in ns.
+    rtt_min: Option<Nanos>,
+    rtt: Option<Nanos>,
     mark: TailMark,
     marked_at: Nanos,
     every_ns: Nanos,
@@ -35,11 +38,13 @@ pub struct Knit {
 }
 
 impl Knit {
-    /// Sends each repeated packet `tail_copies` times when no new packet waits.
+    /// Sends each repeated packet `tail_copies` times when no new packet waits, on a path for which tails are protected.
     #[must_use]
     pub fn new(tail_copies: u8) -> Self {
         Self {
             tail_copies: tail_copies.max(1),
+            rtt_min: None,
+            rtt: None,
             mark: TailMark::default(),
             marked_at: 0,
             every_ns: MARK_NS_INITIAL,
@@ -51,8 +56,16 @@ impl Knit {
     }
 }
 
+impl Knit {
+    /// Whether a round trip is so short that marks wait for acknowledgements.
+    fn is_short(&self) -> bool {
+        self.rtt_min.is_some_and(|rtt| rtt < REPAIR_RTT_MIN)
+    }
+}
+
 impl Retransmission for Knit {
-    fn on_ack(&mut self, _news: &AckNews, _ledger: &mut SendLedger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
+        (self.rtt_min, self.rtt) = (news.rtt_min, news.rtt);
         self.unanswered = 0;
         false
     }
@@ -91,7 +104,7 @@ impl Retransmission for Knit {
         rtt: Option<Nanos>,
         ledger: &SendLedger,
     ) -> Option<RepairMark> {
-        let mark = self.code.poll(now, rtt, ledger)?;
+        let mark = self.code.poll(now, (rtt, self.rtt_min), ledger)?;
         // Repair packets stand for those that they protect.
         self.mark.first_end = self.mark.first_end.max(self.code.protected());
         self.is_due = true;
@@ -99,7 +112,7 @@ impl Retransmission for Knit {
     }
 
     fn copies(&self, ledger: &SendLedger) -> u8 {
-        if ledger.queued() == 0 { self.tail_copies } else { 1 }
+        if ledger.queued() == 0 && self.code.pays(self.rtt_min) { self.tail_copies } else { 1 }
     }
 
     fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
@@ -108,10 +121,20 @@ impl Retransmission for Knit {
         if (ledger.has_sendable() && !is_held) || !ledger.has_unacknowledged() {
             return None;
         }
-        let is_due = (self.is_due || self.unsent != ledger.unsent()) && !is_held;
+        let is_new = self.unsent != ledger.unsent();
         let doubled = self.unanswered.saturating_sub(UNANSWERED_MAX).min(DOUBLED_MAX);
-        let wait_ns = self.every_ns.saturating_mul(1 << doubled);
-        Some(if is_due { 0 } else { self.marked_at.saturating_add(wait_ns) })
+        if (self.is_due || (is_new && !self.is_short())) && !is_held {
+            return Some(0);
+        }
+        let (from, every_ns) = if self.is_short() {
+            // An acknowledgement is usually there sooner than a mark would be worth its packet.
+            let sent_at = ledger.slot(ledger.unsent() - 1).sent_at();
+            let usual = self.rtt.unwrap_or(0).saturating_mul(2);
+            (self.marked_at.max(sent_at), usual.max(MARK_NS_INITIAL))
+        } else {
+            (self.marked_at, self.every_ns)
+        };
+        Some(from.saturating_add(every_ns.saturating_mul(1 << doubled)))
     }
 
     fn poll_tail(

@@ -100,6 +100,7 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
         TpOpcode::DataPack,
         TpOpcode::Losses,
         TpOpcode::Tail,
+        TpOpcode::Repair,
     ];
     let of_tps = of_tps.map(|opcode| u32::from(opcode.code()));
     let live = tpns.iter().flat_map(|&tpn| [unless(EQUAL, tpn), op(RETURN, ALL)]);
@@ -116,7 +117,7 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
         to_sample(5),
         op(LOAD_BYTE, OPCODE),
     ];
-    let after = (1..=7).rev().zip(of_tps);
+    let after = (1..=8).rev().zip(of_tps);
     program.extend(after.map(|(count, opcode)| skip(count, EQUAL, opcode)));
     program.extend([op(RETURN, ALL), op(LOAD_WORD, DEST_QP), op(AND, 0x00ff_ffff)]);
     program.extend(live);

@@ -62,6 +62,9 @@ pub(crate) enum TpError {
     /// Someone wrote to the knitting pool.
     #[error("the loss record in the knitting pool was corrupted")]
     PoolCorrupt,
+    /// The peer's repair packets contradict its packets.
+    #[error("repair packets of the peer contradict its packets")]
+    BadRepair,
 }
 
 /// Why a piece was not accepted.
@@ -105,6 +108,8 @@ pub(crate) enum Received {
     BadTail,
     /// A packet that answers a loss report, on a TP without reports; dropped.
     BadRepeat,
+    /// A repair packet of packets outside the window, or on a TP without reports; dropped.
+    BadRepair,
     /// Neither data nor acknowledgement, or the TP has given up; dropped.
     NotAccepted,
 }
@@ -120,4 +125,22 @@ pub(crate) struct TpStats {
     pub(crate) acks_sent: u64,
     /// Number of times that the retransmission timer ran out.
     pub(crate) timeouts: u64,
+    /// Repair packets sent.
+    pub(crate) repairs_sent: u64,
+    /// Packets that never came and were made from repair packets.
+    pub(crate) repaired: u64,
+}
+
+impl TpStats {
+    /// What was counted since `earlier`.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(earlier.sent),
+            sent_again: self.sent_again.saturating_sub(earlier.sent_again),
+            acks_sent: self.acks_sent.saturating_sub(earlier.acks_sent),
+            timeouts: self.timeouts.saturating_sub(earlier.timeouts),
+            repairs_sent: self.repairs_sent.saturating_sub(earlier.repairs_sent),
+            repaired: self.repaired.saturating_sub(earlier.repaired),
+        }
+    }
 }

@@ -70,7 +70,13 @@ impl Tp {
             rtt_ns: tail.rtt_ns.into(),
         };
         match self.rx.receiver().on_tail(now, &mark, pool) {
-            Ok(()) => Received::Acknowledged,
+            Ok(()) => match self.take_repaired(edge) {
+                Ok(()) => Received::Acknowledged,
+                Err(error) => {
+                    self.fail(error);
+                    Received::NotAccepted
+                }
+            },
             Err(LossError::Exhausted) => Received::DroppedNoBlock,
             Err(LossError::Corrupt | LossError::Unanswered) => {
                 self.fail(TpError::PoolCorrupt);

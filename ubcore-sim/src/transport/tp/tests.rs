@@ -17,6 +17,7 @@ use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};
 use crate::transport::strategy::Strategy;
 
 mod lies;
+mod repairs;
 mod runs;
 
 const MS: Nanos = 1_000_000;
@@ -141,6 +142,11 @@ impl End {
         let Ok(packet) = Packet::open(bytes, &flow()) else { return Ok(()) };
         let result = self.tp.on_packet(now, &packet, &mut self.pool);
         *self.counts.entry(result).or_insert(0) += 1;
+        self.take_pieces(peer)
+    }
+
+    /// Takes the pieces that are in order: each is what the peer sent.
+    fn take_pieces(&mut self, peer: RawEid) -> Result<(), String> {
         while let Some(piece) = self.tp.pop() {
             let expected = content(peer, self.popped);
             if piece.header != header(self.popped, expected.len()) || piece.payload != expected {
