@@ -21,6 +21,7 @@ use urma_mem::{
 use urma_packet::{ROCE_PORT, Tpn};
 
 use super::{
+    descriptor::ForkGuarded,
     eid_ip,
     faulty::FaultyLink,
     ip_eid,
@@ -58,6 +59,9 @@ pub struct PacketPort {
     /// Addresses of further ports.
     further: Vec<RawEid>,
     link: Serial<Option<Box<dyn DatagramLink>>>,
+    /// A duplicate of the link's descriptor, for the poll set: pollers hold the link nearly all the time, so a thread
+    /// that waited for it would spin against them.
+    watched: Mutex<Option<ForkGuarded>>,
     /// Why there is no link.
     refused: Mutex<Option<String>>,
     /// How the link is made worse.
@@ -91,6 +95,7 @@ impl PacketPort {
             eid,
             further: Vec::new(),
             link: Serial::new(None),
+            watched: Mutex::new(None),
             refused: Mutex::new(reason),
             faults: None,
             active: AtomicBool::new(false),
@@ -392,6 +397,7 @@ impl PacketPort {
     /// Closes the link, for good.
     pub fn close(&self) {
         self.active.store(false, Ordering::Relaxed);
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.link.with_blocking(Option::take);
         self.deadline.store(Nanos::MAX, Ordering::Relaxed);
     }
@@ -403,22 +409,21 @@ impl PacketPort {
             Watch::Arrivals => Interest::EndpointEvent,
             Watch::Off => Interest::HangUp,
         };
-        let changed = self.link.with_blocking(|link| {
-            let link = link.as_ref()?.descriptor();
-            // Not in the set yet: the first time.
-            poll.modify(link, key, interest).or_else(|_| poll.add(link, key, interest)).ok()
-        });
-        if changed.value.is_some() {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(link) = &*watched else { return };
+        // Not in the set yet: the first time.
+        if poll.modify(link, key, interest).or_else(|_| poll.add(link, key, interest)).is_ok() {
             *is = wanted;
         }
     }
 
     fn try_bind(&self) -> Result<(), UdpError> {
-        let bound = self.open_links();
+        let bound = self.open_links().and_then(|link| Ok((self.duplicate(&*link)?, link)));
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         match bound {
-            Ok(link) => {
+            Ok((watched, link)) => {
                 *refused = None;
+                *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
                 let _ = self.link.with_blocking(|slot| *slot = Some(link));
                 Ok(())
             }
@@ -437,11 +442,18 @@ impl PacketPort {
         }
         let further = self.further.iter().map(|address| self.open_link(*address));
         let links = std::iter::once(Ok(first)).chain(further).collect::<Result<_, _>>()?;
-        let joined = PortLinks::new(links).map_err(|error| UdpError::Os {
-            address: SocketAddr::new(eid_ip(self.eid), ROCE_PORT),
-            error,
-        })?;
+        let joined = PortLinks::new(links).map_err(|error| self.refusal(error))?;
         Ok(Box::new(joined))
+    }
+
+    /// A descriptor of the link beside its own.
+    fn duplicate(&self, link: &dyn DatagramLink) -> Result<ForkGuarded, UdpError> {
+        let duplicate = link.descriptor().try_clone_to_owned().and_then(ForkGuarded::new);
+        duplicate.map_err(|error| self.refusal(error))
+    }
+
+    fn refusal(&self, error: std::io::Error) -> UdpError {
+        UdpError::Os { address: SocketAddr::new(eid_ip(self.eid), ROCE_PORT), error }
     }
 
     fn open_link(&self, address: RawEid) -> Result<Box<dyn DatagramLink>, UdpError> {
