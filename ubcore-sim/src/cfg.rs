@@ -95,6 +95,9 @@ pub enum ContextModelMode {
     Off,
     /// Each request looks its contexts up in the model; nothing is delayed. Every request takes the long path.
     Count,
+    /// As `Count`, and a request starts when the model has its contexts. For virtual time, whose clock moves by
+    /// [`set_virtual_time`](crate::SoftwareDevice::set_virtual_time): a real one cannot keep latencies of some ns.
+    Time,
 }
 
 /// Whether messages that go by packets also go through the cycle model of a packet engine.
@@ -105,6 +108,9 @@ pub enum PacketEngineMode {
     Off,
     /// Each does, and its counters are the device's; nothing is delayed.
     Count,
+    /// As `Count`, and a packet reaches the link in the cycle in which the model ends it. For virtual time: a socket
+    /// sends when the system does.
+    Time,
 }
 
 /// What carries the requests of RC jetties.
@@ -213,7 +219,7 @@ impl DeviceCfg {
     pub(crate) fn with_long_path(self) -> Self {
         match self.contexts {
             ContextModelMode::Off => self,
-            ContextModelMode::Count => {
+            ContextModelMode::Count | ContextModelMode::Time => {
                 Self { lane: ExpressLane::Off, dialogues: Dialogues::Never, ..self }
             }
         }

@@ -133,7 +133,7 @@ impl TpEndpoint {
             transmits: 0,
             has_routes: false,
             flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
-            packet_engine: (cfg.packet_engine == PacketEngineMode::Count)
+            packet_engine: (cfg.packet_engine != PacketEngineMode::Off)
                 .then(|| PacketEngine::new(cfg.mtu))
                 .flatten()
                 .map(Box::new),

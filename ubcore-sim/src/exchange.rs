@@ -16,6 +16,7 @@ mod dialogue;
 mod flow;
 mod guesses;
 mod hold;
+mod lookups;
 pub(crate) mod look;
 mod memory;
 mod message;

@@ -9,7 +9,7 @@ mod statuses;
 
 use std::process::Command;
 
-use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane};
+use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane, PacketEngineMode};
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -31,6 +31,7 @@ fn seeds() -> Vec<u64> {
 /// Runs a plan of suite `name`. A failure is made smaller first, and names the command that repeats it.
 fn check(name: &str, mut plan: SimPlan) -> Report {
     plan.change(&std::env::var("URMA_PLAN").unwrap_or_default()).expect("URMA_PLAN");
+    plan.fabric.devices.iter_mut().for_each(set_models);
     let first = match run(&plan) {
         Ok(report) => return report,
         Err(failure) => failure,
@@ -45,6 +46,18 @@ fn check(name: &str, mut plan: SimPlan) -> Report {
         smaller.failure,
         changes.trim_matches(','),
     );
+}
+
+/// The models of the NIC as `URMA_MODELS` says: `off`, `count` or `time`; without it each device keeps what it has.
+fn set_models(device: &mut DeviceCfg) {
+    let (contexts, engine) = match std::env::var("URMA_MODELS").as_deref() {
+        Ok("off") => (ContextModelMode::Off, PacketEngineMode::Off),
+        Ok("count") => (ContextModelMode::Count, PacketEngineMode::Count),
+        Ok("time") => (ContextModelMode::Time, PacketEngineMode::Time),
+        Ok(other) => panic!("URMA_MODELS is {other:?}; it must be off, count or time"),
+        Err(_) => return,
+    };
+    (device.contexts, device.packet_engine) = (contexts, engine);
 }
 
 /// Runs all seeds of suite `name`, which is a test here.

@@ -3,12 +3,17 @@
 //! *Owns*: the model, its numbers of TPs and pages, its clock. *Takes*: what each request looks up, ends of objects.
 //! *Gives*: counters. *Must not*: decide a right or the order of anything: the tables do.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use udma_abi::Nanos;
 use urma_contexts::{
     CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody, policy,
 };
+use urma_mem::sync::{AtomicU64, Ordering};
+
+use crate::cfg::ContextModelMode;
 
 /// One thing that a request looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +35,12 @@ pub(crate) enum LookedUp {
 
 /// The model, shared by all engines of the device.
 #[derive(Debug)]
-pub(crate) struct ContextModel(Mutex<Model>);
+pub(crate) struct ContextModel {
+    mode: ContextModelMode,
+    /// Virtual time in ns, of [`ContextModelMode::Time`].
+    clock: AtomicU64,
+    model: Mutex<Model>,
+}
 
 #[derive(Debug)]
 struct Model {
@@ -38,10 +48,12 @@ struct Model {
     tps: SmallNumbers<u32>,
     /// By token id and number of the page.
     pages: SmallNumbers<(u32, u64)>,
-    /// Model time in ns: a request begins when the one before had its contexts.
+    /// Model time in ns: the virtual time, or a request begins when the one before had its contexts.
     now: u64,
     /// Lookups of what had no number left.
     untracked: u64,
+    /// When something that waits for its contexts goes on: a send queue, or a piece of a peer.
+    waits: BinaryHeap<Reverse<(Nanos, Option<u32>)>>,
 }
 
 /// Small numbers for what has large ones.
@@ -75,21 +87,72 @@ impl<K: Ord + Copy> SmallNumbers<K> {
 }
 
 impl ContextModel {
-    /// An empty chip with the defaults of [`CacheCfg`] and the policy of this project. `None`: its parameters are not possible.
-    pub(crate) fn new() -> Option<Self> {
+    /// An empty chip with the defaults of [`CacheCfg`] and the policy of this project. `None`: there is none, or its parameters
+    /// are not possible.
+    pub(crate) fn new(mode: ContextModelMode) -> Option<Self> {
+        if mode == ContextModelMode::Off {
+            return None;
+        }
         let cache = ContextCache::new(CacheCfg::default(), &mut policy::ours).ok()?;
         let (tps, pages) = (SmallNumbers::new(), SmallNumbers::new());
-        Some(Self(Mutex::new(Model { cache, tps, pages, now: 0, untracked: 0 })))
+        let waits = BinaryHeap::new();
+        let model = Mutex::new(Model { cache, tps, pages, now: 0, untracked: 0, waits });
+        Some(Self { mode, clock: AtomicU64::new(0), model })
     }
 
-    /// A request looks all these up at once.
-    pub(crate) fn look_up(&self, request: impl Iterator<Item = LookedUp>) {
+    /// A request looks all these up at once. Returns when it may start in virtual time; 0: now.
+    pub(crate) fn look_up(&self, request: impl Iterator<Item = LookedUp>) -> Nanos {
         let mut model = self.model();
+        model.now = model.now.max(self.clock.load(Ordering::Acquire));
         let mut ready_at = model.now;
         for looked_up in request {
             ready_at = ready_at.max(model.look_up(looked_up));
         }
+        if self.mode == ContextModelMode::Time {
+            return ready_at;
+        }
         model.now = ready_at;
+        0
+    }
+
+    /// Virtual time is this now.
+    pub(crate) fn set_clock(&self, now: Nanos) {
+        self.clock.store(now, Ordering::Release);
+    }
+
+    /// Whether virtual time is before this.
+    pub(crate) fn is_before(&self, at: Nanos) -> bool {
+        self.clock.load(Ordering::Acquire) < at
+    }
+
+    /// The device is to be stepped at this time, for a send queue or for a piece of a peer.
+    pub(crate) fn wait(&self, until: Nanos, queue: Option<u32>) {
+        self.model().waits.push(Reverse((until, queue)));
+    }
+
+    /// Gives `wake` the send queues whose time is there.
+    pub(crate) fn take_due(&self, mut wake: impl FnMut(u32)) {
+        if self.mode != ContextModelMode::Time {
+            return;
+        }
+        loop {
+            let mut model = self.model();
+            let is_due = |Reverse((at, _)): &&Reverse<(Nanos, _)>| !self.is_before(*at);
+            if model.waits.peek().filter(is_due).is_none() {
+                return;
+            }
+            let queue = model.waits.pop().and_then(|Reverse((_, queue))| queue);
+            drop(model);
+            queue.into_iter().for_each(&mut wake);
+        }
+    }
+
+    /// When something goes on that waits for its contexts.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        if self.mode != ContextModelMode::Time {
+            return None;
+        }
+        self.model().waits.peek().map(|Reverse((at, _))| *at)
     }
 
     /// An object ended: its number may name another one from now on.
@@ -132,7 +195,7 @@ impl ContextModel {
 
     fn model(&self) -> MutexGuard<'_, Model> {
         // A panic in the middle leaves a model whose counters may be off; requests do not depend on it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_request_is_one_access_of_each_of_its_contexts() {
-        let model = ContextModel::new().unwrap();
+        let model = ContextModel::new(ContextModelMode::Count).unwrap();
         let segment = LookedUp::Segment { token_id: 3 << 8, va: 0x5000 };
         let request = [LookedUp::Queue(1), LookedUp::Jfc(1), LookedUp::Tp(0xab_cdef), segment];
         model.look_up(request.into_iter());
@@ -254,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_ended_is_no_hit_for_the_next_object_of_its_number() {
-        let model = ContextModel::new().unwrap();
+        let model = ContextModel::new(ContextModelMode::Count).unwrap();
         let segment = LookedUp::Segment { token_id: 3 << 8, va: 0x5000 };
         let all = [LookedUp::Queue(1), LookedUp::Jfc(1), LookedUp::Tp(7), segment];
         model.look_up(all.into_iter());

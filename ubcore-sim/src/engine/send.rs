@@ -16,7 +16,7 @@ use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use udma_abi::{
-    CqeStatus, EqeKind, Sqe,
+    CqeStatus, EqeKind, Nanos, Sqe,
     cmd::{Mode, QueueFlags, QueueState},
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
@@ -83,6 +83,8 @@ pub(crate) struct SendEngine {
     /// RC: path and remote jetty.
     bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
+    /// When the request at the front has its contexts, in virtual time.
+    ready_at: Nanos,
 }
 
 /// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
@@ -219,6 +221,7 @@ impl SendEngine {
             deferred: None,
             bound: None,
             slot: cfg.slot,
+            ready_at: 0,
         }
     }
 
@@ -326,6 +329,11 @@ impl SendEngine {
                 // It was malformed and has its end; the state may have changed.
                 continue;
             }
+            if let Some(contexts) = &visit.tables.contexts
+                && contexts.is_before(self.ready_at)
+            {
+                return left;
+            }
             match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
@@ -382,12 +390,15 @@ impl SendEngine {
 
     /// Looks the contexts of the request at the front up in the model.
     #[cold]
-    fn look_up(&self, contexts: &ContextModel) {
+    fn look_up(&mut self, contexts: &ContextModel) {
         let jfc = LookedUp::Jfc(self.retire.port().number());
         let own = [LookedUp::Queue(self.id), LookedUp::Tp(self.sqe.tpn), jfc];
         let pieces = list(self.current.local.pieces(&self.words)).filter(|sge| sge.len != 0);
         let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
-        contexts.look_up(own.into_iter().chain(segments));
+        self.ready_at = contexts.look_up(own.into_iter().chain(segments));
+        if contexts.is_before(self.ready_at) {
+            contexts.wait(self.ready_at, Some(self.id));
+        }
     }
 
     #[cold]

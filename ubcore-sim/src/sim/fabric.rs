@@ -98,6 +98,7 @@ impl Fabric {
         let now = self.now();
         let done = world.round(now);
         let next = world.next_time(now, done);
+        world.nodes.iter().for_each(|node| node.device.set_virtual_time(next));
         self.now.store(next, Ordering::Release);
         done
     }
@@ -190,6 +191,7 @@ impl Fabric {
         world.log.add(now, format_args!("restart {number} as {}", device.incarnation));
         let host = world.nodes[number].host;
         world.nodes[number] = SimNode::new(device, host, world.cfg.page_moving)?;
+        world.nodes[number].device.set_virtual_time(now);
         Ok(())
     }
 
