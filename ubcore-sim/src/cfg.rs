@@ -2,8 +2,12 @@
 //!
 //! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
 
+mod packet_engine;
+
 use udma_abi::RawEid;
 use urma_packet::FurtherPorts;
+
+pub use packet_engine::{PacketEngineCfg, PacketEngineCfgError};
 
 use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
@@ -177,6 +181,8 @@ pub struct DeviceCfg {
     pub contexts: ContextModelMode,
     /// Whether messages go through the cycle model of a packet engine.
     pub packet_engine: PacketEngineMode,
+    /// Which engine that is.
+    pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -209,6 +215,7 @@ impl DeviceCfg {
             dialogues: Dialogues::Usual,
             contexts: ContextModelMode::Off,
             packet_engine: PacketEngineMode::Off,
+            engine: PacketEngineCfg::default(),
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,

@@ -20,6 +20,7 @@ mod lookups;
 pub(crate) mod look;
 mod memory;
 mod message;
+mod modelled;
 mod next_piece;
 mod outcome;
 mod pair;

@@ -187,8 +187,18 @@ impl Requester {
         if !carrier.has_room(work.endpoint, &header, piece.room()) {
             return PushResult::Full;
         }
+        let tables = &work.base.tables;
+        if let Some(engine) = &mut work.endpoint.packet_engine
+            && matches!(carrier, Carrier::Packets(_))
+        {
+            let ready_at = engine.ready_at(now, (pair.queue(), &piece, request), &tables.counts);
+            if now < ready_at {
+                self.timer = self.timer.min(ready_at);
+                return PushResult::Full;
+            }
+        }
         let timeout = sender.timeout_ns();
-        let (tables, room) = (&work.base.tables, (&mut *work.endpoint, &mut *work.bytes));
+        let room = (&mut *work.endpoint, &mut *work.bytes);
         let pushed = piece.push(line, (request, sender), tables, room);
         match pushed {
             Ok(()) => {}
@@ -204,9 +214,11 @@ impl Requester {
                 return PushResult::Pushed;
             }
         }
-        count(&work.base.tables, line.is_packets(), &piece, request);
-        if line.is_packets() {
-            model(work, &piece, request);
+        count(tables, line.is_packets(), &piece, request);
+        if let Some(engine) = &mut work.endpoint.packet_engine
+            && line.is_packets()
+        {
+            engine.on_pushed((pair.queue(), &piece, request), &tables.counts);
         }
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
@@ -236,6 +248,10 @@ impl Requester {
         (pair, budget): (Pair, &mut usize),
     ) {
         let Some(Carrier::Packets(peer)) = &line.carrier else { return };
+        if work.endpoint.packet_engine.as_ref().is_some_and(|engine| engine.is_timed()) {
+            // Each packet has a time of its own.
+            return;
+        }
         let Some(flow) = self.flows.get_mut(&pair) else { return };
         let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
@@ -543,15 +559,6 @@ impl Requester {
 
     fn recount(&mut self) {
         self.in_flight = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
-    }
-}
-
-/// Runs a message that begins through the model of the packet engine, if one counts.
-fn model(work: &mut Work<'_>, piece: &NextPiece, request: &Request) {
-    if let Some(engine) = &mut work.endpoint.packet_engine
-        && piece.begins_payload()
-    {
-        engine.message(request.local.sizes(&request.words), &work.base.tables.counts);
     }
 }
 

@@ -16,7 +16,7 @@ use super::attacker::{Attacker, Guess};
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
-use crate::cfg::Seed;
+use crate::cfg::{PacketEngineMode, Seed};
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
@@ -53,8 +53,11 @@ impl Fabric {
     /// A fabric in which nothing happened yet.
     ///
     /// # Errors
-    /// Out of memory or descriptors.
+    /// Out of memory or descriptors; a packet engine that is not possible.
     pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
+        for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != PacketEngineMode::Off) {
+            device.engine.engine(device.mtu).map_err(io::Error::other)?;
+        }
         let mut rng = Rng::new(cfg.seed);
         let link = cfg.faults.build(&mut rng);
         let nodes = cfg.devices.iter().zip(&cfg.hosts);

@@ -170,4 +170,14 @@ counters! {
     EngineInputErrors = "engine_input_errors",
     /// Packet engine, a model: beats that disagree with their header; stays 0.
     EngineMismatch = "engine_mismatch",
+    /// Packet engine, a model: cycles in which a beat waited for an empty bank.
+    EngineStallBank = "engine_stall_bank",
+    /// Packet engine, a model: cycles in which a beat waited for the control of banks to change hands.
+    EngineStallHandover = "engine_stall_handover",
+    /// Packet engine, a model: beats in its data memory, summed over the cycles.
+    EngineOccupancySum = "engine_occupancy_sum",
+    /// Packet engine, a model: cycles from a packet's first byte to its header, summed over the packets.
+    EngineHeaderLatency = "engine_header_latency",
+    /// Packet engine, a model: cycles from a packet's first byte to its end, summed over the packets.
+    EngineEndLatency = "engine_end_latency",
 }
