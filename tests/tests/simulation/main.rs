@@ -181,6 +181,29 @@ fn a_counted_context_cache_changes_nothing() {
     }
 }
 
+/// Whole campaigns of faults while requests wait for their contexts and packets for their cycles. A tenth of the seeds, of
+/// each kind of world in turn; `URMA_MODELS=time` runs every suite so.
+#[test]
+fn all_work_is_exact_with_the_models_in_virtual_time() {
+    let mut sum = Report::default();
+    for (turn, seed) in seeds().into_iter().step_by(10).enumerate() {
+        let mut plan = match turn % 5 {
+            0 => SimPlan::new(seed, Weather::SameHost, Work::All),
+            1 => killing(seed, [Weather::Foul, Weather::Mixed]),
+            2 => SimPlan::new(seed, Weather::Wild, Work::All),
+            3 => stopping(seed),
+            _ => routed(seed),
+        };
+        for device in &mut plan.fabric.devices {
+            (device.contexts, device.packet_engine) =
+                (ContextModelMode::Time, PacketEngineMode::Time);
+        }
+        sum += check("all_work_is_exact_with_the_models_in_virtual_time", plan);
+    }
+    println!("all_work_is_exact_with_the_models_in_virtual_time: {sum:?}");
+    assert!(sum.messages > 0);
+}
+
 #[test]
 fn survivors_are_exact_on_one_host() {
     with_kills("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]);

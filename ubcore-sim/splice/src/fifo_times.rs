@@ -267,7 +267,8 @@ impl FifoTimes {
         counters.beats_out += beats;
         counters.header_latency.record(header - accepted);
         counters.end_latency.record(last - accepted);
-        counters.occupancy_sum += beats * (header + 1) + beats * beats.saturating_sub(1) / 2 - written;
+        counters.occupancy_sum +=
+            beats * (header + 1) + beats * beats.saturating_sub(1) / 2 - written;
         self.packets.push_back(CompletePacket { first_beat, beats, header });
         let accepted = (self.residue > 0).then_some(now);
         self.open = OpenPacket { first_beat: self.pushed, accepted, ..OpenPacket::default() };
@@ -298,7 +299,8 @@ mod tests {
         let engine = Engine::open(config).expect("a configuration");
         let mut run = EngineRun::new(engine, messages, Disturbance::default()).expect("a run");
         let mut packets = Vec::new();
-        let end = run.finish(|packet| packets.push((packet.sideband.len, packet.header, packet.end)));
+        let end =
+            run.finish(|packet| packets.push((packet.sideband.len, packet.header, packet.end)));
         assert!(matches!(end, RunEnd::Done(_)), "{what}");
         let mut times = FifoTimes::open(config).expect("a configuration");
         let mut found = Vec::new();

@@ -128,11 +128,13 @@ mod tests {
 
     #[test]
     fn every_field_is_read() {
-        let text = "scheme=pingpong, beat_bytes=128,data_beats=1024,sideband_entries=4,handover=2,mhz=500";
+        let text =
+            "scheme=pingpong, beat_bytes=128,data_beats=1024,sideband_entries=4,handover=2,mhz=500";
         let cfg: PacketEngineCfg = text.parse().unwrap();
         let (beat_bytes, data_beats, sideband_entries, handover, mhz) = (128, 1024, 4, 2, 500);
         let scheme = EngineScheme::PingPong;
-        let all = PacketEngineCfg { scheme, beat_bytes, data_beats, sideband_entries, handover, mhz };
+        let all =
+            PacketEngineCfg { scheme, beat_bytes, data_beats, sideband_entries, handover, mhz };
         assert_eq!(cfg, all);
         assert_eq!("default".parse(), Ok(PacketEngineCfg::default()));
     }
@@ -140,7 +142,11 @@ mod tests {
     #[test]
     fn what_could_stop_or_is_no_engine_is_refused_with_its_rule() {
         for (text, mtu, words) in [
-            ("data_beats=63", 4096, "data_beats=63: want data_beats * beat_bytes >= 4096 bytes, the MTU"),
+            (
+                "data_beats=63",
+                4096,
+                "data_beats=63: want data_beats * beat_bytes >= 4096 bytes, the MTU",
+            ),
             ("data_beats=127", 8192, "data_beats=127: want data_beats * beat_bytes >= 8192"),
             ("data_beats=0", 4096, "data_beats=0: want 1 to 65536"),
             ("sideband_entries=65537", 4096, "sideband_entries=65537: want 1 to 65536"),

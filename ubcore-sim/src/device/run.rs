@@ -25,8 +25,8 @@ use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{
-    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, NodeAddr, Route, SameHostParts,
-    Transmit,
+    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, LookupSink, NodeAddr, Route,
+    SameHostParts, Transmit,
 };
 
 /// Queues that one step of the device runs.
@@ -47,6 +47,20 @@ impl SoftwareDevice {
     pub fn set_virtual_time(&self, now: Nanos) {
         if let Some(contexts) = &self.base.tables.contexts {
             contexts.set_clock(now);
+        }
+    }
+
+    /// Copies of all lookups of contexts go there from now on. `false`: the device does not account them.
+    pub fn record_lookups(&self, sink: Arc<dyn LookupSink>) -> bool {
+        let contexts = self.base.tables.contexts.as_ref();
+        contexts.map(|contexts| contexts.record(sink)).is_some()
+    }
+
+    /// From now on the model of contexts is wrong.
+    #[cfg(test)]
+    pub(crate) fn lie_about_contexts(&self) {
+        if let Some(contexts) = &self.base.tables.contexts {
+            contexts.lie();
         }
     }
 

@@ -60,7 +60,12 @@ impl PacketEngine {
             EngineScheme::Fifo => EngineModel::Sums(Box::new(FifoTimes::open(config).ok()?)),
             EngineScheme::PingPong | EngineScheme::Single => {
                 let engine = Engine::open(config).ok()?;
-                EngineModel::Cycles(Box::new(CycleModel { engine, cycle: 0, tag: 0, reading: None }))
+                EngineModel::Cycles(Box::new(CycleModel {
+                    engine,
+                    cycle: 0,
+                    tag: 0,
+                    reading: None,
+                }))
             }
         };
         let (mhz, times) = (cfg.mhz.into(), BTreeMap::new());
@@ -176,7 +181,12 @@ impl CycleModel {
         }
     }
 
-    fn offer(&mut self, len: u16, (first, last): (bool, bool), on_packet: &mut impl FnMut(u64, u64)) {
+    fn offer(
+        &mut self,
+        len: u16,
+        (first, last): (bool, bool),
+        on_packet: &mut impl FnMut(u64, u64),
+    ) {
         let mtu_log2 = self.engine.config().mtu_log2_max;
         let beat = InputBeat { len, first, last, tag: self.tag, mtu_log2, bytes: &[] };
         for _ in 0..WAIT_MAX {
@@ -270,7 +280,8 @@ mod tests {
     fn a_packet_may_go_in_the_cycle_in_which_the_model_ends_it() {
         // 64 beats of 64 bytes, a cycle until the sideband is seen, a header and 64 beats: cycle 128 is the last one.
         let counts = Counts::new();
-        for (scheme, last) in [("scheme=fifo", 128), ("scheme=pingpong,data_beats=2048,handover=0", 128)]
+        for (scheme, last) in
+            [("scheme=fifo", 128), ("scheme=pingpong,data_beats=2048,handover=0", 128)]
         {
             let mut engine = engine(PacketEngineMode::Time, &format!("{scheme},mhz=1000"));
             engine.message((1000, (1, 2)), [(0, 8192)].into_iter(), &counts);

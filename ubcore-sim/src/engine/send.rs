@@ -8,6 +8,7 @@ mod again;
 mod dialogue;
 mod flush;
 mod lane;
+mod lookups;
 mod message;
 mod planted;
 mod route;
@@ -30,14 +31,13 @@ pub(crate) use message::{HandedEnd, ShortSend};
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
-use super::gather::{EntryWords, Local, list};
+use super::gather::{EntryWords, Local};
 use super::known::KnownRequests;
 use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
-use crate::context::model::{ContextModel, LookedUp};
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
@@ -85,6 +85,8 @@ pub(crate) struct SendEngine {
     pub(crate) slot: usize,
     /// When the request at the front has its contexts, in virtual time.
     ready_at: Nanos,
+    /// Block up to which the contexts of entries behind it were asked for.
+    named: u32,
 }
 
 /// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
@@ -222,6 +224,7 @@ impl SendEngine {
             bound: None,
             slot: cfg.slot,
             ready_at: 0,
+            named: 0,
         }
     }
 
@@ -332,6 +335,7 @@ impl SendEngine {
             if let Some(contexts) = &visit.tables.contexts
                 && contexts.is_before(self.ready_at)
             {
+                self.look_ahead(visit, contexts);
                 return left;
             }
             match self.step_front(visit, &mut bytes) {
@@ -378,6 +382,7 @@ impl SendEngine {
                 self.under_way = true;
                 if let Some(contexts) = &visit.tables.contexts {
                     self.look_up(contexts);
+                    self.look_ahead(visit, contexts);
                 }
                 true
             }
@@ -385,19 +390,6 @@ impl SendEngine {
                 self.malformed(visit, bad.blocks);
                 true
             }
-        }
-    }
-
-    /// Looks the contexts of the request at the front up in the model.
-    #[cold]
-    fn look_up(&mut self, contexts: &ContextModel) {
-        let jfc = LookedUp::Jfc(self.retire.port().number());
-        let own = [LookedUp::Queue(self.id), LookedUp::Tp(self.sqe.tpn), jfc];
-        let pieces = list(self.current.local.pieces(&self.words)).filter(|sge| sge.len != 0);
-        let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
-        self.ready_at = contexts.look_up(own.into_iter().chain(segments));
-        if contexts.is_before(self.ready_at) {
-            contexts.wait(self.ready_at, Some(self.id));
         }
     }
 

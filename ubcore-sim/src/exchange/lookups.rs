@@ -44,7 +44,10 @@ fn receive(work: &Work<'_>, from: From, header: &RequestHeader) -> Vec<LookedUp>
 fn segment(work: &mut Work<'_>, header: &RequestHeader) -> Option<LookedUp> {
     let names = !matches!(
         header.op,
-        RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) | RequestOp::FlushDma
+        RequestOp::Send
+            | RequestOp::SendImm(_)
+            | RequestOp::SendInvalidate(_)
+            | RequestOp::FlushDma
     );
     let token_id = token_id(header.access.token_id);
     let segments = work.segments();

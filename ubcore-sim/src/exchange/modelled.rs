@@ -1,12 +1,13 @@
-//! Messages of requests in the model of the packet engine.
+//! Messages of requests in the models of a NIC: packet engine and context cache.
 //!
-//! *Takes*: pieces of requests that go by packets. *Gives*: when they may go. *Must not*: change or refuse a piece.
+//! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
 
-use udma_abi::Nanos;
+use udma_abi::{Nanos, Sqe};
 
 use super::flow::Request;
 use super::next_piece::NextPiece;
 use crate::context::counts::Counts;
+use crate::context::model::{ContextModel, LookedUp};
 use crate::endpoint::PacketEngine;
 
 /// The next piece of a request of a queue.
@@ -35,4 +36,15 @@ impl PacketEngine {
             self.end(key);
         }
     }
+}
+
+/// A piece of a message of several went: its queue and TP stay on the chip from the first to the last.
+#[cold]
+pub(super) fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
+    if piece.is_first() == piece.is_last() {
+        return;
+    }
+    let tp = Sqe::decode(&request.words).map(|sqe| LookedUp::Tp(sqe.tpn));
+    let all = std::iter::once(LookedUp::Queue(queue)).chain(tp);
+    contexts.pin(all, piece.is_first());
 }

@@ -12,6 +12,7 @@ use urma_packet::{
 
 use super::answer::{Effect, effect, is_final};
 use super::flow::{BegunRequest, Flow, Request};
+use super::modelled;
 use super::next_piece::{NextPiece, NotPushed, name};
 use super::pair::Pair;
 use super::schedule::Schedule;
@@ -219,6 +220,9 @@ impl Requester {
             && line.is_packets()
         {
             engine.on_pushed((pair.queue(), &piece, request), &tables.counts);
+        }
+        if let Some(contexts) = &tables.contexts {
+            modelled::pin(contexts, (pair.queue(), &piece, request));
         }
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();

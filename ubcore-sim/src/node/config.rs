@@ -12,8 +12,10 @@ use urma_recovery::CongestionChoice;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{ContextModelMode, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
-        PacketEngineMode, PortMode, RcWire},
+    cfg::{
+        ContextModelMode, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
+        PacketEngineMode, PortMode, RcWire,
+    },
     host::{
         ip_eid,
         memory::PageMoving,
@@ -223,8 +225,12 @@ impl NodeCfg {
                 text => {
                     let wanted = "an IPv4 or IPv6 address, host or random";
                     let address: Option<IpAddr> = text.parse().ok();
-                    let address =
-                        address.ok_or(ConfigError { name: "URMA_EID", value, wanted: wanted.into(), at: None })?;
+                    let address = address.ok_or(ConfigError {
+                        name: "URMA_EID",
+                        value,
+                        wanted: wanted.into(),
+                        at: None,
+                    })?;
                     (Some(ip_eid(address)), self.eid_source)
                 }
             };
@@ -261,7 +267,8 @@ impl NodeCfg {
         }
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
-            let wrong = |_| ConfigError { name, value: value.clone(), wanted: wanted.into(), at: None };
+            let wrong =
+                |_| ConfigError { name, value: value.clone(), wanted: wanted.into(), at: None };
             self.prepared_max = value.parse().map_err(wrong)?;
         }
         if let Some(value) = text("URMA_MTU") {
@@ -336,7 +343,12 @@ impl NodeCfg {
         };
         if self.name.is_empty() || self.name.len() > NAME_MAX {
             let (value, wanted) = (self.name.clone(), "of 1 to 63 bytes");
-            return Err(ConfigError { name: "device name", value, wanted: wanted.into(), at: None });
+            return Err(ConfigError {
+                name: "device name",
+                value,
+                wanted: wanted.into(),
+                at: None,
+            });
         }
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
@@ -383,7 +395,9 @@ impl NodeCfg {
                 let (name, wanted) = ("URMA_PACKET_ENGINE", ENGINE_WANTED.into());
                 Err(ConfigError { name, value: time(), wanted, at: None })
             }
-            PacketEngineMode::Count => self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine),
+            PacketEngineMode::Count => {
+                self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine)
+            }
         }
     }
 }
@@ -458,7 +472,12 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
         return Ok(None);
     }
     let (name, wanted) = ("URMA_RC_MTU", RC_MTU_WANTED);
-    value.parse().map(Some).map_err(|_| ConfigError { name, value, wanted: wanted.into(), at: None })
+    value.parse().map(Some).map_err(|_| ConfigError {
+        name,
+        value,
+        wanted: wanted.into(),
+        at: None,
+    })
 }
 
 fn packet_engine_of(value: String) -> Result<PacketEngineMode, ConfigError> {
@@ -512,10 +531,8 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
 const NAME_MAX: usize = 63;
 /// Of an imported segment: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
-const CONTEXTS_WANTED: &str =
-    "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
-const ENGINE_WANTED: &str =
-    "off or count (not time: this node sends by real sockets, at the time of the system and not of the model)";
+const CONTEXTS_WANTED: &str = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
+const ENGINE_WANTED: &str = "off or count (not time: this node sends by real sockets, at the time of the system and not of the model)";
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 const RC_MTU_WANTED: &str = "route, or a power of two from 256 to 4096";
 
