@@ -182,6 +182,25 @@ fn set(contexts: ContextModelMode, packet_engine: PacketEngineMode) -> impl Fn(&
     move |device| (device.contexts, device.packet_engine) = (contexts, packet_engine)
 }
 
+/// At 1 MHz each packet of 64 beats takes longer than the whole run without the engine.
+#[test]
+fn packets_wait_for_the_cycles_of_a_slow_engine() {
+    let off = run(0, HostSharing::Packets, |_| {});
+    let slow = run(0, HostSharing::Packets, |device| {
+        device.packet_engine = PacketEngineMode::Time;
+        device.engine.mhz = 1;
+    });
+    assert!(off.results == slow.results);
+    assert!(slow.took_ns > 2 * off.took_ns, "{} ns, {} ns", slow.took_ns, off.took_ns);
+    // No packet is faster than its beats and its header, of 1 us each.
+    assert!(
+        slow.took_ns > slow.packets / 2 * 2_000,
+        "{} ns, {} packets",
+        slow.took_ns,
+        slow.packets
+    );
+}
+
 /// With `count` and with `time`, all that a program sees is what it sees without them: bytes, their order, completions.
 /// `URMA_SEEDS` gives another number of seeds.
 #[test]
