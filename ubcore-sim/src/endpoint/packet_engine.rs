@@ -213,14 +213,13 @@ impl CycleModel {
 }
 
 /// The cycle that runs at this time.
-const fn cycle_of(now: Nanos, mhz: u64) -> u64 {
-    // A time in ns of 584 years and a clock of 10 GHz: the product has more than 64 bits.
-    (now as u128 * mhz as u128 / 1000) as u64
+fn cycle_of(now: Nanos, mhz: u64) -> u64 {
+    u64::try_from(u128::from(now) * u128::from(mhz) / 1000).unwrap_or(u64::MAX)
 }
 
 /// The time in ns at which a cycle begins, rounded up.
-const fn ns_of(cycle: u64, mhz: u64) -> Nanos {
-    (cycle as u128 * 1000).div_ceil(mhz as u128) as Nanos
+fn ns_of(cycle: u64, mhz: u64) -> Nanos {
+    u64::try_from((u128::from(cycle) * 1000).div_ceil(mhz.into())).unwrap_or(u64::MAX)
 }
 
 fn published(of: &EngineCounters) -> [(Counter, u64); PUBLISHED] {

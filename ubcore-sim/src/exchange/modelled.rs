@@ -6,41 +6,59 @@ use udma_abi::{Nanos, Sqe};
 
 use super::flow::Request;
 use super::next_piece::NextPiece;
+use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::counts::Counts;
 use crate::context::model::{ContextModel, LookedUp};
-use crate::endpoint::PacketEngine;
+use crate::context::tables::Tables;
+use crate::endpoint::TpEndpoint;
 
 /// The next piece of a request of a queue.
 type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
 
-impl PacketEngine {
-    /// When the piece may go, in virtual time; 0: now. The model runs its message when that wants to begin.
-    pub(super) fn ready_at(&mut self, now: Nanos, of: PieceOf<'_>, counts: &Counts) -> Nanos {
-        if !self.is_timed() {
-            return 0;
-        }
+/// When the piece may go, in virtual time; 0: now. The packet engine runs its message when that wants to begin.
+pub(super) fn ready_at(
+    endpoint: &mut TpEndpoint,
+    carrier: &Carrier,
+    (queue, piece, request): PieceOf<'_>,
+    (now, counts): (Nanos, &Counts),
+) -> Nanos {
+    let (Some(engine), Carrier::Packets(_)) = (&mut endpoint.packet_engine, carrier) else {
+        return 0;
+    };
+    if !engine.is_timed() {
+        return 0;
+    }
+    let key = (queue, request.seq);
+    if piece.begins_payload() && !engine.knows(key) {
+        engine.message((now, key), request.local.sizes(&request.words), counts);
+    }
+    engine.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
+}
+
+/// The piece went.
+pub(super) fn on_pushed(
+    endpoint: &mut TpEndpoint,
+    line: &PeerCarrier,
+    tables: &Tables,
+    of: PieceOf<'_>,
+) {
+    if let Some(engine) = endpoint.packet_engine.as_mut().filter(|_| line.is_packets()) {
         let (queue, piece, request) = of;
         let key = (queue, request.seq);
-        if piece.begins_payload() && !self.knows(key) {
-            self.message((now, key), request.local.sizes(&request.words), counts);
-        }
-        self.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
-    }
-
-    /// The piece went.
-    pub(super) fn on_pushed(&mut self, (queue, piece, request): PieceOf<'_>, counts: &Counts) {
-        let key = (queue, request.seq);
-        if !self.is_timed() && piece.begins_payload() {
-            self.message((0, key), request.local.sizes(&request.words), counts);
+        if !engine.is_timed() && piece.begins_payload() {
+            engine.message((0, key), request.local.sizes(&request.words), &tables.counts);
         } else if piece.is_last() {
-            self.end(key);
+            engine.end(key);
         }
+    }
+    if let Some(contexts) = &tables.contexts {
+        pin(contexts, of);
     }
 }
 
 /// A piece of a message of several went: its queue and TP stay on the chip from the first to the last.
 #[cold]
-pub(super) fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
+fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
     if piece.is_first() == piece.is_last() {
         return;
     }

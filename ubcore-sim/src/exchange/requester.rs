@@ -20,7 +20,9 @@ use super::senders::{Senders, TIMEOUT_MIN_NS};
 use super::short::{self, AckForms, SentForm, SentForms};
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
+use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
+use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 use crate::engine::gather::{Local, Segments};
 use crate::engine::mail::Handed;
@@ -173,30 +175,17 @@ impl Requester {
             flow.clear(|_| ());
             return PushResult::Idle;
         };
-        let named = carrier.naming().and_then(|naming| {
-            let table = &work.base.tables.segments;
-            name(request, Segments { cache: &mut sender.cache, table }, naming)
-        });
-        let piece = match named {
-            Some(bytes) => NextPiece::naming(request, bytes),
-            None if request.header.flags.contains(RequestFlags::DATAGRAM) => {
-                NextPiece::of(request, carrier.datagram_max(work.endpoint))
-            }
-            None => NextPiece::of(request, carrier.piece_max(work.endpoint)),
-        };
+        let tables = &work.base.tables;
+        let piece = next_piece(carrier, (work.endpoint, tables), (request, &mut sender.cache));
         let header = TransactionHeader::Request(piece.header);
         if !carrier.has_room(work.endpoint, &header, piece.room()) {
             return PushResult::Full;
         }
-        let tables = &work.base.tables;
-        if let Some(engine) = &mut work.endpoint.packet_engine
-            && matches!(carrier, Carrier::Packets(_))
-        {
-            let ready_at = engine.ready_at(now, (pair.queue(), &piece, request), &tables.counts);
-            if now < ready_at {
-                self.timer = self.timer.min(ready_at);
-                return PushResult::Full;
-            }
+        let of = (pair.queue(), &piece, &*request);
+        let ready_at = modelled::ready_at(work.endpoint, carrier, of, (now, &tables.counts));
+        if now < ready_at {
+            self.timer = self.timer.min(ready_at);
+            return PushResult::Full;
         }
         let timeout = sender.timeout_ns();
         let room = (&mut *work.endpoint, &mut *work.bytes);
@@ -216,14 +205,7 @@ impl Requester {
             }
         }
         count(tables, line.is_packets(), &piece, request);
-        if let Some(engine) = &mut work.endpoint.packet_engine
-            && line.is_packets()
-        {
-            engine.on_pushed((pair.queue(), &piece, request), &tables.counts);
-        }
-        if let Some(contexts) = &tables.contexts {
-            modelled::pin(contexts, (pair.queue(), &piece, request));
-        }
+        modelled::on_pushed(work.endpoint, line, tables, (pair.queue(), &piece, request));
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {
@@ -563,6 +545,24 @@ impl Requester {
 
     fn recount(&mut self) {
         self.in_flight = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
+    }
+}
+
+/// The next piece of a request, as long as the carrier takes it.
+fn next_piece(
+    carrier: &Carrier,
+    (endpoint, tables): (&TpEndpoint, &Tables),
+    (request, cache): (&Request, &mut SegmentCache),
+) -> NextPiece {
+    let named = carrier
+        .naming()
+        .and_then(|naming| name(request, Segments { cache, table: &tables.segments }, naming));
+    match named {
+        Some(bytes) => NextPiece::naming(request, bytes),
+        None if request.header.flags.contains(RequestFlags::DATAGRAM) => {
+            NextPiece::of(request, carrier.datagram_max(endpoint))
+        }
+        None => NextPiece::of(request, carrier.piece_max(endpoint)),
     }
 }
 

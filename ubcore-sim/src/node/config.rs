@@ -150,6 +150,11 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// A variable with a value that is not what it must be.
+    fn of(name: &'static str, value: String, wanted: &'static str) -> Self {
+        Self { name, value, wanted: wanted.into(), at: None }
+    }
+
     /// Addresses of further ports that are not possible.
     pub(super) fn ports(value: String) -> Self {
         let wanted = "at most 3 addresses of this host with commas, none of them twice or the EID";
@@ -225,12 +230,8 @@ impl NodeCfg {
                 text => {
                     let wanted = "an IPv4 or IPv6 address, host or random";
                     let address: Option<IpAddr> = text.parse().ok();
-                    let address = address.ok_or(ConfigError {
-                        name: "URMA_EID",
-                        value,
-                        wanted: wanted.into(),
-                        at: None,
-                    })?;
+                    let wrong = || ConfigError::of("URMA_EID", value.clone(), wanted);
+                    let address = address.ok_or_else(wrong)?;
                     (Some(ip_eid(address)), self.eid_source)
                 }
             };
@@ -259,12 +260,7 @@ impl NodeCfg {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         self.doorbells = text("URMA_DOORBELLS").map_or(Ok(self.doorbells), doorbells_of)?;
-        self.contexts = text("URMA_CONTEXT_CACHE").map_or(Ok(self.contexts), contexts_of)?;
-        self.packet_engine =
-            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
-        if let Some(value) = text("URMA_PACKET_ENGINE_CFG") {
-            self.engine = value.parse().map_err(wrong_engine)?;
-        }
+        self.set_models(text)?;
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong =
@@ -311,6 +307,20 @@ impl NodeCfg {
         }
         if let Some(value) = congestion {
             self.congestion = congestion_of(value)?;
+        }
+        Ok(())
+    }
+
+    /// What the device accounts in the models of a NIC.
+    fn set_models(
+        &mut self,
+        text: impl Fn(&'static str) -> Option<String>,
+    ) -> Result<(), ConfigError> {
+        self.contexts = text("URMA_CONTEXT_CACHE").map_or(Ok(self.contexts), contexts_of)?;
+        self.packet_engine =
+            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
+        if let Some(value) = text("URMA_PACKET_ENGINE_CFG") {
+            self.engine = value.parse().map_err(wrong_engine)?;
         }
         Ok(())
     }
@@ -425,7 +435,7 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
 fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
     let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
     let wanted = "go-back-n, selective-repeat, irn or knitting";
-    found.ok_or(ConfigError { name: "URMA_TP_RECOVERY", value, wanted: wanted.into(), at: None })
+    found.ok_or_else(|| ConfigError::of("URMA_TP_RECOVERY", value, wanted))
 }
 
 fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
@@ -441,7 +451,7 @@ fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
 fn congestion_of(value: String) -> Result<CongestionChoice, ConfigError> {
     let found = CongestionChoice::ALL.into_iter().find(|congestion| congestion.name() == value);
     let wanted = "none, cubic or delay";
-    found.ok_or(ConfigError { name: "URMA_TP_CONGESTION", value, wanted: wanted.into(), at: None })
+    found.ok_or_else(|| ConfigError::of("URMA_TP_CONGESTION", value, wanted))
 }
 
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {

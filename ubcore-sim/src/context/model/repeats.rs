@@ -30,7 +30,7 @@ impl Request {
                 LookedUp::Segment { token_id, va } => {
                     LookedUp::Segment { token_id, va: va >> PAGE_SHIFT << PAGE_SHIFT }
                 }
-                other => other,
+                LookedUp::Queue(_) | LookedUp::Jfc(_) | LookedUp::Tp(_) => looked_up,
             };
             len += 1;
         }
