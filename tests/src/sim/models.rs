@@ -116,10 +116,12 @@ fn run(seed: u64, paths: HostSharing, change: impl Fn(&mut DeviceCfg)) -> Outcom
     }
     let started = fabric.now();
     let mut results = Results::default();
-    for program in &mut programs {
+    for program in &programs {
         let mut area = vec![0; 2 * Lane::WITH_AREA * AREA_LEN];
         rng.fill(&mut area);
         program.view.area.write(0, &area).expect("inside");
+    }
+    for program in &mut programs {
         for lane in LANES {
             lane.receives()
                 .for_each(|slot| assert_eq!(program.post_receive(lane, slot, 0), Ok(true)));

@@ -508,7 +508,9 @@ mod tests {
             by_sums.look_up(request.into_iter());
             one_by_one.model().count_anew(&Request::of(request.into_iter()));
             if round % 1000 == 999 {
-                [&by_sums, &one_by_one].map(|model| model.end(LookedUp::Queue(queue)));
+                for model in [&by_sums, &one_by_one] {
+                    model.end(LookedUp::Queue(queue));
+                }
             }
         }
         let names =
