@@ -14,6 +14,8 @@ mod draw;
 mod idle;
 mod judge;
 mod lent;
+#[cfg(test)]
+mod models;
 mod node;
 mod plan;
 mod post;

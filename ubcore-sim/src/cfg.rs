@@ -2,8 +2,12 @@
 //!
 //! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
 
+mod packet_engine;
+
 use udma_abi::RawEid;
 use urma_packet::FurtherPorts;
+
+pub use packet_engine::{PacketEngineCfg, PacketEngineCfgError};
 
 use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
@@ -95,6 +99,9 @@ pub enum ContextModelMode {
     Off,
     /// Each request looks its contexts up in the model; nothing is delayed. Every request takes the long path.
     Count,
+    /// As `Count`, and a request starts when the model has its contexts. For virtual time, whose clock moves by
+    /// [`set_virtual_time`](crate::SoftwareDevice::set_virtual_time): a real one cannot keep latencies of some ns.
+    Time,
 }
 
 /// Whether messages that go by packets also go through the cycle model of a packet engine.
@@ -105,6 +112,9 @@ pub enum PacketEngineMode {
     Off,
     /// Each does, and its counters are the device's; nothing is delayed.
     Count,
+    /// As `Count`, and a packet reaches the link in the cycle in which the model ends it. For virtual time: a socket
+    /// sends when the system does.
+    Time,
 }
 
 /// What carries the requests of RC jetties.
@@ -171,6 +181,8 @@ pub struct DeviceCfg {
     pub contexts: ContextModelMode,
     /// Whether messages go through the cycle model of a packet engine.
     pub packet_engine: PacketEngineMode,
+    /// Which engine that is.
+    pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -203,6 +215,7 @@ impl DeviceCfg {
             dialogues: Dialogues::Usual,
             contexts: ContextModelMode::Off,
             packet_engine: PacketEngineMode::Off,
+            engine: PacketEngineCfg::default(),
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
@@ -213,7 +226,7 @@ impl DeviceCfg {
     pub(crate) fn with_long_path(self) -> Self {
         match self.contexts {
             ContextModelMode::Off => self,
-            ContextModelMode::Count => {
+            ContextModelMode::Count | ContextModelMode::Time => {
                 Self { lane: ExpressLane::Off, dialogues: Dialogues::Never, ..self }
             }
         }

@@ -29,12 +29,12 @@ pub(crate) use moves::RouteUse;
 pub(crate) use peer_tp::PeerTp;
 use peer_tp::datagram;
 
-use crate::cfg::{DeviceCfg, PacketEngineMode, PortMode};
+use crate::cfg::{DeviceCfg, PortMode};
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError, TpStats};
 use numbers::Numbers;
-use packet_engine::PacketEngine;
+pub(crate) use packet_engine::PacketEngine;
 use recent::RecentDatagrams;
 use replies::Replies;
 pub(crate) use routes::RouteCounts;
@@ -133,10 +133,7 @@ impl TpEndpoint {
             transmits: 0,
             has_routes: false,
             flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
-            packet_engine: (cfg.packet_engine == PacketEngineMode::Count)
-                .then(|| PacketEngine::new(cfg.mtu))
-                .flatten()
-                .map(Box::new),
+            packet_engine: PacketEngine::new(cfg.packet_engine, &cfg.engine, cfg.mtu).map(Box::new),
         }
     }
 

@@ -28,8 +28,8 @@ pub mod sim;
 mod transport;
 
 pub use cfg::{
-    ContextModelMode, DeviceCfg, Dialogues, Doorbells, ExpressLane, PacketEngineMode, PortMode,
-    RcWire, Seed,
+    ContextModelMode, DeviceCfg, Dialogues, Doorbells, ExpressLane, PacketEngineCfg,
+    PacketEngineCfgError, PacketEngineMode, PortMode, RcWire, Seed,
 };
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;

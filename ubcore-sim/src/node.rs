@@ -287,6 +287,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.lane = cfg.lane;
     device.contexts = cfg.contexts;
     device.packet_engine = cfg.packet_engine;
+    device.engine = cfg.engine;
     device.port_mode = cfg.port_mode;
     #[cfg(any(test, feature = "planted-faults"))]
     {

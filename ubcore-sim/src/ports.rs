@@ -191,3 +191,9 @@ impl Transmit {
 
 /// Latest time of the next call of the core; `None`: only on input.
 pub type Deadline = Option<Nanos>;
+
+/// What copies of a device's lookups of contexts are given to.
+pub trait LookupSink: Send + Sync + Debug {
+    /// A request looked these up: handles of the model, in their order. `false`: it wants no more. Must not wait.
+    fn on_lookups(&self, handles: &[u32]) -> bool;
+}

@@ -5,6 +5,7 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use ubcore_sim::{
+    ContextModelMode, PacketEngineMode,
     host::{
         claim::ClaimError,
         ip_eid,
@@ -134,6 +135,12 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         strategy: setup.recovery,
         congestion: setup.congestion,
         link_faults: setup.is_lossy.then(bad_link),
+        contexts: if setup.is_counted { ContextModelMode::Count } else { ContextModelMode::Off },
+        packet_engine: if setup.is_counted {
+            PacketEngineMode::Count
+        } else {
+            PacketEngineMode::Off
+        },
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,

@@ -63,6 +63,8 @@ pub struct Setup {
     pub recovery: Strategy,
     /// What bounds the packets of a TP on the path.
     pub congestion: CongestionChoice,
+    /// Whether the devices account their requests in the models of a NIC.
+    pub is_counted: bool,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -84,6 +86,7 @@ impl Setup {
             has_hosts: false,
             recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
+            is_counted: false,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -123,6 +126,12 @@ impl Setup {
     #[must_use]
     pub const fn bounded_by(self, congestion: CongestionChoice) -> Self {
         Self { congestion, ..self }
+    }
+
+    /// The same with requests accounted in the models of a NIC.
+    #[must_use]
+    pub const fn counted(self) -> Self {
+        Self { is_counted: true, ..self }
     }
 
     /// The same with RC jetties that speak the standard opcodes.
@@ -168,6 +177,8 @@ impl Setup {
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
         ];
+        let counted = |link| Self::new(link, Moving::On, TransportMode::Rm).counted();
+        all.extend([counted(Link::Host), counted(Link::Packets)]);
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
         let others = [Strategy::GoBackN, Strategy::Irn, Strategy::SelectiveRepeat];
         for congestion in CongestionChoice::ALL {
@@ -236,6 +247,10 @@ impl fmt::Display for Setup {
             CongestionChoice::Cubic => ".cubic",
             CongestionChoice::Delay => ".delay",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{recovery}{congestion}")
+        let counted = if self.is_counted { ".counted" } else { "" };
+        write!(
+            f,
+            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{recovery}{congestion}{counted}"
+        )
     }
 }

@@ -31,6 +31,11 @@ fn main() {
 /// Each behaviour has its turn with one strategy beside the default one and one kind of congestion control;
 /// `URMA_EVERY_STRATEGY=1`: with all of them.
 fn is_turn(number: usize, setup: Setup) -> bool {
+    if setup.is_counted {
+        // One behaviour of twelve; `URMA_EVERY_COUNTED=1`: all.
+        return number % 12 == 5
+            || std::env::var_os("URMA_EVERY_COUNTED").is_some_and(|value| value == "1");
+    }
     let place = match setup.recovery {
         Strategy::SelectiveRepeat => return true,
         Strategy::GoBackN => 0,

@@ -9,7 +9,7 @@ mod statuses;
 
 use std::process::Command;
 
-use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane};
+use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane, PacketEngineMode};
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -31,6 +31,7 @@ fn seeds() -> Vec<u64> {
 /// Runs a plan of suite `name`. A failure is made smaller first, and names the command that repeats it.
 fn check(name: &str, mut plan: SimPlan) -> Report {
     plan.change(&std::env::var("URMA_PLAN").unwrap_or_default()).expect("URMA_PLAN");
+    plan.fabric.devices.iter_mut().for_each(set_models);
     let first = match run(&plan) {
         Ok(report) => return report,
         Err(failure) => failure,
@@ -45,6 +46,18 @@ fn check(name: &str, mut plan: SimPlan) -> Report {
         smaller.failure,
         changes.trim_matches(','),
     );
+}
+
+/// The models of the NIC as `URMA_MODELS` says: `off`, `count` or `time`; without it each device keeps what it has.
+fn set_models(device: &mut DeviceCfg) {
+    let (contexts, engine) = match std::env::var("URMA_MODELS").as_deref() {
+        Ok("off") => (ContextModelMode::Off, PacketEngineMode::Off),
+        Ok("count") => (ContextModelMode::Count, PacketEngineMode::Count),
+        Ok("time") => (ContextModelMode::Time, PacketEngineMode::Time),
+        Ok(other) => panic!("URMA_MODELS is {other:?}; it must be off, count or time"),
+        Err(_) => return,
+    };
+    (device.contexts, device.packet_engine) = (contexts, engine);
 }
 
 /// Runs all seeds of suite `name`, which is a test here.
@@ -180,6 +193,29 @@ fn a_counted_context_cache_changes_nothing() {
             assert_eq!(long_way, counted, "{weather:?}, seed {seed}");
         }
     }
+}
+
+/// Whole campaigns of faults while requests wait for their contexts and packets for their cycles. A tenth of the seeds, of
+/// each kind of world in turn; `URMA_MODELS=time` runs every suite so.
+#[test]
+fn all_work_is_exact_with_the_models_in_virtual_time() {
+    let mut sum = Report::default();
+    for (turn, seed) in seeds().into_iter().step_by(10).enumerate() {
+        let mut plan = match turn % 5 {
+            0 => SimPlan::new(seed, Weather::SameHost, Work::All),
+            1 => killing(seed, [Weather::Foul, Weather::Mixed]),
+            2 => SimPlan::new(seed, Weather::Wild, Work::All),
+            3 => stopping(seed),
+            _ => routed(seed),
+        };
+        for device in &mut plan.fabric.devices {
+            (device.contexts, device.packet_engine) =
+                (ContextModelMode::Time, PacketEngineMode::Time);
+        }
+        sum += check("all_work_is_exact_with_the_models_in_virtual_time", plan);
+    }
+    println!("all_work_is_exact_with_the_models_in_virtual_time: {sum:?}");
+    assert!(sum.messages > 0);
 }
 
 #[test]

@@ -1,18 +1,19 @@
-//! `capture -w FILE`: the packets of a node, as any analyser opens them.
+//! `capture -w FILE`: the packets of a node, as any analyser opens them; `capture --contexts FILE`: what it looks up.
 //!
 //! *Owns*: the pcapng blocks (draft-ietf-opsawg-pcapng: section header, interface, enhanced packet),
-//! the frames around packets. *Takes*: records of a node's tap. *Gives*: a file.
+//! the frames around packets, files of handles. *Takes*: records of a node's tap. *Gives*: a file.
 
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
     net::SocketAddr,
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
 use ubcore_sim::host::{
     eid_ip, inspect,
-    tap::{self, TapRecord},
+    tap::{self, LookupRecord, TapRecord},
 };
 use udma_abi::RawEid;
 use urma_packet::frame;
@@ -31,46 +32,111 @@ const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 /// What a capture gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CaptureSummary {
-    /// Packets in the file.
-    pub(crate) packets: u64,
-    /// Packets that passed too fast.
+    /// Packets or lookups in the file.
+    pub(crate) count: u64,
+    /// Those that passed too fast.
     pub(crate) dropped: u64,
+}
+
+/// What a file holds of the records of a node.
+trait CaptureFile {
+    /// Writes a record. How many packets or lookups it is, and how many were dropped since the capture began; `None`: it is
+    /// none of either.
+    fn take(&mut self, record: &[u8]) -> io::Result<Option<(u64, u64)>>;
+
+    fn flush(&mut self) -> io::Result<()>;
 }
 
 /// Captures until the user, a count, a duration or the end of the node ends it.
 ///
 /// # Errors
-/// The node does not answer; the file cannot be written.
+/// The node does not answer, or accounts no contexts; the file cannot be written.
 pub(crate) fn capture(
     eid: RawEid,
     cfg: &Capture,
     interrupt: &InterruptFlag,
 ) -> io::Result<CaptureSummary> {
+    if let Some(file) = &cfg.contexts {
+        let socket = inspect::capture_contexts(eid)?;
+        let mut lookups = Lookups { output: BufWriter::new(File::create(file)?), began: false };
+        let captured = copy(&socket, cfg, interrupt, &mut lookups)?;
+        return match lookups.began || interrupt.came() {
+            true => Ok(captured),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, NO_MODEL)),
+        };
+    }
+    let file = cfg.write.as_ref().ok_or(io::ErrorKind::InvalidInput)?;
     let socket = inspect::capture(eid)?;
-    let mut file = Pcapng::new(BufWriter::new(File::create(&cfg.write)?))?;
+    let mut packets = Pcapng::new(BufWriter::new(File::create(file)?))?;
+    copy(&socket, cfg, interrupt, &mut packets)
+}
+
+/// Why a node sends no lookups.
+const NO_MODEL: &str = "it looked up no context: only a node that is opened with URMA_CONTEXT_CACHE=count accounts them";
+
+fn copy(
+    socket: &OwnedFd,
+    cfg: &Capture,
+    interrupt: &InterruptFlag,
+    file: &mut dyn CaptureFile,
+) -> io::Result<CaptureSummary> {
     let mut captured = CaptureSummary::default();
     let (start, mut buffer) = (now(), vec![0; RECORD_MAX]);
     loop {
-        match tap::read(&socket, &mut buffer, LOOK) {
-            Ok(0) => file.output.flush()?,
+        match tap::read(socket, &mut buffer, LOOK) {
+            Ok(0) => file.flush()?,
             Ok(len) => {
-                let Some(record) = buffer.get(..len).and_then(TapRecord::parse) else { continue };
-                captured.dropped = record.dropped;
-                if file.record(&record)? {
-                    captured.packets += 1;
+                let record = buffer.get(..len).unwrap_or(&[]);
+                if let Some((count, dropped)) = file.take(record)? {
+                    (captured.count, captured.dropped) = (captured.count + count, dropped);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
-        let is_full = cfg.count != 0 && captured.packets >= cfg.count;
+        let is_full = cfg.count != 0 && captured.count >= cfg.count;
         let is_late = cfg.duration > 0.0 && start.elapsed().as_secs_f64() >= cfg.duration;
         if is_full || is_late || interrupt.came() {
             break;
         }
     }
-    file.output.flush()?;
+    file.flush()?;
     Ok(captured)
+}
+
+/// Writes handles of 32 bits, little-endian.
+struct Lookups<W> {
+    output: W,
+    /// The node sent a record.
+    began: bool,
+}
+
+impl<W: Write> CaptureFile for Lookups<W> {
+    fn take(&mut self, record: &[u8]) -> io::Result<Option<(u64, u64)>> {
+        let Some(LookupRecord { dropped, handles }) = LookupRecord::parse(record) else {
+            return Ok(None);
+        };
+        self.began = true;
+        for handle in &handles {
+            self.output.write_all(&handle.to_le_bytes())?;
+        }
+        Ok(Some((handles.len() as u64, dropped)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+impl<W: Write> CaptureFile for Pcapng<W> {
+    fn take(&mut self, record: &[u8]) -> io::Result<Option<(u64, u64)>> {
+        let Some(record) = TapRecord::parse(record) else { return Ok(None) };
+        Ok(Some((u64::from(self.record(&record)?), record.dropped)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a capture by duration owns a clock")]
@@ -136,7 +202,23 @@ impl<W: Write> Pcapng<W> {
 
 #[cfg(test)]
 mod tests {
+    use urma_contexts::trace::read::TraceFormat;
+
     use super::*;
+
+    #[test]
+    fn lookups_are_a_trace_that_the_lab_reads() {
+        let mut file = Lookups { output: Vec::new(), began: false };
+        let wanted = [0x3000_0001, 0x4000_0000, 0x1000_0002, 0x3000_0001];
+        for (dropped, handles) in [(0_u64, &wanted[..3]), (5, &wanted[3..])] {
+            let mut record = dropped.to_le_bytes().to_vec();
+            record.extend(handles.iter().flat_map(|handle: &u32| handle.to_le_bytes()));
+            assert_eq!(file.take(&record).unwrap(), Some((handles.len() as u64, dropped)));
+        }
+        assert_eq!(file.take(&[0; 10]).unwrap(), None, "half a handle");
+        let trace = TraceFormat::U32.read(&file.output).unwrap();
+        assert_eq!((trace.handles(), trace.distinct()), (&wanted[..], 3));
+    }
 
     #[test]
     fn blocks_frame_what_they_hold() {

@@ -179,11 +179,15 @@ pub(crate) struct Capture {
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 
-    /// File to write, in the format pcapng
-    #[arg(short = 'w', long, value_name = "FILE")]
-    pub(crate) write: PathBuf,
+    /// File to write packets to, in the format pcapng
+    #[arg(short = 'w', long, value_name = "FILE", required_unless_present = "contexts")]
+    pub(crate) write: Option<PathBuf>,
 
-    /// End after this number of packets; 0: never
+    /// File to write looked-up contexts to, as handles of 32 bits (format u32 of urma-lab cache)
+    #[arg(long, value_name = "FILE", conflicts_with = "write")]
+    pub(crate) contexts: Option<PathBuf>,
+
+    /// End after this number of packets or lookups; 0: never
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) count: u64,
 

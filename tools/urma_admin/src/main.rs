@@ -118,16 +118,17 @@ fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
     let (node, _) = nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
     let captured = capture::capture(node.eid, cfg, &interrupt)
         .map_err(|error| format!("capturing from {}: {error}", node.name()))?;
-    let (packets, dropped) = (captured.packets, captured.dropped);
+    let (count, dropped) = (captured.count, captured.dropped);
+    let what = if cfg.contexts.is_some() { "lookups" } else { "packets" };
     if json {
-        let file = cfg.write.display().to_string();
-        let document =
-            json!({ "eid": node.name(), "packets": packets, "dropped": dropped, "file": file });
+        let file = cfg.contexts.as_ref().or(cfg.write.as_ref());
+        let file = file.map(|file| file.display().to_string());
+        let document = json!({ "eid": node.name(), what: count, "dropped": dropped, "file": file });
         say(&format!("{document:#}\n"));
     } else {
-        say(&format!("{packets} packets captured, {dropped} dropped\n"));
+        say(&format!("{count} {what} captured, {dropped} dropped\n"));
     }
-    if packets == 0 {
+    if count == 0 && cfg.contexts.is_none() {
         let _ = writeln!(
             io::stderr(),
             "urma_admin: only packets can be captured; nodes of one host share memory unless \

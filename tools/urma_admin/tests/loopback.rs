@@ -8,7 +8,9 @@ use std::{
 };
 
 use serde_json::Value;
+use ubcore_sim::ContextModelMode;
 use urma::{Answerer, Context, EidSource, NodeCfg, PathChoice};
+use urma_contexts::trace::read::TraceFormat;
 use urma_net::{Host, Lab, LabPlan};
 use urma_packet::{Body, Packet, frame::UdpDatagram};
 
@@ -213,6 +215,49 @@ fn packets_are_captured_without_privileges() {
         found.sort();
         assert_eq!(found, ends);
     }
+}
+
+/// What the program records is a trace that `urma-lab cache` reads.
+#[test]
+fn lookups_of_contexts_are_captured_as_a_trace() {
+    let contexts = ContextModelMode::Count;
+    let here = pinged(NodeCfg { path: PathChoice::Auto, contexts, ..NodeCfg::default() });
+    let there = node(PathChoice::Auto);
+    let target = reach(&here, &there);
+    let jfc = here.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();
+    let mode = urma::TransportMode::Rm;
+    let recv = urma::JettyRecv::Own { cfg: urma::JfrCfg::new(mode, 1), jfc: &jfc };
+    let cfg = urma::JettyCfg::new(urma::JfsCfg::new(mode, 16), &jfc, recv);
+    let mut jetty = here.context.create_jetty(&cfg).unwrap();
+    let eid = here.context.eid().to_string();
+    let file = std::env::temp_dir().join(format!("urma-admin-{}.u32", std::process::id()));
+    let name = file.to_str().unwrap();
+    let mut capture = Command::new(PROGRAM)
+        .args(["capture", &eid, "--contexts", name, "-c", "30", "-D", "30", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut done = [urma::Completion::default(); 16];
+    while capture.try_wait().unwrap().is_none() {
+        jetty.post_send(&[urma::SendWr::new(urma::SendOp::Nop, &target, 1)]).unwrap();
+        while jfc.poll(&mut done).unwrap() == 0 {}
+        #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let said: Value = serde_json::from_slice(&capture.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!((&said["lookups"], &said["dropped"]), (&30.into(), &0.into()), "{said:#}");
+    let trace = TraceFormat::U32.read(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    // Queue, TP and JFC, each time the same: their kinds are in the upper four bits.
+    assert_eq!((trace.handles().len(), trace.distinct()), (30, 3));
+    let kinds: Vec<u32> = trace.handles().iter().map(|handle| handle >> 28).take(3).collect();
+    assert_eq!(kinds, [3, 4, 2]);
+    // A node without the model says so.
+    let other = there.context.eid().to_string();
+    let refused = admin(&["capture", &other, "--contexts", name, "-D", "30"]);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && error.contains("URMA_CONTEXT_CACHE=count"), "{error}");
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// tshark shows each packet of the file as one of URMA, and none as malformed.

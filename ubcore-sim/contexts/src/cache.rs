@@ -4,6 +4,7 @@
 //! *Must not*: decide a right, read a clock.
 
 mod adapt;
+mod again;
 mod fetch;
 mod inflight;
 mod maintain;
@@ -365,7 +366,7 @@ impl ContextCache {
         let interfere = || ();
         let (changed, retries) = self.chip.slot(slot).word.update(op, interfere);
         self.counts.inline_retries += retries;
-        self.count_hit(handle);
+        self.count_hits(handle, 1);
         let ready_at = self.now + self.cfg.l1_ns;
         self.counts.wait_ns.note(self.cfg.l1_ns);
         let Some((old, new)) = changed else {
@@ -388,15 +389,15 @@ impl ContextCache {
         }
     }
 
-    fn count_hit(&mut self, handle: ContextHandle) {
-        let bytes = handle.kind().token_len() as u64;
-        self.counts.accesses += 1;
-        self.counts.l1_hits += 1;
+    fn count_hits(&mut self, handle: ContextHandle, times: u64) {
+        let bytes = handle.kind().token_len() as u64 * times;
+        self.counts.accesses += times;
+        self.counts.l1_hits += times;
         self.counts.l1_bytes += bytes;
         self.counts.access_bytes += bytes;
         let kind = &mut self.counts.kinds[handle.kind() as usize];
-        kind.accesses += 1;
-        kind.l1_hits += 1;
+        kind.accesses += times;
+        kind.l1_hits += times;
         if self.flights.was_prefetched(handle) {
             self.counts.prefetches_useful += 1;
         }

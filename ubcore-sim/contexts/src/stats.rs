@@ -195,9 +195,14 @@ impl Default for TimeHistogram {
 impl TimeHistogram {
     /// Counts a time in its cell.
     pub fn note(&mut self, ns: u64) {
-        self.cells[cell_of(ns)] += 1;
-        self.count += 1;
-        self.sum = self.sum.saturating_add(ns);
+        self.note_times(ns, 1);
+    }
+
+    /// Counts a time so many times.
+    pub fn note_times(&mut self, ns: u64, times: u64) {
+        self.cells[cell_of(ns)] += times;
+        self.count += times;
+        self.sum = self.sum.saturating_add(ns.saturating_mul(times));
     }
 
     /// Returns how many times were counted.

@@ -63,6 +63,12 @@ impl CycleHistogram {
         self.count
     }
 
+    /// Sum of the values that were recorded.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// Largest value that was recorded; 0 without one.
     #[must_use]
     pub const fn max(&self) -> u64 {

@@ -9,6 +9,7 @@ mod config;
 mod counters;
 mod engine;
 mod fault;
+mod fifo_times;
 mod packetizer;
 pub mod random;
 pub mod run;
@@ -19,4 +20,5 @@ pub use counters::{CycleHistogram, EngineCounters, StallCycles};
 pub use engine::Engine;
 #[cfg(test)]
 pub use fault::SpliceFault;
+pub use fifo_times::{FifoTimes, PacketTimes};
 pub use packetizer::{BeginError, Packetizer};

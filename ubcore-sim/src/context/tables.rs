@@ -24,7 +24,7 @@ use super::{
     segment::SegmentTable,
     table::IdTable,
 };
-use crate::cfg::{ContextModelMode, DeviceCfg, ExpressLane};
+use crate::cfg::{DeviceCfg, ExpressLane};
 use crate::dma::Dma;
 use crate::fault::Faults;
 use crate::limits;
@@ -83,7 +83,7 @@ impl Tables {
         Self {
             faults: cfg.faults(),
             counts: Counts::new(),
-            contexts: contexts(&cfg),
+            contexts: ContextModel::new(cfg.contexts).map(Box::new),
             dma: Dma::default(),
             segments: SegmentTable::new(ports.node_region.clone(), Arc::clone(&ends)),
             links: LinkTable::new(Arc::clone(&ends)),
@@ -244,13 +244,6 @@ impl Tables {
             self.status.fetch_and(!status::READY, Ordering::SeqCst);
             self.async_event(EqeKind::DevFatal, 0);
         }
-    }
-}
-
-fn contexts(cfg: &DeviceCfg) -> Option<Box<ContextModel>> {
-    match cfg.contexts {
-        ContextModelMode::Off => None,
-        ContextModelMode::Count => ContextModel::new().map(Box::new),
     }
 }
 

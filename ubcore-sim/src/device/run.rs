@@ -19,13 +19,14 @@ use super::place::SharedPlace;
 use super::running::RunningTime;
 use super::shared::SharedPart;
 use crate::cfg::PortMode;
+use crate::context::model::ContextModel;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{
-    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, NodeAddr, Route, SameHostParts,
-    Transmit,
+    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, LookupSink, NodeAddr, Route,
+    SameHostParts, Transmit,
 };
 
 /// Queues that one step of the device runs.
@@ -34,8 +35,43 @@ const QUEUES_PER_STEP: usize = 64;
 impl SoftwareDevice {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
+        if let Some(contexts) = &self.base.tables.contexts {
+            self.wake_ready(contexts);
+        }
         let busy = self.base.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
+    }
+
+    /// Virtual time is this from now on: [`ContextModelMode::Time`](crate::ContextModelMode::Time) measures by it when requests
+    /// have their contexts.
+    pub fn set_virtual_time(&self, now: Nanos) {
+        if let Some(contexts) = &self.base.tables.contexts {
+            contexts.set_clock(now);
+        }
+    }
+
+    /// Copies of all lookups of contexts go there from now on. `false`: the device does not account them.
+    pub fn record_lookups(&self, sink: Arc<dyn LookupSink>) -> bool {
+        let contexts = self.base.tables.contexts.as_ref();
+        contexts.map(|contexts| contexts.record(sink)).is_some()
+    }
+
+    /// From now on the model of contexts is wrong.
+    #[cfg(test)]
+    pub(crate) fn lie_about_contexts(&self) {
+        if let Some(contexts) = &self.base.tables.contexts {
+            contexts.lie();
+        }
+    }
+
+    /// Lets queues go on whose requests have their contexts.
+    #[cold]
+    fn wake_ready(&self, contexts: &ContextModel) {
+        contexts.take_due(|id| {
+            if let Some(queue) = self.base.queues.get(id) {
+                self.base.make_runnable(queue);
+            }
+        });
     }
 
     /// One bounded step as [`SoftwareDevice::step`], unless it would find nothing: no queue is listed, and in
@@ -321,7 +357,8 @@ impl SoftwareDevice {
         if self.base.has_runnable() || self.base.has_listed() {
             return Some(0);
         }
-        self.timer()
+        let waits = self.base.tables.contexts.as_ref().and_then(|contexts| contexts.deadline());
+        waits.into_iter().chain(self.timer()).min()
     }
 
     /// As [`SoftwareDevice::poll_deadline`], of what is due by its time alone.

@@ -1,7 +1,7 @@
 //! Fetching a send queue entry: copied once, then judged by its copy.
 //!
 //! *Owns*: the position in the ring. *Takes*: the ring, or a direct entry. *Gives*: a checked entry.
-//! *Must not*: read a block twice; trust a count.
+//! *Must not*: judge a block by two reads of it; trust a count.
 
 use udma_abi::{
     OneSided, Sqe,
@@ -84,6 +84,21 @@ impl SendRing {
             sqe.decode_into(words).map_err(|_| bad)?;
         }
         Ok(blocks)
+    }
+
+    /// Looks at the entry `ahead` blocks behind the head, before its turn, with `posted` blocks from there on. Returns its
+    /// blocks; `None`: it makes no sense, which is judged when it is fetched.
+    pub(crate) fn peek(
+        &mut self,
+        ahead: u32,
+        posted: u32,
+        entry: (&mut [u64; SQE_WORDS_MAX], &mut Sqe),
+    ) -> Option<u32> {
+        let head = self.head;
+        self.head = head.wrapping_add(ahead);
+        let found = self.fetch(posted, None, entry);
+        self.head = head;
+        found.ok()
     }
 
     /// A copy of the block `index` positions behind the head.

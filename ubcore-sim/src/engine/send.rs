@@ -8,6 +8,7 @@ mod again;
 mod dialogue;
 mod flush;
 mod lane;
+mod lookups;
 mod message;
 mod planted;
 mod route;
@@ -16,7 +17,7 @@ use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use udma_abi::{
-    CqeStatus, EqeKind, Sqe,
+    CqeStatus, EqeKind, Nanos, Sqe,
     cmd::{Mode, QueueFlags, QueueState},
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
@@ -30,14 +31,13 @@ pub(crate) use message::{HandedEnd, ShortSend};
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
-use super::gather::{EntryWords, Local, list};
+use super::gather::{EntryWords, Local};
 use super::known::KnownRequests;
 use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
-use crate::context::model::{ContextModel, LookedUp};
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
@@ -83,6 +83,10 @@ pub(crate) struct SendEngine {
     /// RC: path and remote jetty.
     bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
+    /// When the request at the front has its contexts, in virtual time.
+    ready_at: Nanos,
+    /// Block up to which the contexts of entries behind it were asked for.
+    named: u32,
 }
 
 /// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
@@ -219,6 +223,8 @@ impl SendEngine {
             deferred: None,
             bound: None,
             slot: cfg.slot,
+            ready_at: 0,
+            named: 0,
         }
     }
 
@@ -326,6 +332,12 @@ impl SendEngine {
                 // It was malformed and has its end; the state may have changed.
                 continue;
             }
+            if let Some(contexts) = &visit.tables.contexts
+                && contexts.is_before(self.ready_at)
+            {
+                self.look_ahead(visit, contexts);
+                return left;
+            }
             match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
@@ -370,6 +382,7 @@ impl SendEngine {
                 self.under_way = true;
                 if let Some(contexts) = &visit.tables.contexts {
                     self.look_up(contexts);
+                    self.look_ahead(visit, contexts);
                 }
                 true
             }
@@ -378,16 +391,6 @@ impl SendEngine {
                 true
             }
         }
-    }
-
-    /// Looks the contexts of the request at the front up in the model.
-    #[cold]
-    fn look_up(&self, contexts: &ContextModel) {
-        let jfc = LookedUp::Jfc(self.retire.port().number());
-        let own = [LookedUp::Queue(self.id), LookedUp::Tp(self.sqe.tpn), jfc];
-        let pieces = list(self.current.local.pieces(&self.words)).filter(|sge| sge.len != 0);
-        let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
-        contexts.look_up(own.into_iter().chain(segments));
     }
 
     #[cold]

@@ -4,9 +4,10 @@
 
 use urma_packet::PacketHeader;
 
+use super::lookups;
 use super::message::{self, MessageProgress};
 use super::peer::Peer;
-use super::piece::Part;
+use super::piece::{From, Part};
 use super::state::Exchange;
 use super::target::Unsequenced;
 use crate::carrier::piece::Payload;
@@ -28,6 +29,10 @@ impl Exchange {
             EndpointEvent::Message { number, header, payload } => {
                 let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
                 let part = Part { header: &header, payload: Payload::Here, bytes: payload };
+                if work.base.tables.contexts.is_some() {
+                    // Counted alone: it is answered by nothing that could wait.
+                    lookups::look_up(&mut work, From { eid: by.from, tpn }, &header);
+                }
                 let progress = message::on_datagram(&mut work, by.from, tpn, &part);
                 if progress == MessageProgress::Receive {
                     self.endpoint.note_datagram(by.from, number);

@@ -13,7 +13,6 @@ use urma_packet::{
 use super::piece::Part;
 use super::serve::{PartialMessage, Reply};
 use super::work::Work;
-use crate::context::model::LookedUp;
 use crate::engine::direct::notify_at;
 use crate::engine::remote::{Want, check_absent, check_own};
 use crate::engine::word::operation;
@@ -52,15 +51,7 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
     })
 }
 
-/// Looks the segment of a whole request up in the model of the context cache.
-fn look_up(work: &Work<'_>, want: &Want) {
-    if let Some(contexts) = &work.base.tables.contexts {
-        let segment = LookedUp::Segment { token_id: want.token_id, va: want.va };
-        contexts.look_up(std::iter::once(segment));
-    }
-}
-
-fn token_id(tid: TokenId) -> u32 {
+pub(super) fn token_id(tid: TokenId) -> u32 {
     tid.value() << 8
 }
 
@@ -107,7 +98,6 @@ pub(super) fn check_write(
     start: u64,
 ) -> Result<u64, ResponseStatus> {
     let want = want(header, start, Access::WRITE, 0);
-    look_up(work, &want);
     let (_, _, life) = reach(work, &want)?;
     if let Some((want, ..)) = notify_want(header) {
         let (memory, offset, _) = reach(work, &want)?;
@@ -160,7 +150,6 @@ pub(super) fn atomic(
     operands: &AtomicOperands,
 ) -> Result<AtomicValue, ResponseStatus> {
     let want = want(header, header.access.address, Access::ATOMIC, 0);
-    look_up(work, &want);
     let (memory, offset, _) = reach(work, &want)?;
     let value = apply(&memory, offset, op, operands).ok_or(ResponseStatus::Unsupported)?;
     let value = if work.base.tables.faults.wrong_value_answered() { !value } else { value };
@@ -200,7 +189,6 @@ pub(super) struct ReadJob {
 /// Checks a read as a whole.
 pub(super) fn read(work: &mut Work<'_>, header: &RequestHeader) -> Result<ReadJob, ResponseStatus> {
     let want = want(header, header.access.address, Access::READ, 0);
-    look_up(work, &want);
     let (_, _, life) = reach(work, &want)?;
     Ok(ReadJob { header: *header, life, done: 0, failed: false })
 }

@@ -31,7 +31,8 @@ pub(super) fn receive_for(
     work.receives.take(work.base, &ask)
 }
 
-fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask> {
+/// What a request asks of a receiving side; `None`: it needs no receive, or names no target.
+pub(super) fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask> {
     Some(Ask {
         target: header.target?,
         from: from.eid,

@@ -8,14 +8,15 @@ use urma_mem::Region;
 use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
 use super::hold::{Answers, PostHabit};
+use super::lookups::{self, WaitingPiece};
 use super::pair::Pair;
-use super::piece::Part;
+use super::piece::{From, Part};
 use super::requester::Requester;
 use super::responder::{Responder, Source};
 use super::senders::Senders;
 use super::target::Unsequenced;
 use super::work::Work;
-use crate::carrier::{Carrier, PeerCarrier};
+use crate::carrier::{Carrier, PeerCarrier, piece::Inbound};
 use crate::context::link::DirectParts;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
@@ -58,6 +59,8 @@ pub(super) struct Peer {
     pub(super) quiet_since: Option<Nanos>,
     /// Whether acknowledgements wait for the program's next request, when packets go to the node.
     pub(super) habit: PostHabit,
+    /// A piece that came and waits for contexts, in virtual time.
+    waiting: Option<Box<WaitingPiece>>,
 }
 
 /// An entry that was taken by its form.
@@ -87,6 +90,7 @@ impl Peer {
             is_shut: false,
             quiet_since: None,
             habit: PostHabit::default(),
+            waiting: None,
         }
     }
 
@@ -237,26 +241,64 @@ impl Peer {
                 busy = true;
                 continue;
             }
-            let Some(piece) = self.line.pop(work.endpoint, inbox) else { break };
+            let Some(piece) = self.next_piece(work, inbox) else { break };
             busy = true;
-            let bytes = &inbox[piece.bytes];
-            match &piece.header {
-                TransactionHeader::Request(header) => {
-                    let part = Part { header, payload: piece.payload, bytes };
-                    self.responder.on_request(work, &source, &part);
-                    if let Some(tassn) = piece.acked {
-                        let opposite = Pair::of_request(header).opposite();
-                        self.take_acked(work, opposite, tassn);
-                    }
+            self.take(work, &piece, inbox);
+        }
+        busy
+    }
+
+    /// The next piece whose request has its contexts; its bytes come into `inbox`.
+    fn next_piece(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> Option<Inbound> {
+        let Some(contexts) = &work.base.tables.contexts else {
+            return self.line.pop(work.endpoint, inbox);
+        };
+        if let Some(waiting) = self.waiting.take_if(|piece| !contexts.is_before(piece.ready_at)) {
+            *inbox = waiting.bytes;
+            return Some(waiting.piece);
+        }
+        if self.waiting.is_some() {
+            return None;
+        }
+        let piece = self.line.pop(work.endpoint, inbox)?;
+        let TransactionHeader::Request(header) = &piece.header else { return Some(piece) };
+        let from = From { eid: self.eid, tpn: 0 };
+        let ready_at = lookups::look_up(work, from, header);
+        if !contexts.is_before(ready_at) {
+            return Some(piece);
+        }
+        contexts.wait(ready_at, None);
+        let bytes = std::mem::take(inbox);
+        self.waiting = Some(Box::new(WaitingPiece { ready_at, piece, bytes }));
+        None
+    }
+
+    /// Takes a piece that came.
+    fn take(&mut self, work: &mut Work<'_>, piece: &Inbound, inbox: &[u8]) {
+        let source = self.source();
+        let bytes = &inbox[piece.bytes.clone()];
+        match &piece.header {
+            TransactionHeader::Request(header) => {
+                let part = Part { header, payload: piece.payload, bytes };
+                self.responder.on_request(work, &source, &part);
+                if let Some(tassn) = piece.acked {
+                    let opposite = Pair::of_request(header).opposite();
+                    self.take_acked(work, opposite, tassn);
                 }
-                TransactionHeader::Response(header) => {
-                    for answer in header.each() {
-                        self.requester.on_response(work, &answer, bytes);
-                    }
+            }
+            TransactionHeader::Response(header) => {
+                for answer in header.each() {
+                    self.requester.on_response(work, &answer, bytes);
                 }
             }
         }
-        busy
+    }
+
+    /// Takes the piece that waits, although its time is not there: its carrier ends. Whether there was one.
+    fn take_waiting(&mut self, work: &mut Work<'_>) -> bool {
+        let Some(waiting) = self.waiting.take() else { return false };
+        self.take(work, &waiting.piece, &waiting.bytes);
+        true
     }
 
     /// The node, as its requests and their completions name it.
@@ -273,7 +315,8 @@ impl Peer {
     /// answered any more.
     pub(super) fn take_last_messages(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
         for _ in 0..LAST_ROUNDS_MAX {
-            if self.line.is_cut_off || !self.take_in(work, inbox) {
+            let is_taken = self.take_waiting(work);
+            if self.line.is_cut_off || !(self.take_in(work, inbox) | is_taken) {
                 break;
             }
             self.responder.drop_answers();
@@ -282,6 +325,7 @@ impl Peer {
 
     /// Another life of the node: nothing of the old one counts any more.
     pub(super) fn on_new_life(&mut self, work: &mut Work<'_>, incarnation: u64) {
+        self.take_waiting(work);
         self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         self.requester = Requester::default();
         self.responder.drop_answers();
@@ -349,6 +393,7 @@ impl Peer {
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.
     pub(super) fn on_carrier_lost(&mut self, work: &mut Work<'_>) {
+        self.take_waiting(work);
         self.responder.on_carrier_lost(work);
         self.requester.on_carrier_lost();
     }

@@ -20,7 +20,7 @@ use super::cursor::{BadIndex, ReceiveCursor, ReceivePlace};
 use super::sides::{RecvSide, SharedSide};
 use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
-use crate::context::model::{ContextModel, LookedUp};
+use crate::context::model::LookedUp;
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
 use crate::engine::gather::{EntryWords, Segments, list};
@@ -87,15 +87,6 @@ pub(super) struct FormReceiver {
     /// Queue whose receives they use.
     pub(super) ring: u32,
     pub(super) port: Arc<JfcPort>,
-}
-
-/// Looks the contexts of a receive up in the model: queue, JFC, segments of its pieces.
-#[cold]
-fn look_up(contexts: &ContextModel, (id, port): (u32, &JfcPort), pieces: &[u64]) {
-    let own = [LookedUp::Queue(id), LookedUp::Jfc(port.number())];
-    let pieces = list(pieces).filter(|sge| sge.len != 0);
-    let segments = pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va });
-    contexts.look_up(own.into_iter().chain(segments));
 }
 
 /// A receive that was given back: it is taken again before new ones.
@@ -271,10 +262,28 @@ impl ReceivingSides {
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
-        if let Some(contexts) = &base.tables.contexts {
-            look_up(contexts, (id, &port), words.get(..2 * num).unwrap_or(&[]));
-        }
         Ok(TakenReceive { ring: end.ring, cqe_source, port, entry_idx, words, num, capacity })
+    }
+
+    /// What a message will look up here, as far as that can be said before it is admitted: its queue, its JFC, and the
+    /// pieces of the next receive.
+    pub(super) fn look_ahead(&self, ask: &Ask) -> Vec<LookedUp> {
+        let Ok(id) = self.next_member(ask) else { return Vec::new() };
+        self.look_ahead_of(id)
+    }
+
+    /// As [`ReceivingSides::look_ahead`], of a queue to which the message was admitted.
+    pub(super) fn look_ahead_of(&self, id: u32) -> Vec<LookedUp> {
+        let Some(end) = self.ends.get(&id) else { return Vec::new() };
+        let Some(ring) = self.rings.get(&end.ring) else { return Vec::new() };
+        let port = end.port.as_ref().unwrap_or(&ring.port);
+        let mut all = vec![LookedUp::Queue(id), LookedUp::Jfc(port.number())];
+        let next = ring.spare.last().map(|spare| spare.words).or_else(|| ring.cursor.next_words());
+        let num = next.as_ref().map_or(0, |words| Rqe::decode(words).num);
+        let pieces = next.as_ref().and_then(|words| words.get(..2 * num)).unwrap_or(&[]);
+        let pieces = list(pieces).filter(|sge| sge.len != 0);
+        all.extend(pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va }));
+        all
     }
 
     /// Number of changes of what decides about messages.
@@ -359,12 +368,22 @@ impl ReceivingSides {
 
     /// The queue that a message is for: itself, or a member of a group.
     fn member(&mut self, ask: &Ask) -> Result<u32, ResponseStatus> {
+        let member = self.next_member(ask)?;
+        let is_group = ask.target.kind == TargetKind::JettyGroup;
+        if is_group && let Some(group) = self.groups.get_mut(&ask.target.id.value()) {
+            group.on_picked(ask, member);
+        }
+        Ok(member)
+    }
+
+    /// As [`ReceivingSides::member`], before the message is there.
+    fn next_member(&self, ask: &Ask) -> Result<u32, ResponseStatus> {
         let id = ask.target.id.value();
         if ask.target.kind != TargetKind::JettyGroup {
             return Ok(id);
         }
         let Self { groups, ends, rings, .. } = self;
-        let group = groups.get_mut(&id).ok_or(ResponseStatus::NoTarget)?;
+        let group = groups.get(&id).ok_or(ResponseStatus::NoTarget)?;
         let has_receive = |member: u32| {
             let ring = ends.get(&member).and_then(|end| rings.get(&end.ring));
             ring.is_some_and(|r| r.state == QueueState::Ready && r.left() != 0)

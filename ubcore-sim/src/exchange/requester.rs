@@ -12,6 +12,7 @@ use urma_packet::{
 
 use super::answer::{Effect, effect, is_final};
 use super::flow::{BegunRequest, Flow, Request};
+use super::modelled;
 use super::next_piece::{NextPiece, NotPushed, name};
 use super::pair::Pair;
 use super::schedule::Schedule;
@@ -19,7 +20,9 @@ use super::senders::{Senders, TIMEOUT_MIN_NS};
 use super::short::{self, AckForms, SentForm, SentForms};
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
+use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
+use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 use crate::engine::gather::{Local, Segments};
 use crate::engine::mail::Handed;
@@ -172,23 +175,20 @@ impl Requester {
             flow.clear(|_| ());
             return PushResult::Idle;
         };
-        let named = carrier.naming().and_then(|naming| {
-            let table = &work.base.tables.segments;
-            name(request, Segments { cache: &mut sender.cache, table }, naming)
-        });
-        let piece = match named {
-            Some(bytes) => NextPiece::naming(request, bytes),
-            None if request.header.flags.contains(RequestFlags::DATAGRAM) => {
-                NextPiece::of(request, carrier.datagram_max(work.endpoint))
-            }
-            None => NextPiece::of(request, carrier.piece_max(work.endpoint)),
-        };
+        let tables = &work.base.tables;
+        let piece = next_piece(carrier, (work.endpoint, tables), (request, &mut sender.cache));
         let header = TransactionHeader::Request(piece.header);
         if !carrier.has_room(work.endpoint, &header, piece.room()) {
             return PushResult::Full;
         }
+        let of = (pair.queue(), &piece, &*request);
+        let ready_at = modelled::ready_at(work.endpoint, carrier, of, (now, &tables.counts));
+        if now < ready_at {
+            self.timer = self.timer.min(ready_at);
+            return PushResult::Full;
+        }
         let timeout = sender.timeout_ns();
-        let (tables, room) = (&work.base.tables, (&mut *work.endpoint, &mut *work.bytes));
+        let room = (&mut *work.endpoint, &mut *work.bytes);
         let pushed = piece.push(line, (request, sender), tables, room);
         match pushed {
             Ok(()) => {}
@@ -204,10 +204,8 @@ impl Requester {
                 return PushResult::Pushed;
             }
         }
-        count(&work.base.tables, line.is_packets(), &piece, request);
-        if line.is_packets() {
-            model(work, &piece, request);
-        }
+        count(tables, line.is_packets(), &piece, request);
+        modelled::on_pushed(work.endpoint, line, tables, (pair.queue(), &piece, request));
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {
@@ -236,6 +234,10 @@ impl Requester {
         (pair, budget): (Pair, &mut usize),
     ) {
         let Some(Carrier::Packets(peer)) = &line.carrier else { return };
+        if work.endpoint.packet_engine.as_ref().is_some_and(|engine| engine.is_timed()) {
+            // Each packet has a time of its own.
+            return;
+        }
         let Some(flow) = self.flows.get_mut(&pair) else { return };
         let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
@@ -546,12 +548,21 @@ impl Requester {
     }
 }
 
-/// Runs a message that begins through the model of the packet engine, if one counts.
-fn model(work: &mut Work<'_>, piece: &NextPiece, request: &Request) {
-    if let Some(engine) = &mut work.endpoint.packet_engine
-        && piece.begins_payload()
-    {
-        engine.message(request.local.sizes(&request.words), &work.base.tables.counts);
+/// The next piece of a request, as long as the carrier takes it.
+fn next_piece(
+    carrier: &Carrier,
+    (endpoint, tables): (&TpEndpoint, &Tables),
+    (request, cache): (&Request, &mut SegmentCache),
+) -> NextPiece {
+    let named = carrier
+        .naming()
+        .and_then(|naming| name(request, Segments { cache, table: &tables.segments }, naming));
+    match named {
+        Some(bytes) => NextPiece::naming(request, bytes),
+        None if request.header.flags.contains(RequestFlags::DATAGRAM) => {
+            NextPiece::of(request, carrier.datagram_max(endpoint))
+        }
+        None => NextPiece::of(request, carrier.piece_max(endpoint)),
     }
 }
 

@@ -144,7 +144,7 @@ impl Group {
     /// The member for a message: by hint, or the next one that has a receive (the next at all when
     /// none has).
     pub(super) fn pick(
-        &mut self,
+        &self,
         ask: &Ask,
         has_receive: impl Fn(u32) -> bool,
     ) -> Result<u32, ResponseStatus> {
@@ -160,8 +160,17 @@ impl Group {
         }
         let mut round = (0..count).map(|ahead| (self.next + ahead) % count);
         let at = round.find(|&at| has_receive(self.members[at])).unwrap_or(self.next % count);
-        self.next = (at + 1) % count;
         Ok(self.members[at])
+    }
+
+    /// The member was picked for a message: the one behind it has the next turn.
+    pub(super) fn on_picked(&mut self, ask: &Ask, member: u32) {
+        if self.choice == Choice::Hint && ask.target.hint != 0 {
+            return;
+        }
+        if let Some(at) = self.members.iter().position(|other| *other == member) {
+            self.next = (at + 1) % self.members.len();
+        }
     }
 }
 

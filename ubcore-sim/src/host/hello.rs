@@ -7,7 +7,7 @@
 //! ```text
 //! offset 0   magic: u64     "URMAhost"
 //!        8   version: u32   1
-//!        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture
+//!        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture, 6 contexts
 //!        16  incarnation: u64
 //!        24  eid: [u8; 16]  the sender
 //!        40  to: [u8; 16]   the node that it connects to
@@ -59,6 +59,8 @@ pub enum HelloKind {
     Inspect,
     /// Asks for a copy of each packet.
     Capture,
+    /// Asks for a copy of each lookup of contexts.
+    Contexts,
 }
 
 impl HelloKind {
@@ -66,7 +68,7 @@ impl HelloKind {
     fn takes(self, fds: usize) -> bool {
         match self {
             Self::Offer | Self::Accept => fds == FDS,
-            Self::Refuse(_) | Self::Capture => fds == 0,
+            Self::Refuse(_) | Self::Capture | Self::Contexts => fds == 0,
             Self::Inspect => fds <= 1,
         }
     }
@@ -186,6 +188,7 @@ impl Hello {
             HelloKind::Refuse(refusal) => (3, refusal.code()),
             HelloKind::Inspect => (4, 0),
             HelloKind::Capture => (5, 0),
+            HelloKind::Contexts => (6, 0),
         };
         let mut bytes = [0; LEN];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -220,6 +223,7 @@ impl Hello {
             3 => HelloKind::Refuse(SharingRefusal::from_code(word32(bytes, 88))),
             4 => HelloKind::Inspect,
             5 => HelloKind::Capture,
+            6 => HelloKind::Contexts,
             _ => return Err(HelloError::Malformed("kind")),
         };
         Ok(Self {
@@ -313,11 +317,12 @@ mod tests {
     use super::*;
 
     fn any_hello() -> impl Strategy<Value = Hello> {
-        let kind = (0_u32..11).prop_map(|n| match n {
+        let kind = (0_u32..12).prop_map(|n| match n {
             0 => HelloKind::Offer,
             1 => HelloKind::Accept,
             9 => HelloKind::Inspect,
             10 => HelloKind::Capture,
+            11 => HelloKind::Contexts,
             n => HelloKind::Refuse(SharingRefusal::from_code(n)),
         });
         (kind, any::<u64>(), any::<[[u8; 16]; 2]>(), any::<[u64; 4]>()).prop_map(

@@ -253,6 +253,15 @@ pub fn capture(eid: RawEid) -> io::Result<OwnedFd> {
     speak(eid, HelloKind::Capture).map(|(_, socket)| socket)
 }
 
+/// A connection on which node `eid` sends a copy of each lookup of contexts, as [`super::tap`] describes; it ends at once
+/// where the node has no model of them.
+///
+/// # Errors
+/// As [`ask`].
+pub fn capture_contexts(eid: RawEid) -> io::Result<OwnedFd> {
+    speak(eid, HelloKind::Contexts).map(|(_, socket)| socket)
+}
+
 /// Connects to `eid` and sends a message of `kind`.
 fn speak(eid: RawEid, kind: HelloKind) -> io::Result<(u32, OwnedFd)> {
     let socket = match connect(eid)? {

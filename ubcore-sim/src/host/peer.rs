@@ -81,6 +81,11 @@ pub enum PeerEvent {
         /// Connection over which copies of the packets are sent.
         socket: Arc<ForkGuarded>,
     },
+    /// A process of the same user asks for a copy of each lookup of contexts.
+    Contexts {
+        /// Connection over which copies of the lookups are sent.
+        socket: Arc<ForkGuarded>,
+    },
 }
 
 /// State of another node in the host part of this one.

@@ -1,4 +1,4 @@
-//! A copy of each packet for the processes that capture.
+//! A copy of each packet, or of each lookup of contexts, for the processes that capture.
 //!
 //! *Owns*: the socket to the capturing process, the form of a record. *Takes*: packets as they pass.
 //! *Must not*: wait: what does not fit into the socket is dropped and counted.
@@ -7,7 +7,8 @@
 //! record: 0 time: u64, nanoseconds since 1970   8 from: [u8; 16]   24 to: [u8; 16]
 //!         40 dropped before this one: u64       48 BTH to ICRC
 //! ```
-//! Little-endian; one message of the SEQPACKET socket each.
+//! Little-endian; one message of the SEQPACKET socket each. A message of lookups is that of one request: the number dropped
+//! before these (u64), then handles of the model (u32 each).
 
 use std::{
     io::IoSlice,
@@ -22,9 +23,10 @@ use rustix::{
     net::{SendAncillaryBuffer, SendFlags, sendmsg},
 };
 use udma_abi::RawEid;
-use urma_mem::sync::{AtomicBool, Ordering};
+use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 
 use super::descriptor::ForkGuarded;
+use crate::ports::LookupSink;
 
 /// Bytes of a record before the packet.
 pub const HEADER_LEN: usize = 48;
@@ -79,6 +81,54 @@ impl Tap {
                 *state = None;
             }
         }
+    }
+}
+
+/// Where a process that captures lookups of contexts hangs in.
+#[derive(Debug)]
+pub(super) struct ContextTap {
+    socket: Arc<ForkGuarded>,
+    dropped: AtomicU64,
+}
+
+impl ContextTap {
+    pub(super) fn new(socket: Arc<ForkGuarded>) -> Self {
+        Self { socket, dropped: AtomicU64::new(0) }
+    }
+}
+
+impl LookupSink for ContextTap {
+    fn on_lookups(&self, handles: &[u32]) -> bool {
+        let mut bytes = self.dropped.load(Ordering::Relaxed).to_le_bytes().to_vec();
+        bytes.extend(handles.iter().flat_map(|handle| handle.to_le_bytes()));
+        match rustix::net::send(&self.socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => true,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
+                self.dropped.fetch_add(handles.len() as u64, Ordering::Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Lookups of one request as a capturing process gets them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LookupRecord {
+    /// Lookups that did not fit, since the capture began.
+    pub dropped: u64,
+    /// Handles of the model, in the order in which they were looked up.
+    pub handles: Vec<u32>,
+}
+
+impl LookupRecord {
+    /// Reads a record; `None`: it is too short, or ends in a handle.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (dropped, rest) = bytes.split_first_chunk::<8>()?;
+        let (handles, []) = rest.as_chunks::<4>() else { return None };
+        let handles = handles.iter().map(|handle| u32::from_le_bytes(*handle)).collect();
+        Some(Self { dropped: u64::from_le_bytes(*dropped), handles })
     }
 }
 

@@ -35,6 +35,7 @@ use super::{
     poll::{Interest, Poll, ReadyList},
     port::Watch,
     shared::SharedNode,
+    tap::ContextTap,
 };
 use crate::ports::{HostRequest, LinkVisitor};
 
@@ -444,6 +445,10 @@ impl Worker {
                 device.step(now);
             }
             PeerEvent::Capture { socket } => self.shared.port().tap().open(socket),
+            PeerEvent::Contexts { socket } => {
+                // Without a model the socket ends, by which the process that asked sees it.
+                device.record_lookups(Arc::new(ContextTap::new(socket)));
+            }
             PeerEvent::Packets { eid } => match self.shared.port().ready_for_peer() {
                 Ok(()) => {
                     // The socket may be new.

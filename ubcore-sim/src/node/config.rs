@@ -3,7 +3,7 @@
 //! *Owns*: [`NodeCfg`], its defaults, the environment variables. *Gives*: checked values.
 //! *Must not*: open anything.
 
-use std::{ffi::OsString, net::IpAddr, path::PathBuf};
+use std::{borrow::Cow, ffi::OsString, net::IpAddr, path::PathBuf};
 
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
@@ -12,7 +12,10 @@ use urma_recovery::CongestionChoice;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{ContextModelMode, Doorbells, ExpressLane, PacketEngineMode, PortMode, RcWire},
+    cfg::{
+        ContextModelMode, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
+        PacketEngineMode, PortMode, RcWire,
+    },
     host::{
         ip_eid,
         memory::PageMoving,
@@ -66,6 +69,8 @@ pub struct NodeCfg {
     pub doorbells: Doorbells,
     /// Whether messages that go by packets also go through the cycle model of a packet engine.
     pub packet_engine: PacketEngineMode,
+    /// Which engine that is.
+    pub engine: PacketEngineCfg,
     /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
     /// takes no page fault; 0: none.
     pub prepared_max: u64,
@@ -114,6 +119,7 @@ impl Default for NodeCfg {
             contexts: ContextModelMode::Off,
             doorbells: Doorbells::Found,
             packet_engine: PacketEngineMode::Off,
+            engine: PacketEngineCfg::default(),
             prepared_max: PREPARED_MAX,
             mtu: 8192,
             rc: RcWire::Urma,
@@ -139,16 +145,21 @@ pub struct ConfigError {
     /// Value that was found in the environment.
     pub value: String,
     /// What it may say.
-    pub wanted: &'static str,
+    pub wanted: Cow<'static, str>,
     /// File and line in which it was set.
     pub at: Option<String>,
 }
 
 impl ConfigError {
+    /// A variable with a value that is not what it must be.
+    fn of(name: &'static str, value: String, wanted: &'static str) -> Self {
+        Self { name, value, wanted: wanted.into(), at: None }
+    }
+
     /// Addresses of further ports that are not possible.
     pub(super) fn ports(value: String) -> Self {
         let wanted = "at most 3 addresses of this host with commas, none of them twice or the EID";
-        Self { name: "URMA_PORTS", value, wanted, at: None }
+        Self { name: "URMA_PORTS", value, wanted: wanted.into(), at: None }
     }
 
     /// The error with where the value was set.
@@ -180,6 +191,7 @@ impl NodeCfg {
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
     /// | `URMA_CONTEXT_CACHE` | `off`, `count` (requests are accounted in a model of a NIC's context cache) |
     /// | `URMA_PACKET_ENGINE` | `off`, `count` (messages by packets also go through a cycle model, which has counters) |
+    /// | `URMA_PACKET_ENGINE_CFG` | `default`, or such as `scheme=fifo,data_beats=128` ([`PacketEngineCfg`]) |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
@@ -219,8 +231,8 @@ impl NodeCfg {
                 text => {
                     let wanted = "an IPv4 or IPv6 address, host or random";
                     let address: Option<IpAddr> = text.parse().ok();
-                    let address =
-                        address.ok_or(ConfigError { name: "URMA_EID", value, wanted, at: None })?;
+                    let wrong = || ConfigError::of("URMA_EID", value.clone(), wanted);
+                    let address = address.ok_or_else(wrong)?;
                     (Some(ip_eid(address)), self.eid_source)
                 }
             };
@@ -248,12 +260,12 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
-        self.set_doorbells(text("URMA_DOORBELLS"), text("URMA_CONTEXT_CACHE"))?;
-        self.packet_engine =
-            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
+        self.doorbells = text("URMA_DOORBELLS").map_or(Ok(self.doorbells), doorbells_of)?;
+        self.set_models(text)?;
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
-            let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
+            let wrong =
+                |_| ConfigError { name, value: value.clone(), wanted: wanted.into(), at: None };
             self.prepared_max = value.parse().map_err(wrong)?;
         }
         if let Some(value) = text("URMA_MTU") {
@@ -261,7 +273,7 @@ impl NodeCfg {
             self.mtu = value.parse().map_err(|_| ConfigError {
                 name: "URMA_MTU",
                 value,
-                wanted,
+                wanted: wanted.into(),
                 at: None,
             })?;
         }
@@ -273,7 +285,7 @@ impl NodeCfg {
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
                 name,
                 value: part,
-                wanted,
+                wanted: wanted.into(),
                 at: None,
             };
             self.link_faults = Some(value.parse().map_err(wrong)?);
@@ -300,17 +312,16 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// How the driver reaches the device, and what the device accounts of it.
-    fn set_doorbells(
+    /// What the device accounts in the models of a NIC.
+    fn set_models(
         &mut self,
-        doorbells: Option<String>,
-        contexts: Option<String>,
+        text: impl Fn(&'static str) -> Option<String>,
     ) -> Result<(), ConfigError> {
-        if let Some(value) = doorbells {
-            self.doorbells = doorbells_of(value)?;
-        }
-        if let Some(value) = contexts {
-            self.contexts = contexts_of(value)?;
+        self.contexts = text("URMA_CONTEXT_CACHE").map_or(Ok(self.contexts), contexts_of)?;
+        self.packet_engine =
+            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
+        if let Some(value) = text("URMA_PACKET_ENGINE_CFG") {
+            self.engine = value.parse().map_err(wrong_engine)?;
         }
         Ok(())
     }
@@ -338,12 +349,17 @@ impl NodeCfg {
 
     /// Whether a node can be opened with it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let refuse = |name, value: u32, wanted| {
-            Err(ConfigError { name, value: value.to_string(), wanted, at: None })
+        let refuse = |name, value: u32, wanted: &'static str| {
+            Err(ConfigError { name, value: value.to_string(), wanted: wanted.into(), at: None })
         };
         if self.name.is_empty() || self.name.len() > NAME_MAX {
             let (value, wanted) = (self.name.clone(), "of 1 to 63 bytes");
-            return Err(ConfigError { name: "device name", value, wanted, at: None });
+            return Err(ConfigError {
+                name: "device name",
+                value,
+                wanted: wanted.into(),
+                at: None,
+            });
         }
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
@@ -355,13 +371,14 @@ impl NodeCfg {
         }
         if self.rc == RcWire::Roce && self.path == PathChoice::SameHost {
             let (value, wanted) = ("roce".to_owned(), "urma where packets are turned off (path)");
-            return Err(ConfigError { name: "rc", value, wanted, at: None });
+            return Err(ConfigError { name: "rc", value, wanted: wanted.into(), at: None });
         }
         if let Some(packets) = self.window_packets
             && !(1..=WINDOW_MAX).contains(&packets)
         {
             return refuse("window_packets", packets, "from 1 to 65536");
         }
+        self.check_models()?;
         if self.uasid >> 24 != 0 {
             return refuse("uasid", self.uasid, "a number of 24 bits");
         }
@@ -371,10 +388,33 @@ impl NodeCfg {
         }
         if self.eid == Some(RawEid::default()) {
             let (value, wanted) = ("::".to_owned(), "an address of one node");
-            return Err(ConfigError { name: "eid", value, wanted, at: None });
+            return Err(ConfigError { name: "eid", value, wanted: wanted.into(), at: None });
         }
         Ok(())
     }
+
+    /// The models of a NIC that are possible on real clocks, and a packet engine that does not stop.
+    fn check_models(&self) -> Result<(), ConfigError> {
+        let time = || "time".to_owned();
+        if self.contexts == ContextModelMode::Time {
+            let (name, wanted) = ("URMA_CONTEXT_CACHE", CONTEXTS_WANTED.into());
+            return Err(ConfigError { name, value: time(), wanted, at: None });
+        }
+        match self.packet_engine {
+            PacketEngineMode::Off => Ok(()),
+            PacketEngineMode::Time => {
+                let (name, wanted) = ("URMA_PACKET_ENGINE", ENGINE_WANTED.into());
+                Err(ConfigError { name, value: time(), wanted, at: None })
+            }
+            PacketEngineMode::Count => {
+                self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine)
+            }
+        }
+    }
+}
+
+fn wrong_engine(PacketEngineCfgError { part, wanted }: PacketEngineCfgError) -> ConfigError {
+    ConfigError { name: "URMA_PACKET_ENGINE_CFG", value: part, wanted: wanted.into(), at: None }
 }
 
 fn ports_of(value: String) -> Result<Vec<IpAddr>, ConfigError> {
@@ -388,7 +428,7 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
         "balance" => Ok(PortMode::Balance),
         _ => {
             let wanted = "active-backup or balance";
-            Err(ConfigError { name: "URMA_PORT_MODE", value, wanted, at: None })
+            Err(ConfigError { name: "URMA_PORT_MODE", value, wanted: wanted.into(), at: None })
         }
     }
 }
@@ -396,7 +436,7 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
 fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
     let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
     let wanted = "go-back-n, selective-repeat, irn or knitting";
-    found.ok_or(ConfigError { name: "URMA_TP_RECOVERY", value, wanted, at: None })
+    found.ok_or_else(|| ConfigError::of("URMA_TP_RECOVERY", value, wanted))
 }
 
 fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
@@ -405,14 +445,14 @@ fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
     }
     let packets = value.parse().ok().filter(|packets| (1..=WINDOW_MAX).contains(packets));
     let wanted = "auto, or a number of packets from 1 to 65536";
-    let wrong = || ConfigError { name: "URMA_TP_WINDOW", value, wanted, at: None };
+    let wrong = || ConfigError { name: "URMA_TP_WINDOW", value, wanted: wanted.into(), at: None };
     packets.map(Some).ok_or_else(wrong)
 }
 
 fn congestion_of(value: String) -> Result<CongestionChoice, ConfigError> {
     let found = CongestionChoice::ALL.into_iter().find(|congestion| congestion.name() == value);
     let wanted = "none, cubic or delay";
-    found.ok_or(ConfigError { name: "URMA_TP_CONGESTION", value, wanted, at: None })
+    found.ok_or_else(|| ConfigError::of("URMA_TP_CONGESTION", value, wanted))
 }
 
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
@@ -422,7 +462,7 @@ fn path_of(value: String) -> Result<PathChoice, ConfigError> {
         "packets" => Ok(PathChoice::Packets),
         _ => {
             let wanted = "auto, same-host or packets";
-            Err(ConfigError { name: "URMA_PATH", value, wanted, at: None })
+            Err(ConfigError { name: "URMA_PATH", value, wanted: wanted.into(), at: None })
         }
     }
 }
@@ -433,7 +473,7 @@ fn rc_of(value: String) -> Result<RcWire, ConfigError> {
         "roce" => Ok(RcWire::Roce),
         _ => {
             let wanted = "urma or roce";
-            Err(ConfigError { name: "URMA_RC", value, wanted, at: None })
+            Err(ConfigError { name: "URMA_RC", value, wanted: wanted.into(), at: None })
         }
     }
 }
@@ -443,16 +483,21 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
         return Ok(None);
     }
     let (name, wanted) = ("URMA_RC_MTU", RC_MTU_WANTED);
-    value.parse().map(Some).map_err(|_| ConfigError { name, value, wanted, at: None })
+    value.parse().map(Some).map_err(|_| ConfigError {
+        name,
+        value,
+        wanted: wanted.into(),
+        at: None,
+    })
 }
 
 fn packet_engine_of(value: String) -> Result<PacketEngineMode, ConfigError> {
     match value.as_str() {
         "off" => Ok(PacketEngineMode::Off),
         "count" => Ok(PacketEngineMode::Count),
+        "time" => Ok(PacketEngineMode::Time),
         _ => {
-            let wanted =
-                "off or count (time is for virtual clocks: a socket sends when the system does)";
+            let wanted = ENGINE_WANTED.into();
             Err(ConfigError { name: "URMA_PACKET_ENGINE", value, wanted, at: None })
         }
     }
@@ -466,7 +511,7 @@ fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
         "registers" => Ok(Doorbells::Registers),
         _ => {
             let wanted = "found, leased, exchange or registers";
-            Err(ConfigError { name: "URMA_DOORBELLS", value, wanted, at: None })
+            Err(ConfigError { name: "URMA_DOORBELLS", value, wanted: wanted.into(), at: None })
         }
     }
 }
@@ -476,8 +521,9 @@ fn contexts_of(value: String) -> Result<ContextModelMode, ConfigError> {
     match value.as_str() {
         "off" => Ok(ContextModelMode::Off),
         "count" => Ok(ContextModelMode::Count),
+        "time" => Ok(ContextModelMode::Time),
         _ => {
-            let wanted = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
+            let wanted = CONTEXTS_WANTED.into();
             Err(ConfigError { name: "URMA_CONTEXT_CACHE", value, wanted, at: None })
         }
     }
@@ -488,7 +534,7 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     match value.as_str() {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(ConfigError { name, value, wanted: "on or off", at: None }),
+        _ => Err(ConfigError { name, value, wanted: "on or off".into(), at: None }),
     }
 }
 
@@ -496,6 +542,8 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
 const NAME_MAX: usize = 63;
 /// Of an imported segment: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
+const CONTEXTS_WANTED: &str = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
+const ENGINE_WANTED: &str = "off or count (not time: this node sends by real sockets, at the time of the system and not of the model)";
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 const RC_MTU_WANTED: &str = "route, or a power of two from 256 to 4096";
 
@@ -548,8 +596,8 @@ mod tests {
         assert_eq!(doorbells("exchange"), Doorbells::Exchange);
         let count = with("URMA_PACKET_ENGINE", "count").unwrap().packet_engine;
         assert_eq!(count, PacketEngineMode::Count);
-        let time = with("URMA_PACKET_ENGINE", "time").unwrap_err().to_string();
-        assert!(time.contains("off or count (time is for virtual clocks"), "{time}");
+        let engine = with("URMA_PACKET_ENGINE_CFG", "data_beats=256,mhz=500").unwrap().engine;
+        assert_eq!((engine.data_beats, engine.mhz), (256, 500));
         assert_eq!(with("URMA_UBCORED", "none").unwrap().ubcored, None);
         assert_eq!(with("URMA_UBCORED", "/run/s").unwrap().ubcored, Some("/run/s".into()));
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
@@ -558,6 +606,32 @@ mod tests {
         assert_eq!(with("URMA_RC_MTU", "route").unwrap().rc_mtu, None);
         let faults = with("URMA_LINK_FAULTS", "loss=1%,seed=7").unwrap().link_faults.unwrap();
         assert_eq!((faults.cfg.loss_ppm, faults.seed), (10_000, 7));
+    }
+
+    #[test]
+    fn virtual_time_is_refused_with_the_reason() {
+        for (name, reason) in [
+            ("URMA_CONTEXT_CACHE", "not time: this node runs on real clocks"),
+            ("URMA_PACKET_ENGINE", "not time: this node sends by real sockets"),
+        ] {
+            let error = with(name, "time").unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(reason), "{error}");
+        }
+        let contexts = ContextModelMode::Time;
+        assert!(NodeCfg { contexts, ..NodeCfg::default() }.check().is_err());
+        let packet_engine = PacketEngineMode::Time;
+        assert!(NodeCfg { packet_engine, ..NodeCfg::default() }.check().is_err());
+    }
+
+    #[test]
+    fn an_engine_that_could_stop_is_refused_with_the_rule() {
+        let engine = "data_beats=127".parse().unwrap();
+        let packet_engine = PacketEngineMode::Count;
+        let cfg = NodeCfg { engine, packet_engine, mtu: 8192, ..NodeCfg::default() };
+        let error = cfg.check().unwrap_err().to_string();
+        assert!(error.contains("data_beats=127") && error.contains(">= 8192 bytes"), "{error}");
+        assert!(NodeCfg { mtu: 4096, ..cfg.clone() }.check().is_ok());
+        assert!(NodeCfg { packet_engine: PacketEngineMode::Off, ..cfg }.check().is_ok());
     }
 
     #[test]
@@ -592,6 +666,8 @@ mod tests {
             ("URMA_DOORBELLS", "on"),
             ("URMA_CONTEXT_CACHE", "on"),
             ("URMA_CONTEXT_CACHE", "time"),
+            ("URMA_PACKET_ENGINE_CFG", "data_beats=many"),
+            ("URMA_PACKET_ENGINE_CFG", "depth=64"),
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),

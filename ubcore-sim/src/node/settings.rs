@@ -101,7 +101,7 @@ impl FileOwner {
             Self::Caller | Self::Host | Self::User => {}
         }
         let (value, wanted) = (format!("{}: {error}", path.display()), "a file that can be read");
-        Err(ConfigError { name: FILE, value, wanted, at: None })
+        Err(ConfigError { name: FILE, value, wanted: wanted.into(), at: None })
     }
 }
 
@@ -139,10 +139,10 @@ fn defaults() -> Vec<Setting> {
 fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError> {
     let line_of =
         |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
-    let refuse = |at: usize, name, value: String, wanted| ConfigError {
+    let refuse = |at: usize, name, value: String, wanted: &'static str| ConfigError {
         name,
         value,
-        wanted,
+        wanted: wanted.into(),
         at: Some(format!("{}:{}", path.display(), line_of(at))),
     };
     let table = DeTable::parse(text).map_err(|error| {
@@ -171,7 +171,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 21] = [
+const SETTINGS: [(&str, &str, &str); 22] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
     ("URMA_PORT_MODE", "port_mode", "active-backup"),
@@ -184,6 +184,7 @@ const SETTINGS: [(&str, &str, &str); 21] = [
     ("URMA_DOORBELLS", "doorbells", "found"),
     ("URMA_CONTEXT_CACHE", "context_cache", "off"),
     ("URMA_PACKET_ENGINE", "packet_engine", "off"),
+    ("URMA_PACKET_ENGINE_CFG", "packet_engine_cfg", "default"),
     ("URMA_PREPARE", "prepare", "4194304"),
     ("URMA_MTU", "mtu", "8192"),
     ("URMA_RC", "rc", "urma"),
@@ -195,7 +196,7 @@ const SETTINGS: [(&str, &str, &str); 21] = [
     ("URMA_UBCORED", "ubcored", "none"),
 ];
 const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
-                    context_cache, packet_engine, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion, link_faults or ubcored";
+                    context_cache, packet_engine, packet_engine_cfg, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion, link_faults or ubcored";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";

@@ -16,7 +16,7 @@ use super::attacker::{Attacker, Guess};
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
-use crate::cfg::Seed;
+use crate::cfg::{PacketEngineMode, Seed};
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
@@ -53,8 +53,11 @@ impl Fabric {
     /// A fabric in which nothing happened yet.
     ///
     /// # Errors
-    /// Out of memory or descriptors.
+    /// Out of memory or descriptors; a packet engine that is not possible.
     pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
+        for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != PacketEngineMode::Off) {
+            device.engine.engine(device.mtu).map_err(io::Error::other)?;
+        }
         let mut rng = Rng::new(cfg.seed);
         let link = cfg.faults.build(&mut rng);
         let nodes = cfg.devices.iter().zip(&cfg.hosts);
@@ -98,6 +101,7 @@ impl Fabric {
         let now = self.now();
         let done = world.round(now);
         let next = world.next_time(now, done);
+        world.nodes.iter().for_each(|node| node.device.set_virtual_time(next));
         self.now.store(next, Ordering::Release);
         done
     }
@@ -190,6 +194,7 @@ impl Fabric {
         world.log.add(now, format_args!("restart {number} as {}", device.incarnation));
         let host = world.nodes[number].host;
         world.nodes[number] = SimNode::new(device, host, world.cfg.page_moving)?;
+        world.nodes[number].device.set_virtual_time(now);
         Ok(())
     }
 

@@ -176,4 +176,66 @@ counters! {
     EngineInputErrors = "engine_input_errors",
     /// Packet engine, a model: beats that disagree with their header; stays 0.
     EngineMismatch = "engine_mismatch",
+    /// Packet engine, a model: cycles in which a beat waited for an empty bank.
+    EngineStallBank = "engine_stall_bank",
+    /// Packet engine, a model: cycles in which a beat waited for the control of banks to change hands.
+    EngineStallHandover = "engine_stall_handover",
+    /// Packet engine, a model: beats in its data memory, summed over the cycles.
+    EngineOccupancySum = "engine_occupancy_sum",
+    /// Packet engine, a model: cycles from a packet's first byte to its header, summed over the packets.
+    EngineHeaderLatency = "engine_header_latency",
+    /// Packet engine, a model: cycles from a packet's first byte to its end, summed over the packets.
+    EngineEndLatency = "engine_end_latency",
+    /// Lookups of the model that were not found in L1.
+    ContextL1Misses = "context_l1_misses",
+    /// Lookups of queues in the model.
+    ContextQueueAccesses = "context_queue_accesses",
+    /// Of those, found in L1.
+    ContextQueueL1Hits = "context_queue_l1_hits",
+    /// Lookups of TPs in the model.
+    ContextTpAccesses = "context_tp_accesses",
+    /// Of those, found in L1.
+    ContextTpL1Hits = "context_tp_l1_hits",
+    /// Lookups of JFCs in the model.
+    ContextJfcAccesses = "context_jfc_accesses",
+    /// Of those, found in L1.
+    ContextJfcL1Hits = "context_jfc_l1_hits",
+    /// Lookups of segments in the model.
+    ContextSegmentAccesses = "context_segment_accesses",
+    /// Of those, found in L1.
+    ContextSegmentL1Hits = "context_segment_l1_hits",
+    /// Lookups of pages in the model.
+    ContextPageAccesses = "context_page_accesses",
+    /// Of those, found in L1.
+    ContextPageL1Hits = "context_page_l1_hits",
+    /// Lookups of the model that read L2 in a batch.
+    ContextFallbacksBatch = "context_fallbacks_batch",
+    /// Lookups of the model that asked the host.
+    ContextFallbacksExpand = "context_fallbacks_expand",
+    /// Contexts of the model that were read and not put into L1.
+    ContextStaged = "context_staged",
+    /// Migrations of the model that ended in L1.
+    ContextMigrationsToL1 = "context_migrations_to_l1",
+    /// Migrations of the model that ended in L2.
+    ContextMigrationsToL2 = "context_migrations_to_l2",
+    /// Migrations of the model that ended in host memory.
+    ContextMigrationsToL3 = "context_migrations_to_l3",
+    /// Prefetches of the model whose read began.
+    ContextPrefetchesIssued = "context_prefetches_issued",
+    /// Prefetches of the model whose context was looked up in L1 afterwards.
+    ContextPrefetchesUseful = "context_prefetches_useful",
+    /// Prefetches of the model that a lookup met before their end.
+    ContextPrefetchesLate = "context_prefetches_late",
+    /// Prefetches of the model that were dropped: its queue was full or its link busy.
+    ContextPrefetchesDropped = "context_prefetches_dropped",
+    /// Contexts of the model that were pinned while a message went.
+    ContextPins = "context_pins",
+    /// Most requests in the model's mailbox to the host.
+    ContextMailboxDepthMax = "context_mailbox_depth_max",
+    /// Time of the model that 99.9 % of the lookups did not exceed, in ns.
+    ContextWaitP999Ns = "context_wait_p999_ns",
+    /// Bytes of tokens of all lookups in the model.
+    ContextAccessBytes = "context_access_bytes",
+    /// Of those, found in L1.
+    ContextL1Bytes = "context_l1_bytes",
 }

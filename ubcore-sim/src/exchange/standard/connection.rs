@@ -179,6 +179,10 @@ impl Connection {
     /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its
     /// completion.
     fn take_receive(&mut self, work: &mut Work<'_>) -> bool {
+        if let Some(contexts) = &work.base.tables.contexts {
+            // Counted alone: a connection of the standard opcodes answers in the order of its packets.
+            contexts.look_up(work.receives.look_ahead_of(self.id).into_iter());
+        }
         let Ok(taken) = work.receives.take_of(work.base, self.id) else { return false };
         let len = u32::try_from(taken.capacity()).unwrap_or(u32::MAX);
         let slot = self.receives.add(taken);

@@ -158,6 +158,7 @@ impl Peers {
         match shown.hello.kind {
             HelloKind::Inspect => return self.events.push_back(PeerEvent::Inspect { socket }),
             HelloKind::Capture => return self.events.push_back(PeerEvent::Capture { socket }),
+            HelloKind::Contexts => return self.events.push_back(PeerEvent::Contexts { socket }),
             HelloKind::Offer | HelloKind::Accept | HelloKind::Refuse(_) => {}
         }
         let eid = shown.hello.eid;
@@ -337,7 +338,11 @@ impl Peers {
                     Err(_) => self.give_up(eid, CmdStatus::Denied),
                 }
             }
-            HelloKind::Accept | HelloKind::Offer | HelloKind::Inspect | HelloKind::Capture => {
+            HelloKind::Accept
+            | HelloKind::Offer
+            | HelloKind::Inspect
+            | HelloKind::Capture
+            | HelloKind::Contexts => {
                 self.lies += 1;
                 self.give_up(eid, CmdStatus::Denied);
             }

@@ -1,0 +1,56 @@
+//! What a piece of a peer looks up in the model of the context cache, and a piece that waits for it.
+//!
+//! *Owns*: which contexts a request needs at its target. *Takes*: headers. *Gives*: when the request may start.
+//! *Must not*: admit or refuse a request, take a receive.
+
+use udma_abi::Nanos;
+use urma_packet::{RequestFlags, RequestHeader, RequestOp};
+
+use super::memory::token_id;
+use super::message::ask;
+use super::piece::From;
+use super::target::Unsequenced;
+use super::work::Work;
+use crate::carrier::piece::Inbound;
+use crate::context::model::LookedUp;
+
+/// A piece that waits for the contexts of its request, in virtual time.
+#[derive(Debug)]
+pub(super) struct WaitingPiece {
+    pub(super) ready_at: Nanos,
+    pub(super) piece: Inbound,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The first piece of a request came: looks up what the request needs. Returns when it may start; 0: now.
+pub(super) fn look_up(work: &mut Work<'_>, from: From, header: &RequestHeader) -> Nanos {
+    if !header.flags.contains(RequestFlags::FIRST) {
+        return 0;
+    }
+    let mut all = receive(work, from, header);
+    all.extend(segment(work, header));
+    let contexts = work.base.tables.contexts.as_ref().filter(|_| !all.is_empty());
+    contexts.map_or(0, |contexts| contexts.look_up(all.into_iter()))
+}
+
+/// What a message needs to be received.
+fn receive(work: &Work<'_>, from: From, header: &RequestHeader) -> Vec<LookedUp> {
+    let is_datagram = header.flags.contains(RequestFlags::DATAGRAM);
+    let datagram = if is_datagram { Unsequenced::Yes } else { Unsequenced::No };
+    ask(from, header, datagram).map_or_else(Vec::new, |ask| work.receives.look_ahead(&ask))
+}
+
+/// The segment that it names. One that does not live has no context.
+fn segment(work: &mut Work<'_>, header: &RequestHeader) -> Option<LookedUp> {
+    let names = !matches!(
+        header.op,
+        RequestOp::Send
+            | RequestOp::SendImm(_)
+            | RequestOp::SendInvalidate(_)
+            | RequestOp::FlushDma
+    );
+    let token_id = token_id(header.access.token_id);
+    let segments = work.segments();
+    let is_there = names && segments.cache.find(segments.table, token_id).is_some();
+    is_there.then_some(LookedUp::Segment { token_id, va: header.access.address })
+}

@@ -1,0 +1,68 @@
+//! Messages of requests in the models of a NIC: packet engine and context cache.
+//!
+//! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
+
+use udma_abi::{Nanos, Sqe};
+
+use super::flow::Request;
+use super::next_piece::NextPiece;
+use crate::carrier::{Carrier, PeerCarrier};
+use crate::context::counts::Counts;
+use crate::context::model::{ContextModel, LookedUp};
+use crate::context::tables::Tables;
+use crate::endpoint::TpEndpoint;
+
+/// The next piece of a request of a queue.
+type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
+
+/// When the piece may go, in virtual time; 0: now. The packet engine runs its message when that wants to begin.
+pub(super) fn ready_at(
+    endpoint: &mut TpEndpoint,
+    carrier: &Carrier,
+    (queue, piece, request): PieceOf<'_>,
+    (now, counts): (Nanos, &Counts),
+) -> Nanos {
+    let (Some(engine), Carrier::Packets(_)) = (&mut endpoint.packet_engine, carrier) else {
+        return 0;
+    };
+    if !engine.is_timed() {
+        return 0;
+    }
+    let key = (queue, request.seq);
+    if piece.begins_payload() && !engine.knows(key) {
+        engine.message((now, key), request.local.sizes(&request.words), counts);
+    }
+    engine.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
+}
+
+/// The piece went.
+pub(super) fn on_pushed(
+    endpoint: &mut TpEndpoint,
+    line: &PeerCarrier,
+    tables: &Tables,
+    of: PieceOf<'_>,
+) {
+    if let Some(engine) = endpoint.packet_engine.as_mut().filter(|_| line.is_packets()) {
+        let (queue, piece, request) = of;
+        let key = (queue, request.seq);
+        if !engine.is_timed() && piece.begins_payload() {
+            engine.message((0, key), request.local.sizes(&request.words), &tables.counts);
+        } else if piece.is_last() {
+            engine.end(key);
+        }
+    }
+    if let Some(contexts) = &tables.contexts {
+        pin(contexts, of);
+    }
+}
+
+/// A piece of a message of several went: its queue and TP stay on the chip from the first to the last.
+#[cold]
+fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
+    if piece.is_first() == piece.is_last() {
+        return;
+    }
+    let tp = Sqe::decode(&request.words).map(|sqe| LookedUp::Tp(sqe.tpn));
+    let all = std::iter::once(LookedUp::Queue(queue)).chain(tp);
+    contexts.pin(all, piece.is_first());
+}
