@@ -5,6 +5,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod event;
+pub(crate) mod function;
 pub(crate) mod jfc;
 pub(crate) mod link;
 pub(crate) mod lives;

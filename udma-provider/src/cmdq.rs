@@ -47,6 +47,7 @@ impl From<CommandError> for Status {
             CmdStatus::Unsupported => Self::Unsupported,
             CmdStatus::Unreachable => Self::Unreachable,
             CmdStatus::DeviceError => Self::NoDevice,
+            CmdStatus::Quota => Self::Quota,
             CmdStatus::Ok | CmdStatus::Unknown => Self::Fail,
         }
     }

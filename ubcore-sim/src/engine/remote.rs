@@ -136,7 +136,7 @@ impl PathState {
             pass_length: PassLength::default(),
             slot: hazard,
             views: Default::default(),
-            own: SegmentCache::default(),
+            own: SegmentCache::of_any(),
             landing: None,
         }
     }

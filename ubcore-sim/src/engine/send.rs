@@ -36,6 +36,7 @@ use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
+use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
 use crate::context::model::{ContextModel, LookedUp};
 use crate::context::queue::Queue;
@@ -45,6 +46,8 @@ use crate::context::tables::Tables;
 /// What a send engine is made with.
 #[derive(Debug)]
 pub(crate) struct EngineCfg {
+    /// Function that has the queue.
+    pub(crate) owner: FunctionId,
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
@@ -209,7 +212,7 @@ impl SendEngine {
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
             mail: Arc::new(Mail::new()),
             path_states: PathStates::new(),
-            segments: SegmentCache::default(),
+            segments: SegmentCache::of(cfg.owner),
             known: KnownRequests::new(cfg.ends),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
@@ -484,7 +487,7 @@ impl SendEngine {
             visit.tables.on_stopped(self.id, QueueState::Error);
         }
         let kind = if self.is_jetty { EqeKind::JettyErr } else { EqeKind::JfsErr };
-        visit.tables.async_event(kind, self.id);
+        visit.tables.async_event(self.segments.owner(), kind, self.id);
     }
 }
 
