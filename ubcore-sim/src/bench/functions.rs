@@ -5,6 +5,7 @@ use std::sync::Arc;
 use udma_abi::cmd::{Access, Command, Mode, QueueState, RegisterSeg};
 use udma_abi::counters::Counter;
 use udma_abi::doorbell::{self, JfcDoorbell};
+use udma_abi::sqe::{SqeFlags, SqeTargetKind};
 use udma_abi::{CmdStatus, CqeStatus, Eqe, EqeKind, Opcode, Sqe, regs};
 use urma_mem::Region;
 
@@ -67,6 +68,11 @@ impl Client {
     }
 }
 
+fn send_to(tpn: u32, target_id: u32) -> Sqe {
+    let (flags, target_kind) = (SqeFlags::COMPLETE, SqeTargetKind::Jetty);
+    Sqe { flags, tpn, target_kind, target_id, ..Sqe::new(Opcode::Send) }
+}
+
 #[test]
 fn clients_of_one_device_reach_each_other_by_tokens_and_messages() {
     let (owner, _) = pair();
@@ -78,7 +84,7 @@ fn clients_of_one_device_reach_each_other_by_tokens_and_messages() {
     assert_eq!(a.run(write, &own), CqeStatus::Success);
     assert_eq!(b.seg.mem.load_u64(64), Ok(0x1234_5678));
     b.bench.post_recv(&mut b.jetty, &[b.seg.sge(128, 64)]);
-    let send = Sqe { remote_id: b.jetty.id, ..on_seg(Opcode::Send, a.tpn, &b.seg, 0) };
+    let send = send_to(a.tpn, b.jetty.id);
     assert_eq!(a.run(send, &own), CqeStatus::Success);
     assert_eq!((b.next(), b.seg.mem.load_u64(128)), (CqeStatus::Success, Ok(0x1234_5678)));
     // A wrong token is refused between clients as between nodes.
@@ -204,7 +210,7 @@ fn local_pieces_are_those_of_the_functions_own_segments() {
     c.bench.post_recv(&mut c.jetty, &[of_a.sge(0, 64)]);
     let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
     a.seg.mem.store_u64(0, 1).unwrap();
-    let send = Sqe { remote_id: c.jetty.id, ..on_seg(Opcode::Send, a.tpn, &c.seg, 0) };
+    let send = send_to(a.tpn, c.jetty.id);
     assert_eq!(a.run(send, &own), CqeStatus::RemOperation);
     assert_eq!(c.next(), CqeStatus::LocAccess);
 }
@@ -341,11 +347,11 @@ fn the_end_of_a_function_ends_its_objects_and_those_of_no_other() {
         let mut b = b;
         let group = b.bench.ok32(Command::CreateGroup { id: 0, by_hint: false, token_value: None });
         let eq = b.bench.eq();
-        let send = Sqe { remote_id: b.jetty.id, ..on_seg(Opcode::Send, a.tpn, &b.seg, 0) };
+        let send = send_to(a.tpn, b.jetty.id);
         // It waits for a receive, and gets the end of its target.
         a.bench.post(&mut a.jetty, send, &[a.seg.sge(0, 8)]);
         // Requests of the function that ends are dropped with it.
-        let back = Sqe { remote_id: a.jetty.id, ..on_seg(Opcode::Send, b.tpn, &a.seg, 0) };
+        let back = send_to(b.tpn, a.jetty.id);
         b.bench.post(&mut b.jetty, back, &[b.seg.sge(0, 8)]);
         let (now, function) = (b.bench.now, Arc::clone(&b.bench.function));
         b.bench.dev.remove_function(now, &function);
