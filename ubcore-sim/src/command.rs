@@ -22,6 +22,7 @@ use udma_abi::{
 
 use crate::cfg::RcWire;
 use crate::context::function::{DeviceFunction, FunctionId};
+use crate::context::guesses::REFILL_NS;
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::exchange::{BoundTo, Exchange};
@@ -43,6 +44,10 @@ impl Commands {
 
     /// Executes what the drivers of all functions posted. Whether there was anything.
     pub(crate) fn step(&mut self, exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
+        if self.is_shared() && now >= self.refill_at {
+            self.refill_at = now + REFILL_NS;
+            self.sources.iter().for_each(|source| source.function.guesses.refill());
+        }
         let mut busy = false;
         for index in 0..self.sources.len() {
             busy |= self.step_source(exchange, base, (now, index));

@@ -15,7 +15,10 @@ mod vectors;
 use std::{
     io,
     net::IpAddr,
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -124,6 +127,12 @@ fn fail(why: &str) -> ExitCode {
 
 fn run(cli: &DaemonCli) -> Result<(), String> {
     let listener = listen(&cli.socket)?;
+    if cli.users != ClientUsers::Own {
+        // Users are told apart by their credentials, not by the permissions of the socket.
+        let all = std::fs::Permissions::from_mode(0o666);
+        let opened = std::fs::set_permissions(&cli.socket, all);
+        opened.map_err(|error| format!("the permissions of {}: {error}", cli.socket.display()))?;
+    }
     let status = cli.status.clone().unwrap_or_else(|| cli.socket.with_added_extension("status"));
     let status_listener = listen(&status)?;
     let cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;

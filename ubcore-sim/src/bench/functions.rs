@@ -390,3 +390,31 @@ fn a_reset_of_one_function_leaves_the_others() {
     b.jfc = b.bench.jfc(6);
     b.jetty = b.bench.jetty(4, &b.jfc, |args| args.mode = Mode::Rm);
 }
+
+#[test]
+fn tokens_of_other_functions_cannot_be_tried_fast() {
+    let (owner, _) = pair();
+    let (mut a, b) = (Client::of(&owner), Client::of(&owner));
+    let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
+    let right = on_seg(Opcode::Write, a.tpn, &b.seg, 0);
+    let guess = |value| Sqe { token_value: value, ..right };
+    for value in 0..100 {
+        assert_eq!(a.run(guess(value), &own), CqeStatus::RemAccessAbort);
+    }
+    // A right one now looks like the others, and its bytes are not placed.
+    a.seg.mem.store_u64(0, 9).unwrap();
+    assert_eq!(a.run(right, &own), CqeStatus::RemAccessAbort);
+    assert_eq!(b.seg.mem.load_u64(0), Ok(0));
+    // Its own segments, and other clients, are not held up.
+    let to_own = on_seg(Opcode::Write, a.tpn, &own, 64);
+    assert_eq!(a.run(to_own, &own), CqeStatus::Success);
+    let mut c = Client::of(&owner);
+    let of_c = BenchSeg { mem: c.seg.mem.clone(), ..c.seg };
+    assert_eq!(c.run(on_seg(Opcode::Write, c.tpn, &b.seg, 8), &of_c), CqeStatus::Success);
+    for _ in 0..4 {
+        a.bench.now += 300_000_000;
+        a.bench.dev.step(a.bench.now);
+    }
+    assert_eq!(a.run(right, &own), CqeStatus::Success);
+    assert_eq!(b.seg.mem.load_u64(0), Ok(9));
+}

@@ -22,6 +22,7 @@ use crate::context::model::LookedUp;
 use crate::context::objects::QueueRecord;
 use crate::context::{
     function::{DeviceFunction, FunctionId, QuotaKind},
+    guesses::GuessBudget,
     jfc::JfcPort,
 };
 use crate::engine::base::Base;
@@ -111,7 +112,9 @@ impl Commands {
             hold(&port);
             let record = parts.retired;
             let ends = Arc::clone(&base.tables.ends);
-            let parts = SendQueueParts { owner, ring, port, record, slot, ends };
+            let function = base.tables.function(owner).filter(|f| f.id != FunctionId::FIRST);
+            let guesses = function.map(|function| Arc::clone(&function.guesses));
+            let parts = SendQueueParts { owner, guesses, ring, port, record, slot, ends };
             make_send(exchange, queue, args, &sq, parts);
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
@@ -423,6 +426,7 @@ fn release(function: &DeviceFunction, work: u64) {
 
 struct SendQueueParts {
     owner: FunctionId,
+    guesses: Option<Arc<GuessBudget>>,
     ring: Blocks,
     port: JfcPort,
     record: RegionWord32,
@@ -440,6 +444,7 @@ fn make_send(
     let is_jetty = args.kind == CmdQueueKind::Jetty;
     let engine = SendEngine::new(EngineCfg {
         owner: parts.owner,
+        guesses: parts.guesses,
         who: Identity {
             id: queue.id,
             is_jetty,

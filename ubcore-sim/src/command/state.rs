@@ -22,6 +22,8 @@ pub(crate) struct Commands {
     pub(super) sources: Vec<CommandSource>,
     /// JFCs whose events wait for at most a period; when that is over.
     pub(super) moderated: BTreeMap<u32, Option<Nanos>>,
+    /// When functions may be refused once more.
+    pub(super) refill_at: Nanos,
 }
 
 /// A function with its commands.
@@ -54,6 +56,7 @@ impl Commands {
             objects: Objects::default(),
             sources: vec![CommandSource::new(first)],
             moderated: BTreeMap::new(),
+            refill_at: 0,
         }
     }
 

@@ -12,6 +12,7 @@ use urma_mem::Region;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use super::event::EventQueue;
+use super::guesses::GuessBudget;
 use crate::dma::Dma;
 use crate::ports::Interrupt;
 
@@ -149,6 +150,8 @@ pub struct DeviceFunction {
     refused: [AtomicU64; QuotaKind::ALL.len()],
     /// Accesses that named an object which it does not have.
     foreign: AtomicU64,
+    /// Refused accesses to segments of others.
+    pub(crate) guesses: Arc<GuessBudget>,
 }
 
 impl DeviceFunction {
@@ -166,6 +169,7 @@ impl DeviceFunction {
             used: Default::default(),
             refused: Default::default(),
             foreign: AtomicU64::new(0),
+            guesses: Arc::default(),
         }
     }
 

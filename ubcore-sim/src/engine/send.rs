@@ -37,6 +37,7 @@ use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::function::FunctionId;
+use crate::context::guesses::GuessBudget;
 use crate::context::jfc::JfcPort;
 use crate::context::model::{ContextModel, LookedUp};
 use crate::context::queue::Queue;
@@ -48,6 +49,8 @@ use crate::context::tables::Tables;
 pub(crate) struct EngineCfg {
     /// Function that has the queue.
     pub(crate) owner: FunctionId,
+    /// Of a client's function: refused accesses that are left.
+    pub(crate) guesses: Option<Arc<GuessBudget>>,
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
@@ -86,6 +89,7 @@ pub(crate) struct SendEngine {
     /// RC: path and remote jetty.
     bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
+    guesses: Option<Arc<GuessBudget>>,
 }
 
 /// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
@@ -222,6 +226,7 @@ impl SendEngine {
             deferred: None,
             bound: None,
             slot: cfg.slot,
+            guesses: cfg.guesses,
         }
     }
 

@@ -27,7 +27,7 @@ fn one_client_too_many_reads_why_and_the_next_one_has_its_place() {
 
 #[test]
 fn quotas_are_named_by_the_api_and_reported_by_kind() {
-    let args = ["--jetties", "2", "--jfcs", "3", "--segments", "2", "--work", "128"];
+    let args = ["--jetties", "2", "--jfcs", "3", "--segments", "2", "--work", "400"];
     let pinned = (6 << 20).to_string();
     let daemon = Daemon::with("quota", &[&args[..], &["--pinned-bytes", &pinned]].concat(), &[]);
     let end = End::open(&daemon);
@@ -49,7 +49,7 @@ fn quotas_are_named_by_the_api_and_reported_by_kind() {
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, depth), jfc: &jfc };
         context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, depth), &jfc, recv))
     };
-    assert_eq!(jetty(64).err(), Some(Status::Quota));
+    assert_eq!(jetty(128).err(), Some(Status::Quota));
     // Jetties.
     let second = jetty(4).unwrap();
     assert_eq!(jetty(4).err(), Some(Status::Quota));

@@ -3,6 +3,8 @@
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests of processes in real time"))]
 
 #[cfg(test)]
+mod c;
+#[cfg(test)]
 mod fairness;
 #[cfg(test)]
 mod kill;
@@ -10,5 +12,7 @@ mod kill;
 mod limits;
 #[cfg(test)]
 mod ops;
+#[cfg(test)]
+mod unit;
 #[cfg(test)]
 mod world;

@@ -193,12 +193,8 @@ impl Node {
         });
         let jfc = Arc::new(DeviceJfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
-        jfc.open(
-            FunctionId::FIRST,
-            Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap(),
-            false,
-            None,
-        );
+        let entries = Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
+        jfc.open(FunctionId::FIRST, entries, false, None);
         Self {
             base: Base::new(cfg, ports),
             exchange,
