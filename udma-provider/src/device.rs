@@ -265,6 +265,10 @@ impl Drop for Driver {
         if *self.retired.get_mut() {
             return;
         }
+        if self.regs.read(regs::CONTROL) == u64::MAX {
+            // It went away, and reaches nothing.
+            return;
+        }
         // Rings are freed after this: the device must have forgotten them.
         self.regs.write32(regs::CONTROL, regs::control::RESET);
         let limit = RESET_TIMEOUT_NS;

@@ -150,17 +150,18 @@ fn client((number, entry): &(u64, ServedEntry)) -> Value {
 }
 
 fn quotas(text: &mut String, clients: &[(u64, ServedEntry)]) {
-    let values: [(&str, &str, fn(&QuotaUse) -> u64); 3] = [
-        ("quota_used", "What each client has, by kind", |quota| quota.used),
-        ("quota_most", "What each client may have, by kind", |quota| quota.most),
-        ("quota_refused", "Requests beyond a quota that were refused", |quota| quota.refused),
+    let values = [
+        ("quota_used", "What each client has, by kind"),
+        ("quota_most", "What each client may have, by kind"),
+        ("quota_refused", "Requests beyond a quota that were refused"),
     ];
-    for (name, help, value) in values {
+    for (at, (name, help)) in values.into_iter().enumerate() {
         head(text, (name, "gauge"), help);
         for (number, entry) in clients {
             let uid = entry.process.uid;
             for quota in entry.function.quotas() {
-                let (kind, value) = (quota.kind.name(), value(&quota));
+                let kind = quota.kind.name();
+                let value = [quota.used, quota.most, quota.refused][at];
                 let _ = writeln!(
                     text,
                     "ubcored_{name}{{client=\"{number}\",uid=\"{uid}\",kind=\"{kind}\"}} {value}"

@@ -134,6 +134,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::host_endian_bytes, reason = "the kernel counts in this machine's byte order")]
     fn counted(fd: &OwnedFd) -> u64 {
         let mut wait = [PollFd::new(fd, PollFlags::IN)];
         let bound = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };

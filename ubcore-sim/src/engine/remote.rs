@@ -13,9 +13,9 @@ use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, i
 use super::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
-use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::function::FunctionId;
 use crate::context::guesses::GuessBudget;
+use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, offset_in,
     tid_of,

@@ -104,6 +104,10 @@ fn a_killed_daemon_ends_requests_with_an_event_and_programs_attach_again() {
     let memory = urma::Region::private(8192).unwrap();
     assert_eq!(end.context.register(&memory, &segment_cfg(), None).err(), Some(Status::NoDevice));
     drop((end, other, peer));
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "objects of a device that is gone end at once"
+    );
     // Opening waits for a daemon that starts meanwhile.
     let cfg = daemon.cfg();
     let opens = std::thread::spawn(move || urma::open_device(cfg).unwrap().open(0).unwrap());
