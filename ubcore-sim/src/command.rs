@@ -21,7 +21,7 @@ use udma_abi::{
 };
 
 use crate::cfg::RcWire;
-use crate::context::function::{DeviceFunction, FunctionId};
+use crate::context::function::{DeviceFunction, FunctionId, QuotaKind};
 use crate::context::guesses::REFILL_NS;
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
@@ -155,6 +155,7 @@ impl Commands {
         *users -= 1;
         if *users == 0 {
             source.paths.remove(&tpn);
+            at.function.release(QuotaKind::Paths, 1);
         }
         Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))
     }
@@ -166,6 +167,7 @@ fn connect(at: &Around<'_>, eid: RawEid, mode: Mode) -> CmdOutcome {
     if is_standard && at.function.id != FunctionId::FIRST {
         return Err(CmdStatus::Unsupported);
     }
+    at.function.charge(QuotaKind::Paths, 1)?;
     Ok(CmdAnswer::Later(PendingCommand::Connect { eid, mode }))
 }
 
@@ -177,7 +179,7 @@ fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> Cmd
     Ok(CmdAnswer::status(at.exchange.endpoint.pool_grow(base, memory, block_log2)))
 }
 
-/// All counters, or those of the queues of a client's function: what others do is none of its business.
+/// All counters, or for a client's function those of its own queues.
 fn query_counters(at: &Around<'_>, base: u64, room: u32) -> CmdOutcome {
     let count = Counter::ALL.len().min(room as usize);
     let len = count as u64 * 8;

@@ -41,6 +41,8 @@ pub(crate) struct ClientService {
     pub(crate) clients_max: usize,
     /// Connections that have a thread.
     pub(crate) threads: AtomicUsize,
+    /// Clients that are served now.
+    pub(crate) served: AtomicUsize,
 }
 
 impl ClientService {
@@ -76,10 +78,13 @@ impl ClientService {
         let ClientProcess { uid, pid } = process;
         let (reason, errno) = if !self.users.allows(uid) {
             (RefusalReason::User, Errno::ACCESS)
-        } else if self.roster.all().len() >= self.clients_max {
+        } else if self.served.fetch_add(1, Ordering::Relaxed) >= self.clients_max {
+            self.served.fetch_sub(1, Ordering::Relaxed);
             (RefusalReason::TooMany, Errno::USERS)
         } else {
-            match self.serve_process(socket, process) {
+            let served = self.serve_process(socket, process);
+            self.served.fetch_sub(1, Ordering::Relaxed);
+            match served {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::warn!(uid, pid, %error, "a client is refused: no resources");

@@ -85,6 +85,10 @@ struct QuotaArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 8192)]
     segments: u64,
 
+    /// Nodes that a client has a path to
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    paths: u64,
+
     /// Requests of a client that can be outstanding: blocks of send rings and entries of receive rings
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 22)]
     work: u64,
@@ -100,6 +104,7 @@ impl QuotaArgs {
             .with(QuotaKind::Jetties, self.jetties)
             .with(QuotaKind::Jfcs, self.jfcs)
             .with(QuotaKind::Segments, self.segments)
+            .with(QuotaKind::Paths, self.paths)
             .with(QuotaKind::Work, self.work)
             .with(QuotaKind::PinnedBytes, self.pinned_bytes)
     }
@@ -160,6 +165,7 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
         quota: cli.quotas.quota(),
         clients_max: cli.clients,
         threads: AtomicUsize::new(0),
+        served: AtomicUsize::new(0),
     });
     loop {
         match listener.accept() {

@@ -72,7 +72,7 @@ impl ClientVectors {
                 let Some(fd) = fd else { continue };
                 let count = raised.swap(0, Ordering::AcqRel);
                 if count != 0 {
-                    // It may wait; nobody but this client waits for it.
+                    // It may wait: this thread serves no other client.
                     add(&*fd, count);
                 }
             }

@@ -294,11 +294,12 @@ fn an_event_goes_to_the_function_of_its_object() {
 
 #[test]
 fn quotas_of_each_kind_answer_by_name_and_are_returned() {
-    let (owner, _) = pair();
+    let (owner, other) = pair();
     let quota = FunctionQuota::NONE
         .with(QuotaKind::Jetties, 2)
         .with(QuotaKind::Jfcs, 2)
         .with(QuotaKind::Segments, 2)
+        .with(QuotaKind::Paths, 2)
         .with(QuotaKind::Work, 64);
     let mut a = Client::with(&owner, quota);
     let group = Command::CreateGroup { id: 0, by_hint: false, token_value: None };
@@ -312,6 +313,11 @@ fn quotas_of_each_kind_answer_by_name_and_are_returned() {
     assert_eq!(a.bench.command(eq).status, CmdStatus::Quota);
     let token_id = a.bench.ok32(Command::AllocTid);
     assert_eq!(a.bench.command(Command::AllocTid).status, CmdStatus::Quota);
+    // A path counts once, also while its node is looked for.
+    let (eid, mode) = (a.bench.eid(), Mode::Rm);
+    a.bench.ok(Command::Connect { eid, mode });
+    a.bench.submit(Command::Connect { eid: other.eid(), mode });
+    assert_eq!(a.bench.command(Command::Connect { eid, mode }).status, CmdStatus::Quota);
     // What ended can be made again.
     a.bench.ok(Command::DestroyGroup { id });
     a.bench.ok(Command::DestroyJfc { jfcn });
@@ -332,7 +338,7 @@ fn quotas_of_each_kind_answer_by_name_and_are_returned() {
     args.sq = args.sq.map(|sq| udma_abi::cmd::SqArgs { base, ..sq });
     assert_eq!(a.bench.command(Command::CreateQueue(args)).status, CmdStatus::Quota);
     let after = used(&a.bench);
-    assert_eq!(before[..4], after[..4], "a refusal charges nothing");
+    assert_eq!(before[..5], after[..5], "a refusal charges nothing");
     // Another client has its own.
     Client::with(&owner, quota);
 }
@@ -356,7 +362,7 @@ fn the_end_of_a_function_ends_its_objects_and_those_of_no_other() {
         let (now, function) = (b.bench.now, Arc::clone(&b.bench.function));
         b.bench.dev.remove_function(now, &function);
         let used = function.quotas().map(|quota| quota.used);
-        assert_eq!(used[..4], [0; 4]);
+        assert_eq!(used[..5], [0; 5]);
         (group, eq)
     };
     assert_eq!(a.next(), CqeStatus::RemOperation);

@@ -9,6 +9,7 @@ use udma_abi::{CmdStatus, Nanos, cmd::RSP_WORDS};
 
 use super::answer::{AnswerWords, CmdAnswer, PendingCommand};
 use super::state::{Around, Commands};
+use crate::context::function::QuotaKind;
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::exchange::{Connecting, Exchange};
@@ -65,12 +66,20 @@ impl Commands {
             PendingCommand::Connect { eid, mode } => {
                 match at.exchange.connect(at.base, at.now, *eid, *mode) {
                     Connecting::Pending => later(),
-                    Connecting::Failed(status) => CmdAnswer::status(status),
+                    Connecting::Failed(status) => {
+                        at.function.release(QuotaKind::Paths, 1);
+                        CmdAnswer::status(status)
+                    }
                     Connecting::Ready { tpn, path } => {
                         let mut results: AnswerWords = [0; RSP_WORDS - 1];
                         results[0] = u64::from(tpn);
                         if let Some(source) = self.source_of(at.function.id) {
-                            *source.paths.entry(tpn).or_default() += 1;
+                            let users = source.paths.entry(tpn).or_default();
+                            *users += 1;
+                            if *users > 1 {
+                                // It counts once.
+                                at.function.release(QuotaKind::Paths, 1);
+                            }
                         }
                         results[1] = path as u64;
                         CmdAnswer::Now(CmdStatus::Ok, results)

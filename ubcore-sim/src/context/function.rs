@@ -47,6 +47,8 @@ pub enum QuotaKind {
     Jfcs,
     /// Token ids, and so segments.
     Segments,
+    /// Paths to nodes that it uses, or waits for.
+    Paths,
     /// Requests that can be outstanding: blocks of send rings and entries of receive rings.
     Work,
     /// Bytes of mapped memory.
@@ -55,8 +57,8 @@ pub enum QuotaKind {
 
 impl QuotaKind {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Jetties, Self::Jfcs, Self::Segments, Self::Work, Self::PinnedBytes];
+    pub const ALL: [Self; 6] =
+        [Self::Jetties, Self::Jfcs, Self::Segments, Self::Paths, Self::Work, Self::PinnedBytes];
 
     /// Name in reports.
     #[must_use]
@@ -65,6 +67,7 @@ impl QuotaKind {
             Self::Jetties => "jetties",
             Self::Jfcs => "jfcs",
             Self::Segments => "segments",
+            Self::Paths => "paths",
             Self::Work => "work",
             Self::PinnedBytes => "pinned_bytes",
         }
