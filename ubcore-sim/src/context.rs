@@ -6,6 +6,7 @@
 pub(crate) mod counts;
 pub(crate) mod event;
 pub(crate) mod function;
+pub(crate) mod function_id;
 pub(crate) mod guesses;
 pub(crate) mod jfc;
 pub(crate) mod link;

@@ -133,7 +133,7 @@ fn fail(why: &str) -> ExitCode {
 fn run(cli: &DaemonCli) -> Result<(), String> {
     let listener = listen(&cli.socket)?;
     if cli.users != ClientUsers::Own {
-        // Users are told apart by their credentials, not by the permissions of the socket.
+        // Credentials decide, not the permissions of the socket.
         let all = std::fs::Permissions::from_mode(0o666);
         let opened = std::fs::set_permissions(&cli.socket, all);
         opened.map_err(|error| format!("the permissions of {}: {error}", cli.socket.display()))?;

@@ -26,7 +26,7 @@ pub(crate) enum RefusalReason {
 impl RefusalReason {
     pub(crate) const ALL: [Self; 3] = [Self::User, Self::TooMany, Self::Resources];
 
-    /// Name in reports.
+    /// Name of the reason in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::User => "user",

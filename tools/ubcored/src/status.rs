@@ -19,7 +19,7 @@ use ubcore_sim::{Node, device::QuotaUse};
 
 use crate::roster::{ClientRoster, RefusalReason, ServedEntry};
 
-/// What is reported.
+/// Sources of the reports.
 #[derive(Clone, Debug)]
 pub(crate) struct DaemonReport {
     pub(crate) node: Arc<Node>,

@@ -10,7 +10,7 @@ use udma_abi::{Eqe, eqe::EQE_LEN};
 use urma_mem::Region;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::function::FunctionId;
+use super::function_id::FunctionId;
 use crate::ports::Interrupt;
 
 /// One event ring with its vector.

@@ -12,31 +12,10 @@ use urma_mem::Region;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use super::event::EventQueue;
+pub use super::function_id::FunctionId;
 use super::guesses::GuessBudget;
 use crate::dma::Dma;
 use crate::ports::Interrupt;
-
-/// Number of a function of the device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct FunctionId(u16);
-
-impl FunctionId {
-    /// The function that exists as long as the device: that of its owner.
-    pub const FIRST: Self = Self(0);
-    /// No function: a cache with this owner finds the segments of all.
-    pub(crate) const ANY: Self = Self(u16::MAX);
-
-    /// The function with this number.
-    pub(crate) const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// The number, from 0.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        self.0
-    }
-}
 
 /// What a function may have at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,11 +35,11 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    /// All kinds.
+    /// All kinds, in the order of reports.
     pub const ALL: [Self; 6] =
         [Self::Jetties, Self::Jfcs, Self::Segments, Self::Paths, Self::Work, Self::PinnedBytes];
 
-    /// Name in reports.
+    /// Name of the kind in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -20,9 +20,9 @@ pub(super) struct Work<'a> {
     pub(super) senders: &'a mut Senders,
     pub(super) receives: &'a mut ReceivingSides,
     pub(super) endpoint: &'a mut TpEndpoint,
-    /// For accesses of peers.
+    /// Segments for accesses of peers.
     pub(super) cache: &'a mut SegmentCache,
-    /// For receives.
+    /// Segments for receives, of one function at a time.
     pub(super) receive_cache: &'a mut SegmentCache,
     pub(super) bytes: &'a mut Vec<u8>,
 }

@@ -34,18 +34,18 @@ impl ClientFunction {
         Arc::new(NodeDma { node: Arc::clone(&self.node), function: Arc::clone(&self.function) })
     }
 
-    /// Reads a register.
+    /// Reads a register of the function.
     #[must_use]
     pub fn read(&self, offset: u64) -> u64 {
         self.node.read(&self.function, offset)
     }
 
-    /// Writes a 32-bit register.
+    /// Writes a 32-bit register of the function.
     pub fn write32(&self, offset: u64, value: u32) {
         self.node.write32(&self.function, (offset, value));
     }
 
-    /// Writes a 64-bit register.
+    /// Writes a 64-bit register of the function.
     pub fn write64(&self, offset: u64, value: u64) {
         self.node.write64(&self.function, (offset, value));
     }

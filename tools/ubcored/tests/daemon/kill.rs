@@ -137,9 +137,9 @@ fn survivors_of_killed_clients_get_one_completion_for_each_request() {
         assert!(survivor.completions.poll(&mut [Default::default(); 4]).unwrap() == 0);
         // From the second round on nothing grows.
         let now = (daemon.held(), pinned(&daemon));
-        let settled = before.get_or_insert_with(|| now.clone());
+        let baseline = before.get_or_insert_with(|| now.clone());
         until("descriptors and memory are as before", || {
-            (daemon.held(), pinned(&daemon)) == *settled
+            (daemon.held(), pinned(&daemon)) == *baseline
         });
     }
     let end_ns = daemon.status()["end_ns_max"].as_u64().unwrap();
