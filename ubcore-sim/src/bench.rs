@@ -8,6 +8,7 @@ mod commands;
 mod completions;
 mod contexts;
 mod fences;
+mod functions;
 mod hostile;
 mod lane;
 mod paths;
@@ -36,6 +37,7 @@ use urma_mem::lull::Lull;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
+use crate::device::DeviceFunction;
 use crate::host::peer::KernelReads;
 use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, Wake};
 use crate::share::layout;
@@ -112,6 +114,7 @@ impl Wake for NoWake {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) dev: Arc<SoftwareDevice>,
+    pub(crate) function: Arc<DeviceFunction>,
     pub(crate) raises: Arc<Raises>,
     pub(crate) now: Nanos,
     /// Direct entries go to the doorbell that was found.
@@ -238,9 +241,20 @@ impl Bench {
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);
         change(&mut cfg);
         let dev = SoftwareDevice::new(cfg, ports);
+        let function = Arc::clone(dev.first_function());
+        Self::over(dev, function, (raises, arena))
+    }
+
+    /// The driver of a function.
+    fn over(
+        dev: Arc<SoftwareDevice>,
+        function: Arc<DeviceFunction>,
+        (raises, arena): (Arc<Raises>, Region),
+    ) -> Self {
         let zero = Region::private(64).unwrap();
         let mut bench = Self {
             dev,
+            function,
             raises,
             carries: false,
             carried: Mutex::default(),
@@ -268,12 +282,12 @@ impl Bench {
         let (responses, rsp_base) = self.map(COMMANDS as usize * RSP_WORDS * 8);
         (self.commands, self.responses) = (commands, responses);
         (self.posted, self.answered) = (0, 0);
-        self.dev.write64(|| 0, regs::CMD_BASE, base);
-        self.dev.write64(|| 0, regs::RSP_BASE, rsp_base);
-        self.dev.write32(|| 0, regs::CMD_DEPTH, COMMANDS);
-        self.dev.write32(|| 0, regs::CONTROL, regs::control::ENABLE);
+        self.dev.write64(|| 0, &self.function, (regs::CMD_BASE, base));
+        self.dev.write64(|| 0, &self.function, (regs::RSP_BASE, rsp_base));
+        self.dev.write32(|| 0, &self.function, (regs::CMD_DEPTH, COMMANDS));
+        self.dev.write32(|| 0, &self.function, (regs::CONTROL, regs::control::ENABLE));
         let ready = u64::from(regs::status::READY);
-        assert_eq!(self.dev.read(0, regs::STATUS), ready);
+        assert_eq!(self.dev.read(&self.function, regs::STATUS), ready);
     }
 
     /// Zeroed memory of the arena.
@@ -294,7 +308,7 @@ impl Bench {
     pub(crate) fn map_region(&mut self, region: &Region) -> u64 {
         let base = self.iova;
         self.iova += (region.len() as u64).next_multiple_of(4096) + 4096;
-        self.dev.dma_map(base, region, DmaAccess::Both).unwrap();
+        self.function.dma_map(base, region, DmaAccess::Both).unwrap();
         base
     }
 
@@ -304,7 +318,7 @@ impl Bench {
         let at = (self.posted % COMMANDS) as usize * CMD_WORDS * 8;
         self.commands.store_block(at, &command.encode(sequence)).unwrap();
         self.posted += 1;
-        self.dev.write32(|| self.now, regs::CMD_PI, self.posted);
+        self.dev.write32(|| self.now, &self.function, (regs::CMD_PI, self.posted));
         sequence
     }
 
@@ -466,7 +480,7 @@ impl Bench {
 
     pub(crate) fn ring(&self, queue: &BenchQueue) {
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
-        self.dev.write32(|| self.now, page + doorbell::SQ_PI, queue.pi);
+        self.dev.write32(|| self.now, &self.function, (page + doorbell::SQ_PI, queue.pi));
     }
 
     /// Posts a request with its local pieces and rings.
@@ -496,7 +510,7 @@ impl Bench {
             return self.carry(queue, block);
         }
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
-        self.dev.write_block(|| self.now, page + doorbell::DWQE, block);
+        self.dev.write_block(|| self.now, &self.function, (page + doorbell::DWQE, block));
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.
@@ -531,7 +545,7 @@ impl Bench {
 
     pub(crate) fn ring_jfc(&self, jfc: &BenchJfc, arm: Option<CqArm>) {
         let db = JfcDoorbell { ci: jfc.ci, arm, arm_sn: jfc.arm_sn, jfcn: jfc.id };
-        self.dev.write64(|| self.now, regs::JFC_DB, db.encode());
+        self.dev.write64(|| self.now, &self.function, (regs::JFC_DB, db.encode()));
     }
 
     pub(crate) fn arm(&self, jfc: &mut BenchJfc, arm: CqArm) {
@@ -541,8 +555,8 @@ impl Bench {
 
     pub(crate) fn async_events(&mut self) -> Region {
         let (ring, base) = self.map(16 * eqe::EQE_LEN);
-        self.dev.write64(|| 0, regs::AEQ_BASE, base);
-        self.dev.write32(|| 0, regs::AEQ_DEPTH, 16);
+        self.dev.write64(|| 0, &self.function, (regs::AEQ_BASE, base));
+        self.dev.write32(|| 0, &self.function, (regs::AEQ_DEPTH, 16));
         self.start();
         ring
     }

@@ -4,6 +4,7 @@
 //! *Must not*: wait; change anything when it refuses.
 
 mod answer;
+mod function;
 mod objects;
 mod queue;
 mod ring;
@@ -11,65 +12,96 @@ mod segment;
 mod state;
 mod waiting;
 
-use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, counters::Counter};
+use std::sync::Arc;
 
+use udma_abi::{
+    CmdStatus, DmaAccess, Nanos, RawEid,
+    cmd::{Command, Mode},
+    counters::Counter,
+};
+
+use crate::cfg::RcWire;
+use crate::context::function::{DeviceFunction, FunctionId, QuotaKind};
+use crate::context::guesses::REFILL_NS;
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::exchange::{BoundTo, Exchange};
-use answer::{AnswerWords, CmdAnswer, CmdOutcome, PendingCommand};
+use answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
 use state::Around;
 pub(crate) use state::Commands;
 
 impl Commands {
-    /// Takes the rings at these device addresses; `false` when they cannot be used.
-    pub(crate) fn attach(&mut self, tables: &Tables, place: (u64, u64, u32)) -> bool {
-        self.ring = CommandRing::new(tables, place);
-        self.ring.is_some()
+    /// Takes the rings that a function's driver set up; `false` when they cannot be used.
+    pub(crate) fn attach(&mut self, tables: &Tables, function: &DeviceFunction) -> bool {
+        let setup = function.setup();
+        let place = (setup.cmd_base, setup.rsp_base, setup.cmd_depth);
+        let ring = CommandRing::new(tables, function, place);
+        let Some(source) = self.source_of(function.id) else { return false };
+        source.ring = ring;
+        source.ring.is_some()
     }
 
-    /// Executes what was posted. Whether there was anything.
+    /// Executes what the drivers of all functions posted. Whether there was anything.
     pub(crate) fn step(&mut self, exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
-        let at = &mut Around { base, exchange, now };
-        let posted = self.ring.as_ref().map_or(0, |ring| ring.posted(&base.tables));
+        if self.is_shared() && now >= self.refill_at {
+            self.refill_at = now + REFILL_NS;
+            self.sources.iter().for_each(|source| source.function.guesses.refill());
+        }
+        let mut busy = false;
+        for index in 0..self.sources.len() {
+            busy |= self.step_source(exchange, base, (now, index));
+        }
+        busy
+    }
+
+    fn step_source(
+        &mut self,
+        exchange: &mut Exchange,
+        base: &Base,
+        (now, index): (Nanos, usize),
+    ) -> bool {
+        let source = &self.sources[index];
+        let posted = source.ring.as_ref().map_or(0, |r| r.posted(&base.tables, &source.function));
+        if posted == 0 {
+            return false;
+        }
+        let function = Arc::clone(&source.function);
+        let at = &mut Around { base, exchange, now, function };
         for _ in 0..posted {
-            let Some(words) = self.ring.as_mut().and_then(CommandRing::fetch) else {
-                base.tables.fatal();
+            let Some(words) = self.sources[index].ring.as_mut().and_then(CommandRing::fetch) else {
+                base.tables.fatal(&at.function);
                 return true;
             };
             let (answer, sequence) = match Command::decode(&words) {
                 Ok((command, sequence)) => (self.execute(at, command), sequence),
                 Err(sequence) => (CmdAnswer::status(CmdStatus::Invalid), sequence),
             };
+            let source = &mut self.sources[index];
             match answer {
-                CmdAnswer::Now(status, results) => self.respond(sequence, status, results),
-                CmdAnswer::Later(waiting) => self.waiting.push((sequence, waiting)),
+                CmdAnswer::Now(status, results) => source.respond(sequence, status, results),
+                CmdAnswer::Later(waiting) => source.waiting.push((sequence, waiting)),
             }
         }
-        posted != 0
-    }
-
-    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: AnswerWords) {
-        if let Some(ring) = &mut self.ring {
-            ring.respond(sequence, status, results);
-        }
+        true
     }
 
     /// Executes one command of the ring; a later step answers what takes time.
     fn execute(&mut self, at: &mut Around<'_>, command: Command) -> CmdAnswer {
+        let is_owner = at.function.id == FunctionId::FIRST;
         let outcome = match command {
             Command::Nop => Ok(CmdAnswer::ok(&[])),
             Command::CreateEq { base, depth_log2, vector } => {
-                self.create_eq(&at.base.tables, base, depth_log2, vector)
+                self.create_eq(at, base, depth_log2, vector)
             }
-            Command::DestroyEq { eqn } => self.destroy_eq(&at.base.tables, eqn),
+            Command::DestroyEq { eqn } => self.destroy_eq(at, eqn),
             Command::CreateJfc { base, depth_log2, eqn, inline } => {
-                self.create_jfc(&at.base.tables, (base, depth_log2), inline, eqn)
+                self.create_jfc(at, (base, depth_log2), inline, eqn)
             }
             Command::ModifyJfc { jfcn, count, period_us } => {
-                self.modify_jfc(&at.base.tables, jfcn, count, period_us)
+                self.modify_jfc(at, jfcn, count, period_us)
             }
-            Command::DestroyJfc { jfcn } => self.destroy_jfc(&at.base.tables, jfcn),
+            Command::DestroyJfc { jfcn } => self.destroy_jfc(at, jfcn),
             Command::CreateGroup { id, by_hint, token_value } => {
                 self.create_group(at, id, by_hint, token_value)
             }
@@ -85,21 +117,21 @@ impl Commands {
                 self.bind(at, id, Some(BoundTo { tpn, remote_id, psns }))
             }
             Command::Unbind { id } => self.bind(at, id, None),
-            Command::AllocTid => self.alloc_tid(),
-            Command::FreeTid { token_id } => self.free_tid(token_id),
+            Command::AllocTid => self.alloc_tid(at),
+            Command::FreeTid { token_id } => self.free_tid(at, token_id),
             Command::RegisterSeg(args) => self.register(at, &args),
             Command::UnregisterSeg { token_id } => self.unregister(at, token_id),
-            Command::MapSeg { tpn, token_id, token_value, va, len } => segment::map(
-                &at.base.tables,
-                tpn,
-                &segment::mapping(token_id, token_value, va, len),
-            ),
-            Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
-            Command::Connect { eid, mode } => {
-                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, mode }))
+            Command::MapSeg { tpn, token_id, token_value, va, len } => {
+                let mapping = segment::mapping(token_id, token_value, va, len);
+                let mapped = || segment::map(&at.base.tables, tpn, &mapping);
+                if is_owner { mapped() } else { Err(CmdStatus::Unsupported) }
             }
-            Command::Disconnect { tpn } => {
-                Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))
+            Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
+            Command::Connect { eid, mode } => connect(at, eid, mode),
+            Command::Disconnect { tpn } => self.disconnect(at, tpn),
+            // The loss records of all paths lie in the pool: it is memory of the owner alone.
+            Command::PoolGrow { .. } | Command::PoolShrink { .. } if !is_owner => {
+                Err(CmdStatus::Unsupported)
             }
             Command::PoolGrow { base, block_log2, blocks } => {
                 pool_grow(at, base, block_log2, blocks)
@@ -108,27 +140,57 @@ impl Commands {
                 Ok(CmdAnswer::status(at.exchange.endpoint.pool_shrink(base)))
             }
             Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.endpoint.pool_usage())),
-            Command::QueryCounters { base, room } => query_counters(at.base, base, room),
+            Command::QueryCounters { base, room } => query_counters(at, base, room),
             Command::QueryEid { index } => query_eid(&at.base.tables, index),
         };
         outcome.unwrap_or_else(CmdAnswer::status)
     }
+
+    /// A path ends for the function that opened it; those of others stay.
+    fn disconnect(&mut self, at: &mut Around<'_>, tpn: u32) -> CmdOutcome {
+        let source = self.source_of(at.function.id).ok_or(CmdStatus::NotFound)?;
+        let Some(users) = source.paths.get_mut(&tpn).filter(|users| **users != 0) else {
+            return Err(CmdStatus::NotFound);
+        };
+        *users -= 1;
+        if *users == 0 {
+            source.paths.remove(&tpn);
+            at.function.release(QuotaKind::Paths, 1);
+        }
+        Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))
+    }
+}
+
+/// Pairs that speak the standard opcodes name memory by keys of the node: they are the owner's.
+fn connect(at: &Around<'_>, eid: RawEid, mode: Mode) -> CmdOutcome {
+    let is_standard = mode == Mode::Rc && at.base.tables.cfg.rc == RcWire::Roce;
+    if is_standard && at.function.id != FunctionId::FIRST {
+        return Err(CmdStatus::Unsupported);
+    }
+    at.function.charge(QuotaKind::Paths, 1)?;
+    Ok(CmdAnswer::Later(PendingCommand::Connect { eid, mode }))
 }
 
 fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> CmdOutcome {
     let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
     let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
-    let memory = at.base.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+    let memory = at.base.tables.window(&at.function, (base, len), DmaAccess::Both);
+    let memory = memory.ok_or(CmdStatus::Invalid)?;
     Ok(CmdAnswer::status(at.exchange.endpoint.pool_grow(base, memory, block_log2)))
 }
 
-fn query_counters(all: &Base, base: u64, room: u32) -> CmdOutcome {
+/// All counters, or for a client's function those of its own queues.
+fn query_counters(at: &Around<'_>, base: u64, room: u32) -> CmdOutcome {
     let count = Counter::ALL.len().min(room as usize);
     let len = count as u64 * 8;
     if count != 0 {
-        let window = all.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+        let window = at.base.tables.window(&at.function, (base, len), DmaAccess::Both);
+        let window = window.ok_or(CmdStatus::Invalid)?;
         for (index, counter) in Counter::ALL.iter().take(count).enumerate() {
-            let value = all.counter(*counter);
+            let value = match at.function.id {
+                FunctionId::FIRST => at.base.counter(*counter),
+                id => at.base.counter_of(id, *counter),
+            };
             window.store_u64(index * 8, value).map_err(|_| CmdStatus::Invalid)?;
         }
     }

@@ -5,6 +5,9 @@
 
 pub(crate) mod counts;
 pub(crate) mod event;
+pub(crate) mod function;
+pub(crate) mod function_id;
+pub(crate) mod guesses;
 pub(crate) mod jfc;
 pub(crate) mod link;
 pub(crate) mod lives;

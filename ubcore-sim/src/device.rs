@@ -13,40 +13,30 @@ mod running;
 mod shared;
 mod visits;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use udma_abi::{BackingError, DmaAccess, Nanos, counters::Counter, regs::status};
+use udma_abi::{Nanos, counters::Counter, regs::status};
 use urma_mem::Region;
 use urma_mem::lull::WorkSign;
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::cfg::DeviceCfg;
-use crate::dma;
+pub use crate::context::function::{
+    DeviceFunction, FunctionCfg, FunctionId, FunctionQuota, QuotaKind, QuotaUse,
+};
 use crate::engine::base::Base;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
 pub use crate::engine::place::Leases;
 use crate::fault::Faults;
-use crate::ports::Ports;
+use crate::ports::{Interrupt, Ports};
 pub use found::{FoundJfc, FoundQueue, QueueEnd, QueueEntry, QueueVisit, WordMove};
 use shared::SharedPart;
 use visits::SharedVisits;
-
-/// Registers that the driver writes before it starts the device.
-#[derive(Clone, Copy, Debug, Default)]
-struct Setup {
-    cmd_base: u64,
-    rsp_base: u64,
-    cmd_depth: u32,
-    aeq_base: u64,
-    aeq_depth: u32,
-    control: u32,
-}
 
 /// A software UDMA device.
 #[derive(Debug)]
 pub struct SoftwareDevice {
     pub(crate) base: Base,
-    setup: Mutex<Setup>,
     shared: SharedVisits,
     /// When the shared part wants to be stepped; `u64::MAX`: on input only.
     deadline: AtomicU64,
@@ -65,10 +55,9 @@ impl SoftwareDevice {
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
         let cfg = cfg.with_long_path();
-        let shared = SharedPart::new(&cfg);
         let base = Base::new(cfg, ports);
+        let shared = SharedPart::new(&base.tables.cfg, Arc::clone(&base.tables.first));
         Arc::new(Self {
-            setup: Mutex::default(),
             shared: SharedVisits::new(shared, Arc::clone(&base.tables.sign)),
             deadline: AtomicU64::new(u64::MAX),
             base,
@@ -88,31 +77,41 @@ impl SoftwareDevice {
         &self.base.tables.ports.node_region
     }
 
-    /// Usable device addresses, as `(first, last)`.
+    /// The function of the device's owner.
     #[must_use]
-    pub fn dma_ranges(&self) -> Vec<(u64, u64)> {
-        vec![(dma::FIRST, dma::LAST)]
+    pub fn first_function(&self) -> &Arc<DeviceFunction> {
+        &self.base.tables.first
     }
 
-    /// Makes `region` reachable at device address `iova`.
-    ///
-    /// # Errors
-    /// The range is taken or outside [`SoftwareDevice::dma_ranges`].
-    pub fn dma_map(
+    /// Adds a function: a driver of its own with its own registers, memory and objects. `None`: there is room for no more.
+    pub fn add_function(
         &self,
-        iova: u64,
-        region: &Region,
-        access: DmaAccess,
-    ) -> Result<(), BackingError> {
-        self.base.tables.dma.map(iova, region, access)
+        cfg: FunctionCfg,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Option<Arc<DeviceFunction>> {
+        let function = self.base.tables.add_function(cfg, interrupt)?;
+        let added = Arc::clone(&function);
+        let _ = self.shared.with_blocking(|shared| shared.commands.add_function(added));
+        Some(function)
     }
 
-    /// Takes the mapping that starts at `iova` away.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn dma_unmap(&self, iova: u64) -> Result<(), BackingError> {
-        self.base.tables.dma.unmap(iova)
+    /// Ends a function with everything that it has. Requests of others that it would have answered end with an error.
+    pub fn remove_function(&self, now: Nanos, function: &Arc<DeviceFunction>) {
+        if function.id() == FunctionId::FIRST {
+            return;
+        }
+        let _ = self.shared.with_blocking(|shared| {
+            shared.clear(&self.base, now, function);
+            shared.commands.remove_function(function.id());
+        });
+        self.base.tables.remove_function(function.id());
+        self.run_shared(now);
+    }
+
+    /// All functions, that of the owner first.
+    #[must_use]
+    pub fn functions(&self) -> Vec<Arc<DeviceFunction>> {
+        self.base.tables.functions()
     }
 
     /// Adds one to a counter that the world keeps, such as background runs.
@@ -164,27 +163,20 @@ impl SoftwareDevice {
         self.run_shared(now);
     }
 
-    /// The driver set the rings up; `false` when they cannot be used.
-    fn enable(&self) -> bool {
-        let setup = self.setup();
+    /// The driver of a function set the rings up; `false` when they cannot be used.
+    fn enable(&self, function: &DeviceFunction) -> bool {
         let tables = &self.base.tables;
-        if !tables.open_async(setup.aeq_base, setup.aeq_depth) {
+        if !tables.open_async(function) {
             return false;
         }
-        tables.command_pi.store(0, Ordering::SeqCst);
-        let place = (setup.cmd_base, setup.rsp_base, setup.cmd_depth);
-        self.shared.with_blocking(|shared| shared.commands.attach(tables, place)).value
+        function.command_pi.store(0, Ordering::SeqCst);
+        self.shared.with_blocking(|shared| shared.commands.attach(tables, function)).value
     }
 
-    /// All objects are gone when it returns.
-    fn reset(&self, now: Nanos) {
-        let tables = &self.base.tables;
-        tables.status.store(status::RESETTING, Ordering::SeqCst);
-        let _ = self.shared.with_blocking(|shared| shared.clear(&self.base));
-        tables.reset_async();
-        tables.command_pi.store(0, Ordering::SeqCst);
-        self.change_setup(|setup| *setup = Setup::default());
-        tables.status.store(0, Ordering::SeqCst);
+    /// All objects of the function are gone when it returns.
+    fn reset(&self, now: Nanos, function: &Arc<DeviceFunction>) {
+        function.status.store(status::RESETTING, Ordering::SeqCst);
+        let _ = self.shared.with_blocking(|shared| shared.clear(&self.base, now, function));
         self.run_shared(now);
     }
 }

@@ -25,6 +25,11 @@ struct DmaMapping {
 pub(crate) struct Dma(RwLock<BTreeMap<u64, DmaMapping>>);
 
 impl Dma {
+    /// Usable device addresses, as `(first, last)`.
+    pub(crate) fn ranges() -> Vec<(u64, u64)> {
+        vec![(FIRST, LAST)]
+    }
+
     pub(crate) fn map(
         &self,
         iova: u64,
@@ -46,9 +51,11 @@ impl Dma {
         Ok(())
     }
 
-    pub(crate) fn unmap(&self, iova: u64) -> Result<(), BackingError> {
+    /// Takes the mapping away that begins at `iova`; returns its length in bytes.
+    pub(crate) fn unmap(&self, iova: u64) -> Result<u64, BackingError> {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        map.remove(&iova).map(|_| ()).ok_or(BackingError::NotMapped(iova))
+        let mapping = map.remove(&iova).ok_or(BackingError::NotMapped(iova))?;
+        Ok(mapping.region.len() as u64)
     }
 
     /// The window of `len` bytes at `iova`; `None` when it is not mapped for `access` as one piece.

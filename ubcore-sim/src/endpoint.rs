@@ -479,7 +479,7 @@ fn report_move(tables: &Tables, peer: RawEid, moved: &TpMove) {
     };
     tables.count(count);
     if moved.from.port != moved.to.port {
-        tables.async_event(kind, port.into());
+        tables.device_event(kind, port.into());
     }
     let (from, to) = (address(moved.from.to), address(moved.to.to));
     tracing::warn!(

@@ -50,6 +50,7 @@ mod write;
 use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
 use urma_mem::lull::{Lull, WorkSign};
 
+use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
 use crate::engine::gather::Local;
@@ -164,6 +165,7 @@ impl Exchange {
     /// Lets go of segments that do not live any more.
     pub(crate) fn forget_dead(&mut self) {
         self.cache.drop_dead();
+        self.receive_cache.drop_dead();
         self.senders.forget_dead();
     }
 
@@ -180,7 +182,8 @@ impl Exchange {
         self.look_at = Nanos::MAX;
         self.senders = Senders::default();
         self.receives = ReceivingSides::default();
-        self.cache = SegmentCache::default();
+        self.cache = SegmentCache::of_any();
+        self.receive_cache = SegmentCache::of(FunctionId::FIRST);
     }
 
     // Progress.

@@ -28,6 +28,8 @@ pub(crate) const JFR_DEPTH_LOG2: u8 = 15;
 pub(crate) const EQ_DEPTH_LOG2: u8 = 16;
 /// Number of interrupt vectors.
 pub(crate) const VECTORS: u16 = 256;
+/// Functions beside that of the owner.
+pub(crate) const FUNCTIONS: u16 = 1024;
 /// Peers at one time.
 pub(crate) const PEERS: usize = 1024;
 /// Well-known queue ids: given only when asked for.

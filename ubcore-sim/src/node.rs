@@ -6,12 +6,14 @@
 
 mod backing;
 mod config;
+mod function;
 mod settings;
 
-use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 pub use backing::DRIVER;
 pub use config::{ConfigError, EidSource, NodeCfg};
+pub use function::ClientFunction;
 pub use settings::{Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
@@ -20,7 +22,7 @@ use urma_recovery::CongestionChoice;
 
 use crate::{
     cfg::{DeviceCfg, Doorbells, PortMode, RcWire, Seed},
-    device::SoftwareDevice,
+    device::{FunctionCfg, SoftwareDevice},
     host::{
         address::host_address,
         claim::{Claim, ClaimError},
@@ -36,7 +38,7 @@ use crate::{
         standard::{PortEndpoint, QpnInUse, StandardDrops},
         thread::Background,
     },
-    ports::{LinkVisitor, LocalRoutes, Ports},
+    ports::{Interrupt, LinkVisitor, LocalRoutes, Ports},
     share::layout,
 };
 
@@ -132,12 +134,19 @@ impl Node {
         self.shared.device().cfg().eid
     }
 
-    /// Raises interrupt `vector` in an eventfd of another process, for a server of this device.
+    /// Adds a function: for a driver in another process, whose objects no other driver reaches. Threads of this node raise
+    /// its vectors by `interrupt`, which must not wait for that process.
     ///
     /// # Errors
-    /// `NotFound`: no such vector; `AlreadyExists`: it has a descriptor already; out of memory.
-    pub fn install_vector(&self, vector: u16, fd: OwnedFd) -> io::Result<()> {
-        self.vectors.install(vector, fd)
+    /// There are as many as there can be.
+    pub fn add_function(
+        &self,
+        cfg: FunctionCfg,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> io::Result<ClientFunction> {
+        let function = self.shared.device().add_function(cfg, interrupt);
+        let function = function.ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(ClientFunction::new(Arc::clone(&self.shared), function))
     }
 
     /// The device, for looking at its counters.

@@ -199,6 +199,7 @@ pub(crate) fn status_of(error: &BackingError) -> Status {
     match error {
         BackingError::IovaTaken { .. } | BackingError::IovaRange { .. } => Status::NoMemory,
         BackingError::NotMapped(_) | BackingError::Unreachable(_) => Status::Invalid,
+        BackingError::Os(error) if error.raw_os_error() == Some(EDQUOT) => Status::Quota,
         BackingError::Vector(_) | BackingError::Os(_) => Status::NoMemory,
         BackingError::Gone(_) => Status::NoDevice,
     }
@@ -210,6 +211,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Linux error number of a quota that is used up.
+const EDQUOT: i32 = 122;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 /// A record's alignment: it keeps producer and consumer words on their own cache lines.

@@ -47,6 +47,7 @@ impl From<CommandError> for Status {
             CmdStatus::Unsupported => Self::Unsupported,
             CmdStatus::Unreachable => Self::Unreachable,
             CmdStatus::DeviceError => Self::NoDevice,
+            CmdStatus::Quota => Self::Quota,
             CmdStatus::Ok | CmdStatus::Unknown => Self::Fail,
         }
     }
@@ -199,6 +200,13 @@ impl CommandQueue {
             self.backing.progress();
             idle();
             looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS_BEFORE_REGISTER)
+                && self.regs.read(regs::STATUS) == u64::MAX
+            {
+                // The device went away: it answers nothing any more.
+                self.fail();
+                return None;
+            }
             if looks.is_multiple_of(LOOKS_BEFORE_YIELD) {
                 sync::yield_now()
             } else {
@@ -255,5 +263,7 @@ impl CmdqState {
     }
 }
 
+/// Checks of the ring after which the status register is read.
+const LOOKS_BEFORE_REGISTER: u32 = 1024;
 /// Checks of the ring after which the thread yields the processor.
 const LOOKS_BEFORE_YIELD: u32 = 64;

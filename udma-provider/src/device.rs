@@ -185,12 +185,14 @@ impl Driver {
         if self.fatal_taken.load(Ordering::Acquire) { Err(Status::NoDevice) } else { Ok(()) }
     }
 
-    /// Whether the device reports a fatal error, or its registers read as all ones.
-    pub(crate) fn look_for_failure(&self) {
+    /// Notes a failure if the device reports a fatal error, or its registers read as all ones. Whether it does.
+    pub(crate) fn look_for_failure(&self) -> bool {
         let status = self.regs.read(regs::STATUS);
-        if status == u64::MAX || status & u64::from(regs::status::FATAL) != 0 {
+        let is_failed = status == u64::MAX || status & u64::from(regs::status::FATAL) != 0;
+        if is_failed {
             self.on_failure();
         }
+        is_failed
     }
 
     /// Resets the device under running queues: they fail, their requests end flushed.
@@ -261,6 +263,10 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if *self.retired.get_mut() {
+            return;
+        }
+        if self.regs.read(regs::CONTROL) == u64::MAX {
+            // It went away, and reaches nothing.
             return;
         }
         // Rings are freed after this: the device must have forgotten them.

@@ -42,6 +42,9 @@ pub enum Status {
     /// The device is gone, failed or being reset.
     #[error("the device is not operational; delete its context and open it again")]
     NoDevice,
+    /// The process may have no more objects, memory or requests of this kind: a quota of its daemon.
+    #[error("a quota is used up; delete objects of this kind, or see `urma_admin daemon status`")]
+    Quota,
     /// An error that no other status describes.
     #[error("the call failed; the log of the provider has the reason")]
     Fail,
@@ -49,7 +52,7 @@ pub enum Status {
 
 impl Status {
     /// The number of this status in `urma_status_t`: Linux errno values, and 0x1000 for `Fail`
-    /// (UMDK release 26.06). `Unsupported`, `Unreachable` and `NoDevice` have no name of their own
+    /// (UMDK release 26.06). `Unsupported`, `Unreachable`, `NoDevice` and `Quota` have no name of their own
     /// there and take the errno of the same meaning.
     #[must_use]
     pub const fn errno(self) -> i32 {
@@ -64,6 +67,7 @@ impl Status {
             Self::TimedOut => 110,
             Self::Unreachable => 113,
             Self::InProgress => 115,
+            Self::Quota => 122,
             Self::Fail => 0x1000,
         }
     }

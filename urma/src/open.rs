@@ -3,7 +3,7 @@
 //! *Owns*: the composition of device and driver. *Takes*: a configuration. *Gives*: an open context,
 //! and the node behind it.
 
-use std::sync::Arc;
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ubcore_sim::{Node, NodeCfg, NodeError};
 use udma_provider::device_on;
@@ -52,9 +52,39 @@ pub fn open() -> Result<Context, OpenError> {
 /// [`OpenError`]; nothing is left behind.
 pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
     match &cfg.ubcored {
-        Some(path) => Ok(device_on(Arc::new(UserDevice::connect(path, &cfg.name)?))),
+        Some(path) => Ok(device_on(Arc::new(attach(path, &cfg.name)?))),
         None => Ok(device_on(Node::open(cfg)?)),
     }
+}
+
+/// Attaches to a function of the daemon that listens at `path`. A daemon that is not there, as one that is being started
+/// again, is waited for, 5 seconds at most.
+///
+/// # Errors
+/// [`UserError`]; also where the daemon refuses this process.
+pub fn attach(path: &Path, name: &str) -> Result<UserDevice, UserError> {
+    for tries in 0..ATTACH_TRIES {
+        match UserDevice::connect(path, name) {
+            Err(UserError::Os(error)) if is_absent(&error) => {
+                if tries == 0 {
+                    tracing::info!(path = %path.display(), %error, "waiting for ubcored");
+                }
+                pause();
+            }
+            attached => return attached,
+        }
+    }
+    UserDevice::connect(path, name)
+}
+
+/// No process listens there.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the daemon is another process in real time")]
+fn pause() {
+    std::thread::sleep(ATTACH_PAUSE);
 }
 
 /// Opens a node as `cfg` says, and the first EID of its device. A process may open several.
@@ -67,3 +97,7 @@ pub fn open_node(cfg: NodeCfg) -> Result<Opened, OpenError> {
     let context = device.open(0)?;
     Ok(Opened { context, device, node })
 }
+
+/// Tries to reach the daemon, [`ATTACH_PAUSE`] apart.
+const ATTACH_TRIES: u32 = 250;
+const ATTACH_PAUSE: Duration = Duration::from_millis(20);

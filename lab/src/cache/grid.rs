@@ -227,10 +227,7 @@ pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
 }
 
 /// Generates the traces of these names with `seed`, or else with each one's own; all names are checked first.
-pub fn generated(
-    names: &[String],
-    seed: Option<u64>,
-) -> Result<Vec<Arc<NamedTrace>>, GridError> {
+pub fn generated(names: &[String], seed: Option<u64>) -> Result<Vec<Arc<NamedTrace>>, GridError> {
     let sources: Result<Vec<_>, _> = names.iter().map(|name| TraceSource::named(name)).collect();
     let generate = |source: TraceSource| match source.generate(seed) {
         Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace))),

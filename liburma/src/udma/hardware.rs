@@ -12,7 +12,7 @@ use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
 use udma_provider::device_on;
 use urma_answer::{Answerer, WELL_KNOWN_ID};
 use urma_core::{Device, DeviceId, Status};
-use urma_mem::sync::{AtomicU64, Ordering};
+use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{latch::lock, udma::event_queue::Events};
 
@@ -29,6 +29,8 @@ pub(crate) struct Hardware {
     opened: Mutex<Option<Device>>,
     /// The node behind it, unless a Rust program added the device.
     node: Mutex<Weak<Node>>,
+    /// It is a function of the daemon's.
+    is_attached: AtomicBool,
     /// The contexts that share its asynchronous events.
     listeners: Mutex<Vec<Weak<Events>>>,
     /// Event channels that live on it.
@@ -58,19 +60,30 @@ impl Hardware {
     /// impossible. `NoMemory`: out of memory or descriptors.
     pub(crate) fn device(&self) -> Result<Device, Status> {
         let mut slot = lock(&self.opened);
-        if let Some(device) = slot.as_ref() {
+        if let Some(device) = slot.as_ref().filter(|device| !self.is_lost(device)) {
             return Ok(device.clone());
         }
-        let node = open().inspect_err(|status| {
+        let (device, node) = open().inspect_err(|status| {
             tracing::error!(target: "urma", %status, "the software device does not open");
         })?;
+        let Some(node) = node else {
+            // The well-known number is one for all clients: none of them answers pings.
+            self.is_attached.store(true, Ordering::Relaxed);
+            return Ok(slot.insert(device).clone());
+        };
         *lock(&self.node) = Arc::downgrade(&node);
-        let device = device_on(node);
         match Answerer::start(&device, 0) {
             Ok(answerer) => *lock(&self.answerer) = Some(answerer),
             Err(status) => tracing::warn!(target: "urma", %status, "pings are not answered"),
         }
         Ok(slot.insert(device).clone())
+    }
+
+    /// The daemon that the device was of is gone, and no context lives on it: the next one attaches anew.
+    fn is_lost(&self, device: &Device) -> bool {
+        self.is_attached.load(Ordering::Relaxed)
+            && self.listeners().is_empty()
+            && device.attr().is_err()
     }
 
     /// The node behind the device, if it is open and no Rust program added it.
@@ -126,14 +139,19 @@ impl Drop for Counted {
     }
 }
 
-fn open() -> Result<Arc<Node>, Status> {
+/// The device that the settings name: of a node in this process, or a function of the daemon's.
+fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
-    if cfg.ubcored.is_some() {
-        tracing::error!(target: "urma", "URMA_UBCORED: C programs have a device of their own only; unset it");
-        return Err(Status::Invalid);
+    if let Some(path) = &cfg.ubcored {
+        let attached = urma::attach(path, DEVICE_NAME).map_err(|error| {
+            tracing::error!(target: "urma", "ubcored (URMA_UBCORED): {error}");
+            Status::NoDevice
+        })?;
+        return Ok((device_on(Arc::new(attached)), None));
     }
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
-    Node::open(cfg).map_err(|error| refuse(&error))
+    let node = Node::open(cfg).map_err(|error| refuse(&error))?;
+    Ok((device_on(Arc::<Node>::clone(&node)), Some(node)))
 }
 
 fn refuse(error: &NodeError) -> Status {

@@ -60,11 +60,11 @@ fn step(driver: &mut Driver, bytes: &mut Bytes<'_>) -> Option<()> {
         0..6 => request(driver, bytes)?,
         6 => {
             let (offset, value) = (register(driver, bytes)?, tame(bytes.odd_word()?));
-            driver.dev.write64(|| driver.now, offset, value);
+            driver.dev.write64(|| driver.now, &driver.function, (offset, value));
         }
         7 => {
             let (offset, value) = (register(driver, bytes)?, tame(bytes.odd_word()?));
-            driver.dev.write32(|| driver.now, offset, low(value));
+            driver.dev.write32(|| driver.now, &driver.function, (offset, low(value)));
         }
         8 => {
             let offset = register(driver, bytes)?;
@@ -72,10 +72,10 @@ fn step(driver: &mut Driver, bytes: &mut Bytes<'_>) -> Option<()> {
             for word in &mut words {
                 *word = tame(bytes.odd_word()?);
             }
-            driver.dev.write_block(|| driver.now, offset, &words);
+            driver.dev.write_block(|| driver.now, &driver.function, (offset, &words));
         }
         9 => {
-            let _ = driver.dev.read(driver.now, register(driver, bytes)?);
+            let _ = driver.dev.read(&driver.function, register(driver, bytes)?);
         }
         10 => {
             // Rings and records lie in the front.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ubcore_sim::{
     DeviceCfg, Ports, SoftwareDevice,
+    device::DeviceFunction,
     ports::{HostRequest, Interrupt, MemoryHost, SharedExtent},
     share::layout::NODE_LEN,
 };
@@ -80,6 +81,8 @@ impl MemoryHost for Quiet {
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) dev: Arc<SoftwareDevice>,
+    /// The device's only one.
+    pub(crate) function: Arc<DeviceFunction>,
     pub(crate) now: Nanos,
     pub(crate) mem: Region,
     read_only: Region,
@@ -108,8 +111,11 @@ impl Driver {
         let mut cfg = DeviceCfg::new(eid(1), 1, 1);
         cfg.ring_len = 1 << 14;
         change(&mut cfg);
+        let dev = SoftwareDevice::new(cfg, ports);
+        let function = Arc::clone(dev.first_function());
         let mut driver = Self {
-            dev: SoftwareDevice::new(cfg, ports),
+            dev,
+            function,
             now: 0,
             mem: region(MEM_LEN),
             read_only: region(PAGE),
@@ -137,18 +143,18 @@ impl Driver {
     }
 
     fn map(&self, iova: u64, region: &Region, access: DmaAccess) {
-        self.dev.dma_map(iova, region, access).expect("the range is free");
+        self.function.dma_map(iova, region, access).expect("the range is free");
     }
 
     /// Sets the command rings up and enables the device.
     fn enable(&mut self) {
         (self.posted, self.answered) = (0, 0);
-        self.dev.write64(|| self.now, regs::CMD_BASE, MEM_IOVA + CMD_AT as u64);
-        self.dev.write64(|| self.now, regs::RSP_BASE, MEM_IOVA + RSP_AT as u64);
-        self.dev.write32(|| self.now, regs::CMD_DEPTH, COMMANDS);
-        self.dev.write64(|| self.now, regs::AEQ_BASE, 0);
-        self.dev.write32(|| self.now, regs::CONTROL, regs::control::ENABLE);
-        let status = self.dev.read(self.now, regs::STATUS);
+        self.dev.write64(|| self.now, &self.function, (regs::CMD_BASE, MEM_IOVA + CMD_AT as u64));
+        self.dev.write64(|| self.now, &self.function, (regs::RSP_BASE, MEM_IOVA + RSP_AT as u64));
+        self.dev.write32(|| self.now, &self.function, (regs::CMD_DEPTH, COMMANDS));
+        self.dev.write64(|| self.now, &self.function, (regs::AEQ_BASE, 0));
+        self.dev.write32(|| self.now, &self.function, (regs::CONTROL, regs::control::ENABLE));
+        let status = self.dev.read(&self.function, regs::STATUS);
         assert_eq!(status, u64::from(regs::status::READY), "an enabled device is ready");
     }
 
@@ -210,7 +216,7 @@ impl Driver {
         let slot = self.posted % COMMANDS;
         self.mem.store_block(CMD_AT + slot as usize * CMD_WORDS * 8, words).expect("inside");
         self.posted = self.posted.wrapping_add(1);
-        self.dev.write32(|| self.now, regs::CMD_PI, self.posted);
+        self.dev.write32(|| self.now, &self.function, (regs::CMD_PI, self.posted));
     }
 
     fn ok(&mut self, command: Command) -> u32 {
@@ -255,7 +261,7 @@ impl Driver {
             self.pi = self.pi.wrapping_add(1);
         }
         let page = regs::JETTY_PAGES + u64::from(self.jetty) * doorbell::PAGE_LEN;
-        self.dev.write32(|| self.now, page + doorbell::SQ_PI, self.pi);
+        self.dev.write32(|| self.now, &self.function, (page + doorbell::SQ_PI, self.pi));
     }
 
     /// The host has no peers.
@@ -283,9 +289,9 @@ impl Driver {
 
     /// After whatever was done: a reset, and everything works again.
     pub(crate) fn recover(&mut self) {
-        self.dev.write32(|| self.now, regs::CONTROL, regs::control::RESET);
+        self.dev.write32(|| self.now, &self.function, (regs::CONTROL, regs::control::RESET));
         for _ in 0..PATIENCE {
-            if self.dev.read(self.now, regs::CONTROL) & u64::from(regs::control::RESET) == 0 {
+            if self.dev.read(&self.function, regs::CONTROL) & u64::from(regs::control::RESET) == 0 {
                 self.mem.zero(0, MEM_LEN).expect("inside");
                 self.pi = 0;
                 self.enable();

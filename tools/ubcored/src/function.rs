@@ -1,36 +1,39 @@
-//! A node as the function that a client drives.
+//! A function of the node as its client drives it.
 //!
-//! - owns: one node. takes: checked accesses of the client. gives: register accesses, maps and vectors of the node. must
+//! - owns: one function. takes: checked accesses of the client. gives: register accesses, maps and vectors of the function. must
 //!   not: read a ring or a descriptor of memory by itself.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use rustix::io::Errno;
-use ubcore_sim::{Node, node::VECTORS};
+use ubcore_sim::node::{ClientFunction, VECTORS};
 use udma_abi::{
-    BackingError, DeviceBacking, DmaAccess, DmaSpace, RegisterRegion,
+    BackingError, DmaAccess, DmaSpace,
     backing::{DEVICE_ID, VENDOR_ID},
+    regs,
 };
 use udma_vfio::user::{ServedFunction, ServedShape};
 use urma_mem::Region;
 
-/// A node that is served to one client.
+use crate::vectors::ClientVectors;
+
+/// A function of the node that is served to one client.
 pub(crate) struct NodeFunction {
-    node: Arc<Node>,
-    registers: Arc<dyn RegisterRegion>,
+    client: ClientFunction,
     dma: Arc<dyn DmaSpace>,
+    vectors: Arc<ClientVectors>,
 }
 
 impl NodeFunction {
-    pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { registers: node.registers(), dma: node.dma(), node }
+    pub(crate) fn new(client: ClientFunction, vectors: Arc<ClientVectors>) -> Self {
+        Self { dma: client.dma(), client, vectors }
     }
 }
 
 impl ServedFunction for NodeFunction {
     fn shape(&self, index: u32) -> ServedShape {
         match index {
-            BAR0 => ServedShape { len: self.registers.len(), is_writable: true },
+            BAR0 => ServedShape { len: regs::BAR_LEN, is_writable: true },
             CONFIG => ServedShape { len: CONFIG_LEN, is_writable: false },
             _ => ServedShape::default(),
         }
@@ -54,7 +57,7 @@ impl ServedFunction for NodeFunction {
         if !offset.is_multiple_of(bytes.len() as u64) {
             return Err(Errno::INVAL);
         }
-        let value = self.registers.read(offset).to_le_bytes();
+        let value = self.client.read(offset).to_le_bytes();
         match bytes.len() {
             4 | 8 => bytes.copy_from_slice(value.get(..bytes.len()).ok_or(Errno::INVAL)?),
             _ => return Err(Errno::INVAL),
@@ -67,16 +70,16 @@ impl ServedFunction for NodeFunction {
             return Err(Errno::INVAL);
         }
         if let Ok(word) = bytes.try_into() {
-            self.registers.write32(offset, u32::from_le_bytes(word));
+            self.client.write32(offset, u32::from_le_bytes(word));
         } else if let Ok(long) = bytes.try_into() {
-            self.registers.write64(offset, u64::from_le_bytes(long));
+            self.client.write64(offset, u64::from_le_bytes(long));
         } else {
             let block: &[u8; 64] = bytes.try_into().map_err(|_| Errno::INVAL)?;
             let mut words = [0; 8];
             for (word, bytes) in words.iter_mut().zip(block.as_chunks().0) {
                 *word = u64::from_le_bytes(*bytes);
             }
-            self.registers.write_block(offset, &words);
+            self.client.write_block(offset, &words);
         }
         Ok(())
     }
@@ -89,19 +92,49 @@ impl ServedFunction for NodeFunction {
         result.map_err(|error| errno(&error))
     }
 
-    /// A vector keeps its eventfd until the client leaves.
     fn set_vector(&mut self, _: u32, vector: u32, fd: Option<OwnedFd>) -> Result<(), Errno> {
-        let fd = fd.ok_or(Errno::OPNOTSUPP)?;
         let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
-        self.node.install_vector(vector, fd).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Errno::BUSY,
-            io::ErrorKind::NotFound => Errno::INVAL,
-            _ => Errno::NOMEM,
-        })
+        if self.vectors.set(vector, fd) { Ok(()) } else { Err(Errno::INVAL) }
     }
 
     fn reset(&mut self) -> Result<(), Errno> {
-        self.node.reset().map_err(|error| errno(&error))
+        self.client.reset().map_err(|error| errno(&error))
+    }
+}
+
+/// What a client finds that is not served: each access says why.
+pub(crate) struct RefusedFunction {
+    pub(crate) errno: Errno,
+}
+
+impl ServedFunction for RefusedFunction {
+    fn shape(&self, index: u32) -> ServedShape {
+        let len = if index == CONFIG { CONFIG_LEN } else { 0 };
+        ServedShape { len, is_writable: false }
+    }
+
+    fn vectors(&self, _: u32) -> u32 {
+        0
+    }
+
+    fn read(&mut self, _: u32, _: u64, _: &mut [u8]) -> Result<(), Errno> {
+        Err(self.errno)
+    }
+
+    fn write(&mut self, _: u32, _: u64, _: &[u8]) -> Result<(), Errno> {
+        Err(self.errno)
+    }
+
+    fn map(&mut self, _: u64, _: Option<(Region, DmaAccess)>) -> Result<(), Errno> {
+        Err(self.errno)
+    }
+
+    fn set_vector(&mut self, _: u32, _: u32, _: Option<OwnedFd>) -> Result<(), Errno> {
+        Err(self.errno)
+    }
+
+    fn reset(&mut self) -> Result<(), Errno> {
+        Err(self.errno)
     }
 }
 

@@ -1,54 +1,113 @@
-//! `ubcored`: software UDMA devices for other processes.
+//! `ubcored`: the device of this host, for other processes.
 //!
-//! - owns: the process: arguments, the socket, a thread for each client. takes: connections. gives: each client a node
-//!   with an EID of its own, which ends with the connection. must not: believe what a client says of itself.
+//! - owns: the process: arguments, the node, the sockets. takes: connections. gives: each client a function of the node. must
+//!   not: believe what a client says of itself.
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
+mod client;
 mod function;
+mod policy;
+mod roster;
+mod status;
+mod vectors;
 
 use std::{
     io,
     net::IpAddr,
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::{CommandFactory, Parser};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ubcore_sim::{
-    EidSource, Node, NodeCfg, NodeError,
-    host::{claim::ClaimError, ip_eid},
+    NodeCfg,
+    device::{FunctionQuota, QuotaKind},
+    host::{eid_ip, ip_eid},
 };
-use udma_abi::DeviceBacking;
-use udma_vfio::user::{MapQuota, serve};
-use urma_mem::sync::{AtomicUsize, Ordering};
+use urma::Opened;
+use urma_mem::sync::AtomicUsize;
 use urma_tools::LogSetup;
 
-use crate::function::NodeFunction;
+use crate::{
+    client::ClientService, policy::ClientUsers, roster::ClientRoster, status::DaemonReport,
+};
 
-/// Serves software UDMA devices to other processes of this host.
+/// Serves the software UDMA device of this host to other processes.
 ///
-/// Programs with URMA_UBCORED=PATH use a device of this daemon instead of one of their own. Each has a node with an EID
-/// of its own.
+/// Programs with URMA_UBCORED=PATH use a function of this daemon's device instead of a device of their own. All have its
+/// EID, and reach other hosts by its UDP port 4791; what one has, no other can touch.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ubcored", version, max_term_width = 100)]
 struct DaemonCli {
-    /// Unix socket to listen on; who may connect is decided by its permissions
+    /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
 
-    /// EID of the first client; further ones have the next free addresses [default: random ones of 127.0.0.0/8]
+    /// Unix socket that answers `urma_admin daemon status` and Prometheus [default: PATH of --socket with .status]
+    #[arg(long, value_name = "PATH")]
+    status: Option<PathBuf>,
+
+    /// EID of the device [default: as URMA_EID or the settings file say, else the address of this host]
     #[arg(long, value_name = "ADDR")]
     eid: Option<IpAddr>,
+
+    /// Users whose processes may be clients: `own`, `any`, or user ids with commas
+    #[arg(long, value_name = "USERS", default_value = "own")]
+    users: ClientUsers,
 
     /// Clients at a time
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     clients: usize,
+
+    #[command(flatten)]
+    quotas: QuotaArgs,
+}
+
+/// What each client may have.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct QuotaArgs {
+    /// JFSs, JFRs, jetties and groups of a client
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    jetties: u64,
+
+    /// JFCs and event queues of a client
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    jfcs: u64,
+
+    /// Token ids, and so segments, of a client
+    #[arg(long, value_name = "COUNT", default_value_t = 8192)]
+    segments: u64,
+
+    /// Nodes that a client has a path to
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    paths: u64,
+
+    /// Requests of a client that can be outstanding: blocks of send rings and entries of receive rings
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 22)]
+    work: u64,
+
+    /// Memory of a client that the device reaches, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
+    pinned_bytes: u64,
+}
+
+impl QuotaArgs {
+    const fn quota(self) -> FunctionQuota {
+        FunctionQuota::NONE
+            .with(QuotaKind::Jetties, self.jetties)
+            .with(QuotaKind::Jfcs, self.jfcs)
+            .with(QuotaKind::Segments, self.segments)
+            .with(QuotaKind::Paths, self.paths)
+            .with(QuotaKind::Work, self.work)
+            .with(QuotaKind::PinnedBytes, self.pinned_bytes)
+    }
 }
 
 fn main() -> ExitCode {
@@ -72,43 +131,61 @@ fn fail(why: &str) -> ExitCode {
 }
 
 fn run(cli: &DaemonCli) -> Result<(), String> {
-    // Settings that no node could be opened with are found now, not by the first client.
-    NodeCfg::from_env().map_err(|error| error.to_string())?;
-    let at = cli.socket.display();
-    let listener = listen(&cli.socket).map_err(|error| format!("listening on {at}: {error}"))?;
-    tracing::info!(socket = %at, "ubcored listens");
-    let clients = Arc::new(AtomicUsize::new(0));
+    let listener = listen(&cli.socket)?;
+    if cli.users != ClientUsers::Own {
+        // Credentials decide, not the permissions of the socket.
+        let all = std::fs::Permissions::from_mode(0o666);
+        let opened = std::fs::set_permissions(&cli.socket, all);
+        opened.map_err(|error| format!("the permissions of {}: {error}", cli.socket.display()))?;
+    }
+    let status = cli.status.clone().unwrap_or_else(|| cli.socket.with_added_extension("status"));
+    let status_listener = listen(&status)?;
+    let cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
+    let eid = cli.eid.map(ip_eid).or(cfg.eid);
+    let cfg = NodeCfg { eid, ubcored: None, ..cfg };
+    // The driver of the first function gives the device its knitting pool; it has no queues.
+    let opened = urma::open_node(cfg).map_err(|error| error.to_string())?;
+    let Opened { node, device: _device, context: _context } = opened;
+    let roster = Arc::<ClientRoster>::default();
+    let report = DaemonReport {
+        node: Arc::clone(&node),
+        roster: Arc::clone(&roster),
+        clients_max: cli.clients,
+    };
+    report.serve(status_listener).map_err(|error| format!("the status socket: {error}"))?;
+    let (eid, socket) = (eid_ip(node.eid()), cli.socket.display());
+    tracing::info!(%eid, %socket, status = %status.display(), "ubcored listens");
+    if let Some(why) = node.packets_refused() {
+        tracing::warn!(%eid, why, "clients cannot reach other hosts");
+    }
+    let service = Arc::new(ClientService {
+        node,
+        roster,
+        users: cli.users.clone(),
+        quota: cli.quotas.quota(),
+        clients_max: cli.clients,
+        threads: AtomicUsize::new(0),
+        served: AtomicUsize::new(0),
+    });
     loop {
-        let socket = match listener.accept() {
-            Ok((socket, _)) => socket,
+        match listener.accept() {
+            Ok((socket, _)) => service.accept(socket),
             Err(error) => {
                 // Out of descriptors, say: those who are served go on.
                 tracing::warn!(%error, "a connection was not accepted");
                 std::thread::sleep(RETRY);
-                continue;
             }
-        };
-        if clients.fetch_add(1, Ordering::Relaxed) >= cli.clients {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!(limit = cli.clients, "a client is refused: too many are served");
-            continue;
-        }
-        let (counted, first) = (Arc::clone(&clients), cli.eid);
-        let count = cli.clients;
-        let thread = std::thread::Builder::new().name("ubcored-client".to_owned());
-        let spawned = thread.spawn(move || {
-            serve_client(&socket, (first, count));
-            counted.fetch_sub(1, Ordering::Relaxed);
-        });
-        if let Err(error) = spawned {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!(%error, "a client is refused: no thread");
         }
     }
 }
 
 /// Listens at `path`; a socket there that no process serves is replaced.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path) -> Result<UnixListener, String> {
+    let listened = bind(path);
+    listened.map_err(|error| format!("listening on {}: {error}", path.display()))
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let found = UnixStream::connect(path);
@@ -122,74 +199,5 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-fn serve_client(socket: &UnixStream, eids: (Option<IpAddr>, usize)) {
-    let credentials = match getsockopt(socket, PeerCredentials) {
-        Ok(credentials) => credentials,
-        Err(error) => {
-            tracing::warn!(%error, "a client is refused: no credentials");
-            return;
-        }
-    };
-    let (uid, pid) = (credentials.uid(), credentials.pid());
-    let node = match open(uid, eids) {
-        Ok(node) => node,
-        Err(error) => {
-            tracing::warn!(uid, pid, %error, "a client is refused: no node");
-            return;
-        }
-    };
-    let eid = ubcore_sim::host::eid_ip(node.eid());
-    tracing::info!(uid, pid, %eid, "a client is served");
-    let mut function = NodeFunction::new(Arc::clone(&node));
-    let mut before_wait = |socket: &UnixStream| progress(&node, socket);
-    let result = serve(socket, &mut function, MapQuota::default(), &mut before_wait);
-    match result {
-        Ok(()) => tracing::info!(uid, pid, %eid, "a client left"),
-        Err(error) => tracing::warn!(uid, pid, %eid, %error, "a client is cut off"),
-    }
-}
-
-/// Polls the node in the place of its client, which cannot, until the next message or for [`POLL_BOUND`]: the node's own
-/// thread looks once a millisecond only while a node is active.
-fn progress(node: &Node, socket: &UnixStream) {
-    let begun = Instant::now();
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    while begun.elapsed() < POLL_BOUND {
-        node.progress();
-        if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)) != Ok(0) {
-            return;
-        }
-        std::thread::yield_now();
-    }
-}
-
-/// A node for a client of `uid`.
-fn open(uid: u32, (first, count): (Option<IpAddr>, usize)) -> Result<Arc<Node>, NodeError> {
-    let cfg = NodeCfg::from_env()?;
-    let cfg = NodeCfg { uasid: uid & UASID_MASK, ubcored: None, ..cfg };
-    let Some(first) = first else {
-        return Node::open(NodeCfg { eid: None, eid_source: EidSource::Random, ..cfg });
-    };
-    let mut next = first;
-    for _ in 1..count {
-        match Node::open(NodeCfg { eid: Some(ip_eid(next)), ..cfg.clone() }) {
-            Err(NodeError::Claim(ClaimError::Taken { .. })) => next = after(next),
-            opened => return opened,
-        }
-    }
-    Node::open(NodeCfg { eid: Some(ip_eid(next)), ..cfg })
-}
-
-fn after(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => IpAddr::V4(v4.to_bits().wrapping_add(1).into()),
-        IpAddr::V6(v6) => IpAddr::V6(v6.to_bits().wrapping_add(1).into()),
-    }
-}
-
-/// How long a node is polled after a message: two looks of its own thread.
-const POLL_BOUND: Duration = Duration::from_millis(2);
-/// A UASID has 24 bits.
-const UASID_MASK: u32 = (1 << 24) - 1;
 /// Pause after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_millis(100);

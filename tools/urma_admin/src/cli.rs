@@ -38,6 +38,8 @@ pub(crate) enum AdminVerb {
     Config,
     /// Start a program that looks for its device in /sys/class/ubcore
     Run(RunArgs),
+    /// Show the clients, quotas and counters of ubcored
+    Daemon(DaemonArgs),
     /// EIDs: list shows them; the other verbs need the kernel modules
     Eid(RefusedWords),
     /// Older name of show
@@ -156,6 +158,27 @@ pub(crate) struct NodeArgs {
     /// Device name, EID or process id; not needed when there is one node
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
+}
+
+/// Arguments of the verb `daemon`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// What to show
+    #[arg(value_enum, default_value = "status")]
+    pub(crate) what: DaemonView,
+
+    /// Its status socket [default: the socket of URMA_UBCORED or the settings file with .status]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) status: Option<PathBuf>,
+}
+
+/// What `daemon` can show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum DaemonView {
+    /// Clients, use of their quotas, refusals
+    Status,
+    /// The same and all counters as text for Prometheus
+    Metrics,
 }
 
 /// Arguments of the verb `monitor`.

@@ -8,6 +8,7 @@ mod abi;
 mod bind;
 mod capture;
 mod cli;
+mod daemon;
 mod interrupt;
 mod monitor;
 mod nodes;
@@ -80,6 +81,10 @@ fn run(cli: &AdminCli) -> Result<(), String> {
         AdminVerb::Capture(cfg) => capture(cfg, cli.json),
         AdminVerb::Abi(cfg) => abi(cfg, cli.json),
         AdminVerb::Config => config(cli.json),
+        AdminVerb::Daemon(args) => {
+            say(&daemon::daemon(args, cli.json)?);
+            Ok(())
+        }
         AdminVerb::Bind(function) => {
             say(&bind::bind(&PciSysfs::default(), function.address).map_err(|e| e.to_string())?);
             Ok(())

@@ -14,6 +14,7 @@ pub(crate) fn why(verb: &AdminVerb) -> Option<&'static str> {
         | AdminVerb::Monitor(_)
         | AdminVerb::Abi(_)
         | AdminVerb::Config
+        | AdminVerb::Daemon(_)
         | AdminVerb::Run(_)
         | AdminVerb::Bind(_)
         | AdminVerb::Unbind(_)

@@ -224,7 +224,7 @@ fn lookups_of_contexts_are_captured_as_a_trace() {
     let here = pinged(NodeCfg { path: PathChoice::Auto, contexts, ..NodeCfg::default() });
     let there = node(PathChoice::Auto);
     let target = reach(&here, &there);
-    let jfc = here.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();
+    let mut jfc = here.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();
     let mode = urma::TransportMode::Rm;
     let recv = urma::JettyRecv::Own { cfg: urma::JfrCfg::new(mode, 1), jfc: &jfc };
     let cfg = urma::JettyCfg::new(urma::JfsCfg::new(mode, 16), &jfc, recv);

@@ -11,6 +11,7 @@ use udma_abi::{
 use super::scene::{Scene, scene, scene_of};
 use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
 use crate::DeviceCfg;
+use crate::context::function::FunctionId;
 use crate::context::segment::NewSegment;
 use crate::context::tables::ASYNC_PENDING_MAX;
 use crate::hooks::{self, Hook};
@@ -116,6 +117,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
     // A command would step the transfer to its end: this is what another thread's command does.
     let region = s.a.dev.base.tables.segments.kill(own.token_id).unwrap().region.clone();
     let new = NewSegment {
+        owner: FunctionId::FIRST,
         token_id: own.token_id,
         va: own.va,
         region,
@@ -224,7 +226,7 @@ fn a_limit_event_comes_once_when_fewer_receives_are_left_than_asked_for() {
 /// The consumer of event queue `eqn` took `ci` entries.
 fn consumed(node: &Bench, eqn: u32, ci: u32) {
     let value = u64::from(eqn) << 32 | u64::from(ci);
-    node.dev.write64(|| node.now, regs::EQ_CI, value);
+    node.dev.write64(|| node.now, node.dev.first_function(), (regs::EQ_CI, value));
 }
 
 #[test]
@@ -267,13 +269,13 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
     let (mut a, _b) = pair();
     let events = a.async_events();
     for object in 0..40 {
-        a.dev.base.tables.async_event(EqeKind::JettyErr, object);
+        a.dev.base.tables.device_event(EqeKind::JettyErr, object);
     }
     for object in 0..40u32 {
         let words = events.load_block((object as usize % 16) * eqe::EQE_LEN).unwrap();
         let code = EqeKind::JettyErr as u8;
         assert_eq!(Eqe::decode(words), Eqe::Async { code, object });
-        a.dev.write32(|| a.now, regs::AEQ_CI, object + 1);
+        a.dev.write32(|| a.now, a.dev.first_function(), (regs::AEQ_CI, object + 1));
     }
 }
 
@@ -282,7 +284,7 @@ fn asynchronous_events_beyond_what_can_wait_are_dropped_and_counted() {
     let (a, _b) = pair();
     // The driver has set up no ring yet: all of them wait.
     for object in 0..3 + ASYNC_PENDING_MAX {
-        a.dev.base.tables.async_event(EqeKind::JettyErr, u32::try_from(object).unwrap());
+        a.dev.base.tables.device_event(EqeKind::JettyErr, u32::try_from(object).unwrap());
     }
     assert_eq!(a.dev.counter(Counter::AsyncDropped), 3);
 }
@@ -312,7 +314,15 @@ fn an_entry_that_changes_while_it_is_read_is_not_used() {
         owner.base.tables.segments.kill(token_id).unwrap();
         let access = Access::READ | Access::WRITE;
         let token = Some(token);
-        let new = NewSegment { token_id, va, region: new, access, token, shared: false };
+        let new = NewSegment {
+            owner: FunctionId::FIRST,
+            token_id,
+            va,
+            region: new,
+            access,
+            token,
+            shared: false,
+        };
         owner.base.tables.segments.publish(new, &[]).unwrap();
     });
     let cqe = s.run(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);

@@ -169,7 +169,7 @@ fn a_consumer_index_that_was_found_reaches_no_later_queue_with_the_number() {
     let (mut a, b) = pair();
     let jfcn = a.jfc(1).id;
     let old = a.dev.find_jfc(jfcn).unwrap();
-    a.dev.write32(|| a.now, regs::CONTROL, regs::control::RESET);
+    a.dev.write32(|| a.now, a.dev.first_function(), (regs::CONTROL, regs::control::RESET));
     assert!(a.dev.find_jfc(jfcn).is_none());
     a.start();
     let mut s = scene_of((a, b), 4, 1);
@@ -276,9 +276,9 @@ fn objects_in_use_are_kept_and_a_reset_forgets_all() {
     s.a.ok(Command::DestroyJfc { jfcn });
     s.a.ring(&s.jetty);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 1);
-    s.a.dev.write32(|| 0, regs::CONTROL, regs::control::RESET);
-    assert_eq!(s.a.dev.read(0, regs::CONTROL), 0);
-    assert_eq!(s.a.dev.read(0, regs::STATUS), 0);
+    s.a.dev.write32(|| 0, s.a.dev.first_function(), (regs::CONTROL, regs::control::RESET));
+    assert_eq!(s.a.dev.read(s.a.dev.first_function(), regs::CONTROL), 0);
+    assert_eq!(s.a.dev.read(s.a.dev.first_function(), regs::STATUS), 0);
     s.a.start();
     let token_id = s.local.token_id;
     assert_eq!(s.a.command(Command::UnregisterSeg { token_id }).status, CmdStatus::NotFound);
@@ -289,16 +289,16 @@ fn hostile_registers_are_counted_and_harmless() {
     let s = scene();
     let dev = &s.a.dev;
     let before = dev.counter(Counter::BadRegisterAccess);
-    assert_eq!(dev.read(0, 0x9000), u64::MAX);
-    dev.write32(|| 0, 0x9000, 1);
-    dev.write64(|| 0, regs::BAR_LEN + 8, 1);
-    dev.write_block(|| 0, 64, &[0; 8]);
+    assert_eq!(dev.read(dev.first_function(), 0x9000), u64::MAX);
+    dev.write32(|| 0, dev.first_function(), (0x9000, 1));
+    dev.write64(|| 0, dev.first_function(), (regs::BAR_LEN + 8, 1));
+    dev.write_block(|| 0, dev.first_function(), (64, &[0; 8]));
     assert_eq!(dev.counter(Counter::BadRegisterAccess) - before, 4);
     let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * 4096;
-    dev.write32(|| 0, page + 0x80, 1000);
-    dev.write32(|| 0, page + 0x80, u32::MAX);
-    dev.write64(|| 0, regs::JFC_DB, u64::MAX);
-    dev.write64(|| 0, regs::EQ_CI, u64::MAX);
+    dev.write32(|| 0, dev.first_function(), (page + 0x80, 1000));
+    dev.write32(|| 0, dev.first_function(), (page + 0x80, u32::MAX));
+    dev.write64(|| 0, dev.first_function(), (regs::JFC_DB, u64::MAX));
+    dev.write64(|| 0, dev.first_function(), (regs::EQ_CI, u64::MAX));
     assert!(dev.counter(Counter::BadDoorbell) >= 4);
 }
 

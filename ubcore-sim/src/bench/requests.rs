@@ -294,7 +294,7 @@ fn measure_direct_requests() {
             let mut sqe = sqe;
             sqe.sge_num = 1;
             s.a.put(&mut s.jetty, sqe, &sge[0].to_words());
-            s.a.dev.write32(|| 0, page + 0x80, s.jetty.pi);
+            s.a.dev.write32(|| 0, s.a.dev.first_function(), (page + 0x80, s.jetty.pi));
             assert!(s.a.poll(&mut s.jfc).is_some());
         }
         let whole = start.elapsed();
@@ -303,7 +303,7 @@ fn measure_direct_requests() {
                 s.a.put(&mut s.jetty, Sqe { sge_num: 1, ..sqe }, &sge[0].to_words());
             }
             let start = std::time::Instant::now();
-            s.a.dev.write32(|| 0, page + 0x80, s.jetty.pi);
+            s.a.dev.write32(|| 0, s.a.dev.first_function(), (page + 0x80, s.jetty.pi));
             posting += start.elapsed();
             while s.a.peek(&s.jfc).is_some() {
                 s.jfc.ci += 1;

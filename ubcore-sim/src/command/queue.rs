@@ -19,8 +19,12 @@ use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
 use super::state::{Around, Commands};
 use crate::context::model::LookedUp;
-use crate::context::objects::{Objects, QueueRecord};
-use crate::context::{jfc::JfcPort, tables::Tables};
+use crate::context::objects::QueueRecord;
+use crate::context::{
+    function::{DeviceFunction, FunctionId, QuotaKind},
+    guesses::GuessBudget,
+    jfc::JfcPort,
+};
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::retire::Identity;
@@ -47,18 +51,36 @@ impl Commands {
         if self.objects.count_of(args.kind) >= limits::QUEUES {
             return Err(CmdStatus::NoRoom);
         }
-        let parts = self.parts_of(&at.base.tables, args)?;
+        let parts = self.parts_of(at, args)?;
         if args.group != NONE {
+            self.check_id(at, args.group)?;
             let members = self.objects.groups.get(&args.group).ok_or(CmdStatus::NotFound)?;
             if members.len() == limits::GROUP_MEMBERS {
                 return Err(CmdStatus::NoRoom);
             }
         }
+        let work = work_of(args);
+        charge(&at.function, work)?;
+        let made = self.make_id(at, args, (parts, work));
+        if made.is_err() {
+            release(&at.function, work);
+        }
+        Ok(CmdAnswer::ok(&[u64::from(made?)]))
+    }
+
+    /// The queue under its number, of checked parts.
+    fn make_id(
+        &mut self,
+        at: &mut Around<'_>,
+        args: &CreateQueue,
+        (parts, work): (CheckedQueue, u64),
+    ) -> Result<u32, CmdStatus> {
+        let owner = at.function.id;
         let slot = match parts.send {
-            Some(_) => Some(self.objects.slots.take_lowest().ok_or(CmdStatus::NoRoom)?),
+            Some(_) => Some(self.objects.slots.take_lowest(owner).ok_or(CmdStatus::NoRoom)?),
             None => None,
         };
-        let id = self.objects.take_id(args.id);
+        let id = self.objects.take_id(args.id, owner);
         let queue = id.and_then(|id| at.base.queues.get_or_make(id, || DeviceSendQueue::new(id)));
         let (Some(id), Some(queue)) = (id, queue) else {
             if let Some(slot) = slot {
@@ -66,16 +88,16 @@ impl Commands {
             }
             return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
         };
-        self.make((at.exchange, at.base), queue, args, (parts, slot));
-        Ok(CmdAnswer::ok(&[u64::from(id)]))
+        self.make((at.exchange, at.base), (owner, queue), args, (parts, slot, work));
+        Ok(id)
     }
 
     fn make(
         &mut self,
         (exchange, base): (&mut Exchange, &Base),
-        queue: &DeviceSendQueue,
+        (owner, queue): (FunctionId, &DeviceSendQueue),
         args: &CreateQueue,
-        (parts, slot): (CheckedQueue, Option<u32>),
+        (parts, slot, work): (CheckedQueue, Option<u32>, u64),
     ) {
         let id = queue.id;
         let mut jfcs = Vec::new();
@@ -90,13 +112,16 @@ impl Commands {
             hold(&port);
             let record = parts.retired;
             let ends = Arc::clone(&base.tables.ends);
-            let parts = SendQueueParts { ring, port, record, slot, ends };
+            let function = base.tables.function(owner).filter(|f| f.id != FunctionId::FIRST);
+            let guesses = function.map(|function| Arc::clone(&function.guesses));
+            let parts = SendQueueParts { owner, guesses, ring, port, record, slot, ends };
             make_send(exchange, queue, args, &sq, parts);
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
             hold(&port);
             exchange.receives.add_ring(RecvSide {
                 id,
+                owner,
                 is_jetty: args.kind == CmdQueueKind::Jetty,
                 mode: args.mode,
                 cookie: args.cookie,
@@ -126,6 +151,7 @@ impl Commands {
             exchange.receives.join(args.group, id);
         }
         let record = QueueRecord {
+            owner,
             kind: args.kind,
             mode: args.mode,
             jfcs,
@@ -134,13 +160,15 @@ impl Commands {
             shared_jfr,
             group,
             slot,
+            work,
             users: 0,
             leaving: false,
         };
         self.objects.queues.insert(id, record);
     }
 
-    fn parts_of(&self, tables: &Tables, args: &CreateQueue) -> Result<CheckedQueue, CmdStatus> {
+    fn parts_of(&self, at: &Around<'_>, args: &CreateQueue) -> Result<CheckedQueue, CmdStatus> {
+        let tables = &at.base.tables;
         let invalid = CmdStatus::Invalid;
         let shared = args.shared_jfr != NONE;
         let shape = match args.kind {
@@ -159,30 +187,32 @@ impl Commands {
         if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == CmdQueueKind::Jfs) {
             return Err(invalid);
         }
-        let record = tables.window(args.record, record::LEN as u64, DmaAccess::Both);
+        let place = (args.record, record::LEN as u64);
+        let record = tables.window(&at.function, place, DmaAccess::Both);
         let record = record.filter(|_| args.record.is_multiple_of(64)).ok_or(invalid)?;
         let retired = RegionWord32::new(&record, record::SQ_CI).map_err(|_| invalid)?;
-        let send = args.sq.map(|sq| send_parts(tables, &sq)).transpose()?;
+        let send = args.sq.map(|sq| send_parts(at, &sq)).transpose()?;
         let recv = match args.rq {
-            Some(rq) if !shared => Some(recv_parts(tables, &rq)?),
+            Some(rq) if !shared => Some(recv_parts(at, &rq)?),
             _ => None,
         };
-        let shared = if shared { Some(self.shared_parts(tables, args)?) } else { None };
+        let shared = if shared { Some(self.shared_parts(at, args)?) } else { None };
         Ok(CheckedQueue { record, retired, send, recv, shared })
     }
 
     fn shared_parts(
         &self,
-        tables: &Tables,
+        at: &Around<'_>,
         args: &CreateQueue,
     ) -> Result<(u32, Option<JfcPort>), CmdStatus> {
+        self.check_id(at, args.shared_jfr)?;
         let jfr = self.objects.queues.get(&args.shared_jfr).ok_or(CmdStatus::NotFound)?;
         if jfr.kind != CmdQueueKind::Jfr || jfr.mode != args.mode || jfr.leaving {
             return Err(CmdStatus::Invalid);
         }
         let port = match args.recv_jfcn {
             NONE => None,
-            jfcn => Some(find_jfc(tables, jfcn)?.port().ok_or(CmdStatus::NotFound)?),
+            jfcn => Some(find_jfc(at, jfcn)?.port().ok_or(CmdStatus::NotFound)?),
         };
         Ok((args.shared_jfr, port))
     }
@@ -193,7 +223,7 @@ impl Commands {
         id: u32,
         state: QueueState,
     ) -> CmdOutcome {
-        let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        let record = self.record_of(at, id)?;
         let (sends, receives) = (record.sends, record.receives);
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         if sends {
@@ -220,9 +250,7 @@ impl Commands {
         id: u32,
         threshold: u32,
     ) -> CmdOutcome {
-        if !self.objects.queues.contains_key(&id) {
-            return Err(CmdStatus::NotFound);
-        }
+        self.record_of(at, id)?;
         if at.exchange.receives.set_threshold(id, threshold) {
             Ok(CmdAnswer::ok(&[]))
         } else {
@@ -231,7 +259,7 @@ impl Commands {
     }
 
     pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> CmdOutcome {
-        self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        self.record_of(at, id)?;
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|place| {
             place.engine().as_ref().map(|e| (e.state(), e.blocks_left(queue)))
@@ -247,6 +275,7 @@ impl Commands {
     }
 
     pub(super) fn destroy_queue(&mut self, at: &mut Around<'_>, id: u32) -> CmdOutcome {
+        self.check_id(at, id)?;
         let record = self.objects.queues.get_mut(&id).ok_or(CmdStatus::NotFound)?;
         if record.users != 0 || record.leaving {
             return Err(CmdStatus::InUse);
@@ -303,8 +332,14 @@ impl Commands {
         CmdAnswer::status(CmdStatus::Timeout)
     }
 
+    /// What is known of a queue of the caller's function.
+    fn record_of(&self, at: &Around<'_>, id: u32) -> Result<&QueueRecord, CmdStatus> {
+        self.check_id(at, id)?;
+        self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)
+    }
+
     /// Takes a queue out of every book.
-    fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
+    pub(super) fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
         let id = queue.id;
         queue.sends.end();
         let _ = queue.send.with_blocking(|place| *place.engine() = None);
@@ -312,6 +347,7 @@ impl Commands {
         at.exchange.receives.remove(id);
         at.base.tables.forget(LookedUp::Queue(id));
         let Some(record) = self.objects.queues.remove(&id) else { return };
+        release(&at.function, record.work);
         for jfcn in record.jfcs {
             if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
                 jfc.users.fetch_sub(1, Ordering::SeqCst);
@@ -336,7 +372,7 @@ impl Commands {
         id: u32,
         pair: Option<BoundTo>,
     ) -> CmdOutcome {
-        let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        let record = self.record_of(at, id)?;
         if record.mode != Mode::Rc || record.leaving {
             return Err(CmdStatus::Invalid);
         }
@@ -367,40 +403,30 @@ impl Commands {
         }
         held.value
     }
+}
 
-    /// Forgets everything: the device after a reset.
-    pub(crate) fn clear(&mut self, exchange: &mut Exchange, base: &Base) {
-        // A reset does not wait: a late copy lands in pages that are no longer read.
-        let at = &mut Around { base, exchange, now: Nanos::MAX };
-        for queue in at.base.queues.iter() {
-            queue.sends.end();
-            let _ = queue.send.with_blocking(|place| *place.engine() = None);
-        }
-        let tids: Vec<u32> = self.objects.segments.iter().copied().collect();
-        for tid in tids {
-            if let Some(segment) = at.base.tables.segments.kill(tid << 8) {
-                let _ = self.drained(at, &segment, 0);
-            }
-        }
-        for jfcn in self.objects.jfcs.iter() {
-            if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
-                jfc.close();
-            }
-        }
-        for eqn in self.objects.eqs.iter() {
-            if let Some(eq) = at.base.tables.eqs.get(eqn) {
-                eq.store(None);
-            }
-        }
-        at.exchange.reset(base);
-        self.objects = Objects::default();
-        self.ring = None;
-        self.waiting.clear();
-        self.moderated.clear();
-    }
+/// Requests that a queue can have outstanding: blocks of its send ring and entries of its receive ring.
+fn work_of(args: &CreateQueue) -> u64 {
+    let entries = |log2: u8| 1_u64.checked_shl(log2.into()).unwrap_or(u64::MAX);
+    let sends = args.sq.map_or(0, |sq| entries(sq.blocks_log2));
+    let receives = args.rq.filter(|_| args.shared_jfr == NONE);
+    sends.saturating_add(receives.map_or(0, |rq| entries(rq.depth_log2)))
+}
+
+/// Notes a queue that can have `work` requests outstanding.
+fn charge(function: &DeviceFunction, work: u64) -> Result<(), CmdStatus> {
+    function.charge(QuotaKind::Jetties, 1)?;
+    function.charge(QuotaKind::Work, work).inspect_err(|_| function.release(QuotaKind::Jetties, 1))
+}
+
+fn release(function: &DeviceFunction, work: u64) {
+    function.release(QuotaKind::Jetties, 1);
+    function.release(QuotaKind::Work, work);
 }
 
 struct SendQueueParts {
+    owner: FunctionId,
+    guesses: Option<Arc<GuessBudget>>,
     ring: Blocks,
     port: JfcPort,
     record: RegionWord32,
@@ -417,6 +443,8 @@ fn make_send(
 ) {
     let is_jetty = args.kind == CmdQueueKind::Jetty;
     let engine = SendEngine::new(EngineCfg {
+        owner: parts.owner,
+        guesses: parts.guesses,
         who: Identity {
             id: queue.id,
             is_jetty,
@@ -433,6 +461,7 @@ fn make_send(
     });
     exchange.add_send(SendSide {
         id: queue.id,
+        owner: parts.owner,
         is_jetty,
         mode: args.mode,
         mail: Arc::clone(engine.mail()),
@@ -440,6 +469,7 @@ fn make_send(
         err_timeout: sq.err_timeout,
         priority: sq.priority,
     });
+    queue.set_owner(parts.owner);
     queue.priority.store(u32::from(sq.priority), Ordering::SeqCst);
     queue.pi.store(0, Ordering::SeqCst);
     queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
@@ -447,7 +477,7 @@ fn make_send(
     queue.sends.begin();
 }
 
-fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Blocks, JfcPort), CmdStatus> {
+fn send_parts(at: &Around<'_>, sq: &SqArgs) -> Result<(Blocks, JfcPort), CmdStatus> {
     let fits = sq.blocks_log2 <= limits::SQ_BLOCKS_LOG2
         && sq.rnr_retry <= 7
         && sq.err_timeout <= 31
@@ -456,14 +486,15 @@ fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Blocks, JfcPort), CmdStat
     if !fits {
         return Err(CmdStatus::Invalid);
     }
-    let port = find_jfc(tables, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let port = find_jfc(at, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (BLOCK_LEN as u64) << sq.blocks_log2;
-    let window = tables.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let window = at.base.tables.window(&at.function, (sq.base, len), DmaAccess::ToDevice);
+    let window = window.ok_or(CmdStatus::Invalid)?;
     let ring = Blocks::new(window, u32::from(sq.blocks_log2)).map_err(|_| CmdStatus::Invalid)?;
     Ok((ring, port))
 }
 
-fn recv_parts(tables: &Tables, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+fn recv_parts(at: &Around<'_>, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus> {
     let fits = rq.depth_log2 <= limits::JFR_DEPTH_LOG2
         && (1..=rqe::SGE_MAX).contains(&usize::from(rq.max_sge))
         && rq.min_rnr_timer <= 31
@@ -471,8 +502,9 @@ fn recv_parts(tables: &Tables, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStat
     if !fits {
         return Err(CmdStatus::Invalid);
     }
-    let port = find_jfc(tables, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let port = find_jfc(at, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (rqe::stride(usize::from(rq.max_sge)) as u64) << rq.depth_log2;
-    let ring = tables.window(rq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let ring = at.base.tables.window(&at.function, (rq.base, len), DmaAccess::ToDevice);
+    let ring = ring.ok_or(CmdStatus::Invalid)?;
     Ok((ring, port))
 }

@@ -12,6 +12,7 @@ use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
 use super::answer::AnswerWords;
+use crate::context::function::DeviceFunction;
 use crate::context::tables::Tables;
 
 /// Most entries of the two rings (regs::CMD_DEPTH).
@@ -31,28 +32,33 @@ impl CommandRing {
     /// The rings of `depth` entries, commands and responses, at the device addresses.
     pub(super) fn new(
         tables: &Tables,
+        function: &DeviceFunction,
         (commands, responses, depth): (u64, u64, u32),
     ) -> Option<Self> {
         if !depth.is_power_of_two() || depth > DEPTH_MAX {
             return None;
         }
         let count = u64::from(depth);
-        let commands =
-            tables.window(commands, count * CMD_WORDS as u64 * 8, DmaAccess::ToDevice)?;
-        let responses = tables.window(responses, count * RSP_WORDS as u64 * 8, DmaAccess::Both)?;
+        let commands = tables.window(
+            function,
+            (commands, count * CMD_WORDS as u64 * 8),
+            DmaAccess::ToDevice,
+        )?;
+        let responses =
+            tables.window(function, (responses, count * RSP_WORDS as u64 * 8), DmaAccess::Both)?;
         Some(Self { commands, responses, depth, ci: 0, responded: 0 })
     }
 
     /// Commands posted up to producer index `pi`; an impossible index counts as none, and is taken
     /// back.
-    pub(super) fn posted(&self, tables: &Tables) -> u32 {
-        let pi = tables.command_pi.load(Ordering::Acquire);
+    pub(super) fn posted(&self, tables: &Tables, function: &DeviceFunction) -> u32 {
+        let pi = function.command_pi.load(Ordering::Acquire);
         let posted = pi.wrapping_sub(self.ci);
         if posted <= self.depth {
             return posted;
         }
         tables.count(Counter::BadDoorbell);
-        tables.command_pi.store(self.ci, Ordering::Release);
+        function.command_pi.store(self.ci, Ordering::Release);
         0
     }
 

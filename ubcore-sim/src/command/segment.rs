@@ -15,6 +15,7 @@ use urma_mem::hazard::SLOT_LEN;
 
 use super::answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use super::state::{Around, Commands};
+use crate::context::function::QuotaKind;
 use crate::context::link::Reach;
 use crate::context::model::LookedUp;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
@@ -29,22 +30,27 @@ use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 const DRAIN_NS: Nanos = 10_000_000;
 
 impl Commands {
-    pub(super) fn alloc_tid(&mut self) -> CmdOutcome {
-        let tid = self.objects.tids.take().ok_or(CmdStatus::NoRoom)?;
+    pub(super) fn alloc_tid(&mut self, at: &Around<'_>) -> CmdOutcome {
+        at.function.charge(QuotaKind::Segments, 1)?;
+        let tid = self.objects.tids.take(at.function.id).ok_or_else(|| {
+            at.function.release(QuotaKind::Segments, 1);
+            CmdStatus::NoRoom
+        })?;
         Ok(CmdAnswer::ok(&[u64::from(tid) << 8]))
     }
 
-    pub(super) fn free_tid(&mut self, token_id: u32) -> CmdOutcome {
-        let tid = self.known_tid(token_id)?;
+    pub(super) fn free_tid(&mut self, at: &Around<'_>, token_id: u32) -> CmdOutcome {
+        let tid = self.known_tid(at, token_id)?;
         if self.objects.segments.contains(&tid) {
             return Err(CmdStatus::InUse);
         }
         self.objects.tids.give_back(tid);
+        at.function.release(QuotaKind::Segments, 1);
         Ok(CmdAnswer::ok(&[]))
     }
 
     pub(super) fn register(&mut self, at: &mut Around<'_>, args: &RegisterSeg) -> CmdOutcome {
-        let tid = self.known_tid(args.token_id)?;
+        let tid = self.known_tid(at, args.token_id)?;
         if self.objects.segments.contains(&tid) {
             return Err(CmdStatus::InUse);
         }
@@ -54,7 +60,7 @@ impl Commands {
         let region = at
             .base
             .tables
-            .window(args.iova, args.len, DmaAccess::Both)
+            .window(&at.function, (args.iova, args.len), DmaAccess::Both)
             .ok_or(CmdStatus::Invalid)?;
         hooks::pass(Hook::DuringRegister);
         let extents = if args.access.contains(Access::LOCAL_ONLY) {
@@ -64,6 +70,7 @@ impl Commands {
         };
         let shared = extents.iter().take(1 + EXTENTS).map(|e| e.len).sum();
         let new = NewSegment {
+            owner: at.function.id,
             token_id: args.token_id,
             va: args.va,
             region,
@@ -77,7 +84,7 @@ impl Commands {
     }
 
     pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> CmdOutcome {
-        self.known_tid(token_id)?;
+        self.known_tid(at, token_id)?;
         if at.base.tables.faults.segment_stays() {
             return Ok(CmdAnswer::ok(&[]));
         }
@@ -104,18 +111,23 @@ impl Commands {
             at.base.tables.count(Counter::HardRevoked);
         }
         self.quiesce(at);
+        self.forget_segment(at, segment);
+        Some(CmdAnswer::ok(&[]))
+    }
+
+    /// Takes a segment, which no engine works with any more, out of the books.
+    pub(super) fn forget_segment(&mut self, at: &Around<'_>, segment: &LocalSegment) {
         let tid = segment.token_id >> 8;
         if segment.shared {
             at.base.tables.ports.memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);
         at.base.tables.forget(LookedUp::Segment { token_id: segment.token_id, va: 0 });
-        Some(CmdAnswer::ok(&[]))
     }
 
     /// After it, no engine of this node works with what was withdrawn before: each was visited, and
     /// looks again before its next chunk.
-    fn quiesce(&mut self, at: &mut Around<'_>) {
+    pub(super) fn quiesce(&mut self, at: &mut Around<'_>) {
         at.exchange.forget_dead();
         for queue in at.base.queues.iter().filter(|q| q.sends.is_on()) {
             let held = queue.send.with_blocking(|place| {
@@ -129,9 +141,14 @@ impl Commands {
         }
     }
 
-    fn known_tid(&self, token_id: u32) -> Result<u32, CmdStatus> {
+    /// Index of a token id that the caller's function has.
+    fn known_tid(&self, at: &Around<'_>, token_id: u32) -> Result<u32, CmdStatus> {
         let known = tid_of(token_id).and_then(|tid| u32::try_from(tid).ok());
-        known.filter(|tid| self.objects.tids.contains(*tid)).ok_or(CmdStatus::NotFound)
+        let known = known.filter(|tid| self.objects.tids.is_of(*tid, at.function.id));
+        known.ok_or_else(|| {
+            at.function.count_foreign();
+            CmdStatus::NotFound
+        })
     }
 }
 

@@ -1,26 +1,78 @@
-//! The control plane: numbers given out, the command ring, commands in progress.
+//! The control plane: numbers given out, the command ring of each function, commands in progress.
 //!
 //! *Owns*: what commands make. *Must not*: be looked at on the data path.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use udma_abi::Nanos;
+use udma_abi::{CmdStatus, Nanos};
 
-use super::answer::PendingCommand;
+use super::answer::{AnswerWords, PendingCommand};
 use super::ring::CommandRing;
+use crate::context::function::{DeviceFunction, FunctionId};
 use crate::context::objects::Objects;
 use crate::engine::base::Base;
 use crate::exchange::Exchange;
 
 /// Everything that commands change besides the tables and the exchange.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Commands {
     pub(crate) objects: Objects,
+    /// Functions, that of the owner first.
+    pub(super) sources: Vec<CommandSource>,
+    /// JFCs whose events wait for at most a period; when that is over.
+    pub(super) moderated: BTreeMap<u32, Option<Nanos>>,
+    /// When functions may be refused once more.
+    pub(super) refill_at: Nanos,
+}
+
+/// A function with its commands.
+#[derive(Debug)]
+pub(super) struct CommandSource {
+    pub(super) function: Arc<DeviceFunction>,
     pub(super) ring: Option<CommandRing>,
     /// Commands not answered yet, by sequence number.
     pub(super) waiting: Vec<(u32, PendingCommand)>,
-    /// JFCs whose events wait for at most a period; when that is over.
-    pub(super) moderated: BTreeMap<u32, Option<Nanos>>,
+    /// How often it uses each path.
+    pub(super) paths: BTreeMap<u32, u32>,
+}
+
+impl CommandSource {
+    fn new(function: Arc<DeviceFunction>) -> Self {
+        Self { function, ring: None, waiting: Vec::new(), paths: BTreeMap::new() }
+    }
+
+    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: AnswerWords) {
+        if let Some(ring) = &mut self.ring {
+            ring.respond(sequence, status, results);
+        }
+    }
+}
+
+impl Commands {
+    /// Commands of the owner's function alone.
+    pub(crate) fn new(first: Arc<DeviceFunction>) -> Self {
+        Self {
+            objects: Objects::default(),
+            sources: vec![CommandSource::new(first)],
+            moderated: BTreeMap::new(),
+            refill_at: 0,
+        }
+    }
+
+    /// Commands of another function are executed from now on.
+    pub(crate) fn add_function(&mut self, function: Arc<DeviceFunction>) {
+        self.sources.push(CommandSource::new(function));
+    }
+
+    /// They are no more.
+    pub(crate) fn remove_function(&mut self, id: FunctionId) {
+        self.sources.retain(|source| source.function.id != id);
+    }
+
+    pub(super) fn source_of(&mut self, id: FunctionId) -> Option<&mut CommandSource> {
+        self.sources.iter_mut().find(|source| source.function.id == id)
+    }
 }
 
 /// What a command works on besides [`Commands`].
@@ -29,4 +81,6 @@ pub(super) struct Around<'a> {
     pub(super) base: &'a Base,
     pub(super) exchange: &'a mut Exchange,
     pub(super) now: Nanos,
+    /// Function that the command is of.
+    pub(super) function: Arc<DeviceFunction>,
 }

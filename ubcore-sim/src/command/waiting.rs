@@ -3,10 +3,13 @@
 //! *Owns*: when each is looked at. *Takes*: steps. *Gives*: answers, events of moderated JFCs.
 //! *Must not*: wait.
 
+use std::sync::Arc;
+
 use udma_abi::{CmdStatus, Nanos, cmd::RSP_WORDS};
 
 use super::answer::{AnswerWords, CmdAnswer, PendingCommand};
 use super::state::{Around, Commands};
+use crate::context::function::QuotaKind;
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::exchange::{Connecting, Exchange};
@@ -15,7 +18,8 @@ use crate::ports::Deadline;
 impl Commands {
     /// Whether a command or a moderated JFC is to be looked at: an idle step calls nothing else here.
     pub(crate) fn is_waiting(&self) -> bool {
-        !(self.waiting.is_empty() && self.moderated.is_empty())
+        let has_waiting = self.sources.iter().any(|source| !source.waiting.is_empty());
+        has_waiting || !self.moderated.is_empty()
     }
 
     /// Looks at every waiting command once.
@@ -25,19 +29,30 @@ impl Commands {
         base: &Base,
         now: Nanos,
     ) -> bool {
-        let at = &mut Around { base, exchange, now };
+        let mut busy = false;
+        for source in 0..self.sources.len() {
+            let function = Arc::clone(&self.sources[source].function);
+            let at = &mut Around { base, exchange, now, function };
+            busy |= self.step_waiting_of(at, source);
+        }
+        busy
+    }
+
+    fn step_waiting_of(&mut self, at: &mut Around<'_>, source: usize) -> bool {
         let mut busy = false;
         let mut index = 0;
-        while index < self.waiting.len() {
-            let (sequence, waiting) = self.waiting[index].clone();
-            match self.look_at(at, &waiting) {
+        while index < self.sources[source].waiting.len() {
+            let (sequence, waiting) = self.sources[source].waiting[index].clone();
+            let answer = self.look_at(at, &waiting);
+            let source = &mut self.sources[source];
+            match answer {
                 CmdAnswer::Now(status, results) => {
-                    self.waiting.remove(index);
-                    self.respond(sequence, status, results);
+                    source.waiting.remove(index);
+                    source.respond(sequence, status, results);
                     busy = true;
                 }
                 CmdAnswer::Later(waiting) => {
-                    self.waiting[index].1 = waiting;
+                    source.waiting[index].1 = waiting;
                     index += 1;
                 }
             }
@@ -51,10 +66,21 @@ impl Commands {
             PendingCommand::Connect { eid, mode } => {
                 match at.exchange.connect(at.base, at.now, *eid, *mode) {
                     Connecting::Pending => later(),
-                    Connecting::Failed(status) => CmdAnswer::status(status),
+                    Connecting::Failed(status) => {
+                        at.function.release(QuotaKind::Paths, 1);
+                        CmdAnswer::status(status)
+                    }
                     Connecting::Ready { tpn, path } => {
                         let mut results: AnswerWords = [0; RSP_WORDS - 1];
                         results[0] = u64::from(tpn);
+                        if let Some(source) = self.source_of(at.function.id) {
+                            let users = source.paths.entry(tpn).or_default();
+                            *users += 1;
+                            if *users > 1 {
+                                // It counts once.
+                                at.function.release(QuotaKind::Paths, 1);
+                            }
+                        }
                         results[1] = path as u64;
                         CmdAnswer::Now(CmdStatus::Ok, results)
                     }
@@ -72,7 +98,8 @@ impl Commands {
         if !self.is_waiting() {
             return None;
         }
-        let waiting = self.waiting.iter().filter_map(|(_, waiting)| waiting.deadline()).min();
+        let waiting = self.sources.iter().flat_map(|source| &source.waiting);
+        let waiting = waiting.filter_map(|(_, waiting)| waiting.deadline()).min();
         let moderated = self.moderated.values().flatten().min().copied();
         [waiting, moderated].into_iter().flatten().min()
     }

@@ -10,6 +10,7 @@ use udma_abi::{Eqe, eqe::EQE_LEN};
 use urma_mem::Region;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use super::function_id::FunctionId;
 use crate::ports::Interrupt;
 
 /// One event ring with its vector.
@@ -17,6 +18,7 @@ use crate::ports::Interrupt;
 pub(crate) struct EventQueue {
     ring: Region,
     depth: u64,
+    pub(crate) owner: FunctionId,
     vector: u16,
     interrupt: Arc<dyn Interrupt>,
     claimed: AtomicU64,
@@ -33,13 +35,14 @@ impl EventQueue {
     pub(crate) fn new(
         ring: Region,
         depth: u64,
-        vector: u16,
+        (owner, vector): (FunctionId, u16),
         interrupt: Arc<dyn Interrupt>,
     ) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             ring,
             depth,
+            owner,
             vector,
             interrupt,
             claimed: zero(),
@@ -98,7 +101,8 @@ mod tests {
     fn a_full_queue_refuses_and_says_when_to_try_again() {
         let ring = Region::private(64).unwrap();
         let count = Arc::new(Count::default());
-        let eq = EventQueue::new(ring.clone(), 4, 1, Arc::<Count>::clone(&count));
+        let eq =
+            EventQueue::new(ring.clone(), 4, (FunctionId::FIRST, 1), Arc::<Count>::clone(&count));
         for jfcn in 0..4 {
             assert!(eq.push(Eqe::Completion { jfcn }));
         }

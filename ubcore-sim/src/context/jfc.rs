@@ -15,7 +15,7 @@ use udma_abi::{
 use urma_mem::Blocks;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::{event::EventQueue, lives::Lives};
+use super::{event::EventQueue, function::FunctionId, lives::Lives};
 use crate::hooks::{self, Hook};
 
 const UNARMED: u32 = 0;
@@ -31,6 +31,8 @@ const DEEP: u64 = 128;
 pub(crate) struct DeviceJfc {
     pub(crate) id: u32,
     pub(crate) lives: Lives,
+    /// Number of the function that has it.
+    owner: AtomicU32,
     depth: AtomicU64,
     /// Entries written plus slots reserved; never more than `ci + depth`.
     claimed: AtomicU64,
@@ -95,6 +97,7 @@ impl DeviceJfc {
         Self {
             id,
             lives: Lives::default(),
+            owner: AtomicU32::new(0),
             depth: zero(),
             claimed: zero(),
             pi: zero(),
@@ -113,8 +116,15 @@ impl DeviceJfc {
         }
     }
 
-    /// Starts a life; the entries were zeroed by the driver.
-    pub(crate) fn open(&self, entries: Blocks, inline: bool, eq: Option<Arc<EventQueue>>) {
+    /// Starts a life, of a function; the entries were zeroed by the driver.
+    pub(crate) fn open(
+        &self,
+        owner: FunctionId,
+        entries: Blocks,
+        inline: bool,
+        eq: Option<Arc<EventQueue>>,
+    ) {
+        self.owner.store(owner.number().into(), Ordering::SeqCst);
         for word in [&self.claimed, &self.pi, &self.ci, &self.solicited, &self.armed_at] {
             word.store(0, Ordering::SeqCst);
         }
@@ -131,6 +141,11 @@ impl DeviceJfc {
         self.eq.store(eq);
         self.ring.store(Some(Arc::new(JfcRing { entries, inline })));
         self.lives.begin();
+    }
+
+    /// Whether a function has it.
+    pub(crate) fn is_of(&self, owner: FunctionId) -> bool {
+        self.owner.load(Ordering::SeqCst) == u32::from(owner.number())
     }
 
     /// Ends the life; no queue may hold a port (`users` is 0).

@@ -3,10 +3,11 @@
 //! *Owns*: the books of the control plane. *Takes*: creations and destructions. *Gives*: free
 //! numbers, "in use" answers. *Must not*: be looked at on the data path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use udma_abi::cmd::{CmdQueueKind, Mode};
 
+use super::function::FunctionId;
 use crate::limits;
 use crate::share::layout::{PULL_SLOT, SEGMENTS, SLOTS};
 
@@ -16,21 +17,22 @@ pub(crate) struct IdPool {
     first: u32,
     end: u32,
     next: u32,
-    taken: BTreeSet<u32>,
+    /// Function that has each number.
+    taken: BTreeMap<u32, FunctionId>,
 }
 
 impl IdPool {
     /// Numbers from `first` up to and without `end`.
     pub(crate) fn new(first: u32, end: u32) -> Self {
-        Self { first, end, next: first, taken: BTreeSet::new() }
+        Self { first, end, next: first, taken: BTreeMap::new() }
     }
 
-    /// A free number, not one that was given back just now if that can be helped.
-    pub(crate) fn take(&mut self) -> Option<u32> {
+    /// A free number for a function, not one that was given back just now if that can be helped.
+    pub(crate) fn take(&mut self, owner: FunctionId) -> Option<u32> {
         for _ in self.first..self.end {
             let number = self.next;
             self.next = if number + 1 == self.end { self.first } else { number + 1 };
-            if self.taken.insert(number) {
+            if self.claim(number, owner) {
                 return Some(number);
             }
         }
@@ -38,23 +40,34 @@ impl IdPool {
     }
 
     /// The lowest free number: for indices that should stay dense.
-    pub(crate) fn take_lowest(&mut self) -> Option<u32> {
-        let free = (self.first..self.end).find(|n| !self.taken.contains(n))?;
-        self.taken.insert(free);
-        Some(free)
+    pub(crate) fn take_lowest(&mut self, owner: FunctionId) -> Option<u32> {
+        let free = (self.first..self.end).find(|n| !self.taken.contains_key(n))?;
+        self.claim(free, owner).then_some(free)
     }
 
     /// This very number; `false` when it is taken.
-    pub(crate) fn claim(&mut self, number: u32) -> bool {
-        self.taken.insert(number)
+    pub(crate) fn claim(&mut self, number: u32, owner: FunctionId) -> bool {
+        match self.taken.entry(number) {
+            Entry::Vacant(free) => {
+                free.insert(owner);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     pub(crate) fn give_back(&mut self, number: u32) -> bool {
-        self.taken.remove(&number)
+        self.taken.remove(&number).is_some()
     }
 
-    pub(crate) fn contains(&self, number: u32) -> bool {
-        self.taken.contains(&number)
+    /// Whether a function has the number.
+    pub(crate) fn is_of(&self, number: u32, owner: FunctionId) -> bool {
+        self.taken.get(&number) == Some(&owner)
+    }
+
+    /// The numbers of a function.
+    pub(crate) fn all_of(&self, owner: FunctionId) -> Vec<u32> {
+        self.taken.iter().filter(|(_, of)| **of == owner).map(|(number, _)| *number).collect()
     }
 
     #[cfg(test)]
@@ -63,13 +76,14 @@ impl IdPool {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.taken.iter().copied()
+        self.taken.keys().copied()
     }
 }
 
 /// State of a queue in the control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueRecord {
+    pub(crate) owner: FunctionId,
     pub(crate) kind: CmdQueueKind,
     pub(crate) mode: Mode,
     /// JFCs that it holds a port of.
@@ -81,6 +95,8 @@ pub(crate) struct QueueRecord {
     pub(crate) group: Option<u32>,
     /// Index of its hazard slot.
     pub(crate) slot: Option<u32>,
+    /// Requests that it can have outstanding, as they count for the quota.
+    pub(crate) work: u64,
     /// Jetties that take their receives from it.
     pub(crate) users: u32,
     /// It is being destroyed.
@@ -127,28 +143,33 @@ impl Objects {
     }
 
     /// The id asked for, or any; `None` when it is taken or none is left.
-    pub(crate) fn take_id(&mut self, wanted: u32) -> Option<u32> {
+    pub(crate) fn take_id(&mut self, wanted: u32, owner: FunctionId) -> Option<u32> {
         if wanted == 0 {
-            return self.ids.take();
+            return self.ids.take(owner);
         }
-        self.ids.claim(wanted).then_some(wanted)
+        self.ids.claim(wanted, owner).then_some(wanted)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::IdPool;
+    use super::{FunctionId, IdPool};
+
+    const A: FunctionId = FunctionId::FIRST;
+    const B: FunctionId = FunctionId::new(1);
 
     #[test]
     fn numbers_rotate_and_run_out() {
         let mut numbers = IdPool::new(1, 4);
-        assert_eq!(numbers.take(), Some(1));
+        assert_eq!(numbers.take(A), Some(1));
         assert!(numbers.give_back(1));
-        assert_eq!(numbers.take(), Some(2), "not the one given back just now");
-        assert!(numbers.claim(1));
-        assert!(!numbers.claim(1));
-        assert_eq!(numbers.take_lowest(), Some(3));
-        assert_eq!(numbers.take(), None);
+        assert_eq!(numbers.take(A), Some(2), "not the one given back just now");
+        assert!(numbers.claim(1, B));
+        assert!(!numbers.claim(1, B));
+        assert_eq!(numbers.take_lowest(A), Some(3));
+        assert_eq!(numbers.take(A), None);
         assert_eq!(numbers.len(), 3);
+        assert_eq!((numbers.all_of(A), numbers.all_of(B)), (vec![2, 3], vec![1]));
+        assert!(numbers.is_of(1, B) && !numbers.is_of(1, A) && !numbers.is_of(4, A));
     }
 }

@@ -5,12 +5,14 @@
 
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
-use super::{counts::FastCounts, lives::Lives};
+use super::{counts::FastCounts, function::FunctionId, lives::Lives};
 
 /// One of the 2^20 numbers, from its first use on.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) id: u32,
+    /// Number of the function that has it.
+    owner: AtomicU32,
     /// Send producer index as rung, free running, in blocks.
     pub(crate) pi: AtomicU32,
     pub(crate) fast: FastCounts,
@@ -32,6 +34,7 @@ impl Queue {
     pub(crate) fn new(id: u32) -> Self {
         Self {
             id,
+            owner: AtomicU32::new(0),
             pi: AtomicU32::new(0),
             fast: FastCounts::default(),
             sends: Lives::default(),
@@ -41,6 +44,17 @@ impl Queue {
             runnable: AtomicBool::new(false),
             listed: AtomicBool::new(false),
         }
+    }
+
+    /// A function has it from now on.
+    pub(crate) fn set_owner(&self, owner: FunctionId) {
+        self.owner.store(owner.number().into(), Ordering::SeqCst);
+    }
+
+    /// Whether a function has it.
+    #[inline]
+    pub(crate) fn is_of(&self, owner: FunctionId) -> bool {
+        self.owner.load(Ordering::Relaxed) == u32::from(owner.number())
     }
 
     /// Bits of a position that a direct entry must name.

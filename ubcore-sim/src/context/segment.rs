@@ -17,6 +17,7 @@ use udma_abi::cmd::Access;
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, ends::EndCount, hazard::Generation};
 
+use super::function::FunctionId;
 use super::poison::{Marks, Poison};
 use super::table::IdTable;
 use super::token::fits;
@@ -34,6 +35,8 @@ pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
 /// Registration of a segment, from register to withdrawal.
 #[derive(Debug)]
 pub(crate) struct LocalSegment {
+    /// Function that registered it.
+    pub(crate) owner: FunctionId,
     pub(crate) token_id: u32,
     pub(crate) va: u64,
     pub(crate) len: u64,
@@ -96,6 +99,7 @@ pub(crate) struct SegmentTable {
 /// What a registration is made of.
 #[derive(Debug)]
 pub(crate) struct NewSegment {
+    pub(crate) owner: FunctionId,
     pub(crate) token_id: u32,
     pub(crate) va: u64,
     pub(crate) region: Region,
@@ -129,6 +133,7 @@ impl SegmentTable {
         let more = more.get(..EXTENTS).unwrap_or(more);
         let addr = if is_open { new.region.addr() as u64 } else { 0 };
         let segment = LocalSegment {
+            owner: new.owner,
             token_id: new.token_id,
             life: generation.load() + 1,
             va: new.va,
@@ -179,11 +184,11 @@ impl SegmentTable {
         })
     }
 
-    /// Takes the remote rights of a registration away when `token` is its token (SEND_INVALIDATE).
+    /// Takes the remote rights of a registration of `owner` away when `token` is its token (SEND_INVALIDATE).
     /// Its owner goes on using it, and unregisters it as usual. Returns whether it did.
-    pub(crate) fn invalidate(&self, token_id: u32, token: u32) -> bool {
-        let guarded =
-            self.find(token_id).is_some_and(|s| s.token.is_some() && fits(s.token, Some(token)));
+    pub(crate) fn invalidate(&self, owner: FunctionId, token_id: u32, token: u32) -> bool {
+        let is_guarded = |s: &LocalSegment| s.token.is_some() && fits(s.token, Some(token));
+        let guarded = self.find(token_id).is_some_and(|s| s.owner == owner && is_guarded(&s));
         guarded && self.replace(token_id, |_| Access::LOCAL_ONLY)
     }
 
@@ -203,6 +208,7 @@ impl SegmentTable {
     fn replace(&self, token_id: u32, rights: impl FnOnce(Access) -> Access) -> bool {
         let Some(old) = self.kill(token_id) else { return false };
         let new = NewSegment {
+            owner: old.owner,
             token_id,
             va: old.va,
             region: old.region.clone(),
@@ -240,15 +246,41 @@ pub(crate) const fn tid_of(token_id: u32) -> Option<usize> {
     if token_id & 0xff == 0 && tid != 0 && tid < SEGMENTS { Some(tid) } else { None }
 }
 
-/// A small cache of contexts for one engine: the table is asked on a miss only.
-#[derive(Debug, Default)]
+/// A small cache of contexts for one engine: the table is asked on a miss only. What it finds is of one function, or of
+/// all.
+#[derive(Debug)]
 pub(crate) struct SegmentCache {
+    owner: FunctionId,
     slots: [Option<Arc<LocalSegment>>; CACHE],
 }
 
 const CACHE: usize = 8;
 
 impl SegmentCache {
+    /// Finds segments of `owner` alone.
+    pub(crate) fn of(owner: FunctionId) -> Self {
+        Self { owner, slots: Default::default() }
+    }
+
+    /// Finds segments of all functions: for accesses that show a token.
+    pub(crate) fn of_any() -> Self {
+        Self::of(FunctionId::ANY)
+    }
+
+    /// Function whose segments it finds.
+    pub(crate) fn owner(&self) -> FunctionId {
+        self.owner
+    }
+
+    /// From now on finds segments of `owner` alone.
+    #[inline]
+    pub(crate) fn turn_to(&mut self, owner: FunctionId) -> &mut Self {
+        if self.owner != owner {
+            *self = Self::of(owner);
+        }
+        self
+    }
+
     /// The live context of a token id.
     // With several callers `inline` alone leaves a call in the path of an 8-byte WRITE.
     #[inline(always)]
@@ -256,7 +288,10 @@ impl SegmentCache {
         let slot = &mut self.slots[(token_id >> 8) as usize % CACHE];
         let hit = slot.as_ref().is_some_and(|s| s.token_id == token_id && s.is_live());
         if !hit {
-            *slot = table.find(token_id);
+            let is_meant = |found: &Arc<LocalSegment>| {
+                self.owner == FunctionId::ANY || found.owner == self.owner
+            };
+            *slot = table.find(token_id).filter(is_meant);
         }
         slot.as_deref()
     }
@@ -303,9 +338,10 @@ mod tests {
     fn a_killed_segment_is_gone_from_table_and_caches() {
         let node = Region::private(NODE_LEN).unwrap();
         let table = SegmentTable::new(node.clone(), Arc::default());
-        let mut cache = SegmentCache::default();
+        let mut cache = SegmentCache::of(FunctionId::FIRST);
         let region = Region::private(4096).unwrap();
         let new = NewSegment {
+            owner: FunctionId::FIRST,
             token_id: 5 << 8,
             va: 0x1000,
             region,
@@ -328,10 +364,18 @@ mod tests {
     #[test]
     fn known_contexts_are_those_found_before_and_alive() {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
-        let mut cache = SegmentCache::default();
+        let mut cache = SegmentCache::of(FunctionId::FIRST);
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
-        let new = NewSegment { token_id, va: 0x1000, region, access, token: None, shared: false };
+        let new = NewSegment {
+            owner: FunctionId::FIRST,
+            token_id,
+            va: 0x1000,
+            region,
+            access,
+            token: None,
+            shared: false,
+        };
         assert!(table.publish(new, &[]).is_some());
         assert!(cache.known(token_id).is_none());
         assert!(cache.find(&table, token_id).is_some());
@@ -346,15 +390,43 @@ mod tests {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
-        let new = NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };
+        let new = NewSegment {
+            owner: FunctionId::FIRST,
+            token_id,
+            va: 0x1000,
+            region,
+            access,
+            token: Some(7),
+            shared: true,
+        };
         assert!(table.publish(new, &[]).is_some());
         let before = table.find(token_id).unwrap();
-        assert!(!table.invalidate(token_id, 8), "a wrong token changes nothing");
+        assert!(!table.invalidate(FunctionId::FIRST, token_id, 8), "a wrong token changes nothing");
+        assert!(!table.invalidate(FunctionId::new(1), token_id, 7), "of another function");
         assert!(before.is_live());
-        assert!(table.invalidate(token_id, 7));
+        assert!(table.invalidate(FunctionId::FIRST, token_id, 7));
         assert!(!before.is_live());
         let after = table.find(token_id).unwrap();
         assert_eq!((after.access, after.shared), (Access::LOCAL_ONLY, true));
         assert_ne!(after.life, before.life);
+    }
+
+    #[test]
+    fn a_cache_of_a_function_finds_no_segment_of_another() {
+        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
+        let owners = [FunctionId::FIRST, FunctionId::new(1)];
+        for (owner, token_id) in owners.into_iter().zip([5 << 8, 6 << 8]) {
+            let region = Region::private(4096).unwrap();
+            let (access, token) = (Access::READ, None);
+            let new = NewSegment { owner, token_id, va: 0, region, access, token, shared: false };
+            assert!(table.publish(new, &[]).is_some());
+        }
+        let mut cache = SegmentCache::of(owners[1]);
+        assert!(cache.find(&table, 5 << 8).is_none() && cache.find(&table, 6 << 8).is_some());
+        cache.turn_to(owners[0]);
+        assert!(cache.known(6 << 8).is_none(), "nothing is kept of the other one");
+        assert!(cache.find(&table, 5 << 8).is_some() && cache.find(&table, 6 << 8).is_none());
+        let mut any = SegmentCache::of_any();
+        assert!(any.find(&table, 5 << 8).is_some() && any.find(&table, 6 << 8).is_some());
     }
 }

@@ -4,20 +4,21 @@
 //! them. *Takes*: objects as commands make them. *Gives*: lookups that never wait. *Must not*: step
 //! anything; depend on the rooms that read them.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{
     DmaAccess, Eqe, EqeKind, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
 };
-use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
+use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, ends::EndCount, lull::WorkSign, sleep::SleepFlag};
 
 use super::{
     counts::Counts,
     event::EventQueue,
+    function::{DeviceFunction, FunctionCfg, FunctionId, FunctionQuota},
     jfc::DeviceJfc,
     link::LinkTable,
     model::{ContextModel, LookedUp},
@@ -25,10 +26,9 @@ use super::{
     table::IdTable,
 };
 use crate::cfg::{DeviceCfg, ExpressLane};
-use crate::dma::Dma;
 use crate::fault::Faults;
 use crate::limits;
-use crate::ports::{HostRequest, Ports};
+use crate::ports::{HostRequest, Interrupt, Ports};
 use crate::share::layout;
 
 /// Entries of a list of queue numbers: more than there can be queues.
@@ -51,20 +51,16 @@ pub(crate) struct Tables {
     pub(crate) counts: Counts,
     /// What the chip of a NIC would keep, if that is accounted.
     pub(crate) contexts: Option<Box<ContextModel>>,
-    pub(crate) dma: Dma,
+    /// The function of the device's owner.
+    pub(crate) first: Arc<DeviceFunction>,
+    /// All functions but that.
+    others: RwLock<BTreeMap<FunctionId, Arc<DeviceFunction>>>,
     pub(crate) segments: SegmentTable,
     pub(crate) links: LinkTable,
     /// Ends of segments and of paths.
     pub(crate) ends: Arc<EndCount>,
     pub(crate) jfcs: IdTable<Arc<DeviceJfc>>,
     pub(crate) eqs: IdTable<ArcSwapOption<EventQueue>>,
-    pub(crate) aeq: ArcSwapOption<EventQueue>,
-    /// Asynchronous events that found no room yet.
-    async_pending: Mutex<VecDeque<Eqe>>,
-    /// Value of the register STATUS.
-    pub(crate) status: AtomicU32,
-    /// Producer index of the command ring, as rung.
-    pub(crate) command_pi: AtomicU32,
     /// Jetties whose send side left READY by itself: their receive side follows.
     stopped: ArrayQueue<(u32, QueueState)>,
     /// Some JFC's events are moderated by time: the shared part keeps the timers.
@@ -84,16 +80,17 @@ impl Tables {
             faults: cfg.faults(),
             counts: Counts::new(),
             contexts: ContextModel::new(cfg.contexts).map(Box::new),
-            dma: Dma::default(),
+            first: Arc::new(DeviceFunction::new(
+                FunctionId::FIRST,
+                first_cfg(&cfg),
+                Arc::clone(&ports.interrupt),
+            )),
+            others: RwLock::default(),
             segments: SegmentTable::new(ports.node_region.clone(), Arc::clone(&ends)),
             links: LinkTable::new(Arc::clone(&ends)),
             ends,
             jfcs: IdTable::new(),
             eqs: IdTable::new(),
-            aeq: ArcSwapOption::empty(),
-            async_pending: Mutex::default(),
-            status: AtomicU32::new(0),
-            command_pi: AtomicU32::new(0),
             stopped: ArrayQueue::new(LIST_LEN),
             moderation: AtomicBool::new(false),
             requests: ArrayQueue::new(REQUESTS_LEN),
@@ -130,9 +127,14 @@ impl Tables {
         self.counts.add(counter, 1);
     }
 
-    /// The window of `len` bytes at a device address that the driver named; a fault is counted.
-    pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
-        let window = self.dma.window(iova, len, access);
+    /// The window of `len` bytes at a device address that the driver of a function named; a fault is counted.
+    pub(crate) fn window(
+        &self,
+        function: &DeviceFunction,
+        (iova, len): (u64, u64),
+        access: DmaAccess,
+    ) -> Option<Region> {
+        let window = function.window(iova, len, access);
         if window.is_none() {
             self.count(Counter::DmaFault);
         }
@@ -189,25 +191,72 @@ impl Tables {
         self.requests.push(request).is_ok()
     }
 
-    /// Sends the driver an event about an object; it waits for room in the event ring if need be.
-    pub(crate) fn async_event(&self, kind: EqeKind, object: u32) {
+    /// Adds a function; `None`: there are as many as there can be.
+    pub(crate) fn add_function(
+        &self,
+        cfg: FunctionCfg,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Option<Arc<DeviceFunction>> {
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        let mut free = (1..=limits::FUNCTIONS).map(FunctionId::new);
+        let id = free.find(|id| !others.contains_key(id))?;
+        let function = Arc::new(DeviceFunction::new(id, cfg, interrupt));
+        others.insert(id, Arc::clone(&function));
+        Some(function)
+    }
+
+    /// A function is gone; its objects were ended before.
+    pub(crate) fn remove_function(&self, id: FunctionId) {
+        self.others.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// The function with this number.
+    pub(crate) fn function(&self, id: FunctionId) -> Option<Arc<DeviceFunction>> {
+        if id == FunctionId::FIRST {
+            return Some(Arc::clone(&self.first));
+        }
+        self.others.read().unwrap_or_else(PoisonError::into_inner).get(&id).map(Arc::clone)
+    }
+
+    /// All functions, that of the owner first.
+    pub(crate) fn functions(&self) -> Vec<Arc<DeviceFunction>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(&self.first).chain(others.values()).map(Arc::clone).collect()
+    }
+
+    /// Sends the drivers of all functions an event about the device.
+    pub(crate) fn device_event(&self, kind: EqeKind, object: u32) {
+        for function in self.functions() {
+            self.event_to(&function, kind, object);
+        }
+    }
+
+    /// Sends the driver of function `owner` an event about an object of it.
+    pub(crate) fn async_event(&self, owner: FunctionId, kind: EqeKind, object: u32) {
+        if let Some(function) = self.function(owner) {
+            self.event_to(&function, kind, object);
+        }
+    }
+
+    /// Sends an event; it waits for room in the event ring if need be.
+    fn event_to(&self, function: &DeviceFunction, kind: EqeKind, object: u32) {
         let event = Eqe::Async { code: kind as u8, object };
         {
-            let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = function.pending_events();
             if pending.len() == ASYNC_PENDING_MAX {
                 pending.pop_front();
                 self.count(Counter::AsyncDropped);
             }
             pending.push_back(event);
         }
-        self.push_async();
+        self.push_async(function);
     }
 
     /// Writes waiting asynchronous events as far as there is room.
-    pub(crate) fn push_async(&self) {
-        let aeq = self.aeq.load();
+    pub(crate) fn push_async(&self, function: &DeviceFunction) {
+        let aeq = function.aeq.load();
         let Some(aeq) = aeq.as_ref() else { return };
-        let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = function.pending_events();
         while let Some(event) = pending.front() {
             if !aeq.push(*event) {
                 return;
@@ -217,34 +266,35 @@ impl Tables {
         }
     }
 
-    /// Opens the ring of asynchronous events at `base`, of `depth` entries; `false` when it cannot
-    /// be used. A ring of no or too many entries is none.
-    pub(crate) fn open_async(&self, base: u64, depth: u32) -> bool {
-        let depth = u64::from(depth);
+    /// Opens the ring of asynchronous events that a function's driver set up; `false` when it cannot be used. A ring of
+    /// no or too many entries is none.
+    pub(crate) fn open_async(&self, function: &DeviceFunction) -> bool {
+        let setup = function.setup();
+        let (base, depth) = (setup.aeq_base, u64::from(setup.aeq_depth));
         if base == 0 || !depth.is_power_of_two() || depth > 1 << limits::EQ_DEPTH_LOG2 {
             return true;
         }
-        let window = self.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
-        let Some(ring) = window else { return false };
-        let interrupt = Arc::clone(&self.ports.interrupt);
-        self.aeq.store(Some(Arc::new(EventQueue::new(ring, depth, 0, interrupt))));
-        self.push_async();
+        let len = depth * EQE_LEN as u64;
+        let Some(ring) = self.window(function, (base, len), DmaAccess::Both) else { return false };
+        let interrupt = Arc::clone(&function.interrupt);
+        let owner = function.id;
+        function.aeq.store(Some(Arc::new(EventQueue::new(ring, depth, (owner, 0), interrupt))));
+        self.push_async(function);
         true
     }
 
-    /// Closes the ring of asynchronous events, and drops those that wait.
-    pub(crate) fn reset_async(&self) {
-        self.aeq.store(None);
-        self.async_pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// The device gives up: only a reset helps.
-    pub(crate) fn fatal(&self) {
-        if self.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
-            self.status.fetch_and(!status::READY, Ordering::SeqCst);
-            self.async_event(EqeKind::DevFatal, 0);
+    /// A function cannot go on: only its reset helps.
+    pub(crate) fn fatal(&self, function: &DeviceFunction) {
+        if function.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
+            function.status.fetch_and(!status::READY, Ordering::SeqCst);
+            self.event_to(function, EqeKind::DevFatal, 0);
         }
     }
+}
+
+/// The owner of the device has no quota but the device's limits.
+fn first_cfg(cfg: &DeviceCfg) -> FunctionCfg {
+    FunctionCfg { uasid: cfg.uasid, quota: FunctionQuota::NONE }
 }
 
 fn write_header(cfg: &DeviceCfg, node: &Region) {

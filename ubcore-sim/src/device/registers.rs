@@ -3,7 +3,7 @@
 //! *Owns*: which register is where. *Takes*: reads and writes of any offset. *Gives*: values;
 //! doorbells passed on. *Must not*: panic on any offset or value.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use udma_abi::{
     Nanos,
@@ -15,21 +15,23 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::{Setup, SoftwareDevice};
+use super::SoftwareDevice;
+use crate::context::function::DeviceFunction;
 use crate::context::jfc::Rung;
+use crate::engine::queue::DeviceSendQueue;
 use crate::limits;
 
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
 
 impl SoftwareDevice {
-    /// Register read; outside the map: all ones, counted.
+    /// Reads a register of a function; outside the map: all ones, counted.
     #[must_use]
-    pub fn read(&self, _now: Nanos, offset: u64) -> u64 {
-        let setup = self.setup();
+    pub fn read(&self, function: &DeviceFunction, offset: u64) -> u64 {
+        let setup = function.setup();
         match offset {
             regs::ID => regs::MAGIC,
             regs::VERSION_REG => u64::from(regs::VERSION),
-            regs::STATUS => u64::from(self.base.tables.status.load(Ordering::SeqCst)),
+            regs::STATUS => u64::from(function.status.load(Ordering::SeqCst)),
             regs::CONTROL => u64::from(setup.control),
             regs::CMD_BASE => setup.cmd_base,
             regs::RSP_BASE => setup.rsp_base,
@@ -47,35 +49,45 @@ impl SoftwareDevice {
         }
     }
 
-    /// 32-bit register write; a doorbell steps its queue in the calling thread.
+    /// Writes a 32-bit register of a function; a doorbell steps its queue in the calling thread.
     #[inline]
-    pub fn write32(&self, now: impl FnOnce() -> Nanos, offset: u64, value: u32) {
+    pub fn write32(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        function: &Arc<DeviceFunction>,
+        (offset, value): (u64, u32),
+    ) {
         if (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset) {
             let (id, at) = page_of(offset);
             if at == doorbell::SQ_PI {
-                self.ring_send(now, id, value);
+                self.ring_send(now, function, (id, value));
             } else {
                 self.count(Counter::BadRegisterAccess);
             }
             return;
         }
-        self.write_setup32(now(), offset, value);
+        self.write_setup32(now(), function, (offset, value));
     }
 
-    /// Writes a 64-bit register; doorbells of this width run a step of their queue.
+    /// Writes a 64-bit register of a function; doorbells of this width run a step of their queue.
     #[inline]
-    pub fn write64(&self, now: impl FnOnce() -> Nanos, offset: u64, value: u64) {
+    pub fn write64(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        function: &DeviceFunction,
+        (offset, value): (u64, u64),
+    ) {
         match offset {
-            regs::JFC_DB => self.ring_jfc(now, JfcDoorbell::decode(value)),
-            regs::EQ_CI => self.ring_eq(value),
-            regs::CMD_BASE => self.change_setup(|s| s.cmd_base = value),
-            regs::RSP_BASE => self.change_setup(|s| s.rsp_base = value),
-            regs::AEQ_BASE => self.change_setup(|s| s.aeq_base = value),
+            regs::JFC_DB => self.ring_jfc(now, function, JfcDoorbell::decode(value)),
+            regs::EQ_CI => self.ring_eq(function, value),
+            regs::CMD_BASE => function.change_setup(|s| s.cmd_base = value),
+            regs::RSP_BASE => function.change_setup(|s| s.rsp_base = value),
+            regs::AEQ_BASE => function.change_setup(|s| s.aeq_base = value),
             _ => self.count(Counter::BadRegisterAccess),
         }
     }
 
-    /// 64 bytes at once: a direct entry. It is in the ring as well, for when it cannot start now.
+    /// 64 bytes at once by the driver of a function: a direct entry. It is in the ring as well, for when it cannot start now.
     ///
     /// Reads the clock only for the shared part. Returns whether anything may be left to do: `false`
     /// when all that was posted is done, or nothing was.
@@ -83,8 +95,8 @@ impl SoftwareDevice {
     pub fn write_block(
         &self,
         now: impl FnOnce() -> Nanos,
-        offset: u64,
-        words: &[u64; BLOCK_WORDS],
+        function: &DeviceFunction,
+        (offset, words): (u64, &[u64; BLOCK_WORDS]),
     ) -> bool {
         let (id, at) = page_of(offset);
         let inside = (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset);
@@ -92,24 +104,49 @@ impl SoftwareDevice {
             self.count(Counter::BadRegisterAccess);
             return false;
         }
-        let Some(queue) = self.base.queues.get(id).filter(|q| q.sends.is_on()) else {
-            self.count(Counter::BadDoorbell);
-            return false;
-        };
+        let Some(queue) = self.queue_of(function, id) else { return false };
         self.post_direct(now, queue, words)
     }
 
     #[inline]
-    fn ring_send(&self, now: impl FnOnce() -> Nanos, id: u32, pi: u32) {
-        let queue = self.base.queues.get(id).filter(|q| q.sends.is_on());
-        let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
-        self.post(now, queue, pi);
+    fn ring_send(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        function: &DeviceFunction,
+        (id, pi): (u32, u32),
+    ) {
+        if let Some(queue) = self.queue_of(function, id) {
+            self.post(now, queue, pi);
+        }
+    }
+
+    /// The living send queue of a number, if the function has it; else the doorbell is counted.
+    #[inline]
+    fn queue_of(&self, function: &DeviceFunction, id: u32) -> Option<&Arc<DeviceSendQueue>> {
+        let queue = self.base.queues.get(id).filter(|queue| queue.sends.is_on());
+        if let Some(queue) = queue
+            && queue.is_of(function.id)
+        {
+            return Some(queue);
+        }
+        self.refuse_doorbell(function, queue.is_some());
+        None
+    }
+
+    #[cold]
+    fn refuse_doorbell(&self, function: &DeviceFunction, is_foreign: bool) {
+        self.count(Counter::BadDoorbell);
+        if is_foreign {
+            function.count_foreign();
+        }
     }
 
     #[inline]
-    fn ring_jfc(&self, now: impl FnOnce() -> Nanos, db: JfcDoorbell) {
-        let jfc = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.lives.is_on());
-        let Some(jfc) = jfc else { return self.count(Counter::BadDoorbell) };
+    fn ring_jfc(&self, now: impl FnOnce() -> Nanos, function: &DeviceFunction, db: JfcDoorbell) {
+        let found = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.lives.is_on());
+        let Some(jfc) = found.filter(|jfc| jfc.is_of(function.id)) else {
+            return self.refuse_doorbell(function, found.is_some());
+        };
         let rung = jfc.on_doorbell(db);
         let is_timed = db.arm.is_some() && jfc.period_us().is_some();
         match rung {
@@ -126,11 +163,14 @@ impl SoftwareDevice {
         }
     }
 
-    fn ring_eq(&self, value: u64) {
+    fn ring_eq(&self, function: &DeviceFunction, value: u64) {
         let (eqn, ci) = (value >> 32, low32(value));
         let eqs = &self.base.tables.eqs;
-        let eq = u32::try_from(eqn).ok().and_then(|n| eqs.get(n)).and_then(|e| e.load_full());
-        let Some(eq) = eq else { return self.count(Counter::BadDoorbell) };
+        let found = u32::try_from(eqn).ok().and_then(|n| eqs.get(n)).and_then(|e| e.load_full());
+        let is_foreign = found.is_some();
+        let Some(eq) = found.filter(|eq| eq.owner == function.id) else {
+            return self.refuse_doorbell(function, is_foreign);
+        };
         match eq.on_consumed(ci) {
             None => self.count(Counter::BadDoorbell),
             Some(false) => {}
@@ -143,53 +183,49 @@ impl SoftwareDevice {
     }
 
     #[cold]
-    fn write_setup32(&self, now: Nanos, offset: u64, value: u32) {
+    fn write_setup32(
+        &self,
+        now: Nanos,
+        function: &Arc<DeviceFunction>,
+        (offset, value): (u64, u32),
+    ) {
         match offset {
-            regs::CONTROL => self.write_control(now, value),
-            regs::CMD_DEPTH => self.change_setup(|s| s.cmd_depth = value),
-            regs::AEQ_DEPTH => self.change_setup(|s| s.aeq_depth = value),
+            regs::CONTROL => self.write_control(now, function, value),
+            regs::CMD_DEPTH => function.change_setup(|s| s.cmd_depth = value),
+            regs::AEQ_DEPTH => function.change_setup(|s| s.aeq_depth = value),
             regs::CMD_PI => {
-                self.base.tables.command_pi.store(value, Ordering::SeqCst);
+                function.command_pi.store(value, Ordering::SeqCst);
                 self.run_shared(now);
             }
-            regs::AEQ_CI => self.ring_aeq(value),
+            regs::AEQ_CI => self.ring_aeq(function, value),
             _ => self.count(Counter::BadRegisterAccess),
         }
     }
 
-    fn ring_aeq(&self, ci: u32) {
-        let Some(aeq) = self.base.tables.aeq.load_full() else {
+    fn ring_aeq(&self, function: &DeviceFunction, ci: u32) {
+        let Some(aeq) = function.aeq.load_full() else {
             return self.count(Counter::BadDoorbell);
         };
         match aeq.on_consumed(ci) {
             None => self.count(Counter::BadDoorbell),
-            Some(_) => self.base.tables.push_async(),
+            Some(_) => self.base.tables.push_async(function),
         }
     }
 
-    fn write_control(&self, now: Nanos, value: u32) {
+    fn write_control(&self, now: Nanos, function: &Arc<DeviceFunction>, value: u32) {
         if value & control::RESET != 0 {
-            self.reset(now);
+            self.reset(now, function);
             return;
         }
         let mut ok = true;
         if value & control::ENABLE != 0 {
-            ok = self.enable();
+            ok = self.enable(function);
         } else {
-            self.base.tables.aeq.store(None);
+            function.aeq.store(None);
         }
-        self.change_setup(|s| s.control = value & control::ENABLE);
+        function.change_setup(|s| s.control = value & control::ENABLE);
         let ready = if ok { status::READY } else { status::FATAL };
-        self.base.tables.status.store(ready, Ordering::SeqCst);
-    }
-
-    /// A copy of the set-up registers.
-    pub(super) fn setup(&self) -> Setup {
-        *self.setup.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn change_setup(&self, change: impl FnOnce(&mut Setup)) {
-        change(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner));
+        function.status.store(ready, Ordering::SeqCst);
     }
 }
 

@@ -12,6 +12,7 @@ use urma_mem::lull::{Lull, WorkSign};
 use super::running::RunningTime;
 use crate::cfg::{DeviceCfg, RcWire};
 use crate::command::Commands;
+use crate::context::function::DeviceFunction;
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
@@ -36,10 +37,10 @@ pub(super) struct SharedPart {
 }
 
 impl SharedPart {
-    pub(super) fn new(cfg: &DeviceCfg) -> Self {
+    pub(super) fn new(cfg: &DeviceCfg, first: Arc<DeviceFunction>) -> Self {
         Self {
             exchange: Exchange::new(cfg),
-            commands: Commands::default(),
+            commands: Commands::new(first),
             time: RunningTime::default(),
             was_busy: false,
             was_full: false,
@@ -179,9 +180,12 @@ impl SharedPart {
         any
     }
 
-    /// Forgets everything: the device after a reset.
-    pub(super) fn clear(&mut self, base: &Base) {
-        self.commands.clear(&mut self.exchange, base);
+    /// Ends all objects of a function. With the only one the exchange starts anew, but for the sequences with other nodes.
+    pub(super) fn clear(&mut self, base: &Base, now: Nanos, function: &Arc<DeviceFunction>) {
+        self.commands.clear((&mut self.exchange, base), now, function);
+        if !self.commands.is_shared() {
+            self.exchange.reset(base);
+        }
     }
 
     pub(super) fn poll_deadline(&self) -> Deadline {

@@ -16,6 +16,7 @@ use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, Left, SendEngine, ShortSend, Visit};
 use super::short::ShortBody;
 use crate::cfg::DeviceCfg;
+use crate::context::function::FunctionId;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;
 use crate::context::tables::{LIST_LEN, Tables};
@@ -51,6 +52,12 @@ impl Base {
         let contexts = self.tables.contexts.as_ref();
         let modelled = contexts.map_or(0, |contexts| contexts.value(counter.name()));
         fast + self.tables.counts.value(counter) + modelled
+    }
+
+    /// The part of a counter that the send queues of a function counted.
+    pub(crate) fn counter_of(&self, owner: FunctionId, counter: Counter) -> u64 {
+        let own = self.queues.iter().filter(|queue| queue.is_of(owner));
+        own.map(|queue| queue.fast.value(counter)).sum()
     }
 
     /// Steps a queue's engine, in this thread or in the one that steps it already, and lists what it

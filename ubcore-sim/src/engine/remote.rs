@@ -13,6 +13,8 @@ use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, i
 use super::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
+use crate::context::function::FunctionId;
+use crate::context::guesses::GuessBudget;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, offset_in,
@@ -61,6 +63,8 @@ pub(crate) struct PathState {
     views: [Option<View>; VIEWS],
     /// Of the path to this node: its segments that were written or read.
     own: SegmentCache,
+    /// Of a client's function: which segments are its own, and how often it may be refused those of others.
+    guard: Option<(FunctionId, Arc<GuessBudget>)>,
     /// Where bytes that came through the kernel wait for the last check; made at the first use.
     landing: Option<Region>,
 }
@@ -136,7 +140,8 @@ impl PathState {
             pass_length: PassLength::default(),
             slot: hazard,
             views: Default::default(),
-            own: SegmentCache::default(),
+            own: SegmentCache::of_any(),
+            guard: None,
             landing: None,
         }
     }
@@ -219,7 +224,38 @@ impl PathState {
         want: &Want,
     ) -> Option<Result<(&LocalSegment, usize), CqeStatus>> {
         let Reach::Own = self.link.reach else { return None };
+        if self.guard.is_some() {
+            return Some(self.guarded_place(table, faults, want));
+        }
         Some(own_place(&mut self.own, table, faults, want))
+    }
+
+    /// As [`PathState::own_place`], of a client's function: tokens of others cannot be tried fast.
+    #[inline(never)]
+    fn guarded_place(
+        &mut self,
+        table: &SegmentTable,
+        faults: Faults,
+        want: &Want,
+    ) -> Result<(&LocalSegment, usize), CqeStatus> {
+        let Self { own, guard, .. } = self;
+        let is_own = |owner: &FunctionId| {
+            table.find(want.token_id).is_some_and(|segment| segment.owner == *owner)
+        };
+        let guard = guard.as_ref().filter(|(owner, _)| !is_own(owner)).map(|(_, guesses)| guesses);
+        if guard.is_some_and(|guesses| !guesses.may_try()) {
+            return Err(CqeStatus::RemAccessAbort);
+        }
+        own_place(own, table, faults, want).inspect_err(|_| {
+            if let Some(guesses) = guard {
+                guesses.count_refusal();
+            }
+        })
+    }
+
+    /// This state of a queue that a client's function has.
+    pub(crate) fn guarded(self, guard: Option<(FunctionId, Arc<GuessBudget>)>) -> Self {
+        Self { guard, ..self }
     }
 
     /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: the

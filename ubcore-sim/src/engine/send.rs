@@ -37,6 +37,8 @@ use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
+use crate::context::function::FunctionId;
+use crate::context::guesses::GuessBudget;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
@@ -45,6 +47,10 @@ use crate::context::tables::Tables;
 /// What a send engine is made with.
 #[derive(Debug)]
 pub(crate) struct EngineCfg {
+    /// Function that has the queue.
+    pub(crate) owner: FunctionId,
+    /// Of a client's function: refused accesses that are left.
+    pub(crate) guesses: Option<Arc<GuessBudget>>,
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
@@ -87,6 +93,7 @@ pub(crate) struct SendEngine {
     ready_at: Nanos,
     /// Block up to which the contexts of entries behind it were asked for.
     named: u32,
+    guesses: Option<Arc<GuessBudget>>,
 }
 
 /// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
@@ -213,7 +220,7 @@ impl SendEngine {
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
             mail: Arc::new(Mail::new()),
             path_states: PathStates::new(),
-            segments: SegmentCache::default(),
+            segments: SegmentCache::of(cfg.owner),
             known: KnownRequests::new(cfg.ends),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
@@ -225,6 +232,7 @@ impl SendEngine {
             slot: cfg.slot,
             ready_at: 0,
             named: 0,
+            guesses: cfg.guesses,
         }
     }
 
@@ -487,7 +495,7 @@ impl SendEngine {
             visit.tables.on_stopped(self.id, QueueState::Error);
         }
         let kind = if self.is_jetty { EqeKind::JettyErr } else { EqeKind::JfsErr };
-        visit.tables.async_event(kind, self.id);
+        visit.tables.async_event(self.segments.owner(), kind, self.id);
     }
 }
 

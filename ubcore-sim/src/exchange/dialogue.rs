@@ -145,7 +145,7 @@ impl Exchange {
             next: peer.responder.next_of(opposite)?,
             owed: None,
             tpn: peer.source().tpn,
-            receives: self.receives.place_of(&taken.receiver, &self.cache)?,
+            receives: self.receives.place_of(&taken.receiver, &self.receive_cache)?,
         };
         let owed = peer.responder.take_only_ack(opposite)?;
         // Without the acknowledgement, which the dialogue owes from now on, no peer may have anything to do.

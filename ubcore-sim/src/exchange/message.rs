@@ -124,7 +124,7 @@ fn check_receive(
     if u64::from(length) > taken.capacity() {
         return Err((CqeStatus::LocLen, ResponseStatus::Length));
     }
-    gather::check(taken.pieces(), &mut work.segments(), Store::Yes)
+    gather::check(taken.pieces(), &mut work.segments_of(taken.owner), Store::Yes)
         .map_err(|status| (status, ResponseStatus::NoResources))
 }
 
@@ -144,7 +144,8 @@ fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>
     }
     let span =
         MessageSpan { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
-    gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
+    let segments = &mut work.segments_of(taken.owner);
+    gather::write_in(taken.pieces(), segments, span, part.bytes).is_ok()
 }
 
 /// Copies what the peer names into the receive.
@@ -159,7 +160,8 @@ fn pull(
     let len = bytes.len as usize;
     let span = MessageSpan { at: u64::from(message.done), len, last: part.is_last() };
     puller.pull(bytes, |memory, offset| {
-        gather::copy_in(taken.pieces(), &mut work.segments(), span, (memory, offset))
+        let segments = &mut work.segments_of(taken.owner);
+        gather::copy_in(taken.pieces(), segments, span, (memory, offset))
     })
 }
 
@@ -170,7 +172,7 @@ pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &
         RequestOp::SendImm(imm) => (1, imm),
         RequestOp::SendInvalidate(notice) => {
             let token_id = notice.token_id.value() << 8;
-            work.base.tables.segments.invalidate(token_id, notice.token.0);
+            work.base.tables.segments.invalidate(taken.owner, token_id, notice.token.0);
             (2, u64::from(token_id) | u64::from(notice.token.0) << 32)
         }
         RequestOp::WriteImm(notice) => (3, notice.imm),

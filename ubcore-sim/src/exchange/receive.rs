@@ -19,6 +19,7 @@ use urma_packet::{RequestHeader, ResponseStatus, TargetKind};
 use super::cursor::{BadIndex, ReceiveCursor, ReceivePlace};
 use super::sides::{RecvSide, SharedSide};
 use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
+use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
 use crate::context::model::LookedUp;
 use crate::context::segment::SegmentCache;
@@ -31,6 +32,8 @@ const FLUSH_PER_STEP: u32 = 256;
 /// A receive in use, with a reserved completion slot.
 #[derive(Debug)]
 pub(super) struct TakenReceive {
+    /// Function that has the queue.
+    pub(super) owner: FunctionId,
     /// Queue that it came from.
     pub(super) ring: u32,
     /// Queue that it counts for: the same, or a jetty on a shared one.
@@ -262,7 +265,8 @@ impl ReceivingSides {
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
-        Ok(TakenReceive { ring: end.ring, cqe_source, port, entry_idx, words, num, capacity })
+        let (owner, ring) = (ring.side.owner, end.ring);
+        Ok(TakenReceive { owner, ring, cqe_source, port, entry_idx, words, num, capacity })
     }
 
     /// What a message will look up here, as far as that can be said before it is admitted: its queue, its JFC, and the
@@ -321,7 +325,8 @@ impl ReceivingSides {
             return None;
         }
         let piece = ring.next_piece()?;
-        let segment = segments.cache.find(segments.table, piece.token_id)?;
+        let cache = segments.cache.turn_to(ring.side.owner);
+        let segment = cache.find(segments.table, piece.token_id)?;
         let offset = segment.offset_of(piece.va, u64::from(piece.len))?;
         if len > piece.len as usize || !segment.region.is_writable() || !port.reserve() {
             return None;
@@ -344,7 +349,8 @@ impl ReceivingSides {
         if receiver.port.inline || !is_plain || !ring.spare.is_empty() {
             return None;
         }
-        let segment = cache.known_arc(ring.cursor.last_token_id()?)?;
+        let known = cache.known_arc(ring.cursor.last_token_id()?);
+        let segment = known.filter(|segment| segment.owner == ring.side.owner)?;
         Some(ReceivePlace::new(ring.cursor.clone(), segment))
     }
 
@@ -429,7 +435,7 @@ impl ReceiveRing {
         if self.threshold != 0 && self.left() < self.threshold {
             self.threshold = 0;
             let kind = if self.side.is_jetty { EqeKind::JettyLimit } else { EqeKind::JfrLimit };
-            base.tables.async_event(kind, self.side.id);
+            base.tables.async_event(self.side.owner, kind, self.side.id);
         }
     }
 

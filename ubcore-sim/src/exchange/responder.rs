@@ -149,8 +149,8 @@ impl Responder {
         let len = entry.len().checked_sub(at).filter(|len| *len == values.length as usize)?;
         let served = self.served.get_mut(&taken.pair);
         let served = served.filter(|served| served.is_next(values.tassn))?;
-        let Work { base, cache, receives, .. } = work;
-        let segments = Segments { cache, table: &base.tables.segments };
+        let Work { base, receive_cache, receives, .. } = work;
+        let segments = Segments { cache: receive_cache, table: &base.tables.segments };
         let place = |to: &Region, offset| entry.place(at, (to, offset), len);
         let entry_idx = receives.place_short(base, segments, (&taken.receiver, len), place)?;
         let done = TakenForm::done(&values, entry_idx, source.tpn);

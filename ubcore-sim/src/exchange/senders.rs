@@ -43,7 +43,8 @@ pub(super) struct Senders {
 
 impl Senders {
     pub(super) fn add(&mut self, side: SendSide) {
-        self.by_id.insert(side.id, Sender { side, cache: SegmentCache::default() });
+        let cache = SegmentCache::of(side.owner);
+        self.by_id.insert(side.id, Sender { side, cache });
     }
 
     pub(super) fn remove(&mut self, id: u32) {
@@ -110,11 +111,13 @@ mod tests {
     use udma_abi::cmd::Mode;
 
     use super::*;
+    use crate::context::function::FunctionId;
     use crate::engine::mail::Mail;
 
     fn timeout_ns(err_timeout: u8) -> Nanos {
         let side = SendSide {
             id: 1,
+            owner: FunctionId::FIRST,
             is_jetty: true,
             mode: Mode::Rm,
             mail: Arc::new(Mail::new()),
@@ -122,7 +125,7 @@ mod tests {
             err_timeout,
             priority: 0,
         };
-        Sender { side, cache: SegmentCache::default() }.timeout_ns()
+        Sender { side, cache: SegmentCache::of_any() }.timeout_ns()
     }
 
     #[test]

@@ -10,6 +10,7 @@ use udma_abi::{
 };
 use urma_mem::Region;
 
+use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
 use crate::engine::mail::Mail;
 
@@ -17,6 +18,8 @@ use crate::engine::mail::Mail;
 #[derive(Clone, Debug)]
 pub(crate) struct SendSide {
     pub(crate) id: u32,
+    /// Function that has the queue.
+    pub(crate) owner: FunctionId,
     pub(crate) is_jetty: bool,
     pub(crate) mode: Mode,
     pub(crate) mail: Arc<Mail>,
@@ -31,6 +34,8 @@ pub(crate) struct SendSide {
 #[derive(Clone, Debug)]
 pub(crate) struct RecvSide {
     pub(crate) id: u32,
+    /// Function that has the queue.
+    pub(crate) owner: FunctionId,
     pub(crate) is_jetty: bool,
     pub(crate) mode: Mode,
     pub(crate) cookie: u64,

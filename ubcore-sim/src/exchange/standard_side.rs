@@ -23,8 +23,9 @@ impl Exchange {
         base: &'a Base,
         now: Nanos,
     ) -> (&'a mut StandardJetties, Work<'a>) {
-        let Self { standard, senders, receives, endpoint, cache, bytes, .. } = self;
-        (standard, Work { base, now, senders, receives, endpoint, cache, bytes })
+        let Self { standard, senders, receives, endpoint, cache, receive_cache, bytes, .. } = self;
+        let work = Work { base, now, senders, receives, endpoint, cache, receive_cache, bytes };
+        (standard, work)
     }
 
     /// Opens the connection of jetty `id`.

@@ -18,6 +18,7 @@ use super::standard::StandardJetties;
 use super::turns::Turns;
 use super::work::Work;
 use crate::cfg::DeviceCfg;
+use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
@@ -47,6 +48,8 @@ pub(crate) struct Exchange {
     pub(super) packet_answers: Answers,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
+    /// Segments that receives named lately, of one function.
+    pub(super) receive_cache: SegmentCache,
     /// Payload of the piece that is sent.
     pub(super) bytes: Vec<u8>,
     /// Payload of the piece that was received.
@@ -69,7 +72,8 @@ impl Exchange {
             hold: Hold::new(PROMPT_NS, cfg.dialogues.least(RETURNS_MIN)),
             turns: Turns::new(cfg.dialogues),
             packet_answers: Answers::Go,
-            cache: SegmentCache::default(),
+            cache: SegmentCache::of_any(),
+            receive_cache: SegmentCache::of(FunctionId::FIRST),
             bytes: Vec::new(),
             inbox: Vec::new(),
         }
@@ -81,8 +85,10 @@ impl Exchange {
         base: &'a Base,
         now: Nanos,
     ) -> (&'a mut BTreeMap<RawEid, Peer>, Work<'a>, &'a mut Vec<u8>) {
-        let Self { peers, senders, receives, endpoint, cache, bytes, inbox, .. } = self;
-        (peers, Work { base, now, senders, receives, endpoint, cache, bytes }, inbox)
+        let Self { peers, senders, receives, endpoint, cache, receive_cache, bytes, inbox, .. } =
+            self;
+        let work = Work { base, now, senders, receives, endpoint, cache, receive_cache, bytes };
+        (peers, work, inbox)
     }
 
     /// Runs `f` on each peer with everything else at hand.

@@ -6,6 +6,7 @@ use udma_abi::Nanos;
 
 use super::receive::ReceivingSides;
 use super::senders::Senders;
+use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
@@ -19,12 +20,22 @@ pub(super) struct Work<'a> {
     pub(super) senders: &'a mut Senders,
     pub(super) receives: &'a mut ReceivingSides,
     pub(super) endpoint: &'a mut TpEndpoint,
+    /// Segments for accesses of peers.
     pub(super) cache: &'a mut SegmentCache,
+    /// Segments for receives, of one function at a time.
+    pub(super) receive_cache: &'a mut SegmentCache,
     pub(super) bytes: &'a mut Vec<u8>,
 }
 
 impl Work<'_> {
+    /// All segments, for an access of a peer.
     pub(super) fn segments(&mut self) -> Segments<'_> {
         Segments { cache: self.cache, table: &self.base.tables.segments }
+    }
+
+    /// The segments that a receive of `owner` may name.
+    pub(super) fn segments_of(&mut self, owner: FunctionId) -> Segments<'_> {
+        let cache = self.receive_cache.turn_to(owner);
+        Segments { cache, table: &self.base.tables.segments }
     }
 }

@@ -38,14 +38,6 @@ impl EventVectors {
         Self { vectors: (0..count).map(|_| Vector::default()).collect() }
     }
 
-    /// Raises `vector` in an eventfd of another process from now on, beginning with the raises so far.
-    ///
-    /// # Errors
-    /// `NotFound`: there is no such vector. `AlreadyExists`: it has a descriptor. Out of memory.
-    pub fn install(&self, vector: u16, fd: OwnedFd) -> io::Result<()> {
-        self.vectors.get(usize::from(vector)).ok_or(io::ErrorKind::NotFound)?.install(fd)
-    }
-
     /// A duplicate of the vector's descriptor; `None`: there is no such vector.
     ///
     /// # Errors
@@ -65,18 +57,6 @@ impl Vector {
             let _ = self.fd.set(ForkGuarded::new(eventfd(count, flags)?)?);
         }
         self.fd.get().ok_or(io::ErrorKind::NotFound)?.as_fd().try_clone_to_owned()
-    }
-
-    fn install(&self, fd: OwnedFd) -> io::Result<()> {
-        let early = self.early();
-        let fd = ForkGuarded::new(fd)?;
-        self.fd.set(fd).map_err(|_| io::ErrorKind::AlreadyExists)?;
-        if let Some(fd) = self.fd.get()
-            && *early != 0
-        {
-            add(fd, *early);
-        }
-        Ok(())
     }
 
     fn raise(&self) {
@@ -108,13 +88,10 @@ impl Interrupt for EventVectors {
 }
 
 /// Adds one to an eventfd. A full counter is as good as one more.
-pub fn signal(fd: impl AsFd) {
-    add(fd, 1);
-}
-
 #[expect(clippy::host_endian_bytes, reason = "the kernel counts in this machine's byte order")]
-fn add(fd: impl AsFd, count: u64) {
-    let _ = rustix::io::write(fd, &count.to_ne_bytes());
+pub fn signal(fd: impl AsFd) {
+    let one: u64 = 1;
+    let _ = rustix::io::write(fd, &one.to_ne_bytes());
 }
 
 /// Takes the whole count (one in semaphore mode); whether there was any. Does not wait, whatever a peer that

@@ -30,7 +30,7 @@ use super::{
     presence::Presence,
 };
 use crate::{
-    device::SoftwareDevice,
+    device::{DeviceFunction, SoftwareDevice},
     ports::{Deadline, HostRequest, LinkVisitor},
 };
 
@@ -220,14 +220,14 @@ impl SharedNode {
         }
     }
 
-    /// Reads a register of the device.
+    /// Reads a register of a function.
     #[must_use]
-    pub fn read(&self, offset: u64) -> u64 {
-        if self.is_dead() { u64::MAX } else { self.device.read(self.clock.now_coarse(), offset) }
+    pub fn read(&self, function: &DeviceFunction, offset: u64) -> u64 {
+        if self.is_dead() { u64::MAX } else { self.device.read(function, offset) }
     }
 
-    /// Writes a 32-bit register of the device.
-    pub fn write32(&self, offset: u64, value: u32) {
+    /// Writes a 32-bit register of a function.
+    pub fn write32(&self, function: &Arc<DeviceFunction>, (offset, value): (u64, u32)) {
         if self.is_dead() {
             return;
         }
@@ -235,19 +235,19 @@ impl SharedNode {
             // An import does not rely on a peer whose CLOSE has arrived.
             self.port.exchange(&self.device, self.clock.now(), LinkVisitor::Thread);
         }
-        self.device.write32(|| self.post_time(), offset, value);
+        self.device.write32(|| self.post_time(), function, (offset, value));
         if offset == regs::CMD_PI || offset == regs::CONTROL {
             self.after_command();
         }
         self.after_post();
     }
 
-    /// Writes a 64-bit register of the device.
-    pub fn write64(&self, offset: u64, value: u64) {
+    /// Writes a 64-bit register of a function.
+    pub fn write64(&self, function: &DeviceFunction, (offset, value): (u64, u64)) {
         if self.is_dead() {
             return;
         }
-        self.device.write64(|| self.post_time(), offset, value);
+        self.device.write64(|| self.post_time(), function, (offset, value));
         if offset == regs::JFC_DB && JfcDoorbell::decode(value).arm.is_some() {
             // A thread is about to wait: from now on the background thread serves.
             if self.presence.on_arm() {
@@ -257,13 +257,13 @@ impl SharedNode {
         self.after_post();
     }
 
-    /// 64 bytes at once.
-    pub fn write_block(&self, offset: u64, words: &[u64; 8]) {
+    /// 64 bytes at once by the driver of a function.
+    pub fn write_block(&self, function: &DeviceFunction, (offset, words): (u64, &[u64; 8])) {
         if self.is_dead() {
             return;
         }
         // A request that is done has sent no packet and set no deadline.
-        if self.device.write_block(|| self.post_time(), offset, words) {
+        if self.device.write_block(|| self.post_time(), function, (offset, words)) {
             self.after_post();
         }
     }
@@ -392,6 +392,13 @@ impl SharedNode {
     #[must_use]
     pub fn device(&self) -> &Arc<SoftwareDevice> {
         &self.device
+    }
+
+    /// Ends a function: its driver is gone.
+    pub fn remove_function(&self, function: &Arc<DeviceFunction>) {
+        self.device.remove_function(self.clock.now(), function);
+        self.after_command();
+        self.after_post();
     }
 
     /// Returns whether the program or the background thread serves the node.

@@ -21,8 +21,8 @@ use super::Node;
 use crate::{
     cfg::Doorbells,
     device::{
-        FoundJfc, FoundQueue, Leases, MovedEntry, QueueEnd, QueueEntry, QueueVisit, SoftwareDevice,
-        WORD_LEN, WordMove,
+        DeviceFunction, FoundJfc, FoundQueue, Leases, MovedEntry, QueueEnd, QueueEntry, QueueVisit,
+        SoftwareDevice, WORD_LEN, WordMove,
     },
     host::shared::SharedNode,
 };
@@ -40,13 +40,15 @@ impl DeviceBacking for Node {
     fn registers(&self) -> Arc<dyn RegisterRegion> {
         Arc::new(Registers {
             node: Arc::clone(&self.shared),
+            function: Arc::clone(self.shared.device().first_function()),
             prepared_max: self.prepared_max,
             doorbells: self.doorbells,
         })
     }
 
     fn dma(&self) -> Arc<dyn DmaSpace> {
-        Arc::new(NodeDma(Arc::clone(&self.shared)))
+        let function = Arc::clone(self.shared.device().first_function());
+        Arc::new(NodeDma { node: Arc::clone(&self.shared), function })
     }
 
     fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
@@ -55,17 +57,7 @@ impl DeviceBacking for Node {
     }
 
     fn reset(&self) -> Result<(), BackingError> {
-        check_alive(&self.shared)?;
-        self.shared.write32(regs::CONTROL, regs::control::RESET);
-        let deadline = self.now() + RESET_NS;
-        while self.shared.read(regs::CONTROL) & u64::from(regs::control::RESET) != 0 {
-            if self.now() > deadline {
-                return Err(BackingError::Gone("it does not come back from a reset".to_owned()));
-            }
-            self.progress();
-            std::thread::yield_now();
-        }
-        Ok(())
+        reset(&self.shared, self.shared.device().first_function())
     }
 
     fn now(&self) -> Nanos {
@@ -95,10 +87,26 @@ impl DeviceBacking for Node {
     }
 }
 
+/// Resets a function, and waits until it is done.
+pub(super) fn reset(node: &SharedNode, function: &Arc<DeviceFunction>) -> Result<(), BackingError> {
+    check_alive(node)?;
+    node.write32(function, (regs::CONTROL, regs::control::RESET));
+    let deadline = node.clock().now() + RESET_NS;
+    while node.read(function, regs::CONTROL) & u64::from(regs::control::RESET) != 0 {
+        if node.clock().now() > deadline {
+            return Err(BackingError::Gone("it does not come back from a reset".to_owned()));
+        }
+        node.on_poll(&mut Lull::never());
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 /// Registers of the device: BAR 0.
 #[derive(Debug)]
 struct Registers {
     node: Arc<SharedNode>,
+    function: Arc<DeviceFunction>,
     /// Bytes of a peer's segment that an import maps at most.
     prepared_max: u64,
     doorbells: Doorbells,
@@ -129,19 +137,19 @@ impl RegisterRegion for Registers {
     }
 
     fn read(&self, offset: u64) -> u64 {
-        self.node.read(offset)
+        self.node.read(&self.function, offset)
     }
 
     fn write32(&self, offset: u64, value: u32) {
-        self.node.write32(offset, value);
+        self.node.write32(&self.function, (offset, value));
     }
 
     fn write64(&self, offset: u64, value: u64) {
-        self.node.write64(offset, value);
+        self.node.write64(&self.function, (offset, value));
     }
 
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
-        self.node.write_block(offset, words);
+        self.node.write_block(&self.function, (offset, words));
     }
 
     fn prepare(&self, offset: u64, len: u64) {
@@ -300,23 +308,26 @@ impl JfcIndex for FoundDoorbell<FoundJfc> {
     }
 }
 
-/// Device addresses of the node: maps host memory for its device.
+/// Device addresses of a function: maps host memory for it.
 #[derive(Debug)]
-struct NodeDma(Arc<SharedNode>);
+pub(super) struct NodeDma {
+    pub(super) node: Arc<SharedNode>,
+    pub(super) function: Arc<DeviceFunction>,
+}
 
 impl DmaSpace for NodeDma {
     fn ranges(&self) -> Vec<(u64, u64)> {
-        self.0.device().dma_ranges()
+        self.function.dma_ranges()
     }
 
     fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError> {
-        check_alive(&self.0)?;
-        self.0.device().dma_map(iova, region, access)
+        check_alive(&self.node)?;
+        self.function.dma_map(iova, region, access)
     }
 
     fn unmap(&self, iova: u64) -> Result<(), BackingError> {
-        check_alive(&self.0)?;
-        self.0.device().dma_unmap(iova)
+        check_alive(&self.node)?;
+        self.function.dma_unmap(iova)
     }
 }
 

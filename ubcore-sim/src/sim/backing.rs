@@ -130,40 +130,40 @@ impl RegisterRegion for SimAccess {
     }
 
     fn read(&self, offset: u64) -> u64 {
-        self.touch().map_or(u64::MAX, |now| self.device.read(now, offset))
+        self.touch().map_or(u64::MAX, |_| self.device.read(self.device.first_function(), offset))
     }
 
     fn write32(&self, offset: u64, value: u32) {
         if let Some(now) = self.touch() {
-            self.device.write32(|| now, offset, value);
+            self.device.write32(|| now, self.device.first_function(), (offset, value));
         }
     }
 
     fn write64(&self, offset: u64, value: u64) {
         if let Some(now) = self.touch() {
-            self.device.write64(|| now, offset, value);
+            self.device.write64(|| now, self.device.first_function(), (offset, value));
         }
     }
 
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
         if let Some(now) = self.touch() {
-            self.device.write_block(|| now, offset, words);
+            self.device.write_block(|| now, self.device.first_function(), (offset, words));
         }
     }
 }
 
 impl DmaSpace for SimAccess {
     fn ranges(&self) -> Vec<(u64, u64)> {
-        self.device.dma_ranges()
+        self.device.first_function().dma_ranges()
     }
 
     fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError> {
         self.check()?;
-        self.device.dma_map(iova, region, access)
+        self.device.first_function().dma_map(iova, region, access)
     }
 
     fn unmap(&self, iova: u64) -> Result<(), BackingError> {
         self.check()?;
-        self.device.dma_unmap(iova)
+        self.device.first_function().dma_unmap(iova)
     }
 }

@@ -153,6 +153,9 @@ pub enum CmdStatus {
     /// The device is fatal or being reset.
     #[error("the device is not operational")]
     DeviceError = 10,
+    /// The function may have no more of it: its quota is used up.
+    #[error("the quota of this function is used up")]
+    Quota = 11,
     /// A code that this contract does not have.
     #[error("the device answered a status that the contract does not have")]
     Unknown = 255,
@@ -162,7 +165,7 @@ impl CmdStatus {
     /// Never fails; a device may write any value.
     #[must_use]
     pub fn from_code(code: u8) -> Self {
-        const ALL: [CmdStatus; 11] = [
+        const ALL: [CmdStatus; 12] = [
             CmdStatus::Ok,
             CmdStatus::Invalid,
             CmdStatus::NoRoom,
@@ -174,6 +177,7 @@ impl CmdStatus {
             CmdStatus::Unsupported,
             CmdStatus::Unreachable,
             CmdStatus::DeviceError,
+            CmdStatus::Quota,
         ];
         ALL.into_iter().find(|s| *s as u8 == code).unwrap_or(Self::Unknown)
     }

@@ -118,6 +118,7 @@ fn statuses_have_the_errno_of_the_header() {
         (Status::Invalid, 22),
         (Status::TimedOut, 110),
         (Status::InProgress, 115),
+        (Status::Quota, 122),
         (Status::Fail, 0x1000),
     ];
     for (status, errno) in pairs {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
-use crate::device::{Leases, MovedEntry, WordMove};
+use crate::device::{FunctionId, Leases, MovedEntry, WordMove};
 use crate::engine::known::slot_of;
 
 /// So many requests alike, and the last of them is kept in any case.
@@ -107,7 +107,11 @@ fn an_invalidated_segment_of_this_node_is_refused() {
             send(s, sqe, sge);
             assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(GOOD));
         }
-        assert!(s.a.dev.base.tables.segments.invalidate(other.token_id, sqe.token_value));
+        assert!(s.a.dev.base.tables.segments.invalidate(
+            FunctionId::FIRST,
+            other.token_id,
+            sqe.token_value
+        ));
         send(s, sqe, sge);
     });
     ends(&seen, &[REFUSED]);
@@ -445,7 +449,11 @@ fn what_its_driver_reports_ends_with_the_rights_of_its_segment() {
     s.run(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     assert!([8; 40].iter().all(|at| carry_unreported(&mut s, *at, 0).is_some()));
-    assert!(s.a.dev.base.tables.segments.invalidate(remote.token_id, sqe.token_value));
+    assert!(s.a.dev.base.tables.segments.invalidate(
+        FunctionId::FIRST,
+        remote.token_id,
+        sqe.token_value
+    ));
     assert_eq!(carry_unreported(&mut s, 4096, 0), None);
     assert_eq!(remote.bytes(4096, 8), [0; 8]);
 }

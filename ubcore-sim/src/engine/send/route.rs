@@ -156,7 +156,8 @@ impl SendEngine {
     #[cold]
     fn add_path_state(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
         let link = visit.tables.links.find(tpn)?;
-        Some(self.path_states.add(PathState::new(link, self.slot)))
+        let guard = self.guesses.clone().map(|guesses| (self.segments.owner(), guesses));
+        Some(self.path_states.add(PathState::new(link, self.slot).guarded(guard)))
     }
 
     /// Everything that can be judged without the peer, before anything starts.

@@ -11,6 +11,7 @@ use urma_rc::{RcAccess, RcAtomic, RcMemory};
 
 use super::key::RemoteKeys;
 use super::numbered::Numbered;
+use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 use crate::engine::gather::{self, EntryWords, Local, MessageSpan, Segments};
@@ -168,7 +169,9 @@ impl RcMemory for NodeMemory<'_> {
         let table = &self.tables.segments;
         let segment = keys.find(table, rkey).and_then(|token_id| table.find(token_id));
         segment.is_some_and(|segment| {
-            segment.token.is_some_and(|token| table.invalidate(segment.token_id, token))
+            segment
+                .token
+                .is_some_and(|token| table.invalidate(FunctionId::FIRST, segment.token_id, token))
         })
     }
 }

@@ -17,7 +17,7 @@ use urma_mem::{Blocks, Pages, Region};
 use urma_packet::{FurtherPorts, ROCE_PORT};
 
 use crate::cfg::{DeviceCfg, RcWire};
-use crate::context::{jfc::DeviceJfc, segment::NewSegment};
+use crate::context::{function::FunctionId, jfc::DeviceJfc, segment::NewSegment};
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
@@ -182,6 +182,7 @@ impl Node {
         let mut exchange = Exchange::new(&cfg);
         let mail = Arc::new(Mail::new());
         exchange.add_send(SendSide {
+            owner: FunctionId::FIRST,
             id: SENDER,
             is_jetty: true,
             mode: Mode::Rm,
@@ -192,7 +193,8 @@ impl Node {
         });
         let jfc = Arc::new(DeviceJfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
-        jfc.open(Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap(), false, None);
+        let entries = Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
+        jfc.open(FunctionId::FIRST, entries, false, None);
         Self {
             base: Base::new(cfg, ports),
             exchange,
@@ -403,6 +405,7 @@ impl World {
         let region = Region::private(len).unwrap();
         let extent = SharedExtent { va: va(tid), len: shared as u64, offset: offset as u64 };
         let new = NewSegment {
+            owner: FunctionId::FIRST,
             token_id: tid << 8,
             va: va(tid),
             region: region.clone(),
@@ -417,6 +420,7 @@ impl World {
     pub(super) fn segment(&mut self, n: usize, tid: u32, len: usize, access: Access) -> Region {
         let region = Region::private(len).unwrap();
         let new = NewSegment {
+            owner: FunctionId::FIRST,
             token_id: tid << 8,
             va: va(tid),
             region: region.clone(),
@@ -437,6 +441,7 @@ impl World {
         let ring = Region::private(64 * rqe::stride(1)).unwrap();
         let record = Region::private(record::LEN).unwrap();
         node.exchange.receives.add_ring(RecvSide {
+            owner: FunctionId::FIRST,
             id,
             is_jetty: true,
             mode,
@@ -455,7 +460,7 @@ impl World {
     pub(super) fn receiver_inline(&mut self, n: usize, id: u32) {
         let node = &mut self.nodes[n];
         let entries = Blocks::new(node.cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
-        node.jfc.open(entries, true, None);
+        node.jfc.open(FunctionId::FIRST, entries, true, None);
         self.receiver(n, id);
     }
 
@@ -559,6 +564,7 @@ impl World {
         let node = &mut self.nodes[n];
         let mail = Arc::clone(&node.mail);
         let side = SendSide {
+            owner: FunctionId::FIRST,
             id: SENDER,
             is_jetty: true,
             mode,

@@ -55,12 +55,18 @@ pub enum UserError {
 impl From<UserError> for BackingError {
     fn from(error: UserError) -> Self {
         match error {
+            UserError::Refused { errno: EDQUOT, .. } => {
+                Self::Os(io::Error::from_raw_os_error(EDQUOT.cast_signed()))
+            }
             UserError::Refused { .. } => Self::Unreachable(error.to_string()),
             UserError::Os(error) => Self::Os(error),
             UserError::Protocol { .. } | UserError::Gone(_) => Self::Gone(error.to_string()),
         }
     }
 }
+
+/// Linux error number of a quota that is used up.
+const EDQUOT: u32 = 122;
 
 /// A connection to a server.
 #[derive(Debug)]

@@ -1,0 +1,190 @@
+//! What the daemon reports of itself, over a socket of its own.
+//!
+//! - owns: the socket, the two documents: JSON for `urma_admin`, text for Prometheus. takes: requests (HTTP/1.0, GET
+//!   /status or /metrics) of its own user or root. gives: copies of counts. must not: change anything, show a token, or wait
+//!   for one who asks for longer than a second.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Read as _, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::process::getuid;
+use serde_json::{Map, Value, json};
+use ubcore_sim::{Node, device::QuotaUse};
+
+use crate::roster::{ClientRoster, RefusalReason, ServedEntry};
+
+/// Sources of the reports.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonReport {
+    pub(crate) node: Arc<Node>,
+    pub(crate) roster: Arc<ClientRoster>,
+    /// Clients at a time.
+    pub(crate) clients_max: usize,
+}
+
+impl DaemonReport {
+    /// Answers requests at `listener` in a thread of its own.
+    ///
+    /// # Errors
+    /// No thread.
+    pub(crate) fn serve(self, listener: UnixListener) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("ubcored-status".to_owned());
+        thread.spawn(move || {
+            for socket in listener.incoming() {
+                match socket.and_then(|socket| self.answer(&socket)) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "a status request was not answered");
+                        // Out of descriptors, say.
+                        std::thread::sleep(RETRY);
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn answer(&self, mut socket: &UnixStream) -> io::Result<()> {
+        socket.set_read_timeout(Some(BOUND))?;
+        socket.set_write_timeout(Some(BOUND))?;
+        let uid = getsockopt(&socket, PeerCredentials)?.uid();
+        let mut request = [0; REQUEST_MAX];
+        let len = socket.read(&mut request)?;
+        let line = request.get(..len).unwrap_or_default();
+        let is_own = uid == 0 || uid == getuid().as_raw();
+        let (status, kind, body) = if !is_own {
+            ("403 Forbidden", TEXT, "the daemon's own user and root may ask\n".to_owned())
+        } else if line.starts_with(b"GET /status ") {
+            ("200 OK", "application/json", format!("{:#}\n", self.document()))
+        } else if line.starts_with(b"GET /metrics ") {
+            ("200 OK", "text/plain; version=0.0.4", self.metrics())
+        } else {
+            ("404 Not Found", TEXT, "GET /status or GET /metrics\n".to_owned())
+        };
+        let len = body.len();
+        let head =
+            format!("HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n\r\n");
+        socket.write_all(head.as_bytes())?;
+        socket.write_all(body.as_bytes())
+    }
+
+    /// The document of `urma_admin daemon status --json`.
+    fn document(&self) -> Value {
+        let clients: Vec<Value> = self.roster.all().iter().map(client).collect();
+        let refused = RefusalReason::ALL
+            .map(|reason| (reason.name().to_owned(), json!(self.roster.refusals(reason))));
+        let counters = self.node.device().counters().into_iter();
+        let counters: Map<_, _> = counters.map(|(name, n)| (name.to_owned(), json!(n))).collect();
+        let left = self.roster.left();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "uid": getuid().as_raw(),
+            "eid": ubcore_sim::host::eid_ip(self.node.eid()).to_string(),
+            "packets_refused": self.node.packets_refused(),
+            "clients_max": self.clients_max,
+            "clients": clients,
+            "served": left.served,
+            "cut_off": left.cut_off,
+            "end_ns_max": left.end_ns_max,
+            "refused": Map::from_iter(refused),
+            "counters": counters,
+        })
+    }
+
+    /// The same as text for Prometheus.
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        let left = self.roster.left();
+        let clients = self.roster.all();
+        let one = [
+            ("clients", "gauge", "Clients that are served", clients.len() as u64),
+            (
+                "clients_max",
+                "gauge",
+                "Clients that may be served at a time",
+                self.clients_max as u64,
+            ),
+            ("served_total", "counter", "Clients since the start", left.served),
+            ("cut_off_total", "counter", "Clients that broke the protocol", left.cut_off),
+            ("end_ns_max", "gauge", "Longest end of a client in nanoseconds", left.end_ns_max),
+        ];
+        for (name, kind, help, value) in one {
+            head(&mut text, (name, kind), help);
+            let _ = writeln!(text, "ubcored_{name} {value}");
+        }
+        head(&mut text, ("refused_total", "counter"), "Connections that were refused, by reason");
+        for reason in RefusalReason::ALL {
+            let (name, count) = (reason.name(), self.roster.refusals(reason));
+            let _ = writeln!(text, "ubcored_refused_total{{reason=\"{name}\"}} {count}");
+        }
+        quotas(&mut text, &clients);
+        head(&mut text, ("device_total", "counter"), "Counters of the device");
+        for (name, count) in self.node.device().counters() {
+            let _ = writeln!(text, "ubcored_device_total{{counter=\"{name}\"}} {count}");
+        }
+        text
+    }
+}
+
+fn client((number, entry): &(u64, ServedEntry)) -> Value {
+    let quotas = entry.function.quotas().map(|QuotaUse { kind, used, most, refused }| {
+        (kind.name().to_owned(), json!({ "used": used, "most": most, "refused": refused }))
+    });
+    json!({
+        "number": number,
+        "uid": entry.process.uid,
+        "pid": entry.process.pid,
+        "uasid": entry.function.uasid(),
+        "function": entry.function.id().number(),
+        "seconds": entry.since.elapsed().as_secs(),
+        "quotas": Map::from_iter(quotas),
+        "foreign_accesses": entry.function.foreign_accesses(),
+    })
+}
+
+fn quotas(text: &mut String, clients: &[(u64, ServedEntry)]) {
+    let values = [
+        ("quota_used", "What each client has, by kind"),
+        ("quota_most", "What each client may have, by kind"),
+        ("quota_refused", "Requests beyond a quota that were refused"),
+    ];
+    for (at, (name, help)) in values.into_iter().enumerate() {
+        head(text, (name, "gauge"), help);
+        for (number, entry) in clients {
+            let uid = entry.process.uid;
+            for quota in entry.function.quotas() {
+                let kind = quota.kind.name();
+                let value = [quota.used, quota.most, quota.refused][at];
+                let _ = writeln!(
+                    text,
+                    "ubcored_{name}{{client=\"{number}\",uid=\"{uid}\",kind=\"{kind}\"}} {value}"
+                );
+            }
+        }
+    }
+    head(text, ("foreign_accesses", "gauge"), "Accesses to objects that a client does not have");
+    for (number, entry) in clients {
+        let (uid, count) = (entry.process.uid, entry.function.foreign_accesses());
+        let _ =
+            writeln!(text, "ubcored_foreign_accesses{{client=\"{number}\",uid=\"{uid}\"}} {count}");
+    }
+}
+
+fn head(text: &mut String, (name, kind): (&str, &str), help: &str) {
+    let _ = writeln!(text, "# HELP ubcored_{name} {help}\n# TYPE ubcored_{name} {kind}");
+}
+
+/// Longest wait for one who asks.
+const BOUND: Duration = Duration::from_secs(1);
+/// Pause after a request that failed.
+const RETRY: Duration = Duration::from_millis(10);
+/// Bytes of a request that are read: its first line is shorter.
+const REQUEST_MAX: usize = 1024;
+const TEXT: &str = "text/plain";

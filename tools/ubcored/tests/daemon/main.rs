@@ -1,0 +1,18 @@
+//! Programs whose device is a function of the daemon's, and the ends of both.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests of processes in real time"))]
+
+#[cfg(test)]
+mod c;
+#[cfg(test)]
+mod fairness;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod ops;
+#[cfg(test)]
+mod unit;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,120 @@
+//! What clients do with the device: operations between them and with other nodes.
+
+use std::time::{Duration, Instant};
+
+use urma::{AsyncKind, NodeCfg, PathChoice, PathKind, SendOp, SendWr, Status};
+
+use super::world::{Daemon, End, LEN, segment_cfg};
+
+const BULK: u32 = 300_000;
+
+#[test]
+fn two_programs_with_one_eid_write_read_send_and_do_atomics() {
+    let daemon = Daemon::start("ops");
+    let (mut here, mut there) = (End::open(&daemon), End::open(&daemon));
+    assert_eq!(here.context.eid(), there.context.eid());
+    assert_ne!(here.jetty.remote().id, there.jetty.remote().id);
+    let peer = here.peer(&there);
+    all_operations(&mut here, &mut there, &peer);
+}
+
+#[test]
+fn a_program_reaches_another_node_by_packets_of_the_daemons_port() {
+    let daemon = Daemon::with("wire", &[], &[("URMA_PATH", "packets")]);
+    let (mut here, mut also) = (End::open(&daemon), End::open(&daemon));
+    let cfg = NodeCfg { path: PathChoice::Packets, ..NodeCfg::default() };
+    let mut there = End::of(urma::open_device(cfg).unwrap().open(0).unwrap());
+    let peer = here.peer(&there);
+    assert_eq!(peer.remote.path().kind, PathKind::Packets);
+    all_operations(&mut here, &mut there, &peer);
+    // Another client, by the same wire.
+    let peer = also.peer(&there);
+    all_operations(&mut also, &mut there, &peer);
+    let back = there.peer(&here);
+    all_operations(&mut there, &mut here, &back);
+}
+
+fn all_operations(here: &mut End, there: &mut End, peer: &super::world::Peer) {
+    let bytes: Vec<u8> = (0..BULK).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+    here.memory.write(0, &bytes).unwrap();
+    here.write(peer, (64, BULK), 1);
+    here.done();
+    let mut seen = vec![0; bytes.len()];
+    there.memory.read(64, &mut seen).unwrap();
+    assert!(seen == bytes);
+
+    here.memory.zero(0, LEN).unwrap();
+    let dst = [here.segment.sge(0, BULK)];
+    let op = SendOp::Read { dst: &dst, src: peer.remote.at(64) };
+    here.jetty.post_send(&[SendWr::new(op, &peer.target, 2)]).unwrap();
+    here.done();
+    here.memory.read(0, &mut seen).unwrap();
+    assert!(seen == bytes);
+
+    there.memory.store_u64(0, 100).unwrap();
+    let op =
+        SendOp::FetchAdd { result: here.segment.sge(0, 8), target: peer.remote.at(0), value: 5 };
+    here.jetty.post_send(&[SendWr::new(op, &peer.target, 3)]).unwrap();
+    here.done();
+    assert_eq!((here.memory.load_u64(0), there.memory.load_u64(0)), (Ok(100), Ok(105)));
+
+    there.receive((4096, 64), 9);
+    here.memory.write(0, b"hello").unwrap();
+    here.send(peer, 5, 4);
+    here.done();
+    there.done();
+    let mut hello = [0; 5];
+    there.memory.read(4096, &mut hello).unwrap();
+    assert_eq!(&hello, b"hello");
+}
+
+#[test]
+fn memory_that_the_daemon_cannot_reach_is_refused_at_registration() {
+    let daemon = Daemon::start("unreachable");
+    let end = End::open(&daemon);
+    let memory = urma::Region::private(8192).unwrap();
+    let part = memory.sub(100, 4096).unwrap();
+    let refused = end.context.register(&part, &segment_cfg(), None).map(|_| ());
+    assert_eq!(refused.unwrap_err(), Status::Invalid);
+    end.context.register(&memory, &segment_cfg(), None).unwrap();
+}
+
+#[test]
+fn a_killed_daemon_ends_requests_with_an_event_and_programs_attach_again() {
+    let mut daemon = Daemon::start("killed");
+    let (mut end, other) = (End::open(&daemon), End::open(&daemon));
+    let peer = end.peer(&other);
+    // Without a receive each of them waits.
+    const REQUESTS: u64 = 5;
+    (0..REQUESTS).for_each(|ctx| end.send(&peer, 8, ctx));
+    daemon.kill();
+    let begun = Instant::now();
+    let event = end.context.next_async(Some(Duration::from_secs(10))).unwrap().unwrap();
+    assert_eq!(event.kind, AsyncKind::DeviceFatal);
+    let mut ended: Vec<u64> = Vec::new();
+    while ended.len() < usize::try_from(REQUESTS).unwrap() {
+        let next = end.completions.wait(Some(Duration::from_secs(10))).unwrap().unwrap();
+        assert!(!next.status.is_success(), "{next:?}");
+        ended.push(next.user_ctx);
+    }
+    let took = begun.elapsed();
+    assert_eq!(ended, (0..REQUESTS).collect::<Vec<_>>());
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    println!("a killed daemon: event and {REQUESTS} completions after {took:?}");
+    let memory = urma::Region::private(8192).unwrap();
+    assert_eq!(end.context.register(&memory, &segment_cfg(), None).err(), Some(Status::NoDevice));
+    drop((end, other, peer));
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "objects of a device that is gone end at once"
+    );
+    // Opening waits for a daemon that starts meanwhile.
+    let cfg = daemon.cfg();
+    let opens = std::thread::spawn(move || urma::open_device(cfg).unwrap().open(0).unwrap());
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.start_again();
+    let mut again = End::of(opens.join().unwrap());
+    let mut other = End::open(&daemon);
+    let peer = again.peer(&other);
+    all_operations(&mut again, &mut other, &peer);
+}

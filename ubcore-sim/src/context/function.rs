@@ -1,0 +1,331 @@
+//! A function of the device: what one driver has of it, besides objects.
+//!
+//! *Owns*: set-up registers, DMA space, asynchronous events, quota and its use. *Takes*: what its driver writes and
+//! maps. *Gives*: windows on its memory alone. *Must not*: reach what another function mapped.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use udma_abi::{BackingError, CmdStatus, DmaAccess, Eqe};
+use urma_mem::Region;
+use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+
+use super::event::EventQueue;
+pub use super::function_id::FunctionId;
+use super::guesses::GuessBudget;
+use crate::dma::Dma;
+use crate::ports::Interrupt;
+
+/// What a function may have at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuotaKind {
+    /// JFSs, JFRs, jetties and groups together.
+    Jetties,
+    /// JFCs and event queues together.
+    Jfcs,
+    /// Token ids, and so segments.
+    Segments,
+    /// Paths to nodes that it uses, or waits for.
+    Paths,
+    /// Requests that can be outstanding: blocks of send rings and entries of receive rings.
+    Work,
+    /// Bytes of mapped memory.
+    PinnedBytes,
+}
+
+impl QuotaKind {
+    /// All kinds, in the order of reports.
+    pub const ALL: [Self; 6] =
+        [Self::Jetties, Self::Jfcs, Self::Segments, Self::Paths, Self::Work, Self::PinnedBytes];
+
+    /// Name of the kind in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jetties => "jetties",
+            Self::Jfcs => "jfcs",
+            Self::Segments => "segments",
+            Self::Paths => "paths",
+            Self::Work => "work",
+            Self::PinnedBytes => "pinned_bytes",
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Most of each kind that a function may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionQuota([u64; QuotaKind::ALL.len()]);
+
+impl FunctionQuota {
+    /// Nothing but the device's own limits.
+    pub const NONE: Self = Self([u64::MAX; QuotaKind::ALL.len()]);
+
+    /// This quota with `most` of a kind.
+    #[must_use]
+    pub const fn with(mut self, kind: QuotaKind, most: u64) -> Self {
+        self.0[kind.index()] = most;
+        self
+    }
+
+    /// Most of a kind.
+    #[must_use]
+    pub const fn most(&self, kind: QuotaKind) -> u64 {
+        self.0[kind.index()]
+    }
+}
+
+/// What a function is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCfg {
+    /// UASID of its driver, 24 bits.
+    pub uasid: u32,
+    /// What it may have.
+    pub quota: FunctionQuota,
+}
+
+/// Use of a quota.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuotaUse {
+    /// What is counted.
+    pub kind: QuotaKind,
+    /// What the function has.
+    pub used: u64,
+    /// What it may have.
+    pub most: u64,
+    /// Requests for more that were refused.
+    pub refused: u64,
+}
+
+/// Registers that a driver writes before it starts its function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
+    pub(crate) cmd_base: u64,
+    pub(crate) rsp_base: u64,
+    pub(crate) cmd_depth: u32,
+    pub(crate) aeq_base: u64,
+    pub(crate) aeq_depth: u32,
+    pub(crate) control: u32,
+}
+
+/// A function of the device.
+#[derive(Debug)]
+pub struct DeviceFunction {
+    pub(crate) id: FunctionId,
+    cfg: FunctionCfg,
+    /// Raises its vectors.
+    pub(crate) interrupt: Arc<dyn Interrupt>,
+    dma: Dma,
+    setup: Mutex<Setup>,
+    pub(crate) aeq: ArcSwapOption<EventQueue>,
+    /// Asynchronous events that found no room yet.
+    async_pending: Mutex<VecDeque<Eqe>>,
+    /// Value of the register STATUS.
+    pub(crate) status: AtomicU32,
+    /// Producer index of the command ring, as rung.
+    pub(crate) command_pi: AtomicU32,
+    used: [AtomicU64; QuotaKind::ALL.len()],
+    refused: [AtomicU64; QuotaKind::ALL.len()],
+    /// Accesses that named an object which it does not have.
+    foreign: AtomicU64,
+    /// Refused accesses to segments of others.
+    pub(crate) guesses: Arc<GuessBudget>,
+}
+
+impl DeviceFunction {
+    pub(crate) fn new(id: FunctionId, cfg: FunctionCfg, interrupt: Arc<dyn Interrupt>) -> Self {
+        Self {
+            id,
+            cfg,
+            interrupt,
+            dma: Dma::default(),
+            setup: Mutex::default(),
+            aeq: ArcSwapOption::empty(),
+            async_pending: Mutex::default(),
+            status: AtomicU32::new(0),
+            command_pi: AtomicU32::new(0),
+            used: Default::default(),
+            refused: Default::default(),
+            foreign: AtomicU64::new(0),
+            guesses: Arc::default(),
+        }
+    }
+
+    /// Returns the number of the function.
+    #[must_use]
+    pub fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    /// Returns the UASID of its driver.
+    #[must_use]
+    pub fn uasid(&self) -> u32 {
+        self.cfg.uasid
+    }
+
+    /// Returns the use of its quotas.
+    #[must_use]
+    pub fn quotas(&self) -> [QuotaUse; QuotaKind::ALL.len()] {
+        QuotaKind::ALL.map(|kind| QuotaUse {
+            kind,
+            used: self.used[kind.index()].load(Ordering::Relaxed),
+            most: self.cfg.quota.most(kind),
+            refused: self.refused[kind.index()].load(Ordering::Relaxed),
+        })
+    }
+
+    /// Returns the number of its accesses that named an object which it does not have.
+    #[must_use]
+    pub fn foreign_accesses(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
+    }
+
+    /// An access named an object which the function does not have.
+    #[cold]
+    pub(crate) fn count_foreign(&self) {
+        self.foreign.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes `count` more of a kind.
+    ///
+    /// # Errors
+    /// `Quota`: it would be more than the function may have; nothing is noted but the refusal.
+    pub(crate) fn charge(&self, kind: QuotaKind, count: u64) -> Result<(), CmdStatus> {
+        let (used, most) = (&self.used[kind.index()], self.cfg.quota.most(kind));
+        let fits = |now: u64| now.checked_add(count).filter(|sum| *sum <= most);
+        let charged = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        charged.map(|_| ()).map_err(|_| {
+            self.refused[kind.index()].fetch_add(1, Ordering::Relaxed);
+            CmdStatus::Quota
+        })
+    }
+
+    /// `count` of a kind ended.
+    pub(crate) fn release(&self, kind: QuotaKind, count: u64) {
+        self.used[kind.index()].fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Usable device addresses, as `(first, last)`.
+    #[must_use]
+    pub fn dma_ranges(&self) -> Vec<(u64, u64)> {
+        Dma::ranges()
+    }
+
+    /// Makes `region` reachable for this function at device address `iova`.
+    ///
+    /// # Errors
+    /// The range is taken or outside [`DeviceFunction::dma_ranges`], or more than the quota.
+    pub fn dma_map(
+        &self,
+        iova: u64,
+        region: &Region,
+        access: DmaAccess,
+    ) -> Result<(), BackingError> {
+        let len = region.len() as u64;
+        self.charge(QuotaKind::PinnedBytes, len).map_err(|_| over_quota())?;
+        self.dma
+            .map(iova, region, access)
+            .inspect_err(|_| self.release(QuotaKind::PinnedBytes, len))
+    }
+
+    /// Takes the mapping that starts at `iova` away.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn dma_unmap(&self, iova: u64) -> Result<(), BackingError> {
+        let len = self.dma.unmap(iova)?;
+        self.release(QuotaKind::PinnedBytes, len);
+        Ok(())
+    }
+
+    /// The window of `len` bytes at a device address; `None` when it is not mapped for `access` as one piece.
+    pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
+        self.dma.window(iova, len, access)
+    }
+
+    /// A copy of the set-up registers.
+    pub(crate) fn setup(&self) -> Setup {
+        *self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change_setup(&self, change: impl FnOnce(&mut Setup)) {
+        change(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn pending_events(&self) -> MutexGuard<'_, VecDeque<Eqe>> {
+        self.async_pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the ring of asynchronous events, and drops those that wait.
+    pub(crate) fn reset_async(&self) {
+        self.aeq.store(None);
+        self.pending_events().clear();
+    }
+
+    /// Registers as after power-on, and no object in use. What is mapped stays.
+    pub(crate) fn restart(&self) {
+        self.reset_async();
+        self.command_pi.store(0, Ordering::SeqCst);
+        self.change_setup(|setup| *setup = Setup::default());
+        for kind in QuotaKind::ALL.into_iter().filter(|kind| *kind != QuotaKind::PinnedBytes) {
+            self.used[kind.index()].store(0, Ordering::Relaxed);
+        }
+        self.status.store(0, Ordering::SeqCst);
+    }
+}
+
+fn over_quota() -> BackingError {
+    std::io::Error::from_raw_os_error(EDQUOT).into()
+}
+
+/// Linux error number of a quota that is used up.
+const EDQUOT: i32 = 122;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::Interrupt;
+
+    #[derive(Debug)]
+    struct Silent;
+    impl Interrupt for Silent {
+        fn raise(&self, _: u16) {}
+    }
+
+    fn with(kind: QuotaKind, most: u64) -> DeviceFunction {
+        let quota = FunctionQuota::NONE.with(kind, most);
+        let cfg = FunctionCfg { uasid: 1, quota };
+        DeviceFunction::new(FunctionId::new(1), cfg, Arc::new(Silent))
+    }
+
+    #[test]
+    fn a_quota_of_each_kind_is_kept_and_its_refusals_counted() {
+        for kind in QuotaKind::ALL {
+            let function = with(kind, 10);
+            assert_eq!(function.charge(kind, 8), Ok(()));
+            assert_eq!(function.charge(kind, 3), Err(CmdStatus::Quota));
+            assert_eq!(function.charge(kind, u64::MAX), Err(CmdStatus::Quota));
+            assert_eq!(function.charge(kind, 2), Ok(()));
+            function.release(kind, 10);
+            let found = function.quotas().into_iter().find(|quota| quota.kind == kind);
+            assert_eq!(found, Some(QuotaUse { kind, used: 0, most: 10, refused: 2 }));
+        }
+    }
+
+    #[test]
+    fn mapped_bytes_are_charged_and_returned() {
+        let function = with(QuotaKind::PinnedBytes, 8192);
+        let region = Region::private(8192).unwrap();
+        function.dma_map(0x1_0000, &region, DmaAccess::Both).unwrap();
+        let refused = function.dma_map(0x2_0000, &region, DmaAccess::Both).unwrap_err();
+        assert!(matches!(refused, BackingError::Os(error) if error.raw_os_error() == Some(EDQUOT)));
+        function.dma_unmap(0x1_0000).unwrap();
+        // A refusal for another reason charges nothing.
+        assert!(function.dma_map(0, &region, DmaAccess::Both).is_err());
+        function.dma_map(0x2_0000, &region, DmaAccess::Both).unwrap();
+    }
+}
