@@ -91,7 +91,7 @@ pub struct FunctionCfg {
 /// Use of a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QuotaUse {
-    /// What is counted.
+    /// Kind that is counted.
     pub kind: QuotaKind,
     /// What the function has.
     pub used: u64,
