@@ -117,7 +117,7 @@ pub(crate) struct Setup {
 pub struct DeviceFunction {
     pub(crate) id: FunctionId,
     cfg: FunctionCfg,
-    /// Raises its vectors.
+    /// Raises the vectors of the function.
     pub(crate) interrupt: Arc<dyn Interrupt>,
     dma: Dma,
     setup: Mutex<Setup>,
