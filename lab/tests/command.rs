@@ -184,9 +184,8 @@ fn the_tiers_say_what_an_access_waits_for() {
     };
     let [near, far, off] = ["l2", "l3", "off"].map(run);
     let tiers = |cells: &[Value]| cells[0]["tiers"].clone();
-    let count = |cells: &[Value], name: &str| {
-        tiers(cells)["counters"][name].as_u64().expect("a counter")
-    };
+    let count =
+        |cells: &[Value], name: &str| tiers(cells)["counters"][name].as_u64().expect("a counter");
     for cells in [&near, &far] {
         assert_eq!(count(cells, "l1_hits") + count(cells, "l1_misses"), 200_000);
         assert_eq!(cells[0]["hits"], off[0]["hits"], "the replay is the same");

@@ -12,12 +12,13 @@ use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
-use super::tiers::{CHIP_SLOTS, TierSetting};
 use crate::units;
 use crate::wan::grid::GridError;
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
+/// Slots of a chip with tiers behind it.
+const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 /// Accesses that may be under way at most.
 const WINDOW_MAX: usize = 65_536;
 
@@ -56,6 +57,17 @@ pub struct CacheCell {
     pub rule: SeedRule,
     /// Tiers behind the chip, if they are modelled.
     pub tiers: Option<TierSetting>,
+}
+
+/// Tiers behind the chip, and how fast accesses come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TierSetting {
+    /// Whether there is CXL memory between chip and host memory.
+    pub has_l2: bool,
+    /// Accesses that begin in a second at most.
+    pub accesses_per_s: f64,
+    /// Accesses that may be under way.
+    pub window: usize,
 }
 
 /// Options of `cache` that name no trace.
@@ -227,10 +239,7 @@ pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
 }
 
 /// Generates the traces of these names with `seed`, or else with each one's own; all names are checked first.
-pub fn generated(
-    names: &[String],
-    seed: Option<u64>,
-) -> Result<Vec<Arc<NamedTrace>>, GridError> {
+pub fn generated(names: &[String], seed: Option<u64>) -> Result<Vec<Arc<NamedTrace>>, GridError> {
     let sources: Result<Vec<_>, _> = names.iter().map(|name| TraceSource::named(name)).collect();
     let generate = |source: TraceSource| match source.generate(seed) {
         Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace))),

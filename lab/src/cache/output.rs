@@ -119,7 +119,9 @@ fn tier_table(results: &[CacheResult]) -> String {
     for result in results {
         let Some(tiers) = &result.tiers else { continue };
         if text.is_empty() {
-            text.push_str("model with tiers; % of the accesses found in each, others met a migration\n");
+            text.push_str(
+                "model with tiers; % of the accesses found in each, others met a migration\n",
+            );
             text.push_str("trace               capacity  policy         L1     L2     L3   wait ns: mean, p99   M accesses/s\n");
         }
         let [l1, l2, l3, mean, p99, rate] = tier_figures(tiers);

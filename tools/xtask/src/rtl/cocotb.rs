@@ -45,7 +45,9 @@ pub(super) fn check(step: &mut RunningStep) -> Result<StepResult, Failure> {
         let mut command = Command::new("sh");
         command.args(["-c", RUN, "sh", "vvp", "-m", &library]).arg(&program).current_dir(&work);
         command.env("GPI_USERS", &users).env("PYGPI_PYTHON_BIN", &python);
-        command.env("PYTHONPATH", design::folder().join("test")).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+            .env("PYTHONPATH", design::folder().join("test"))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("COCOTB_TEST_MODULES", "urma_cocotb").env("COCOTB_TOPLEVEL", scheme.top());
         command.env("COCOTB_RESULTS_FILE", work.join(format!("{}.xml", scheme.name())));
         command.env("TOPLEVEL_LANG", "verilog").env("URMA_SCHEME", scheme.name());
@@ -72,7 +74,8 @@ fn python() -> Result<PathBuf, Failure> {
         let _ = Command::new("python3").args(["-m", "venv"]).arg(&folder).output();
         let _ = Command::new(&own).args(["-m", "pip", "install", "--quiet", VERSION]).output();
     }
-    let why = format!("no Python has it: pip install {VERSION} (3.9 or later, with a shared library)");
+    let why =
+        format!("no Python has it: pip install {VERSION} (3.9 or later, with a shared library)");
     if has(&own) { Ok(own) } else { Err(Failure(why)) }
 }
 

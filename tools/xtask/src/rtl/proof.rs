@@ -73,12 +73,7 @@ pub(super) fn check_one(
 }
 
 impl SmallEngine {
-    fn proof(
-        &self,
-        folder: &Path,
-        work: &Path,
-        cycles: u32,
-    ) -> Result<(String, Command), Failure> {
+    fn proof(&self, folder: &Path, work: &Path, cycles: u32) -> Result<(String, Command), Failure> {
         let name = format!("{PREFIX}, {}: {cycles} cycles", self.scheme.name());
         Ok((name, self.command(folder, work, cycles, HOLDS)?))
     }

@@ -168,9 +168,8 @@ impl Ours {
         let capacity = u64::from(self.capacity);
         let (small, main) = (self.left.small_len(), self.left.main_len());
         // Numbers of 32 bits: at most 12 times 2^24, and quicker to divide.
-        let step = |other: u32, own: u32| {
-            u64::from((STEP.0 * other / own.max(1)).clamp(STEP.0, STEP.1))
-        };
+        let step =
+            |other: u32, own: u32| u64::from((STEP.0 * other / own.max(1)).clamp(STEP.0, STEP.1));
         if left.small {
             let most = (capacity * UNIT * 4 / 5).max(UNIT);
             self.small = (self.small + step(main, small)).min(most);

@@ -83,7 +83,8 @@ impl PrintRow {
     #[inline]
     fn put(&mut self, print: u16) -> bool {
         let [a, b, c, d] = self.0;
-        self.0 = [a << 16 | u64::from(print), b << 16 | a >> 48, c << 16 | b >> 48, d << 16 | c >> 48];
+        self.0 =
+            [a << 16 | u64::from(print), b << 16 | a >> 48, c << 16 | b >> 48, d << 16 | c >> 48];
         d >> 48 == 0
     }
 }
@@ -130,8 +131,7 @@ impl Prints {
         let bucket = &self.buckets[bucket];
         let left = bucket.main.find(main, MARKS).map(|at| {
             let marks = bucket.main.at(at);
-            let rule =
-                if marks & OLDEST == 0 { VictimRule::LeastUsed } else { VictimRule::Oldest };
+            let rule = if marks & OLDEST == 0 { VictimRule::LeastUsed } else { VictimRule::Oldest };
             MainLeave { rule, was_hit: marks & HIT != 0 }
         });
         LeftLately { small: bucket.small.find(small, 0).is_some(), main: left }

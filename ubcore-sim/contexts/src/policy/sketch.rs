@@ -81,10 +81,15 @@ mod tests {
         for handle in 0..200 {
             assert!(sketch.count(scatter(handle)) >= u64::from(handle % 8), "{handle}");
         }
-        let many = (0..200).filter(|handle| sketch.count(scatter(*handle)) > u64::from(handle % 8)).count();
+        let many = (0..200)
+            .filter(|handle| sketch.count(scatter(*handle)) > u64::from(handle % 8))
+            .count();
         assert!(many < 40, "{many} of 200 are too high");
         let before = sketch.count(scatter(7));
         (0..2000).for_each(|_| sketch.add(scatter(1)));
-        assert_eq!((sketch.count(scatter(1)), sketch.count(scatter(7))), (15 - 15 / 2 + 7, before / 2));
+        assert_eq!(
+            (sketch.count(scatter(1)), sketch.count(scatter(7))),
+            (15 - 15 / 2 + 7, before / 2)
+        );
     }
 }
