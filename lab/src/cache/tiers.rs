@@ -11,18 +11,7 @@ use urma_contexts::{
     CacheCfg, ContextCache, ContextCounts, ContextHandle, ContextKind, SmallOp, TokenBody,
 };
 
-use super::grid::CacheCell;
-
-/// Tiers behind the chip, and how fast accesses come.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TierSetting {
-    /// Whether there is CXL memory between chip and host memory.
-    pub has_l2: bool,
-    /// Accesses that begin in a second at most.
-    pub accesses_per_s: f64,
-    /// Accesses that may be under way.
-    pub window: usize,
-}
+use super::grid::{CacheCell, TierSetting};
 
 /// What the model gave.
 #[derive(Clone, Debug)]
@@ -32,9 +21,6 @@ pub struct TierResult {
     /// Accesses in a microsecond of virtual time.
     pub accesses_per_us: f64,
 }
-
-/// Fewest and most slots of the chip.
-pub const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 
 /// Runs the cell's trace once; its policy is not a bound.
 pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyError> {
