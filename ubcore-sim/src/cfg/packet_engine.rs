@@ -37,7 +37,7 @@ impl Default for PacketEngineCfg {
 pub struct PacketEngineCfgError {
     /// Field and value, as `data_beats=63`.
     pub part: String,
-    /// The rule.
+    /// The rule that the value breaks.
     pub wanted: String,
 }
 
