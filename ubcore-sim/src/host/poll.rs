@@ -64,6 +64,14 @@ impl Poll {
         Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(key), flags(interest))?)
     }
 
+    /// Watches `fd` no longer.
+    ///
+    /// # Errors
+    /// The system's error, such as a descriptor that is not watched.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Waits for at most `timeout` (`None`: without limit) and replaces the content of `ready`.
     /// An interrupted wait returns with nothing.
     ///
