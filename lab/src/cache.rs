@@ -7,3 +7,4 @@ pub mod cell;
 pub mod grid;
 pub mod output;
 pub mod plot;
+pub mod tiers;

@@ -17,6 +17,7 @@ use lab::wan::grid::GridError;
 use serde_json::json;
 use urma_contexts::policy::seed::SeedRule;
 use urma_contexts::trace::read::TraceFormat;
+use urma_contexts::trace::synthetic::SyntheticTrace;
 
 /// Bytes of memory that a byte of a file of handles takes: the file, handles, numbers, next uses.
 const MEMORY_PER_BYTE: u64 = 6;
@@ -24,7 +25,8 @@ const MEMORY_PER_BYTE: u64 = 6;
 /// Lists are separated by commas.
 #[derive(Args, Debug)]
 pub(crate) struct CacheArgs {
-    /// Synthetic traces: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto. All of them without --trace and --file.
+    /// Traces to generate: uniform10k, zipf0.99_10k, burst16_10k, 256active_pareto (all of them without --trace and --file),
+    /// or a family such as phases, loop-zipf, drift (docs/nic-internals.md lists them).
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
     /// Trace files to read, each in the format that `--format` names.
@@ -52,6 +54,15 @@ pub(crate) struct CacheArgs {
     /// The seed's rule: a full cache takes a handle at its miss of this number; 0: always.
     #[arg(long, default_value_t = 0)]
     admit: u32,
+    /// Run each trace through the tiers of the model as well: off, l3 (chip and host memory), l2 (with CXL memory between).
+    #[arg(long, default_value = "off")]
+    tiers: String,
+    /// With the tiers: accesses that begin in a second at most.
+    #[arg(long, default_value = "120M")]
+    rate: String,
+    /// With the tiers: accesses that may be under way.
+    #[arg(long, default_value_t = 64)]
+    window: usize,
     /// Seed of the synthetic traces instead of each one's own.
     #[arg(long)]
     seed: Option<u64>,
@@ -96,22 +107,15 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
         capacities: args.capacity.clone(),
         slot_bytes: args.slot_bytes,
         rule: SeedRule { aging: args.aging, alpha: args.alpha, admit: args.admit },
+        tiers: args.tiers.clone(),
+        rate: args.rate.clone(),
+        window: args.window,
     }
     .check()?;
     let format = grid::format(&args.format)?;
-    let names = if args.trace.is_empty() && args.file.is_empty() {
-        grid::synthetic(
-            &["uniform10k", "zipf0.99_10k", "burst16_10k", "256active_pareto"].map(str::to_owned),
-        )?
-    } else {
-        grid::synthetic(&args.trace)?
-    };
-    let mut traces = Vec::new();
-    for synthetic in names {
-        let trace = synthetic.generate(args.seed.unwrap_or_else(|| synthetic.seed()));
-        let trace = trace.map_err(|error| grid::trace_error("trace", &error))?;
-        traces.push(Arc::new(NamedTrace::new(synthetic.name(), trace)));
-    }
+    let all = SyntheticTrace::ALL.map(|trace| trace.name().to_owned());
+    let none = args.trace.is_empty() && args.file.is_empty();
+    let mut traces = grid::generated(if none { &all } else { &args.trace }, args.seed)?;
     for file in &args.file {
         traces.push(Arc::new(read(file, format)?));
     }

@@ -30,6 +30,12 @@ pub fn bytes(text: &str) -> Result<f64, UnitError> {
     scaled(text, &units, "a size in bytes with its unit, such as 200MB")
 }
 
+/// Reads how often something happens in a second: `120M`, `2.5k`.
+pub fn events(text: &str) -> Result<f64, UnitError> {
+    let units = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
+    scaled(text, &units, "a number a second with its unit, such as 120M")
+}
+
 fn scaled(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<f64, UnitError> {
     let error = || UnitError { given: text.to_owned(), wanted };
     let found = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
@@ -47,6 +53,7 @@ mod tests {
         assert_eq!(rate("100G"), Ok(1e11));
         assert_eq!(time("10ms"), Ok(1e10));
         assert_eq!(bytes("1.5MB"), Ok(1.5e6));
+        assert_eq!(events("120M"), Ok(1.2e8));
         for text in ["10", "", "G", "tenG", "1e999G"] {
             assert!(rate(text).is_err(), "{text}");
         }

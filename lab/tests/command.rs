@@ -157,6 +157,10 @@ fn what_makes_no_sense_for_the_cache_is_refused_before_anything_runs() {
         ("--alpha", "17", "alpha"),
         ("--admit", "65536", "admit"),
         ("--workers", "0", "workers"),
+        ("--tiers", "l4", "tiers"),
+        ("--rate", "120", "rate"),
+        ("--rate", "100G", "rate"),
+        ("--window", "0", "window"),
         ("--format", "pcap", "format"),
         ("--file", "/nowhere/at/all", "file"),
         ("--file", env!("CARGO_MANIFEST_PATH"), "file"),
@@ -169,6 +173,30 @@ fn what_makes_no_sense_for_the_cache_is_refused_before_anything_runs() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(field) && text.contains(want), "{text}");
     }
+}
+
+#[test]
+fn the_tiers_say_what_an_access_waits_for() {
+    let line = "cache --trace drift --policy lru --capacity 10% --json --tiers";
+    let run = |tiers: &str| {
+        let args: Vec<&str> = line.split(' ').chain([tiers]).collect();
+        lines(&urma_lab(&args).stdout)
+    };
+    let [near, far, off] = ["l2", "l3", "off"].map(run);
+    let tiers = |cells: &[Value]| cells[0]["tiers"].clone();
+    let count =
+        |cells: &[Value], name: &str| tiers(cells)["counters"][name].as_u64().expect("a counter");
+    for cells in [&near, &far] {
+        assert_eq!(count(cells, "l1_hits") + count(cells, "l1_misses"), 200_000);
+        assert_eq!(cells[0]["hits"], off[0]["hits"], "the replay is the same");
+        assert!(tiers(cells)["accesses_per_us"].as_f64() <= Some(120.1));
+    }
+    assert!(count(&near, "l2_hits") > 0 && count(&far, "l2_hits") == 0);
+    assert!(count(&near, "wait_mean_ns") < count(&far, "wait_mean_ns"));
+    assert!(tiers(&off).is_null() && near.last() != off.last());
+    let small = urma_lab(&["cache", "--trace", "drift", "--tiers", "l2", "--capacity", "20"]);
+    assert_eq!(small.status.code(), Some(2), "{small:?}");
+    assert!(String::from_utf8_lossy(&small.stderr).contains("64 to 1048576 slots with --tiers"));
 }
 
 #[test]

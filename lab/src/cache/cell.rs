@@ -9,6 +9,7 @@ use urma_contexts::policy::kind::PolicyError;
 use urma_contexts::replay::{CacheCounts, CacheReplay};
 
 use super::grid::CacheCell;
+use super::tiers::{self, TierResult};
 use crate::clock::Stopwatch;
 use crate::workers::run_all;
 
@@ -24,8 +25,11 @@ pub struct CacheResult {
     pub counts: CacheCounts,
     /// Misses of each hundredth of the trace: accesses, misses.
     pub misses: Vec<(u64, u64)>,
-    /// Time of an access in ns on this machine: table of handles and policy together.
+    /// Time of an access in ns on this machine, table of handles and policy together: the median of the hundredths of the
+    /// trace, which other programs on the machine disturb less than the mean.
     pub ns_per_access: f64,
+    /// The same trace through the tiers of the model, if they are on.
+    pub tiers: Option<TierResult>,
 }
 
 impl CacheResult {
@@ -51,26 +55,32 @@ fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
     let mut cache = CacheReplay::new(policy, cell.capacity, trace.distinct());
     let length = trace.handles().len().div_ceil(POINTS);
     let mut misses = Vec::with_capacity(POINTS);
-    let watch = Stopwatch::start();
+    let mut times = Vec::with_capacity(POINTS);
     for (numbers, handles) in trace.numbers().chunks(length).zip(trace.handles().chunks(length)) {
-        let before = cache.counts();
+        let (before, watch) = (cache.counts(), Stopwatch::start());
         for (number, handle) in numbers.iter().zip(handles) {
             cache.access(*number, *handle);
         }
+        times.push(watch.passed().as_secs_f64() * 1e9 / numbers.len() as f64);
         let now = cache.counts();
         misses.push((now.accesses - before.accesses, now.misses - before.misses));
     }
-    let ns_per_access = watch.passed().as_secs_f64() * 1e9 / trace.handles().len() as f64;
-    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access })
+    times.sort_by(f64::total_cmp);
+    let ns_per_access = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    let tiers = cell.tiers.map(|setting| tiers::run(cell, setting)).transpose()?;
+    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access, tiers })
 }
 
 /// Hash of all results but their times.
 #[must_use]
 pub fn hash(results: &[CacheResult]) -> String {
     let mut hasher = SipHasher24::new();
-    for CacheResult { cell, counts, misses, .. } in results {
+    for CacheResult { cell, counts, misses, tiers, .. } in results {
         let text = format!("{} {:?} {:?}", cell.trace.name, cell.policy, cell.rule);
         hasher.write(format!("{text} {} {counts:?} {misses:?}", cell.capacity).as_bytes());
+        if let Some(tiers) = tiers {
+            hasher.write(format!("{:?} {:?}", cell.tiers, tiers.counts.list()).as_bytes());
+        }
     }
     format!("{:032x}", hasher.finish128().as_u128())
 }

@@ -7,14 +7,20 @@ use std::sync::Arc;
 
 use urma_contexts::policy::kind::{PolicyError, PolicyKind};
 use urma_contexts::policy::seed::SeedRule;
+use urma_contexts::trace::families::TraceFamily;
 use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
+use crate::units;
 use crate::wan::grid::GridError;
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
+/// Slots of a chip with tiers behind it.
+const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
+/// Accesses that may be under way at most.
+const WINDOW_MAX: usize = 65_536;
 
 /// A trace with its name, ready to run.
 #[derive(Clone, Debug)]
@@ -49,6 +55,19 @@ pub struct CacheCell {
     pub policy: PolicyKind,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
+    /// Tiers behind the chip, if they are modelled.
+    pub tiers: Option<TierSetting>,
+}
+
+/// Tiers behind the chip, and how fast accesses come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TierSetting {
+    /// Whether there is CXL memory between chip and host memory.
+    pub has_l2: bool,
+    /// Accesses that begin in a second at most.
+    pub accesses_per_s: f64,
+    /// Accesses that may be under way.
+    pub window: usize,
 }
 
 /// Options of `cache` that name no trace.
@@ -62,6 +81,12 @@ pub struct CacheText {
     pub slot_bytes: u32,
     /// Parameters of the seed's rule.
     pub rule: SeedRule,
+    /// Tiers behind the chip: off, l3, l2.
+    pub tiers: String,
+    /// Accesses a second at most, with the tiers: 120M.
+    pub rate: String,
+    /// Accesses under way at most, with the tiers.
+    pub window: usize,
 }
 
 /// A capacity that no trace has given a number of slots yet.
@@ -79,6 +104,7 @@ pub struct CacheGrid {
     capacities: Vec<(String, Capacity)>,
     slot_bytes: u32,
     rule: SeedRule,
+    tiers: Option<TierSetting>,
 }
 
 impl CacheText {
@@ -94,7 +120,26 @@ impl CacheText {
         PolicyKind::Seed.build(1, self.rule, &Vec::new().into()).map_err(policy_error)?;
         let capacities: Result<Vec<_>, _> = self.capacities.iter().map(|text| read(text)).collect();
         let (slot_bytes, rule) = (self.slot_bytes, self.rule);
-        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule })
+        let tiers = self.tiers()?;
+        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule, tiers })
+    }
+}
+
+impl CacheText {
+    fn tiers(&self) -> Result<Option<TierSetting>, GridError> {
+        let has_l2 = match self.tiers.as_str() {
+            "off" | "l3" => false,
+            "l2" => true,
+            other => return Err(refused("tiers", &other, "off, l3 or l2")),
+        };
+        let rate = units::events(&self.rate).ok().filter(|rate| (1e3..=1e10).contains(rate));
+        let want = "accesses a second such as 120M, from 1k to 10G";
+        let accesses_per_s = rate.ok_or_else(|| refused("rate", &self.rate, want))?;
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            return Err(refused("window", &self.window, "1 to 65536 accesses"));
+        }
+        let setting = TierSetting { has_l2, accesses_per_s, window: self.window };
+        Ok((self.tiers != "off").then_some(setting))
     }
 }
 
@@ -115,6 +160,7 @@ impl CacheGrid {
                     capacity,
                     policy: *policy,
                     rule: self.rule,
+                    tiers: self.tiers.filter(|_| !policy.is_bound()),
                 }));
             }
         }
@@ -134,6 +180,10 @@ impl CacheGrid {
             // A share such as 0.1 is a little above or below itself in binary.
             Capacity::Percent(percent) => (f64::from(distinct) * percent / 100.0 + 1e-9) as u32,
         };
+        if self.tiers.is_some() && !CHIP_SLOTS.contains(&slots) {
+            let value = format!("{given} ({slots} slots)");
+            return Err(refused("capacity", &value, "64 to 1048576 slots with --tiers"));
+        }
         if (1..=distinct).contains(&slots) {
             return Ok(slots);
         }
@@ -188,10 +238,48 @@ pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
     GridError { field, value, want: error.want.clone() }
 }
 
-/// Checks names of synthetic traces.
-pub fn synthetic(names: &[String]) -> Result<Vec<SyntheticTrace>, GridError> {
-    let traces: Result<Vec<_>, _> = names.iter().map(|name| SyntheticTrace::named(name)).collect();
-    traces.map_err(|error| GridError { field: "trace", value: error.value, want: error.want })
+/// Generates the traces of these names with `seed`, or else with each one's own; all names are checked first.
+pub fn generated(names: &[String], seed: Option<u64>) -> Result<Vec<Arc<NamedTrace>>, GridError> {
+    let sources: Result<Vec<_>, _> = names.iter().map(|name| TraceSource::named(name)).collect();
+    let generate = |source: TraceSource| match source.generate(seed) {
+        Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace))),
+        Err(error) => Err(trace_error("trace", &error)),
+    };
+    sources?.into_iter().map(generate).collect()
+}
+
+/// A trace that is generated.
+#[derive(Clone, Copy, Debug)]
+enum TraceSource {
+    Synthetic(SyntheticTrace),
+    Family(&'static TraceFamily),
+}
+
+impl TraceSource {
+    fn named(name: &str) -> Result<Self, GridError> {
+        if let Some(family) = TraceFamily::named(name) {
+            return Ok(Self::Family(family));
+        }
+        SyntheticTrace::named(name).map(Self::Synthetic).map_err(|error| {
+            let families: Vec<&str> = TraceFamily::all().iter().map(TraceFamily::name).collect();
+            let want = format!("{}, {}", error.want, families.join(", "));
+            GridError { field: "trace", value: error.value, want }
+        })
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Synthetic(trace) => trace.name(),
+            Self::Family(family) => family.name(),
+        }
+    }
+
+    fn generate(self, seed: Option<u64>) -> Result<HandleTrace, TraceError> {
+        match self {
+            Self::Synthetic(trace) => trace.generate(seed.unwrap_or_else(|| trace.seed())),
+            Self::Family(family) => family.generate(seed.unwrap_or(1)),
+        }
+    }
 }
 
 /// Checks the name of a format.

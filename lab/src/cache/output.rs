@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use urma_contexts::policy::kind::PolicyKind;
 
 use super::cell::CacheResult;
+use super::tiers::TierResult;
 
 /// Hit ratio of OPT with bypass on the same trace at the same capacity, in percent.
 fn bound(results: &[CacheResult], of: &CacheResult) -> Option<f64> {
@@ -48,20 +49,43 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
         let rule = cell.rule;
         object["rule"] = json!({ "aging": rule.aging, "alpha": rule.alpha, "admit": rule.admit });
     }
+    if let (Some(setting), Some(tiers)) = (cell.tiers, &result.tiers) {
+        let counters: serde_json::Map<String, Value> =
+            tiers.counts.list().into_iter().map(|(name, count)| (name, count.into())).collect();
+        object["tiers"] = json!({
+            "has_l2": setting.has_l2,
+            "accesses_per_s_most": setting.accesses_per_s,
+            "window": setting.window,
+            "accesses_per_us": tiers.accesses_per_us,
+            "counters": counters,
+        });
+    }
     object
+}
+
+/// Shares of the accesses in percent: found in L1, L2, L3; mean and p99 of the wait in ns; accesses in a microsecond.
+fn tier_figures(tiers: &TierResult) -> [f64; 6] {
+    let counts = &tiers.counts;
+    let share = |count: u64| 100.0 * count as f64 / counts.accesses.max(1) as f64;
+    let wait = &counts.wait_ns;
+    let shares = [counts.l1_hits, counts.l2_hits, counts.l3_hits].map(share);
+    let times = [wait.mean() as f64, wait.quantile(990) as f64];
+    [shares[0], shares[1], shares[2], times[0], times[1], tiers.accesses_per_us]
 }
 
 /// A line of CSV per result.
 #[must_use]
 pub fn csv(results: &[CacheResult]) -> String {
-    let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access\n";
+    let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access,l1_percent,l2_percent,l3_percent,wait_mean_ns,wait_p99_ns,accesses_per_us\n";
     let mut text = String::from(head);
     for result in results {
         let CacheResult { cell, counts, .. } = result;
         let bound = bound(results, result).map_or_else(String::new, |bound| bound.to_string());
+        let tiers = result.tiers.as_ref().map(|tiers| tier_figures(tiers).map(|f| f.to_string()));
+        let tiers = tiers.map_or_else(|| ",,,,,".to_owned(), |figures| figures.join(","));
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{bound},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{bound},{},{tiers}",
             quoted(&cell.trace.name),
             cell.policy.name(),
             cell.given,
@@ -89,6 +113,28 @@ fn quoted(name: &str) -> String {
     name.to_owned()
 }
 
+/// The second table, of the runs through the tiers; nothing without them.
+fn tier_table(results: &[CacheResult]) -> String {
+    let mut text = String::new();
+    for result in results {
+        let Some(tiers) = &result.tiers else { continue };
+        if text.is_empty() {
+            text.push_str(
+                "model with tiers; % of the accesses found in each, others met a migration\n",
+            );
+            text.push_str("trace               capacity  policy         L1     L2     L3   wait ns: mean, p99   M accesses/s\n");
+        }
+        let [l1, l2, l3, mean, p99, rate] = tier_figures(tiers);
+        let cell = &result.cell;
+        let (name, given, policy) = (&cell.trace.name, &cell.given, cell.policy.name());
+        let _ = writeln!(
+            text,
+            "{name:19} {given:>8}  {policy:10} {l1:>6.2} {l2:>6.2} {l3:>6.2} {mean:>12.0} {p99:>8.0} {rate:>14.1}"
+        );
+    }
+    text
+}
+
 /// A table for people: hit ratios beside the bound.
 #[must_use]
 pub fn table(results: &[CacheResult], hash: &str) -> String {
@@ -112,6 +158,7 @@ pub fn table(results: &[CacheResult], hash: &str) -> String {
             result.ns_per_access,
         );
     }
+    text.push_str(&tier_table(results));
     let _ = write!(text, "hash {hash}");
     text
 }

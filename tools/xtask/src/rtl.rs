@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod area;
+mod cocotb;
 mod design;
 mod faults;
 mod golden;
@@ -22,6 +23,7 @@ mod lint;
 mod lockstep;
 mod netlist;
 mod output;
+mod proof;
 mod stimulus;
 
 use design::{Scheme, WIDTHS};
@@ -33,6 +35,12 @@ pub(crate) struct RtlPlan {
     /// Compare this many beats per scheme and width with the models, instead of all checks
     #[arg(long)]
     beats: Option<u64>,
+    /// Prove the properties for this many cycles, instead of all checks
+    #[arg(long, conflicts_with = "beats", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    cycles: Option<u32>,
+    /// Run the test benches of cocotb, instead of all checks
+    #[arg(long, conflicts_with_all = ["beats", "cycles"])]
+    cocotb: bool,
     /// Schemes of that run
     #[arg(long, value_enum, value_delimiter = ',')]
     scheme: Vec<Scheme>,
@@ -62,7 +70,11 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     let golden = vectors().unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
     let planted = planted(step).unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
     let models = models(step).unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)));
-    lint.plus(golden).plus(planted).plus(models)
+    let benches = cocotb::check(step);
+    let benches = benches.unwrap_or_else(|failure| StepResult::one("cocotb", Err(failure)));
+    let proofs = proof::check(step, proof::CYCLES);
+    let proofs = proofs.unwrap_or_else(|failure| StepResult::one("proof", Err(failure)));
+    lint.plus(golden).plus(benches).plus(proofs).plus(planted).plus(models)
 }
 
 /// The check by itself with the table of costs, or a long run beside the models.
@@ -73,6 +85,20 @@ pub(crate) fn run(plan: &RtlPlan) -> TaskResult {
         steps.step("lock-step with the models", |step| {
             let found = lockstep_found(step, &runs);
             found.unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)))
+        });
+        return steps.end();
+    }
+    if let Some(cycles) = plan.cycles {
+        steps.step("bounded proofs", |step| {
+            let found = proof::check(step, cycles);
+            found.unwrap_or_else(|failure| StepResult::one("proof", Err(failure)))
+        });
+        return steps.end();
+    }
+    if plan.cocotb {
+        steps.step("test benches of cocotb", |step| {
+            let found = cocotb::check(step);
+            found.unwrap_or_else(|failure| StepResult::one("cocotb", Err(failure)))
         });
         return steps.end();
     }
@@ -144,6 +170,8 @@ fn planted(step: &mut RunningStep) -> Result<StepResult, Failure> {
         let sources = fault.plant(&folder)?;
         let checks = if fault.is_for(lockstep::PREFIX) {
             lockstep_checks(step, fault.scheme, &sources)?
+        } else if fault.is_for(proof::PREFIX) {
+            named(proof::check_one(step, fault.scheme, &sources)?)
         } else {
             let simulator = golden::Simulator::new(&sources, folder.clone())?;
             if fault.is_for(golden::PREFIX) {
@@ -165,9 +193,13 @@ fn lockstep_checks(
     folder: &Path,
 ) -> Result<Vec<(String, TaskResult)>, Failure> {
     let run = Lockstep { scheme, width: 64, beats: FAULT_BEATS, seed: 1 };
-    let StepResult { passed, failed, .. } = lockstep::check(step, &[run], folder, folder)?;
+    Ok(named(lockstep::check(step, &[run], folder, folder)?))
+}
+
+/// Results by the names of their checks.
+fn named(StepResult { passed, failed, .. }: StepResult) -> Vec<(String, TaskResult)> {
     let bare = |name: &str| name.split_once(": ").map_or("", |(_, bare)| bare).to_owned();
     let passed = passed.iter().map(|name| (bare(name), Ok(())));
     let failed = failed.into_iter().map(|one| (bare(&one.name), Err(Failure(one.message))));
-    Ok(passed.chain(failed).collect())
+    passed.chain(failed).collect()
 }

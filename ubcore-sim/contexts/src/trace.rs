@@ -2,6 +2,7 @@
 //!
 //! - owns: handles, their numbers, next uses. takes: generators and files. gives: accesses. must not: do I/O.
 
+pub mod families;
 pub mod read;
 pub mod synthetic;
 

@@ -14,7 +14,7 @@
 //! | 8 | u32 | payload seed of its message |
 //! | 12 | u32 | index in the message's byte stream of its byte 0 |
 //! | 16 | u8 | outputs: bit 0 `in_ready`, 1 a header, 2 its `first`, 3 its `last`, 4 a beat, 5 it is the packet's last |
-//! | 17 | u8 | 0 |
+//! | 17 | u8 | counted in this cycle: bits 0 to 4 an input error, in the order of `InputError::ALL`, 5 `too_long` |
 //! | 18 | u16 | valid bytes of the output beat |
 //! | 20 | u32 | header: tag |
 //! | 24 | u32 | header: index |
@@ -140,6 +140,8 @@ struct LockstepRun<W: Write> {
     out: BufWriter<W>,
     quiet: bool,
     now: u64,
+    /// Input errors and messages beyond the memory up to the cycle before.
+    counted: [u64; 6],
     /// Tags and seeds of messages that are not out.
     seeds: std::collections::VecDeque<(u32, u32)>,
     open: OpenOutput,
@@ -180,6 +182,15 @@ impl<W: Write> LockstepRun<W> {
         if wrong { Err(format!("cycle {}: a wrong byte leaves", self.now)) } else { Ok(()) }
     }
 
+    /// Bits of the errors that this cycle counted.
+    fn newly_counted(&mut self) -> u8 {
+        let counters = self.engine.counters();
+        let mut now = [counters.too_long; 6];
+        now[..5].copy_from_slice(&counters.input_errors);
+        let before = std::mem::replace(&mut self.counted, now);
+        (0..6).fold(0, |bits, at| bits | u8::from(now[at] != before[at]) << at)
+    }
+
     fn write(
         &mut self,
         offered: Option<(InputBeat<'_>, u32, u32)>,
@@ -187,6 +198,7 @@ impl<W: Write> LockstepRun<W> {
         output: &EngineOutput,
     ) -> std::io::Result<()> {
         let mut record = [0_u8; 48];
+        let counted = self.newly_counted();
         let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
         let mut flags = u8::from(out_ready) << 2;
         if let Some((beat, seed, index)) = offered {
@@ -212,7 +224,7 @@ impl<W: Write> LockstepRun<W> {
             put(36, &self.open.seed.to_le_bytes());
             put(40, &self.open.at.to_le_bytes());
         }
-        put(16, &[flags]);
+        put(16, &[flags, counted]);
         put(44, &(self.now as u32).to_le_bytes());
         self.out.write_all(&record)
     }
@@ -240,6 +252,7 @@ fn run(args: &LockstepArgs) -> Result<(), String> {
         out: BufWriter::with_capacity(1 << 16, std::io::stdout().lock()),
         quiet: args.quiet,
         now: 0,
+        counted: [0; 6],
         seeds: std::collections::VecDeque::new(),
         open: OpenOutput { seed: 0, at: 0 },
     };

@@ -12,7 +12,8 @@ module urma_engine_pingpong #(
     parameter B = 8,
     parameter H = 3,
     parameter STOP = 0,
-    parameter MTU_MAX = 13
+    parameter MTU_MAX = 13,
+    parameter MTU_MIN = 8
 ) (
     input  wire                clk,
     input  wire                rst,
@@ -54,7 +55,7 @@ module urma_engine_pingpong #(
     wire [31:0]         tag;
     wire [3:0]          mtu;
 
-    urma_splice #(.W(W), .MTU_MAX(MTU_MAX)) splice (
+    urma_splice #(.W(W), .MTU_MAX(MTU_MAX), .MTU_MIN(MTU_MIN)) splice (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
         .in_len(in_len), .in_first(in_first), .in_last(in_last), .in_tag(in_tag), .in_mtu(in_mtu),
         .space(space), .open_space(open_space), .refuse(refuse), .start(start), .abort(abort),

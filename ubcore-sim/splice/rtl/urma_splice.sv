@@ -8,7 +8,8 @@
 
 module urma_splice #(
     parameter W = 64,
-    parameter MTU_MAX = 13
+    parameter MTU_MAX = 13,
+    parameter MTU_MIN = 8
 ) (
     input  wire                  clk,
     input  wire                  rst,
@@ -54,7 +55,7 @@ module urma_splice #(
 
     wire take = in_valid & in_ready & ~dropping;
     wire bad_long = in_len > FULL;
-    wire bad_range = in_mtu < 4'd8 | in_mtu > 4'(MTU_MAX);
+    wire bad_range = in_mtu < 4'(MTU_MIN) | in_mtu > 4'(MTU_MAX);
     wire bad_first = in_first == open;
     wire bad_change = ~in_first & (in_mtu != mtu_q | in_tag != tag_q);
     wire bad_empty = (in_len == '0) & ~(in_first & in_last);

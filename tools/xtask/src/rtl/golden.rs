@@ -81,6 +81,11 @@ struct Deadlock {
     delivered: usize,
 }
 
+/// Path of the golden file.
+pub(super) fn path() -> PathBuf {
+    cargo::root().join(GOLDEN)
+}
+
 /// A simulator with the designs of one folder.
 #[derive(Debug)]
 pub(super) struct Simulator {
@@ -91,7 +96,7 @@ pub(super) struct Simulator {
 impl GoldenFile {
     /// Reads the golden file.
     pub(super) fn read() -> Result<Self, Failure> {
-        let text = fs::read_to_string(cargo::root().join(GOLDEN));
+        let text = fs::read_to_string(path());
         let text = text.map_err(Failure::system(GOLDEN))?;
         serde_json::from_str(&text).map_err(|error| Failure(format!("{GOLDEN}: {error}")))
     }

@@ -1,6 +1,6 @@
-//! Two FIFOs of slots in 2 bytes per slot: the next slot, a count of hits, the queue.
+//! Two FIFOs of slots in 2 bytes per slot: the next slot, a count of hits, whether there ever was one, the queue.
 //!
-//! A next slot has 13 bits, so slots are in groups of 8192, each with two FIFOs of its own. Who takes victims of the
+//! A next slot has 12 bits, so slots are in groups of 4096, each with two FIFOs of its own. Who takes victims of the
 //! groups in turn has the order of one FIFO.
 //!
 //! - owns: links, counts of hits. takes: slots. gives: the oldest one of a queue. must not: take a slot out of the middle.
@@ -8,9 +8,10 @@
 use super::PolicySlot;
 
 /// Bits of the number of a slot in its group.
-const LINK_BITS: u32 = 13;
+const LINK_BITS: u32 = 12;
 const LINK: u16 = (1 << LINK_BITS) - 1;
-const COUNT_SHIFT: u32 = LINK_BITS;
+const HIT_BIT: u16 = 1 << LINK_BITS;
+const COUNT_SHIFT: u32 = LINK_BITS + 1;
 /// Largest count of hits.
 const COUNT_MAX: u16 = 3;
 const MAIN_BIT: u16 = 1 << 15;
@@ -59,7 +60,7 @@ impl Fifos {
     }
 
     /// Number of a slot in its group.
-    #[expect(clippy::cast_possible_truncation, reason = "there are enough groups for 13 bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are enough groups for 12 bits")]
     const fn number(&self, slot: PolicySlot) -> u16 {
         (slot >> self.shift) as u16
     }
@@ -93,8 +94,29 @@ impl Fifos {
         let word = &mut self.slots[slot as usize];
         let number = std::mem::replace(&mut ends.oldest, *word & LINK);
         ends.len -= 1;
-        *word = number;
+        *word = number | *word & HIT_BIT;
         slot
+    }
+
+    /// The oldest slot of a queue that is not empty becomes the newest, with one hit less than it has; whether it had one.
+    #[inline]
+    pub(super) fn spare_oldest(&mut self, group: usize, queue: FifoKind) -> bool {
+        let slot = self.oldest(group, queue);
+        let word = self.slots[slot as usize];
+        if word >> COUNT_SHIFT & COUNT_MAX == 0 {
+            return false;
+        }
+        self.slots[slot as usize] = word - (1 << COUNT_SHIFT);
+        let ends = &mut self.groups[group][queue as usize];
+        if ends.len > 1 {
+            let (number, newest) = (ends.oldest, ends.newest);
+            (ends.oldest, ends.newest) = (word & LINK, number);
+            let before = self.slot_of(group, newest);
+            let word = &mut self.slots[before as usize];
+            *word = *word & !LINK | number;
+        }
+        // The link of the newest slot is not read, but must not be itself; that of any other slot is not.
+        true
     }
 
     /// Puts a slot that is in no queue, as the newest, without hits.
@@ -111,7 +133,8 @@ impl Fifos {
             let word = &mut self.slots[before as usize];
             *word = *word & !LINK | number;
         }
-        self.slots[slot as usize] = end_word(queue, number);
+        let word = &mut self.slots[slot as usize];
+        *word = end_word(queue, number) | *word & HIT_BIT;
     }
 
     /// Puts a slot that is in no queue, as the oldest, without hits.
@@ -124,7 +147,8 @@ impl Fifos {
         }
         let next = std::mem::replace(&mut ends.oldest, number);
         ends.len += 1;
-        self.slots[slot as usize] = end_word(queue, number) & !LINK | next;
+        let word = &mut self.slots[slot as usize];
+        *word = end_word(queue, number) & !LINK | next | *word & HIT_BIT;
     }
 
     /// The queue of a slot, if it is in one.
@@ -138,6 +162,28 @@ impl Fifos {
     #[inline]
     pub(super) fn count(&self, slot: PolicySlot) -> u16 {
         self.slots[slot as usize] >> COUNT_SHIFT & COUNT_MAX
+    }
+
+    /// Whether a slot was hit since the last [`Fifos::forget_hits`].
+    #[inline]
+    pub(super) fn was_hit(&self, slot: PolicySlot) -> bool {
+        self.slots[slot as usize] & HIT_BIT != 0
+    }
+
+    /// Counts a hit of a slot, up to 3; the queue of a slot whose count was 0.
+    #[inline]
+    pub(super) fn hit(&mut self, slot: PolicySlot) -> Option<FifoKind> {
+        let word = self.slots[slot as usize];
+        let count = word >> COUNT_SHIFT & COUNT_MAX;
+        let more = u16::from(count < COUNT_MAX) << COUNT_SHIFT;
+        self.slots[slot as usize] = (word | HIT_BIT) + more;
+        if count > 0 { None } else { self.queue_of(slot) }
+    }
+
+    /// Forgets all hits of a slot: it holds another handle.
+    #[inline]
+    pub(super) fn forget_hits(&mut self, slot: PolicySlot) {
+        self.slots[slot as usize] &= !(COUNT_MAX << COUNT_SHIFT | HIT_BIT);
     }
 
     /// Sets the hits of a slot.
@@ -158,7 +204,7 @@ const fn end_word(queue: FifoKind, number: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{HashSet, VecDeque};
 
     use super::*;
 
@@ -171,15 +217,20 @@ mod tests {
             let mut model = vec![[VecDeque::<PolicySlot>::new(), VecDeque::new()]; groups];
             let mut free: Vec<PolicySlot> = (0..capacity).collect();
             let mut random = 1_u64;
+            let mut hit = HashSet::new();
             for _ in 0..60_000 {
                 random = crate::hash::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
                 let queue = if random & 1 == 0 { FifoKind::Small } else { FifoKind::Main };
                 let group = usize::try_from((random >> 8) % groups as u64).expect("small");
-                match random >> 1 & 3 {
+                match random >> 1 & 7 {
                     0 if !model[group][queue as usize].is_empty() => {
                         let slot = fifos.pop(group, queue);
                         assert_eq!(Some(slot), model[group][queue as usize].pop_front());
-                        assert_eq!(fifos.queue_of(slot), None);
+                        assert_eq!((fifos.queue_of(slot), fifos.count(slot)), (None, 0));
+                        // Moved or not, a slot keeps whether it was hit until that is forgotten.
+                        assert_eq!(fifos.was_hit(slot), hit.remove(&slot));
+                        fifos.forget_hits(slot);
+                        assert!(!fifos.was_hit(slot));
                         free.push(slot);
                     }
                     1 => {
@@ -188,10 +239,22 @@ mod tests {
                         model[fifos.group_of(slot)][queue as usize].push_front(slot);
                         assert_eq!(fifos.queue_of(slot), Some(queue));
                     }
+                    2 | 3 if !model[group][queue as usize].is_empty() => {
+                        let model = &mut model[group][queue as usize];
+                        let hits = fifos.count(model[0]);
+                        assert_eq!(fifos.spare_oldest(group, queue), hits > 0);
+                        if hits > 0 {
+                            assert_eq!(fifos.count(model[0]), hits - 1);
+                            model.rotate_left(1);
+                        }
+                    }
                     _ => {
                         let Some(slot) = free.pop() else { continue };
                         fifos.push(queue, slot);
-                        fifos.set_count(slot, 9);
+                        hit.insert(slot);
+                        let hits = fifos.count(slot);
+                        assert_eq!((hits, fifos.hit(slot)), (0, Some(queue)));
+                        (0..8).for_each(|_| assert_eq!(fifos.hit(slot), None));
                         model[fifos.group_of(slot)][queue as usize].push_back(slot);
                         assert_eq!((fifos.queue_of(slot), fifos.count(slot)), (Some(queue), 3));
                     }

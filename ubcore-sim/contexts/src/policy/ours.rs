@@ -1,8 +1,12 @@
 //! Ours: a small FIFO of newcomers and a main FIFO, both of 2 bytes per slot; fingerprints of what left either, which also
-//! move the border between them; and a sketch of use, by which the main FIFO chooses its victim of four.
+//! move the border between them and choose among rules; and a sketch of use, by which the main FIFO may choose its victim.
 //!
 //! What is counted in the sketch are misses and the first hit in the main FIFO since a slot was last spared: the
 //! messages of one burst, or of one turn of interleaved flows, count once.
+//!
+//! Two rules follow from what returns. The victim of the main FIFO is the least used of four slots or the oldest one, whichever
+//! returns less ([`RuleDuel`]). And where most of what was hit returns, the main FIFO is too small for what is used again:
+//! then a handle that left it without a hit starts in the small FIFO again, as a new one does.
 //!
 //! Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 8 to 16 bytes of sketch. The
 //! handle of a slot is the cache's own, of which `handles` is a copy.
@@ -10,10 +14,12 @@
 //! - owns: queues, fingerprints, sketch, border. takes: hits, misses, insertions. gives: victims.
 //! - must not: take more than a constant time.
 
+use super::duel::{RuleDuel, VictimRule};
 use super::fifos::{FifoKind, Fifos};
-use super::prints::Prints;
+use super::prints::{LeftLately, MainLeave, Prints};
 use super::sketch::Sketch;
 use super::{Policy, PolicySlot};
+use crate::hash::scatter;
 
 /// Slots of the main FIFO of which the least used one is the victim.
 const CHOICE: u32 = 4;
@@ -24,7 +30,9 @@ const SPARED_MOST: u32 = 256;
 /// Units of the size of the small FIFO: sixteenths of a slot.
 const UNIT: u64 = 16;
 /// Steps of that size at a return, in units, by how many more fingerprints the other queue has.
-const STEP: (u64, u64) = (8, 64);
+const STEP: (u32, u32) = (12, 64);
+/// Quarters of the victims that were hit whose return says that the main FIFO is too small.
+const TOO_SMALL: u32 = 3;
 
 /// Queues, fingerprints and sketch of our policy.
 #[derive(Clone, Debug)]
@@ -32,16 +40,20 @@ pub(super) struct Ours {
     queues: Fifos,
     handles: Vec<u32>,
     /// What left the small and the main FIFO.
-    left: [Prints; 2],
+    left: Prints,
     sketch: Sketch,
+    duel: RuleDuel,
+    /// Victims of the main FIFO that were hit, and how many of them returned; halved from time to time.
+    hit_left: u32,
+    hit_returned: u32,
     /// Target size of the small FIFO in units; from 1 % to 80 % of the capacity.
     small: u64,
     capacity: u32,
     /// The group of the next victim.
     group: usize,
-    victim: Option<PolicySlot>,
-    /// The last miss, and whether its handle was among those that left: `insert` need not look again.
-    missed: Option<(u32, bool)>,
+    victim: Option<(PolicySlot, VictimRule)>,
+    /// The last miss, and whether its handle left lately: `insert` need not look again.
+    missed: Option<(u32, LeftLately)>,
     /// Whether anything was evicted: before, what the small FIFO has no room for goes to the main one.
     evicted: bool,
 }
@@ -51,8 +63,11 @@ impl Ours {
         Self {
             queues: Fifos::new(capacity),
             handles: vec![0; capacity as usize],
-            left: [Prints::new(capacity), Prints::new(capacity)],
+            left: Prints::new(capacity),
             sketch: Sketch::new(capacity),
+            duel: RuleDuel::new(capacity),
+            hit_left: 1,
+            hit_returned: 0,
             small: (u64::from(capacity) * UNIT / 10).max(UNIT),
             capacity,
             group: 0,
@@ -63,78 +78,125 @@ impl Ours {
     }
 
     /// Whether the small FIFO of a group has its size.
+    #[inline]
     fn small_is_full(&self, group: usize) -> bool {
         let len = u64::from(self.queues.len(group, FifoKind::Small));
         len * UNIT * self.queues.groups() as u64 >= self.small
     }
 
-    fn used(&self, slot: PolicySlot) -> u64 {
-        self.sketch.count(self.handles[slot as usize])
+    #[inline]
+    fn scattered(&self, slot: PolicySlot) -> u32 {
+        scatter(self.handles[slot as usize])
     }
 
-    /// The least used of up to four slots of the main FIFO without hits; it becomes the oldest. The queue is not empty.
-    fn main_victim(&mut self, group: usize) -> PolicySlot {
+    /// A slot of the main FIFO without hits, chosen by `rule`; it becomes the oldest. The queue is not empty.
+    fn main_victim(&mut self, group: usize, rule: VictimRule) -> PolicySlot {
         let mut best = self.next_of_main(group);
-        let mut least = self.used(best);
-        for _ in 1..CHOICE.min(self.queues.len(group, FifoKind::Main) + 1) {
-            let slot = self.next_of_main(group);
-            let used = self.used(slot);
-            let (kept, left) = if used < least { (best, slot) } else { (slot, best) };
-            (best, least) = (left, least.min(used));
-            self.queues.push(FifoKind::Main, kept);
+        if rule == VictimRule::LeastUsed {
+            let mut least = self.sketch.count(self.scattered(best));
+            for _ in 1..CHOICE.min(self.queues.len(group, FifoKind::Main) + 1) {
+                let slot = self.next_of_main(group);
+                let used = self.sketch.count(self.scattered(slot));
+                let (kept, left) = if used < least { (best, slot) } else { (slot, best) };
+                (best, least) = (left, least.min(used));
+                self.queues.push(FifoKind::Main, kept);
+            }
         }
         self.queues.push_oldest(FifoKind::Main, best);
         best
     }
 
     /// Takes the oldest slot of the main FIFO out that has no hits; those with hits lose one and become the newest.
+    #[inline]
     fn next_of_main(&mut self, group: usize) -> PolicySlot {
         for _ in 0..SPARED_MOST {
-            let slot = self.queues.oldest(group, FifoKind::Main);
-            let count = self.queues.count(slot);
-            if count == 0 {
+            if !self.queues.spare_oldest(group, FifoKind::Main) {
                 break;
             }
-            self.queues.pop(group, FifoKind::Main);
-            self.queues.push(FifoKind::Main, slot);
-            self.queues.set_count(slot, count - 1);
         }
         self.queues.pop(group, FifoKind::Main)
     }
 
     /// Takes the last victim out of its queue, of which it is the oldest; that queue.
+    #[inline]
     fn unlink(&mut self, victim: PolicySlot) -> Option<FifoKind> {
         let queue = self.queues.queue_of(victim)?;
         self.queues.pop(self.queues.group_of(victim), queue);
         Some(queue)
     }
+
+    /// Keeps the fingerprint of a victim that leaves.
+    #[inline]
+    fn evict(&mut self, victim: PolicySlot, rule: VictimRule) {
+        let was_hit = self.queues.was_hit(victim);
+        let scattered = self.scattered(victim);
+        match self.unlink(victim) {
+            None => {}
+            Some(FifoKind::Small) => self.left.put_small(scattered),
+            Some(FifoKind::Main) => {
+                self.left.put_main(scattered, MainLeave { rule, was_hit });
+                self.duel.evicted(rule);
+                self.hit_left += u32::from(was_hit);
+                if self.hit_left > self.capacity + 8 {
+                    self.hit_left /= 2;
+                    self.hit_returned /= 2;
+                }
+            }
+        }
+        self.evicted = true;
+        self.group += 1;
+        if self.group == self.queues.groups() {
+            self.group = 0;
+        }
+    }
+
+    /// Whether a handle that left lately belongs in the main FIFO.
+    const fn is_used_again(&self, left: LeftLately) -> bool {
+        let LeftLately { small, main } = left;
+        let from_main = match main {
+            None => false,
+            Some(leave) => leave.was_hit || 4 * self.hit_returned <= TOO_SMALL * self.hit_left,
+        };
+        small || from_main
+    }
+
+    /// Moves the border: what left the small FIFO returns, or what left the main one.
+    fn move_border(&mut self, left: LeftLately) {
+        if !left.small && left.main.is_none() {
+            return;
+        }
+        let capacity = u64::from(self.capacity);
+        let (small, main) = (self.left.small_len(), self.left.main_len());
+        // Numbers of 32 bits: at most 12 times 2^24, and quicker to divide.
+        let step =
+            |other: u32, own: u32| u64::from((STEP.0 * other / own.max(1)).clamp(STEP.0, STEP.1));
+        if left.small {
+            let most = (capacity * UNIT * 4 / 5).max(UNIT);
+            self.small = (self.small + step(main, small)).min(most);
+        } else {
+            let least = (capacity * UNIT / 100).max(UNIT);
+            self.small = self.small.saturating_sub(step(small, main)).max(least);
+        }
+    }
 }
 
 impl Policy for Ours {
     fn on_hit(&mut self, slot: PolicySlot) {
-        let count = self.queues.count(slot);
-        self.queues.set_count(slot, count + 1);
-        if count == 0 && self.queues.queue_of(slot) == Some(FifoKind::Main) {
-            self.sketch.add(self.handles[slot as usize]);
+        if self.queues.hit(slot) == Some(FifoKind::Main) {
+            self.sketch.add(self.scattered(slot));
         }
     }
 
     fn on_miss(&mut self, handle: u32) {
-        self.sketch.add(handle);
-        let [small, main] = &self.left;
-        let step = |other: &Prints, own: &Prints| {
-            (STEP.0 * u64::from(other.len()) / u64::from(own.len().max(1))).clamp(STEP.0, STEP.1)
-        };
-        let capacity = u64::from(self.capacity);
-        let (in_small, in_main) = (small.has(handle), main.has(handle));
-        self.missed = Some((handle, in_small || in_main));
-        if in_small {
-            let most = (capacity * UNIT * 4 / 5).max(UNIT);
-            self.small = (self.small + step(main, small)).min(most);
-        } else if in_main {
-            let least = (capacity * UNIT / 100).max(UNIT);
-            self.small = self.small.saturating_sub(step(small, main)).max(least);
+        let scattered = scatter(handle);
+        self.sketch.add(scattered);
+        let left = self.left.find(scattered);
+        self.move_border(left);
+        if let Some(leave) = left.main {
+            self.duel.returned(leave.rule);
+            self.hit_returned += u32::from(leave.was_hit);
         }
+        self.missed = Some((handle, left));
     }
 
     fn victim(&mut self, _handle: u32) -> PolicySlot {
@@ -143,17 +205,18 @@ impl Policy for Ours {
             let small = self.queues.len(group, FifoKind::Small);
             let main = self.queues.len(group, FifoKind::Main);
             if small == 0 || (main > 0 && !self.small_is_full(group)) {
-                break self.main_victim(group);
+                let rule = self.duel.next();
+                break (self.main_victim(group, rule), rule);
             }
             let slot = self.queues.oldest(group, FifoKind::Small);
             if self.queues.count(slot) < TO_MAIN {
-                break slot;
+                break (slot, VictimRule::default());
             }
             self.queues.pop(group, FifoKind::Small);
             self.queues.push(FifoKind::Main, slot);
         };
         self.victim = Some(victim);
-        victim
+        victim.0
     }
 
     fn admit(&mut self, _handle: u32, _victim: PolicySlot) -> bool {
@@ -161,19 +224,23 @@ impl Policy for Ours {
     }
 
     fn insert(&mut self, handle: u32, slot: PolicySlot) {
-        let new = self.missed.take() == Some((handle, false));
-        let returned = !new && (self.left[0].take(handle) | self.left[1].take(handle));
-        if self.victim.take() == Some(slot) {
-            if let Some(queue) = self.unlink(slot) {
-                self.left[queue as usize].put(self.handles[slot as usize]);
-            }
-            self.evicted = true;
-            self.group = (self.group + 1) % self.queues.groups();
+        let left = match self.missed.take() {
+            Some((missed, left)) if missed == handle => left,
+            _ => self.left.find(scatter(handle)),
+        };
+        if left.small || left.main.is_some() {
+            self.left.take(scatter(handle));
+        }
+        let returned = self.is_used_again(left);
+        if let Some((victim, rule)) = self.victim.take()
+            && victim == slot
+        {
+            self.evict(slot, rule);
         }
         self.handles[slot as usize] = handle;
+        self.queues.forget_hits(slot);
         if self.queues.queue_of(slot).is_some() {
             // An object was destroyed: its slot keeps its place.
-            self.queues.set_count(slot, 0);
             return;
         }
         let fill = !self.evicted && self.small_is_full(self.queues.group_of(slot));
@@ -185,7 +252,9 @@ impl Policy for Ours {
     }
 
     fn retain(&mut self, slot: PolicySlot) {
-        if self.victim.take() == Some(slot) && self.unlink(slot).is_some() {
+        if self.victim.take().is_some_and(|(victim, _)| victim == slot)
+            && self.unlink(slot).is_some()
+        {
             self.queues.push(FifoKind::Main, slot);
         }
     }

@@ -3,8 +3,6 @@
 //! - owns: counters, their aging. takes: uses by handle. gives: an estimate of 0 to 15.
 //! - must not: halve the counters of one handle before those of another.
 
-use crate::hash::spread;
-
 /// Counters per slot of the cache, before rounding up to a power of two; 4 bits each.
 const COUNTERS_PER_SLOT: u64 = 16;
 /// All counters are halved once per so many uses times the capacity: a tenth of a word per use, or less.
@@ -31,26 +29,24 @@ impl Sketch {
         Self { words: vec![0; words], period: AGING * u64::from(capacity), uses: 0 }
     }
 
-    /// Word of a handle, and the bit of its counter in each quarter of the word.
-    #[expect(clippy::cast_possible_truncation, reason = "masked by the number of words, 4 bits")]
+    /// Word of a scattered handle, and the bit of its counter in each quarter of the word.
     #[inline]
-    fn place(&self, handle: u32) -> (usize, [u32; 4]) {
-        let mixed = spread(handle);
-        let word = (mixed >> 32) as usize & (self.words.len() - 1);
-        (word, [0, 1, 2, 3].map(|row| 16 * row + ((mixed >> (2 * row)) as u32 & 3) * 4))
+    fn place(&self, scattered: u32) -> (usize, [u32; 4]) {
+        let word = scattered as usize & (self.words.len() - 1);
+        (word, [0, 1, 2, 3].map(|row| 16 * row + ((scattered >> (24 + 2 * row)) & 3) * 4))
     }
 
     /// Estimated uses of a handle, at most 15.
     #[inline]
-    pub(super) fn count(&self, handle: u32) -> u64 {
-        let (word, bits) = self.place(handle);
+    pub(super) fn count(&self, scattered: u32) -> u64 {
+        let (word, bits) = self.place(scattered);
         least(self.words[word], bits)
     }
 
     /// Counts a use: only the counters that are the least, so that others err less.
     #[inline]
-    pub(super) fn add(&mut self, handle: u32) {
-        let (at, bits) = self.place(handle);
+    pub(super) fn add(&mut self, scattered: u32) {
+        let (at, bits) = self.place(scattered);
         let word = self.words[at];
         let least = least(word, bits);
         if least < COUNT_MAX {
@@ -74,20 +70,26 @@ fn least(word: u64, bits: [u32; 4]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::scatter;
 
     #[test]
     fn estimates_are_never_below_the_uses_and_are_halved() {
         let mut sketch = Sketch::new(100);
         for handle in 0..200 {
-            (0..handle % 8).for_each(|_| sketch.add(handle));
+            (0..handle % 8).for_each(|_| sketch.add(scatter(handle)));
         }
         for handle in 0..200 {
-            assert!(sketch.count(handle) >= u64::from(handle % 8), "{handle}");
+            assert!(sketch.count(scatter(handle)) >= u64::from(handle % 8), "{handle}");
         }
-        let many = (0..200).filter(|handle| sketch.count(*handle) > u64::from(handle % 8)).count();
+        let many = (0..200)
+            .filter(|handle| sketch.count(scatter(*handle)) > u64::from(handle % 8))
+            .count();
         assert!(many < 40, "{many} of 200 are too high");
-        let before = sketch.count(7);
-        (0..2000).for_each(|_| sketch.add(1));
-        assert_eq!((sketch.count(1), sketch.count(7)), (15 - 15 / 2 + 7, before / 2));
+        let before = sketch.count(scatter(7));
+        (0..2000).for_each(|_| sketch.add(scatter(1)));
+        assert_eq!(
+            (sketch.count(scatter(1)), sketch.count(scatter(7))),
+            (15 - 15 / 2 + 7, before / 2)
+        );
     }
 }

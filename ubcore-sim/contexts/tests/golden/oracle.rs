@@ -6,6 +6,8 @@ use urma_contexts::replay::CacheReplay;
 use urma_contexts::trace::HandleTrace;
 
 use crate::naive::{Naive, NaiveList, NaiveOpt, NaiveSeed, NaiveTwo};
+use crate::naive_adaptive::{NaiveArc, NaiveLirs, NaiveTiny};
+use crate::naive_ours::NaiveOurs;
 
 /// Operations per policy; a release build with `--ignored` runs a million.
 const OPERATIONS: usize = 20_000;
@@ -63,6 +65,20 @@ fn compare(
     assert!(counts.hits > 0 && counts.misses > 0);
 }
 
+/// Policies that adapt, at sizes at which each of their parts has slots.
+fn compare_adaptive(operations: usize) {
+    for size in [2, 5, 13, 40, 130] {
+        let capacity = u32::try_from(size).expect("small");
+        let run = |kind, naive: &dyn Fn() -> Box<dyn Naive>| {
+            compare(kind, SeedRule::AGED, capacity, operations, &|_| naive());
+        };
+        run(PolicyKind::Arc, &|| Box::new(NaiveArc::new(size)));
+        run(PolicyKind::Lirs, &|| Box::new(NaiveLirs::new(size)));
+        run(PolicyKind::WTinyLfu, &|| Box::new(NaiveTiny::new(size)));
+        run(PolicyKind::Ours, &|| Box::new(NaiveOurs::new(size)));
+    }
+}
+
 fn compare_all(operations: usize) {
     for capacity in [1, 2, 5, 13, 40] {
         let size = capacity as usize;
@@ -108,9 +124,15 @@ fn policies_do_what_linear_scans_do() {
 }
 
 #[test]
+fn policies_that_adapt_do_what_linear_scans_do() {
+    compare_adaptive(OPERATIONS);
+}
+
+#[test]
 #[ignore = "a million operations per policy: cargo test --release -p urma-contexts -- --ignored"]
 fn policies_do_what_linear_scans_do_a_million_times() {
     compare_all(1_000_000);
+    compare_adaptive(1_000_000);
 }
 
 /// Which of several handles without a further use leaves is free, so counts are compared, without destructions.

@@ -30,7 +30,7 @@ struct Record {
     uint32_t seed;
     uint32_t index;
     uint8_t out;
-    uint8_t reserved;
+    uint8_t counted;
     uint16_t beat_len;
     uint32_t packet_tag;
     uint32_t packet_index;
@@ -48,6 +48,7 @@ enum { ACCEPTED = 1, HEADER = 2, PACKET_FIRST = 4, PACKET_LAST = 8, BEAT = 16, E
 static int arguments;
 static char **replay;
 static uint64_t cycle;
+static uint64_t errors;
 
 /* Ends the run with the first difference. */
 [[noreturn]] static void differs(const char *signal, uint64_t model, uint64_t design)
@@ -124,6 +125,22 @@ static void compare(Vengine *engine, const Record &record)
     }
 }
 
+/* Compares the error counters, which are registers: they show a cycle's errors after its clock edge. */
+static void count(Vengine *engine, const Record &record)
+{
+    static uint32_t model[6];
+    const struct { const char *name; uint32_t design; } counters[6] = {
+        {"err_empty_beat", engine->err_empty_beat},       {"err_beat_too_long", engine->err_beat_too_long},
+        {"err_mtu_changed", engine->err_mtu_changed},     {"err_mtu_range", engine->err_mtu_range},
+        {"err_first_missing", engine->err_first_missing}, {"too_long", engine->too_long},
+    };
+    for (int i = 0; i < 6; i++) {
+        model[i] += record.counted >> i & 1;
+        same(counters[i].name, model[i], counters[i].design);
+        errors += record.counted >> i & 1;
+    }
+}
+
 static void tick(Vengine *engine)
 {
     engine->clk = 1;
@@ -153,6 +170,7 @@ int main(int argc, char **argv)
         beats += record.out & ACCEPTED;
         packets += (record.out & HEADER) != 0;
         tick(engine.get());
+        count(engine.get(), record);
         cycle++;
         if (cycle % PROGRESS == 0) fprintf(stderr, "%" PRIu64 " beats, %" PRIu64 " cycles\n", beats, cycle);
     }
@@ -160,6 +178,7 @@ int main(int argc, char **argv)
         printf("the records ended after %" PRIu64 " beats\n", beats);
         return 1;
     }
-    printf("equal: %" PRIu64 " cycles, %" PRIu64 " beats, %" PRIu64 " packets\n", cycle, beats, packets);
+    printf("equal: %" PRIu64 " cycles, %" PRIu64 " beats, %" PRIu64 " packets, %" PRIu64 " errors counted\n", cycle,
+           beats, packets, errors);
     return 0;
 }

@@ -1,0 +1,137 @@
+//! A trace through the three tiers of the model: what an access waits for when its context is not on the chip.
+//!
+//! - owns: the clock of a run, which context a handle is. takes: a cell. gives: counters and times of the model.
+//! - must not: let more accesses be under way than the window has room for.
+
+use std::collections::VecDeque;
+
+use urma_contexts::policy::Policy;
+use urma_contexts::policy::kind::PolicyError;
+use urma_contexts::{
+    CacheCfg, ContextCache, ContextCounts, ContextHandle, ContextKind, SmallOp, TokenBody,
+};
+
+use super::grid::{CacheCell, TierSetting};
+
+/// What the model gave.
+#[derive(Clone, Debug)]
+pub struct TierResult {
+    /// Counters and histograms by name.
+    pub counts: ContextCounts,
+    /// Accesses in a microsecond of virtual time.
+    pub accesses_per_us: f64,
+}
+
+/// Runs the cell's trace once; its policy is not a bound.
+pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyError> {
+    let no_future = Vec::new().into();
+    let mut policy = Some(cell.policy.build(cell.capacity, cell.rule, &no_future)?);
+    // One bank, so one policy.
+    let mut build = |_| -> Box<dyn Policy> {
+        policy.take().unwrap_or_else(|| urma_contexts::policy::lru(cell.capacity))
+    };
+    let cfg = CacheCfg {
+        l1_entries: cell.capacity,
+        l2_bytes: if setting.has_l2 { CacheCfg::default().l2_bytes } else { 0 },
+        index_limit: 1 << 28,
+        ..CacheCfg::default()
+    };
+    let refused = |field, value: u64, want| PolicyError { field, value: value.to_string(), want };
+    let mut cache = ContextCache::new(cfg, &mut build)
+        .map_err(|error| refused(error.field, error.value, error.rule))?;
+    let trace = &cell.trace.trace;
+    let mut contexts = vec![None; trace.distinct() as usize];
+    for (number, handle) in trace.numbers().iter().zip(trace.handles()) {
+        if contexts[*number as usize].is_none() {
+            let kind = kind_of(*handle);
+            cache
+                .create(*number, &body_of(kind))
+                .map_err(|error| refused("trace", error.value, error.rule))?;
+            contexts[*number as usize] = ContextHandle::new(kind, *number);
+        }
+    }
+    let mut clock = RunClock::new(setting);
+    for number in trace.numbers() {
+        let now = clock.begin();
+        let handle = contexts[*number as usize];
+        let access = handle.and_then(|handle| cache.access(handle, 0, SmallOp::Add(1), now).ok());
+        clock.end(access.map_or(now, |access| access.ready_at));
+        while cache.poll_wake().is_some() {}
+    }
+    let accesses_per_us = trace.numbers().len() as f64 / (clock.at_ps as f64 / 1e6);
+    Ok(TierResult { counts: cache.counts().clone(), accesses_per_us })
+}
+
+/// Accesses begin at a rate, and wait where the window is full.
+struct RunClock {
+    at_ps: u64,
+    step_ps: u64,
+    window: usize,
+    ends: VecDeque<u64>,
+}
+
+impl RunClock {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are from 1 K to 10 G accesses a second"
+    )]
+    fn new(setting: TierSetting) -> Self {
+        let step_ps = (1e12 / setting.accesses_per_s) as u64;
+        Self { at_ps: 0, step_ps, window: setting.window, ends: VecDeque::new() }
+    }
+
+    /// When the next access begins, in ns.
+    fn begin(&mut self) -> u64 {
+        if self.ends.len() == self.window {
+            self.at_ps = self.at_ps.max(self.ends.pop_front().unwrap_or(0) * 1000);
+        }
+        self.at_ps / 1000
+    }
+
+    fn end(&mut self, ready_at: u64) {
+        self.ends.push_back(ready_at);
+        self.at_ps += self.step_ps;
+    }
+}
+
+/// Kind that the synthetic traces give a handle in bits 28 to 31; a handle of another trace is a queue.
+const fn kind_of(handle: u32) -> ContextKind {
+    match handle >> 28 {
+        1 => ContextKind::Jfc,
+        2 => ContextKind::Segment,
+        3 => ContextKind::Page,
+        _ => ContextKind::Queue,
+    }
+}
+
+/// Some context of a kind: only its size matters here.
+const fn body_of(kind: ContextKind) -> TokenBody {
+    match kind {
+        ContextKind::Jfc => {
+            TokenBody::Jfc { number: 1, vector: 0, depth_log2: 8, arm_flags: 0, consumer: 0 }
+        }
+        ContextKind::Segment => TokenBody::Segment {
+            token_id: 1,
+            access: 7,
+            page_shift: 12,
+            flags: 0,
+            pages: 1,
+            generation_low: 1,
+        },
+        ContextKind::Page => TokenBody::Page { address: 4096 },
+        _ => TokenBody::Queue {
+            number: 1,
+            mode: 1,
+            state: 1,
+            flags: 0,
+            jfr: 0,
+            context: 0,
+            send_jfc: 1,
+            priority: 0,
+            access: 7,
+            receive_jfc: 2,
+            rest: 0,
+        },
+    }
+}
