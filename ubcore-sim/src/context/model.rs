@@ -382,7 +382,7 @@ impl Model {
         };
         // Numbers of the device are in range, and the body's fields are 0: creating cannot fail.
         if self.cache.directory().read(handle).is_none()
-            && self.cache.create(handle.index(), &empty(kind)).is_err()
+            && self.cache.create(handle.index(), &TokenBody::zero(kind)).is_err()
         {
             self.untracked += 1;
             return None;
@@ -414,47 +414,6 @@ impl Model {
         if let Some(handle) = ContextHandle::new(kind, number) {
             self.cache.destroy(handle, self.now);
         }
-    }
-}
-
-/// Fields of a token of which only the size matters here.
-const fn empty(kind: ContextKind) -> TokenBody {
-    match kind {
-        ContextKind::Context => TokenBody::Context { uasid: 0, flags: 0, eid_index: 0 },
-        ContextKind::Segment => TokenBody::Segment {
-            token_id: 0,
-            access: 0,
-            page_shift: 0,
-            flags: 0,
-            pages: 0,
-            generation_low: 0,
-        },
-        ContextKind::Jfc => {
-            TokenBody::Jfc { number: 0, vector: 0, depth_log2: 0, arm_flags: 0, consumer: 0 }
-        }
-        ContextKind::Queue => TokenBody::Queue {
-            number: 0,
-            mode: 0,
-            state: 0,
-            flags: 0,
-            jfr: 0,
-            context: 0,
-            send_jfc: 0,
-            priority: 0,
-            access: 0,
-            receive_jfc: 0,
-            rest: 0,
-        },
-        ContextKind::Tp => TokenBody::Tp {
-            tpn: 0,
-            strategy: 0,
-            next_psn: 0,
-            state: 0,
-            acknowledged_psn: 0,
-            rest: 0,
-            path: 0,
-        },
-        ContextKind::Page => TokenBody::Page { address: 0 },
     }
 }
 
