@@ -6,9 +6,9 @@
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::packet::{Body, PacketHeader};
+use super::opcode::{PKEY, WIRE_VERSION};
 use crate::codec::{Reader, Writer, reserved};
-use crate::{BTH_LEN, BthWire, ICRC_LEN, Mtu, PacketError, Psn, Tpn};
+use crate::{BTH_LEN, Bth, Congestion, ICRC_LEN, Mtu, PacketError, Psn, Tpn};
 
 /// Most packets of a group.
 pub const REPAIR_GROUP_MAX: u32 = 200;
@@ -118,10 +118,21 @@ pub fn packet_of_word(word: &[u8], dest: Tpn, psn: Psn) -> Option<Vec<u8>> {
     if pad > 3 || zeros.iter().any(|&byte| byte != 0) {
         return None;
     }
-    let header = PacketHeader::new(dest, psn, Body::Pack);
-    let bth = header.bth_of(opcode, pad);
+    let bth = Bth {
+        opcode,
+        solicited: false,
+        mig_req: false,
+        pad,
+        version: WIRE_VERSION,
+        pkey: PKEY,
+        congestion: Congestion { forward: false, backward: false },
+        dest,
+        ack_req: false,
+        repeated: false,
+        psn,
+    };
     let mut packet = Vec::with_capacity(BTH_LEN + body.len() + ICRC_LEN);
-    packet.extend_from_slice(BthWire::as_bytes(&bth.to_wire()));
+    packet.extend_from_slice(bth.to_wire().as_bytes());
     packet.extend_from_slice(body);
     packet.resize(BTH_LEN + body.len() + ICRC_LEN, 0);
     Some(packet)
