@@ -5,8 +5,8 @@
 
 use zerocopy::IntoBytes;
 
-use super::packet::{Body, PacketHeader};
-use crate::{BTH_LEN, BthWire, ICRC_LEN, Psn, Tpn};
+use super::opcode::{PKEY, WIRE_VERSION};
+use crate::{BTH_LEN, Bth, Congestion, ICRC_LEN, Psn, Tpn};
 
 /// Bytes of a code word before the body of its packet.
 pub const WORD_HEAD: usize = 4;
@@ -28,10 +28,21 @@ pub fn packet_of_word(word: &[u8], dest: Tpn, psn: Psn) -> Option<Vec<u8>> {
     if pad > 3 || zeros.iter().any(|&byte| byte != 0) {
         return None;
     }
-    let header = PacketHeader::new(dest, psn, Body::Pack);
-    let bth = header.bth_of(opcode, pad);
+    let bth = Bth {
+        opcode,
+        solicited: false,
+        mig_req: false,
+        pad,
+        version: WIRE_VERSION,
+        pkey: PKEY,
+        congestion: Congestion { forward: false, backward: false },
+        dest,
+        ack_req: false,
+        repeated: false,
+        psn,
+    };
     let mut packet = Vec::with_capacity(BTH_LEN + body.len() + ICRC_LEN);
-    packet.extend_from_slice(BthWire::as_bytes(&bth.to_wire()));
+    packet.extend_from_slice(bth.to_wire().as_bytes());
     packet.extend_from_slice(body);
     packet.resize(BTH_LEN + body.len() + ICRC_LEN, 0);
     Some(packet)
