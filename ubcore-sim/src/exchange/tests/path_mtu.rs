@@ -91,7 +91,7 @@ fn packets_of_a_message_are_a_run_and_echoes_and_notices_go_alone() {
         }
     }
     alone.sort_by_key(|opcode| opcode.code());
-    assert_eq!(alone, [TpOpcode::Close, TpOpcode::ProbeEcho]);
+    assert_eq!(alone, [TpOpcode::Close, TpOpcode::ProbeEcho, TpOpcode::Tail]);
 }
 
 #[test]
