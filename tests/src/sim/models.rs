@@ -36,6 +36,25 @@ struct Results {
     memory: Vec<Vec<u8>>,
 }
 
+impl Results {
+    /// Fails with what differs.
+    fn compare(&self, other: &Self, what: &str) {
+        assert_eq!(self.requests, other.requests, "{what}: completions of requests");
+        let short = |all: &Results| -> Vec<Vec<(u32, usize, Vec<u8>)>> {
+            let of = |(from, bytes): &(u32, Vec<u8>)| {
+                (*from, bytes.len(), bytes.iter().copied().take(8).collect())
+            };
+            all.messages.iter().map(|messages| messages.iter().map(of).collect()).collect()
+        };
+        assert_eq!(short(self), short(other), "{what}: messages");
+        assert!(self.messages == other.messages, "{what}: bytes of messages");
+        for (number, (one, another)) in self.memory.iter().zip(&other.memory).enumerate() {
+            let differs = one.iter().zip(another).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{what}: memory {number}");
+        }
+    }
+}
+
 /// A run with its results, and sums of counters.
 #[derive(Debug)]
 struct Outcome {
@@ -218,8 +237,8 @@ fn results_are_the_same_in_all_modes_of_the_models() {
             );
             let count = run(seed, paths, set(ContextModelMode::Count, PacketEngineMode::Count));
             let time = run(seed, paths, set(ContextModelMode::Time, PacketEngineMode::Time));
-            assert!(off.results == count.results, "{paths:?}, seed {seed}: count");
-            assert!(off.results == time.results, "{paths:?}, seed {seed}: time");
+            off.results.compare(&count.results, &format!("{paths:?}, seed {seed}: count"));
+            off.results.compare(&time.results, &format!("{paths:?}, seed {seed}: time"));
             waited += u64::from(time.took_ns > off.took_ns);
             lookups += time.lookups.min(count.lookups);
             packets += time.packets.min(count.packets);
