@@ -42,7 +42,7 @@ impl Results {
     /// Fails with what differs.
     fn compare(&self, other: &Self, what: &str) {
         assert_eq!(self.requests, other.requests, "{what}: completions of requests");
-        let short = |all: &Results| -> Vec<Vec<(u32, usize, Vec<u8>)>> {
+        let short = |all: &Self| -> Vec<Vec<(u32, usize, Vec<u8>)>> {
             let of = |(from, bytes): &(u32, Vec<u8>)| {
                 (*from, bytes.len(), bytes.iter().copied().take(8).collect())
             };

@@ -112,8 +112,9 @@ fn is_answered(mut probe: Probe) -> bool {
 const LEAST: u32 = 16;
 /// How long a node is tried: Linux asks three times for a link address, once a second.
 const REACH: Duration = Duration::from_millis(2500);
-/// Longest wait for the answer to such a ping.
-const ANSWER: Duration = Duration::from_secs(2);
+/// Longest wait for the answer to such a ping: a TP gives up the packets before it after at most 4.5 s (nine timeouts of
+/// 500 ms).
+const ANSWER: Duration = Duration::from_secs(5);
 /// Between two looks for an interrupt while nothing is to be done.
 const LOOK: Duration = Duration::from_millis(20);
 

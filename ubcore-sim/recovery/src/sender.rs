@@ -72,6 +72,8 @@ pub struct TpSender {
     timer: RtoTimer,
     /// The edge of the last gap that was answered: a network may double an acknowledgement.
     gap_answered: Option<u64>,
+    /// Sum of timeouts since the oldest packet is the oldest one that the peer lacks, in ns. Clocks may jump.
+    oldest_waited: Nanos,
     /// The packet to send again at once, and how often.
     copies: Option<(u64, u8)>,
     /// Congestion control, if there is any.
@@ -97,6 +99,7 @@ impl TpSender {
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
+            oldest_waited: 0,
             copies: None,
             flow,
             stats: SenderStats::default(),
@@ -258,6 +261,9 @@ impl TpSender {
             proof.works |= !slot.is_rerouted();
         };
         let mut progress = edge > self.ledger.una();
+        if progress {
+            self.oldest_waited = 0;
+        }
         self.ledger.advance(edge, |seq, slot| proves(seq, slot, &mut proofs));
         for seq in ack.received() {
             if let Some(slot) = self.ledger.mark_sacked(seq) {
@@ -291,11 +297,17 @@ impl TpSender {
         Ok(())
     }
 
-    /// The timer: whether it expired, or did so too often.
+    /// The timer: whether it expired, or did so too often. A peer that answers and never receives the oldest packet is
+    /// given up as a silent one is: a path may lose all packets of a size.
     pub fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
         self.strategy.on_time(now, &mut self.ledger);
+        let wait = self.timer.wait(self.timer.timeouts());
         let expired = self.timer.on_time(now)?;
         if expired == Expired::Yes {
+            self.oldest_waited = self.oldest_waited.saturating_add(wait);
+            if self.is_stuck() {
+                return Err(Exhausted);
+            }
             self.stats.timeouts += 1;
             let (route, _) = self.ledger.slot(self.ledger.una()).transmission();
             self.ledger.spread.blame(route);
@@ -351,7 +363,15 @@ impl TpSender {
         flow.admits(now, &self.ledger)
     }
 
+    fn is_stuck(&self) -> bool {
+        let sent = self.ledger.slot(self.ledger.una()).transmissions();
+        u32::from(sent) > self.timer.retries() && self.oldest_waited >= self.timer.patience()
+    }
+
     fn on_sent(&mut self, now: Nanos) {
+        if self.timer.deadline().is_none() {
+            self.oldest_waited = 0;
+        }
         self.timer.on_sent(now);
         if let Some(flow) = &mut self.flow {
             flow.on_sent(now, &self.ledger);

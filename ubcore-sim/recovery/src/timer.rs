@@ -138,9 +138,20 @@ impl RtoTimer {
         Ok(Expired::Yes)
     }
 
+    /// Time after which a silent peer is given up, from what is sent now on, in ns.
+    pub fn patience(&self) -> Nanos {
+        let waits = (0..=self.cfg.retries).map(|doubled| self.wait(doubled));
+        waits.fold(0, Nanos::saturating_add)
+    }
+
     /// Smoothed round-trip time, in ns.
     pub fn rtt(&self) -> Option<Nanos> {
         self.smoothed.map(|(smoothed, _)| smoothed)
+    }
+
+    /// Timeouts in a row after which the peer is given up.
+    pub const fn retries(&self) -> u32 {
+        self.cfg.retries
     }
 
     /// Timeouts in a row.
@@ -167,9 +178,13 @@ impl RtoTimer {
         })
     }
 
+    /// Timeout after so many in a row, in ns.
+    pub(crate) fn wait(&self, timeouts: u32) -> Nanos {
+        self.base().saturating_mul(1 << timeouts.min(32)).min(self.cfg.max_ns)
+    }
+
     fn restart(&mut self, now: Nanos) {
-        let doubled = self.base().saturating_mul(1 << self.timeouts.min(32));
-        self.deadline = Some(now.saturating_add(doubled.min(self.cfg.max_ns)));
+        self.deadline = Some(now.saturating_add(self.wait(self.timeouts)));
     }
 }
 

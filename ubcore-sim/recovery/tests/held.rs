@@ -70,6 +70,47 @@ fn a_copy_that_waits_for_the_pacer_has_a_time_at_which_it_leaves() {
     }
 }
 
+/// Time at which a sender gives up whose peer answers each mark and each transmission, and lacks packet 0 until `until`.
+fn given_up(recovery: Recovery, until: u64) -> Option<u64> {
+    let rto = RtoCfg::default();
+    let congestion = CongestionChoice::None;
+    let mut sender = TpSender::new(&SenderCfg { window_packets: 64, recovery, rto, congestion });
+    sender.push();
+    let (mut now, mut tier, mut ticket) = (MS, 0, 0);
+    while sender.ledger().has_unacknowledged() || now == MS {
+        let (sent, mark) = (sender.poll(now).is_some(), sender.poll_tail(now).is_some());
+        if now >= until {
+            let edge = sender.ledger().unsent();
+            let ack = AckFeedback { edge, gap: false, trigger: None, received: [0; 4] };
+            sender.on_ack(now, &ack).expect("sent");
+        } else if mark {
+            tier = (tier + 1).min(7);
+            let mut report = LossReport::new(tier, ticket);
+            assert!(report.push(LossRun { start: 0, count: 1 }));
+            ticket += 1;
+            sender.on_report(now, &report).expect("sent");
+        } else if sent {
+            sender.on_received(now);
+        }
+        if sender.on_time(now).is_err() {
+            return Some(now);
+        }
+        let next = sender.poll_deadline().filter(|_| !sender.has_sendable()).unwrap_or(now);
+        now = next.max(now + MS / 10);
+        assert!(now < 60_000 * MS, "it is never given up");
+    }
+    None
+}
+
+#[test]
+fn a_peer_that_answers_and_never_receives_the_oldest_packet_is_given_up_as_a_silent_one() {
+    for recovery in [Recovery::Knitting { tail_copies: 1 }, Recovery::SelectiveRepeat] {
+        let at = given_up(recovery, u64::MAX).expect("an end");
+        assert!((2100 * MS..2500 * MS).contains(&at), "{recovery:?}: {at} ns");
+        assert_eq!(given_up(recovery, 2000 * MS), None);
+    }
+}
+
 #[test]
 fn packets_leave_in_bursts_at_the_rate() {
     let mut sender = TpSender::new(&SenderCfg {
