@@ -159,8 +159,11 @@ pub struct DeviceCfg {
     /// Path MTU of connections of the standard opcodes: 256, 512, 1024, 2048 or 4096; `None`: the largest that the
     /// route carries when the jetty is bound.
     pub rc_mtu: Option<u32>,
-    /// Packets that a TP may have unacknowledged.
+    /// Packets that a TP may have unacknowledged, from the oldest to the newest.
     pub window_packets: u32,
+    /// Packets of a TP on the path where no congestion control bounds them. A window that spans more goes on while a
+    /// lost packet is repeated.
+    pub path_packets: u32,
     /// Retransmission strategy of its TPs.
     pub strategy: crate::transport::Strategy,
     /// What bounds the packets of its TPs on the path beside the window.
@@ -205,6 +208,7 @@ impl DeviceCfg {
             rc: RcWire::Urma,
             rc_mtu: None,
             window_packets: 512,
+            path_packets: 512,
             strategy: crate::transport::Strategy::default(),
             congestion: urma_recovery::CongestionChoice::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,

@@ -102,7 +102,8 @@ impl Node {
         let mut device_cfg = device_cfg(&cfg, eid)?;
         device_cfg.ports = further;
         let kept = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok());
-        device_cfg.window_packets = window_of(&cfg, device_cfg.window_packets, kept);
+        (device_cfg.window_packets, device_cfg.path_packets) =
+            window_of(&cfg, device_cfg.window_packets, kept);
         let (incarnation, half_len) =
             (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
         let node_region = Region::shared(layout::NODE_LEN, Pages::Base)?;
@@ -270,13 +271,15 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
-/// Packets of a TP's window: as set; else `usual`, or what the system's buffers keep if that is less. Where something else
-/// bounds what is on the path, only the memory of a window does.
-fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> u32 {
+/// Packets of a TP's window, and of these on the path at once: as set; else `usual`, or what the system's buffers keep if that
+/// is less, of a window of [`SPAN`] times as many that these buffers keep as well: the peer may have no other bound. Where
+/// congestion control bounds what is on the path, only the memory of a window does.
+fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> (u32, u32) {
+    let kept = kept.unwrap_or(u32::MAX).max(WINDOW_MIN);
     match (cfg.window_packets, cfg.congestion) {
-        (Some(packets), _) => packets,
-        (None, CongestionChoice::None) => usual.min(kept.unwrap_or(usual).max(WINDOW_MIN)),
-        (None, _) => (WINDOW_BYTES / cfg.mtu.max(1)).clamp(usual, WINDOW_MAX),
+        (Some(packets), _) => (packets, packets),
+        (None, CongestionChoice::None) => (kept.min(SPAN * usual), kept.min(usual)),
+        (None, _) => ((WINDOW_BYTES / cfg.mtu.max(1)).clamp(usual, WINDOW_MAX), usual),
     }
 }
 
@@ -307,6 +310,9 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
 
 /// Packets of a TP's window however small the system's buffers are.
 const WINDOW_MIN: u32 = 8;
+/// Times as many packets as are on the path that a window spans: at 1 % loss a packet that is lost five times in a row keeps
+/// it open.
+const SPAN: u32 = 8;
 /// Bytes of the longest packets of a window that something else bounds.
 const WINDOW_BYTES: u32 = 64 << 20;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
@@ -323,14 +329,15 @@ mod tests {
             window_of(&cfg, 512, kept)
         };
         let none = CongestionChoice::None;
-        assert_eq!(of(None, none, 8192, None), 512);
-        assert_eq!(of(None, none, 8192, Some(100)), 100);
-        assert_eq!(of(None, none, 8192, Some(0)), WINDOW_MIN);
-        assert_eq!(of(Some(9), none, 8192, Some(0)), 9);
+        assert_eq!(of(None, none, 8192, None), (4096, 512));
+        assert_eq!(of(None, none, 8192, Some(900)), (900, 512));
+        assert_eq!(of(None, none, 8192, Some(100)), (100, 100));
+        assert_eq!(of(None, none, 8192, Some(0)), (WINDOW_MIN, WINDOW_MIN));
+        assert_eq!(of(Some(9), none, 8192, Some(0)), (9, 9));
         for congestion in [CongestionChoice::Delay, CongestionChoice::Cubic] {
-            assert_eq!(of(None, congestion, 8192, Some(100)), 8192);
-            assert_eq!(of(None, congestion, 256, Some(100)), WINDOW_MAX);
-            assert_eq!(of(Some(9), congestion, 8192, None), 9);
+            assert_eq!(of(None, congestion, 8192, Some(100)).0, 8192);
+            assert_eq!(of(None, congestion, 256, Some(100)).0, WINDOW_MAX);
+            assert_eq!(of(Some(9), congestion, 8192, None).0, 9);
         }
     }
 }

@@ -195,10 +195,20 @@ impl SendLedger {
         self.in_flight.min(self.spread.on_path())
     }
 
-    /// Whether congestion control lets no packet go before others leave the path.
+    /// Whether no packet may go before others leave the path.
     #[must_use]
     pub fn is_path_full(&self) -> bool {
-        self.path_max != u64::MAX && self.on_path() >= self.path_max
+        self.is_bounded() && self.on_path() >= self.path_max
+    }
+
+    /// Whether anything but the window bounds what is on the path.
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.path_max != u64::MAX
+    }
+
+    /// Packets that the window spans at most.
+    pub(crate) const fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// At most so many packets may be on the path from now on.

@@ -130,7 +130,16 @@ impl TpSender {
         self.flow.as_ref().map(|flow| flow.window())
     }
 
-    /// Whether congestion control lets no packet go before others leave the path.
+    /// At most `packets` are on the path from now on where no congestion control bounds them. A window may span more: those
+    /// that wait behind a gap are no longer on it.
+    pub fn bound_path(&mut self, packets: u32) {
+        let packets = u64::from(packets.max(1));
+        if self.flow.is_none() && packets < self.ledger.limit() {
+            self.ledger.set_path_max(packets);
+        }
+    }
+
+    /// Whether no packet may go before others leave the path.
     #[must_use]
     pub fn is_path_full(&self) -> bool {
         self.ledger.is_path_full()
@@ -144,7 +153,11 @@ impl TpSender {
     /// Whether [`TpSender::poll`] would give a packet without any timer.
     #[must_use]
     pub fn has_sendable(&self) -> bool {
-        self.has_any() && self.flow.as_ref().is_none_or(|flow| flow.is_open(&self.ledger))
+        let is_open = match &self.flow {
+            Some(flow) => flow.is_open(&self.ledger),
+            None => !self.ledger.is_path_full(),
+        };
+        self.has_any() && is_open
     }
 
     /// The next packet to send at `now`.
@@ -347,7 +360,7 @@ impl TpSender {
         let slot = *self.ledger.slot(seq);
         let sent_once = slot.sent_once_at();
         let sample = sent_once.and_then(|sent_at| self.timer.on_sample(sent_at, now));
-        if self.flow.is_some() {
+        if self.ledger.is_bounded() {
             let is_late = now.saturating_sub(slot.sent_at()) >= self.timer.rtt_min();
             if sent_once.is_some() || is_late {
                 let (route, order) = slot.transmission();
@@ -357,9 +370,9 @@ impl TpSender {
         (Some(seq), sample)
     }
 
-    /// Whether congestion control lets a packet go.
+    /// Whether the bound of the path lets a packet go.
     fn admits(&mut self, now: Nanos) -> bool {
-        let Some(flow) = &mut self.flow else { return true };
+        let Some(flow) = &mut self.flow else { return !self.ledger.is_path_full() };
         flow.admits(now, &self.ledger)
     }
 

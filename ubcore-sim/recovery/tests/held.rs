@@ -70,6 +70,33 @@ fn a_copy_that_waits_for_the_pacer_has_a_time_at_which_it_leaves() {
     }
 }
 
+#[test]
+fn packets_behind_a_gap_leave_room_on_the_path_up_to_the_span_of_the_window() {
+    for recovery in [Recovery::Knitting { tail_copies: 1 }, Recovery::SelectiveRepeat] {
+        let mut sender = TpSender::new(&SenderCfg {
+            window_packets: 64,
+            recovery,
+            rto: RtoCfg::default(),
+            congestion: CongestionChoice::None,
+        });
+        sender.bound_path(8);
+        (0..64).for_each(|_| sender.push());
+        while sender.poll(0).is_some() {}
+        assert_eq!(sender.ledger().unsent(), 8);
+        assert!(sender.is_path_full() && !sender.has_sendable());
+        // Packet 0 is lost, those behind it are received one by one: each makes room for another one.
+        for seq in 1..64 {
+            // It is too far from the gap for the bits of an acknowledgement.
+            let ack = AckFeedback { edge: 0, gap: false, trigger: Some(seq), received: [0; 4] };
+            sender.on_ack(MS, &ack).expect("sent");
+            while sender.poll(MS).is_some() {}
+            assert!(sender.ledger().on_path() <= 8, "{recovery:?}: {seq}");
+        }
+        assert_eq!(sender.ledger().unsent(), 64, "{recovery:?}");
+        assert_eq!(sender.ledger().una(), 0);
+    }
+}
+
 /// Time at which a sender gives up whose peer answers each mark and each transmission, and lacks packet 0 until `until`.
 fn given_up(recovery: Recovery, until: u64) -> Option<u64> {
     let rto = RtoCfg::default();

@@ -46,6 +46,7 @@ pub(crate) struct PeerTp {
     pub(super) replies: Option<Route>,
     /// What bounds the packets of a TP on the path, which its peer need not know.
     congestion: CongestionChoice,
+    path_packets: u32,
     /// How packets use several ports.
     pub(super) mode: PortMode,
     /// The same of the TP that is open, or was last.
@@ -113,6 +114,7 @@ impl PeerTp {
             answers: Route::direct(peer),
             replies: None,
             congestion: cfg.congestion,
+            path_packets: cfg.path_packets,
             mode: cfg.port_mode,
             tp_route: Route::direct(peer),
             routes: None,
@@ -180,7 +182,8 @@ impl PeerTp {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
         self.counted = TpStats::default();
-        let cfg = TpCfg { congestion: self.congestion, ..agreed.tp_cfg() };
+        let Self { congestion, path_packets, .. } = *self;
+        let cfg = TpCfg { congestion, path_packets, ..agreed.tp_cfg() };
         self.tp = Some(match self.planted.is_planted() {
             true => planted::tp(cfg, self.planted),
             false => Tp::new(cfg),

@@ -19,23 +19,51 @@ pub(super) struct RecentDatagrams {
     count: u64,
 }
 
-/// The last datagrams of one node.
-#[derive(Clone, Copy, Debug)]
+/// The last datagrams of one node: of two lives, the one that a datagram came from last first. A copy from the life before
+/// must not make those of this one forgotten.
+#[derive(Clone, Copy, Debug, Default)]
 struct NodeDatagrams {
-    newest: Psn,
-    /// Bit i: the one i before the newest came.
-    seen: u64,
+    lives: [Option<Life>; 2],
     /// Count at the last one.
     at: u64,
 }
 
+/// The last datagrams of a node that numbers them on.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    newest: Psn,
+    /// Bit i: the one i before the newest came.
+    seen: u64,
+}
+
+impl Life {
+    /// How far `number` is ahead of the newest one, if it is near enough to be of this life.
+    fn ahead(&self, number: Psn) -> Option<i32> {
+        let ahead = number.distance_from(self.newest);
+        (1 - BITS..BITS).contains(&ahead).then_some(ahead)
+    }
+
+    fn has(&self, number: Psn) -> bool {
+        self.ahead(number).is_some_and(|ahead| ahead <= 0 && self.seen & (1 << -ahead) != 0)
+    }
+
+    /// `number` is near enough.
+    fn note(&mut self, number: Psn) {
+        let ahead = number.distance_from(self.newest);
+        if ahead > 0 {
+            self.newest = number;
+            self.seen <<= ahead;
+        }
+        self.seen |= 1 << self.newest.distance_from(number);
+    }
+}
+
 impl RecentDatagrams {
-    /// Whether datagram `number` of the node came before. One further back than is remembered counts
-    /// as new: a node that started again begins anywhere.
+    /// Whether datagram `number` of the node came before. One further back than is remembered counts as new: a node that
+    /// started again begins anywhere.
     pub(super) fn has(&self, from: RawEid, number: Psn) -> bool {
-        let Some(node) = self.nodes.get(&from) else { return false };
-        let back = node.newest.distance_from(number);
-        (0..BITS).contains(&back) && node.seen & (1 << back) != 0
+        let node = self.nodes.get(&from);
+        node.is_some_and(|node| node.lives.iter().flatten().any(|life| life.has(number)))
     }
 
     /// Whether no datagram reached a receive.
@@ -50,18 +78,16 @@ impl RecentDatagrams {
             let oldest = self.nodes.iter().min_by_key(|(_, node)| node.at).map(|(eid, _)| *eid);
             oldest.and_then(|eid| self.nodes.remove(&eid));
         }
-        let first = NodeDatagrams { newest: number, seen: 0, at: 0 };
-        let node = self.nodes.entry(from).or_insert(first);
-        let ahead = number.distance_from(node.newest);
-        if ahead <= -BITS || ahead >= BITS {
-            *node = first;
-        } else if ahead > 0 {
-            node.newest = number;
-            node.seen <<= ahead;
-        }
-        // Between 0 and 63 now.
-        node.seen |= 1 << node.newest.distance_from(number);
+        let node = self.nodes.entry(from).or_default();
         node.at = self.count;
+        let is_near = |life: &Option<Life>| life.is_some_and(|life| life.ahead(number).is_some());
+        match node.lives.iter().position(is_near) {
+            Some(place) => node.lives[..=place].rotate_right(1),
+            None => node.lives = [Some(Life { newest: number, seen: 0 }), node.lives[0]],
+        }
+        if let Some(life) = &mut node.lives[0] {
+            life.note(number);
+        }
     }
 }
 
@@ -96,7 +122,25 @@ mod tests {
         }
         assert!([90, 63].into_iter().all(|number| !is_new(&mut recent, start.plus(number))));
         assert!(is_new(&mut recent, start.plus(5_000_000)), "another life of the node");
+        assert!(!is_new(&mut recent, start.plus(90)) && !is_new(&mut recent, start.plus(63)));
         assert!(is_new(&mut recent, start));
+    }
+
+    #[test]
+    fn a_copy_from_the_life_before_does_not_make_this_one_forgotten() {
+        let mut recent = RecentDatagrams::default();
+        let (before, now) = (Psn::new(7), Psn::new(4_000_000));
+        assert!(is_new(&mut recent, before));
+        assert!(is_new(&mut recent, now));
+        // The network doubled both, and one more of the life before is late.
+        assert!(!is_new(&mut recent, before));
+        assert!(is_new(&mut recent, before.plus(1)));
+        assert!(!is_new(&mut recent, now));
+        // The third life takes the place of the one that was silent longer.
+        assert!(is_new(&mut recent, now.plus(1)));
+        assert!(is_new(&mut recent, Psn::new(9_000_000)));
+        assert!(!is_new(&mut recent, now.plus(1)));
+        assert!(is_new(&mut recent, before), "two lives are remembered");
     }
 
     #[test]

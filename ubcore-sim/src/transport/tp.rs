@@ -82,7 +82,8 @@ impl Tp {
         let window = cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX);
         // IRN learns of each packet by its acknowledgement.
         let each = cfg.strategy == Strategy::Irn;
-        let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (window / 4).max(1)) };
+        let path = cfg.path_packets.clamp(1, window);
+        let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (path / 4).max(1)) };
         let sender = SenderCfg {
             window_packets: window,
             recovery: cfg.strategy.recovery(),
@@ -91,10 +92,11 @@ impl Tp {
         };
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
         let mut tx = TpSender::with_strategy(&sender, strategy);
+        tx.bound_path(path);
         // What the path loses is learnt.
         tx.protect_tail(0.0);
         Self {
-            cfg: TpCfg { window_packets: window, ack_every, ..cfg },
+            cfg: TpCfg { window_packets: window, path_packets: path, ack_every, ..cfg },
             tx,
             packets: SendStore::new(window),
             rx: ReceiveWindow::new(window, TpReceiver::new(record, policy)),
@@ -322,7 +324,7 @@ impl Tp {
         if self.rx.ack().has_report() {
             return self.emit_report(buf);
         }
-        let interval = u64::from((self.cfg.window_packets / 4).max(1));
+        let interval = u64::from((self.cfg.path_packets / 4).max(1));
         let ledger = self.tx.ledger();
         let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
         let Some(sending) = self.tx.poll(now) else {
@@ -364,7 +366,7 @@ impl Tp {
             return None;
         }
         let last = ledger.room() == 0 && left == 1;
-        let interval = u64::from((self.cfg.window_packets / 4).max(1));
+        let interval = u64::from((self.cfg.path_packets / 4).max(1));
         self.tx.poll_new(now)?;
         let len = copy_packet(self.packets.packet(seq), buf);
         if last || (seq + 1).is_multiple_of(interval) || self.tx.is_path_full() {

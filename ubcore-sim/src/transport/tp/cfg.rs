@@ -20,8 +20,10 @@ pub(crate) struct TpCfg {
     pub(crate) tx_psn: Psn,
     /// PSN of the first packet expected.
     pub(crate) rx_psn: Psn,
-    /// Packets in flight in each direction, 1 to 65536.
+    /// Packets from the oldest that the peer may lack to the newest, in each direction, 1 to 65536.
     pub(crate) window_packets: u32,
+    /// Packets sent to the peer that are on the path, where no congestion control bounds them; at most the window.
+    pub(crate) path_packets: u32,
     /// How losses are repaired.
     pub(crate) strategy: Strategy,
     /// What bounds the packets on the path beside the window.
@@ -44,6 +46,7 @@ impl TpCfg {
             tx_psn,
             rx_psn,
             window_packets: 256,
+            path_packets: u32::MAX,
             strategy: Strategy::default(),
             congestion: CongestionChoice::None,
             rto: RtoCfg::default(),
