@@ -135,12 +135,19 @@ impl Node {
         self.shared.device().cfg().eid
     }
 
-    /// Raises interrupt `vector` in an eventfd of another process, for a server of this device.
+    /// Raises interrupt `vector` in an eventfd of another process, for a server of this device; `None`: raises are kept
+    /// until there is one.
     ///
     /// # Errors
-    /// `NotFound`: no such vector; `AlreadyExists`: it has a descriptor already; out of memory.
-    pub fn install_vector(&self, vector: u16, fd: OwnedFd) -> io::Result<()> {
+    /// `NotFound`: no such vector; out of memory.
+    pub fn install_vector(&self, vector: u16, fd: Option<OwnedFd>) -> io::Result<()> {
         self.vectors.install(vector, fd)
+    }
+
+    /// No thread polls from now on, for a server of this device that is about to wait: peers wake this node by
+    /// [`udma_abi::DeviceBacking::wakeup`].
+    pub fn rest(&self) {
+        self.shared.rest();
     }
 
     /// The device, for looking at its counters.

@@ -6,8 +6,12 @@
 use std::sync::Arc;
 
 use ubcore_sim::{Node, NodeCfg, NodeError};
+use udma_abi::BackingError;
 use udma_provider::device_on;
-use udma_vfio::user::{UserDevice, UserError};
+use udma_vfio::{
+    PciNic,
+    user::{UserDevice, UserError},
+};
 use urma_core::{Context, Device, Status};
 
 /// An open device. Fields are dropped in order.
@@ -30,6 +34,9 @@ pub enum OpenError {
     /// The device of `ubcored` could not be had.
     #[error("the device of ubcored (URMA_UBCORED): {0}")]
     Daemon(#[from] UserError),
+    /// What the daemon serves is no device for this driver.
+    #[error("the device of ubcored (URMA_UBCORED): {0}")]
+    Served(#[from] BackingError),
     /// The driver or the device refused.
     #[error("opening the device: {0}")]
     Device(#[from] Status),
@@ -52,7 +59,10 @@ pub fn open() -> Result<Context, OpenError> {
 /// [`OpenError`]; nothing is left behind.
 pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
     match &cfg.ubcored {
-        Some(path) => Ok(device_on(Arc::new(UserDevice::connect(path, &cfg.name)?))),
+        Some(path) => {
+            let function = UserDevice::connect(path, &cfg.name)?;
+            Ok(device_on(Arc::new(PciNic::new(Arc::new(function))?)))
+        }
         None => Ok(device_on(Node::open(cfg)?)),
     }
 }

@@ -10,30 +10,61 @@ use ubcore_sim::{Node, node::VECTORS};
 use udma_abi::{
     BackingError, DeviceBacking, DmaAccess, DmaSpace, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
+    regs,
+    slots::{SLOT_BAR, SLOT_LEN},
 };
-use udma_vfio::user::{ServedFunction, ServedShape};
+use udma_vfio::user::{ServedBar, ServedConfig, ServedFunction, ServedIdentity, ServedShape};
 use urma_mem::Region;
+
+use crate::attend::{Attendants, Attended};
 
 /// A node that is served to one client.
 pub(crate) struct NodeFunction {
     node: Arc<Node>,
     registers: Arc<dyn RegisterRegion>,
     dma: Arc<dyn DmaSpace>,
+    config: ServedConfig,
+    attended: Arc<Attended>,
+    attendants: Arc<Attendants>,
 }
 
 impl NodeFunction {
-    pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { registers: node.registers(), dma: node.dma(), node }
+    /// # Errors
+    /// No memory or no descriptors.
+    pub(crate) fn new(node: Arc<Node>, attendants: Arc<Attendants>) -> io::Result<Self> {
+        let registers = node.registers();
+        let bars = [
+            ServedBar { index: 0, len: registers.len().next_power_of_two(), is_memory: false },
+            ServedBar { index: SLOT_BAR, len: SLOT_LEN as u64, is_memory: true },
+            ServedBar { index: TABLE_BAR, len: ServedConfig::TABLE_LEN, is_memory: false },
+        ];
+        let identity = ServedIdentity { vendor: VENDOR_ID, device: DEVICE_ID, vectors: VECTORS };
+        let config = ServedConfig::new(identity, &bars, TABLE_BAR);
+        let attended = attendants.attend(Arc::clone(&node))?;
+        Ok(Self { dma: node.dma(), registers, config, attended, attendants, node })
+    }
+}
+
+impl Drop for NodeFunction {
+    fn drop(&mut self) {
+        self.attendants.leave(&self.attended);
     }
 }
 
 impl ServedFunction for NodeFunction {
     fn shape(&self, index: u32) -> ServedShape {
-        match index {
-            BAR0 => ServedShape { len: self.registers.len(), is_writable: true },
-            CONFIG => ServedShape { len: CONFIG_LEN, is_writable: false },
-            _ => ServedShape::default(),
-        }
+        let len = match index {
+            BAR0 => self.registers.len().next_power_of_two(),
+            SLOTS => SLOT_LEN as u64,
+            TABLE => ServedConfig::TABLE_LEN,
+            CONFIG => ServedConfig::LEN as u64,
+            _ => 0,
+        };
+        ServedShape { len, is_writable: true }
+    }
+
+    fn memory(&self, index: u32) -> Option<Region> {
+        (index == SLOTS).then(|| self.attended.memory().clone())
     }
 
     fn vectors(&self, index: u32) -> u32 {
@@ -41,15 +72,22 @@ impl ServedFunction for NodeFunction {
     }
 
     fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-        if index == CONFIG {
-            let [v0, v1] = VENDOR_ID.to_le_bytes();
-            let [d0, d1] = DEVICE_ID.to_le_bytes();
-            let head = [v0, v1, d0, d1];
-            for (at, byte) in (offset..).zip(bytes) {
-                let at = usize::try_from(at).unwrap_or(usize::MAX);
-                *byte = head.get(at).copied().unwrap_or(0);
+        self.attended.pass_on();
+        match index {
+            BAR0 => {}
+            CONFIG => {
+                self.config.read(offset, bytes);
+                return Ok(());
             }
-            return Ok(());
+            SLOTS => {
+                let at = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+                return self.attended.memory().read(at, bytes).map_err(|_| Errno::INVAL);
+            }
+            // The table of vectors: the client keeps it.
+            _ => {
+                bytes.fill(0);
+                return Ok(());
+            }
         }
         if !offset.is_multiple_of(bytes.len() as u64) {
             return Err(Errno::INVAL);
@@ -62,7 +100,21 @@ impl ServedFunction for NodeFunction {
         Ok(())
     }
 
-    fn write(&mut self, _: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&mut self, index: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.attended.pass_on();
+        match index {
+            BAR0 if offset == regs::SLOT_WAKE => {
+                self.attendants.wake();
+                return Ok(());
+            }
+            BAR0 => {}
+            CONFIG if self.config.write(offset, bytes) => return self.reset(),
+            SLOTS => {
+                let at = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+                return self.attended.memory().write(at, bytes).map_err(|_| Errno::INVAL);
+            }
+            _ => return Ok(()),
+        }
         if !offset.is_multiple_of(bytes.len() as u64) {
             return Err(Errno::INVAL);
         }
@@ -89,18 +141,17 @@ impl ServedFunction for NodeFunction {
         result.map_err(|error| errno(&error))
     }
 
-    /// A vector keeps its eventfd until the client leaves.
     fn set_vector(&mut self, _: u32, vector: u32, fd: Option<OwnedFd>) -> Result<(), Errno> {
-        let fd = fd.ok_or(Errno::OPNOTSUPP)?;
         let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
         self.node.install_vector(vector, fd).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Errno::BUSY,
             io::ErrorKind::NotFound => Errno::INVAL,
             _ => Errno::NOMEM,
         })
     }
 
     fn reset(&mut self) -> Result<(), Errno> {
+        self.attended.pass_on();
+        self.config.reset();
         self.node.reset().map_err(|error| errno(&error))
     }
 }
@@ -117,6 +168,9 @@ fn errno(error: &BackingError) -> Errno {
 }
 
 const BAR0: u32 = 0;
+const SLOTS: u32 = SLOT_BAR as u32;
+/// Window of the table of vectors.
+const TABLE_BAR: u8 = 4;
+const TABLE: u32 = TABLE_BAR as u32;
 const CONFIG: u32 = 7;
-const CONFIG_LEN: u64 = 256;
 const MSIX: u32 = 2;

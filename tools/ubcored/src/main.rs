@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
+mod attend;
 mod function;
 
 use std::{
@@ -14,22 +15,20 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::{CommandFactory, Parser};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ubcore_sim::{
     EidSource, Node, NodeCfg, NodeError,
     host::{claim::ClaimError, ip_eid},
 };
-use udma_abi::DeviceBacking;
 use udma_vfio::user::{MapQuota, serve};
 use urma_mem::sync::{AtomicUsize, Ordering};
 use urma_tools::LogSetup;
 
-use crate::function::NodeFunction;
+use crate::{attend::Attendants, function::NodeFunction};
 
 /// Serves software UDMA devices to other processes of this host.
 ///
@@ -78,6 +77,8 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     let listener = listen(&cli.socket).map_err(|error| format!("listening on {at}: {error}"))?;
     tracing::info!(socket = %at, "ubcored listens");
     let clients = Arc::new(AtomicUsize::new(0));
+    let attendants =
+        Attendants::start().map_err(|error| format!("the device's thread: {error}"))?;
     loop {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
@@ -95,9 +96,10 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
         }
         let (counted, first) = (Arc::clone(&clients), cli.eid);
         let count = cli.clients;
+        let attendants = Arc::clone(&attendants);
         let thread = std::thread::Builder::new().name("ubcored-client".to_owned());
         let spawned = thread.spawn(move || {
-            serve_client(&socket, (first, count));
+            serve_client(&socket, (first, count), attendants);
             counted.fetch_sub(1, Ordering::Relaxed);
         });
         if let Err(error) = spawned {
@@ -122,7 +124,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-fn serve_client(socket: &UnixStream, eids: (Option<IpAddr>, usize)) {
+fn serve_client(socket: &UnixStream, eids: (Option<IpAddr>, usize), attendants: Arc<Attendants>) {
     let credentials = match getsockopt(socket, PeerCredentials) {
         Ok(credentials) => credentials,
         Err(error) => {
@@ -140,26 +142,17 @@ fn serve_client(socket: &UnixStream, eids: (Option<IpAddr>, usize)) {
     };
     let eid = ubcore_sim::host::eid_ip(node.eid());
     tracing::info!(uid, pid, %eid, "a client is served");
-    let mut function = NodeFunction::new(Arc::clone(&node));
-    let mut before_wait = |socket: &UnixStream| progress(&node, socket);
-    let result = serve(socket, &mut function, MapQuota::default(), &mut before_wait);
+    let mut function = match NodeFunction::new(node, attendants) {
+        Ok(function) => function,
+        Err(error) => {
+            tracing::warn!(uid, pid, %error, "a client is refused: no doorbell memory");
+            return;
+        }
+    };
+    let result = serve(socket, &mut function, MapQuota::default());
     match result {
         Ok(()) => tracing::info!(uid, pid, %eid, "a client left"),
         Err(error) => tracing::warn!(uid, pid, %eid, %error, "a client is cut off"),
-    }
-}
-
-/// Polls the node in the place of its client, which cannot, until the next message or for [`POLL_BOUND`]: the node's own
-/// thread looks once a millisecond only while a node is active.
-fn progress(node: &Node, socket: &UnixStream) {
-    let begun = Instant::now();
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    while begun.elapsed() < POLL_BOUND {
-        node.progress();
-        if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)) != Ok(0) {
-            return;
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -187,8 +180,6 @@ fn after(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How long a node is polled after a message: two looks of its own thread.
-const POLL_BOUND: Duration = Duration::from_millis(2);
 /// A UASID has 24 bits.
 const UASID_MASK: u32 = (1 << 24) - 1;
 /// Pause after a connection that could not be accepted.

@@ -7,9 +7,10 @@
 use std::{
     io::{self, IoSliceMut},
     os::fd::{AsFd, OwnedFd},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use arc_swap::ArcSwapOption;
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::{Errno, ReadWriteFlags, preadv2},
@@ -26,8 +27,8 @@ pub struct EventVectors {
 
 #[derive(Debug, Default)]
 struct Vector {
-    fd: OnceLock<ForkGuarded>,
-    /// Raises before there was a descriptor. Locked while that is made.
+    fd: ArcSwapOption<ForkGuarded>,
+    /// Raises while there is no descriptor. Locked while that is made or changed.
     early: Mutex<u64>,
 }
 
@@ -38,11 +39,12 @@ impl EventVectors {
         Self { vectors: (0..count).map(|_| Vector::default()).collect() }
     }
 
-    /// Raises `vector` in an eventfd of another process from now on, beginning with the raises so far.
+    /// Raises `vector` in an eventfd of another process from now on, beginning with the raises while there was no
+    /// descriptor; `None`: there is none.
     ///
     /// # Errors
-    /// `NotFound`: there is no such vector. `AlreadyExists`: it has a descriptor. Out of memory.
-    pub fn install(&self, vector: u16, fd: OwnedFd) -> io::Result<()> {
+    /// `NotFound`: there is no such vector. Out of memory.
+    pub fn install(&self, vector: u16, fd: Option<OwnedFd>) -> io::Result<()> {
         self.vectors.get(usize::from(vector)).ok_or(io::ErrorKind::NotFound)?.install(fd)
     }
 
@@ -57,38 +59,42 @@ impl EventVectors {
 
 impl Vector {
     fn descriptor(&self) -> io::Result<OwnedFd> {
-        let early = self.early();
-        if self.fd.get().is_none() {
-            let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-            let count = u32::try_from(*early).unwrap_or(u32::MAX);
-            // The lock is held: no other thread sets it.
-            let _ = self.fd.set(ForkGuarded::new(eventfd(count, flags)?)?);
+        let mut early = self.early();
+        if let Some(fd) = self.fd.load_full() {
+            return fd.as_fd().try_clone_to_owned();
         }
-        self.fd.get().ok_or(io::ErrorKind::NotFound)?.as_fd().try_clone_to_owned()
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let count = u32::try_from(std::mem::take(&mut *early)).unwrap_or(u32::MAX);
+        let fd = ForkGuarded::new(eventfd(count, flags)?)?;
+        let copy = fd.as_fd().try_clone_to_owned();
+        self.fd.store(Some(Arc::new(fd)));
+        copy
     }
 
-    fn install(&self, fd: OwnedFd) -> io::Result<()> {
-        let early = self.early();
-        let fd = ForkGuarded::new(fd)?;
-        self.fd.set(fd).map_err(|_| io::ErrorKind::AlreadyExists)?;
-        if let Some(fd) = self.fd.get()
+    fn install(&self, fd: Option<OwnedFd>) -> io::Result<()> {
+        let mut early = self.early();
+        let fd = fd.map(ForkGuarded::new).transpose()?.map(Arc::new);
+        if let Some(fd) = &fd
             && *early != 0
         {
-            add(fd, *early);
+            add(&**fd, std::mem::take(&mut *early));
         }
+        self.fd.store(fd);
         Ok(())
     }
 
     fn raise(&self) {
-        let Some(fd) = self.fd.get() else { return self.raise_early() };
-        signal(fd);
+        match &*self.fd.load() {
+            Some(fd) => signal(&**fd),
+            None => self.raise_early(),
+        }
     }
 
     #[cold]
     fn raise_early(&self) {
         let mut early = self.early();
-        match self.fd.get() {
-            Some(fd) => signal(fd),
+        match &*self.fd.load() {
+            Some(fd) => signal(&**fd),
             None => *early += 1,
         }
     }
@@ -154,5 +160,22 @@ mod tests {
         assert!(take(&fd) && take(&fd) && !take(&fd));
         assert!(!take(vectors.descriptor(0).unwrap().unwrap()));
         assert!(vectors.descriptor(2).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_descriptor_is_replaced_and_raises_without_one_are_kept() {
+        let vectors = EventVectors::new(1);
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK;
+        let [first, second] = [0; 2].map(|count| eventfd(count, flags).unwrap());
+        vectors.install(0, Some(first.try_clone().unwrap())).unwrap();
+        vectors.raise(0);
+        vectors.install(0, None).unwrap();
+        vectors.raise(0);
+        vectors.raise(0);
+        vectors.install(0, Some(second.try_clone().unwrap())).unwrap();
+        vectors.raise(0);
+        assert!(take(&first) && !take(&first));
+        assert!(take(&second) && take(&second) && take(&second) && !take(&second));
+        assert!(vectors.install(1, None).is_err());
     }
 }

@@ -31,6 +31,8 @@ pub const CAPS: u64 = 0x100;
 pub const JFC_DB: u64 = 0x8040;
 /// WO u64: event queue consumer index: `eqn << 32 | ci`.
 pub const EQ_CI: u64 = 0x8048;
+/// WO u32: a device that sleeps looks at its doorbell slots ([`crate::slots`]). Any value.
+pub const SLOT_WAKE: u64 = 0x8050;
 /// Page of queue `id` at `JETTY_PAGES + id * doorbell::PAGE_LEN`.
 pub const JETTY_PAGES: u64 = 0x10_0000;
 /// Queue ids are 20 bits wide.

@@ -5,7 +5,10 @@
 
 use std::{
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     time::Duration,
 };
 
@@ -17,8 +20,8 @@ use super::{
     map::{MapQuota, MappedRanges},
     stream::{self, UserMessage},
     wire::{
-        ACCESS_MAX, Fields, IRQS, REGIONS, RegionAccess, SetIrqs, UserBody, UserDmaMap, VERSION,
-        command, decode_unmap,
+        ACCESS_MAX, Fields, IRQS, REGIONS, RegionAccess, RegionInfo, SetIrqs, UserBody, UserDmaMap,
+        VERSION, command, decode_unmap,
     },
 };
 
@@ -37,6 +40,13 @@ pub trait ServedFunction {
     /// Returns the shape of region `index`, as VFIO numbers those of a PCI function: 0 to 5 are the BARs, 7 is the
     /// configuration space.
     fn shape(&self, index: u32) -> ServedShape;
+
+    /// Returns all of region `index`, where that is memory which the client may map: of a file that is sealed against
+    /// shrinking.
+    fn memory(&self, index: u32) -> Option<Region> {
+        let _ = index;
+        None
+    }
 
     /// Returns the number of vectors of interrupt kind `index`: 2 is MSI-X.
     fn vectors(&self, index: u32) -> u32;
@@ -72,8 +82,7 @@ pub trait ServedFunction {
     fn reset(&mut self) -> Result<(), Errno>;
 }
 
-/// Serves `function` to the client of `socket` until that hangs up. `before_wait` is called before each wait for a message:
-/// it may make progress for a while, and returns when the socket is readable.
+/// Serves `function` to the client of `socket` until that hangs up.
 ///
 /// # Errors
 /// The client broke the framing of messages, or began one and did not end it within seconds, or does not read its
@@ -82,10 +91,9 @@ pub fn serve(
     socket: &UnixStream,
     function: &mut dyn ServedFunction,
     quota: MapQuota,
-    before_wait: &mut dyn FnMut(&UnixStream),
 ) -> io::Result<()> {
     let mut session = ServedClient { function, quota, mapped: MappedRanges::default() };
-    let result = session.run(socket, before_wait);
+    let result = session.run(socket);
     let all = session.mapped.remove(0, u64::MAX).unwrap_or_default();
     for address in all {
         let _ = session.function.map(address, None);
@@ -96,6 +104,13 @@ pub fn serve(
     }
 }
 
+/// Body of a reply, and memory whose file goes with it.
+#[derive(Default)]
+struct Reply {
+    body: Vec<u8>,
+    file: Option<Region>,
+}
+
 struct ServedClient<'a> {
     function: &'a mut dyn ServedFunction,
     quota: MapQuota,
@@ -103,13 +118,8 @@ struct ServedClient<'a> {
 }
 
 impl ServedClient<'_> {
-    fn run(
-        &mut self,
-        socket: &UnixStream,
-        before_wait: &mut dyn FnMut(&UnixStream),
-    ) -> io::Result<()> {
+    fn run(&mut self, socket: &UnixStream) -> io::Result<()> {
         loop {
-            before_wait(socket);
             let message = stream::receive(socket, IDLE_BOUND, MESSAGE_BOUND)?;
             let header = message.header;
             if !header.is_command() {
@@ -119,31 +129,38 @@ impl ServedClient<'_> {
             if !header.wants_reply() {
                 continue;
             }
-            let (reply, body) = match result {
-                Ok(body) => (header.reply(body.len()), body),
-                Err(errno) => (header.refusal(errno.raw_os_error().unsigned_abs()), Vec::new()),
+            let (reply, Reply { body, file }) = match result {
+                Ok(result) => (header.reply(result.body.len()), result),
+                Err(errno) => {
+                    (header.refusal(errno.raw_os_error().unsigned_abs()), Reply::default())
+                }
             };
-            stream::send(socket, reply, &body, (&[], MESSAGE_BOUND))?;
+            let fds: Vec<BorrowedFd<'_>> =
+                file.iter().filter_map(|file| Some(file.fd()?.0)).collect();
+            stream::send(socket, reply, &body, (&fds, MESSAGE_BOUND))?;
         }
     }
 
-    fn answer(&mut self, message: UserMessage) -> Result<Vec<u8>, Errno> {
+    fn answer(&mut self, message: UserMessage) -> Result<Reply, Errno> {
         let body = message.body.as_slice();
-        match message.header.command {
+        if message.header.command == command::GET_REGION_INFO {
+            return self.region_info(body);
+        }
+        let body = match message.header.command {
             command::VERSION => version(body),
             command::DMA_MAP => self.dma_map(body, message.fds),
             command::DMA_UNMAP => self.dma_unmap(body),
             command::GET_INFO => {
                 Ok(UserBody::default().words(&[16, RESETTABLE_PCI, REGIONS, IRQS]).0)
             }
-            command::GET_REGION_INFO => self.region_info(body),
             command::GET_IRQ_INFO => self.irq_info(body),
             command::SET_IRQS => self.set_irqs(body, message.fds),
             command::REGION_READ => self.read(body),
             command::REGION_WRITE => self.write(body),
             command::RESET => self.function.reset().map(|()| Vec::new()),
             _ => Err(Errno::OPNOTSUPP),
-        }
+        }?;
+        Ok(Reply { body, file: None })
     }
 
     fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
@@ -168,15 +185,17 @@ impl ServedClient<'_> {
         Ok(body.to_vec())
     }
 
-    fn region_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {
-        let index = index_of(body).filter(|index| *index < REGIONS).ok_or(Errno::INVAL)?;
-        let shape = self.function.shape(index);
-        let flags = match (shape.len, shape.is_writable) {
-            (0, _) => 0,
-            (_, false) => 1,
-            (_, true) => 3,
-        };
-        Ok(UserBody::default().words(&[32, flags, index, 0]).longs(&[shape.len, 0]).0)
+    fn region_info(&self, body: &[u8]) -> Result<Reply, Errno> {
+        let argsz = Fields(body).word().ok_or(Errno::INVAL)?;
+        let region = index_of(body).filter(|index| *index < REGIONS).ok_or(Errno::INVAL)?;
+        let ServedShape { len, is_writable } = self.function.shape(region);
+        let memory = self.function.memory(region).filter(|memory| memory.len() as u64 == len);
+        let offset = memory.as_ref().and_then(Region::fd).map(|(_, offset)| offset);
+        let is_mapped = offset.is_some();
+        let offset = offset.unwrap_or(0);
+        let info = RegionInfo { region, len, offset, is_writable, is_mapped };
+        let (body, has_file) = info.encode(argsz);
+        Ok(Reply { body, file: memory.filter(|_| has_file) })
     }
 
     fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {

@@ -1,0 +1,193 @@
+//! The thread that works for all clients: it looks at their doorbells and polls their nodes.
+//!
+//! - owns: which functions there are, and when the thread sleeps. takes: doorbells of clients, wake-ups of nodes. gives:
+//!   register writes, and polls in the place of the clients. must not: sleep on a doorbell; wait for one client.
+//!
+//! One thread for all: threads that spin take each other's processor, and what one client sends often goes to
+//! another one.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use ubcore_sim::{Node, host::slots::ServedSlots};
+use udma_abi::{DeviceBacking, RegisterRegion};
+use urma_mem::{
+    Region,
+    lull::{Lull, LullLook},
+    sleep::SleepResult,
+    sync::{AtomicU64, Ordering},
+};
+
+/// A node with the doorbell memory of its client.
+pub(crate) struct Attended {
+    node: Arc<Node>,
+    registers: Arc<dyn RegisterRegion>,
+    memory: Region,
+    slots: Mutex<ServedSlots>,
+}
+
+impl Attended {
+    /// Returns the doorbell memory.
+    pub(crate) const fn memory(&self) -> &Region {
+        &self.memory
+    }
+
+    /// Passes on doorbells that rang; whether there were any. Called before a message is answered, so that what the client did
+    /// before it comes before it.
+    pub(crate) fn pass_on(&self) -> bool {
+        lock(&self.slots).pass_on(&*self.registers)
+    }
+
+    /// One look at all that can wait; whether there was anything.
+    fn look(&self, lull: &mut Lull) -> bool {
+        let is_rung = self.pass_on();
+        let look = lull.look();
+        if is_rung || look != LullLook::Holds {
+            self.node.progress_to_lull(lull);
+        }
+        is_rung || look == LullLook::PeerWrote
+    }
+
+    /// Whether the thread may sleep, as far as this function goes.
+    fn announce_sleep(&self) -> bool {
+        self.node.rest();
+        lock(&self.slots).announce_sleep() == SleepResult::Sleep
+    }
+
+    fn show_status(&self) {
+        lock(&self.slots).show_status(&*self.registers);
+    }
+
+    fn announce_awake(&self) {
+        lock(&self.slots).announce_awake();
+    }
+}
+
+/// The functions, and how their thread is woken.
+pub(crate) struct Attendants {
+    all: Mutex<Vec<Arc<Attended>>>,
+    /// Counts changes of the list.
+    version: AtomicU64,
+    wake: OwnedFd,
+}
+
+impl Attendants {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No descriptors or no thread.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (all, version) = (Mutex::default(), AtomicU64::new(0));
+        let attendants = Arc::new(Self { all, version, wake });
+        let shared = Arc::clone(&attendants);
+        std::thread::Builder::new()
+            .name("ubcored-device".to_owned())
+            .spawn(move || shared.run())?;
+        Ok(attendants)
+    }
+
+    /// Attends to `node` until [`Attendants::leave`].
+    ///
+    /// # Errors
+    /// No memory or no descriptors.
+    pub(crate) fn attend(&self, node: Arc<Node>) -> io::Result<Arc<Attended>> {
+        let slots = ServedSlots::new()?;
+        let memory = slots.memory().clone();
+        let slots = Mutex::new(slots);
+        let attended = Arc::new(Attended { registers: node.registers(), node, memory, slots });
+        lock(&self.all).push(Arc::clone(&attended));
+        self.change();
+        Ok(attended)
+    }
+
+    /// Attends to it no more when it returns, so that its node is not closed by the thread that others need.
+    pub(crate) fn leave(&self, attended: &Arc<Attended>) {
+        lock(&self.all).retain(|other| !Arc::ptr_eq(other, attended));
+        self.change();
+        let begun = Instant::now();
+        while Arc::strong_count(attended) > 1 && begun.elapsed() < SLEEP_BOUND {
+            std::thread::sleep(LEAVE_LOOK);
+        }
+    }
+
+    fn change(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    /// Wakes the thread: something is to be looked at.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
+    }
+
+    fn run(&self) {
+        let mut version = u64::MAX;
+        let mut all: Vec<(Arc<Attended>, Lull)> = Vec::new();
+        let mut idle_since = Instant::now();
+        loop {
+            let newest = self.version.load(Ordering::Acquire);
+            if newest != version {
+                version = newest;
+                let list = lock(&self.all);
+                all = list.iter().map(|one| (Arc::clone(one), Lull::default())).collect();
+            }
+            let mut is_busy = false;
+            for _ in 0..LOOKS {
+                for (one, lull) in &mut all {
+                    is_busy |= one.look(lull);
+                }
+            }
+            if is_busy {
+                idle_since = Instant::now();
+                continue;
+            }
+            all.iter().for_each(|(one, _)| one.show_status());
+            std::thread::yield_now();
+            if idle_since.elapsed() >= SPIN_BOUND {
+                self.sleep(&mut all);
+                idle_since = Instant::now();
+            }
+        }
+    }
+
+    /// Sleeps until a client rings or comes or goes, or a peer or timer wakes a node.
+    fn sleep(&self, all: &mut [(Arc<Attended>, Lull)]) {
+        let mut is_quiet = true;
+        for (one, lull) in &mut *all {
+            lull.end();
+            is_quiet &= one.announce_sleep();
+        }
+        if is_quiet {
+            let wakeups = all.iter().filter_map(|(one, _)| one.node.wakeup());
+            let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+            fds.extend(wakeups.map(|wakeup| PollFd::from_borrowed_fd(wakeup, PollFlags::IN)));
+            let bound = Timespec::try_from(SLEEP_BOUND).ok();
+            let _ = poll(&mut fds, bound.as_ref());
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+        for (one, _) in all {
+            one.announce_awake();
+            one.node.answer_wakeup();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks between two system calls, of an idle thread.
+const LOOKS: u32 = 16;
+/// How long the thread looks in vain before it sleeps: some times what a wake-up costs.
+const SPIN_BOUND: Duration = Duration::from_micros(200);
+/// Between two looks whether the thread has let a function go.
+const LEAVE_LOOK: Duration = Duration::from_micros(100);
+/// Longest sleep.
+const SLEEP_BOUND: Duration = Duration::from_secs(1);
