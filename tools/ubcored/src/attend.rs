@@ -24,6 +24,7 @@ use urma_mem::{
 };
 
 /// A node with the doorbell memory of its client.
+#[derive(Debug)]
 pub(crate) struct Attended {
     node: Arc<Node>,
     registers: Arc<dyn RegisterRegion>,
@@ -69,7 +70,8 @@ impl Attended {
 }
 
 /// The functions, and how their thread is woken.
-pub(crate) struct Attendants {
+#[derive(Debug)]
+pub struct Attendants {
     all: Mutex<Vec<Arc<Attended>>>,
     /// Counts changes of the list.
     version: AtomicU64,
@@ -81,7 +83,7 @@ impl Attendants {
     ///
     /// # Errors
     /// No descriptors or no thread.
-    pub(crate) fn start() -> io::Result<Arc<Self>> {
+    pub fn start() -> io::Result<Arc<Self>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (all, version) = (Mutex::default(), AtomicU64::new(0));
         let attendants = Arc::new(Self { all, version, wake });

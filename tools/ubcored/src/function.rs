@@ -19,7 +19,8 @@ use urma_mem::Region;
 use crate::attend::{Attendants, Attended};
 
 /// A node that is served to one client.
-pub(crate) struct NodeFunction {
+#[derive(Debug)]
+pub struct NodeFunction {
     node: Arc<Node>,
     registers: Arc<dyn RegisterRegion>,
     dma: Arc<dyn DmaSpace>,
@@ -29,9 +30,11 @@ pub(crate) struct NodeFunction {
 }
 
 impl NodeFunction {
+    /// The function of `node`, to which `attendants` attend.
+    ///
     /// # Errors
     /// No memory or no descriptors.
-    pub(crate) fn new(node: Arc<Node>, attendants: Arc<Attendants>) -> io::Result<Self> {
+    pub fn new(node: Arc<Node>, attendants: Arc<Attendants>) -> io::Result<Self> {
         let registers = node.registers();
         let bars = [
             ServedBar { index: 0, len: registers.len().next_power_of_two(), is_memory: false },

@@ -5,9 +5,6 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
-mod attend;
-mod function;
-
 use std::{
     io,
     net::IpAddr,
@@ -24,11 +21,11 @@ use ubcore_sim::{
     EidSource, Node, NodeCfg, NodeError,
     host::{claim::ClaimError, ip_eid},
 };
+use ubcored::{Attendants, NodeFunction};
 use udma_vfio::user::{MapQuota, serve};
 use urma_mem::sync::{AtomicUsize, Ordering};
 use urma_tools::LogSetup;
 
-use crate::{attend::Attendants, function::NodeFunction};
 
 /// Serves software UDMA devices to other processes of this host.
 ///

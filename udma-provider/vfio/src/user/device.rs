@@ -5,7 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -18,7 +21,7 @@ use udma_abi::DmaSpace;
 
 use super::{
     dma::UserDma,
-    link::{UserError, UserLink},
+    link::{REPLY_BOUND, UserError, UserLink},
     window::UserWindow,
     wire::{CONFIG_REGION, Fields, MSIX, REGIONS, SetIrqs, UserBody, command},
 };
@@ -41,6 +44,14 @@ impl UserDevice {
     /// [`UserError`].
     pub fn connect(path: &Path, name: &str) -> Result<Self, UserError> {
         Self::over(UserLink::connect(path)?, name)
+    }
+
+    /// The same over a socket that is connected to the server.
+    ///
+    /// # Errors
+    /// As [`UserDevice::connect`].
+    pub fn on(socket: UnixStream, name: &str) -> Result<Self, UserError> {
+        Self::over(UserLink::over(socket, REPLY_BOUND)?, name)
     }
 
     pub(crate) fn over(link: UserLink, name: &str) -> Result<Self, UserError> {
