@@ -186,6 +186,7 @@ fn served(node: &Arc<Node>) -> Outcome<PciNic> {
     let (client, server) = UnixStream::pair()?;
     let mut function = NodeFunction::new(Arc::clone(node), Arc::clone(attendants))?;
     std::thread::spawn(move || serve(&server, &mut function, MapQuota::default()));
-    let device = UserDevice::on(client, "udma0").map_err(|error| Failure::new(error.to_string()))?;
+    let device =
+        UserDevice::on(client, "udma0").map_err(|error| Failure::new(error.to_string()))?;
     PciNic::new(Arc::new(device)).map_err(|error| Failure::new(error.to_string()))
 }

@@ -162,7 +162,8 @@ impl ServedFunction for NodeFunction {
 fn errno(error: &BackingError) -> Errno {
     match error {
         BackingError::IovaTaken { .. } => Errno::EXIST,
-        BackingError::IovaRange { .. } | BackingError::Vector(_) => Errno::INVAL,
+        BackingError::IovaRange { .. } => Errno::RANGE,
+        BackingError::Vector(_) => Errno::INVAL,
         BackingError::NotMapped(_) => Errno::NOENT,
         BackingError::Unreachable(_) => Errno::FAULT,
         BackingError::Gone(_) => Errno::NODEV,

@@ -7,6 +7,8 @@
 
 mod attend;
 mod function;
+#[cfg(test)]
+mod hostile;
 
 pub use attend::Attendants;
 pub use function::NodeFunction;

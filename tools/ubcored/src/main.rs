@@ -26,7 +26,6 @@ use udma_vfio::user::{MapQuota, serve};
 use urma_mem::sync::{AtomicUsize, Ordering};
 use urma_tools::LogSetup;
 
-
 /// Serves software UDMA devices to other processes of this host.
 ///
 /// Programs with URMA_UBCORED=PATH use a device of this daemon instead of one of their own. Each has a node with an EID

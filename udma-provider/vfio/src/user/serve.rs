@@ -66,7 +66,8 @@ pub trait ServedFunction {
     /// Maps memory of the client at a device address, or (`None`) takes away the mapping that begins there.
     ///
     /// # Errors
-    /// The error number of the reply.
+    /// `RANGE`: the function does not have these addresses; `NOENT`: no mapping begins there. Neither is an error for the
+    /// client. Else the error number of the reply.
     fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno>;
 
     /// Sets the eventfd of a vector; `None`: it is raised no more.
@@ -166,13 +167,24 @@ impl ServedClient<'_> {
     fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
         let map = UserDmaMap::decode(body).ok_or(Errno::INVAL)?;
         self.mapped.check(map.address, map.size, self.quota)?;
-        // There is no DMA by messages: memory without a file cannot be reached.
-        let fd = fds.pop().filter(|_| fds.is_empty()).ok_or(Errno::OPNOTSUPP)?;
+        let fd = fds.pop();
+        if !fds.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        // There is no DMA by messages: memory without a file is mapped, and no access reaches it.
+        let Some(fd) = fd else {
+            self.mapped.insert(map.address, map.size);
+            return Ok(Vec::new());
+        };
         let len = usize::try_from(map.size).map_err(|_| Errno::INVAL)?;
         let access = if map.is_writable { MapAccess::ReadWrite } else { MapAccess::ReadOnly };
         let region = Region::map_fd(fd, map.offset, len, access).map_err(|error| errno(&error))?;
         let access = if map.is_writable { DmaAccess::Both } else { DmaAccess::ToDevice };
-        self.function.map(map.address, Some((region, access)))?;
+        match self.function.map(map.address, Some((region, access))) {
+            // The function has no such addresses, as hardware has few: no access reaches it.
+            Ok(()) | Err(Errno::RANGE) => {}
+            Err(error) => return Err(error),
+        }
         self.mapped.insert(map.address, map.size);
         Ok(Vec::new())
     }
@@ -180,7 +192,11 @@ impl ServedClient<'_> {
     fn dma_unmap(&mut self, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let (address, size) = decode_unmap(body).ok_or(Errno::INVAL)?;
         for first in self.mapped.remove(address, size)? {
-            self.function.map(first, None)?;
+            match self.function.map(first, None) {
+                // Mapped, and out of reach.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(body.to_vec())
     }
@@ -266,10 +282,13 @@ impl ServedClient<'_> {
 
 fn version(body: &[u8]) -> Result<Vec<u8>, Errno> {
     let (major, minor) = VERSION;
-    let found = Fields(body).half().ok_or(Errno::INVAL)?;
+    let mut fields = Fields(body);
+    let (found, newest) = fields.half().zip(fields.half()).ok_or(Errno::INVAL)?;
     if found != major {
         return Err(Errno::OPNOTSUPP);
     }
+    // The newest that both know: QEMU refuses a newer one than its own.
+    let minor = minor.min(newest);
     Ok([&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat())
 }
 

@@ -167,15 +167,24 @@ fn refusals_are_errors_and_the_connection_goes_on() {
     let refused = link.request(command::REGION_READ, &bad.encode(&[]), &[], 0);
     assert!(matches!(refused, Err(UserError::Refused { errno: 22, .. })), "{refused:?}");
     assert!(matches!(link.request(99, &[], &[], 0), Err(UserError::Refused { errno: 95, .. })));
+    // QEMU says version 0.0, and takes no newer one.
+    let version = link.request(command::VERSION, b"\0\0\0\0{}\0", &[], 4).unwrap();
+    assert_eq!(version.body[..4], [0; 4]);
     // A client with room for the head only learns how much there is to say, and gets no file.
-    for (argsz, reply) in [(32, (64, 0, 0)), (64, (64, 32, 1))] {
+    for (argsz, reply) in [(32, (64, 32, 0)), (64, (64, 32, 1))] {
         let question = UserBody::default().words(&[argsz, 0, 2, 0]).longs(&[0, 0]).0;
         let info = link.request(command::GET_REGION_INFO, &question, &[], 32).unwrap();
         let cap = u32::from_le_bytes(info.body[12..16].try_into().unwrap());
         assert_eq!((info.body[0], cap, info.fds.len()), reply);
         assert_eq!(RegionInfo::decode(&info.body).unwrap().is_mapped, argsz == 64);
     }
-    // What QEMU sends: an unmap of everything, and a vector without a descriptor.
+    // What QEMU sends: memory without a descriptor, which no access reaches; an unmap of it, and of everything; a vector
+    // without a descriptor.
+    let map = wire::UserDmaMap { is_writable: false, offset: 0, address: 0, size: 4096 };
+    link.request(command::DMA_MAP, &map.encode(), &[], 0).unwrap();
+    let again = link.request(command::DMA_MAP, &map.encode(), &[], 0);
+    assert!(matches!(again, Err(UserError::Refused { errno: 17, .. })), "{again:?}");
+    link.request(command::DMA_UNMAP, &wire::encode_unmap(0, 4096), &[], 0).unwrap();
     let all = wire::encode_unmap(0x1000, u64::MAX);
     link.request(command::DMA_UNMAP, &all, &[], 0).unwrap();
     let set = wire::SetIrqs { flags: 4 | 32, index: 2, start: 0, count: 1 };

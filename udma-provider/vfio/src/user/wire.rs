@@ -283,8 +283,8 @@ impl RegionInfo {
         }
         let is_whole = argsz >= Self::LEN_MAPPED;
         let flags = flags | Self::MAP | Self::CAPS;
-        let cap = if is_whole { Self::LEN } else { 0 };
-        let body = body.words(&[Self::LEN_MAPPED, flags, self.region, cap]);
+        // Where the capability is, also for a client without room for it: QEMU refuses another place.
+        let body = body.words(&[Self::LEN_MAPPED, flags, self.region, Self::LEN]);
         let body = body.longs(&[self.len, self.offset]);
         if !is_whole {
             return (body.0, false);
