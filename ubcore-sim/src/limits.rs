@@ -30,9 +30,6 @@ pub(crate) const EQ_DEPTH_LOG2: u8 = 16;
 pub(crate) const VECTORS: u16 = 256;
 /// Peers at one time.
 pub(crate) const PEERS: usize = 1024;
-/// Queue ids are below it: each has a page in the register window.
-#[expect(clippy::cast_possible_truncation, reason = "fewer than 2^20")]
-pub(crate) const QUEUE_IDS: u32 = udma_abi::regs::QUEUE_IDS as u32;
 /// Well-known queue ids: given only when asked for.
 pub(crate) const RESERVED_IDS: (u32, u32) = (1, 1023);
 

@@ -156,8 +156,7 @@ impl Commands {
             }
         }
         // A JFR of the mode RC serves the jetties that share it; no jetty can be bound to it.
-        if args.id >= limits::QUEUE_IDS || (args.mode == Mode::Rc && args.kind == CmdQueueKind::Jfs)
-        {
+        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == CmdQueueKind::Jfs) {
             return Err(invalid);
         }
         let record = tables.window(args.record, record::LEN as u64, DmaAccess::Both);

@@ -111,7 +111,7 @@ impl Default for Objects {
             eqs: IdPool::new(0, count(limits::EQ)),
             tids: IdPool::new(1, count(SEGMENTS)),
             segments: BTreeSet::new(),
-            ids: IdPool::new(limits::RESERVED_IDS.1 + 1, limits::QUEUE_IDS),
+            ids: IdPool::new(limits::RESERVED_IDS.1 + 1, 1 << 20),
             queues: BTreeMap::new(),
             groups: BTreeMap::new(),
             // Those of send queues; the first one is the exchange's.

@@ -35,10 +35,11 @@ pub const EQ_CI: u64 = 0x8048;
 pub const SLOT_WAKE: u64 = 0x8050;
 /// Page of queue `id` at `JETTY_PAGES + id * doorbell::PAGE_LEN`.
 pub const JETTY_PAGES: u64 = 0x10_0000;
+/// Queue ids are 20 bits wide.
+pub const QUEUE_IDS: u64 = 1 << 20;
 /// Bytes of BAR 0: a power of two, as the windows of a PCI function are.
-pub const BAR_LEN: u64 = 1 << 28;
-/// Ids that queues get, from 0: one for each page that the window has room for. Fields of ids have 20 bits.
-pub const QUEUE_IDS: u64 = (BAR_LEN - JETTY_PAGES) / crate::doorbell::PAGE_LEN;
+pub const BAR_LEN: u64 = 1 << 29;
+const _: () = assert!(JETTY_PAGES + QUEUE_IDS * crate::doorbell::PAGE_LEN <= BAR_LEN);
 
 /// "UDMA-SIM" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"UDMA-SIM");
