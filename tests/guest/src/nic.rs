@@ -89,19 +89,19 @@ impl NicEnd {
         made().map_err(|status| format!("{status:?}"))
     }
 
-    fn post(&mut self, op: SendOp<'_>) -> Result<(), String> {
-        let target = self.context.import_jetty(&self.jetty.remote());
-        let target = target.map_err(during("import"))?;
-        let posted = self.jetty.post_send(&[SendWr::new(op, &target, 1)]);
-        posted.map_err(|refused| format!("post: {refused:?}"))
-    }
-
     /// Waits for a completion, by an event.
     fn done(&mut self) -> CheckResult {
         let found = self.completions.wait(Some(PATIENCE)).map_err(during("wait"))?;
         let completion = found.ok_or("no completion")?;
         completion.success().map(|_| ()).map_err(|status| format!("{status:?}"))
     }
+}
+
+/// Posts a request of the jetty to itself.
+fn post(jetty: &mut Jetty, context: &Context, op: SendOp<'_>) -> CheckResult {
+    let target = context.import_jetty(&jetty.remote()).map_err(during("import"))?;
+    let posted = jetty.post_send(&[SendWr::new(op, &target, 1)]);
+    posted.map_err(|refused| format!("post: {refused:?}"))
 }
 
 fn write_and_read(end: &mut NicEnd) -> CheckResult {
@@ -111,10 +111,10 @@ fn write_and_read(end: &mut NicEnd) -> CheckResult {
     let bytes: Vec<u8> = (0..BULK).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
     end.memory.write(0, &bytes).map_err(during("memory"))?;
     let (src, half) = ([end.segment.sge(0, BULK)], LEN as u64 / 2);
-    end.post(SendOp::Write { src: &src, dst: remote.at(half) })?;
+    post(&mut end.jetty, &end.context, SendOp::Write { src: &src, dst: remote.at(half) })?;
     end.done()?;
     let dst = [end.segment.sge(half + half / 2, BULK)];
-    end.post(SendOp::Read { dst: &dst, src: remote.at(half) })?;
+    post(&mut end.jetty, &end.context, SendOp::Read { dst: &dst, src: remote.at(half) })?;
     end.done()?;
     let mut seen = vec![0; bytes.len()];
     end.memory.read(LEN / 2 + LEN / 4, &mut seen).map_err(during("memory"))?;
@@ -127,7 +127,7 @@ fn send(end: &mut NicEnd) -> CheckResult {
     posted.map_err(|refused| format!("post: {refused:?}"))?;
     end.memory.write(0, b"hello").map_err(during("memory"))?;
     let src = [end.segment.sge(0, 5)];
-    end.post(SendOp::Send { src: &src })?;
+    post(&mut end.jetty, &end.context, SendOp::Send { src: &src })?;
     end.done()?;
     end.done()?;
     let mut hello = [0; 5];
@@ -155,7 +155,7 @@ fn refused(end: &mut NicEnd, remote: &urma_core::RemoteSegment) -> CheckResult {
     let remote = end.context.import_segment(remote, SegmentAccess::REMOTE_ALL, Mapping::None);
     let remote = remote.map_err(during("import"))?;
     let dst = [end.segment.sge(0, 8)];
-    end.post(SendOp::Read { dst: &dst, src: remote.at(0) })?;
+    post(&mut end.jetty, &end.context, SendOp::Read { dst: &dst, src: remote.at(0) })?;
     match end.done() {
         Err(why) if why.contains("RemAccessAbort") => Ok(()),
         other => Err(format!("the request ended as {other:?}")),

@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use rustix::{
-    event::{EventfdFlags, eventfd},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::{Errno, ReadWriteFlags, preadv2},
 };
 
@@ -25,9 +25,26 @@ pub struct EventVectors {
     vectors: Box<[Vector]>,
 }
 
+#[derive(Debug)]
+struct VectorFd {
+    fd: ForkGuarded,
+    /// Another process has it, too, and may have made it blocking.
+    is_foreign: bool,
+}
+
+impl VectorFd {
+    /// Adds one. A full counter of another process is left as it is: it is as good as one more, and the write could
+    /// wait.
+    fn signal(&self) {
+        if !self.is_foreign || is_writable(&self.fd) {
+            signal(&self.fd);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Vector {
-    fd: ArcSwapOption<ForkGuarded>,
+    fd: ArcSwapOption<VectorFd>,
     /// Raises while there is no descriptor. Locked while that is made or changed.
     early: Mutex<u64>,
 }
@@ -61,31 +78,32 @@ impl Vector {
     fn descriptor(&self) -> io::Result<OwnedFd> {
         let mut early = self.early();
         if let Some(fd) = self.fd.load_full() {
-            return fd.as_fd().try_clone_to_owned();
+            return fd.fd.as_fd().try_clone_to_owned();
         }
         let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let count = u32::try_from(std::mem::take(&mut *early)).unwrap_or(u32::MAX);
         let fd = ForkGuarded::new(eventfd(count, flags)?)?;
         let copy = fd.as_fd().try_clone_to_owned();
-        self.fd.store(Some(Arc::new(fd)));
+        self.fd.store(Some(Arc::new(VectorFd { fd, is_foreign: false })));
         copy
     }
 
     fn install(&self, fd: Option<OwnedFd>) -> io::Result<()> {
         let mut early = self.early();
-        let fd = fd.map(ForkGuarded::new).transpose()?.map(Arc::new);
+        let fd = fd.map(ForkGuarded::new).transpose()?;
         if let Some(fd) = &fd
             && *early != 0
+            && is_writable(fd)
         {
-            add(&**fd, std::mem::take(&mut *early));
+            add(fd, std::mem::take(&mut *early));
         }
-        self.fd.store(fd);
+        self.fd.store(fd.map(|fd| Arc::new(VectorFd { fd, is_foreign: true })));
         Ok(())
     }
 
     fn raise(&self) {
         match &*self.fd.load() {
-            Some(fd) => signal(&**fd),
+            Some(fd) => fd.signal(),
             None => self.raise_early(),
         }
     }
@@ -94,7 +112,7 @@ impl Vector {
     fn raise_early(&self) {
         let mut early = self.early();
         match &*self.fd.load() {
-            Some(fd) => signal(&**fd),
+            Some(fd) => fd.signal(),
             None => *early += 1,
         }
     }
@@ -111,6 +129,12 @@ impl Interrupt for EventVectors {
             None => tracing::warn!(vector, "the device raised a vector that does not exist"),
         }
     }
+}
+
+/// Whether one can be added without waiting.
+fn is_writable(fd: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&now)).is_ok_and(|count| count > 0)
 }
 
 /// Adds one to an eventfd. A full counter is as good as one more.
@@ -177,5 +201,10 @@ mod tests {
         assert!(take(&first) && !take(&first));
         assert!(take(&second) && take(&second) && take(&second) && !take(&second));
         assert!(vectors.install(1, None).is_err());
+        // Full, and blocking: the raise does not wait.
+        let full = eventfd(0, EventfdFlags::empty()).unwrap();
+        add(&full, u64::MAX - 1);
+        vectors.install(0, Some(full)).unwrap();
+        vectors.raise(0);
     }
 }

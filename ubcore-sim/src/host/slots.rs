@@ -93,3 +93,90 @@ fn pass_on(rung: RungSlot, arm_sns: &mut [u8], registers: &dyn RegisterRegion) {
         (None, _) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use udma_abi::doorbell::CqArm;
+    use urma_mem::doorbells::DoorbellSlots;
+
+    use super::*;
+
+    /// Register writes, as offset and value.
+    #[derive(Debug, Default)]
+    struct Written(Mutex<Vec<(u64, u64)>>);
+
+    impl Written {
+        fn take(&self) -> Vec<(u64, u64)> {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    impl RegisterRegion for Written {
+        fn len(&self) -> u64 {
+            regs::BAR_LEN
+        }
+
+        fn read(&self, offset: u64) -> u64 {
+            offset
+        }
+
+        fn write32(&self, offset: u64, value: u32) {
+            self.0.lock().unwrap().push((offset, value.into()));
+        }
+
+        fn write64(&self, offset: u64, value: u64) {
+            self.0.lock().unwrap().push((offset, value));
+        }
+
+        fn write_block(&self, _: u64, _: &[u64; 8]) {}
+    }
+
+    #[test]
+    fn a_slot_is_the_register_write_that_it_stands_for() {
+        let mut served = ServedSlots::new().unwrap();
+        let slots = DoorbellSlots::new(served.memory().clone(), SlotGeometry::DEVICE).unwrap();
+        let (slots, written) = (Arc::new(slots), Written::default());
+        let (queue, jfc) = (slots.take().unwrap(), slots.take().unwrap());
+        queue.ring(SlotDoorbell::Queue { id: 5, pi: 70_000 }.encode(), || ());
+        jfc.ring(SlotDoorbell::Jfc { jfcn: 9, ci: 3 }.encode(), || ());
+        assert!(served.pass_on(&written) && !served.pass_on(&written));
+        let moved = JfcDoorbell { ci: 3, arm: None, arm_sn: 0, jfcn: 9 };
+        let page = regs::JETTY_PAGES + 5 * doorbell::PAGE_LEN;
+        let expected = vec![(page + doorbell::SQ_PI, 70_000), (regs::JFC_DB, moved.encode())];
+        assert_eq!(written.take(), expected);
+        queue.ring(u64::MAX, || ());
+        served.pass_on(&written);
+        assert!(written.take().is_empty(), "no such kind");
+        served.show_status(&written);
+        assert_eq!(slots.status(), regs::STATUS);
+    }
+
+    #[test]
+    fn an_arm_is_none_that_the_jfc_takes_for_the_one_before() {
+        let mut served = ServedSlots::new().unwrap();
+        let slots = DoorbellSlots::new(served.memory().clone(), SlotGeometry::DEVICE).unwrap();
+        let (slots, written) = (Arc::new(slots), Written::default());
+        let jfc = slots.take().unwrap();
+        let mut last = 0;
+        for arms in [1, 2, 3, 4, 5, 8, 4] {
+            for _ in 0..arms {
+                let arm = SlotArm { arm: CqArm::Solicited, arm_sn: (last + 1) & 3 };
+                last = arm.arm_sn;
+                jfc.ring_counted(
+                    SlotDoorbell::Jfc { jfcn: 9, ci: 1 }.encode(),
+                    arm.encode(),
+                    || (),
+                );
+            }
+            jfc.ring(SlotDoorbell::Jfc { jfcn: 9, ci: 2 }.encode(), || ());
+            served.pass_on(&written);
+            let seen: Vec<_> =
+                written.take().iter().map(|(_, word)| JfcDoorbell::decode(*word)).collect();
+            let arm = seen.last().unwrap();
+            assert_eq!((arm.arm, arm.arm_sn, arm.ci), (Some(CqArm::Solicited), last, 2));
+            assert_eq!(seen.len(), 1 + usize::from(arms % 4 == 0), "{arms} arms");
+        }
+    }
+}
