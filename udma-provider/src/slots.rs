@@ -73,7 +73,7 @@ impl RegisterRegion for SlotRegisters {
     }
 
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
-        Some(Box::new(SlotIndex { slot: self.take()?, jfcn }))
+        Some(Box::new(SlotJfcIndex { slot: self.take()?, jfcn }))
     }
 
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
@@ -135,12 +135,12 @@ impl QueueDoorbell for SlotQueue {
 
 /// Consumer index of one JFC, and its arms.
 #[derive(Debug)]
-struct SlotIndex {
+struct SlotJfcIndex {
     slot: OwnSlot,
     jfcn: u32,
 }
 
-impl JfcIndex for SlotIndex {
+impl JfcIndex for SlotJfcIndex {
     fn move_to(&self, ci: u32) {
         self.slot.ring(SlotDoorbell::Jfc { jfcn: self.jfcn, ci });
     }

@@ -33,7 +33,7 @@ pub struct SlotGeometry {
     pub rung: usize,
     /// First slot: two words, the value and the count.
     pub first: usize,
-    /// Distance of slots.
+    /// Bytes from a slot to the next one.
     pub stride: usize,
 }
 

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
-use udma_provider::device_on;
+use udma_provider::{DriverCfg, RingPages, UdmaDevice};
 use udma_vfio::{
     PciDevice, PciNic, WindowId,
     kernel::{KernelDevice, PciFunction, PciSysfs},
@@ -74,7 +74,9 @@ struct NicEnd {
 
 impl NicEnd {
     fn new(nic: PciNic) -> Result<Self, String> {
-        let device: Device = device_on(Arc::new(nic));
+        // Base pages of a guest are mapped one by one, and a ring of the device lies in one mapping.
+        let cfg = DriverCfg { ring_pages: RingPages::Huge, ..DriverCfg::default() };
+        let device = Device::new(Arc::new(UdmaDevice::new(Arc::new(nic), cfg)));
         let made = || -> Result<Self, Status> {
             let context = device.open(0)?;
             let completions = context.create_completions(&JfcCfg::new(64))?;

@@ -191,5 +191,5 @@ const LOOKS: u32 = 16;
 const SPIN_BOUND: Duration = Duration::from_micros(200);
 /// Between two looks whether the thread has let a function go.
 const LEAVE_LOOK: Duration = Duration::from_micros(100);
-/// Longest sleep.
+/// Longest sleep of the thread, and longest wait for it.
 const SLEEP_BOUND: Duration = Duration::from_secs(1);

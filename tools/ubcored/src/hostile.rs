@@ -140,17 +140,17 @@ impl Victim {
 }
 
 /// A client that writes anything to its function.
-struct Attacker {
+struct HostileClient {
     node: Arc<Node>,
     function: NodeFunction,
     rings: Region,
     slots: Region,
     draw: Draw,
-    /// Refused accesses.
+    /// Number of accesses that were refused.
     refused: u64,
 }
 
-impl Attacker {
+impl HostileClient {
     fn new(attendants: &Arc<Attendants>, seed: u64) -> Self {
         let node = node();
         let mut function = NodeFunction::new(Arc::clone(&node), Arc::clone(attendants)).unwrap();
@@ -266,7 +266,7 @@ fn a_client_that_writes_anything_changes_nothing_of_another_one() {
     let mut victim = Victim::new(&attendants);
     victim.write(1);
     let before = victim.hash();
-    let mut attacker = Attacker::new(&attendants, 0x5eed_cafe);
+    let mut attacker = HostileClient::new(&attendants, 0x5eed_cafe);
     attacker.enable();
     for _ in 0..steps.unwrap_or(STEPS) {
         attacker.step();

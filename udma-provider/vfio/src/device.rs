@@ -127,7 +127,7 @@ pub trait PciWindow: Send + Sync + std::fmt::Debug {
     /// As [`PciWindow::read`].
     fn write_block(&self, offset: u64, words: &[u64; 8]) -> Result<(), PciError> {
         (0..).zip(words).try_for_each(|(index, word)| {
-            let at = offset.checked_add(8 * index).unwrap_or(u64::MAX);
+            let at = offset.saturating_add(8 * index);
             self.write(at, AccessWidth::W64, *word)
         })
     }

@@ -6,9 +6,9 @@
 /// What a function is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServedIdentity {
-    /// Vendor id.
+    /// Vendor id, at offset 0 of the header.
     pub vendor: u16,
-    /// Device id.
+    /// Device id, at offset 2 of the header.
     pub device: u16,
     /// Number of MSI-X vectors, 1 to 2048.
     pub vectors: u16,
@@ -28,9 +28,9 @@ pub struct ServedBar {
 /// Configuration space of a function.
 #[derive(Clone, Debug)]
 pub struct ServedConfig {
-    bytes: [u8; ServedConfig::LEN],
+    bytes: [u8; Self::LEN],
     /// Bits that a client can change.
-    writable: [u8; ServedConfig::LEN],
+    writable: [u8; Self::LEN],
 }
 
 impl ServedConfig {
@@ -51,7 +51,7 @@ impl ServedConfig {
         config.put(0x09, &CLASS_NETWORK_OTHER);
         for bar in bars.iter().filter(|bar| bar.index < 6 && bar.index.is_multiple_of(2)) {
             let at = 0x10 + 4 * usize::from(bar.index);
-            let kind = ADDRESS_64 | u64::from(bar.is_memory) * PREFETCHABLE;
+            let kind = ADDRESS_64 | (u64::from(bar.is_memory) * PREFETCHABLE);
             config.put(at, &kind.to_le_bytes());
             config.allow(at, &(!bar.len.wrapping_sub(1) & !0xf).to_le_bytes());
         }

@@ -21,7 +21,7 @@ use udma_abi::DmaSpace;
 
 use super::{
     dma::UserDma,
-    link::{REPLY_BOUND, UserError, UserLink},
+    link::{REPLY_BOUND, UserError, UserLink, refused},
     window::UserWindow,
     wire::{CONFIG_REGION, Fields, MSIX, REGIONS, SetIrqs, UserBody, command},
 };
@@ -142,7 +142,7 @@ impl PciDevice for UserDevice {
     }
 }
 
-/// The MSI-X vectors.
+/// MSI-X vectors of the function.
 #[derive(Debug)]
 struct UserInterrupts {
     link: Arc<UserLink>,
@@ -204,21 +204,6 @@ impl PciInterrupts for UserInterrupts {
     /// Masking is not asked of the server: a driver may ignore an eventfd.
     fn set_masked(&self, _: u32, _: bool) -> Result<(), PciError> {
         Err(PciError::Unsupported { device: self.name.clone(), what: "masking of vectors" })
-    }
-}
-
-/// An error of the connection, as one of a function.
-pub(crate) fn refused(name: &str, what: &'static str, error: UserError) -> PciError {
-    let device = name.to_owned();
-    match error {
-        UserError::Refused { errno, .. } => {
-            let source = std::io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(0));
-            PciError::System { device, what, source }
-        }
-        UserError::Os(source) => PciError::System { device, what, source },
-        UserError::Protocol { .. } | UserError::Gone(_) => {
-            PciError::Gone { device, why: error.to_string() }
-        }
     }
 }
 

@@ -107,7 +107,7 @@ pub fn serve(
 
 /// Body of a reply, and memory whose file goes with it.
 #[derive(Default)]
-struct Reply {
+struct ServedReply {
     body: Vec<u8>,
     file: Option<Region>,
 }
@@ -130,10 +130,10 @@ impl ServedClient<'_> {
             if !header.wants_reply() {
                 continue;
             }
-            let (reply, Reply { body, file }) = match result {
+            let (reply, ServedReply { body, file }) = match result {
                 Ok(result) => (header.reply(result.body.len()), result),
                 Err(errno) => {
-                    (header.refusal(errno.raw_os_error().unsigned_abs()), Reply::default())
+                    (header.refusal(errno.raw_os_error().unsigned_abs()), ServedReply::default())
                 }
             };
             let fds: Vec<BorrowedFd<'_>> =
@@ -142,7 +142,7 @@ impl ServedClient<'_> {
         }
     }
 
-    fn answer(&mut self, message: UserMessage) -> Result<Reply, Errno> {
+    fn answer(&mut self, message: UserMessage) -> Result<ServedReply, Errno> {
         let body = message.body.as_slice();
         if message.header.command == command::GET_REGION_INFO {
             return self.region_info(body);
@@ -161,7 +161,7 @@ impl ServedClient<'_> {
             command::RESET => self.function.reset().map(|()| Vec::new()),
             _ => Err(Errno::OPNOTSUPP),
         }?;
-        Ok(Reply { body, file: None })
+        Ok(ServedReply { body, file: None })
     }
 
     fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
@@ -201,7 +201,7 @@ impl ServedClient<'_> {
         Ok(body.to_vec())
     }
 
-    fn region_info(&self, body: &[u8]) -> Result<Reply, Errno> {
+    fn region_info(&self, body: &[u8]) -> Result<ServedReply, Errno> {
         let argsz = Fields(body).word().ok_or(Errno::INVAL)?;
         let region = index_of(body).filter(|index| *index < REGIONS).ok_or(Errno::INVAL)?;
         let ServedShape { len, is_writable } = self.function.shape(region);
@@ -211,7 +211,7 @@ impl ServedClient<'_> {
         let offset = offset.unwrap_or(0);
         let info = RegionInfo { region, len, offset, is_writable, is_mapped };
         let (body, has_file) = info.encode(argsz);
-        Ok(Reply { body, file: memory.filter(|_| has_file) })
+        Ok(ServedReply { body, file: memory.filter(|_| has_file) })
     }
 
     fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use urma_mem::{MapAccess, Region};
 
 use super::{
-    device::refused,
-    link::{UserError, UserLink},
+    link::{UserError, UserLink, refused},
     wire::{Fields, RegionAccess, RegionInfo, command},
 };
 use crate::device::{AccessWidth, PciError, PciWindow, check_access};
@@ -92,7 +91,7 @@ impl PciWindow for UserWindow {
         self.post(offset, value.to_le_bytes().get(..usize::from(width.count())).unwrap_or_default())
     }
 
-    /// One message.
+    /// Sends all of it in one message.
     fn write_block(&self, offset: u64, words: &[u64; 8]) -> Result<(), PciError> {
         if offset.checked_add(64).is_none_or(|end| end > self.len) || !offset.is_multiple_of(8) {
             return Err(PciError::Access { offset, width: 64, len: self.len });

@@ -240,7 +240,7 @@ impl RegionAccess {
     }
 }
 
-/// Reply to [`command::GET_REGION_INFO`].
+/// Fields of the reply to [`command::GET_REGION_INFO`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RegionInfo {
     pub(crate) region: u32,
