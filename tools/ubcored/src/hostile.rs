@@ -245,13 +245,14 @@ impl HostileClient {
         let slot = usize::try_from(self.draw.below(1024)).unwrap();
         let at = SlotGeometry::DEVICE.first + slot * SlotGeometry::DEVICE.stride;
         let (object, index) = (self.draw.below(2048), self.draw.value());
-        let (object, index) = (u32::try_from(object).unwrap(), (index & 0xffff_ffff) as u32);
+        let [object, index] =
+            [object, index & 0xffff_ffff].map(|word| u32::try_from(word).unwrap());
         let value = match self.draw.below(3) {
             0 => SlotDoorbell::Queue { id: object, pi: index }.encode(),
             1 => SlotDoorbell::Jfc { jfcn: object, ci: index }.encode(),
             _ => self.draw.next(),
         };
-        let arm = SlotArm { arm: udma_abi::doorbell::CqArm::Any, arm_sn: 1 }.encode();
+        let arm = SlotArm { arm: doorbell::CqArm::Any, arm_sn: 1 }.encode();
         self.slots.store_u64(at, value).unwrap();
         self.slots.store_u64(at + 8, self.draw.next() << 32 | u64::from(arm)).unwrap();
         let bits = SlotGeometry::DEVICE.rung + slot / 64 * 8;

@@ -21,7 +21,7 @@ use urma_vm::{
 
 use crate::{
     cargo,
-    clock::now,
+    clock::{now, pause},
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
 };
@@ -152,7 +152,7 @@ impl ServedNic {
             if now() > end {
                 return Err(Failure("the NIC's server does not listen".to_owned()));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            pause(Duration::from_millis(5));
         }
         Ok(served)
     }
