@@ -68,7 +68,7 @@ pub(crate) struct Driver {
     pub(crate) segments: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
-    /// The event of that was taken: what waits for events from now on is told that nothing comes.
+    /// The event of that was taken: who waits for events from now on learns that nothing comes.
     fatal_taken: Arc<AtomicBool>,
     /// A forked child has no device: its calls find both set.
     _forked: [FlagWatch; 2],

@@ -12,12 +12,13 @@ use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
-use super::tiers::{CHIP_SLOTS, TierSetting};
 use crate::units;
 use crate::wan::grid::GridError;
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
+/// Slots of a chip with tiers behind it.
+const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 /// Accesses that may be under way at most.
 const WINDOW_MAX: usize = 65_536;
 
@@ -56,6 +57,17 @@ pub struct CacheCell {
     pub rule: SeedRule,
     /// Tiers behind the chip, if they are modelled.
     pub tiers: Option<TierSetting>,
+}
+
+/// Tiers behind the chip, and how fast accesses come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TierSetting {
+    /// Whether there is CXL memory between chip and host memory.
+    pub has_l2: bool,
+    /// Accesses that begin in a second at most.
+    pub accesses_per_s: f64,
+    /// Accesses that may be under way.
+    pub window: usize,
 }
 
 /// Options of `cache` that name no trace.

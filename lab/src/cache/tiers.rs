@@ -11,18 +11,7 @@ use urma_contexts::{
     CacheCfg, ContextCache, ContextCounts, ContextHandle, ContextKind, SmallOp, TokenBody,
 };
 
-use super::grid::CacheCell;
-
-/// Tiers behind the chip, and how fast accesses come.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TierSetting {
-    /// Whether there is CXL memory between chip and host memory.
-    pub has_l2: bool,
-    /// Accesses that begin in a second at most.
-    pub accesses_per_s: f64,
-    /// Accesses that may be under way.
-    pub window: usize,
-}
+use super::grid::{CacheCell, TierSetting};
 
 /// What the model gave.
 #[derive(Clone, Debug)]
@@ -32,9 +21,6 @@ pub struct TierResult {
     /// Accesses in a microsecond of virtual time.
     pub accesses_per_us: f64,
 }
-
-/// Fewest and most slots of the chip.
-pub const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 
 /// Runs the cell's trace once; its policy is not a bound.
 pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyError> {
@@ -59,7 +45,7 @@ pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyE
         if contexts[*number as usize].is_none() {
             let kind = kind_of(*handle);
             cache
-                .create(*number, &body_of(kind))
+                .create(*number, &TokenBody::zero(kind))
                 .map_err(|error| refused("trace", error.value, error.rule))?;
             contexts[*number as usize] = ContextHandle::new(kind, *number);
         }
@@ -69,7 +55,14 @@ pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyE
         let now = clock.begin();
         let handle = contexts[*number as usize];
         let access = handle.and_then(|handle| cache.access(handle, 0, SmallOp::Add(1), now).ok());
-        clock.end(access.map_or(now, |access| access.ready_at));
+        let access = access.ok_or_else(|| {
+            refused(
+                "trace",
+                u64::from(*number),
+                "handles whose contexts the model keeps".to_owned(),
+            )
+        })?;
+        clock.end(access.ready_at);
         while cache.poll_wake().is_some() {}
     }
     let accesses_per_us = trace.numbers().len() as f64 / (clock.at_ps as f64 / 1e6);
@@ -116,36 +109,5 @@ const fn kind_of(handle: u32) -> ContextKind {
         2 => ContextKind::Segment,
         3 => ContextKind::Page,
         _ => ContextKind::Queue,
-    }
-}
-
-/// Some context of a kind: only its size matters here.
-const fn body_of(kind: ContextKind) -> TokenBody {
-    match kind {
-        ContextKind::Jfc => {
-            TokenBody::Jfc { number: 1, vector: 0, depth_log2: 8, arm_flags: 0, consumer: 0 }
-        }
-        ContextKind::Segment => TokenBody::Segment {
-            token_id: 1,
-            access: 7,
-            page_shift: 12,
-            flags: 0,
-            pages: 1,
-            generation_low: 1,
-        },
-        ContextKind::Page => TokenBody::Page { address: 4096 },
-        _ => TokenBody::Queue {
-            number: 1,
-            mode: 1,
-            state: 1,
-            flags: 0,
-            jfr: 0,
-            context: 0,
-            send_jfc: 1,
-            priority: 0,
-            access: 7,
-            receive_jfc: 2,
-            rest: 0,
-        },
     }
 }

@@ -38,10 +38,10 @@ fn is_turn(number: usize, setup: Setup) -> bool {
             || std::env::var_os("URMA_EVERY_COUNTED").is_some_and(|value| value == "1");
     }
     let place = match setup.recovery {
-        Strategy::SelectiveRepeat => return true,
+        Strategy::Knitting => return true,
         Strategy::GoBackN => 0,
         Strategy::Irn => 1,
-        Strategy::Knitting => 2,
+        Strategy::SelectiveRepeat => 2,
     };
     let bound = match setup.congestion {
         CongestionChoice::None => 0,

@@ -63,7 +63,7 @@ pub(crate) struct LeftCounts {
     pub(crate) end_ns_max: u64,
 }
 
-/// All clients.
+/// All clients that are served now.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRoster {
     clients: Mutex<BTreeMap<u64, ServedEntry>>,

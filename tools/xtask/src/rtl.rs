@@ -38,6 +38,9 @@ pub(crate) struct RtlPlan {
     /// Prove the properties for this many cycles, instead of all checks
     #[arg(long, conflicts_with = "beats", value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: Option<u32>,
+    /// Run the test benches of cocotb, instead of all checks
+    #[arg(long, conflicts_with_all = ["beats", "cycles"])]
+    cocotb: bool,
     /// Schemes of that run
     #[arg(long, value_enum, value_delimiter = ',')]
     scheme: Vec<Scheme>,
@@ -89,6 +92,13 @@ pub(crate) fn run(plan: &RtlPlan) -> TaskResult {
         steps.step("bounded proofs", |step| {
             let found = proof::check(step, cycles);
             found.unwrap_or_else(|failure| StepResult::one("proof", Err(failure)))
+        });
+        return steps.end();
+    }
+    if plan.cocotb {
+        steps.step("test benches of cocotb", |step| {
+            let found = cocotb::check(step);
+            found.unwrap_or_else(|failure| StepResult::one("cocotb", Err(failure)))
         });
         return steps.end();
     }

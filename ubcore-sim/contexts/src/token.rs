@@ -149,6 +149,14 @@ macro_rules! bodies {
                 match self { $(Self::$kind { .. } => ContextKind::$kind,)* }
             }
 
+            /// Returns fields of this kind that are all 0, where only the kind matters, as to a model of what is kept.
+            #[must_use]
+            pub const fn zero(kind: ContextKind) -> Self {
+                match kind {
+                    $(ContextKind::$kind => Self::$kind { $($field: 0),* },)*
+                }
+            }
+
             fn pack(&self) -> Result<[u64; 2], ContextValueError> {
                 let mut writer = FieldWriter::default();
                 match *self {

@@ -11,7 +11,7 @@ use crate::counters::EngineCounters;
 /// When a packet left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketTimes {
-    /// Payload bytes.
+    /// Number of payload bytes in it.
     pub len: u64,
     /// Cycle of its header.
     pub header: u64,

@@ -10,7 +10,7 @@ use urma_splice::{EngineConfig, EngineConfigError, EngineScheme};
 /// Design, sizes and clock of the packet engine that is modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketEngineCfg {
-    /// The design.
+    /// The design that is modelled.
     pub scheme: EngineScheme,
     /// Bytes of a beat: 32, 64, 128 or 256.
     pub beat_bytes: u32,
@@ -37,7 +37,7 @@ impl Default for PacketEngineCfg {
 pub struct PacketEngineCfgError {
     /// Field and value, as `data_beats=63`.
     pub part: String,
-    /// The rule.
+    /// The rule that the value breaks.
     pub wanted: String,
 }
 

@@ -91,7 +91,7 @@ pub struct FunctionCfg {
 /// Use of a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QuotaUse {
-    /// What is counted.
+    /// Kind that is counted.
     pub kind: QuotaKind,
     /// What the function has.
     pub used: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Setup {
 pub struct DeviceFunction {
     pub(crate) id: FunctionId,
     cfg: FunctionCfg,
-    /// Raises its vectors.
+    /// Raises the vectors of the function.
     pub(crate) interrupt: Arc<dyn Interrupt>,
     dma: Dma,
     setup: Mutex<Setup>,

@@ -17,7 +17,7 @@ use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::cfg::ContextModelMode;
 use crate::ports::LookupSink;
-use repeats::{Repeats, Request};
+use repeats::{Repeats, RequestLookups};
 
 /// One thing that a request looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +131,7 @@ impl ContextModel {
     /// A request looks all these up at once. Returns when it may start in virtual time; 0: now.
     #[inline]
     pub(crate) fn look_up(&self, request: impl Iterator<Item = LookedUp>) -> Nanos {
-        let request = Request::of(request);
+        let request = RequestLookups::of(request);
         let mut model = self.model();
         if self.mode == ContextModelMode::Count {
             model.count(&request);
@@ -163,7 +163,7 @@ impl ContextModel {
     /// The first packet of a message goes, or its last one: these stay on the chip meanwhile.
     pub(crate) fn pin(&self, contexts: impl Iterator<Item = LookedUp>, is_pinned: bool) {
         let mut model = self.model();
-        model.settle();
+        model.apply_repeats();
         let now = model.now.max(self.clock.load(Ordering::Acquire));
         for handle in contexts.flat_map(|one| model.known_handles(one)).collect::<Vec<_>>() {
             if is_pinned {
@@ -184,7 +184,7 @@ impl ContextModel {
     /// Copies of all lookups go there from now on, until it wants no more.
     pub(crate) fn record(&self, sink: Arc<dyn LookupSink>) {
         let mut model = self.model();
-        model.settle();
+        model.apply_repeats();
         model.sink = Some(sink);
     }
 
@@ -231,7 +231,7 @@ impl ContextModel {
     /// An object ended: its number may name another one from now on.
     pub(crate) fn end(&self, ended: LookedUp) {
         let mut model = self.model();
-        model.settle();
+        model.apply_repeats();
         model.repeats.forget();
         #[cfg(test)]
         if model.lies {
@@ -262,7 +262,7 @@ impl ContextModel {
     pub(crate) fn value(&self, name: &str) -> u64 {
         let Some(name) = name.strip_prefix("context_") else { return 0 };
         let mut model = self.model();
-        model.settle();
+        model.apply_repeats();
         match name {
             "untracked" => model.untracked,
             "model_ns" => model.now,
@@ -282,11 +282,11 @@ impl ContextModel {
 impl Model {
     /// Counts a request whose time is that until it has its contexts.
     #[inline]
-    fn count(&mut self, request: &Request) {
+    fn count(&mut self, request: &RequestLookups) {
         if self.sink.is_none() && self.repeats.count(request) {
             self.now += L1_NS;
             if self.repeats.are_due(self.now) {
-                self.settle();
+                self.apply_repeats();
             }
             return;
         }
@@ -294,8 +294,8 @@ impl Model {
     }
 
     #[cold]
-    fn count_anew(&mut self, request: &Request) {
-        self.settle();
+    fn count_anew(&mut self, request: &RequestLookups) {
+        self.apply_repeats();
         let changes = self.changes();
         let (ready_at, found) = self.look_up(request);
         self.now = ready_at;
@@ -308,7 +308,7 @@ impl Model {
     }
 
     /// When the request has its contexts, and which they are if all are on the chip.
-    fn look_up(&mut self, request: &Request) -> (Nanos, Option<Vec<KnownContext>>) {
+    fn look_up(&mut self, request: &RequestLookups) -> (Nanos, Option<Vec<KnownContext>>) {
         let (mut ready_at, mut all_inline) = (self.now, true);
         let mut known = Vec::with_capacity(KNOWN);
         let mut recorded = Vec::new();
@@ -333,9 +333,9 @@ impl Model {
     }
 
     /// Gives the cache the requests that were only counted.
-    fn settle(&mut self) {
+    fn apply_repeats(&mut self) {
         let Self { cache, repeats, now, .. } = self;
-        repeats.settle(*now, |KnownContext { handle, generation, op }, times| {
+        repeats.drain(*now, |KnownContext { handle, generation, op }, times| {
             if !cache.hit_again((handle, generation), op, (times, *now)) {
                 // It left the chip by its time alone: what follows is no hit any more.
                 (0..times).for_each(|_| _ = cache.access(handle, generation, op, *now));
@@ -382,7 +382,7 @@ impl Model {
         };
         // Numbers of the device are in range, and the body's fields are 0: creating cannot fail.
         if self.cache.directory().read(handle).is_none()
-            && self.cache.create(handle.index(), &empty(kind)).is_err()
+            && self.cache.create(handle.index(), &TokenBody::zero(kind)).is_err()
         {
             self.untracked += 1;
             return None;
@@ -414,47 +414,6 @@ impl Model {
         if let Some(handle) = ContextHandle::new(kind, number) {
             self.cache.destroy(handle, self.now);
         }
-    }
-}
-
-/// Fields of a token of which only the size matters here.
-const fn empty(kind: ContextKind) -> TokenBody {
-    match kind {
-        ContextKind::Context => TokenBody::Context { uasid: 0, flags: 0, eid_index: 0 },
-        ContextKind::Segment => TokenBody::Segment {
-            token_id: 0,
-            access: 0,
-            page_shift: 0,
-            flags: 0,
-            pages: 0,
-            generation_low: 0,
-        },
-        ContextKind::Jfc => {
-            TokenBody::Jfc { number: 0, vector: 0, depth_log2: 0, arm_flags: 0, consumer: 0 }
-        }
-        ContextKind::Queue => TokenBody::Queue {
-            number: 0,
-            mode: 0,
-            state: 0,
-            flags: 0,
-            jfr: 0,
-            context: 0,
-            send_jfc: 0,
-            priority: 0,
-            access: 0,
-            receive_jfc: 0,
-            rest: 0,
-        },
-        ContextKind::Tp => TokenBody::Tp {
-            tpn: 0,
-            strategy: 0,
-            next_psn: 0,
-            state: 0,
-            acknowledged_psn: 0,
-            rest: 0,
-            path: 0,
-        },
-        ContextKind::Page => TokenBody::Page { address: 0 },
     }
 }
 
@@ -506,7 +465,7 @@ mod tests {
             let segment = LookedUp::Segment { token_id: queue << 8, va: 0x5000 };
             let request = [LookedUp::Queue(queue), LookedUp::Jfc(1), LookedUp::Tp(7), segment];
             by_sums.look_up(request.into_iter());
-            one_by_one.model().count_anew(&Request::of(request.into_iter()));
+            one_by_one.model().count_anew(&RequestLookups::of(request.into_iter()));
             if round % 1000 == 999 {
                 for model in [&by_sums, &one_by_one] {
                     model.end(LookedUp::Queue(queue));

@@ -138,28 +138,24 @@ impl Warrant {
 
     /// As [`Warrant::carry`], of the word at both addresses, if that is one move.
     #[inline(always)]
-    pub(super) fn move_word_of_any(
-        &mut self,
-        queue: &Queue,
-        (pi, remote_va, local_va): MovedPlace,
-    ) -> Option<u32> {
-        self.known.ask_for_line(remote_va);
-        self.covers(pi).then_some(())?;
-        self.known.open()?.copy_word(remote_va, local_va)?;
+    pub(super) fn move_word_of_any(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        self.copy_word(moved)?;
         Some(self.count(queue, WORD_LEN))
     }
 
     /// As [`Warrant::move_word_of_any`], of a request without a completion.
     #[inline(always)]
-    pub(super) fn move_word_silently(
-        &mut self,
-        queue: &Queue,
-        (pi, remote_va, local_va): MovedPlace,
-    ) -> Option<u32> {
+    pub(super) fn move_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
+        self.copy_word(moved)?;
+        Some(self.count_silent(queue, WORD_LEN))
+    }
+
+    /// Copies the word at both addresses for the request that is next, if that is one move.
+    #[inline(always)]
+    fn copy_word(&mut self, (pi, remote_va, local_va): MovedPlace) -> Option<()> {
         self.known.ask_for_line(remote_va);
         self.covers(pi).then_some(())?;
-        self.known.open()?.copy_word(remote_va, local_va)?;
-        Some(self.count_silent(queue, WORD_LEN))
+        self.known.open()?.copy_word(remote_va, local_va)
     }
 
     /// As [`Warrant::move_word_of_any`], if both are of this node.

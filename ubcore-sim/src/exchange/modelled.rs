@@ -35,7 +35,7 @@ pub(super) fn ready_at(
     engine.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
 }
 
-/// The piece went.
+/// Notes that the piece was given to the carrier.
 pub(super) fn on_pushed(
     endpoint: &mut TpEndpoint,
     line: &PeerCarrier,

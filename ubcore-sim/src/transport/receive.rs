@@ -39,7 +39,19 @@ impl Content {
             Body::Request(header) => Some(Self::One(TransactionHeader::Request(*header))),
             Body::Response(header) => Some(Self::One(TransactionHeader::Response(*header))),
             Body::Pack => Some(Self::Pack),
-            _ => None,
+            Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Connect(_)
+            | Body::Challenge(_)
+            | Body::Accept(_)
+            | Body::Refuse(_)
+            | Body::Close(_)
+            | Body::UmSend(..)
+            | Body::Probe(_)
+            | Body::ProbeEcho(_)
+            | Body::Losses(_)
+            | Body::Tail(_)
+            | Body::Repair(_) => None,
         }
     }
 }

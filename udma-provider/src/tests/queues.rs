@@ -379,7 +379,7 @@ fn async_events_arrive_once_in_order() {
 
 /// A thread looks for events between the mark of the failure and its event.
 #[test]
-fn nobody_is_told_that_the_device_failed_before_its_event() {
+fn no_call_reports_the_failure_before_its_event() {
     let bench = Bench::new();
     let zero = Some(Duration::ZERO);
     let driver = bench.device.driver().unwrap();

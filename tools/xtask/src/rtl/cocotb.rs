@@ -38,13 +38,14 @@ pub(super) fn check(step: &mut RunningStep) -> Result<StepResult, Failure> {
     let work = design::work("cocotb")?;
     let asked = |what: &[&str]| asked(&python, what, &work);
     let users = format!("{};{}", asked(&["--libpython"])?, asked(&["--pygpi-entry-point"])?);
+    let binary = asked(&["--python-bin"])?;
     let library = asked(&["--lib-entry", "vpi", "icarus"])?;
     let mut commands = Vec::new();
     for (scheme, depth) in DEPTHS {
         let program = built(scheme, depth, &work)?;
         let mut command = Command::new("sh");
         command.args(["-c", RUN, "sh", "vvp", "-m", &library]).arg(&program).current_dir(&work);
-        command.env("GPI_USERS", &users).env("PYGPI_PYTHON_BIN", &python);
+        command.env("GPI_USERS", &users).env("PYGPI_PYTHON_BIN", &binary);
         command
             .env("PYTHONPATH", design::folder().join("test"))
             .env("PYTHONDONTWRITEBYTECODE", "1");

@@ -81,7 +81,7 @@ struct Deadlock {
     delivered: usize,
 }
 
-/// The golden file.
+/// Path of the golden file.
 pub(super) fn path() -> PathBuf {
     cargo::root().join(GOLDEN)
 }

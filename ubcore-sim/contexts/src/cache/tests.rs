@@ -97,30 +97,9 @@ fn directory_entries_take_16_bytes() {
         cache.reserve(kind, 72_000).unwrap();
     }
     for index in 0..72_000 {
-        let path = TokenBody::Tp {
-            tpn: index.into(),
-            strategy: 1,
-            next_psn: 5,
-            state: 1,
-            acknowledged_psn: 4,
-            rest: 0,
-            path: index.into(),
-        };
-        cache.create(index, &path).unwrap();
-        let queue = TokenBody::Queue {
-            number: index.into(),
-            mode: 1,
-            state: 1,
-            flags: 0,
-            jfr: 0,
-            context: 0,
-            send_jfc: 1,
-            priority: 0,
-            access: 7,
-            receive_jfc: 2,
-            rest: 0,
-        };
-        cache.create(index, &queue).unwrap();
+        for kind in [ContextKind::Tp, ContextKind::Queue] {
+            cache.create(index, &TokenBody::zero(kind)).unwrap();
+        }
     }
     let bytes = cache.directory().bytes();
     println!(

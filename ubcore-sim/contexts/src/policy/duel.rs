@@ -14,7 +14,7 @@ pub(super) enum VictimRule {
     /// The least used one of several.
     #[default]
     LeastUsed,
-    /// The oldest one.
+    /// The oldest one of the queue.
     Oldest,
 }
 

@@ -52,7 +52,7 @@ const fn held_out(name: &'static str, generate: fn(&mut FamilyWriter)) -> TraceF
 }
 
 impl TraceFamily {
-    /// All families.
+    /// All families, those held out last.
     #[must_use]
     pub const fn all() -> &'static [Self] {
         &FAMILIES

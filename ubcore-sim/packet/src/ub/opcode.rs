@@ -8,6 +8,8 @@ use crate::codec::wire_enum;
 
 /// Wire version, in BTH.TVer of every URMA packet. 0 are the standard opcodes.
 pub const WIRE_VERSION: u8 = 1;
+/// PKEY of every URMA packet: the default partition.
+pub(super) const PKEY: u16 = 0xffff;
 
 /// BTH opcodes of URMA traffic; all others of its range are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use super::ack::Ack;
 use super::ext::AtomicOperands;
 use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
 use super::losses::{Repeat, ReportBody, TailBody};
-use super::opcode::{TpOpcode, WIRE_VERSION};
+use super::opcode::{PKEY, TpOpcode, WIRE_VERSION};
 use super::pack;
 use super::probe::PathProbe;
 use super::repair::RepairBody;
@@ -34,9 +34,6 @@ const OPERANDS_MAX: usize =
     AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
 
 const _: () = assert!(HEADERS_MAX == 132);
-
-/// PKEY of every URMA packet: the default partition.
-const PKEY: u16 = 0xffff;
 
 /// UMETH: both ends of a datagram, which no TP implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,13 +343,8 @@ impl PacketHeader {
     }
 
     fn bth(&self, pad: u8) -> Bth {
-        self.bth_of(self.body.opcode().code(), pad)
-    }
-
-    /// Its BTH, with another opcode.
-    pub(super) const fn bth_of(&self, opcode: u8, pad: u8) -> Bth {
         Bth {
-            opcode,
+            opcode: self.body.opcode().code(),
             solicited: false,
             mig_req: false,
             pad,

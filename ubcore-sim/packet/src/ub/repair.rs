@@ -1,14 +1,13 @@
-//! Repair packets of knitting TPs: TPFETH, and what of a packet of data the code covers.
+//! Repair packets of knitting TPs: TPFETH.
 //!
-//! - owns: the layouts, and which numbers there are. takes: bytes or values. gives: the other.
+//! - owns: the layout, and which numbers there are. takes: bytes or values. gives: the other.
 //! - must not: compute a code, depend on which packets were sent.
 
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::packet::{Body, PacketHeader};
 use crate::codec::{Reader, Writer, reserved};
-use crate::{BTH_LEN, BthWire, ICRC_LEN, Mtu, PacketError, Psn, Tpn};
+use crate::{Mtu, PacketError};
 
 /// Most packets of a group.
 pub const REPAIR_GROUP_MAX: u32 = 200;
@@ -96,33 +95,4 @@ impl RepairBody {
             Err(PacketError::Length { expected, found: len })
         }
     }
-}
-
-/// Bytes of a code word before the body of its packet.
-pub const WORD_HEAD: usize = 4;
-
-/// What the code covers of `packet`, an unsealed packet of data without REPETH: opcode, pad and length of the body, then
-/// the body, which is all between BTH and ICRC. `None`: it is too short for a packet.
-#[must_use]
-pub fn code_word(packet: &[u8]) -> Option<([u8; WORD_HEAD], &[u8])> {
-    let body = packet.get(BTH_LEN..packet.len().checked_sub(ICRC_LEN)?)?;
-    let [high, low] = u16::try_from(body.len()).ok()?.to_be_bytes();
-    Some(([*packet.first()?, packet.get(1)? >> 4 & 3, high, low], body))
-}
-
-/// The unsealed packet of data whose code word, followed by zeros, this is; `None`: no packet has such a one.
-#[must_use]
-pub fn packet_of_word(word: &[u8], dest: Tpn, psn: Psn) -> Option<Vec<u8>> {
-    let (&[opcode, pad, high, low], rest) = word.split_first_chunk()?;
-    let (body, zeros) = rest.split_at_checked(u16::from_be_bytes([high, low]).into())?;
-    if pad > 3 || zeros.iter().any(|&byte| byte != 0) {
-        return None;
-    }
-    let header = PacketHeader::new(dest, psn, Body::Pack);
-    let bth = header.bth_of(opcode, pad);
-    let mut packet = Vec::with_capacity(BTH_LEN + body.len() + ICRC_LEN);
-    packet.extend_from_slice(BthWire::as_bytes(&bth.to_wire()));
-    packet.extend_from_slice(body);
-    packet.resize(BTH_LEN + body.len() + ICRC_LEN, 0);
-    Some(packet)
 }

@@ -10,18 +10,18 @@ const USUAL: usize = 8;
 /// Requests that are remembered, a power of two.
 const REMEMBERED: usize = 256;
 /// Longest time of the model in ns that is not given to it: an interval of its maintenance.
-const SETTLE_NS: u64 = 50_000;
+const KEPT_NS: u64 = 50_000;
 
 /// What a request looks up, addresses as pages.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct RequestLookups {
     first: [LookedUp; USUAL],
     len: usize,
     /// What does not fit.
     rest: Vec<LookedUp>,
 }
 
-impl Request {
+impl RequestLookups {
     #[inline]
     pub(super) fn of(mut all: impl Iterator<Item = LookedUp>) -> Self {
         let (mut first, mut len) = ([LookedUp::Queue(0); USUAL], 0);
@@ -75,13 +75,13 @@ pub(super) struct Repeats {
     of: Vec<Remembered>,
     /// Places of those that came.
     came: Vec<usize>,
-    settled_at: u64,
+    drained_at: u64,
 }
 
 impl Repeats {
     /// Counts a request that is remembered. Whether it is.
     #[inline]
-    pub(super) fn count(&mut self, request: &Request) -> bool {
+    pub(super) fn count(&mut self, request: &RequestLookups) -> bool {
         let place = request.place();
         let Some(known) = self.of.get_mut(place) else { return false };
         if known.request.is_empty() || known.request != request.usual() || !request.rest.is_empty()
@@ -98,12 +98,12 @@ impl Repeats {
     /// Whether it is time to give the model what was counted.
     #[inline]
     pub(super) fn are_due(&self, now: u64) -> bool {
-        now >= self.settled_at + SETTLE_NS
+        now >= self.drained_at + KEPT_NS
     }
 
     /// Gives each context of what was counted to `hit`, with the number of times.
-    pub(super) fn settle(&mut self, now: u64, mut hit: impl FnMut(KnownContext, u64)) {
-        self.settled_at = now;
+    pub(super) fn drain(&mut self, now: u64, mut hit: impl FnMut(KnownContext, u64)) {
+        self.drained_at = now;
         for place in self.came.drain(..) {
             let Some(known) = self.of.get_mut(place) else { continue };
             let times = std::mem::take(&mut known.times);
@@ -111,8 +111,8 @@ impl Repeats {
         }
     }
 
-    /// A request found all of its contexts on the chip; everything that was counted is settled.
-    pub(super) fn learn(&mut self, request: &Request, contexts: Vec<KnownContext>) {
+    /// A request found all of its contexts on the chip; everything that was counted was drained.
+    pub(super) fn learn(&mut self, request: &RequestLookups, contexts: Vec<KnownContext>) {
         if contexts.is_empty() || !request.rest.is_empty() {
             return;
         }
@@ -121,7 +121,7 @@ impl Repeats {
         self.of[request.place()] = Remembered { request: request_of, contexts, times: 0 };
     }
 
-    /// What is on the chip changed; everything that was counted is settled.
+    /// What is on the chip changed; everything that was counted was drained.
     pub(super) fn forget(&mut self) {
         self.of.iter_mut().for_each(|known| known.request.clear());
     }

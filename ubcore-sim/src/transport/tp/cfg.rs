@@ -125,7 +125,7 @@ pub(crate) struct TpStats {
     pub(crate) acks_sent: u64,
     /// Number of times that the retransmission timer ran out.
     pub(crate) timeouts: u64,
-    /// Repair packets sent.
+    /// Number of repair packets that were sent.
     pub(crate) repairs_sent: u64,
     /// Packets that never came and were made from repair packets.
     pub(crate) repaired: u64,

@@ -63,7 +63,7 @@ fn send(cfg: CacheCfg, queues: u32, messages: usize, shares: [u32; 4], prefetch:
     let mut cache = ContextCache::new(cfg, &mut lru).unwrap();
     for (kind, share) in KINDS.into_iter().zip(shares) {
         (0..(queues / share).max(1)).for_each(|index| {
-            cache.create(index, &any_body(kind)).unwrap();
+            cache.create(index, &TokenBody::zero(kind)).unwrap();
         });
     }
     let mut rng = SplitMix64(11);
@@ -99,44 +99,6 @@ fn send(cfg: CacheCfg, queues: u32, messages: usize, shares: [u32; 4], prefetch:
     }
     let us = (at_ps - begun) as f64 / 1e6;
     Rate { per_us: messages as f64 / us, prompt: prompt as f64 / (4 * messages) as f64 }
-}
-
-fn any_body(kind: ContextKind) -> TokenBody {
-    match kind {
-        ContextKind::Queue => TokenBody::Queue {
-            number: 1,
-            mode: 1,
-            state: 1,
-            flags: 0,
-            jfr: 0,
-            context: 0,
-            send_jfc: 1,
-            priority: 0,
-            access: 7,
-            receive_jfc: 2,
-            rest: 0,
-        },
-        ContextKind::Tp => TokenBody::Tp {
-            tpn: 1,
-            strategy: 1,
-            next_psn: 0,
-            state: 1,
-            acknowledged_psn: 0,
-            rest: 0,
-            path: 1,
-        },
-        ContextKind::Jfc => {
-            TokenBody::Jfc { number: 1, vector: 0, depth_log2: 8, arm_flags: 0, consumer: 0 }
-        }
-        _ => TokenBody::Segment {
-            token_id: 1,
-            access: 7,
-            page_shift: 12,
-            flags: 0,
-            pages: 1,
-            generation_low: 1,
-        },
-    }
 }
 
 /// Contexts of a message.
@@ -232,7 +194,7 @@ const RUN_NS: u64 = 20_000_000;
 fn threshold_run(cfg: CacheCfg) -> ContextCounts {
     let mut cache = ContextCache::new(cfg, &mut lru).unwrap();
     (0..4000).for_each(|index| {
-        cache.create(index, &any_body(ContextKind::Queue)).unwrap();
+        cache.create(index, &TokenBody::zero(ContextKind::Queue)).unwrap();
     });
     let mut rng = SplitMix64(3);
     for now in (0..RUN_NS).step_by(50) {
