@@ -16,7 +16,10 @@ use udma_abi::{
 use udma_vfio::user::{ServedBar, ServedConfig, ServedFunction, ServedIdentity, ServedShape};
 use urma_mem::Region;
 
-use crate::attend::{Attendants, Attended};
+use crate::{
+    attend::{Attendants, Attended},
+    blocks::{BlockWrite, DirectBlocks},
+};
 
 /// A node that is served to one client.
 #[derive(Debug)]
@@ -25,6 +28,7 @@ pub struct NodeFunction {
     registers: Arc<dyn RegisterRegion>,
     dma: Arc<dyn DmaSpace>,
     config: ServedConfig,
+    blocks: DirectBlocks,
     attended: Arc<Attended>,
     attendants: Arc<Attendants>,
 }
@@ -44,7 +48,8 @@ impl NodeFunction {
         let identity = ServedIdentity { vendor: VENDOR_ID, device: DEVICE_ID, vectors: VECTORS };
         let config = ServedConfig::new(identity, &bars, TABLE_BAR);
         let attended = attendants.attend(Arc::clone(&node))?;
-        Ok(Self { dma: node.dma(), registers, config, attended, attendants, node })
+        let blocks = DirectBlocks::default();
+        Ok(Self { dma: node.dma(), registers, config, blocks, attended, attendants, node })
     }
 }
 
@@ -124,7 +129,12 @@ impl ServedFunction for NodeFunction {
         if let Ok(word) = bytes.try_into() {
             self.registers.write32(offset, u32::from_le_bytes(word));
         } else if let Ok(long) = bytes.try_into() {
-            self.registers.write64(offset, u64::from_le_bytes(long));
+            let value = u64::from_le_bytes(long);
+            match self.blocks.take(offset, value) {
+                BlockWrite::Other => self.registers.write64(offset, value),
+                BlockWrite::Part => {}
+                BlockWrite::Whole(offset, words) => self.registers.write_block(offset, &words),
+            }
         } else {
             let block: &[u8; 64] = bytes.try_into().map_err(|_| Errno::INVAL)?;
             let mut words = [0; 8];
@@ -155,6 +165,7 @@ impl ServedFunction for NodeFunction {
     fn reset(&mut self) -> Result<(), Errno> {
         self.attended.pass_on();
         self.config.reset();
+        self.blocks.clear();
         self.node.reset().map_err(|error| errno(&error))
     }
 }
