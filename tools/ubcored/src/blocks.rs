@@ -53,7 +53,7 @@ impl DirectBlocks {
         }
     }
 
-    /// Forgets all parts.
+    /// Forgets the blocks that are not whole.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
