@@ -155,7 +155,7 @@ impl<W: Words> Drop for DoorbellSlot<W> {
 pub struct RungSlot {
     /// Number of the slot.
     pub slot: usize,
-    /// Newest value.
+    /// Newest value of the slot.
     pub value: u64,
     /// Newest detail, if there is one since the slot rang last.
     pub detail: Option<u32>,

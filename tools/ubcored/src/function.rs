@@ -22,6 +22,7 @@ use urma_mem::Region;
 
 use crate::{
     attend::{Attendants, Attended},
+    blocks::{BlockWrite, DirectBlocks},
     vectors::{ClientVectors, VectorThread},
 };
 
@@ -30,6 +31,7 @@ use crate::{
 pub struct NodeFunction {
     dma: Arc<dyn DmaSpace>,
     config: ServedConfig,
+    blocks: DirectBlocks,
     attended: Arc<Attended>,
     attendants: Arc<Attendants>,
     vectors: Arc<ClientVectors>,
@@ -58,7 +60,8 @@ impl NodeFunction {
         let config = ServedConfig::new(identity, &bars, TABLE_BAR);
         let dma = client.dma();
         let attended = attendants.attend(Arc::clone(node), client)?;
-        Ok(Self { dma, config, attended, attendants, vectors, _thread: thread })
+        let blocks = DirectBlocks::default();
+        Ok(Self { dma, config, blocks, attended, attendants, vectors, _thread: thread })
     }
 
     /// Returns its number, quotas and their use.
@@ -144,7 +147,13 @@ impl ServedFunction for NodeFunction {
         if let Ok(word) = bytes.try_into() {
             self.attended.client().write32(offset, u32::from_le_bytes(word));
         } else if let Ok(long) = bytes.try_into() {
-            self.attended.client().write64(offset, u64::from_le_bytes(long));
+            let value = u64::from_le_bytes(long);
+            let client = self.attended.client();
+            match self.blocks.take(offset, value) {
+                BlockWrite::Other => client.write64(offset, value),
+                BlockWrite::Part => {}
+                BlockWrite::Whole(offset, words) => client.write_block(offset, &words),
+            }
         } else {
             let block: &[u8; 64] = bytes.try_into().map_err(|_| Errno::INVAL)?;
             let mut words = [0; 8];
@@ -172,6 +181,7 @@ impl ServedFunction for NodeFunction {
     fn reset(&mut self) -> Result<(), Errno> {
         self.attended.pass_on();
         self.config.reset();
+        self.blocks.clear();
         self.attended.client().reset().map_err(|error| errno(&error))
     }
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
 mod attend;
+mod blocks;
 mod function;
 #[cfg(test)]
 mod hostile;
