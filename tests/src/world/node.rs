@@ -61,13 +61,17 @@ impl Host {
         Ok(Self { ctx: Arc::new(device.open(0)?), node })
     }
 
-    /// The hosts of both ends: one and the same for [`Link::Own`].
+    /// The hosts of both ends: one and the same for [`Link::Own`], and two functions of it where it is served.
     ///
     /// # Errors
     /// What could not be opened.
     pub fn pair(setup: Setup) -> Outcome<(Self, Self)> {
         let a = Self::open(setup)?;
         let b = match setup.link {
+            Link::Own if setup.is_served => {
+                let device = device_of(setup, &a.node)?;
+                Self { ctx: Arc::new(device.open(0)?), node: Arc::clone(&a.node) }
+            }
             Link::Own => a.clone(),
             Link::Host | Link::Packets => Self::open(setup)?,
         };

@@ -1,9 +1,9 @@
-//! A client that writes anything, beside one that works: what the second one has stays as it is.
+//! A client that writes anything, beside one that works on the same node: what the second one has stays as it is.
 
 use rustix::io::Errno;
 use ubcore_sim::{
     EidSource, Node, NodeCfg,
-    device::{FunctionCfg, FunctionQuota},
+    device::{DeviceFunction, FunctionCfg, FunctionQuota},
     host::peer::PathChoice,
 };
 use udma_abi::{
@@ -76,7 +76,7 @@ impl Draw {
 
 /// A client that works, over a socket.
 struct Victim {
-    node: Arc<Node>,
+    function: Arc<DeviceFunction>,
     jetty: Jetty,
     jfc: Jfc,
     segment: Segment,
@@ -85,11 +85,11 @@ struct Victim {
 }
 
 impl Victim {
-    fn new(attendants: &Arc<Attendants>) -> Self {
-        let node = node();
+    fn new(node: &Arc<Node>, attendants: &Arc<Attendants>) -> Self {
         let (client, server) = UnixStream::pair().unwrap();
-        let mut function = function_of(&node, attendants);
-        std::thread::spawn(move || serve(&server, &mut function, MapQuota::default()));
+        let mut served = function_of(node, attendants);
+        let function = Arc::clone(served.function());
+        std::thread::spawn(move || serve(&server, &mut served, MapQuota::default()));
         let nic = PciNic::new(Arc::new(UserDevice::on(client, "victim").unwrap())).unwrap();
         let context = device_on(Arc::new(nic)).open(0).unwrap();
         let jfc = context.create_jfc(&JfcCfg::new(64), None).unwrap();
@@ -98,27 +98,19 @@ impl Victim {
         let cfg = JettyCfg::new(JfsCfg::new(mode, 16), &jfc, recv);
         let jetty = context.create_jetty(&cfg).unwrap();
         let memory = Region::private(LEN).unwrap();
-        let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0x5eed));
+        let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0xd1ce_5eed));
         let segment = context.register(&memory, &cfg, None).unwrap();
-        Self { node, jetty, jfc, segment, memory, context }
+        Self { function, jetty, jfc, segment, memory, context }
     }
 
-    /// Of its memory, and of the counters that another client's accesses could change.
+    /// Of its memory, of what it has, and of its accesses that were refused.
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut bytes = vec![0; LEN];
         self.memory.read(0, &mut bytes).unwrap();
         bytes.hash(&mut hasher);
-        for counter in [
-            Counter::BadRegisterAccess,
-            Counter::BadDoorbell,
-            Counter::BadSqe,
-            Counter::DmaFault,
-            Counter::AccessDenied,
-            Counter::RingRequests,
-        ] {
-            self.node.device().counter(counter).hash(&mut hasher);
-        }
+        self.function.quotas().map(|quota| (quota.used, quota.refused)).hash(&mut hasher);
+        self.function.foreign_accesses().hash(&mut hasher);
         hasher.finish()
     }
 
@@ -150,7 +142,6 @@ impl Victim {
 
 /// A client that writes anything to its function.
 struct HostileClient {
-    node: Arc<Node>,
     function: NodeFunction,
     rings: Region,
     slots: Region,
@@ -160,13 +151,12 @@ struct HostileClient {
 }
 
 impl HostileClient {
-    fn new(attendants: &Arc<Attendants>, seed: u64) -> Self {
-        let node = node();
-        let mut function = function_of(&node, attendants);
+    fn new(node: &Arc<Node>, attendants: &Arc<Attendants>, seed: u64) -> Self {
+        let mut function = function_of(node, attendants);
         let rings = Region::shared(LEN, Pages::Base).unwrap();
         let slots = function.memory(2).unwrap();
         function.map(RINGS, Some((rings.clone(), DmaAccess::Both))).unwrap();
-        Self { node, function, rings, slots, draw: Draw(seed), refused: 0 }
+        Self { function, rings, slots, draw: Draw(seed), refused: 0 }
     }
 
     fn count(&mut self, result: Result<(), Errno>) {
@@ -273,23 +263,25 @@ impl HostileClient {
 fn a_client_that_writes_anything_changes_nothing_of_another_one() {
     let steps = std::env::var("URMA_HOSTILE_STEPS").ok().and_then(|text| text.parse().ok());
     let attendants = Attendants::start().unwrap();
-    let mut victim = Victim::new(&attendants);
+    let node = node();
+    let mut victim = Victim::new(&node, &attendants);
     victim.write(1);
     let before = victim.hash();
-    let mut attacker = HostileClient::new(&attendants, 0x5eed_cafe);
+    let mut attacker = HostileClient::new(&node, &attendants, 0x5eed_cafe);
     attacker.enable();
     for _ in 0..steps.unwrap_or(STEPS) {
         attacker.step();
     }
     assert_eq!(victim.hash(), before, "another client's state changed");
+    assert_eq!(victim.jfc.poll(&mut [urma::Completion::default()]).unwrap(), 0);
     victim.write(2);
     // Each kind of refusal is counted where it was made.
-    let device = attacker.node.device();
+    let device = node.device();
     for counter in [Counter::BadRegisterAccess, Counter::BadDoorbell] {
         assert!(device.counter(counter) > 0, "{}", counter.name());
     }
-    assert!(attacker.refused > 0);
-    // The device of the attacker works again after a reset.
+    assert!(attacker.refused > 0 && attacker.function.function().foreign_accesses() > 0);
+    // The function of the attacker works again after a reset.
     attacker.function.reset().unwrap();
     let mut id = [0; 8];
     attacker.function.read(0, regs::ID, &mut id).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! - owns: the answers to a client's messages, and what it mapped. takes: a connected socket and a function. gives: calls
 //!   of the function that are checked. must not: panic, wait without a bound for a message that began, or trust a field.
+#![expect(clippy::disallowed_methods, reason = "a refused client's bound is real time")]
 
 use std::{
     io,
