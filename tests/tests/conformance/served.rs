@@ -7,12 +7,15 @@ use urma_tests::world::Setup;
 const PAGES: &str = "the other process reaches whole pages only.";
 const NO_APERTURE: &str = "a peer's memory is in no window of the function.";
 const RING: &str = "requests between two served nodes go by the ring.";
+const COUNTERS: &str = "a function reads the counters of its own queues; refusals and the ring are counted by the node.";
 const HOOK: &str = "a memory fault is planted by an address of the driver's process, which the device does not use.";
 
 /// Behaviours that are not tried, with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("atomic_on_odd_memory", PAGES),
+    ("counters_count_refused_requests", COUNTERS),
     ("counters_name_the_path_of_reads", RING),
+    ("counters_name_the_path_of_sends", COUNTERS),
     ("counters_name_the_path_of_writes", RING),
     ("mapping_left_after_unregister_reaches_no_memory", NO_APERTURE),
     ("mapping_of_a_readable_segment_takes_no_stores", NO_APERTURE),
