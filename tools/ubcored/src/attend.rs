@@ -14,7 +14,11 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use ubcore_sim::{Node, host::slots::ServedSlots, node::ClientFunction};
+use ubcore_sim::{
+    Node,
+    host::slots::{ServedSlots, SlotLook},
+    node::ClientFunction,
+};
 use udma_abi::DeviceBacking;
 use urma_mem::{
     Region,
@@ -43,10 +47,13 @@ impl Attended {
         &self.client
     }
 
-    /// Passes on doorbells that rang; whether there were any. Called before a message is answered, so that what the client did
-    /// before it comes before it.
-    pub(crate) fn pass_on(&self) -> bool {
-        lock(&self.slots).pass_on(&self.client)
+    /// Passes on doorbells that rang. Called before a message is answered, so that what the client did before it comes before it.
+    pub(crate) fn pass_on(&self) {
+        lock(&self.slots).pass_all(&self.client);
+    }
+
+    fn look(&self) -> SlotLook {
+        lock(&self.slots).look(&self.client)
     }
 
     /// Whether the thread may sleep, as far as this function goes.
@@ -90,9 +97,14 @@ impl AttendedNode {
 
     /// One look at all that can wait; whether there was anything.
     fn look(&mut self) -> bool {
-        let is_rung = self.functions.iter().fold(false, |is_rung, one| one.pass_on() | is_rung);
+        let (mut is_rung, mut is_posted) = (false, false);
+        for one in &self.functions {
+            let look = one.look();
+            is_rung |= look != SlotLook::Quiet;
+            is_posted |= look == SlotLook::Posted;
+        }
         let look = self.lull.look();
-        if is_rung || look != LullLook::Holds {
+        if is_posted || look != LullLook::Holds {
             self.node.progress_to_lull(&mut self.lull);
         }
         is_rung || look == LullLook::PeerWrote

@@ -2,8 +2,11 @@
 //!
 //! *Owns*: the memory, and what was seen of its slots. *Takes*: stores of the driver, which may be anything. *Gives*: the
 //! register writes that they stand for, which check as any register write does. *Must not*: wait.
+//!
+//! Doorbells of several drivers are taken one memory after the other, so a request of one could overtake the request for an
+//! event that another driver made before it. Doorbells of queues are therefore held until all memories were looked at once more.
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use udma_abi::{
     RegisterRegion, doorbell,
@@ -24,6 +27,8 @@ pub struct ServedSlots {
     rung: RungSlots,
     /// Number of the last arm of each slot, as the JFC got it.
     arm_sns: Vec<u8>,
+    /// Doorbells of queues that are not passed on yet: queue and producer index. At most two for each slot.
+    held: VecDeque<(u32, u32)>,
 }
 
 impl ServedSlots {
@@ -35,7 +40,7 @@ impl ServedSlots {
         let memory = Region::shared(SLOT_LEN, Pages::Base)?;
         let geometry = SlotGeometry::DEVICE;
         let rung = RungSlots::new(memory.clone(), geometry).map_err(io::Error::other)?;
-        Ok(Self { memory, rung, arm_sns: vec![0; geometry.slots] })
+        Ok(Self { memory, rung, arm_sns: vec![0; geometry.slots], held: VecDeque::new() })
     }
 
     /// Returns the memory, for the driver.
@@ -44,11 +49,33 @@ impl ServedSlots {
         &self.memory
     }
 
-    /// Passes on what rang since the last call, at most one doorbell of each slot. Returns whether there was any.
+    /// Takes what rang since the last call, at most one doorbell of each slot. Passes on those of JFCs, and the doorbells of queues
+    /// that earlier calls took.
     #[inline]
-    pub fn pass_on(&mut self, registers: &dyn RegisterRegion) -> bool {
-        let Self { rung, arm_sns, .. } = self;
-        rung.take(|slot| pass_on(slot, arm_sns, registers)) != 0
+    pub fn look(&mut self, registers: &dyn RegisterRegion) -> SlotLook {
+        let Self { rung, arm_sns, held, .. } = self;
+        let due = held.len();
+        rung.take(|slot| held.extend(pass_on(slot, arm_sns, registers)));
+        self.pass_held(registers, due);
+        match (due, self.held.is_empty()) {
+            (0, true) => SlotLook::Quiet,
+            (0, false) => SlotLook::Held,
+            _ => SlotLook::Posted,
+        }
+    }
+
+    /// Passes on all that rang.
+    pub fn pass_all(&mut self, registers: &dyn RegisterRegion) {
+        self.look(registers);
+        self.pass_held(registers, self.held.len());
+    }
+
+    #[inline]
+    fn pass_held(&mut self, registers: &dyn RegisterRegion, count: usize) {
+        for (id, pi) in self.held.drain(..count) {
+            let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
+            registers.write32(page + doorbell::SQ_PI, pi);
+        }
     }
 
     /// Shows the driver the register STATUS.
@@ -67,20 +94,33 @@ impl ServedSlots {
     }
 }
 
+/// What a look at the slots found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotLook {
+    /// No queue.
+    Quiet,
+    /// Queues, which the next look passes on.
+    Held,
+    /// Queues of an earlier look, which were passed on.
+    Posted,
+}
+
+/// Passes on the doorbell of a JFC; returns that of a queue.
 #[inline]
-fn pass_on(rung: RungSlot, arm_sns: &mut [u8], registers: &dyn RegisterRegion) {
+fn pass_on(
+    rung: RungSlot,
+    arm_sns: &mut [u8],
+    registers: &dyn RegisterRegion,
+) -> Option<(u32, u32)> {
     match (SlotDoorbell::decode(rung.value), rung.detail) {
-        (Some(SlotDoorbell::Queue { id, pi }), _) => {
-            let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
-            registers.write32(page + doorbell::SQ_PI, pi);
-        }
+        (Some(SlotDoorbell::Queue { id, pi }), _) => return Some((id, pi)),
         (Some(SlotDoorbell::Jfc { jfcn, ci }), None) => {
             let value = JfcDoorbell { ci, arm: None, arm_sn: 0, jfcn };
             registers.write64(regs::JFC_DB, value.encode());
         }
         (Some(SlotDoorbell::Jfc { jfcn, ci }), Some(detail)) => {
             let arm = SlotArm::decode(detail);
-            let Some(last) = arm_sns.get_mut(rung.slot) else { return };
+            let last = arm_sns.get_mut(rung.slot)?;
             if *last == arm.arm_sn {
                 // Others came in between, as many as the number has values, or another JFC had the slot: the number is to
                 // be another one than before.
@@ -92,6 +132,7 @@ fn pass_on(rung: RungSlot, arm_sns: &mut [u8], registers: &dyn RegisterRegion) {
         }
         (None, _) => {}
     }
+    None
 }
 
 #[cfg(test)]
@@ -141,14 +182,24 @@ mod tests {
         let (queue, jfc) = (slots.take().unwrap(), slots.take().unwrap());
         queue.ring(SlotDoorbell::Queue { id: 5, pi: 70_000 }.encode(), || ());
         jfc.ring(SlotDoorbell::Jfc { jfcn: 9, ci: 3 }.encode(), || ());
-        assert!(served.pass_on(&written) && !served.pass_on(&written));
+        assert_eq!(served.look(&written), SlotLook::Held);
         let moved = JfcDoorbell { ci: 3, arm: None, arm_sn: 0, jfcn: 9 };
+        assert_eq!(written.take(), [(regs::JFC_DB, moved.encode())]);
+        // The queue's later doorbell waits for the look after.
+        queue.ring(SlotDoorbell::Queue { id: 5, pi: 70_001 }.encode(), || ());
         let page = regs::JETTY_PAGES + 5 * doorbell::PAGE_LEN;
-        let expected = vec![(page + doorbell::SQ_PI, 70_000), (regs::JFC_DB, moved.encode())];
-        assert_eq!(written.take(), expected);
+        let posted = |pi| [(page + doorbell::SQ_PI, pi)];
+        for pi in [70_000, 70_001] {
+            assert_eq!(served.look(&written), SlotLook::Posted);
+            assert_eq!(written.take(), posted(pi));
+        }
+        assert_eq!(served.look(&written), SlotLook::Quiet);
         queue.ring(u64::MAX, || ());
-        served.pass_on(&written);
+        served.look(&written);
         assert!(written.take().is_empty(), "no such kind");
+        queue.ring(SlotDoorbell::Queue { id: 5, pi: 70_002 }.encode(), || ());
+        served.pass_all(&written);
+        assert_eq!(written.take(), posted(70_002));
         served.show_status(&written);
         assert_eq!(slots.status(), regs::STATUS);
     }
@@ -171,7 +222,7 @@ mod tests {
                 );
             }
             jfc.ring(SlotDoorbell::Jfc { jfcn: 9, ci: 2 }.encode(), || ());
-            served.pass_on(&written);
+            served.look(&written);
             let seen: Vec<_> =
                 written.take().iter().map(|(_, word)| JfcDoorbell::decode(*word)).collect();
             let arm = seen.last().unwrap();
