@@ -42,7 +42,7 @@ impl Attended {
         &self.memory
     }
 
-    /// Returns the function.
+    /// Returns the function that its client drives.
     pub(crate) const fn client(&self) -> &ClientFunction {
         &self.client
     }

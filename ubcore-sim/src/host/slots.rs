@@ -97,7 +97,7 @@ impl ServedSlots {
 /// What a look at the slots found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotLook {
-    /// No queue.
+    /// No queue rang, and none is held.
     Quiet,
     /// Queues, which the next look passes on.
     Held,
