@@ -217,7 +217,8 @@ impl Attendants {
 
     /// Sleeps until a client rings or comes or goes, or a peer or timer wakes a node.
     fn sleep(&self, nodes: &mut [AttendedNode]) {
-        let is_quiet = nodes.iter_mut().fold(true, |is_quiet, node| node.announce_sleep() & is_quiet);
+        let is_quiet =
+            nodes.iter_mut().fold(true, |is_quiet, node| node.announce_sleep() & is_quiet);
         if is_quiet {
             let wakeups = nodes.iter().filter_map(|one| one.node.wakeup());
             let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
