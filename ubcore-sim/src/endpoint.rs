@@ -21,13 +21,13 @@ use std::ops::Bound;
 use udma_abi::{CmdStatus, EqeKind, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{
-    CloseReason, IcrcFlow, IcrcFront, PacketError, PacketHeader, ROCE_PORT, TransactionHeader,
+    CloseReason, IcrcFlow, IcrcFront, PacketError, PacketHeader, ROCE_PORT, RequestHeader,
+    TransactionHeader,
 };
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use moves::RouteUse;
 pub(crate) use peer_tp::PeerTp;
-use peer_tp::datagram;
 
 use crate::cfg::{DeviceCfg, PortMode};
 use crate::context::tables::Tables;
@@ -265,17 +265,26 @@ impl TpEndpoint {
 
     // Pieces.
 
-    /// Takes a piece for the peer, or a message outside the TP.
+    /// Takes a piece for the peer.
     pub(crate) fn push(
         &mut self,
         peer: RawEid,
         header: &TransactionHeader,
         bytes: &[u8],
     ) -> Result<(), PushError> {
+        self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?.push(header, bytes)
+    }
+
+    /// Takes a message outside the TP for the peer, of a function with this UASID.
+    pub(crate) fn push_datagram(
+        &mut self,
+        peer: RawEid,
+        uasid: u32,
+        message: (&RequestHeader, &[u8]),
+    ) -> Result<(), PushError> {
         let tp = self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?;
-        let Some(header) = datagram(header) else { return tp.push(header, bytes) };
         // Without room it is lost, as in the network.
-        let _ = tp.push_datagram(self.numbers.datagram(), header, bytes);
+        let _ = tp.push_datagram(self.numbers.datagram(), uasid, message);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ mod port_owner;
 pub mod presence;
 pub(crate) mod route_mtu;
 pub mod shared;
+pub mod slots;
 pub mod standard;
 pub mod tap;
 pub mod thread;

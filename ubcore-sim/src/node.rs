@@ -150,6 +150,12 @@ impl Node {
         Ok(ClientFunction::new(Arc::clone(&self.shared), function))
     }
 
+    /// No thread polls from now on, for a server of this device that is about to wait: peers wake this node by
+    /// [`udma_abi::DeviceBacking::wakeup`].
+    pub fn rest(&self) {
+        self.shared.rest();
+    }
+
     /// The device, for looking at its counters.
     #[must_use]
     pub fn device(&self) -> &SoftwareDevice {

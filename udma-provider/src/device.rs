@@ -25,6 +25,7 @@ use crate::{
     alloc::{DmaAlloc, DmaBuf, DmaMap, RingPages, lock},
     cmdq::{CmdResults, CommandError, CommandQueue},
     events::EventRing,
+    slots::SlotRegisters,
     table::{PolledQueue, QueueTable},
 };
 
@@ -89,7 +90,7 @@ impl Driver {
         dma: Arc<DmaAlloc>,
         cfg: &DriverCfg,
     ) -> Result<Arc<Self>, Status> {
-        let regs = backing.registers();
+        let regs = SlotRegisters::over(backing.registers(), backing.doorbell_slots());
         identify(&*regs)?;
         reset(&*backing, &*regs, cfg.command_timeout_ns)?;
         let caps = read_caps(&*regs);
@@ -187,7 +188,7 @@ impl Driver {
 
     /// Notes a failure if the device reports a fatal error, or its registers read as all ones. Whether it does.
     pub(crate) fn look_for_failure(&self) -> bool {
-        let status = self.regs.read(regs::STATUS);
+        let status = self.backing.status().unwrap_or_else(|| self.regs.read(regs::STATUS));
         let is_failed = status == u64::MAX || status & u64::from(regs::status::FATAL) != 0;
         if is_failed {
             self.on_failure();

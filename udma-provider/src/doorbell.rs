@@ -157,18 +157,19 @@ impl CqDoorbell {
         match &self.index {
             Some(index) => index.move_to(ci),
             None if failed.load(Ordering::Relaxed) => {}
-            None => self.write(ci, None, arm_sn),
+            None => {
+                let value = JfcDoorbell { ci, arm: None, arm_sn, jfcn: self.jfcn };
+                self.regs.write64(regs::JFC_DB, value.encode());
+            }
         }
     }
 
     /// Moves the consumer index, and arms.
     pub(crate) fn arm(&self, ci: u32, arm: CqArm, arm_sn: u8) {
-        self.write(ci, Some(arm), arm_sn);
-    }
-
-    fn write(&self, ci: u32, arm: Option<CqArm>, arm_sn: u8) {
-        let value = JfcDoorbell { ci, arm, arm_sn, jfcn: self.jfcn };
-        self.regs.write64(regs::JFC_DB, value.encode());
+        let value = JfcDoorbell { ci, arm: Some(arm), arm_sn, jfcn: self.jfcn };
+        if !self.index.as_ref().is_some_and(|index| index.arm(value)) {
+            self.regs.write64(regs::JFC_DB, value.encode());
+        }
     }
 }
 

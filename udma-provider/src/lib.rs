@@ -29,6 +29,7 @@ mod ranges;
 mod resolve;
 mod segment;
 mod shadow;
+mod slots;
 mod sqe;
 mod table;
 

@@ -6,7 +6,7 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays) have loom models, each with
+//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays, doorbell slots) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
@@ -16,6 +16,7 @@ pub mod barrier;
 pub mod copy;
 #[cfg(feature = "count-allocations")]
 pub mod count;
+pub mod doorbells;
 pub mod ends;
 pub mod fork;
 pub mod hazard;

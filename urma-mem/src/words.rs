@@ -69,6 +69,11 @@ pub trait OneWord: Clone + core::fmt::Debug {
     /// # Errors
     /// As [`OneWord::store_release`].
     fn swap_fence(&self, value: u64) -> Result<u64, OutOfBounds>;
+    /// Sets bits, of a word that several threads write, as [`OneWord::swap_fence`] stores.
+    ///
+    /// # Errors
+    /// As [`OneWord::store_release`].
+    fn or_fence(&self, bits: u64) -> Result<u64, OutOfBounds>;
 }
 
 impl OneWord for RegionWord {
@@ -90,6 +95,11 @@ impl OneWord for RegionWord {
     #[inline(always)]
     fn swap_fence(&self, value: u64) -> Result<u64, OutOfBounds> {
         self.swap_fence(value)
+    }
+
+    #[inline(always)]
+    fn or_fence(&self, bits: u64) -> Result<u64, OutOfBounds> {
+        self.or_fence(bits)
     }
 }
 
@@ -207,6 +217,16 @@ pub(crate) mod model {
                 return Ok(word.swap(value, Ordering::Relaxed));
             }
             let before = word.swap(value, Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            Ok(before)
+        }
+
+        fn or_fence(&self, bits: u64) -> Result<u64, OutOfBounds> {
+            let word = self.0.at(self.1)?;
+            if self.0.fault == Fault::SwapNotFenced {
+                return Ok(word.fetch_or(bits, Ordering::Relaxed));
+            }
+            let before = word.fetch_or(bits, Ordering::AcqRel);
             fence(Ordering::SeqCst);
             Ok(before)
         }

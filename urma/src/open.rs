@@ -6,8 +6,12 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ubcore_sim::{Node, NodeCfg, NodeError};
+use udma_abi::BackingError;
 use udma_provider::device_on;
-use udma_vfio::user::{UserDevice, UserError};
+use udma_vfio::{
+    PciNic,
+    user::{UserDevice, UserError},
+};
 use urma_core::{Context, Device, Status};
 
 /// An open device. Fields are dropped in order.
@@ -30,6 +34,9 @@ pub enum OpenError {
     /// The device of `ubcored` could not be had.
     #[error("the device of ubcored (URMA_UBCORED): {0}")]
     Daemon(#[from] UserError),
+    /// What the daemon serves is no device for this driver.
+    #[error("the device of ubcored (URMA_UBCORED): {0}")]
+    Served(#[from] BackingError),
     /// The driver or the device refused.
     #[error("opening the device: {0}")]
     Device(#[from] Status),
@@ -61,8 +68,13 @@ pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
 /// again, is waited for, 5 seconds at most.
 ///
 /// # Errors
-/// [`UserError`]; also where the daemon refuses this process.
-pub fn attach(path: &Path, name: &str) -> Result<UserDevice, UserError> {
+/// [`OpenError::Daemon`], [`OpenError::Served`]; also where the daemon refuses this process.
+pub fn attach(path: &Path, name: &str) -> Result<PciNic, OpenError> {
+    Ok(PciNic::new(Arc::new(connect(path, name)?))?)
+}
+
+/// Connects as [`attach`] does.
+fn connect(path: &Path, name: &str) -> Result<UserDevice, UserError> {
     for tries in 0..ATTACH_TRIES {
         match UserDevice::connect(path, name) {
             Err(UserError::Os(error)) if is_absent(&error) => {

@@ -144,7 +144,7 @@ fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
     if let Some(path) = &cfg.ubcored {
         let attached = urma::attach(path, DEVICE_NAME).map_err(|error| {
-            tracing::error!(target: "urma", "ubcored (URMA_UBCORED): {error}");
+            tracing::error!(target: "urma", "{error}");
             Status::NoDevice
         })?;
         return Ok((device_on(Arc::new(attached)), None));

@@ -6,6 +6,7 @@
 
 mod edu;
 mod ethernet;
+mod nic;
 mod planted;
 mod suite;
 mod system;
@@ -40,6 +41,7 @@ fn checks() -> String {
     let mut suite = Suite::default();
     edu::run(&mut suite);
     ethernet::run(&mut suite);
+    nic::run(&mut suite);
     suite.line()
 }
 

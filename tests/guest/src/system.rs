@@ -27,7 +27,7 @@ pub(crate) fn prepare() -> Result<(), String> {
     for name in order.lines() {
         load(name).map_err(|error| format!("loading the module {name}: {error}"))?;
     }
-    fs::write(HUGE_PAGES, "16").map_err(|error| format!("{HUGE_PAGES}: {error}"))
+    fs::write(HUGE_PAGES, "40").map_err(|error| format!("{HUGE_PAGES}: {error}"))
 }
 
 fn load(name: &str) -> io::Result<()> {

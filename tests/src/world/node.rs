@@ -2,10 +2,15 @@
 //!
 //! *Owns*: the composition of node, driver and context. *Must not*: depend on queues.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{
+    cell::OnceCell,
+    os::unix::net::UnixStream,
+    sync::{Arc, OnceLock},
+};
 
 use ubcore_sim::{
     ContextModelMode, PacketEngineMode,
+    device::{FunctionCfg, FunctionQuota},
     host::{
         claim::ClaimError,
         ip_eid,
@@ -15,7 +20,12 @@ use ubcore_sim::{
     link::{FaultCfg, LinkFaults},
     node::{Node, NodeCfg, NodeError},
 };
+use ubcored::{Attendants, NodeFunction};
 use udma_provider::device_on;
+use udma_vfio::{
+    PciNic,
+    user::{MapQuota, UserDevice, serve},
+};
 use urma_c_adapter::CDevice;
 use urma_core::{Context, Device};
 use urma_mem::sync::{AtomicU64, Ordering};
@@ -51,13 +61,17 @@ impl Host {
         Ok(Self { ctx: Arc::new(device.open(0)?), node })
     }
 
-    /// The hosts of both ends: one and the same for [`Link::Own`].
+    /// The hosts of both ends: one and the same for [`Link::Own`], and two functions of it where it is served.
     ///
     /// # Errors
     /// What could not be opened.
     pub fn pair(setup: Setup) -> Outcome<(Self, Self)> {
         let a = Self::open(setup)?;
         let b = match setup.link {
+            Link::Own if setup.is_served => {
+                let device = device_of(setup, &a.node)?;
+                Self { ctx: Arc::new(device.open(0)?), node: Arc::clone(&a.node) }
+            }
             Link::Own => a.clone(),
             Link::Host | Link::Packets => Self::open(setup)?,
         };
@@ -168,5 +182,24 @@ pub fn faced(setup: Setup, device: Device) -> Outcome<Device> {
 /// # Errors
 /// The driver does not take it.
 pub fn device_of(setup: Setup, node: &Arc<Node>) -> Outcome<Device> {
-    faced(setup, device_on(Arc::<Node>::clone(node)))
+    let device = if setup.is_served {
+        device_on(Arc::new(served(node)?))
+    } else {
+        device_on(Arc::<Node>::clone(node))
+    };
+    faced(setup, device)
+}
+
+/// The node's device, behind a vfio-user socket of this process.
+fn served(node: &Arc<Node>) -> Outcome<PciNic> {
+    static ATTENDANTS: OnceLock<Option<Arc<Attendants>>> = OnceLock::new();
+    let attendants = ATTENDANTS.get_or_init(|| Attendants::start().ok());
+    let attendants = attendants.as_ref().ok_or_else(|| Failure::new("no thread".to_owned()))?;
+    let (client, server) = UnixStream::pair()?;
+    let cfg = FunctionCfg { uasid: node.device().cfg().uasid, quota: FunctionQuota::NONE };
+    let mut function = NodeFunction::new(node, cfg, Arc::clone(attendants))?;
+    std::thread::spawn(move || serve(&server, &mut function, MapQuota::default()));
+    let device =
+        UserDevice::on(client, "udma0").map_err(|error| Failure::new(error.to_string()))?;
+    PciNic::new(Arc::new(device)).map_err(|error| Failure::new(error.to_string()))
 }

@@ -59,6 +59,8 @@ pub struct Setup {
     pub is_lossy: bool,
     /// Whether each node is on a host of its own, a network namespace.
     pub has_hosts: bool,
+    /// Whether the driver reaches each device through a vfio-user socket.
+    pub is_served: bool,
     /// How lost packets are sent again.
     pub recovery: Strategy,
     /// What bounds the packets of a TP on the path.
@@ -84,6 +86,7 @@ impl Setup {
             rc: RcWire::Urma,
             is_lossy: false,
             has_hosts: false,
+            is_served: false,
             recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
             is_counted: false,
@@ -114,6 +117,12 @@ impl Setup {
     #[must_use]
     pub const fn between_hosts(self) -> Self {
         Self { has_hosts: true, ..self }
+    }
+
+    /// The same with each device behind a vfio-user socket.
+    #[must_use]
+    pub const fn served(self) -> Self {
+        Self { is_served: true, ..self }
     }
 
     /// The same with lost packets sent again in another way.
@@ -176,6 +185,8 @@ impl Setup {
             rung(Link::Host, Doorbells::Exchange),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
+            Self::new(Link::Own, Moving::On, TransportMode::Rm).served(),
+            Self::new(Link::Host, Moving::On, TransportMode::Rm).served(),
         ];
         let counted = |link| Self::new(link, Moving::On, TransportMode::Rm).counted();
         all.extend([counted(Link::Host), counted(Link::Packets)]);
@@ -236,6 +247,7 @@ impl fmt::Display for Setup {
             (false, true) => ".hosts",
             (true, true) => ".lossy.hosts",
         };
+        let served = if self.is_served { ".served" } else { "" };
         let recovery = match self.recovery {
             Strategy::Knitting => "",
             Strategy::GoBackN => ".go-back-n",
@@ -250,7 +262,7 @@ impl fmt::Display for Setup {
         let counted = if self.is_counted { ".counted" } else { "" };
         write!(
             f,
-            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{recovery}{congestion}{counted}"
+            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{served}{recovery}{congestion}{counted}"
         )
     }
 }

@@ -9,6 +9,7 @@ mod behaviours;
 mod c_face;
 mod doc;
 mod missing;
+mod served;
 mod standard;
 
 use behaviours::Behaviour;
@@ -57,7 +58,7 @@ fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
     all.filter(|setup| {
         let name = behaviour.name;
         let is_had = c_face::applies(name, *setup) && standard::applies(name, *setup);
-        is_had && (behaviour.applies)(*setup)
+        is_had && served::applies(name, *setup) && (behaviour.applies)(*setup)
     })
 }
 

@@ -54,18 +54,24 @@ impl VfioMachine {
     }
 
     /// Returns the command that runs the machine, its console on standard input and output. `cable` is the path of a socket, to which the machine's network card sends frames, and one at
-    /// which it takes them.
+    /// which it takes them; `nic` is the socket of a vfio-user server, whose
+    /// function the machine has.
     #[must_use]
-    pub fn command(&self, purpose: MachineUse, cable: &WirePaths) -> Command {
+    pub fn command(&self, purpose: MachineUse, cable: &WirePaths, nic: &Path) -> Command {
         let (words, serial) = match purpose {
             MachineUse::Checks => ("", "stdio"),
             MachineUse::Shell => ("urma.shell", "mon:stdio"),
         };
         let mut qemu = self.qemu();
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512"])
-            .args(["-machine", "q35,kernel-irqchip=off", "-nodefaults", "-no-reboot"])
+            // The server of the NIC maps the machine's memory.
+            .args(["-object", "memory-backend-memfd,id=ram,size=512M,share=on"])
+            .args(["-machine", "q35,kernel-irqchip=off,memory-backend=ram"])
+            .args(["-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", serial])
             .args(["-device", "intel-iommu,intremap=on,caching-mode=on", "-device", "edu"])
+            .arg("-device")
+            .arg(nic_device(nic))
             .arg("-netdev")
             .arg(cable.netdev())
             .args(["-device", "e1000e,netdev=n,mac=02:00:00:00:00:02,romfile="])
@@ -91,6 +97,14 @@ impl VfioMachine {
         }
         qemu
     }
+}
+
+/// The device that the vfio-user server at `socket` serves. Its options are JSON: the socket is one with members.
+fn nic_device(socket: &Path) -> OsString {
+    let mut text = OsString::from(r#"{"driver":"vfio-user-pci","socket":{"type":"unix","path":""#);
+    text.push(socket);
+    text.push(r#""}}"#);
+    text
 }
 
 /// Sockets of the two ends of a network cable.

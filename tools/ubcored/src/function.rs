@@ -1,42 +1,96 @@
-//! A function of the node as its client drives it.
+//! A function of a node as its client drives it.
 //!
 //! - owns: one function. takes: checked accesses of the client. gives: register accesses, maps and vectors of the function. must
 //!   not: read a ring or a descriptor of memory by itself.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{io, os::fd::OwnedFd, sync::Arc};
 
 use rustix::io::Errno;
-use ubcore_sim::node::{ClientFunction, VECTORS};
+use ubcore_sim::{
+    Node,
+    device::{DeviceFunction, FunctionCfg},
+    node::VECTORS,
+};
 use udma_abi::{
-    BackingError, DmaAccess, DmaSpace,
+    BackingError, DmaAccess, DmaSpace, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
+    slots::{SLOT_BAR, SLOT_LEN},
 };
-use udma_vfio::user::{ServedFunction, ServedShape};
+use udma_vfio::user::{ServedBar, ServedConfig, ServedFunction, ServedIdentity, ServedShape};
 use urma_mem::Region;
 
-use crate::vectors::ClientVectors;
+use crate::{
+    attend::{Attendants, Attended},
+    blocks::{BlockWrite, DirectBlocks},
+    vectors::{ClientVectors, VectorThread},
+};
 
-/// A function of the node that is served to one client.
-pub(crate) struct NodeFunction {
-    client: ClientFunction,
+/// A function of a node that is served to one client. Dropped, it ends with everything that it has.
+#[derive(Debug)]
+pub struct NodeFunction {
     dma: Arc<dyn DmaSpace>,
+    config: ServedConfig,
+    blocks: DirectBlocks,
+    attended: Arc<Attended>,
+    attendants: Arc<Attendants>,
     vectors: Arc<ClientVectors>,
+    /// Ends behind the function, which raises them.
+    _thread: VectorThread,
 }
 
 impl NodeFunction {
-    pub(crate) fn new(client: ClientFunction, vectors: Arc<ClientVectors>) -> Self {
-        Self { dma: client.dma(), client, vectors }
+    /// A new function of `node`, to which `attendants` attend.
+    ///
+    /// # Errors
+    /// No memory, no descriptors, no thread; `QuotaExceeded`: the node has as many functions as it can have.
+    pub fn new(
+        node: &Arc<Node>,
+        cfg: FunctionCfg,
+        attendants: Arc<Attendants>,
+    ) -> io::Result<Self> {
+        let (vectors, thread) = ClientVectors::start()?;
+        let client = node.add_function(cfg, Arc::<ClientVectors>::clone(&vectors))?;
+        let bars = [
+            ServedBar { index: 0, len: client.len().next_power_of_two(), is_memory: false },
+            ServedBar { index: SLOT_BAR, len: SLOT_LEN as u64, is_memory: true },
+            ServedBar { index: TABLE_BAR, len: ServedConfig::TABLE_LEN, is_memory: false },
+        ];
+        let identity = ServedIdentity { vendor: VENDOR_ID, device: DEVICE_ID, vectors: VECTORS };
+        let config = ServedConfig::new(identity, &bars, TABLE_BAR);
+        let dma = client.dma();
+        let attended = attendants.attend(Arc::clone(node), client)?;
+        let blocks = DirectBlocks::default();
+        Ok(Self { dma, config, blocks, attended, attendants, vectors, _thread: thread })
+    }
+
+    /// Returns its number, quotas and their use.
+    #[must_use]
+    pub fn function(&self) -> &Arc<DeviceFunction> {
+        self.attended.client().function()
+    }
+}
+
+impl Drop for NodeFunction {
+    fn drop(&mut self) {
+        self.attendants.leave(&self.attended);
     }
 }
 
 impl ServedFunction for NodeFunction {
     fn shape(&self, index: u32) -> ServedShape {
-        match index {
-            BAR0 => ServedShape { len: regs::BAR_LEN, is_writable: true },
-            CONFIG => ServedShape { len: CONFIG_LEN, is_writable: false },
-            _ => ServedShape::default(),
-        }
+        let len = match index {
+            BAR0 => self.attended.client().len().next_power_of_two(),
+            SLOTS => SLOT_LEN as u64,
+            TABLE => ServedConfig::TABLE_LEN,
+            CONFIG => ServedConfig::LEN as u64,
+            _ => 0,
+        };
+        ServedShape { len, is_writable: true }
+    }
+
+    fn memory(&self, index: u32) -> Option<Region> {
+        (index == SLOTS).then(|| self.attended.memory().clone())
     }
 
     fn vectors(&self, index: u32) -> u32 {
@@ -44,20 +98,27 @@ impl ServedFunction for NodeFunction {
     }
 
     fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-        if index == CONFIG {
-            let [v0, v1] = VENDOR_ID.to_le_bytes();
-            let [d0, d1] = DEVICE_ID.to_le_bytes();
-            let head = [v0, v1, d0, d1];
-            for (at, byte) in (offset..).zip(bytes) {
-                let at = usize::try_from(at).unwrap_or(usize::MAX);
-                *byte = head.get(at).copied().unwrap_or(0);
+        self.attended.pass_on();
+        match index {
+            BAR0 => {}
+            CONFIG => {
+                self.config.read(offset, bytes);
+                return Ok(());
             }
-            return Ok(());
+            SLOTS => {
+                let at = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+                return self.attended.memory().read(at, bytes).map_err(|_| Errno::INVAL);
+            }
+            // The table of vectors: the client keeps it.
+            _ => {
+                bytes.fill(0);
+                return Ok(());
+            }
         }
         if !offset.is_multiple_of(bytes.len() as u64) {
             return Err(Errno::INVAL);
         }
-        let value = self.client.read(offset).to_le_bytes();
+        let value = self.attended.client().read(offset).to_le_bytes();
         match bytes.len() {
             4 | 8 => bytes.copy_from_slice(value.get(..bytes.len()).ok_or(Errno::INVAL)?),
             _ => return Err(Errno::INVAL),
@@ -65,21 +126,41 @@ impl ServedFunction for NodeFunction {
         Ok(())
     }
 
-    fn write(&mut self, _: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&mut self, index: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.attended.pass_on();
+        match index {
+            BAR0 if offset == regs::SLOT_WAKE => {
+                self.attendants.wake();
+                return Ok(());
+            }
+            BAR0 => {}
+            CONFIG if self.config.write(offset, bytes) => return self.reset(),
+            SLOTS => {
+                let at = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+                return self.attended.memory().write(at, bytes).map_err(|_| Errno::INVAL);
+            }
+            _ => return Ok(()),
+        }
         if !offset.is_multiple_of(bytes.len() as u64) {
             return Err(Errno::INVAL);
         }
         if let Ok(word) = bytes.try_into() {
-            self.client.write32(offset, u32::from_le_bytes(word));
+            self.attended.client().write32(offset, u32::from_le_bytes(word));
         } else if let Ok(long) = bytes.try_into() {
-            self.client.write64(offset, u64::from_le_bytes(long));
+            let value = u64::from_le_bytes(long);
+            let client = self.attended.client();
+            match self.blocks.take(offset, value) {
+                BlockWrite::Other => client.write64(offset, value),
+                BlockWrite::Part => {}
+                BlockWrite::Whole(offset, words) => client.write_block(offset, &words),
+            }
         } else {
             let block: &[u8; 64] = bytes.try_into().map_err(|_| Errno::INVAL)?;
             let mut words = [0; 8];
             for (word, bytes) in words.iter_mut().zip(block.as_chunks().0) {
                 *word = u64::from_le_bytes(*bytes);
             }
-            self.client.write_block(offset, &words);
+            self.attended.client().write_block(offset, &words);
         }
         Ok(())
     }
@@ -98,18 +179,23 @@ impl ServedFunction for NodeFunction {
     }
 
     fn reset(&mut self) -> Result<(), Errno> {
-        self.client.reset().map_err(|error| errno(&error))
+        self.attended.pass_on();
+        self.config.reset();
+        self.blocks.clear();
+        self.attended.client().reset().map_err(|error| errno(&error))
     }
 }
 
 /// What a client finds that is not served: each access says why.
-pub(crate) struct RefusedFunction {
-    pub(crate) errno: Errno,
+#[derive(Debug)]
+pub struct RefusedFunction {
+    /// The error number of every reply.
+    pub errno: Errno,
 }
 
 impl ServedFunction for RefusedFunction {
     fn shape(&self, index: u32) -> ServedShape {
-        let len = if index == CONFIG { CONFIG_LEN } else { 0 };
+        let len = if index == CONFIG { ServedConfig::LEN as u64 } else { 0 };
         ServedShape { len, is_writable: false }
     }
 
@@ -141,7 +227,8 @@ impl ServedFunction for RefusedFunction {
 fn errno(error: &BackingError) -> Errno {
     match error {
         BackingError::IovaTaken { .. } => Errno::EXIST,
-        BackingError::IovaRange { .. } | BackingError::Vector(_) => Errno::INVAL,
+        BackingError::IovaRange { .. } => Errno::RANGE,
+        BackingError::Vector(_) => Errno::INVAL,
         BackingError::NotMapped(_) => Errno::NOENT,
         BackingError::Unreachable(_) => Errno::FAULT,
         BackingError::Gone(_) => Errno::NODEV,
@@ -150,6 +237,9 @@ fn errno(error: &BackingError) -> Errno {
 }
 
 const BAR0: u32 = 0;
+const SLOTS: u32 = SLOT_BAR as u32;
+/// Window of the table of vectors.
+const TABLE_BAR: u8 = 4;
+const TABLE: u32 = TABLE_BAR as u32;
 const CONFIG: u32 = 7;
-const CONFIG_LEN: u64 = 256;
 const MSIX: u32 = 2;

@@ -6,11 +6,9 @@
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
 mod client;
-mod function;
 mod policy;
 mod roster;
 mod status;
-mod vectors;
 
 use std::{
     io,
@@ -31,6 +29,7 @@ use ubcore_sim::{
     device::{FunctionQuota, QuotaKind},
     host::{eid_ip, ip_eid},
 };
+use ubcored::Attendants;
 use urma::Opened;
 use urma_mem::sync::AtomicUsize;
 use urma_tools::LogSetup;
@@ -158,8 +157,11 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     if let Some(why) = node.packets_refused() {
         tracing::warn!(%eid, why, "clients cannot reach other hosts");
     }
+    let attendants =
+        Attendants::start().map_err(|error| format!("the device's thread: {error}"))?;
     let service = Arc::new(ClientService {
         node,
+        attendants,
         roster,
         users: cli.users.clone(),
         quota: cli.quotas.quota(),

@@ -30,6 +30,7 @@ pub(crate) struct ClientVectors {
 }
 
 /// The thread of a client's vectors; dropped, it ends.
+#[derive(Debug)]
 pub(crate) struct VectorThread {
     vectors: Arc<ClientVectors>,
     handle: Option<JoinHandle<()>>,

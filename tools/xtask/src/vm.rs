@@ -6,7 +6,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use urma_vm::{
 
 use crate::{
     cargo,
-    clock::now,
+    clock::{now, pause},
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
 };
@@ -32,6 +32,10 @@ const BOUND: Duration = Duration::from_secs(180);
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Package and name of that program.
 const GUEST: &str = "urma-guest";
+/// Package and name of the server of the machine's NIC.
+const SERVER: &str = "ubcored";
+/// Longest time until it listens.
+const SERVER_BOUND: Duration = Duration::from_secs(10);
 
 /// The checks of the machine only.
 pub(crate) fn test() -> TaskResult {
@@ -44,11 +48,16 @@ pub(crate) fn test() -> TaskResult {
 pub(crate) fn shell() -> TaskResult {
     let folder = folder()?;
     let init = program()?;
+    let built = build_server().arg("--quiet").status();
+    if !built.map_err(Failure::system("starting cargo"))?.success() {
+        return Err(Failure(format!("{SERVER} cannot be built")));
+    }
     let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
     say("a shell in the machine; `checks` runs the checks, `exit` or Ctrl-A x ends it");
     let wire = CableFolder::new()?;
+    let nic = ServedNic::start(&wire.folder)?;
     let status = machine
-        .command(MachineUse::Shell, &wire.paths)
+        .command(MachineUse::Shell, &wire.paths, &nic.socket)
         .status()
         .map_err(Failure::system("starting QEMU"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
@@ -58,6 +67,7 @@ pub(crate) fn shell() -> TaskResult {
 pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     let failed = |Failure(why): Failure| StepResult::one("the machine", Err(Failure(why)));
     let built = step.check("build of the first process", build());
+    let built = built.plus(step.check("build of the NIC's server", build_server()));
     if !built.failed.is_empty() {
         return built;
     }
@@ -117,6 +127,44 @@ fn build() -> Command {
     command
 }
 
+/// The build of the server of the machine's NIC.
+fn build_server() -> Command {
+    cargo::command(&["build", "-p", SERVER])
+}
+
+/// A server of the machine's NIC. It ends with the value.
+struct ServedNic {
+    server: Child,
+    socket: PathBuf,
+}
+
+impl ServedNic {
+    fn start(folder: &Path) -> Result<Self, Failure> {
+        let program = cargo::target_dir()?.join("debug").join(SERVER);
+        let socket = folder.join("nic");
+        let mut command = Command::new(program);
+        // A node of its own, whatever the settings of this process say, that leaves the address of the host free.
+        command.arg("--socket").arg(&socket).env("URMA_EID", "random").stderr(Stdio::null());
+        let server = command.spawn().map_err(Failure::system("starting the NIC's server"))?;
+        let served = Self { server, socket };
+        let end = now() + SERVER_BOUND;
+        while !served.socket.exists() {
+            if now() > end {
+                return Err(Failure("the NIC's server does not listen".to_owned()));
+            }
+            pause(Duration::from_millis(5));
+        }
+        Ok(served)
+    }
+}
+
+impl Drop for ServedNic {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
 /// Builds the program; returns its path.
 fn program() -> Result<PathBuf, Failure> {
     let status = build().arg("--quiet").status().map_err(Failure::system("starting cargo"))?;
@@ -164,7 +212,8 @@ struct MachineRun {
 /// One run of the machine, with its console in `log`.
 fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
     let wire = CableFolder::new()?;
-    let mut command = machine.command(MachineUse::Checks, &wire.paths);
+    let nic = ServedNic::start(&wire.folder)?;
+    let mut command = machine.command(MachineUse::Checks, &wire.paths, &nic.socket);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;

@@ -294,7 +294,7 @@ fn hostile_registers_are_counted_and_harmless() {
     dev.write64(|| 0, dev.first_function(), (regs::BAR_LEN + 8, 1));
     dev.write_block(|| 0, dev.first_function(), (64, &[0; 8]));
     assert_eq!(dev.counter(Counter::BadRegisterAccess) - before, 4);
-    let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * 4096;
+    let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * udma_abi::doorbell::PAGE_LEN;
     dev.write32(|| 0, dev.first_function(), (page + 0x80, 1000));
     dev.write32(|| 0, dev.first_function(), (page + 0x80, u32::MAX));
     dev.write64(|| 0, dev.first_function(), (regs::JFC_DB, u64::MAX));

@@ -287,7 +287,7 @@ fn measure_direct_requests() {
         let sqe = on_seg(opcode, s.tpn, &s.remote, 0);
         let sge = [s.local.sge(0, len)];
         let rounds = if len > 1000 { 20_000 } else { 1_000_000 };
-        let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * 4096;
+        let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * udma_abi::doorbell::PAGE_LEN;
         let mut posting = std::time::Duration::ZERO;
         let start = std::time::Instant::now();
         for _ in 0..rounds {

@@ -218,6 +218,11 @@ impl Tables {
         self.others.read().unwrap_or_else(PoisonError::into_inner).get(&id).map(Arc::clone)
     }
 
+    /// The UASID of function `id`; 0: it is gone.
+    pub(crate) fn uasid_of(&self, id: FunctionId) -> u32 {
+        self.function(id).map_or(0, |function| function.uasid())
+    }
+
     /// All functions, that of the owner first.
     pub(crate) fn functions(&self) -> Vec<Arc<DeviceFunction>> {
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);

@@ -232,7 +232,7 @@ impl SoftwareDevice {
 #[inline]
 fn page_of(offset: u64) -> (u32, u64) {
     let from = offset.wrapping_sub(regs::JETTY_PAGES);
-    (low32((from / doorbell::PAGE_LEN) & (regs::QUEUE_IDS - 1)), from % doorbell::PAGE_LEN)
+    (low32(from / doorbell::PAGE_LEN), from % doorbell::PAGE_LEN)
 }
 
 #[inline]

@@ -104,7 +104,8 @@ impl PeerTp {
         let ends = UmHeader {
             source_eid: cfg.eid.0,
             dest_eid: peer.0,
-            source_uasid: cfg.uasid,
+            // Each message has that of its function.
+            source_uasid: 0,
             dest_uasid: 0,
         };
         Self {
@@ -313,10 +314,11 @@ impl PeerTp {
     pub(super) fn push_datagram(
         &mut self,
         number: Psn,
-        header: &RequestHeader,
-        bytes: &[u8],
+        uasid: u32,
+        (header, bytes): (&RequestHeader, &[u8]),
     ) -> Option<()> {
-        let body = Body::UmSend(self.ends, *header);
+        let ends = UmHeader { source_uasid: uasid, ..self.ends };
+        let body = Body::UmSend(ends, *header);
         let header = PacketHeader::new(Tpn::from_low_bits(0), number, body);
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(header.packet_len(bytes.len()), 0);
@@ -493,7 +495,7 @@ pub(super) fn path_to(to: RawEid, (mtu, faults): (usize, MtuFaults)) -> PathMtu 
 }
 
 /// The request that `header` is of, if it goes outside the TP.
-pub(super) fn datagram(header: &TransactionHeader) -> Option<&RequestHeader> {
+fn datagram(header: &TransactionHeader) -> Option<&RequestHeader> {
     let TransactionHeader::Request(request) = header else { return None };
     request.flags.contains(RequestFlags::DATAGRAM).then_some(request)
 }

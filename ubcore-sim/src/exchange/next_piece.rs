@@ -100,7 +100,14 @@ impl NextPiece {
             return self.push_to(tp, (request, sender), tables);
         }
         self.read(request, sender, tables, bytes)?;
-        let is_pushed = line.push(endpoint, &header, self.payload, &bytes[..self.carried()]);
+        let carried = &bytes[..self.carried()];
+        if let Some(Carrier::Packets(peer)) = &line.carrier
+            && self.is_datagram()
+        {
+            let uasid = tables.uasid_of(sender.side.owner);
+            return Ok(endpoint.push_datagram(*peer, uasid, (&self.header, carried))?);
+        }
+        let is_pushed = line.push(endpoint, &header, self.payload, carried);
         is_pushed.then_some(()).ok_or(NotPushed::NoRoom)
     }
 

@@ -113,6 +113,13 @@ impl SharedNode {
         }
     }
 
+    /// Threads that polled wait from now on: the background thread serves, and peers send wake-ups.
+    pub fn rest(&self) {
+        if !self.is_dead() && self.presence.on_arm() {
+            self.ring();
+        }
+    }
+
     /// A driver polls or waits: one bounded step. Begins `lull` when the next poll would find nothing and the
     /// background thread sees that the program polls.
     pub fn on_poll(&self, lull: &mut Lull) {

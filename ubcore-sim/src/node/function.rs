@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{BackingError, DmaSpace};
-use urma_mem::lull::Lull;
+use udma_abi::{BackingError, DmaSpace, RegisterRegion, regs};
 
 use super::backing::{NodeDma, reset};
 use crate::{device::DeviceFunction, host::shared::SharedNode};
@@ -34,27 +33,6 @@ impl ClientFunction {
         Arc::new(NodeDma { node: Arc::clone(&self.node), function: Arc::clone(&self.function) })
     }
 
-    /// Reads a register of the function.
-    #[must_use]
-    pub fn read(&self, offset: u64) -> u64 {
-        self.node.read(&self.function, offset)
-    }
-
-    /// Writes a 32-bit register of the function.
-    pub fn write32(&self, offset: u64, value: u32) {
-        self.node.write32(&self.function, (offset, value));
-    }
-
-    /// Writes a 64-bit register of the function.
-    pub fn write64(&self, offset: u64, value: u64) {
-        self.node.write64(&self.function, (offset, value));
-    }
-
-    /// Writes 64 bytes at once.
-    pub fn write_block(&self, offset: u64, words: &[u64; 8]) {
-        self.node.write_block(&self.function, (offset, words));
-    }
-
     /// Resets it: all its objects are gone when this returns, those of other functions stay.
     ///
     /// # Errors
@@ -62,10 +40,27 @@ impl ClientFunction {
     pub fn reset(&self) -> Result<(), BackingError> {
         reset(&self.node, &self.function)
     }
+}
 
-    /// Makes one bounded step of the node.
-    pub fn progress(&self) {
-        self.node.on_poll(&mut Lull::never());
+impl RegisterRegion for ClientFunction {
+    fn len(&self) -> u64 {
+        regs::BAR_LEN
+    }
+
+    fn read(&self, offset: u64) -> u64 {
+        self.node.read(&self.function, offset)
+    }
+
+    fn write32(&self, offset: u64, value: u32) {
+        self.node.write32(&self.function, (offset, value));
+    }
+
+    fn write64(&self, offset: u64, value: u64) {
+        self.node.write64(&self.function, (offset, value));
+    }
+
+    fn write_block(&self, offset: u64, words: &[u64; 8]) {
+        self.node.write_block(&self.function, (offset, words));
     }
 }
 

@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use urma_mem::{Region, lines::UsedLines, lull::Lull};
+use urma_mem::{Region, doorbells::DoorbellSlots, lines::UsedLines, lull::Lull};
 
-use crate::{MovedWord, Nanos, ReceivedMessage};
+use crate::{MovedWord, Nanos, ReceivedMessage, doorbell::JfcDoorbell};
 
 /// Vendor id by which the UDMA driver recognises its devices, together with [`DEVICE_ID`].
 pub const VENDOR_ID: u16 = 0xCC08;
@@ -86,6 +86,17 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
 
     /// Clears [`DeviceBacking::wakeup`], and makes progress.
     fn answer_wakeup(&self) {}
+
+    /// Value of the register [`crate::regs::STATUS`] without an access, all ones of a device that is gone. `None`: it is to be
+    /// read.
+    fn status(&self) -> Option<u64> {
+        None
+    }
+
+    /// Slots of the device's doorbell memory ([`crate::slots`]), the same ones in each call. `None`: it has registers only.
+    fn doorbell_slots(&self) -> Option<Arc<DoorbellSlots>> {
+        None
+    }
 }
 
 /// A poll to which the device may give one completion, instead of an entry in the JFC.
@@ -242,6 +253,12 @@ impl NextEntry {
 pub trait JfcIndex: Send + Sync + std::fmt::Debug {
     /// Everything before entry `ci` is consumed; 24 bits count.
     fn move_to(&self, ci: u32);
+
+    /// As a write of `doorbell`, which arms. `false`: nothing happened, it is to be written to the register.
+    fn arm(&self, doorbell: JfcDoorbell) -> bool {
+        let _ = doorbell;
+        false
+    }
 }
 
 /// What the device may do with mapped memory.

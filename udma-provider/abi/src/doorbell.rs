@@ -4,8 +4,8 @@
 
 use crate::bits::{field32, flag, place};
 
-/// Bytes of one doorbell page (hardware: one page per jetty).
-pub const PAGE_LEN: u64 = 0x1000;
+/// Bytes of one doorbell page. Hardware has 4096, so that a process can map one; here a function is one driver's.
+pub const PAGE_LEN: u64 = 0x100;
 /// In a jetty page: 64 bytes; a one-block entry stored here is executed without a fetch (DWQE).
 pub const DWQE: u64 = 0x00;
 /// In a jetty page: 32-bit write of the send producer index (free running, in blocks).

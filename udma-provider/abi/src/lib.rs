@@ -19,6 +19,7 @@ pub mod one_sided;
 pub mod opcode;
 pub mod regs;
 pub mod rqe;
+pub mod slots;
 pub mod sqe;
 pub mod status;
 #[cfg(test)]

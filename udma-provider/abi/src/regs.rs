@@ -31,12 +31,15 @@ pub const CAPS: u64 = 0x100;
 pub const JFC_DB: u64 = 0x8040;
 /// WO u64: event queue consumer index: `eqn << 32 | ci`.
 pub const EQ_CI: u64 = 0x8048;
+/// WO u32: a device that sleeps looks at its doorbell slots ([`crate::slots`]). Any value.
+pub const SLOT_WAKE: u64 = 0x8050;
 /// Page of queue `id` at `JETTY_PAGES + id * doorbell::PAGE_LEN`.
 pub const JETTY_PAGES: u64 = 0x10_0000;
 /// Queue ids are 20 bits wide.
 pub const QUEUE_IDS: u64 = 1 << 20;
-/// Bytes of BAR 0.
-pub const BAR_LEN: u64 = JETTY_PAGES + QUEUE_IDS * crate::doorbell::PAGE_LEN;
+/// Bytes of BAR 0: a power of two, as the windows of a PCI function are.
+pub const BAR_LEN: u64 = 1 << 29;
+const _: () = assert!(JETTY_PAGES + QUEUE_IDS * crate::doorbell::PAGE_LEN <= BAR_LEN);
 
 /// "UDMA-SIM" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"UDMA-SIM");

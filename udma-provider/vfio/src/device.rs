@@ -30,6 +30,11 @@ pub trait PciDevice: Send + Sync + std::fmt::Debug {
     /// Returns the function's view of this process' memory. All calls return views of the same space.
     fn dma(&self) -> Arc<dyn DmaSpace>;
 
+    /// Whether the function is known to be gone, without an access.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Function-level reset: the function does no DMA and raises no interrupt when it returns, and its registers
     /// have their initial values. Mappings of the DMA space and interrupts that were enabled stay as they are.
     ///
@@ -116,6 +121,17 @@ pub trait PciWindow: Send + Sync + std::fmt::Debug {
     /// As [`PciWindow::read`].
     fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), PciError>;
 
+    /// Writes 64 bytes, as eight writes in the order of their offsets where the function has nothing shorter.
+    ///
+    /// # Errors
+    /// As [`PciWindow::read`].
+    fn write_block(&self, offset: u64, words: &[u64; 8]) -> Result<(), PciError> {
+        (0..).zip(words).try_for_each(|(index, word)| {
+            let at = offset.saturating_add(8 * index);
+            self.write(at, AccessWidth::W64, *word)
+        })
+    }
+
     /// Whether accesses to this range are loads and stores of this process, without a system call or message.
     fn is_mapped(&self, offset: u64, len: u64) -> bool {
         let _ = (offset, len);
@@ -155,6 +171,16 @@ pub trait PciInterrupts: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`PciError::Vectors`] for an empty list or more than [`PciInterrupts::count`]; else the system's error.
     fn enable(&self, eventfds: &[Option<BorrowedFd<'_>>]) -> Result<(), PciError>;
+
+    /// Enables one vector, or gives it another eventfd; the other vectors stay as they are.
+    ///
+    /// # Errors
+    /// [`PciError::Vectors`] for a vector that does not exist, [`PciError::Unsupported`] where vectors can be enabled
+    /// together only; else the system's error.
+    fn enable_one(&self, vector: u32, eventfd: BorrowedFd<'_>) -> Result<(), PciError> {
+        let _ = (vector, eventfd);
+        Err(PciError::Unsupported { device: String::new(), what: "enabling single vectors" })
+    }
 
     /// Disables all vectors.
     ///

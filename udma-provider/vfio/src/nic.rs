@@ -4,8 +4,9 @@
 //!   takes: an open function. gives: what the driver `udma-provider` runs on. must not: know a register.
 
 use std::{
+    collections::BTreeMap,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -16,9 +17,11 @@ use rustix::{
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaSpace, Nanos, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
+    slots::{SLOT_BAR, SLOT_LEN},
 };
 use urma_mem::{
     Region,
+    doorbells::{DoorbellSlots, SlotGeometry},
     sync::{AtomicU64, Ordering},
 };
 
@@ -38,7 +41,9 @@ pub struct PciNic {
     device: Arc<dyn PciDevice>,
     registers: Arc<NicRegisters>,
     interrupts: Arc<dyn PciInterrupts>,
-    vectors: Vec<OwnedFd>,
+    /// Enabled ones. Where vectors can be enabled together only, they are all here from the start.
+    vectors: Mutex<BTreeMap<u16, OwnedFd>>,
+    slots: Option<Arc<DoorbellSlots>>,
     removal: Option<OwnedFd>,
 }
 
@@ -58,15 +63,11 @@ impl PciNic {
         }
         let window = device.window(WindowId::Bar(0)).map_err(refused)?;
         let interrupts = device.interrupts(InterruptKind::MsiX).map_err(refused)?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let count = interrupts.count().min(VECTORS_MAX);
-        let semaphore = |_| eventfd(0, flags | EventfdFlags::SEMAPHORE);
-        let vectors = (0..count).map(semaphore).collect::<Result<Vec<_>, _>>();
-        let vectors = vectors.map_err(|error| BackingError::Os(error.into()))?;
-        interrupts.enable(&borrowed(&vectors)).map_err(refused)?;
+        let vectors = Mutex::new(enabled(&*interrupts)?);
         let removal = removal_notice(&*device)?;
         let registers = Arc::new(NicRegisters { window, failed: AtomicU64::new(0) });
-        let nic = Self { device, registers, interrupts, vectors, removal };
+        let slots = doorbell_slots(&*device)?;
+        let nic = Self { device, registers, interrupts, vectors, slots, removal };
         nic.reset()?;
         Ok(nic)
     }
@@ -93,8 +94,34 @@ impl PciNic {
     }
 }
 
-fn borrowed(fds: &[OwnedFd]) -> Vec<Option<BorrowedFd<'_>>> {
-    fds.iter().map(|fd| Some(fd.as_fd())).collect()
+fn vector_eventfd() -> Result<OwnedFd, BackingError> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+    eventfd(0, flags).map_err(|error| BackingError::Os(error.into()))
+}
+
+/// The first vector, enabled; all of them where vectors can be enabled together only.
+fn enabled(interrupts: &dyn PciInterrupts) -> Result<BTreeMap<u16, OwnedFd>, BackingError> {
+    let first = vector_eventfd()?;
+    match interrupts.enable_one(0, first.as_fd()) {
+        Err(PciError::Unsupported { .. }) => {}
+        result => return result.map(|()| BTreeMap::from([(0, first)])).map_err(refused),
+    }
+    let count = u16::try_from(interrupts.count().min(VECTORS_MAX)).unwrap_or(0);
+    let fds = (0..count)
+        .map(|vector| Ok((vector, vector_eventfd()?)))
+        .collect::<Result<BTreeMap<_, _>, BackingError>>()?;
+    let all: Vec<_> = fds.values().map(|fd| Some(fd.as_fd())).collect();
+    interrupts.enable(&all).map_err(refused)?;
+    Ok(fds)
+}
+
+/// Slots in the window of doorbell memory, if the device has it.
+fn doorbell_slots(device: &dyn PciDevice) -> Result<Option<Arc<DoorbellSlots>>, BackingError> {
+    let Ok(window) = device.window(WindowId::Bar(SLOT_BAR)) else { return Ok(None) };
+    let Some(memory) = window.memory(0, SLOT_LEN as u64) else { return Ok(None) };
+    let slots = DoorbellSlots::new(memory, SlotGeometry::DEVICE);
+    let slots = slots.map_err(|error| BackingError::Gone(format!("doorbell memory: {error}")))?;
+    Ok(Some(Arc::new(slots)))
 }
 
 /// An eventfd for the notice of removal, where there is one.
@@ -135,8 +162,21 @@ impl DeviceBacking for PciNic {
     }
 
     fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
-        let found = self.vectors.get(usize::from(vector)).ok_or(BackingError::Vector(vector))?;
-        Ok(found.try_clone()?)
+        let mut vectors = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = vectors.get(&vector) {
+            return Ok(found.try_clone()?);
+        }
+        let fd = vector_eventfd()?;
+        match self.interrupts.enable_one(vector.into(), fd.as_fd()) {
+            Ok(()) => {}
+            Err(PciError::Unsupported { .. } | PciError::Vectors { .. }) => {
+                return Err(BackingError::Vector(vector));
+            }
+            Err(error) => return Err(refused(error)),
+        }
+        let copy = fd.try_clone()?;
+        vectors.insert(vector, fd);
+        Ok(copy)
     }
 
     fn reset(&self) -> Result<(), BackingError> {
@@ -152,6 +192,15 @@ impl DeviceBacking for PciNic {
 
     /// Does nothing: the device has a thread, or is hardware.
     fn progress(&self) {}
+
+    fn status(&self) -> Option<u64> {
+        let slots = self.slots.as_ref()?;
+        Some(if self.device.is_gone() { u64::MAX } else { slots.status() })
+    }
+
+    fn doorbell_slots(&self) -> Option<Arc<DoorbellSlots>> {
+        self.slots.clone()
+    }
 }
 
 impl Drop for PciNic {
@@ -197,11 +246,8 @@ impl RegisterRegion for NicRegisters {
         let _ = self.count(self.window.write(offset, AccessWidth::W64, value));
     }
 
-    /// Eight writes in the order of their offsets, so the last one completes the block.
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
-        for (index, word) in (0..).zip(words) {
-            self.write64(offset + 8 * index, *word);
-        }
+        let _ = self.count(self.window.write_block(offset, words));
     }
 
     fn map(&self, offset: u64, len: u64) -> Option<Region> {

@@ -80,6 +80,19 @@ impl RegionWord {
         Ok(before)
     }
 
+    /// Sets `bits` so that they are visible before any later load is made; returns the word before.
+    ///
+    /// # Errors
+    /// As [`RegionWord::store_release`].
+    #[inline(always)]
+    pub fn or_fence(&self, bits: u64) -> Result<u64, OutOfBounds> {
+        self.check_writable()?;
+        let before = self.word().fetch_or(bits, Ordering::SeqCst);
+        #[cfg(not(target_arch = "x86_64"))]
+        crate::barrier::store_before_load();
+        Ok(before)
+    }
+
     #[inline(always)]
     fn check_writable(&self) -> Result<(), OutOfBounds> {
         if self.0.len_writable == 0 {
@@ -140,6 +153,7 @@ mod tests {
         let word = RegionWord::new(&region, 16).unwrap();
         assert_eq!(word.swap_fence(7), Ok(0));
         assert_eq!((word.load(), word.load_acquire(), region.load_u64(16)), (7, 7, Ok(7)));
+        assert_eq!((word.or_fence(9), word.swap_fence(7)), (Ok(7), Ok(15)));
         assert_eq!(word.store_release(8), Ok(()));
         RegionWord32::new(&region, 20).unwrap().store_release(1);
         assert_eq!(region.load_u64(16), Ok(1 << 32 | 8));
@@ -150,6 +164,7 @@ mod tests {
         let region = Region::private(4096).unwrap().read_only();
         let word = RegionWord::new(&region, 16).unwrap();
         assert!(word.store_release(1).is_err() && word.swap_fence(1).is_err());
+        assert!(word.or_fence(1).is_err());
         assert!(RegionWord32::new(&region, 16).is_err());
         assert_eq!(word.load(), 0);
     }

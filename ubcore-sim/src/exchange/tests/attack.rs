@@ -1,5 +1,7 @@
 //! Senders that receive nothing of what is sent to the addresses they use.
 
+use std::sync::Arc;
+
 use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
 use urma_packet::{
     Ack, Body, Mtu, Packet, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader, SackBitmap,
@@ -8,7 +10,8 @@ use urma_packet::{
 use urma_packet::{FurtherPorts, HandshakeBody};
 
 use super::super::{pair, request};
-use super::world::{Kind, SENDER, World, step};
+use super::world::{Kind, Quiet, SENDER, World, step};
+use crate::context::function::{FunctionCfg, FunctionId, FunctionQuota};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::limits;
@@ -246,6 +249,32 @@ fn a_datagram_names_the_address_that_it_comes_from_and_goes_to() {
         assert_eq!(w.received(1).is_some(), number == 2, "{number}");
     }
     assert_eq!(w.counter(1, Counter::DropUm), 2);
+}
+
+#[test]
+fn a_datagram_names_the_uasid_of_the_function_that_sends_it() {
+    let mut w = World::new(Kind::Packets);
+    let _here = w.segment(0, 1, 4096, ALL);
+    w.sender_of(0, Mode::Um);
+    let (from, to, now) = (w.eid(0), w.eid(1), w.now);
+    for (uasid, is_client) in [(0, false), (1000, true)] {
+        let tables = &w.nodes[0].base.tables;
+        let cfg = FunctionCfg { uasid: 1000, quota: FunctionQuota::NONE };
+        let owner = match is_client {
+            true => tables.add_function(cfg, Arc::new(Quiet)).expect("room").id(),
+            false => FunctionId::FIRST,
+        };
+        w.nodes[0].exchange.senders.get_mut(SENDER).expect("one").side.owner = owner;
+        w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+        let node = &mut w.nodes[0];
+        node.exchange.take_mail_of(&node.base, now, SENDER);
+        step(&mut node.exchange, &node.base, now);
+        let mut buf = vec![0; TRANSMIT_MAX];
+        let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
+        let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
+        let Body::UmSend(ends, _) = packet.header.body else { panic!("{packet:?}") };
+        assert_eq!(ends.source_uasid, uasid);
+    }
 }
 
 #[test]

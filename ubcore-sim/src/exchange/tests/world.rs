@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug)]
-struct Quiet;
+pub(super) struct Quiet;
 
 /// A same-host peer whose end shows before the host reports it.
 #[derive(Debug, Default)]

@@ -20,6 +20,7 @@ use super::{
     stream::{self, UserMessage},
     wire::{Fields, UserHeader, VERSION, command},
 };
+use crate::device::PciError;
 
 /// How long a reply may take.
 pub(crate) const REPLY_BOUND: Duration = Duration::from_secs(5);
@@ -67,6 +68,20 @@ impl From<UserError> for BackingError {
 
 /// Linux error number of a quota that is used up.
 const EDQUOT: u32 = 122;
+/// An error of the connection, as one of a function.
+pub(crate) fn refused(name: &str, what: &'static str, error: UserError) -> PciError {
+    let device = name.to_owned();
+    match error {
+        UserError::Refused { errno, .. } => {
+            let source = io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(0));
+            PciError::System { device, what, source }
+        }
+        UserError::Os(source) => PciError::System { device, what, source },
+        UserError::Protocol { .. } | UserError::Gone(_) => {
+            PciError::Gone { device, why: error.to_string() }
+        }
+    }
+}
 
 /// A connection to a server.
 #[derive(Debug)]

@@ -2,11 +2,15 @@
 //!
 //! - owns: the answers to a client's messages, and what it mapped. takes: a connected socket and a function. gives: calls
 //!   of the function that are checked. must not: panic, wait without a bound for a message that began, or trust a field.
+#![expect(clippy::disallowed_methods, reason = "a refused client's bound is real time")]
 
 use std::{
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    time::Duration,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
@@ -17,8 +21,8 @@ use super::{
     map::{MapQuota, MappedRanges},
     stream::{self, UserMessage},
     wire::{
-        ACCESS_MAX, Fields, IRQS, REGIONS, RegionAccess, SetIrqs, UserBody, UserDmaMap, VERSION,
-        command, decode_unmap,
+        ACCESS_MAX, Fields, IRQS, REGIONS, RegionAccess, RegionInfo, SetIrqs, UserBody, UserDmaMap,
+        VERSION, command, decode_unmap,
     },
 };
 
@@ -38,6 +42,13 @@ pub trait ServedFunction {
     /// configuration space.
     fn shape(&self, index: u32) -> ServedShape;
 
+    /// Returns all of region `index`, where that is memory which the client may map: of a file that is sealed against
+    /// shrinking.
+    fn memory(&self, index: u32) -> Option<Region> {
+        let _ = index;
+        None
+    }
+
     /// Returns the number of vectors of interrupt kind `index`: 2 is MSI-X.
     fn vectors(&self, index: u32) -> u32;
 
@@ -56,7 +67,8 @@ pub trait ServedFunction {
     /// Maps memory of the client at a device address, or (`None`) takes away the mapping that begins there.
     ///
     /// # Errors
-    /// The error number of the reply.
+    /// `RANGE`: the function does not have these addresses; `NOENT`: no mapping begins there. Neither is an error for the
+    /// client. Else the error number of the reply.
     fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno>;
 
     /// Sets the eventfd of a vector; `None`: it is raised no more.
@@ -72,8 +84,7 @@ pub trait ServedFunction {
     fn reset(&mut self) -> Result<(), Errno>;
 }
 
-/// Serves `function` to the client of `socket` until that hangs up. `before_wait` is called before each wait for a message:
-/// it may make progress for a while, and returns when the socket is readable.
+/// Serves `function` to the client of `socket` until that hangs up.
 ///
 /// # Errors
 /// The client broke the framing of messages, or began one and did not end it within seconds, or does not read its
@@ -82,10 +93,22 @@ pub fn serve(
     socket: &UnixStream,
     function: &mut dyn ServedFunction,
     quota: MapQuota,
-    before_wait: &mut dyn FnMut(&UnixStream),
+) -> io::Result<()> {
+    serve_for(socket, function, quota, IDLE_BOUND)
+}
+
+/// As [`serve`], for `bound` at most in all.
+///
+/// # Errors
+/// As [`serve`]; `TimedOut`: the client is still there.
+pub fn serve_for(
+    socket: &UnixStream,
+    function: &mut dyn ServedFunction,
+    quota: MapQuota,
+    bound: Duration,
 ) -> io::Result<()> {
     let mut session = ServedClient { function, quota, mapped: MappedRanges::default() };
-    let result = session.run(socket, before_wait);
+    let result = session.run(socket, bound);
     let all = session.mapped.remove(0, u64::MAX).unwrap_or_default();
     for address in all {
         let _ = session.function.map(address, None);
@@ -96,6 +119,13 @@ pub fn serve(
     }
 }
 
+/// Body of a reply, and memory whose file goes with it.
+#[derive(Default)]
+struct ServedReply {
+    body: Vec<u8>,
+    file: Option<Region>,
+}
+
 struct ServedClient<'a> {
     function: &'a mut dyn ServedFunction,
     quota: MapQuota,
@@ -103,14 +133,11 @@ struct ServedClient<'a> {
 }
 
 impl ServedClient<'_> {
-    fn run(
-        &mut self,
-        socket: &UnixStream,
-        before_wait: &mut dyn FnMut(&UnixStream),
-    ) -> io::Result<()> {
+    fn run(&mut self, socket: &UnixStream, bound: Duration) -> io::Result<()> {
+        let begun = Instant::now();
         loop {
-            before_wait(socket);
-            let message = stream::receive(socket, IDLE_BOUND, MESSAGE_BOUND)?;
+            let left = bound.saturating_sub(begun.elapsed());
+            let message = stream::receive(socket, left, MESSAGE_BOUND)?;
             let header = message.header;
             if !header.is_command() {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -119,43 +146,61 @@ impl ServedClient<'_> {
             if !header.wants_reply() {
                 continue;
             }
-            let (reply, body) = match result {
-                Ok(body) => (header.reply(body.len()), body),
-                Err(errno) => (header.refusal(errno.raw_os_error().unsigned_abs()), Vec::new()),
+            let (reply, ServedReply { body, file }) = match result {
+                Ok(result) => (header.reply(result.body.len()), result),
+                Err(errno) => {
+                    (header.refusal(errno.raw_os_error().unsigned_abs()), ServedReply::default())
+                }
             };
-            stream::send(socket, reply, &body, (&[], MESSAGE_BOUND))?;
+            let fds: Vec<BorrowedFd<'_>> =
+                file.iter().filter_map(|file| Some(file.fd()?.0)).collect();
+            stream::send(socket, reply, &body, (&fds, MESSAGE_BOUND))?;
         }
     }
 
-    fn answer(&mut self, message: UserMessage) -> Result<Vec<u8>, Errno> {
+    fn answer(&mut self, message: UserMessage) -> Result<ServedReply, Errno> {
         let body = message.body.as_slice();
-        match message.header.command {
+        if message.header.command == command::GET_REGION_INFO {
+            return self.region_info(body);
+        }
+        let body = match message.header.command {
             command::VERSION => version(body),
             command::DMA_MAP => self.dma_map(body, message.fds),
             command::DMA_UNMAP => self.dma_unmap(body),
             command::GET_INFO => {
                 Ok(UserBody::default().words(&[16, RESETTABLE_PCI, REGIONS, IRQS]).0)
             }
-            command::GET_REGION_INFO => self.region_info(body),
             command::GET_IRQ_INFO => self.irq_info(body),
             command::SET_IRQS => self.set_irqs(body, message.fds),
             command::REGION_READ => self.read(body),
             command::REGION_WRITE => self.write(body),
             command::RESET => self.function.reset().map(|()| Vec::new()),
             _ => Err(Errno::OPNOTSUPP),
-        }
+        }?;
+        Ok(ServedReply { body, file: None })
     }
 
     fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
         let map = UserDmaMap::decode(body).ok_or(Errno::INVAL)?;
         self.mapped.check(map.address, map.size, self.quota)?;
-        // There is no DMA by messages: memory without a file cannot be reached.
-        let fd = fds.pop().filter(|_| fds.is_empty()).ok_or(Errno::OPNOTSUPP)?;
+        let fd = fds.pop();
+        if !fds.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        // There is no DMA by messages: memory without a file is mapped, and no access reaches it.
+        let Some(fd) = fd else {
+            self.mapped.insert(map.address, map.size);
+            return Ok(Vec::new());
+        };
         let len = usize::try_from(map.size).map_err(|_| Errno::INVAL)?;
         let access = if map.is_writable { MapAccess::ReadWrite } else { MapAccess::ReadOnly };
         let region = Region::map_fd(fd, map.offset, len, access).map_err(|error| errno(&error))?;
         let access = if map.is_writable { DmaAccess::Both } else { DmaAccess::ToDevice };
-        self.function.map(map.address, Some((region, access)))?;
+        match self.function.map(map.address, Some((region, access))) {
+            // The function has no such addresses, as hardware has few: no access reaches it.
+            Ok(()) | Err(Errno::RANGE) => {}
+            Err(error) => return Err(error),
+        }
         self.mapped.insert(map.address, map.size);
         Ok(Vec::new())
     }
@@ -163,20 +208,26 @@ impl ServedClient<'_> {
     fn dma_unmap(&mut self, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let (address, size) = decode_unmap(body).ok_or(Errno::INVAL)?;
         for first in self.mapped.remove(address, size)? {
-            self.function.map(first, None)?;
+            match self.function.map(first, None) {
+                // Mapped, and out of reach.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(body.to_vec())
     }
 
-    fn region_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {
-        let index = index_of(body).filter(|index| *index < REGIONS).ok_or(Errno::INVAL)?;
-        let shape = self.function.shape(index);
-        let flags = match (shape.len, shape.is_writable) {
-            (0, _) => 0,
-            (_, false) => 1,
-            (_, true) => 3,
-        };
-        Ok(UserBody::default().words(&[32, flags, index, 0]).longs(&[shape.len, 0]).0)
+    fn region_info(&self, body: &[u8]) -> Result<ServedReply, Errno> {
+        let argsz = Fields(body).word().ok_or(Errno::INVAL)?;
+        let region = index_of(body).filter(|index| *index < REGIONS).ok_or(Errno::INVAL)?;
+        let ServedShape { len, is_writable } = self.function.shape(region);
+        let memory = self.function.memory(region).filter(|memory| memory.len() as u64 == len);
+        let offset = memory.as_ref().and_then(Region::fd).map(|(_, offset)| offset);
+        let is_mapped = offset.is_some();
+        let offset = offset.unwrap_or(0);
+        let info = RegionInfo { region, len, offset, is_writable, is_mapped };
+        let (body, has_file) = info.encode(argsz);
+        Ok(ServedReply { body, file: memory.filter(|_| has_file) })
     }
 
     fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -247,10 +298,13 @@ impl ServedClient<'_> {
 
 fn version(body: &[u8]) -> Result<Vec<u8>, Errno> {
     let (major, minor) = VERSION;
-    let found = Fields(body).half().ok_or(Errno::INVAL)?;
+    let mut fields = Fields(body);
+    let (found, newest) = fields.half().zip(fields.half()).ok_or(Errno::INVAL)?;
     if found != major {
         return Err(Errno::OPNOTSUPP);
     }
+    // The newest that both know: QEMU refuses a newer one than its own.
+    let minor = minor.min(newest);
     Ok([&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat())
 }
 

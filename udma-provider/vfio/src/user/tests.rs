@@ -11,30 +11,49 @@ use std::{
 
 use proptest::prelude::*;
 use rustix::io::Errno;
-use udma_abi::{BackingError, DeviceBacking, DmaAccess};
+use udma_abi::{
+    BackingError, DeviceBacking, DmaAccess,
+    backing::{DEVICE_ID, VENDOR_ID},
+    slots::SLOT_LEN,
+};
 use urma_mem::{Pages, Region};
 
 use super::{
     link::{UserError, UserLink},
     stream,
-    wire::{RegionAccess, UserBody, UserHeader, command},
+    wire::{RegionAccess, RegionInfo, UserBody, UserHeader, command},
     *,
 };
+use crate::PciNic;
 
 /// A function of one register: what is written there is the device address of a word, which it doubles.
 #[derive(Default)]
 struct Doubler {
     maps: Vec<(u64, Region)>,
     vector: Option<std::os::fd::OwnedFd>,
+    config: Option<ServedConfig>,
+    memory: Option<Region>,
+}
+
+impl Doubler {
+    fn config(&mut self) -> &mut ServedConfig {
+        let identity = ServedIdentity { vendor: VENDOR_ID, device: DEVICE_ID, vectors: 1 };
+        self.config.get_or_insert_with(|| ServedConfig::new(identity, &[], 4))
+    }
 }
 
 impl ServedFunction for Doubler {
     fn shape(&self, index: u32) -> ServedShape {
         match index {
             0 => ServedShape { len: 64, is_writable: true },
-            7 => ServedShape { len: 256, is_writable: false },
+            2 => ServedShape { len: SLOT_LEN as u64, is_writable: true },
+            7 => ServedShape { len: 256, is_writable: true },
             _ => ServedShape::default(),
         }
+    }
+
+    fn memory(&self, index: u32) -> Option<Region> {
+        self.memory.clone().filter(|_| index == 2)
     }
 
     fn vectors(&self, index: u32) -> u32 {
@@ -42,13 +61,17 @@ impl ServedFunction for Doubler {
     }
 
     fn read(&mut self, index: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-        if index == 7 && offset == 0 {
-            bytes.copy_from_slice(&[0x08, 0xcc, 0x01, 0xa0][..bytes.len().min(4)]);
+        if index == 7 {
+            self.config().read(offset, bytes);
         }
         Ok(())
     }
 
-    fn write(&mut self, _: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&mut self, index: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        if index == 7 {
+            self.config().write(offset, bytes);
+            return Ok(());
+        }
         let Ok(bytes) = bytes.try_into() else { return Err(Errno::INVAL) };
         let address = u64::from_le_bytes(bytes);
         if offset != 0 {
@@ -90,24 +113,26 @@ impl ServedFunction for Doubler {
 fn served() -> (UnixStream, JoinHandle<usize>) {
     let (client, server) = UnixStream::pair().unwrap();
     let thread = std::thread::spawn(move || {
-        let mut function = Doubler::default();
-        let _ = serve(&server, &mut function, MapQuota { maps: 4, bytes: 1 << 20 }, &mut |_| {});
+        let memory = Region::shared(SLOT_LEN, Pages::Base).unwrap();
+        let mut function = Doubler { memory: Some(memory), ..Doubler::default() };
+        let _ = serve(&server, &mut function, MapQuota { maps: 4, bytes: 1 << 20 });
         function.maps.len()
     });
     (client, thread)
 }
 
-fn opened() -> (UserDevice, JoinHandle<usize>) {
-    let (socket, server) = served();
+fn nic(socket: UnixStream) -> PciNic {
     let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
-    (UserDevice::over(link, "toy").unwrap(), server)
+    PciNic::new(Arc::new(UserDevice::over(link, "toy").unwrap())).unwrap()
 }
 
 #[test]
 fn a_word_is_doubled_in_memory_of_the_client() {
-    let (device, server) = opened();
+    let (socket, server) = served();
+    let device = nic(socket);
     let vector = device.interrupt(0).unwrap();
     assert!(matches!(device.interrupt(1), Err(BackingError::Vector(1))));
+    assert!(device.doorbell_slots().is_some());
     for region in [Region::shared(8192, Pages::Base).unwrap(), Region::private(8192).unwrap()] {
         region.store_u64(8, 21).unwrap();
         device.dma().map(0x1000, &region, DmaAccess::Both).unwrap();
@@ -142,7 +167,24 @@ fn refusals_are_errors_and_the_connection_goes_on() {
     let refused = link.request(command::REGION_READ, &bad.encode(&[]), &[], 0);
     assert!(matches!(refused, Err(UserError::Refused { errno: 22, .. })), "{refused:?}");
     assert!(matches!(link.request(99, &[], &[], 0), Err(UserError::Refused { errno: 95, .. })));
-    // What QEMU sends: an unmap of everything, and a vector without a descriptor.
+    // QEMU says version 0.0, and takes no newer one.
+    let version = link.request(command::VERSION, b"\0\0\0\0{}\0", &[], 4).unwrap();
+    assert_eq!(version.body[..4], [0; 4]);
+    // A client with room for the head only learns how much there is to say, and gets no file.
+    for (argsz, reply) in [(32, (64, 32, 0)), (64, (64, 32, 1))] {
+        let question = UserBody::default().words(&[argsz, 0, 2, 0]).longs(&[0, 0]).0;
+        let info = link.request(command::GET_REGION_INFO, &question, &[], 32).unwrap();
+        let cap = u32::from_le_bytes(info.body[12..16].try_into().unwrap());
+        assert_eq!((info.body[0], cap, info.fds.len()), reply);
+        assert_eq!(RegionInfo::decode(&info.body).unwrap().is_mapped, argsz == 64);
+    }
+    // What QEMU sends: memory without a descriptor, which no access reaches; an unmap of it, and of everything; a vector
+    // without a descriptor.
+    let map = wire::UserDmaMap { is_writable: false, offset: 0, address: 0, size: 4096 };
+    link.request(command::DMA_MAP, &map.encode(), &[], 0).unwrap();
+    let again = link.request(command::DMA_MAP, &map.encode(), &[], 0);
+    assert!(matches!(again, Err(UserError::Refused { errno: 17, .. })), "{again:?}");
+    link.request(command::DMA_UNMAP, &wire::encode_unmap(0, 4096), &[], 0).unwrap();
     let all = wire::encode_unmap(0x1000, u64::MAX);
     link.request(command::DMA_UNMAP, &all, &[], 0).unwrap();
     let set = wire::SetIrqs { flags: 4 | 32, index: 2, start: 0, count: 1 };
@@ -193,10 +235,10 @@ fn a_server_that_ends_wakes_waiters_and_fails_accesses_at_once() {
     let (client, server) = UnixStream::pair().unwrap();
     let copy = server.try_clone().unwrap();
     let thread = std::thread::spawn(move || {
-        let _ = serve(&server, &mut Doubler::default(), MapQuota::default(), &mut |_| {});
+        let _ = serve(&server, &mut Doubler::default(), MapQuota::default());
     });
-    let link = UserLink::over(client, Duration::from_secs(5)).unwrap();
-    let device = Arc::new(UserDevice::over(link, "toy").unwrap());
+    let device = nic(client);
+    assert!(device.doorbell_slots().is_none());
     let vector = device.interrupt(0).unwrap();
     copy.shutdown(std::net::Shutdown::Both).unwrap();
     thread.join().unwrap();

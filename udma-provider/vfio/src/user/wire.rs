@@ -240,6 +240,73 @@ impl RegionAccess {
     }
 }
 
+/// Fields of the reply to [`command::GET_REGION_INFO`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RegionInfo {
+    pub(crate) region: u32,
+    /// Bytes; 0: there is no such region.
+    pub(crate) len: u64,
+    /// First byte in the file that comes with the reply.
+    pub(crate) offset: u64,
+    pub(crate) is_writable: bool,
+    /// All of it may be mapped.
+    pub(crate) is_mapped: bool,
+}
+
+impl RegionInfo {
+    const LEN: u32 = 32;
+    const LEN_MAPPED: u32 = 64;
+    const READ: u32 = 1;
+    const WRITE: u32 = 2;
+    const MAP: u32 = 4;
+    const CAPS: u32 = 8;
+    /// Id and version of the capability that lists the areas which may be mapped.
+    const SPARSE: u32 = 1 | 1 << 16;
+
+    pub(crate) fn question(region: u32) -> Vec<u8> {
+        let body = UserBody::default().words(&[Self::LEN_MAPPED, 0, region, 0]);
+        body.longs(&[0, 0]).0
+    }
+
+    /// The reply to a client that has room for `argsz` bytes. Whether the file goes with it: with less room than needed the reply
+    /// says how much is.
+    pub(crate) fn encode(self, argsz: u32) -> (Vec<u8>, bool) {
+        let flags = match (self.len, self.is_writable) {
+            (0, _) => 0,
+            (_, false) => Self::READ,
+            (_, true) => Self::READ | Self::WRITE,
+        };
+        let body = UserBody::default();
+        if !self.is_mapped {
+            let words = [Self::LEN, flags, self.region, 0];
+            return (body.words(&words).longs(&[self.len, self.offset]).0, false);
+        }
+        let is_whole = argsz >= Self::LEN_MAPPED;
+        let flags = flags | Self::MAP | Self::CAPS;
+        // Where the capability is, also for a client without room for it: QEMU refuses another place.
+        let body = body.words(&[Self::LEN_MAPPED, flags, self.region, Self::LEN]);
+        let body = body.longs(&[self.len, self.offset]);
+        if !is_whole {
+            return (body.0, false);
+        }
+        (body.words(&[Self::SPARSE, 0, 1, 0]).longs(&[0, self.len]).0, true)
+    }
+
+    /// Areas that do not cover the region count as none.
+    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let (_argsz, flags) = (fields.word()?, fields.word()?);
+        let (region, cap) = (fields.word()?, fields.word()?);
+        let (len, offset) = (fields.long()?, fields.long()?);
+        let mut areas = Fields(body.get(usize::try_from(cap).ok()?..).unwrap_or_default());
+        let head = [areas.word(), areas.word(), areas.word(), areas.word()];
+        let is_one = head[0] == Some(Self::SPARSE) && head[2] == Some(1);
+        let is_whole = (areas.long(), areas.long()) == (Some(0), Some(len));
+        let is_mapped = flags & Self::MAP != 0 && is_one && is_whole;
+        Some(Self { region, len, offset, is_writable: flags & Self::WRITE != 0, is_mapped })
+    }
+}
+
 /// Head of a [`command::SET_IRQS`], before its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SetIrqs {
@@ -250,6 +317,8 @@ pub(crate) struct SetIrqs {
 }
 
 impl SetIrqs {
+    /// There are no data.
+    pub(crate) const NO_DATA: u32 = 1;
     /// The data are eventfds.
     pub(crate) const EVENTFD: u32 = 4;
     /// What the vectors are set for: to trigger.

@@ -1,0 +1,36 @@
+//! What a device behind a vfio-user socket does in another way.
+//!
+//! *Owns*: the behaviours that are not tried with it, each with its reason.
+
+use urma_tests::world::Setup;
+
+const PAGES: &str = "the other process reaches whole pages only.";
+const NO_APERTURE: &str = "a peer's memory is in no window of the function.";
+const RING: &str = "requests between two served nodes go by the ring.";
+const COUNTERS: &str = "a function reads the counters of its own queues; refusals and the ring are counted by the node.";
+const HOOK: &str = "a memory fault is planted by an address of the driver's process, which the device does not use.";
+
+/// Behaviours that are not tried, with the reason.
+pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
+    ("atomic_on_odd_memory", PAGES),
+    ("counters_count_refused_requests", COUNTERS),
+    ("counters_name_the_path_of_reads", RING),
+    ("counters_name_the_path_of_sends", COUNTERS),
+    ("counters_name_the_path_of_writes", RING),
+    ("mapping_left_after_unregister_reaches_no_memory", NO_APERTURE),
+    ("mapping_of_a_readable_segment_takes_no_stores", NO_APERTURE),
+    ("mapping_outlives_its_peer", NO_APERTURE),
+    ("mapping_sees_both_ways", NO_APERTURE),
+    ("mapping_with_wrong_token_is_refused", NO_APERTURE),
+    ("poison_is_written_over", HOOK),
+    ("poisoned_before_registration", HOOK),
+    ("poisoned_source", HOOK),
+    ("poisoned_target_is_not_read", HOOK),
+    ("reused_token_id_is_not_the_old_segment", PAGES),
+    ("unaligned_segment_works", PAGES),
+];
+
+/// Whether a behaviour is tried in this setup, if its devices are served.
+pub(crate) fn applies(name: &str, setup: Setup) -> bool {
+    !setup.is_served || LEFT_OUT.iter().all(|(left_out, _)| *left_out != name)
+}

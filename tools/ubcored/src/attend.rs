@@ -1,0 +1,246 @@
+//! The thread that works for all clients: it looks at their doorbells and polls their nodes.
+//!
+//! - owns: which functions there are, of which nodes, and when the thread sleeps. takes: doorbells of clients, wake-ups of nodes. gives:
+//!   register writes, and polls in the place of the clients. must not: sleep on a doorbell; wait for one client.
+//!
+//! One thread for all: threads that spin take each other's processor, and what one client sends often goes to
+//! another one.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use ubcore_sim::{
+    Node,
+    host::slots::{ServedSlots, SlotLook},
+    node::ClientFunction,
+};
+use udma_abi::DeviceBacking;
+use urma_mem::{
+    Region,
+    lull::{Lull, LullLook},
+    sleep::SleepResult,
+    sync::{AtomicU64, Ordering},
+};
+
+/// A function with the doorbell memory of its client.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    node: Arc<Node>,
+    client: ClientFunction,
+    memory: Region,
+    slots: Mutex<ServedSlots>,
+}
+
+impl Attended {
+    /// Returns the doorbell memory.
+    pub(crate) const fn memory(&self) -> &Region {
+        &self.memory
+    }
+
+    /// Returns the function that its client drives.
+    pub(crate) const fn client(&self) -> &ClientFunction {
+        &self.client
+    }
+
+    /// Passes on doorbells that rang. Called before a message is answered, so that what the client did before it comes before it.
+    pub(crate) fn pass_on(&self) {
+        lock(&self.slots).pass_all(&self.client);
+    }
+
+    fn look(&self) -> SlotLook {
+        lock(&self.slots).look(&self.client)
+    }
+
+    /// Whether the thread may sleep, as far as this function goes.
+    fn announce_sleep(&self) -> bool {
+        lock(&self.slots).announce_sleep() == SleepResult::Sleep
+    }
+
+    fn show_status(&self) {
+        lock(&self.slots).show_status(&self.client);
+    }
+
+    fn announce_awake(&self) {
+        lock(&self.slots).announce_awake();
+    }
+}
+
+/// A node, and those of its functions that are attended to.
+struct AttendedNode {
+    node: Arc<Node>,
+    lull: Lull,
+    functions: Vec<Arc<Attended>>,
+}
+
+impl AttendedNode {
+    /// All functions, by their nodes.
+    fn group(all: &[Arc<Attended>]) -> Vec<Self> {
+        let mut nodes: Vec<Self> = Vec::new();
+        for one in all {
+            let function = Arc::clone(one);
+            match nodes.iter_mut().find(|known| Arc::ptr_eq(&known.node, &one.node)) {
+                Some(known) => known.functions.push(function),
+                None => nodes.push(Self {
+                    node: Arc::clone(&one.node),
+                    lull: Lull::default(),
+                    functions: vec![function],
+                }),
+            }
+        }
+        nodes
+    }
+
+    /// One look at all that can wait; whether there was anything.
+    fn look(&mut self) -> bool {
+        let (mut is_rung, mut is_posted) = (false, false);
+        for one in &self.functions {
+            let look = one.look();
+            is_rung |= look != SlotLook::Quiet;
+            is_posted |= look == SlotLook::Posted;
+        }
+        let look = self.lull.look();
+        if is_posted || look != LullLook::Holds {
+            self.node.progress_to_lull(&mut self.lull);
+        }
+        is_rung || look == LullLook::PeerWrote
+    }
+
+    /// Whether the thread may sleep, as far as this node goes.
+    fn announce_sleep(&mut self) -> bool {
+        self.lull.end();
+        self.node.rest();
+        self.functions.iter().fold(true, |may, one| one.announce_sleep() & may)
+    }
+
+    fn announce_awake(&self) {
+        self.functions.iter().for_each(|one| one.announce_awake());
+        self.node.answer_wakeup();
+    }
+}
+
+/// The functions, and how their thread is woken.
+#[derive(Debug)]
+pub struct Attendants {
+    all: Mutex<Vec<Arc<Attended>>>,
+    /// Counts changes of the list.
+    version: AtomicU64,
+    wake: OwnedFd,
+}
+
+impl Attendants {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No descriptors or no thread.
+    pub fn start() -> io::Result<Arc<Self>> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (all, version) = (Mutex::default(), AtomicU64::new(0));
+        let attendants = Arc::new(Self { all, version, wake });
+        let shared = Arc::clone(&attendants);
+        std::thread::Builder::new()
+            .name("ubcored-device".to_owned())
+            .spawn(move || shared.run())?;
+        Ok(attendants)
+    }
+
+    /// Attends to a function of `node` until [`Attendants::leave`].
+    ///
+    /// # Errors
+    /// No memory or no descriptors.
+    pub(crate) fn attend(
+        &self,
+        node: Arc<Node>,
+        client: ClientFunction,
+    ) -> io::Result<Arc<Attended>> {
+        let slots = ServedSlots::new()?;
+        let memory = slots.memory().clone();
+        let slots = Mutex::new(slots);
+        let attended = Arc::new(Attended { node, client, memory, slots });
+        lock(&self.all).push(Arc::clone(&attended));
+        self.change();
+        Ok(attended)
+    }
+
+    /// Attends to it no more when it returns, so that it is not ended by the thread that others need.
+    pub(crate) fn leave(&self, attended: &Arc<Attended>) {
+        lock(&self.all).retain(|other| !Arc::ptr_eq(other, attended));
+        self.change();
+        let begun = Instant::now();
+        while Arc::strong_count(attended) > 1 && begun.elapsed() < SLEEP_BOUND {
+            std::thread::sleep(LEAVE_LOOK);
+        }
+    }
+
+    fn change(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    /// Wakes the thread: something is to be looked at.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
+    }
+
+    fn run(&self) {
+        let mut version = u64::MAX;
+        let mut nodes: Vec<AttendedNode> = Vec::new();
+        let mut idle_since = Instant::now();
+        loop {
+            let newest = self.version.load(Ordering::Acquire);
+            if newest != version {
+                version = newest;
+                nodes = AttendedNode::group(&lock(&self.all));
+            }
+            let mut is_busy = false;
+            for _ in 0..LOOKS {
+                for node in &mut nodes {
+                    is_busy |= node.look();
+                }
+            }
+            if is_busy {
+                idle_since = Instant::now();
+                continue;
+            }
+            nodes.iter().flat_map(|node| &node.functions).for_each(|one| one.show_status());
+            std::thread::yield_now();
+            if idle_since.elapsed() >= SPIN_BOUND {
+                self.sleep(&mut nodes);
+                idle_since = Instant::now();
+            }
+        }
+    }
+
+    /// Sleeps until a client rings or comes or goes, or a peer or timer wakes a node.
+    fn sleep(&self, nodes: &mut [AttendedNode]) {
+        let is_quiet =
+            nodes.iter_mut().fold(true, |is_quiet, node| node.announce_sleep() & is_quiet);
+        if is_quiet {
+            let wakeups = nodes.iter().filter_map(|one| one.node.wakeup());
+            let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+            fds.extend(wakeups.map(|wakeup| PollFd::from_borrowed_fd(wakeup, PollFlags::IN)));
+            let bound = Timespec::try_from(SLEEP_BOUND).ok();
+            let _ = poll(&mut fds, bound.as_ref());
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+        nodes.iter().for_each(AttendedNode::announce_awake);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks between two system calls, of an idle thread.
+const LOOKS: u32 = 16;
+/// How long the thread looks in vain before it sleeps: some times what a wake-up costs.
+const SPIN_BOUND: Duration = Duration::from_micros(200);
+/// Between two looks whether the thread has let a function go.
+const LEAVE_LOOK: Duration = Duration::from_micros(100);
+/// Longest sleep of the thread, and longest wait for it.
+const SLEEP_BOUND: Duration = Duration::from_secs(1);
