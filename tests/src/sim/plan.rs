@@ -116,7 +116,7 @@ impl SimPlan {
             device.mtu = mtu;
             device.window_packets = window;
             // In half of the worlds the window spans more than may be on the path.
-            device.path_packets = if seed % 2 == 0 { window } else { window / 4 };
+            device.path_packets = if seed.is_multiple_of(2) { window } else { window / 4 };
         }
         let len_max = pick(&mut rng, &[64, 3_000, 12_000]);
         let lazy_ppm = pick(&mut rng, &[0, 300_000, 800_000]);
