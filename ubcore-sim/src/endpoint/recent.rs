@@ -23,20 +23,20 @@ pub(super) struct RecentDatagrams {
 /// must not make those of this one forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeDatagrams {
-    lives: [Option<Life>; 2],
+    lives: [Option<NumberRun>; 2],
     /// Count at the last one.
     at: u64,
 }
 
 /// The last datagrams of a node that numbers them on.
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct NumberRun {
     newest: Psn,
     /// Bit i: the one i before the newest came.
     seen: u64,
 }
 
-impl Life {
+impl NumberRun {
     /// How far `number` is ahead of the newest one, if it is near enough to be of this life.
     fn ahead(&self, number: Psn) -> Option<i32> {
         let ahead = number.distance_from(self.newest);
@@ -80,10 +80,11 @@ impl RecentDatagrams {
         }
         let node = self.nodes.entry(from).or_default();
         node.at = self.count;
-        let is_near = |life: &Option<Life>| life.is_some_and(|life| life.ahead(number).is_some());
+        let is_near =
+            |life: &Option<NumberRun>| life.is_some_and(|life| life.ahead(number).is_some());
         match node.lives.iter().position(is_near) {
             Some(place) => node.lives[..=place].rotate_right(1),
-            None => node.lives = [Some(Life { newest: number, seen: 0 }), node.lives[0]],
+            None => node.lives = [Some(NumberRun { newest: number, seen: 0 }), node.lives[0]],
         }
         if let Some(life) = &mut node.lives[0] {
             life.note(number);
