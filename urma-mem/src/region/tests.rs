@@ -24,27 +24,28 @@ fn memory_with_a_hole_is_no_region() {
 fn hole_is_refused() -> bool {
     let page = page_len();
     // SAFETY: a new mapping, refused or not, touches no existing mapping.
-    let start = unsafe { mmap_anonymous(None, (3 * page).try_into().unwrap(), rw(), private()) };
-    let start = start.unwrap().cast::<u8>();
+    let start =
+        unsafe { mmap_anonymous(None, (3 * page).try_into().expect("not 0"), rw(), private()) };
+    let start = start.expect("memory").cast::<u8>();
     let unmap = |offset: usize| {
-        let first = start.map_addr(|addr| addr.checked_add(offset).unwrap());
+        let first = start.map_addr(|addr| addr.checked_add(offset).expect("not 0"));
         // SAFETY: the pages are this test's, and nothing refers to them.
-        unsafe { munmap(first.cast(), page) }.unwrap();
+        unsafe { munmap(first.cast(), page) }.expect("mapped");
     };
     unmap(page);
     let over = |offset: usize, len: usize| {
         // SAFETY: nothing is accessed through the region, which is dropped at once.
         unsafe { Region::from_user(start.as_ptr().wrapping_add(offset), len) }.map(drop)
     };
-    over(0, page).unwrap();
-    over(2 * page + 5, page - 5).unwrap();
+    over(0, page).expect("mapped");
+    over(2 * page + 5, page - 5).expect("mapped");
     let parts = [(0, page + 1), (page - 1, 2), (page, page), (5, 3 * page - 9)];
     let answers = parts.map(|(offset, len)| over(offset, len));
     let is_filled = over(page, page).is_ok();
     unmap(0);
     unmap(2 * page);
     for (answer, part) in answers.into_iter().zip(parts).filter(|_| !is_filled) {
-        let refused = answer.unwrap_err();
+        let refused = answer.expect_err("a hole");
         assert_eq!(refused.raw_os_error(), Some(libc::EFAULT), "{part:?}");
     }
     !is_filled
