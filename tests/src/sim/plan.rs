@@ -186,6 +186,7 @@ impl SimPlan {
             device.strategy = Strategy::Knitting;
             device.mtu = 256;
             device.window_packets = 256;
+            device.path_packets = device.path_packets.max(64);
         }
         self.len_max = 12_000;
         self

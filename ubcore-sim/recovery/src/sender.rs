@@ -325,8 +325,9 @@ impl TpSender {
             let (route, _) = self.ledger.slot(self.ledger.una()).transmission();
             self.ledger.spread.blame(route);
             self.strategy.on_timeout(&mut self.ledger);
+            // What was on it says nothing any more: others may go, and show what was lost.
+            self.ledger.spread.leave_all();
             if let Some(flow) = &mut self.flow {
-                self.ledger.spread.leave_all();
                 flow.on_timeout(now, &mut self.ledger);
             }
         }

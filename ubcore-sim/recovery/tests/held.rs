@@ -97,6 +97,24 @@ fn packets_behind_a_gap_leave_room_on_the_path_up_to_the_span_of_the_window() {
     }
 }
 
+#[test]
+fn after_a_timeout_others_go_though_nothing_left_the_path() {
+    let mut sender = TpSender::new(&SenderCfg {
+        window_packets: 64,
+        recovery: Recovery::SelectiveRepeat,
+        rto: RtoCfg::default(),
+        congestion: CongestionChoice::None,
+    });
+    sender.bound_path(8);
+    (0..64).for_each(|_| sender.push());
+    while sender.poll(0).is_some() {}
+    let expiry = sender.timer().deadline().expect("packets are out");
+    sender.on_time(expiry).expect("the first timeout");
+    let sent: Vec<_> = std::iter::from_fn(|| sender.poll(expiry)).map(|one| one.seq).collect();
+    assert!(sent.contains(&0) && sent.contains(&8), "{sent:?}");
+    assert!(sent.len() <= 16, "{sent:?}");
+}
+
 /// Time at which a sender gives up whose peer answers each mark and each transmission, and lacks packet 0 until `until`.
 fn given_up(recovery: Recovery, until: u64) -> Option<u64> {
     let rto = RtoCfg::default();
