@@ -143,8 +143,11 @@ impl Run<'_> {
         let reads = effects.iter().find(|effect| effect.is_read()).map(Effect::range);
         let fate = draw.fate(traffic.victim, lent.unwrap_or(Fate::Refused));
         let doomed = traffic.phase == Phase::Gone;
-        if !doomed {
+        // A datagram to a dead node may be late enough for its next life.
+        if !doomed || lane == Lane::Datagrams {
             traffic.line.extend(draw.message(number, peer));
+        }
+        if !doomed {
             effects.into_iter().for_each(|effect| traffic.area.push(number, effect));
         }
         let brings = draw.brings();
