@@ -175,6 +175,8 @@ impl<'a> Run<'a> {
             self.fabric.step();
             (0..self.nodes.len()).try_for_each(|node| self.poll(node))?;
         }
+        // A node may have brought a datagram to one that was polled before it.
+        (0..self.nodes.len()).try_for_each(|node| self.poll(node))?;
         self.check_all()?;
         self.report.hash = self.fabric.log_hash();
         let fabric = Arc::clone(&self.fabric);
