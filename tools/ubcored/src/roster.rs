@@ -36,7 +36,7 @@ impl RefusalReason {
     }
 }
 
-/// A process as the kernel knows it.
+/// A process as the kernel names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClientProcess {
     pub(crate) uid: u32,

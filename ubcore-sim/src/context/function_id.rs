@@ -1,6 +1,6 @@
 //! Numbers of functions.
 //!
-//! *Owns*: the number of the owner's function. *Must not*: know what a function has.
+//! *Owns*: the number of the owner's function. *Must not*: hold what a function has.
 
 /// Number of a function of the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -324,6 +324,19 @@ mod tests {
     use super::*;
     use crate::share::layout::NODE_LEN;
 
+    /// A page that the first function may let others read.
+    fn readable(token_id: u32) -> NewSegment {
+        NewSegment {
+            owner: FunctionId::FIRST,
+            token_id,
+            va: 0x1000,
+            region: Region::private(4096).expect("memory"),
+            access: Access::READ,
+            token: Some(7),
+            shared: false,
+        }
+    }
+
     #[test]
     fn ranges_are_checked_without_overflow() {
         assert_eq!(offset_in(100, 10, 100, 10), Some(0));
@@ -339,17 +352,7 @@ mod tests {
         let node = Region::private(NODE_LEN).unwrap();
         let table = SegmentTable::new(node.clone(), Arc::default());
         let mut cache = SegmentCache::of(FunctionId::FIRST);
-        let region = Region::private(4096).unwrap();
-        let new = NewSegment {
-            owner: FunctionId::FIRST,
-            token_id: 5 << 8,
-            va: 0x1000,
-            region,
-            access: Access::READ,
-            token: Some(7),
-            shared: false,
-        };
-        assert!(table.publish(new, &[]).is_some());
+        assert!(table.publish(readable(5 << 8), &[]).is_some());
         assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 1);
         assert!(cache.find(&table, 5 << 8).is_some());
         assert!(cache.find(&table, (5 << 8) + 1).is_none());
@@ -365,18 +368,8 @@ mod tests {
     fn known_contexts_are_those_found_before_and_alive() {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let mut cache = SegmentCache::of(FunctionId::FIRST);
-        let region = Region::private(4096).unwrap();
-        let (token_id, access) = (5 << 8, Access::READ);
-        let new = NewSegment {
-            owner: FunctionId::FIRST,
-            token_id,
-            va: 0x1000,
-            region,
-            access,
-            token: None,
-            shared: false,
-        };
-        assert!(table.publish(new, &[]).is_some());
+        let token_id = 5 << 8;
+        assert!(table.publish(readable(token_id), &[]).is_some());
         assert!(cache.known(token_id).is_none());
         assert!(cache.find(&table, token_id).is_some());
         assert!(cache.known(token_id).is_some());
@@ -388,17 +381,8 @@ mod tests {
     #[test]
     fn an_invalidated_segment_keeps_its_owner_only() {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
-        let region = Region::private(4096).unwrap();
-        let (token_id, access) = (5 << 8, Access::READ);
-        let new = NewSegment {
-            owner: FunctionId::FIRST,
-            token_id,
-            va: 0x1000,
-            region,
-            access,
-            token: Some(7),
-            shared: true,
-        };
+        let token_id = 5 << 8;
+        let new = NewSegment { shared: true, ..readable(token_id) };
         assert!(table.publish(new, &[]).is_some());
         let before = table.find(token_id).unwrap();
         assert!(!table.invalidate(FunctionId::FIRST, token_id, 8), "a wrong token changes nothing");
@@ -416,9 +400,7 @@ mod tests {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let owners = [FunctionId::FIRST, FunctionId::new(1)];
         for (owner, token_id) in owners.into_iter().zip([5 << 8, 6 << 8]) {
-            let region = Region::private(4096).unwrap();
-            let (access, token) = (Access::READ, None);
-            let new = NewSegment { owner, token_id, va: 0, region, access, token, shared: false };
+            let new = NewSegment { owner, ..readable(token_id) };
             assert!(table.publish(new, &[]).is_some());
         }
         let mut cache = SegmentCache::of(owners[1]);

@@ -1,7 +1,7 @@
 //! A code over bytes: any word of a group makes up for any one packet of it (Cauchy matrix over GF(2^8)).
 //!
 //! - owns: arithmetic of the field, the matrix. takes: words and numbers. gives: words.
-//! - must not: know packets.
+//! - must not: depend on packet formats.
 //!
 //! Word `number` of a group is the sum of `1 / ((255 - number) + member)` times the word of each member. Any square part of
 //! such a matrix has an inverse, as long as the two kinds of numbers have nothing in common.

@@ -126,7 +126,7 @@ pub(crate) struct End {
     pub(crate) context: Context,
 }
 
-/// What a program knows of another one.
+/// What a program was given of another one.
 pub(crate) struct Peer {
     pub(crate) target: TargetJetty,
     pub(crate) remote: ImportedSegment,

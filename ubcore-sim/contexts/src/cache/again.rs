@@ -6,7 +6,7 @@ use super::ContextCache;
 use crate::handle::ContextHandle;
 use crate::small::SmallOp;
 
-/// Hits in a row that can change what a policy knows of a slot: the counts in its 2 bytes have at most 3 values above 0.
+/// Hits in a row that can change the data of a policy for a slot: the counts in its 2 bytes have at most 3 values above 0.
 const HITS_THAT_COUNT: u64 = 4;
 
 impl ContextCache {
