@@ -11,6 +11,7 @@ use std::{net::SocketAddr, os::fd::BorrowedFd};
 use udma_abi::Nanos;
 use urma_packet::ROCE_PORT;
 
+use super::clock::Clock;
 use super::ip_eid;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::udp::{DATAGRAM_MAX, SENDS_PER_CALL};
@@ -23,8 +24,9 @@ pub(super) struct FaultyLink {
     below: Box<dyn DatagramLink>,
     way: Box<dyn Link>,
     own: NodeAddr,
-    /// When the node looked at the clock last.
-    now: Nanos,
+    /// Read when a datagram is there. A thread that lost its processor since the node looked at the clock would take
+    /// that time for a part of the delay.
+    clock: fn() -> Nanos,
     buffer: Box<[u8]>,
 }
 
@@ -34,32 +36,35 @@ impl FaultyLink {
     pub(super) fn new(below: Box<dyn DatagramLink>, own: SocketAddr, faults: &LinkFaults) -> Self {
         let way = faults.cfg.build(&mut Rng::new(faults.seed));
         let buffer = vec![0; DATAGRAM_MAX].into();
-        Self { below, way, own: ip_eid(own.ip()), now: 0, buffer }
+        let clock = || Clock::default().now();
+        Self { below, way, own: ip_eid(own.ip()), clock, buffer }
     }
 }
 
 impl Drop for FaultyLink {
     /// What is on its way leaves with the node that sent it.
     fn drop(&mut self) {
-        self.now = Nanos::MAX;
+        self.clock = || Nanos::MAX;
         while self.send(&mut |_| None) != 0 {}
     }
 }
 
 impl DatagramLink for FaultyLink {
     fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
-        let Self { below, way, own, now, buffer } = self;
+        let Self { below, way, own, clock, buffer } = self;
         let mut taken = 0;
         while taken < SENDS_PER_CALL
             && let Some(Transmit { to, len, size, .. }) = next(buffer)
         {
+            let now = clock();
             for bytes in buffer.get(..len).unwrap_or_default().chunks(size.max(1)) {
-                way.send(*now, Datagram { from: *own, to, bytes: bytes.into() });
+                way.send(now, Datagram { from: *own, to, bytes: bytes.into() });
                 taken += 1;
             }
         }
+        let now = clock();
         let sent = below.send(&mut |buffer| {
-            let Datagram { to, bytes, .. } = way.poll(*now)?;
+            let Datagram { to, bytes, .. } = way.poll(now)?;
             buffer.get_mut(..bytes.len())?.copy_from_slice(&bytes);
             let len = bytes.len();
             Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
@@ -72,7 +77,6 @@ impl DatagramLink for FaultyLink {
     }
 
     fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos> {
-        self.now = now;
         self.below.shield(now, dropped, tpns)
     }
 
@@ -103,19 +107,31 @@ impl DatagramLink for FaultyLink {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::host::{claim::Claim, eid_ip, udp::Udp};
+
+    thread_local! {
+        static NOW: Cell<Nanos> = const { Cell::new(0) };
+    }
+
+    /// A link whose clock shows [`NOW`].
+    fn faulty(below: Udp, faults: &str) -> FaultyLink {
+        let own = below.address();
+        let mut link = FaultyLink::new(Box::new(below), own, &faults.parse().unwrap());
+        link.clock = || NOW.get();
+        link
+    }
 
     /// Sends `count` datagrams, 100 at each of the times 0, 1, ..., over a link with `faults`; what came, by number.
     fn arrivals(faults: &str, count: u32, until: Nanos) -> Vec<u32> {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let below = Udp::bind(here.eid()).unwrap();
-        let own = below.address();
-        let mut link = FaultyLink::new(Box::new(below), own, &faults.parse().unwrap());
+        let mut link = faulty(Udp::bind(here.eid()).unwrap(), faults);
         let mut peer = Udp::bind(there.eid()).unwrap();
         let (mut number, mut got) = (0, Vec::new());
         for now in 0..until {
-            link.shield(now, 0, &Vec::new);
+            NOW.set(now);
             let stop = count.min(number + 100);
             link.send(&mut |buffer| {
                 let bytes = (number < stop).then(|| number.to_be_bytes())?;
@@ -161,19 +177,29 @@ mod tests {
         assert_eq!(arrivals("delay=50ns", 100, 51).len(), 100);
     }
 
-    #[test]
-    fn the_deadline_is_that_of_the_next_on_its_way() {
+    /// When a datagram is due that was made from the time 1000 until `made`, delayed by 5 us.
+    fn due(made: Nanos) -> Deadline {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let below = Udp::bind(here.eid()).unwrap();
-        let own = below.address();
-        let mut link = FaultyLink::new(Box::new(below), own, &"delay=5us".parse().unwrap());
+        let mut link = faulty(Udp::bind(here.eid()).unwrap(), "delay=5us");
         assert_eq!(link.poll_deadline(), None);
-        link.shield(1000, 0, &Vec::new);
+        NOW.set(1000);
         let mut left = 1;
         let sent = link.send(&mut |_| {
             left = i32::checked_sub(left, 1).filter(|left| *left >= 0)?;
+            NOW.set(made);
             Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16, size: 16 })
         });
-        assert_eq!((sent, link.poll_deadline()), (1, Some(6000)));
+        assert_eq!(sent, 1);
+        link.poll_deadline()
+    }
+
+    #[test]
+    fn the_deadline_is_that_of_the_next_on_its_way() {
+        assert_eq!(due(1000), Some(6000));
+    }
+
+    #[test]
+    fn a_thread_that_lost_its_processor_shortens_no_delay() {
+        assert_eq!(due(5000), Some(10_000));
     }
 }

@@ -34,6 +34,11 @@ const LOSS_TOLERATED: f64 = 0.125;
 const LOSS_GROWS: f64 = 0.08;
 /// Packets over which the part is measured, at least.
 const LOSS_PACKETS: u64 = 128;
+/// Rounds of which each has to show the queue that a round of slow start showed: a busy end makes a round trip long by
+/// chance. HyStart++ takes five (RFC 9406, 4.3); here what is over the path's own stays in a queue meanwhile.
+const CAUTIOUS_ROUNDS: u32 = 2;
+/// Growth meanwhile, as in RFC 9406.
+const CAUTIOUS_DIVISOR: f64 = 4.0;
 const GAIN_SLOW_START: f64 = 2.0;
 const GAIN: f64 = 1.25;
 
@@ -42,6 +47,8 @@ const GAIN: f64 = 1.25;
 enum DelayPhase {
     /// It doubles per round trip.
     SlowStart,
+    /// It grows by a quarter per round trip, for so many more, unless one is shorter than `queued`, which showed a queue.
+    Cautious { rounds: u32, queued: Nanos },
     /// It follows the delay.
     Steady,
     /// It is small for a round trip, to see the path without queues.
@@ -136,13 +143,32 @@ impl Delay {
     }
 
     fn on_slow_start(&mut self, news: &PathNews) {
-        if self.sees_queue() {
-            // What shows a queue was sent when the window was half of what it is.
-            let part = number(self.base()) / number(self.round_min);
-            self.window *= part.max(0.5);
+        if self.phase == DelayPhase::SlowStart && self.sees_queue() {
+            let queued = self.round_min;
+            self.phase = DelayPhase::Cautious { rounds: CAUTIOUS_ROUNDS, queued };
+        }
+        let growth = match self.phase {
+            DelayPhase::SlowStart => 1.0,
+            DelayPhase::Cautious { queued, .. } if self.round_min < queued => {
+                self.phase = DelayPhase::SlowStart;
+                1.0
+            }
+            DelayPhase::Cautious { .. } => 1.0 / CAUTIOUS_DIVISOR,
+            DelayPhase::Steady | DelayPhase::Drain => return,
+        };
+        if 2 * news.flight_max >= whole(self.window) {
+            self.window += growth * number(news.acked);
+        }
+    }
+
+    /// A round of which no sample was shorter than that of slow start.
+    fn on_cautious_round(&mut self, rounds: u32, queued: Nanos) {
+        self.phase = DelayPhase::Cautious { rounds: rounds - 1, queued };
+        if rounds == 1 {
+            // What shows the queue was sent when the window was smaller.
+            let part = number(self.base()) / number(self.round_min.max(1));
+            self.window *= part.clamp(0.5, 1.0);
             self.phase = DelayPhase::Steady;
-        } else if 2 * news.flight_max >= whole(self.window) {
-            self.window += number(news.acked);
         }
     }
 
@@ -162,6 +188,7 @@ impl Delay {
     fn on_round(&mut self, news: &PathNews) {
         match self.phase {
             DelayPhase::SlowStart => {}
+            DelayPhase::Cautious { rounds, queued } => self.on_cautious_round(rounds, queued),
             DelayPhase::Steady => {
                 self.follow(news);
                 let rounds = self.base().saturating_mul(DRAIN_ROUNDS);
@@ -208,9 +235,7 @@ impl CongestionControl for Delay {
         if news.acked > 0 {
             self.timeouts = 0;
         }
-        if self.phase == DelayPhase::SlowStart {
-            self.on_slow_start(news);
-        }
+        self.on_slow_start(news);
         self.count_losses(news);
         if news.is_round_over {
             self.on_round(news);
@@ -232,12 +257,15 @@ impl CongestionControl for Delay {
     fn window(&self) -> u64 {
         match self.phase {
             DelayPhase::Drain => whole(DRAIN_WINDOW.min(self.window)),
-            DelayPhase::SlowStart | DelayPhase::Steady => whole(self.window),
+            DelayPhase::SlowStart | DelayPhase::Cautious { .. } | DelayPhase::Steady => {
+                whole(self.window)
+            }
         }
     }
 
     fn interval_ps(&self) -> u64 {
-        let gain = if self.phase == DelayPhase::SlowStart { GAIN_SLOW_START } else { GAIN };
+        let is_slow_start = self.phase == DelayPhase::SlowStart;
+        let gain = if is_slow_start { GAIN_SLOW_START } else { GAIN };
         self.srtt.map_or(0, |srtt| interval_ps(srtt, self.window, gain))
     }
 }
@@ -320,11 +348,27 @@ mod tests {
             round(&mut delay, &mut now, RTT);
         }
         assert!(delay.window() >= 160, "{}", delay.window());
-        round(&mut delay, &mut now, 2 * RTT);
+        // The rest of the round in which it shows first counts as one.
+        for _ in 0..CAUTIOUS_ROUNDS {
+            assert!(delay.phase != DelayPhase::Steady);
+            round(&mut delay, &mut now, 2 * RTT);
+        }
         assert_eq!(delay.phase, DelayPhase::Steady);
         let window = delay.window();
+        assert!((160..400).contains(&window), "half of what was on the path: {window}");
         round(&mut delay, &mut now, RTT);
         assert!(delay.window() < window + window / 4, "{}", delay.window());
+    }
+
+    #[test]
+    fn a_round_trip_that_is_long_by_chance_does_not_end_slow_start() {
+        let mut delay = Delay::new();
+        let mut now = 0;
+        for rtt in [RTT, RTT, 2 * RTT, RTT, RTT, RTT] {
+            round(&mut delay, &mut now, rtt);
+        }
+        assert_eq!(delay.phase, DelayPhase::SlowStart);
+        assert!(delay.window() >= 200, "{}", delay.window());
     }
 
     #[test]
