@@ -10,21 +10,31 @@ use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::counts::Counts;
 use crate::context::model::{ContextModel, LookedUp};
 use crate::context::tables::Tables;
-use crate::endpoint::TpEndpoint;
+use crate::endpoint::{PacketEngine, TpEndpoint};
 
 /// The next piece of a request of a queue.
 type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
 
 /// When the piece may go, in virtual time; 0: now. The packet engine runs its message when that wants to begin.
+#[inline(always)]
 pub(super) fn ready_at(
     endpoint: &mut TpEndpoint,
     carrier: &Carrier,
+    of: PieceOf<'_>,
+    (now, counts): (Nanos, &Counts),
+) -> Nanos {
+    match (&mut endpoint.packet_engine, carrier) {
+        (Some(engine), Carrier::Packets(_)) => ended_at(engine, of, (now, counts)),
+        _ => 0,
+    }
+}
+
+#[cold]
+fn ended_at(
+    engine: &mut PacketEngine,
     (queue, piece, request): PieceOf<'_>,
     (now, counts): (Nanos, &Counts),
 ) -> Nanos {
-    let (Some(engine), Carrier::Packets(_)) = (&mut endpoint.packet_engine, carrier) else {
-        return 0;
-    };
     if !engine.is_timed() {
         return 0;
     }
@@ -36,12 +46,20 @@ pub(super) fn ready_at(
 }
 
 /// Notes that the piece was given to the carrier.
+#[inline(always)]
 pub(super) fn on_pushed(
     endpoint: &mut TpEndpoint,
     line: &PeerCarrier,
     tables: &Tables,
     of: PieceOf<'_>,
 ) {
+    if endpoint.packet_engine.is_some() || tables.contexts.is_some() {
+        note_pushed(endpoint, line, tables, of);
+    }
+}
+
+#[cold]
+fn note_pushed(endpoint: &mut TpEndpoint, line: &PeerCarrier, tables: &Tables, of: PieceOf<'_>) {
     if let Some(engine) = endpoint.packet_engine.as_mut().filter(|_| line.is_packets()) {
         let (queue, piece, request) = of;
         let key = (queue, request.seq);
