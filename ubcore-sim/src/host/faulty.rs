@@ -104,15 +104,19 @@ impl DatagramLink for FaultyLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{claim::Claim, eid_ip, udp::Udp};
+    use crate::host::{
+        claim::Claim,
+        eid_ip,
+        udp::{Udp, UdpOffload},
+    };
 
     /// Sends `count` datagrams, 100 at each of the times 0, 1, ..., over a link with `faults`; what came, by number.
     fn arrivals(faults: &str, count: u32, until: Nanos) -> Vec<u32> {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let below = Udp::bind(here.eid()).unwrap();
+        let below = Udp::bind(here.eid(), UdpOffload::On).unwrap();
         let own = below.address();
         let mut link = FaultyLink::new(Box::new(below), own, &faults.parse().unwrap());
-        let mut peer = Udp::bind(there.eid()).unwrap();
+        let mut peer = Udp::bind(there.eid(), UdpOffload::On).unwrap();
         let (mut number, mut got) = (0, Vec::new());
         for now in 0..until {
             link.shield(now, 0, &Vec::new);
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn the_deadline_is_that_of_the_next_on_its_way() {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let below = Udp::bind(here.eid()).unwrap();
+        let below = Udp::bind(here.eid(), UdpOffload::On).unwrap();
         let own = below.address();
         let mut link = FaultyLink::new(Box::new(below), own, &"delay=5us".parse().unwrap());
         assert_eq!(link.poll_deadline(), None);
