@@ -94,3 +94,64 @@ impl PacketRuns {
         (self.len, self.count) = (0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes and size of each run that packets of these lengths make, to one of two nodes.
+    fn made(packets: &[(u8, usize, usize, Company)]) -> Vec<(usize, usize)> {
+        let mut runs = PacketRuns::new();
+        for &(node, len, size, company) in packets {
+            assert!(!runs.is_full() && runs.room().len() >= RUN_BYTES);
+            let to = SocketAddr::from(([10, 0, 0, node], 4791));
+            let eid = crate::host::ip_eid(to.ip());
+            let packets = Transmit { to: eid, port: 0, source_port: 4791, len, size };
+            runs.push(to, &packets, company);
+        }
+        let (parts, bytes) = runs.parts();
+        assert_eq!(bytes.len(), parts.iter().map(|run| run.len).sum::<usize>());
+        let made = parts.iter().map(|run| (run.len, run.size)).collect();
+        runs.clear();
+        assert_eq!(runs.parts().1.len(), 0);
+        made
+    }
+
+    #[test]
+    fn packets_of_one_size_to_one_node_are_one_run_that_a_shorter_one_ends() {
+        use Company::Any;
+        let single = |node, len| (node, len, len, Any);
+        assert_eq!(made(&[single(1, 64), single(1, 64), single(1, 32)]), [(160, 64)]);
+        assert_eq!(made(&[single(1, 64), single(1, 32), single(1, 32)]), [(96, 64), (32, 32)]);
+        assert_eq!(made(&[single(1, 64), single(1, 65)]), [(64, 64), (65, 65)]);
+        assert_eq!(made(&[single(1, 64), single(2, 64)]), [(64, 64), (64, 64)]);
+        let run = (1, 300, 100, Any);
+        assert_eq!(made(&[run, single(1, 100), run]), [(400, 100), (300, 100)]);
+        assert_eq!(made(&[(1, 250, 100, Any), single(1, 50)]), [(250, 100), (50, 50)]);
+    }
+
+    #[test]
+    fn nothing_joins_a_packet_that_goes_alone() {
+        let of = |company| (1, 100, 100, company);
+        let (any, alone) = (of(Company::Any), of(Company::Alone));
+        assert_eq!(made(&[any, alone, any, any]), [(100, 100), (100, 100), (200, 100)]);
+        assert_eq!(made(&[alone, any]), [(100, 100), (100, 100)]);
+    }
+
+    #[test]
+    fn a_run_has_the_packets_and_bytes_of_one_call_at_most() {
+        let mut runs = PacketRuns::new();
+        let to = SocketAddr::from(([10, 0, 0, 1], 4791));
+        for (len, count) in [(16, RUN_MAX), (1000, RUN_MAX), (4000, 16), (16_000, 4)] {
+            for number in 0..count {
+                assert!(!runs.is_full(), "{number} of {len}");
+                let eid = crate::host::ip_eid(to.ip());
+                let packet = Transmit { to: eid, port: 0, source_port: 4791, len, size: len };
+                runs.push(to, &packet, Company::Any);
+            }
+            assert!(runs.is_full(), "{count} of {len}");
+            assert_eq!(runs.parts().0.len(), 1);
+            runs.clear();
+        }
+    }
+}

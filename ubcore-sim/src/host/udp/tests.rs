@@ -137,7 +137,7 @@ fn a_packet_that_is_too_long_takes_no_other_one_with_it() {
             Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
         });
         assert_eq!(sent, 5);
-        let mut lens_of = |udp| -> Vec<usize> {
+        let lens_of = |udp| -> Vec<usize> {
             receive_all(udp, 2).iter().map(|(_, bytes)| bytes.len()).collect()
         };
         assert_eq!((lens_of(&mut b), lens_of(&mut c)), (vec![100, 90], vec![60, 80]));
