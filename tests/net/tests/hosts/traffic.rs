@@ -1,7 +1,7 @@
 //! Requests of each operation between two hosts, and between all pairs of eight.
 
 use ubcore_sim::{
-    host::{ip_eid, udp::UdpOffload},
+    host::{ip_eid, peer::PathChoice, udp::UdpOffload},
     node::NodeCfg,
 };
 use udma_abi::counters::Counter;
@@ -72,13 +72,13 @@ fn two_hosts_exchange_every_operation_through_a_router() -> Outcome {
 /// Of two hosts, one cuts and joins packets, the other one, or none: each packet is good where it arrives.
 #[test]
 fn two_hosts_exchange_every_operation_with_and_without_offload() -> Outcome {
-    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return Ok(()) };
     let (on, off) = (UdpOffload::On, UdpOffload::Off);
     for offload in [[on, off], [off, on], [off, off]] {
+        let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return Ok(()) };
         let open = |number| {
             let host: &urma_net::Host = lab.host(number);
-            let eid = Some(ip_eid(host.address()));
-            opened(host, NodeCfg { eid, udp_offload: offload[number], ..cfg(SETUP) })
+            let (eid, path) = (Some(ip_eid(host.address())), PathChoice::Auto);
+            opened(host, NodeCfg { eid, path, udp_offload: offload[number], ..cfg(SETUP) })
         };
         let nodes = [open(0)?, open(1)?];
         let mut w = between(&nodes[0], &nodes[1], 2 * LONGEST + 8192)?;
