@@ -104,7 +104,7 @@ pub struct Udp {
 #[derive(Debug)]
 struct ReceiveBuffers {
     bytes: Box<[u8]>,
-    /// Bytes of each.
+    /// Number of bytes in each buffer.
     size: usize,
     metas: Box<[RecvMeta]>,
 }

@@ -265,9 +265,6 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
-        if let Some(is_on) = switch("URMA_UDP_OFFLOAD")? {
-            self.udp_offload = if is_on { UdpOffload::On } else { UdpOffload::Off };
-        }
         self.doorbells = text("URMA_DOORBELLS").map_or(Ok(self.doorbells), doorbells_of)?;
         self.set_models(text)?;
         if let Some(value) = text("URMA_PREPARE") {
@@ -288,16 +285,7 @@ impl NodeCfg {
         self.ubcored = look_up("URMA_UBCORED").filter(|path| path != "none").map(PathBuf::from);
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
         self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"), text("URMA_TP_CONGESTION"))?;
-        if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
-            let name = "URMA_LINK_FAULTS";
-            let wrong = |LinkFaultsError { part, wanted }| ConfigError {
-                name,
-                value: part,
-                wanted: wanted.into(),
-                at: None,
-            };
-            self.link_faults = Some(value.parse().map_err(wrong)?);
-        }
+        self.set_link(switch("URMA_UDP_OFFLOAD")?, text("URMA_LINK_FAULTS"))?;
         self.check()?;
         Ok(self)
     }
@@ -316,6 +304,25 @@ impl NodeCfg {
         }
         if let Some(value) = congestion {
             self.congestion = congestion_of(value)?;
+        }
+        Ok(())
+    }
+
+    /// How datagrams are sent and received.
+    fn set_link(
+        &mut self,
+        has_offload: Option<bool>,
+        faults: Option<String>,
+    ) -> Result<(), ConfigError> {
+        if let Some(is_on) = has_offload {
+            self.udp_offload = if is_on { UdpOffload::On } else { UdpOffload::Off };
+        }
+        if let Some(value) = faults.filter(|value| value != "none") {
+            let wrong = |LinkFaultsError { part, wanted }| {
+                let (name, wanted) = ("URMA_LINK_FAULTS", wanted.into());
+                ConfigError { name, value: part, wanted, at: None }
+            };
+            self.link_faults = Some(value.parse().map_err(wrong)?);
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl<'a> PacketBatch<'a> {
         }
     }
 
-    /// Sends all packets.
+    /// Sends all packets that were taken.
     pub(super) fn send(&mut self, socket: &UdpSocket, results: &mut SendResults) {
         let mut waiting = &self.packets[..std::mem::take(&mut self.len)];
         while let Some((bytes, run)) = waiting.first() {
@@ -49,11 +49,7 @@ impl<'a> PacketBatch<'a> {
                 1 => single::send(socket, bytes, run.to).map(|()| 1),
                 _ => send_many(socket, waiting),
             };
-            results.note(
-                run.to,
-                1,
-                sent.as_ref().map_or_else(|error| Err(error), |count| Ok(*count)),
-            );
+            results.note(run.to, 1, sent.as_ref().copied());
             waiting = waiting.get(sent.unwrap_or(1).max(1)..).unwrap_or_default();
         }
     }

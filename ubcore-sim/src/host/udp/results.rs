@@ -24,7 +24,7 @@ pub(super) struct SendResults {
     pub(super) dropped: u64,
     /// Packets that it did not take for their length, of those.
     pub(super) dropped_long: u64,
-    /// System calls.
+    /// System calls that sent, or tried to.
     pub(super) calls: u64,
     /// Where datagrams were too long, and the most bytes that pass.
     pub(super) too_long: Vec<(RawEid, usize)>,
