@@ -331,7 +331,7 @@ impl Udp {
                 }
                 if is_cut {
                     batch.send(socket, results);
-                    // Kernels before 6.12 report a run of packets that are too long as an invalid argument.
+                    // Some kernels report a run of packets that are too long as an invalid argument.
                     if results.dropped_long == long_before {
                         tracing::info!(
                             "the kernel cuts no runs of packets: they are sent by sendmmsg"
@@ -444,7 +444,7 @@ pub const RECEIVES_PER_CALL: usize = 4;
 pub(super) const BYTES_PER_CALL: usize = 256 << 10;
 /// Longest datagram, also a coalesced one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
-/// Longest packet.
+/// Longest packet that is received without offload, in bytes.
 const PACKET_MAX: usize = 16 << 10;
 /// Bytes of all buffers of a receiving call.
 const RECEIVE_BYTES: usize = 512 << 10;
