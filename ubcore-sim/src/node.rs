@@ -32,7 +32,7 @@ use crate::{
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
-        port::PacketPort,
+        port::{PacketPort, PortLinkCfg},
         route_mtu::RouteMtu,
         shared::{SharedNode, new_wakeup},
         standard::{PortEndpoint, QpnInUse, StandardDrops},
@@ -91,7 +91,9 @@ impl Node {
                 PacketPort::none(eid, Some("packets are turned off".to_owned()))
             }
             PathChoice::Auto | PathChoice::Packets => {
-                PacketPort::bind(eid, &ports, cfg.link_faults.clone())
+                let link =
+                    PortLinkCfg { offload: cfg.udp_offload, faults: cfg.link_faults.clone() };
+                PacketPort::bind(eid, &ports, link)
             }
         };
         if cfg.rc == RcWire::Roce {

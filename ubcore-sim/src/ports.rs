@@ -125,6 +125,10 @@ pub const RUN_BYTES: usize = 65_000;
 /// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
 /// a socket look for Identifications below it.
 pub const RUN_MAX: usize = 64;
+/// Largest Identification of an IPv4 packet of a run: the system numbers them from 0 on where it cuts a run, and a
+/// socket does not show whether it received a whole run, a part or one that was not cut.
+pub const RUN_ID_MAX: u16 = 63;
+const _: () = assert!(RUN_ID_MAX as usize == RUN_MAX - 1);
 
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;

@@ -148,6 +148,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         rc: setup.rc,
         strategy: setup.recovery,
         congestion: setup.congestion,
+        udp_offload: setup.offload,
         link_faults: setup.is_lossy.then(bad_link),
         contexts: if setup.is_counted { ContextModelMode::Count } else { ContextModelMode::Off },
         packet_engine: if setup.is_counted {

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use ubcore_sim::{CongestionChoice, Doorbells, ExpressLane, RcWire, Strategy};
+use ubcore_sim::{
+    CongestionChoice, Doorbells, ExpressLane, RcWire, Strategy, host::udp::UdpOffload,
+};
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -59,6 +61,8 @@ pub struct Setup {
     pub is_lossy: bool,
     /// Whether each node is on a host of its own, a network namespace.
     pub has_hosts: bool,
+    /// Whether the kernel cuts and joins packets.
+    pub offload: UdpOffload,
     /// Whether the driver reaches each device through a vfio-user socket.
     pub is_served: bool,
     /// How lost packets are sent again.
@@ -86,6 +90,7 @@ impl Setup {
             rc: RcWire::Urma,
             is_lossy: false,
             has_hosts: false,
+            offload: UdpOffload::On,
             is_served: false,
             recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
@@ -117,6 +122,12 @@ impl Setup {
     #[must_use]
     pub const fn between_hosts(self) -> Self {
         Self { has_hosts: true, ..self }
+    }
+
+    /// The same with each packet a datagram of its own for the kernel.
+    #[must_use]
+    pub const fn without_offload(self) -> Self {
+        Self { offload: UdpOffload::Off, ..self }
     }
 
     /// The same with each device behind a vfio-user socket.
@@ -185,6 +196,9 @@ impl Setup {
             rung(Link::Host, Doorbells::Exchange),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
+            Self::new(Link::Packets, Moving::On, TransportMode::Rm)
+                .between_hosts()
+                .without_offload(),
             Self::new(Link::Own, Moving::On, TransportMode::Rm).served(),
             Self::new(Link::Host, Moving::On, TransportMode::Rm).served(),
         ];
@@ -247,6 +261,10 @@ impl fmt::Display for Setup {
             (false, true) => ".hosts",
             (true, true) => ".lossy.hosts",
         };
+        let offload = match self.offload {
+            UdpOffload::On => "",
+            UdpOffload::Off => ".no-offload",
+        };
         let served = if self.is_served { ".served" } else { "" };
         let recovery = match self.recovery {
             Strategy::Knitting => "",
@@ -262,7 +280,7 @@ impl fmt::Display for Setup {
         let counted = if self.is_counted { ".counted" } else { "" };
         write!(
             f,
-            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{served}{recovery}{congestion}{counted}"
+            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{offload}{served}{recovery}{congestion}{counted}"
         )
     }
 }

@@ -134,14 +134,7 @@ impl IcrcFlow {
     /// [`PacketError::Truncated`], [`PacketError::Length`], [`PacketError::Icrc`] with the value for
     /// Identification 0.
     pub fn verify_any_id(&self, packet: &[u8]) -> Result<(), PacketError> {
-        let result = self.verify(packet);
-        let (Err(PacketError::Icrc { computed, carried }), V4_LEN) = (result, self.ip_len) else {
-            return result;
-        };
-        // A CRC is linear: the difference is that of the Identification alone, moved on by all bytes
-        // from its first one on. Moved back it has to be a number of 16 bits.
-        let after = V4_LEN - ID_AT + UDP_LEN + packet.len() - ICRC_LEN;
-        if rewound(computed ^ carried, after) >> 16 == 0 { Ok(()) } else { result }
+        self.of_len(packet.len())?.verify_id_up_to(packet, u16::MAX)
     }
 
     /// Starts the ICRC of a packet whose bytes come in pieces (headers here, payload from
@@ -176,7 +169,7 @@ impl IcrcFlow {
         front[ip_len + 4..ip_len + 6].copy_from_slice(&udp_len.to_be_bytes());
         let mut hasher = crc32fast::Hasher::new_with_initial(SEED);
         hasher.update(&front[..ip_len + UDP_LEN]);
-        Ok(IcrcFront { packet_len, state: hasher.finalize() })
+        Ok(IcrcFront { packet_len, state: hasher.finalize(), has_id: ip_len == V4_LEN })
     }
 }
 
@@ -185,6 +178,8 @@ impl IcrcFlow {
 pub struct IcrcFront {
     packet_len: usize,
     state: u32,
+    /// There is an Identification: the packets are of IPv4.
+    has_id: bool,
 }
 
 impl IcrcFront {
@@ -224,6 +219,23 @@ impl IcrcFront {
         let (bth, rest) = covered.split_first_chunk().ok_or(too_short)?;
         let (computed, carried) = (self.start(*bth, rest).finish(), u32::from_le_bytes(*carried));
         if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
+    }
+
+    /// As [`IcrcFlow::verify_any_id`], for Identifications of at most `id_max`: the fewer there are, the more of the ICRC
+    /// checks the packet.
+    ///
+    /// # Errors
+    /// As [`IcrcFront::verify`], with the value for Identification 0.
+    pub fn verify_id_up_to(&self, packet: &[u8], id_max: u16) -> Result<(), PacketError> {
+        let result = self.verify(packet);
+        let (Err(PacketError::Icrc { computed, carried }), true) = (result, self.has_id) else {
+            return result;
+        };
+        // A CRC is linear: the difference is that of the Identification alone, moved on by all bytes
+        // from its first one on. Moved back it has to be an Identification, whose high byte comes first.
+        let after = V4_LEN - ID_AT + UDP_LEN + packet.len() - ICRC_LEN;
+        let id = u16::try_from(rewound(computed ^ carried, after)).map(u16::swap_bytes);
+        if id.is_ok_and(|id| id <= id_max) { Ok(()) } else { result }
     }
 
     fn start(&self, mut bth: [u8; BTH_LEN], rest: &[u8]) -> IcrcDigest {

@@ -238,6 +238,21 @@ fn a_packet_with_any_identification_is_found_right() {
     }
 }
 
+#[test]
+fn a_packet_of_a_run_is_found_right_and_no_other_one() {
+    for len in [16, 17, 60, 1084, 4156] {
+        let mut packet = vec![3; len];
+        let front = flow_v4().of_len(len).expect("short enough");
+        for id in [0, 1, 5, 63, 64, 0x0100, 0x3f00, u16::MAX] {
+            flow_v4().with_ip_id(id).seal(&mut packet).expect("long enough");
+            assert_eq!(front.verify_id_up_to(&packet, 63).is_ok(), id < 64, "{len} bytes, {id}");
+            packet[len / 2] ^= 0x10;
+            assert!(front.verify_id_up_to(&packet, 63).is_err(), "{len} bytes, {id}");
+            packet[len / 2] ^= 0x10;
+        }
+    }
+}
+
 /// Over either IP version a packet has at least a BTH and an ICRC, and at most what one IPv4 packet
 /// holds.
 #[test]

@@ -12,7 +12,7 @@ use urma_packet::{
 
 use super::{PeerTp, TpEndpoint, moves::Attempt};
 use crate::context::tables::Tables;
-use crate::ports::{Backlog, NodeAddr, Route};
+use crate::ports::{Backlog, NodeAddr, RUN_ID_MAX, Route};
 use crate::transport::{
     Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, Received, refusal,
 };
@@ -62,7 +62,7 @@ impl TpEndpoint {
     ) -> EndpointEvent<'a> {
         let own = self.cfg.address(by.route.port);
         let front = self.flows[1].of(by.route.to, own, bytes.len());
-        let packet = match front.and_then(|front| front.verify(bytes)) {
+        let packet = match front.and_then(|front| front.verify_id_up_to(bytes, RUN_ID_MAX)) {
             Err(error) if !by.tables.faults.icrc_unchecked() => Err(error),
             _ => Packet::parse(bytes),
         };

@@ -110,7 +110,11 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::host::{claim::Claim, eid_ip, udp::Udp};
+    use crate::host::{
+        claim::Claim,
+        eid_ip,
+        udp::{Udp, UdpOffload},
+    };
 
     thread_local! {
         static NOW: Cell<Nanos> = const { Cell::new(0) };
@@ -127,8 +131,8 @@ mod tests {
     /// Sends `count` datagrams, 100 at each of the times 0, 1, ..., over a link with `faults`; what came, by number.
     fn arrivals(faults: &str, count: u32, until: Nanos) -> Vec<u32> {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let mut link = faulty(Udp::bind(here.eid()).unwrap(), faults);
-        let mut peer = Udp::bind(there.eid()).unwrap();
+        let mut link = faulty(Udp::bind(here.eid(), UdpOffload::On).unwrap(), faults);
+        let mut peer = Udp::bind(there.eid(), UdpOffload::On).unwrap();
         let (mut number, mut got) = (0, Vec::new());
         for now in 0..until {
             NOW.set(now);
@@ -180,7 +184,7 @@ mod tests {
     /// When a datagram is due that was made from the time 1000 until `made`, delayed by 5 us.
     fn due(made: Nanos) -> Deadline {
         let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let mut link = faulty(Udp::bind(here.eid()).unwrap(), "delay=5us");
+        let mut link = faulty(Udp::bind(here.eid(), UdpOffload::On).unwrap(), "delay=5us");
         assert_eq!(link.poll_deadline(), None);
         NOW.set(1000);
         let mut left = 1;

@@ -31,7 +31,7 @@ use super::{
     port_links::PortLinks,
     standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, StandardResult},
     tap::Tap,
-    udp::{Udp, UdpError},
+    udp::{Udp, UdpError, UdpOffload},
 };
 use crate::{
     cfg::RcWire,
@@ -53,6 +53,15 @@ pub enum Watch {
     Off,
 }
 
+/// What the links of a port are opened with.
+#[derive(Clone, Debug, Default)]
+pub struct PortLinkCfg {
+    /// Whether the kernel cuts and joins packets.
+    pub offload: UdpOffload,
+    /// How each link is made worse; `None`: not at all.
+    pub faults: Option<LinkFaults>,
+}
+
 /// The link of a node for packets, with its buffers.
 #[derive(Debug)]
 pub struct PacketPort {
@@ -65,8 +74,7 @@ pub struct PacketPort {
     watched: Mutex<Option<ForkGuarded>>,
     /// Why there is no link.
     refused: Mutex<Option<String>>,
-    /// How the link is made worse.
-    faults: Option<LinkFaults>,
+    cfg: PortLinkCfg,
     /// A packet peer is wanted, or showed itself.
     active: AtomicBool,
     tap: Tap,
@@ -81,8 +89,8 @@ impl PacketPort {
     /// Binds the port of node `eid`, and its `further` ones. If that fails, the node works without packets, the reason is
     /// kept, and each new packet peer tries again.
     #[must_use]
-    pub fn bind(eid: RawEid, further: &[RawEid], faults: Option<LinkFaults>) -> Self {
-        let port = Self { faults, further: further.to_vec(), ..Self::none(eid, None) };
+    pub fn bind(eid: RawEid, further: &[RawEid], cfg: PortLinkCfg) -> Self {
+        let port = Self { cfg, further: further.to_vec(), ..Self::none(eid, None) };
         if let Err(error) = port.try_bind() {
             tracing::warn!(%error, "this node cannot exchange packets at the moment");
         }
@@ -98,7 +106,7 @@ impl PacketPort {
             link: Serial::new(None),
             watched: Mutex::new(None),
             refused: Mutex::new(reason),
-            faults: None,
+            cfg: PortLinkCfg::default(),
             active: AtomicBool::new(false),
             tap: Tap::default(),
             standard: StandardEndpoints::new(eid),
@@ -465,10 +473,10 @@ impl PacketPort {
     }
 
     fn open_link(&self, address: RawEid) -> Result<Box<dyn DatagramLink>, UdpError> {
-        let link = Udp::bind(address)?;
+        let link = Udp::bind(address, self.cfg.offload)?;
         let own = link.address();
         let link: Box<dyn DatagramLink> = Box::new(link);
-        let Some(faults) = &self.faults else { return Ok(link) };
+        let Some(faults) = &self.cfg.faults else { return Ok(link) };
         tracing::warn!(%own, ?faults, "what this node sends is made worse on purpose");
         Ok(Box::new(FaultyLink::new(link, own, faults)))
     }
@@ -496,7 +504,7 @@ mod tests {
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), &[], None);
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         // From another port, and a packet with a wrong ICRC: all count where a flood is looked for.
@@ -522,7 +530,7 @@ mod tests {
     #[test]
     fn a_poll_sends_when_a_timer_is_due_and_not_before() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), &[], None);
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
         let mut bench = Bench::new(1, Sharing::Whole, &|cfg| cfg.eid = claim.eid());
         let sent = || port.counts().unwrap().sent;
         port.exchange(&bench.dev, 1000, LinkVisitor::Poll);
@@ -577,7 +585,7 @@ mod tests {
     #[test]
     fn polls_let_a_stream_gather_and_another_thread_does_not() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), &[], None);
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         let peer = UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap();
@@ -609,7 +617,7 @@ mod tests {
     #[test]
     fn a_watched_port_shows_what_waits_and_one_left_to_polls_does_not() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), &[], None);
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap().send_to(&[0; 64], to).unwrap();
         let (poll, mut is) = (Poll::new().unwrap(), Watch::Off);
@@ -632,7 +640,7 @@ mod tests {
     #[test]
     fn a_watch_changes_while_a_poll_holds_the_link() {
         let claim = Claim::random().unwrap();
-        let port = Arc::new(PacketPort::bind(claim.eid(), &[], None));
+        let port = Arc::new(PacketPort::bind(claim.eid(), &[], PortLinkCfg::default()));
         let (changed, changes) = std::sync::mpsc::channel();
         let _ = port.link.with_blocking(|_| {
             let port = Arc::clone(&port);
@@ -680,7 +688,7 @@ mod tests {
     #[test]
     fn standard_packets_reach_the_endpoint_of_their_queue_pair() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), &[], None);
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         let peer = UdpSocket::bind((eid_ip(other.eid()), ROCE_PORT)).unwrap();

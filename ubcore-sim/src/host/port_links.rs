@@ -142,7 +142,12 @@ mod tests {
     use urma_packet::ROCE_PORT;
 
     use super::*;
-    use crate::host::{claim::Claim, eid_ip, poll::ReadyList, udp::Udp};
+    use crate::host::{
+        claim::Claim,
+        eid_ip,
+        poll::ReadyList,
+        udp::{Udp, UdpOffload},
+    };
 
     /// Two nodes of two ports each: what one sends by turns comes to the right port from the right one.
     #[test]
@@ -150,7 +155,7 @@ mod tests {
         let claims: Vec<Claim> = (0..4).map(|_| Claim::random().unwrap()).collect();
         let links = |at: usize| {
             let bind = |claim: &Claim| -> Box<dyn DatagramLink> {
-                Box::new(Udp::bind(claim.eid()).unwrap())
+                Box::new(Udp::bind(claim.eid(), UdpOffload::On).unwrap())
             };
             PortLinks::new(claims[at..at + 2].iter().map(bind).collect()).unwrap()
         };

@@ -8,11 +8,16 @@
 //! carry Identification 0 and the ICRC can be computed without seeing the IP header. Runs of
 //! packets of equal size to one destination leave by segmentation offload: the kernel numbers their
 //! Identifications from 0 on, so the ICRC of each packet of a run but the first is changed to its
-//! number, and back at the receiver that gets a run in one piece.
+//! number, and back at the receiver that gets a run in one piece. All other packets leave by `sendmmsg`,
+//! with Identification 0, and so do runs where the kernel does not cut them.
 //!
-//! Inside the node, a packet's ICRC is that of Identification 0 and of port 4791 at both ends.
+//! Inside the node, a packet's ICRC is that of port 4791 at both ends, and of Identification 0; where a receiver gets
+//! other pieces than the sender made, of one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
 
+mod batch;
 mod renumber;
+mod results;
+mod runs;
 mod shield;
 mod single;
 
@@ -23,19 +28,32 @@ use std::{
 };
 
 use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns};
-use quinn_udp::{RecvMeta, UdpSocketState};
+use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns, UdpGroSegment};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT, TpOpcode};
 
+use self::batch::PacketBatch;
 use self::renumber::Renumber;
+use self::results::SendResults;
+use self::runs::{Company, PacketRun, PacketRuns};
 use self::shield::Shield;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
-use super::{eid_ip, ip_eid, port_owner};
-use crate::ports::{Backlog, NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
+use super::{eid_ip, port_owner};
+use crate::ports::{Backlog, NodeAddr, RUN_MAX, Route, Transmit};
+
+/// Whether the kernel cuts runs of packets that are sent by one call, and joins those that are received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UdpOffload {
+    /// Where it can (GSO, GRO).
+    #[default]
+    On,
+    /// No: each packet is a datagram of its own. Many are sent or received by one call.
+    Off,
+}
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -68,38 +86,35 @@ pub struct Udp {
     address: SocketAddr,
     /// Bytes that the system keeps for this socket, its own overhead included.
     receive_room: usize,
-    receive: Box<[u8]>,
+    receive: ReceiveBuffers,
     /// Room for what the system says of a datagram.
     control: Vec<u8>,
     /// The last receiving call brought something.
     has_brought: bool,
-    run: PacketRun,
+    runs: PacketRuns,
+    /// Packets that the kernel cuts a run into at most; 1: it cuts none.
+    cut_max: usize,
     renumber: Renumber,
     shield: Shield,
-    counts: LinkCounts,
-    /// Where datagrams were too long, and the most bytes that pass.
-    too_long: Vec<(RawEid, usize)>,
-    /// Where the system does not send.
-    cut: Vec<RawEid>,
+    results: SendResults,
+    received: u64,
 }
 
-/// Packets of equal size to one destination, waiting to be sent by one call.
+/// Buffers of one receiving call.
 #[derive(Debug)]
-struct PacketRun {
-    buffer: Box<[u8]>,
-    to: SocketAddr,
-    /// Bytes of each packet but the last.
+struct ReceiveBuffers {
+    bytes: Box<[u8]>,
+    /// Number of bytes in each buffer.
     size: usize,
-    /// Bytes in the buffer.
-    len: usize,
-    count: usize,
-    count_max: usize,
+    metas: Box<[RecvMeta]>,
 }
 
 /// Datagrams that one call of the system received, with their sources.
 #[derive(Debug)]
 pub struct Batch<'a> {
     buffers: &'a [u8],
+    /// Bytes of each buffer.
+    size: usize,
     metas: &'a [RecvMeta],
     /// Bytes of the first buffer that were returned already.
     at: usize,
@@ -116,7 +131,7 @@ impl<'a> Iterator for Batch<'a> {
         self.at = end;
         if end == bytes.len() {
             self.metas = &self.metas[1..];
-            self.buffers = self.buffers.get(DATAGRAM_MAX..).unwrap_or_default();
+            self.buffers = self.buffers.get(self.size..).unwrap_or_default();
             self.at = 0;
         }
         Some((meta.addr, datagram))
@@ -133,9 +148,9 @@ impl Udp {
     ///
     /// # Errors
     /// [`UdpError`].
-    pub fn bind(eid: RawEid) -> Result<Self, UdpError> {
+    pub fn bind(eid: RawEid, offload: UdpOffload) -> Result<Self, UdpError> {
         let address = SocketAddr::new(eid_ip(eid), ROCE_PORT);
-        Self::open(address).map_err(|error| {
+        Self::open(address, offload).map_err(|error| {
             if error.kind() != io::ErrorKind::AddrInUse {
                 return UdpError::Os { address, error };
             }
@@ -151,27 +166,20 @@ impl Udp {
     pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
         let (mut count, mut bytes) = (0, 0);
         while count < SENDS_PER_CALL && bytes < BYTES_PER_CALL {
-            if self.run.is_full() {
+            if self.runs.is_full() {
                 self.flush();
             }
-            let Some(packets) = next(self.run.room()) else { break };
+            let room = self.runs.room();
+            let Some(packets) = next(room) else { break };
             count += packets.packets();
             bytes += packets.len;
             let to = SocketAddr::new(eid_ip(packets.to), ROCE_PORT);
-            // The system may refuse a probe for its length, and what is sent with it.
-            let alone = self.run.buffer[self.run.len] == TpOpcode::Probe.code();
-            if alone || !self.run.takes(to, &packets) {
-                self.flush_before(packets.len);
-            }
-            self.run.to = to;
+            let is_probe = room[0] == TpOpcode::Probe.code();
             if packets.source_port != ROCE_PORT {
                 // There is one socket, and it sends from this port.
-                let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packets.len));
+                let _ = IcrcFlow::new(self.address, to).seal(&mut room[..packets.len]);
             }
-            self.run.push(&packets);
-            if alone || self.run.is_ended() {
-                self.flush();
-            }
+            self.runs.push(to, &packets, if is_probe { Company::Alone } else { Company::Any });
         }
         self.flush();
         count
@@ -183,39 +191,42 @@ impl Udp {
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let (mut count, mut bytes) = (0, 0);
         for _ in 0..RECEIVES_PER_CALL {
-            let mut metas = [RecvMeta::default(); RECEIVE_BUFFERS];
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
-            let Ok(filled) = self.receive_batch(&mut metas) else { break };
-            let buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
-            for (buffer, meta) in buffers.zip(&metas[..filled]).filter(|(_, m)| m.addr.is_ipv4()) {
+            let Ok(filled) = self.receive_batch() else { break };
+            let ReceiveBuffers { bytes: buffers, size, metas } = &mut self.receive;
+            let (size, most) = (*size, metas.len());
+            let metas = &metas[..filled];
+            let to_number = buffers.chunks_exact_mut(size).zip(metas);
+            for (buffer, meta) in to_number.filter(|(_, meta)| meta.addr.is_ipv4()) {
                 let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
                 for (id, datagram) in bytes.chunks_mut(meta.stride.max(1)).enumerate() {
                     self.renumber.apply(datagram, id);
                 }
             }
-            let mut batch = Batch { buffers: &self.receive, metas: &metas[..filled], at: 0 };
-            let backlog = if filled < RECEIVE_BUFFERS { Backlog::Empty } else { Backlog::More };
+            let mut batch = Batch { buffers, size, metas, at: 0 };
+            let backlog = if filled < most { Backlog::Empty } else { Backlog::More };
             on_batch(backlog, &mut batch);
-            count += metas[..filled].iter().map(datagrams_of).sum::<usize>();
-            bytes += metas[..filled].iter().map(|meta| meta.len).sum::<usize>();
+            count += metas.iter().map(datagrams_of).sum::<usize>();
+            bytes += metas.iter().map(|meta| meta.len).sum::<usize>();
             if backlog == Backlog::Empty || bytes >= BYTES_PER_CALL {
                 break;
             }
         }
-        self.counts.received += count as u64;
+        self.received += count as u64;
         count
     }
 
     /// Receives with one system call; the number of buffers that are filled.
     ///
     /// Most polls find nothing, and after such a one most find one datagram: a call for one takes half the time.
-    fn receive_batch(&mut self, metas: &mut [RecvMeta; RECEIVE_BUFFERS]) -> io::Result<usize> {
+    fn receive_batch(&mut self) -> io::Result<usize> {
         let has_brought = std::mem::take(&mut self.has_brought);
-        let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
+        let ReceiveBuffers { bytes, size, metas } = &mut self.receive;
+        let mut buffers = bytes.chunks_exact_mut(*size);
         let filled = if has_brought {
-            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+            let mut parts: [IoSliceMut<'_>; BATCH_SIZE] =
                 std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
-            self.state.recv((&self.socket).into(), &mut parts, metas)?
+            self.state.recv((&self.socket).into(), &mut parts[..metas.len()], metas)?
         } else {
             let buffer = buffers.next().unwrap_or_default();
             single::receive(&self.socket, (buffer, &mut self.control), &mut metas[0])?;
@@ -255,10 +266,11 @@ impl Udp {
     /// What it did so far.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
-        self.counts
+        let SendResults { sent, dropped, calls, .. } = self.results;
+        LinkCounts { sent, send_dropped: dropped, received: self.received, send_calls: calls }
     }
 
-    fn open(address: SocketAddr) -> io::Result<Self> {
+    fn open(address: SocketAddr, offload: UdpOffload) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         // What the system allows at most is taken; less than asked for is no error.
         if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
@@ -270,108 +282,100 @@ impl Udp {
         let socket = UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         receive_without_extras(&socket);
-        let count_max = state.max_gso_segments().clamp(1, RUN_MAX);
+        let is_joined = offload == UdpOffload::On && state.gro_segments() > 1;
+        if !is_joined {
+            // A kernel that does not know it does not join either.
+            let _ = setsockopt(&socket, UdpGroSegment, &false);
+        }
+        let cut_max = match offload {
+            UdpOffload::On => state.max_gso_segments().clamp(1, RUN_MAX),
+            UdpOffload::Off => 1,
+        };
         Ok(Self {
             _watch: watch_fd(socket.as_fd())?,
             socket,
             state,
             address,
             receive_room,
-            receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
+            receive: ReceiveBuffers::new(if is_joined { DATAGRAM_MAX } else { PACKET_MAX }),
             control: single::control(),
             has_brought: false,
-            run: PacketRun::new(address, count_max),
+            runs: PacketRuns::new(),
+            cut_max,
             renumber: Renumber::default(),
             shield: Shield::default(),
-            counts: LinkCounts::default(),
-            too_long: Vec::new(),
-            cut: Vec::new(),
+            results: SendResults::new(address),
+            received: 0,
         })
     }
 
-    /// Sends the run, then moves the packet of `len` bytes behind it to the front.
-    fn flush_before(&mut self, len: usize) {
-        let at = self.run.len;
-        self.flush();
-        self.run.buffer.copy_within(at..at + len, 0);
-    }
-
+    /// Sends all that waits, in the order in which it was written.
     fn flush(&mut self) {
-        let run = &mut self.run;
-        if run.count == 0 {
-            return;
-        }
-        let size = run.size.max(1);
-        for part in run.buffer[..run.len].chunks_mut(run.count_max * size) {
-            if run.to.is_ipv4() {
-                self.renumber.number(part, size);
-            }
-            let packets = part.len().div_ceil(size) as u64;
-            self.counts.send_calls += 1;
-            let sent = match packets {
-                1 => single::send(&self.socket, part, run.to),
-                _ => {
-                    let transmit = quinn_udp::Transmit {
-                        destination: run.to,
-                        ecn: None,
-                        contents: part,
-                        segment_size: Some(size),
-                        src_ip: None,
-                    };
-                    self.state.try_send((&self.socket).into(), &transmit)
+        let Self { socket, state, runs, cut_max, renumber, results, .. } = self;
+        let (waiting, mut bytes) = runs.parts();
+        let Some(first) = waiting.first() else { return };
+        let mut batch = PacketBatch::new(first);
+        for run in waiting {
+            let of_run = bytes.split_off_mut(..run.len).unwrap_or_default();
+            for part in of_run.chunks_mut(*cut_max * run.size) {
+                let is_cut = part.len() > run.size;
+                if is_cut {
+                    batch.send(socket, results);
+                    if send_run((socket, state, renumber), (run, part), results) {
+                        continue;
+                    }
                 }
-            };
-            match sent {
-                Ok(()) => self.counts.sent += packets,
-                // A lost datagram is what the transport above is made for.
-                Err(error) => {
-                    tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
-                    self.counts.send_dropped += packets;
-                    note_refused((&mut self.too_long, &mut self.cut), self.address, run.to, &error);
+                let long_before = results.dropped_long;
+                for packet in part.chunks(run.size) {
+                    batch.push(socket, (packet, run), results);
+                }
+                if is_cut {
+                    batch.send(socket, results);
+                    // Some kernels report a run of packets that are too long as an invalid argument.
+                    if results.dropped_long == long_before {
+                        tracing::info!(
+                            "the kernel cuts no runs of packets: they are sent by sendmmsg"
+                        );
+                        *cut_max = 1;
+                    }
                 }
             }
         }
-        run.len = 0;
-        run.count = 0;
-        run.size = 0;
-        // The driver or interface may have turned out not to offload.
-        run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
+        batch.send(socket, results);
+        runs.clear();
     }
 }
 
-/// Notes why the system did not take a datagram to `to`, if that is the length or the route.
-fn note_refused(
-    (too_long, cut): (&mut Vec<(RawEid, usize)>, &mut Vec<RawEid>),
-    from: SocketAddr,
-    to: SocketAddr,
-    error: &io::Error,
-) {
-    match Errno::from_io_error(error) {
-        // Some kernels report a run of packets that are too long as an invalid argument.
-        Some(Errno::MSGSIZE | Errno::INVAL) => note_too_long(too_long, from, to),
-        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN) => {
-            let to = ip_eid(to.ip());
-            if cut.len() < CUT_MAX && !cut.contains(&to) {
-                cut.push(to);
-            }
+/// Sends several packets of one size by one call. `false`: the kernel does not cut them, and none was sent.
+fn send_run(
+    (socket, state, renumber): (&UdpSocket, &UdpSocketState, &mut Renumber),
+    (run, packets): (&PacketRun, &mut [u8]),
+    results: &mut SendResults,
+) -> bool {
+    let mut number = |packets: &mut [u8]| {
+        if run.to.is_ipv4() {
+            renumber.number(packets, run.size);
         }
-        _ => {}
-    }
-}
-
-/// Asks the system for the MTU to `to`, by a socket that sends nothing.
-fn note_too_long(noted: &mut Vec<(RawEid, usize)>, from: SocketAddr, to: SocketAddr) {
-    let ask = || -> io::Result<u32> {
-        let socket = UdpSocket::bind((from.ip(), 0))?;
-        socket.connect(to)?;
-        let mtu = if to.is_ipv4() { sockopt::ip_mtu } else { sockopt::ipv6_mtu };
-        Ok(mtu(&socket)?)
     };
-    let to = ip_eid(to.ip());
-    let is_new = noted.len() < TOO_LONG_MAX && !noted.iter().any(|(eid, _)| *eid == to);
-    if is_new && let Ok(Ok(ip_mtu)) = ask().map(usize::try_from) {
-        noted.push((to, ip_mtu));
+    number(packets);
+    let transmit = quinn_udp::Transmit {
+        destination: run.to,
+        ecn: None,
+        contents: packets,
+        segment_size: Some(run.size),
+        src_ip: None,
+    };
+    let count = packets.len().div_ceil(run.size);
+    let sent = state.try_send(socket.into(), &transmit);
+    if let Err(error) = &sent
+        && matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL))
+    {
+        // Back to Identification 0.
+        number(packets);
+        return false;
     }
+    results.note(run.to, count, sent.as_ref().map(|()| count));
+    true
 }
 
 /// Switches off what the system adds to each datagram besides source and size, which costs time:
@@ -401,11 +405,11 @@ impl DatagramLink for Udp {
     }
 
     fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
-        self.too_long.pop()
+        self.results.too_long.pop()
     }
 
     fn poll_cut(&mut self) -> Option<Route> {
-        self.cut.pop().map(Route::direct)
+        self.results.cut.pop().map(Route::direct)
     }
 
     fn counts(&self) -> LinkCounts {
@@ -423,44 +427,12 @@ impl AsFd for Udp {
     }
 }
 
-impl PacketRun {
-    fn new(to: SocketAddr, count_max: usize) -> Self {
-        let buffer = vec![0; RUN_BYTES + DATAGRAM_MAX].into();
-        Self { buffer, to, size: 0, len: 0, count: 0, count_max }
-    }
-
-    /// Where the next packets are written: a run of them only if there is none yet.
-    fn room(&mut self) -> &mut [u8] {
-        let most = if self.count == 0 { DATAGRAM_MAX } else { PACKET_MAX };
-        &mut self.buffer[self.len..self.len + most]
-    }
-
-    /// Whether packets to `to` may join.
-    fn takes(&self, to: SocketAddr, packets: &Transmit) -> bool {
-        let Transmit { len, .. } = *packets;
-        self.count == 0 || (self.to == to && len <= self.size && self.len + len <= RUN_BYTES)
-    }
-
-    fn push(&mut self, packets: &Transmit) {
-        if self.count == 0 {
-            self.size = packets.size;
-        }
-        self.len += packets.len;
-        self.count += packets.packets();
-    }
-
-    /// The packet that was written behind the run.
-    fn tail(&mut self, len: usize) -> &mut [u8] {
-        &mut self.buffer[self.len..self.len + len]
-    }
-
-    /// No packet of any size may follow.
-    fn is_ended(&self) -> bool {
-        self.len != self.size * self.count
-    }
-
-    fn is_full(&self) -> bool {
-        self.count >= self.count_max || self.len + self.size > RUN_BYTES
+impl ReceiveBuffers {
+    /// Buffers of `size` bytes each.
+    fn new(size: usize) -> Self {
+        let count = (RECEIVE_BYTES / size).min(BATCH_SIZE);
+        let metas = vec![RecvMeta::default(); count].into();
+        Self { bytes: vec![0; count * size].into(), size, metas }
     }
 }
 
@@ -472,18 +444,13 @@ pub const RECEIVES_PER_CALL: usize = 4;
 pub(super) const BYTES_PER_CALL: usize = 256 << 10;
 /// Longest datagram, also a coalesced one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
-/// Room for a packet that may join a run.
+/// Longest packet that is received without offload, in bytes.
 const PACKET_MAX: usize = 16 << 10;
-/// Buffers of one receive call.
-const RECEIVE_BUFFERS: usize = 8;
+/// Bytes of all buffers of a receiving call.
+const RECEIVE_BYTES: usize = 512 << 10;
 /// Bytes of headers and bookkeeping that the system counts for a packet.
 const PACKET_OVERHEAD: usize = 512;
 /// Bytes asked for as socket buffers: a window of packets of many peers.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// Destinations that cannot be sent to, noted in one call.
-const CUT_MAX: usize = 64;
-/// Destinations whose MTU is asked for in one call.
-const TOO_LONG_MAX: usize = 64;
-
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use crate::{
         ip_eid,
         memory::PageMoving,
         peer::{KernelReads, PathChoice},
+        udp::UdpOffload,
     },
     link::{LinkFaults, LinkFaultsError},
     transport::Strategy,
@@ -85,6 +86,8 @@ pub struct NodeCfg {
     /// `None`: 512, or as many as the system's socket buffers keep if that is less; with congestion control, which bounds what
     /// is on the path, as many as have 64 MiB.
     pub window_packets: Option<u32>,
+    /// Whether the kernel cuts runs of packets that this node sends by one call, and joins those that it receives.
+    pub udp_offload: UdpOffload,
     /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
     pub link_faults: Option<LinkFaults>,
     /// How lost packets are sent again, where the peer has the same setting: other pairs have the simpler of both, or
@@ -125,6 +128,7 @@ impl Default for NodeCfg {
             rc: RcWire::Urma,
             rc_mtu: None,
             window_packets: None,
+            udp_offload: UdpOffload::On,
             link_faults: None,
             strategy: Strategy::default(),
             congestion: CongestionChoice::default(),
@@ -201,6 +205,7 @@ impl NodeCfg {
     /// | `URMA_TP_WINDOW` | `auto`, or 1 to 65536: packets of a TP that may be unacknowledged |
     /// | `URMA_TP_CONGESTION` | `none`, `cubic`, `delay`: what bounds the packets that a TP of this node has on the path
     ///   ([`CongestionChoice`]) |
+    /// | `URMA_UDP_OFFLOAD` | `on` (the kernel cuts and joins packets where it can: GSO, GRO), `off` |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     /// | `URMA_UBCORED` | path of the socket of `ubcored`, or `none` |
     ///
@@ -280,16 +285,7 @@ impl NodeCfg {
         self.ubcored = look_up("URMA_UBCORED").filter(|path| path != "none").map(PathBuf::from);
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
         self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"), text("URMA_TP_CONGESTION"))?;
-        if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
-            let name = "URMA_LINK_FAULTS";
-            let wrong = |LinkFaultsError { part, wanted }| ConfigError {
-                name,
-                value: part,
-                wanted: wanted.into(),
-                at: None,
-            };
-            self.link_faults = Some(value.parse().map_err(wrong)?);
-        }
+        self.set_link(switch("URMA_UDP_OFFLOAD")?, text("URMA_LINK_FAULTS"))?;
         self.check()?;
         Ok(self)
     }
@@ -308,6 +304,25 @@ impl NodeCfg {
         }
         if let Some(value) = congestion {
             self.congestion = congestion_of(value)?;
+        }
+        Ok(())
+    }
+
+    /// How datagrams are sent and received.
+    fn set_link(
+        &mut self,
+        has_offload: Option<bool>,
+        faults: Option<String>,
+    ) -> Result<(), ConfigError> {
+        if let Some(is_on) = has_offload {
+            self.udp_offload = if is_on { UdpOffload::On } else { UdpOffload::Off };
+        }
+        if let Some(value) = faults.filter(|value| value != "none") {
+            let wrong = |LinkFaultsError { part, wanted }| {
+                let (name, wanted) = ("URMA_LINK_FAULTS", wanted.into());
+                ConfigError { name, value: part, wanted, at: None }
+            };
+            self.link_faults = Some(value.parse().map_err(wrong)?);
         }
         Ok(())
     }
@@ -588,6 +603,7 @@ mod tests {
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
+        assert_eq!(with("URMA_UDP_OFFLOAD", "off").unwrap().udp_offload, UdpOffload::Off);
         assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ContextModelMode::Count);
         let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
         assert_eq!(doorbells("registers"), Doorbells::Registers);
@@ -663,6 +679,7 @@ mod tests {
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),
+            ("URMA_UDP_OFFLOAD", "gso"),
             ("URMA_DOORBELLS", "on"),
             ("URMA_CONTEXT_CACHE", "on"),
             ("URMA_CONTEXT_CACHE", "time"),

@@ -1,9 +1,14 @@
 //! Requests of each operation between two hosts, and between all pairs of eight.
 
+use ubcore_sim::{
+    host::{ip_eid, peer::PathChoice, udp::UdpOffload},
+    node::NodeCfg,
+};
+use udma_abi::counters::Counter;
 use urma_net::{Lab, LabPlan};
-use urma_tests::world::Outcome;
+use urma_tests::world::{Outcome, cfg, same};
 
-use crate::verify::{atomics, between, moved, node, world};
+use crate::verify::{SETUP, atomics, between, moved, node, opened, world};
 
 /// Lengths of one packet at any MTU, around a whole packet at common ones, and of thousands of packets.
 const LENGTHS: [usize; 17] = [
@@ -62,6 +67,31 @@ fn two_hosts_exchange_every_operation_with_ipv6_alone() -> Outcome {
 #[test]
 fn two_hosts_exchange_every_operation_through_a_router() -> Outcome {
     each_length(LabPlan::router(2, 1500))
+}
+
+/// Of two hosts, one cuts and joins packets, the other one, or none: each packet is good where it arrives.
+#[test]
+fn two_hosts_exchange_every_operation_with_and_without_offload() -> Outcome {
+    let (on, off) = (UdpOffload::On, UdpOffload::Off);
+    for offload in [[on, off], [off, on], [off, off]] {
+        let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return Ok(()) };
+        let open = |number| {
+            let host: &urma_net::Host = lab.host(number);
+            let (eid, path) = (Some(ip_eid(host.address())), PathChoice::Auto);
+            opened(host, NodeCfg { eid, path, udp_offload: offload[number], ..cfg(SETUP) })
+        };
+        let nodes = [open(0)?, open(1)?];
+        let mut w = between(&nodes[0], &nodes[1], 2 * LONGEST + 8192)?;
+        for len in LENGTHS {
+            moved(&mut w, len).map_err(|failure| failure.during(format!("{offload:?}")))?;
+        }
+        atomics(&mut w)?;
+        for node in &nodes {
+            let dropped = node.node.device().counter(Counter::DropIcrc);
+            same(&format!("packets with a wrong ICRC, {offload:?}"), dropped, 0)?;
+        }
+    }
+    Ok(())
 }
 
 #[test]
