@@ -3,6 +3,7 @@
 //! *Owns*: the objects and their tables. *Takes*: checked arguments of commands. *Gives*: lookups
 //! that never wait. *Must not*: move payload.
 
+pub(crate) mod arm_slot;
 pub(crate) mod counts;
 pub(crate) mod event;
 pub(crate) mod function;

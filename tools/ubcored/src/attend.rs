@@ -49,11 +49,11 @@ impl Attended {
 
     /// Passes on doorbells that rang. Called before a message is answered, so that what the client did before it comes before it.
     pub(crate) fn pass_on(&self) {
-        lock(&self.slots).pass_all(&self.client);
+        lock(&self.slots).pass_all(|rung| self.client.ring_slot(rung));
     }
 
     fn look(&self) -> SlotLook {
-        lock(&self.slots).look(&self.client)
+        lock(&self.slots).look(|rung| self.client.ring_slot(rung))
     }
 
     /// Whether the thread may sleep, as far as this function goes.
@@ -157,7 +157,7 @@ impl Attendants {
         node: Arc<Node>,
         client: ClientFunction,
     ) -> io::Result<Arc<Attended>> {
-        let slots = ServedSlots::new()?;
+        let slots = client.serve_slots()?;
         let memory = slots.memory().clone();
         let slots = Mutex::new(slots);
         let attended = Arc::new(Attended { node, client, memory, slots });
