@@ -17,6 +17,7 @@ mod priority;
 mod queues;
 mod requests;
 mod scene;
+mod slots;
 mod withdrawals;
 
 use std::sync::{Arc, Mutex};

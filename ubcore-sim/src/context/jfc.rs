@@ -284,6 +284,10 @@ impl DeviceJfc {
 
     /// The arm that counts for entry `at`, which is written: a slot may show one that was stored before.
     fn arm_for(&self, at: u64) -> u64 {
+        let arm = self.arm.load(Ordering::SeqCst);
+        if arm & ARM_IN_SLOT == 0 {
+            return arm;
+        }
         // Before the slot: the index there is not older.
         let ci = self.ci.load(Ordering::SeqCst);
         if let Some(shown) = self.slot.read(self.id) {
@@ -439,16 +443,14 @@ impl JfcPort {
         }
         // The device writes to the ring: that was checked when the JFC was made.
         let _ = self.ring.store_first_last(index, &words);
-        let arm = jfc.arm.load(Ordering::SeqCst);
-        if arm != UNARMED {
-            self.after_armed(arm, at, solicited);
+        if jfc.arm.load(Ordering::SeqCst) != UNARMED {
+            self.after_armed(at, solicited);
         }
     }
 
     #[cold]
-    fn after_armed(&self, arm: u64, at: u64, solicited: bool) {
-        let arm = if arm & ARM_IN_SLOT == 0 { arm } else { self.jfc.arm_for(at) };
-        let fits = match arm & ARM_KIND {
+    fn after_armed(&self, at: u64, solicited: bool) {
+        let fits = match self.jfc.arm_for(at) & ARM_KIND {
             UNARMED => false,
             ARMED_SOLICITED => solicited,
             _ => true,

@@ -35,7 +35,8 @@ impl ServedSlots {
     /// No memory or no descriptors.
     pub fn new() -> io::Result<Self> {
         let memory = Region::shared(SLOT_LEN, Pages::Base)?;
-        let rung = RungSlots::new(memory.clone(), SlotGeometry::DEVICE).map_err(io::Error::other)?;
+        let rung =
+            RungSlots::new(memory.clone(), SlotGeometry::DEVICE).map_err(io::Error::other)?;
         Ok(Self { memory, rung, held: VecDeque::new() })
     }
 

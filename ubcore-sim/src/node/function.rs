@@ -8,7 +8,10 @@ use udma_abi::{BackingError, DmaSpace, RegisterRegion, regs};
 use urma_mem::doorbells::RungSlot;
 
 use super::backing::{NodeDma, reset};
-use crate::{device::DeviceFunction, host::{shared::SharedNode, slots::ServedSlots}};
+use crate::{
+    device::DeviceFunction,
+    host::{shared::SharedNode, slots::ServedSlots},
+};
 
 /// A function of a node, for a driver in another process.
 #[derive(Debug)]
