@@ -17,6 +17,7 @@ mod priority;
 mod queues;
 mod requests;
 mod scene;
+mod shares;
 mod slots;
 mod withdrawals;
 

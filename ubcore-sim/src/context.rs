@@ -17,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod poison;
 pub(crate) mod queue;
 pub(crate) mod segment;
+pub(crate) mod step_share;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod token;

@@ -49,7 +49,11 @@ impl Attended {
 
     /// Passes on doorbells that rang. Called before a message is answered, so that what the client did before it comes before it.
     pub(crate) fn pass_on(&self) {
-        lock(&self.slots).pass_all(|rung| self.client.ring_slot(rung));
+        let look = lock(&self.slots).pass_all(|rung| self.client.ring_slot(rung));
+        if look == SlotLook::Posted {
+            // The thread may be about to sleep, and does not see what rang.
+            self.node.progress_to_lull(&mut Lull::never());
+        }
     }
 
     fn look(&self) -> SlotLook {

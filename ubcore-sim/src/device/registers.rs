@@ -89,7 +89,8 @@ impl SoftwareDevice {
         }
     }
 
-    /// Carries out what a slot of a function's doorbell memory rang with: a step of a queue, or the indices and arms of a JFC.
+    /// Takes what a slot of a function's doorbell memory rang with: the indices and arms of a JFC, or a producer index. The queue is
+    /// stepped with those of other functions, so that a doorbell is worth no step of its own.
     #[inline]
     pub fn ring_slot(
         &self,
@@ -98,7 +99,12 @@ impl SoftwareDevice {
         rung: RungSlot,
     ) {
         match SlotDoorbell::decode(rung.value) {
-            Some(SlotDoorbell::Queue { id, pi }) => self.ring_send(now, function, (id, pi)),
+            Some(SlotDoorbell::Queue { id, pi }) => {
+                if let Some(queue) = self.queue_of(function, id) {
+                    queue.pi.store(pi, Ordering::Release);
+                    self.base.make_runnable(queue);
+                }
+            }
             Some(SlotDoorbell::Jfc { jfcn, ci }) => {
                 if let Some(jfc) = self.jfc_of(function, jfcn) {
                     let (arm, is_new) = (rung.detail.unwrap_or(0), rung.detail.is_some());

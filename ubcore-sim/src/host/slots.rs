@@ -64,10 +64,11 @@ impl ServedSlots {
         }
     }
 
-    /// Gives `ring` all that rang.
-    pub fn pass_all(&mut self, mut ring: impl FnMut(RungSlot)) {
-        self.look(&mut ring);
+    /// As [`ServedSlots::look`], and holds nothing.
+    pub fn pass_all(&mut self, mut ring: impl FnMut(RungSlot)) -> SlotLook {
+        let look = self.look(&mut ring);
         self.held.drain(..).for_each(ring);
+        if look == SlotLook::Held { SlotLook::Posted } else { look }
     }
 
     /// Shows the driver the register STATUS.
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(look(&mut served), (SlotLook::Quiet, vec![]), "no such kind");
         post(70_002);
         let mut all = Vec::new();
-        served.pass_all(|slot| all.push(slot.value));
+        assert_eq!(served.pass_all(|slot| all.push(slot.value)), SlotLook::Posted);
         assert_eq!(all, [SlotDoorbell::Queue { id: 5, pi: 70_002 }.encode()]);
     }
 }
