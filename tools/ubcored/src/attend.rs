@@ -111,7 +111,9 @@ impl AttendedNode {
         if is_posted || look != LullLook::Holds {
             self.node.progress_to_lull(&mut self.lull);
         }
-        is_rung || look == LullLook::PeerWrote
+        // A step is bounded: queues may want another one.
+        let is_left = look != LullLook::Holds && self.node.device().poll_deadline() == Some(0);
+        is_rung || is_left || look == LullLook::PeerWrote
     }
 
     /// Whether the thread may sleep, as far as this node goes.

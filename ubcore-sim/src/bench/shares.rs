@@ -95,3 +95,19 @@ fn a_function_alone_has_long_steps() {
     let shared = shares(&[(4, 64 << 10), (4, 64 << 10)], 20);
     assert!(alone[0] > 4 * shared[0], "{alone:?} {shared:?}");
 }
+
+#[test]
+fn work_that_a_step_leaves_is_done_by_later_ones() {
+    for len in [64, 8 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        let (owner, _) = pair();
+        let mut all = [Sharer::of(&owner, 2, len), Sharer::of(&owner, 1, len)];
+        all.iter_mut().for_each(|one| one.turn(128));
+        for _ in 0..1024 {
+            owner.dev.step(0);
+        }
+        for one in &mut all {
+            one.turn(0);
+            assert_eq!(one.open, 0, "{len}");
+        }
+    }
+}

@@ -303,17 +303,22 @@ impl Base {
         &self,
         chosen: &'a mut [(u32, u32); N],
     ) -> &'a [(u32, u32)] {
-        let mut count = 0;
+        let (mut count, mut is_put_back) = (0, false);
         for _ in 0..self.runnable.len() {
             let Some(id) = self.runnable.pop() else { break };
             let owner = self.queues.get(id).map_or(0, |queue| queue.owner());
             if count == N || chosen[..count].iter().any(|(of, _)| *of == owner) {
                 // It stays marked. In front of those of this step that want another one.
                 let _ = self.runnable.push(id);
+                is_put_back = true;
                 continue;
             }
             chosen[count] = (owner, id);
             count += 1;
+        }
+        if is_put_back {
+            // Another thread may have found the list empty meanwhile.
+            self.tables.sign.raise();
         }
         &chosen[..count]
     }
