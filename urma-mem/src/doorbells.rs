@@ -186,7 +186,6 @@ impl SlotWords {
         let value = words.load_acquire(at).ok()?;
         #[expect(clippy::cast_possible_truncation, reason = "the low half is the detail")]
         let detail = counted as u32;
-        #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
         let count = (counted >> 32) as u32;
         Some(Self { value, count, detail })
     }
