@@ -17,6 +17,8 @@ mod priority;
 mod queues;
 mod requests;
 mod scene;
+mod shares;
+mod slots;
 mod withdrawals;
 
 use std::sync::{Arc, Mutex};

@@ -3,6 +3,7 @@
 //! *Owns*: the objects and their tables. *Takes*: checked arguments of commands. *Gives*: lookups
 //! that never wait. *Must not*: move payload.
 
+pub(crate) mod arm_slot;
 pub(crate) mod counts;
 pub(crate) mod event;
 pub(crate) mod function;
@@ -16,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod poison;
 pub(crate) mod queue;
 pub(crate) mod segment;
+pub(crate) mod step_share;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod token;

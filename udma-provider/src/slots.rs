@@ -73,7 +73,10 @@ impl RegisterRegion for SlotRegisters {
     }
 
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
-        Some(Box::new(SlotJfcIndex { slot: self.take()?, jfcn }))
+        let index = SlotJfcIndex { slot: self.take()?, jfcn };
+        // Before a queue completes there: completions look at the slot for arms.
+        index.move_to(0);
+        Some(Box::new(index))
     }
 
     fn map(&self, offset: u64, len: u64) -> Option<Region> {

@@ -157,8 +157,38 @@ pub struct RungSlot {
     pub slot: usize,
     /// Newest value of the slot.
     pub value: u64,
+    /// Count of details, modulo 2^32.
+    pub count: u32,
     /// Newest detail, if there is one since the slot rang last.
     pub detail: Option<u32>,
+}
+
+/// What the words of a slot say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotWords {
+    /// Newest value.
+    pub value: u64,
+    /// Count of details, modulo 2^32.
+    pub count: u32,
+    /// Newest detail.
+    pub detail: u32,
+}
+
+impl SlotWords {
+    /// Reads a slot: the value is at least as new as the count. `None`: there is no such slot.
+    #[inline]
+    pub fn read<W: Words>(words: &W, geometry: SlotGeometry, slot: usize) -> Option<Self> {
+        if slot >= geometry.slots {
+            return None;
+        }
+        let at = geometry.at(slot);
+        let counted = words.load_acquire(at + size_of::<u64>()).ok()?;
+        let value = words.load_acquire(at).ok()?;
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is the detail")]
+        let detail = counted as u32;
+        let count = (counted >> 32) as u32;
+        Some(Self { value, count, detail })
+    }
 }
 
 /// The device's side: what it saw of the slots.
@@ -169,7 +199,7 @@ pub struct RungSlots<W: Words = Region> {
     sleep: SleepFlag<W>,
     rung: Vec<W::One>,
     /// Count of each slot, as it was seen last.
-    seen: Vec<u64>,
+    seen: Vec<u32>,
 }
 
 impl<W: Words> RungSlots<W> {
@@ -210,14 +240,10 @@ impl<W: Words> RungSlots<W> {
     #[inline]
     fn read(&mut self, slot: usize) -> Option<RungSlot> {
         let seen = self.seen.get_mut(slot)?;
-        let at = self.geometry.at(slot);
-        let counted = self.words.load_acquire(at + size_of::<u64>()).ok()?;
-        let value = self.words.load_acquire(at).ok()?;
-        let is_new = counted >> 32 != *seen >> 32;
-        *seen = counted;
-        #[expect(clippy::cast_possible_truncation, reason = "the low half is the detail")]
-        let detail = is_new.then_some(counted as u32);
-        Some(RungSlot { slot, value, detail })
+        let SlotWords { value, count, detail } = SlotWords::read(&self.words, self.geometry, slot)?;
+        let detail = (count != *seen).then_some(detail);
+        *seen = count;
+        Some(RungSlot { slot, value, count, detail })
     }
 
     /// Says how the device is.

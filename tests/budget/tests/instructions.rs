@@ -28,7 +28,7 @@ const READ_MAX: [u64; 2] = [239, 408];
 /// Most instructions of a FETCH_ADD, or a CAS, and its poll through the Rust API, and through the C functions.
 const ATOMIC_MAX: [u64; 2] = [531, 644];
 /// Calls that are counted together: what is made on first use counts for little.
-const CALLS: u64 = 20_000;
+const CALLS: u64 = 30_000;
 
 /// The bench, built once; `Err`: why it could not be.
 fn bench() -> Outcome<&'static PathBuf> {

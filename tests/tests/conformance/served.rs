@@ -8,7 +8,6 @@ const PAGES: &str = "the other process reaches whole pages only.";
 const NO_APERTURE: &str = "a peer's memory is in no window of the function.";
 const RING: &str = "requests between two served nodes go by the ring.";
 const COUNTERS: &str = "a function reads the counters of its own queues; refusals and the ring are counted by the node.";
-const ARM: &str = "an arm is a store that the device sees later: what another node sends meanwhile fires the arm before it, and then this one.";
 const HOOK: &str = "a memory fault is planted by an address of the driver's process, which the device does not use.";
 
 /// Behaviours that are not tried, with the reason.
@@ -28,7 +27,6 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("poisoned_source", HOOK),
     ("poisoned_target_is_not_read", HOOK),
     ("reused_token_id_is_not_the_old_segment", PAGES),
-    ("solicited_write_imm_fires", ARM),
     ("unaligned_segment_works", PAGES),
 ];
 

@@ -49,11 +49,15 @@ impl Attended {
 
     /// Passes on doorbells that rang. Called before a message is answered, so that what the client did before it comes before it.
     pub(crate) fn pass_on(&self) {
-        lock(&self.slots).pass_all(&self.client);
+        let look = lock(&self.slots).pass_all(|rung| self.client.ring_slot(rung));
+        if look == SlotLook::Posted {
+            // The thread may be about to sleep, and does not see what rang.
+            self.node.progress_to_lull(&mut Lull::never());
+        }
     }
 
     fn look(&self) -> SlotLook {
-        lock(&self.slots).look(&self.client)
+        lock(&self.slots).look(|rung| self.client.ring_slot(rung))
     }
 
     /// Whether the thread may sleep, as far as this function goes.
@@ -107,7 +111,9 @@ impl AttendedNode {
         if is_posted || look != LullLook::Holds {
             self.node.progress_to_lull(&mut self.lull);
         }
-        is_rung || look == LullLook::PeerWrote
+        // A step is bounded: queues may want another one.
+        let is_left = look != LullLook::Holds && self.node.device().poll_deadline() == Some(0);
+        is_rung || is_left || look == LullLook::PeerWrote
     }
 
     /// Whether the thread may sleep, as far as this node goes.
@@ -157,7 +163,7 @@ impl Attendants {
         node: Arc<Node>,
         client: ClientFunction,
     ) -> io::Result<Arc<Attended>> {
-        let slots = ServedSlots::new()?;
+        let slots = client.serve_slots()?;
         let memory = slots.memory().clone();
         let slots = Mutex::new(slots);
         let attended = Arc::new(Attended { node, client, memory, slots });

@@ -85,7 +85,7 @@ impl Commands {
             function.release(QuotaKind::Jfcs, 1);
             return Err(CmdStatus::NoRoom);
         };
-        jfc.open(function.id, ring, inline, eq);
+        jfc.open((function.id, function.doorbells()), ring, inline, eq);
         Ok(CmdAnswer::ok(&[u64::from(jfc.id)]))
     }
 

@@ -4,7 +4,7 @@
 //! maps. *Gives*: windows on its memory alone. *Must not*: reach what another function mapped.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use udma_abi::{BackingError, CmdStatus, DmaAccess, Eqe};
@@ -120,6 +120,8 @@ pub struct DeviceFunction {
     /// Raises the vectors of the function.
     pub(crate) interrupt: Arc<dyn Interrupt>,
     dma: Dma,
+    /// Memory by which its driver rings, of a function that is served to another process.
+    doorbells: OnceLock<Arc<Region>>,
     setup: Mutex<Setup>,
     pub(crate) aeq: ArcSwapOption<EventQueue>,
     /// Asynchronous events that found no room yet.
@@ -143,6 +145,7 @@ impl DeviceFunction {
             cfg,
             interrupt,
             dma: Dma::default(),
+            doorbells: OnceLock::new(),
             setup: Mutex::default(),
             aeq: ArcSwapOption::empty(),
             async_pending: Mutex::default(),
@@ -207,6 +210,16 @@ impl DeviceFunction {
     /// `count` of a kind ended.
     pub(crate) fn release(&self, kind: QuotaKind, count: u64) {
         self.used[kind.index()].fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Its driver rings by this memory; JFCs that it makes from now on look there for arms.
+    pub(crate) fn ring_by(&self, memory: &Region) {
+        let _ = self.doorbells.set(Arc::new(memory.clone()));
+    }
+
+    /// Returns the memory by which its driver rings, if there is some.
+    pub(crate) fn doorbells(&self) -> Option<Arc<Region>> {
+        self.doorbells.get().cloned()
     }
 
     /// Usable device addresses, as `(first, last)`.

@@ -12,15 +12,27 @@ use udma_abi::{
     cqe::CQE_WORDS,
     doorbell::{CqArm, JfcDoorbell},
 };
-use urma_mem::Blocks;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use urma_mem::{Blocks, Region};
 
-use super::{event::EventQueue, function::FunctionId, lives::Lives};
+use super::{
+    arm_slot::{ArmSlot, ShownArm},
+    event::EventQueue,
+    function::FunctionId,
+    lives::Lives,
+};
 use crate::hooks::{self, Hook};
 
-const UNARMED: u32 = 0;
-const ARMED_ANY: u32 = 1;
-const ARMED_SOLICITED: u32 = 2;
+/// Not armed, and no slot can show an arm.
+const UNARMED: u64 = 0;
+const ARMED_ANY: u64 = 1;
+const ARMED_SOLICITED: u64 = 2;
+/// Bits that say which completions fire.
+const ARM_KIND: u64 = 3;
+/// A slot may show a newer arm.
+const ARM_IN_SLOT: u64 = 4;
+/// The count of the slot with the last arm that was taken from it is from this bit.
+const ARM_COUNT_SHIFT: u32 = 32;
 /// No arm was seen yet: differs from every sequence number of two bits.
 const NO_ARM_SN: u32 = 4;
 /// Entries from which on a slot more or less in reserve does not matter.
@@ -38,8 +50,9 @@ pub(crate) struct DeviceJfc {
     claimed: AtomicU64,
     pi: AtomicU64,
     ci: AtomicU64,
-    arm: AtomicU32,
+    arm: AtomicU64,
     arm_sn: AtomicU32,
+    slot: ArmSlot,
     /// One beyond the last entry that counts as solicited.
     solicited: AtomicU64,
     /// The event queue was full when this JFC had to fire.
@@ -102,8 +115,9 @@ impl DeviceJfc {
             claimed: zero(),
             pi: zero(),
             ci: zero(),
-            arm: AtomicU32::new(UNARMED),
+            arm: AtomicU64::new(UNARMED),
             arm_sn: AtomicU32::new(NO_ARM_SN),
+            slot: ArmSlot::new(),
             solicited: zero(),
             event_pending: AtomicBool::new(false),
             moderate_count: AtomicU32::new(0),
@@ -116,10 +130,10 @@ impl DeviceJfc {
         }
     }
 
-    /// Starts a life, of a function; the entries were zeroed by the driver.
+    /// Starts a life, of a function with doorbell memory or without; the entries were zeroed by the driver.
     pub(crate) fn open(
         &self,
-        owner: FunctionId,
+        (owner, doorbells): (FunctionId, Option<Arc<Region>>),
         entries: Blocks,
         inline: bool,
         eq: Option<Arc<EventQueue>>,
@@ -130,6 +144,7 @@ impl DeviceJfc {
         }
         self.depth.store(u64::from(entries.mask()) + 1, Ordering::SeqCst);
         self.arm.store(UNARMED, Ordering::SeqCst);
+        self.slot.open(doorbells);
         self.arm_sn.store(NO_ARM_SN, Ordering::SeqCst);
         self.event_pending.store(false, Ordering::SeqCst);
         self.stopped.store(false, Ordering::SeqCst);
@@ -154,6 +169,7 @@ impl DeviceJfc {
         if let Some(eq) = self.eq.swap(None) {
             eq.users.fetch_sub(1, Ordering::SeqCst);
         }
+        self.slot.open(None);
         self.ring.store(None);
     }
 
@@ -211,24 +227,79 @@ impl DeviceJfc {
         if self.arm_sn.swap(u32::from(sn), Ordering::SeqCst) == u32::from(sn) {
             return;
         }
-        let kind = if arm == CqArm::Any { ARMED_ANY } else { ARMED_SOLICITED };
         self.armed_at.store(self.pi.load(Ordering::SeqCst), Ordering::SeqCst);
-        self.arm.swap(kind, Ordering::SeqCst);
-        // A completion from here on sees the arm; what completed before is looked at now. An
-        // entry whose index is taken but not yet visible may fire a moment early, never late.
+        let armed = |word| Some(word & !ARM_KIND | kind_of(arm));
+        let _ = self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, armed);
+        self.fire_for_waiting(arm, self.ci.load(Ordering::SeqCst));
+    }
+
+    /// Takes what the slot `slot` of the owner's doorbell memory rang with; `is_new`: its arm, too.
+    pub(crate) fn on_slot(&self, slot: usize, shown: ShownArm, is_new: bool) -> Rung {
+        if self.slot.is_other(slot) {
+            // Before the slot is known: from then on completions take its arms.
+            let count = u64::from(shown.count.wrapping_sub(u32::from(is_new)));
+            let word = |word| Some(count << ARM_COUNT_SHIFT | ARM_IN_SLOT | word & ARM_KIND);
+            let _ = self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, word);
+            self.slot.set(slot);
+        }
+        let consumed = self.on_consumed(shown.ci);
+        if consumed != Rung::Bad {
+            let now = self.pi.load(Ordering::SeqCst);
+            self.take_arm(shown, (self.ci.load(Ordering::SeqCst), now));
+        }
+        consumed
+    }
+
+    /// Takes an arm that the slot shows, unless it was taken before. `ci` is a consumer index that was read before the slot, `at`
+    /// the first entry that counts for moderation.
+    fn take_arm(&self, shown: ShownArm, (ci, at): (u64, u64)) {
+        #[expect(clippy::cast_possible_truncation, reason = "an index of 24 bits")]
+        let ci = ci + u64::from(shown.ci.wrapping_sub(ci as u32) & 0x00ff_ffff);
+        if ci > self.pi.load(Ordering::SeqCst) {
+            return;
+        }
+        let word = u64::from(shown.count) << ARM_COUNT_SHIFT | ARM_IN_SLOT | kind_of(shown.arm.arm);
+        // Modulo 2^32: between two takers, the one that read the slot earlier loses.
+        let newer = |taken: u64| {
+            let ahead = (word >> ARM_COUNT_SHIFT).wrapping_sub(taken >> ARM_COUNT_SHIFT) << 32;
+            (ahead != 0 && ahead < 1 << 63).then_some(word)
+        };
+        if self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, newer).is_ok() {
+            self.armed_at.store(at, Ordering::SeqCst);
+            self.fire_for_waiting(shown.arm.arm, ci);
+        }
+    }
+
+    /// A completion from here on sees the arm; what completed before is looked at now. An
+    /// entry whose index is taken but not yet visible may fire a moment early, never late.
+    fn fire_for_waiting(&self, arm: CqArm, ci: u64) {
         let waiting = match arm {
             CqArm::Any => self.pi.load(Ordering::SeqCst),
             CqArm::Solicited => self.solicited.load(Ordering::SeqCst),
         };
-        if waiting > self.ci.load(Ordering::SeqCst) {
+        if waiting > ci {
             self.fire();
         }
+    }
+
+    /// The arm that counts for entry `at`, which is written: a slot may show one that was stored before.
+    fn arm_for(&self, at: u64) -> u64 {
+        let arm = self.arm.load(Ordering::SeqCst);
+        if arm & ARM_IN_SLOT == 0 {
+            return arm;
+        }
+        // Before the slot: the index there is not older.
+        let ci = self.ci.load(Ordering::SeqCst);
+        if let Some(shown) = self.slot.read(self.id) {
+            self.take_arm(shown, (ci, at));
+        }
+        self.arm.load(Ordering::SeqCst)
     }
 
     /// Fires if armed: one event per arm.
     #[cold]
     fn fire(&self) {
-        if self.arm.swap(UNARMED, Ordering::SeqCst) != UNARMED {
+        if self.arm.fetch_and(!ARM_KIND, Ordering::SeqCst) & ARM_KIND != 0 {
             self.event_pending.store(true, Ordering::SeqCst);
             self.push_pending();
         }
@@ -261,14 +332,15 @@ impl DeviceJfc {
     pub(crate) fn period_us(&self) -> Option<u32> {
         let us = self.moderate_us.load(Ordering::Relaxed);
         let wants = us != 0
-            && self.arm.load(Ordering::Relaxed) != UNARMED
+            && self.arm.load(Ordering::Relaxed) & ARM_KIND != 0
             && self.pi.load(Ordering::Relaxed) > self.armed_at.load(Ordering::Relaxed);
         wants.then_some(us)
     }
 
     fn is_moderated(&self, at: u64) -> bool {
         let count = u64::from(self.moderate_count.load(Ordering::Relaxed));
-        count > 1 && at + 1 - self.armed_at.load(Ordering::Relaxed) < count
+        // An arm that came after the entry counts from a later one.
+        count > 1 && (at + 1).saturating_sub(self.armed_at.load(Ordering::Relaxed)) < count
     }
 }
 
@@ -371,16 +443,27 @@ impl JfcPort {
         }
         // The device writes to the ring: that was checked when the JFC was made.
         let _ = self.ring.store_first_last(index, &words);
-        let arm = jfc.arm.load(Ordering::SeqCst);
-        if arm != UNARMED {
-            self.after_armed(arm, at, solicited);
+        if jfc.arm.load(Ordering::SeqCst) != UNARMED {
+            self.after_armed(at, solicited);
         }
     }
 
     #[cold]
-    fn after_armed(&self, arm: u32, at: u64, solicited: bool) {
-        if (arm == ARMED_ANY || solicited) && !self.jfc.is_moderated(at) {
+    fn after_armed(&self, at: u64, solicited: bool) {
+        let fits = match self.jfc.arm_for(at) & ARM_KIND {
+            UNARMED => false,
+            ARMED_SOLICITED => solicited,
+            _ => true,
+        };
+        if fits && !self.jfc.is_moderated(at) {
             self.jfc.fire();
         }
+    }
+}
+
+const fn kind_of(arm: CqArm) -> u64 {
+    match arm {
+        CqArm::Any => ARMED_ANY,
+        CqArm::Solicited => ARMED_SOLICITED,
     }
 }

@@ -57,6 +57,11 @@ impl Queue {
         self.owner.load(Ordering::Relaxed) == u32::from(owner.number())
     }
 
+    /// Number of the function that has it.
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
     /// Bits of a position that a direct entry must name.
     #[inline]
     pub(crate) fn index_mask(&self) -> u64 {

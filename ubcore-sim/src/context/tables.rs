@@ -23,6 +23,7 @@ use super::{
     link::LinkTable,
     model::{ContextModel, LookedUp},
     segment::SegmentTable,
+    step_share::StepShare,
     table::IdTable,
 };
 use crate::cfg::{DeviceCfg, ExpressLane};
@@ -53,6 +54,8 @@ pub(crate) struct Tables {
     pub(crate) contexts: Option<Box<ContextModel>>,
     /// The function of the device's owner.
     pub(crate) first: Arc<DeviceFunction>,
+    /// How much one step of one send queue does.
+    pub(crate) step: StepShare,
     /// All functions but that.
     others: RwLock<BTreeMap<FunctionId, Arc<DeviceFunction>>>,
     pub(crate) segments: SegmentTable,
@@ -85,6 +88,7 @@ impl Tables {
                 first_cfg(&cfg),
                 Arc::clone(&ports.interrupt),
             )),
+            step: StepShare::new(&cfg),
             others: RwLock::default(),
             segments: SegmentTable::new(ports.node_region.clone(), Arc::clone(&ends)),
             links: LinkTable::new(Arc::clone(&ends)),
@@ -202,12 +206,15 @@ impl Tables {
         let id = free.find(|id| !others.contains_key(id))?;
         let function = Arc::new(DeviceFunction::new(id, cfg, interrupt));
         others.insert(id, Arc::clone(&function));
+        self.step.set(&self.cfg, others.len());
         Some(function)
     }
 
     /// A function is gone; its objects were ended before.
     pub(crate) fn remove_function(&self, id: FunctionId) {
-        self.others.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        others.remove(&id);
+        self.step.set(&self.cfg, others.len());
     }
 
     /// The function with this number.

@@ -11,13 +11,15 @@ use udma_abi::{
     counters::Counter,
     doorbell::{self, JfcDoorbell},
     regs::{self, control, status},
+    slots::{SlotArm, SlotDoorbell},
     sqe::BLOCK_WORDS,
 };
-use urma_mem::sync::Ordering;
+use urma_mem::{doorbells::RungSlot, sync::Ordering};
 
 use super::SoftwareDevice;
+use crate::context::arm_slot::ShownArm;
 use crate::context::function::DeviceFunction;
-use crate::context::jfc::Rung;
+use crate::context::jfc::{DeviceJfc, Rung};
 use crate::engine::queue::DeviceSendQueue;
 use crate::limits;
 
@@ -87,6 +89,34 @@ impl SoftwareDevice {
         }
     }
 
+    /// Takes what a slot of a function's doorbell memory rang with: the indices and arms of a JFC, or a producer index. The queue is
+    /// stepped with those of other functions, so that a doorbell is worth no step of its own.
+    #[inline]
+    pub fn ring_slot(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        function: &DeviceFunction,
+        rung: RungSlot,
+    ) {
+        match SlotDoorbell::decode(rung.value) {
+            Some(SlotDoorbell::Queue { id, pi }) => {
+                if let Some(queue) = self.queue_of(function, id) {
+                    queue.pi.store(pi, Ordering::Release);
+                    self.base.make_runnable(queue);
+                }
+            }
+            Some(SlotDoorbell::Jfc { jfcn, ci }) => {
+                if let Some(jfc) = self.jfc_of(function, jfcn) {
+                    let (arm, is_new) = (rung.detail.unwrap_or(0), rung.detail.is_some());
+                    let shown = ShownArm { count: rung.count, arm: SlotArm::decode(arm), ci };
+                    let rang = jfc.on_slot(rung.slot, shown, is_new);
+                    self.after_jfc(now, jfc, (rang, is_new));
+                }
+            }
+            None => {}
+        }
+    }
+
     /// 64 bytes at once by the driver of a function: a direct entry. It is in the ring as well, for when it cannot start now.
     ///
     /// Reads the clock only for the shared part. Returns whether anything may be left to do: `false`
@@ -143,12 +173,31 @@ impl SoftwareDevice {
 
     #[inline]
     fn ring_jfc(&self, now: impl FnOnce() -> Nanos, function: &DeviceFunction, db: JfcDoorbell) {
-        let found = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.lives.is_on());
-        let Some(jfc) = found.filter(|jfc| jfc.is_of(function.id)) else {
-            return self.refuse_doorbell(function, found.is_some());
-        };
-        let rung = jfc.on_doorbell(db);
-        let is_timed = db.arm.is_some() && jfc.period_us().is_some();
+        if let Some(jfc) = self.jfc_of(function, db.jfcn) {
+            self.after_jfc(now, jfc, (jfc.on_doorbell(db), db.arm.is_some()));
+        }
+    }
+
+    /// The living JFC of a number, if the function has it; else the doorbell is counted.
+    #[inline]
+    fn jfc_of(&self, function: &DeviceFunction, jfcn: u32) -> Option<&Arc<DeviceJfc>> {
+        let found = self.base.tables.jfcs.get(jfcn).filter(|jfc| jfc.lives.is_on());
+        let own = found.filter(|jfc| jfc.is_of(function.id));
+        if own.is_none() {
+            self.refuse_doorbell(function, found.is_some());
+        }
+        own
+    }
+
+    /// What is left to do when a JFC rang, with an arm or without.
+    #[inline]
+    fn after_jfc(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        jfc: &DeviceJfc,
+        (rung, is_armed): (Rung, bool),
+    ) {
+        let is_timed = is_armed && jfc.period_us().is_some();
         match rung {
             Rung::Quiet if !is_timed => return,
             Rung::Quiet | Rung::Restart => {}

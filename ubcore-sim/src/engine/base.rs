@@ -281,6 +281,9 @@ impl Base {
         &self,
         turns: &'a mut [(u32, u32); N],
     ) -> &'a [(u32, u32)] {
+        if self.tables.step.is_shared() {
+            return self.take_of_each(turns);
+        }
         let mut count = 0;
         for position in 0..self.runnable.len().min(N) {
             let Some(id) = self.runnable.pop() else { break };
@@ -291,6 +294,33 @@ impl Base {
         }
         turns[..count].sort_unstable();
         &turns[..count]
+    }
+
+    /// As [`Base::take_runnable`], the longest waiting queue of each function: how many queues a function has, and how often it rings, gives
+    /// it no more steps.
+    #[cold]
+    fn take_of_each<'a, const N: usize>(
+        &self,
+        chosen: &'a mut [(u32, u32); N],
+    ) -> &'a [(u32, u32)] {
+        let (mut count, mut is_put_back) = (0, false);
+        for _ in 0..self.runnable.len() {
+            let Some(id) = self.runnable.pop() else { break };
+            let owner = self.queues.get(id).map_or(0, |queue| queue.owner());
+            if count == N || chosen[..count].iter().any(|(of, _)| *of == owner) {
+                // It stays marked. In front of those of this step that want another one.
+                let _ = self.runnable.push(id);
+                is_put_back = true;
+                continue;
+            }
+            chosen[count] = (owner, id);
+            count += 1;
+        }
+        if is_put_back {
+            // Another thread may have found the list empty meanwhile.
+            self.tables.sign.raise();
+        }
+        &chosen[..count]
     }
 
     /// Completion slots are free again: queues that stopped for want of one go on in the next step.

@@ -317,13 +317,13 @@ impl SendEngine {
     #[inline(never)]
     fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = Left::NOTHING;
-        let mut bytes = visit.tables.cfg.step_bytes;
+        let mut bytes = visit.tables.step.bytes();
         if !self.mail.ended.is_empty() {
             self.take_ends(visit);
             left |= Left::BUSY;
         }
         let mut direct = visit.direct;
-        for _ in 0..visit.tables.cfg.step_requests {
+        for _ in 0..visit.tables.step.requests() {
             if visit.tables.faults.is_planted() {
                 self.place_deferred(visit);
             }

@@ -16,6 +16,7 @@ use std::{
 use rustix::event::{EventfdFlags, eventfd};
 use udma_abi::{Nanos, PollOfOne, doorbell::JfcDoorbell, regs};
 use urma_mem::{
+    doorbells::RungSlot,
     fork::{self, FlagWatch},
     lull::{Lull, RaisedCount},
     sync::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -256,10 +257,26 @@ impl SharedNode {
         }
         self.device.write64(|| self.post_time(), function, (offset, value));
         if offset == regs::JFC_DB && JfcDoorbell::decode(value).arm.is_some() {
-            // A thread is about to wait: from now on the background thread serves.
-            if self.presence.on_arm() {
-                self.ring();
-            }
+            self.on_arm();
+        }
+        self.after_post();
+    }
+
+    /// A thread is about to wait: from now on the background thread serves.
+    fn on_arm(&self) {
+        if self.presence.on_arm() {
+            self.ring();
+        }
+    }
+
+    /// Carries out what a slot of a function's doorbell memory rang with.
+    pub fn ring_slot(&self, function: &DeviceFunction, rung: RungSlot) {
+        if self.is_dead() {
+            return;
+        }
+        self.device.ring_slot(|| self.post_time(), function, rung);
+        if rung.detail.is_some() {
+            self.on_arm();
         }
         self.after_post();
     }

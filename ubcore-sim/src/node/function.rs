@@ -2,12 +2,16 @@
 //!
 //! *Owns*: the function. *Takes*: register accesses and memory of that process. *Gives*: the function's answers. *Must not*: outlive its driver: dropped, it ends with everything that it has.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use udma_abi::{BackingError, DmaSpace, RegisterRegion, regs};
+use urma_mem::doorbells::RungSlot;
 
 use super::backing::{NodeDma, reset};
-use crate::{device::DeviceFunction, host::shared::SharedNode};
+use crate::{
+    device::DeviceFunction,
+    host::{shared::SharedNode, slots::ServedSlots},
+};
 
 /// A function of a node, for a driver in another process.
 #[derive(Debug)]
@@ -31,6 +35,22 @@ impl ClientFunction {
     #[must_use]
     pub fn dma(&self) -> Arc<dyn DmaSpace> {
         Arc::new(NodeDma { node: Arc::clone(&self.node), function: Arc::clone(&self.function) })
+    }
+
+    /// Makes its doorbell memory; JFCs that it makes later look there for arms. Called once, before its driver starts it.
+    ///
+    /// # Errors
+    /// No memory or no descriptors.
+    pub fn serve_slots(&self) -> io::Result<ServedSlots> {
+        let slots = ServedSlots::new()?;
+        self.function.ring_by(slots.memory());
+        Ok(slots)
+    }
+
+    /// Carries out what a slot of its doorbell memory rang with.
+    #[inline]
+    pub fn ring_slot(&self, rung: RungSlot) {
+        self.node.ring_slot(&self.function, rung);
     }
 
     /// Resets it: all its objects are gone when this returns, those of other functions stay.

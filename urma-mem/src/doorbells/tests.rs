@@ -41,12 +41,12 @@ mod plain {
         let slot = slots.take().unwrap();
         slot.ring_counted(5, 9, || ());
         slot.ring(8, || ());
-        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 8, detail: Some(9) }]);
+        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 8, count: 1, detail: Some(9) }]);
         slot.ring(9, || ());
-        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 9, detail: None }]);
+        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 9, count: 1, detail: None }]);
         // As many as a small number would wrap at.
         (0..256).for_each(|_| slot.ring_counted(9, 9, || ()));
-        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 9, detail: Some(9) }]);
+        assert_eq!(taken(&mut rung), [RungSlot { slot: 0, value: 9, count: 257, detail: Some(9) }]);
         drop(slot);
         let next = slots.take().unwrap();
         next.ring_counted(1, 2, || ());

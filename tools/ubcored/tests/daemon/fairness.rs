@@ -7,6 +7,10 @@ use std::{
 
 use super::world::{Daemon, End};
 
+/// Requests that each client keeps open, so that the daemon and not the scheduler of the system gives the shares.
+const DEPTH: u64 = 12;
+/// Bytes of a request.
+const LEN: u32 = 1 << 18;
 /// Clients and seconds of the measurement: `CLIENTS,SECONDS`; the default is for every run of the tests.
 const FAIRNESS: &str = "UBCORED_FAIRNESS";
 
@@ -28,10 +32,14 @@ fn clients_that_all_move_data_have_equal_shares() {
                 barrier.wait();
                 let begun = Instant::now();
                 let mut bytes = 0_u64;
+                (0..DEPTH).for_each(|ctx| end.write(&peer, (LEN.into(), LEN), ctx));
                 while begun.elapsed() < Duration::from_secs(seconds) {
-                    end.write(&peer, (65_536, 65_536), 1);
-                    end.done();
-                    bytes += 65_536;
+                    // An event may come before its completion is visible: then the wait ends without one.
+                    let next = end.completions.wait(Some(Duration::from_secs(10))).unwrap();
+                    let Some(next) = next else { continue };
+                    next.success().unwrap();
+                    bytes += u64::from(LEN);
+                    end.write(&peer, (LEN.into(), LEN), 1);
                 }
                 bytes
             })

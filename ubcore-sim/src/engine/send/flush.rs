@@ -138,7 +138,7 @@ impl SendEngine {
     /// Everything posted and not fetched ends with `status`, as far as there are slots and the
     /// step's requests go. Returns whether the step's bound was the reason to stop.
     fn end_posted(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
-        for _ in 0..visit.tables.cfg.step_requests {
+        for _ in 0..visit.tables.step.requests() {
             let posted = self.posted(visit);
             if posted == 0 || posted > self.ring.blocks() {
                 visit.queue.pi.store(self.ring.head, Ordering::Release);

@@ -69,7 +69,7 @@ impl SendEngine {
             return self.step_requests(visit);
         }
         let mut left = Left::NOTHING;
-        let mut budget = visit.tables.cfg.step_requests;
+        let mut budget = visit.tables.step.requests();
         while budget != 0 {
             let before = self.ring.head;
             let done = self.carry_list(visit.queue, posted, budget);

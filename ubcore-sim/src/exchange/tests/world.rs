@@ -194,7 +194,7 @@ impl Node {
         let jfc = Arc::new(DeviceJfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
         let entries = Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
-        jfc.open(FunctionId::FIRST, entries, false, None);
+        jfc.open((FunctionId::FIRST, None), entries, false, None);
         Self {
             base: Base::new(cfg, ports),
             exchange,
@@ -460,7 +460,7 @@ impl World {
     pub(super) fn receiver_inline(&mut self, n: usize, id: u32) {
         let node = &mut self.nodes[n];
         let entries = Blocks::new(node.cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
-        node.jfc.open(FunctionId::FIRST, entries, true, None);
+        node.jfc.open((FunctionId::FIRST, None), entries, true, None);
         self.receiver(n, id);
     }
 

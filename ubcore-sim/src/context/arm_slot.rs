@@ -1,0 +1,70 @@
+//! Where a JFC finds arms that its driver stored and no register write has brought yet.
+//!
+//! *Owns*: the doorbell memory of the function that has the JFC, and which slot of it is the JFC's. *Takes*: the slot by which the JFC
+//! rang. *Gives*: the newest arm and consumer index. *Must not*: wait; trust a word of the memory; read that of another function.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use udma_abi::slots::{SlotArm, SlotDoorbell};
+use urma_mem::{
+    Region,
+    doorbells::{SlotGeometry, SlotWords},
+    sync::{AtomicUsize, Ordering},
+};
+
+/// No slot of the memory.
+const NO_SLOT: usize = usize::MAX;
+
+/// Slot of a JFC in the doorbell memory of its function, if there is one.
+#[derive(Debug)]
+pub(crate) struct ArmSlot {
+    memory: ArcSwapOption<Region>,
+    slot: AtomicUsize,
+}
+
+/// Newest arm that a slot shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShownArm {
+    /// Count of the slot with this arm.
+    pub(crate) count: u32,
+    /// The arm.
+    pub(crate) arm: SlotArm,
+    /// Consumer index, at least as new as the arm, 24 bits.
+    pub(crate) ci: u32,
+}
+
+impl ArmSlot {
+    pub(crate) fn new() -> Self {
+        Self { memory: ArcSwapOption::empty(), slot: AtomicUsize::new(NO_SLOT) }
+    }
+
+    /// Starts the life of a JFC, with the doorbell memory of its function.
+    pub(crate) fn open(&self, memory: Option<Arc<Region>>) {
+        self.slot.store(NO_SLOT, Ordering::SeqCst);
+        self.memory.store(memory);
+    }
+
+    /// Whether `slot` is another one than that of the JFC.
+    pub(crate) fn is_other(&self, slot: usize) -> bool {
+        self.slot.load(Ordering::SeqCst) != slot
+    }
+
+    /// The JFC rang by this slot.
+    pub(crate) fn set(&self, slot: usize) {
+        self.slot.store(slot, Ordering::SeqCst);
+    }
+
+    /// Reads the slot of a JFC. `None`: it has none, or the slot names another object.
+    pub(crate) fn read(&self, jfcn: u32) -> Option<ShownArm> {
+        let memory = self.memory.load();
+        let slot = self.slot.load(Ordering::SeqCst);
+        let words = SlotWords::read(&**memory.as_ref()?, SlotGeometry::DEVICE, slot)?;
+        match SlotDoorbell::decode(words.value) {
+            Some(SlotDoorbell::Jfc { jfcn: named, ci }) if named == jfcn => {
+                Some(ShownArm { count: words.count, arm: SlotArm::decode(words.detail), ci })
+            }
+            _ => None,
+        }
+    }
+}
