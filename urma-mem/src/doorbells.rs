@@ -166,7 +166,7 @@ pub struct RungSlot {
 /// What the words of a slot say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotWords {
-    /// Newest value.
+    /// Newest value of the slot.
     pub value: u64,
     /// Count of details, modulo 2^32.
     pub count: u32,
