@@ -170,7 +170,7 @@ pub struct SlotWords {
     pub value: u64,
     /// Count of details, modulo 2^32.
     pub count: u32,
-    /// Newest detail.
+    /// Newest detail of the slot.
     pub detail: u32,
 }
 
