@@ -166,11 +166,11 @@ pub struct RungSlot {
 /// What the words of a slot say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotWords {
-    /// Newest value.
+    /// Newest value of the slot.
     pub value: u64,
     /// Count of details, modulo 2^32.
     pub count: u32,
-    /// Newest detail.
+    /// Newest detail of the slot.
     pub detail: u32,
 }
 

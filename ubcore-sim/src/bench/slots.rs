@@ -19,9 +19,9 @@ use super::{Bench, BenchJfc, BenchQueue, BenchSeg, Raises};
 use crate::device::{FunctionCfg, FunctionQuota};
 
 /// A served function that sends to itself; its JFC of receives rings by a slot.
-struct Served {
+struct SlotClient {
     bench: Bench,
-    /// Receives complete here.
+    /// JFC of the receives, which rings by the slot.
     jfc: BenchJfc,
     jetty: BenchQueue,
     seg: BenchSeg,
@@ -30,7 +30,7 @@ struct Served {
     rung: RungSlots,
 }
 
-impl Served {
+impl SlotClient {
     fn new() -> Self {
         let (owner, _) = super::pair();
         let raises = Arc::new(Raises::default());
@@ -109,7 +109,7 @@ fn receiving(bench: &mut Bench, sends: &BenchJfc, receives: &BenchJfc) -> BenchQ
 
 #[test]
 fn an_arm_that_a_slot_shows_counts_for_a_completion_written_after_it() {
-    let mut s = Served::new();
+    let mut s = SlotClient::new();
     s.arm(CqArm::Solicited);
     s.look();
     s.receive(SqeFlags::empty());
@@ -136,7 +136,7 @@ fn an_arm_that_a_slot_shows_counts_for_a_completion_written_after_it() {
 
 #[test]
 fn an_arm_whose_completion_is_consumed_before_the_slot_is_taken_has_its_event() {
-    let mut s = Served::new();
+    let mut s = SlotClient::new();
     s.arm(CqArm::Any);
     s.receive(SqeFlags::empty());
     assert_eq!(s.events(), 1, "not armed before");
@@ -148,7 +148,7 @@ fn an_arm_whose_completion_is_consumed_before_the_slot_is_taken_has_its_event() 
 
 #[test]
 fn an_arm_is_for_completions_that_the_index_beside_it_leaves() {
-    let mut s = Served::new();
+    let mut s = SlotClient::new();
     s.arm(CqArm::Solicited);
     s.look();
     s.receive(SqeFlags::SOLICITED);
@@ -164,7 +164,7 @@ fn an_arm_is_for_completions_that_the_index_beside_it_leaves() {
 
 #[test]
 fn another_jfc_of_the_slot_starts_with_the_count_that_it_finds() {
-    let mut s = Served::new();
+    let mut s = SlotClient::new();
     s.arm(CqArm::Any);
     s.look();
     s.receive(SqeFlags::empty());
@@ -187,8 +187,8 @@ fn another_jfc_of_the_slot_starts_with_the_count_that_it_finds() {
 
 #[test]
 fn a_slot_that_names_another_jfc_or_an_index_beyond_the_ring_arms_nothing() {
-    let mut s = Served::new();
-    let ring = |s: &Served, jfcn, ci| {
+    let mut s = SlotClient::new();
+    let ring = |s: &SlotClient, jfcn, ci| {
         let detail = SlotArm { arm: CqArm::Any, arm_sn: 0 }.encode();
         s.slot.ring_counted(SlotDoorbell::Jfc { jfcn, ci }.encode(), detail, || ());
     };

@@ -28,7 +28,7 @@ pub(crate) struct ArmSlot {
 pub(crate) struct ShownArm {
     /// Count of the slot with this arm.
     pub(crate) count: u32,
-    /// The arm.
+    /// Which completions fire it.
     pub(crate) arm: SlotArm,
     /// Consumer index, at least as new as the arm, 24 bits.
     pub(crate) ci: u32,
