@@ -18,6 +18,7 @@ use super::target::Unsequenced;
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, piece::Inbound};
 use crate::context::link::DirectParts;
+use crate::context::model::ContextModel;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 use crate::engine::send::ShortSend;
@@ -249,10 +250,21 @@ impl Peer {
     }
 
     /// The next piece whose request has its contexts; its bytes come into `inbox`.
+    #[inline(always)]
     fn next_piece(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> Option<Inbound> {
-        let Some(contexts) = &work.base.tables.contexts else {
-            return self.line.pop(work.endpoint, inbox);
-        };
+        match &work.base.tables.contexts {
+            None => self.line.pop(work.endpoint, inbox),
+            Some(contexts) => self.next_modelled(contexts, work, inbox),
+        }
+    }
+
+    #[cold]
+    fn next_modelled(
+        &mut self,
+        contexts: &ContextModel,
+        work: &mut Work<'_>,
+        inbox: &mut Vec<u8>,
+    ) -> Option<Inbound> {
         if let Some(waiting) = self.waiting.take_if(|piece| !contexts.is_before(piece.ready_at)) {
             *inbox = waiting.bytes;
             return Some(waiting.piece);

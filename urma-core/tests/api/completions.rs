@@ -109,6 +109,25 @@ fn a_wait_acknowledges_its_events_and_passes_over_stale_ones() {
 }
 
 #[test]
+fn a_completion_that_is_announced_too_early_is_waited_for() {
+    let recorder = Recorder::new();
+    let (_context, mut completions) = open(&recorder, 8);
+    recorder.book().events = vec![completions.jfc().id(); 1000];
+    let late = recorder.clone();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        fill(&late, 7..8);
+    });
+    assert_eq!(completions.wait(Some(Duration::from_secs(60))).unwrap(), Some(completion(7)));
+    writer.join().unwrap();
+    // A wait that ends without one has asked for the next event: its descriptor is waited on.
+    recorder.book().events.truncate(8);
+    let armed = recorder.calls("arm");
+    assert_eq!(completions.wait(Some(Duration::ZERO)).unwrap(), None);
+    assert_eq!((recorder.calls("arm"), recorder.book().events.len()), (armed + 9, 0));
+}
+
+#[test]
 fn completions_with_a_queue_stay() {
     let recorder = Recorder::new();
     let (context, completions) = open(&recorder, 8);
