@@ -2,11 +2,11 @@
 //!
 //! *Owns*: both, and whether an event is asked for. *Takes*: how long to wait. *Gives*: one
 //! completion after the other. *Must not*: share its channel, for a waiter on a shared one
-//! takes the events of others; read a clock where the channel does.
+//! takes the events of others; read a clock: the channel does.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{Arm, Completion, Context, Drain, Jfc, JfcCfg, Jfce, Refused, Status};
@@ -79,16 +79,17 @@ impl Completions {
     /// make another such event.
     #[cold]
     fn await_entry(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, Status> {
-        let (begun, most) = (Instant::now(), timeout.map_or(ENTRY_MAX, |most| most.min(ENTRY_MAX)));
-        loop {
-            if begun.elapsed() >= most {
-                return self.poll_armed();
-            }
+        let most = timeout.map_or(ENTRY_MAX, |timeout| timeout.min(ENTRY_MAX));
+        for _ in 0..most.as_millis() / ENTRY_LOOK.as_millis() {
             if let Some(completion) = self.jfc.poll_one()? {
                 return Ok(Some(completion));
             }
-            std::thread::sleep(ENTRY_LOOK);
+            // Nothing is armed, so the channel only waits.
+            if self.take_event(Some(ENTRY_LOOK))? {
+                break;
+            }
         }
+        self.poll_armed()
     }
 
     /// Deletes both; completions not polled are lost.
@@ -141,6 +142,6 @@ impl AsFd for Completions {
 /// event.
 const STALE_MAX: usize = 8;
 /// Time between looks for a completion that was announced.
-const ENTRY_LOOK: Duration = Duration::from_micros(50);
+const ENTRY_LOOK: Duration = Duration::from_millis(1);
 /// Longest wait for one: on a busy machine a thread was seen without a processor for 0.4 s.
 const ENTRY_MAX: Duration = Duration::from_secs(1);

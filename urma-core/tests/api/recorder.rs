@@ -42,6 +42,8 @@ pub(crate) struct Book {
     pub(crate) failing: Vec<(&'static str, Status)>,
     /// What the next polls give.
     pub(crate) completions: Vec<Completion>,
+    /// Polls that find none of these, before one does.
+    pub(crate) hidden_for: usize,
     /// What the next wait gives.
     pub(crate) events: Vec<u32>,
     /// Configuration of the last queue.
@@ -258,6 +260,10 @@ impl CompletionQueue for Recorder {
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         self.call("poll")?;
         let mut book = self.book();
+        if book.hidden_for > 0 {
+            book.hidden_for -= 1;
+            return Ok(0);
+        }
         let count = out.len().min(book.completions.len());
         for (slot, completion) in out.iter_mut().zip(book.completions.drain(..count)) {
             *slot = completion;
