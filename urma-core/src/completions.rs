@@ -75,8 +75,8 @@ impl Completions {
         self.await_entry(timeout)
     }
 
-    /// Waits for a completion whose events came before it was visible: who stores it lost the processor. An arm would
-    /// make another such event.
+    /// Waits for a completion whose events preceded its entry: the thread that stores the entry lost its processor.
+    /// Arming again would only raise another such event.
     #[cold]
     fn await_entry(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, Status> {
         let most = timeout.map_or(ENTRY_MAX, |timeout| timeout.min(ENTRY_MAX));

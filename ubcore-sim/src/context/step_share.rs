@@ -1,7 +1,7 @@
 //! How much one step of a send queue does, where functions share the device.
 //!
-//! *Owns*: bounds of a step. *Takes*: the number of functions. *Gives*: what the settings say to a device of one driver, and smaller
-//! bounds, with one queue of each function a step, to several. *Must not*: know which function a queue has.
+//! *Owns*: bounds of a step. *Takes*: the settings, the number of functions. *Gives*: the bounds of the settings while one driver
+//! uses the device; while several do, smaller ones, and one queue of each function per step. *Must not*: hold queues or functions.
 
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
