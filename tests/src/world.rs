@@ -8,6 +8,7 @@ mod end;
 mod failure;
 mod memory;
 mod node;
+mod pci;
 mod setup;
 mod wait;
 
@@ -22,7 +23,7 @@ use urma_mem::Region;
 pub use end::{End, Half, Kit, next, nothing, reached};
 pub use failure::{Failure, Outcome, check, fail, refused, same};
 pub use memory::{GUARD, Memory, pattern};
-pub use node::{Host, cfg, device_of, faced, node_as};
+pub use node::{DeviceOrigin, Host, cfg, faced, node_as};
 pub use setup::{Face, Link, Moving, Setup};
 pub use wait::{Pause, limit, pause, quiet, until};
 
@@ -82,7 +83,7 @@ impl Plan {
         let jetty = ctx.create_jetty(&JettyCfg::new(self.send, &jfc, recv))?;
         let cfg = SegmentCfg { policy: self.policy, ..SegmentCfg::new(self.access) };
         let seg = ctx.register(mem.region(), &cfg, None)?;
-        Ok(Half { jetty, jfc, recv_jfc, jfce, seg, mem, ctx, node: Arc::clone(&host.node) })
+        Ok(Half { jetty, jfc, recv_jfc, jfce, seg, mem, ctx, origin: host.origin.clone() })
     }
 }
 

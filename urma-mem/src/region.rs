@@ -12,6 +12,7 @@ mod mapping;
 mod word;
 
 use core::fmt;
+use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -94,6 +95,47 @@ impl Region {
     pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
         let mapping = RegionPages::of_fd(fd, offset, len, access)?;
         Ok(Self::over(mapping, len, access))
+    }
+
+    /// The bytes of `parts` side by side, as one window: their files are mapped once more. Parts that lie side by side
+    /// in one file take one mapping together; the number of mappings comes with it. Loads only, unless all may be
+    /// written.
+    ///
+    /// # Errors
+    /// `InvalidInput` when a part is no whole pages of a file, or there are no parts, or more than `runs_max` mappings
+    /// are needed; else the system's error.
+    pub fn joined(parts: &[Self], runs_max: usize) -> io::Result<(Self, usize)> {
+        let is_writable = parts.iter().all(Self::is_writable);
+        let access = if is_writable { MapAccess::ReadWrite } else { MapAccess::ReadOnly };
+        let mut runs: Vec<(BorrowedFd<'_>, u64, NonZeroUsize)> = Vec::new();
+        for part in parts {
+            let is_whole =
+                part.addr().is_multiple_of(page_len()) && part.len.is_multiple_of(page_len());
+            let file = part.fd().filter(|_| is_whole);
+            let (fd, offset) = file.ok_or(io::ErrorKind::InvalidInput)?;
+            let len = NonZeroUsize::new(part.len).ok_or(io::ErrorKind::InvalidInput)?;
+            match runs.last_mut() {
+                Some((last, start, before))
+                    if *start + before.get() as u64 == offset
+                        && mapping::is_same_file(*last, fd) =>
+                {
+                    *before = before.checked_add(len.get()).ok_or(io::ErrorKind::InvalidInput)?;
+                }
+                _ => runs.push((fd, offset, len)),
+            }
+        }
+        if runs.len() > runs_max {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mapping = RegionPages::joined(&runs, access)?;
+        let len = runs.iter().map(|(.., len)| len.get()).sum();
+        Ok((Self::over(mapping, len, access), runs.len()))
+    }
+
+    /// Whether no clone and no sub-window of it is left.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.mapping) == 1
     }
 
     /// A window on memory that the caller owns.

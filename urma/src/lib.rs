@@ -13,7 +13,7 @@ mod reach;
 #[cfg(doctest)]
 mod readmes;
 
-pub use open::{OpenError, Opened, attach, open, open_device, open_node};
+pub use open::{OpenError, Opened, open, open_device, open_node, outside};
 pub use reach::why_unreached;
 pub use ubcore_sim::{EidSource, Node, NodeCfg, NodeError, PathChoice};
 pub use udma_abi::RawEid;

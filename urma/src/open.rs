@@ -1,4 +1,4 @@
-//! The device of this process: a software NIC in it, with the driver on it.
+//! The device of this process: a software NIC in it, a function of a daemon's or of a card, with the driver on it.
 //!
 //! *Owns*: the composition of device and driver. *Takes*: a configuration. *Gives*: an open context,
 //! and the node behind it.
@@ -7,9 +7,10 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ubcore_sim::{Node, NodeCfg, NodeError};
 use udma_abi::BackingError;
-use udma_provider::device_on;
+use udma_provider::{DriverCfg, RingPages, UdmaDevice, device_on};
 use udma_vfio::{
     PciNic,
+    kernel::{KernelDevice, KernelOpenError, SysfsError},
     user::{UserDevice, UserError},
 };
 use urma_core::{Context, Device, Status};
@@ -37,6 +38,18 @@ pub enum OpenError {
     /// What the daemon serves is no device for this driver.
     #[error("the device of ubcored (URMA_UBCORED): {0}")]
     Served(#[from] BackingError),
+    /// What the setting says is no address of a function.
+    #[error("URMA_VFIO: {0}")]
+    Address(SysfsError),
+    /// The function could not be had.
+    #[error("the function of URMA_VFIO: {0}")]
+    Function(#[from] KernelOpenError),
+    /// The function is no device for this driver.
+    #[error("the function of URMA_VFIO: {0}")]
+    Driven(BackingError),
+    /// Two devices are named.
+    #[error("URMA_VFIO and URMA_UBCORED both name a device: set one of them to none")]
+    Both,
     /// The driver or the device refused.
     #[error("opening the device: {0}")]
     Device(#[from] Status),
@@ -52,16 +65,38 @@ pub fn open() -> Result<Context, OpenError> {
     Ok(open_device(cfg)?.open(0)?)
 }
 
-/// Opens a device as `cfg` says: of a node in this process, or that of the daemon [`NodeCfg::ubcored`] names, which then
-/// has the EID, and every other setting of the node.
+/// Opens a device as `cfg` says: of a node in this process, or [`outside`] of it.
 ///
 /// # Errors
 /// [`OpenError`]; nothing is left behind.
 pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
-    match &cfg.ubcored {
-        Some(path) => Ok(device_on(Arc::new(attach(path, &cfg.name)?))),
+    match outside(&cfg)? {
+        Some(device) => Ok(device),
         None => Ok(device_on(Node::open(cfg)?)),
     }
+}
+
+/// The device outside of this process that `cfg` names, if it names one: the function [`NodeCfg::vfio`], or one of the daemon
+/// at [`NodeCfg::ubcored`]. It has the EID, and every other setting of the node.
+///
+/// # Errors
+/// [`OpenError`]; nothing is left behind.
+pub fn outside(cfg: &NodeCfg) -> Result<Option<Device>, OpenError> {
+    match (&cfg.vfio, &cfg.ubcored) {
+        (Some(_), Some(_)) => Err(OpenError::Both),
+        (Some(address), None) => drive(address).map(Some),
+        (None, Some(path)) => Ok(Some(device_on(Arc::new(attach(path, &cfg.name)?)))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The device at a PCI address that is bound to the kernel's VFIO.
+fn drive(address: &str) -> Result<Device, OpenError> {
+    let function = KernelDevice::open(address.parse().map_err(OpenError::Address)?)?;
+    let nic = PciNic::new(Arc::new(function)).map_err(OpenError::Driven)?;
+    // Each page that lies apart takes an entry of the IOMMU.
+    let cfg = DriverCfg { ring_pages: RingPages::Huge, ..DriverCfg::default() };
+    Ok(Device::new(Arc::new(UdmaDevice::new(Arc::new(nic), cfg))))
 }
 
 /// Attaches to a function of the daemon that listens at `path`. A daemon that is not there, as one that is being started
@@ -69,7 +104,7 @@ pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
 ///
 /// # Errors
 /// [`OpenError::Daemon`], [`OpenError::Served`]; also where the daemon refuses this process.
-pub fn attach(path: &Path, name: &str) -> Result<PciNic, OpenError> {
+fn attach(path: &Path, name: &str) -> Result<PciNic, OpenError> {
     Ok(PciNic::new(Arc::new(connect(path, name)?))?)
 }
 

@@ -139,17 +139,17 @@ impl Drop for Counted {
     }
 }
 
-/// The device that the settings name: of a node in this process, or a function of the daemon's.
+/// The device that the settings name: of a node in this process, or one outside of it.
 fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
-    if let Some(path) = &cfg.ubcored {
-        let attached = urma::attach(path, DEVICE_NAME).map_err(|error| {
-            tracing::error!(target: "urma", "{error}");
-            Status::NoDevice
-        })?;
-        return Ok((device_on(Arc::new(attached)), None));
-    }
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
+    let outside = urma::outside(&cfg).map_err(|error| {
+        tracing::error!(target: "urma", "{error}");
+        Status::NoDevice
+    })?;
+    if let Some(device) = outside {
+        return Ok((device, None));
+    }
     let node = Node::open(cfg).map_err(|error| refuse(&error))?;
     Ok((device_on(Arc::<Node>::clone(&node)), Some(node)))
 }

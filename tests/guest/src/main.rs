@@ -8,6 +8,7 @@ mod edu;
 mod ethernet;
 mod nic;
 mod planted;
+mod programs;
 mod suite;
 mod system;
 
@@ -32,6 +33,12 @@ fn main() {
         }
         system::end();
     }
+    if system::has_word("urma.victim") {
+        if let Err(why) = programs::victim() {
+            say(&format!("[guest] the victim did not start: {why}"));
+        }
+        system::end();
+    }
     say(&checks());
     system::end();
 }
@@ -42,6 +49,7 @@ fn checks() -> String {
     edu::run(&mut suite);
     ethernet::run(&mut suite);
     nic::run(&mut suite);
+    programs::run(&mut suite);
     suite.line()
 }
 

@@ -89,7 +89,7 @@ fn run(lab: &Lab) -> Outcome<Times> {
         let mut at = [None; 2];
         stream.run(|_| {
             for (at, host) in at.iter_mut().zip([&a, &b]) {
-                if at.is_none() && host.node.device().counter(counter) > 0 {
+                if at.is_none() && host.node().device().counter(counter) > 0 {
                     *at = Some(Instant::now());
                 }
             }

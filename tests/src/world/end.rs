@@ -12,7 +12,7 @@ use urma_core::{
     SendOp, SendWr, Status, TargetJetty, TokenId, Ubva, WrFlags,
 };
 
-use super::{Face, Failure, Memory, Outcome, Setup, fail, quiet, same, until};
+use super::{DeviceOrigin, Face, Failure, Memory, Outcome, Setup, fail, quiet, same, until};
 
 /// The objects of an end.
 #[derive(Debug)]
@@ -31,11 +31,20 @@ pub struct Half {
     pub mem: Memory,
     /// Context that everything is made from.
     pub ctx: Arc<Context>,
-    /// Node of this end; its device serves the context.
-    pub node: Arc<Node>,
+    /// What serves the context.
+    pub origin: DeviceOrigin,
 }
 
 impl Half {
+    /// The node of this end; its device serves the context.
+    ///
+    /// # Panics
+    /// The device is in another process.
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        self.origin.node()
+    }
+
     /// What another process needs to reach it, as words of a line.
     #[must_use]
     pub fn words(&self) -> String {
@@ -357,7 +366,7 @@ impl End {
     pub fn counter(&self, name: &str) -> Outcome<u64> {
         let counters = match self.half.ctx.counters() {
             // C has no function for them; the node has them.
-            Err(Status::Unsupported) => self.half.node.device().counters(),
+            Err(Status::Unsupported) => self.half.node().device().counters(),
             answer => answer?,
         };
         let found = counters.iter().find(|(known, _)| *known == name);

@@ -31,24 +31,74 @@ use urma_core::{Context, Device};
 use urma_mem::sync::{AtomicU64, Ordering};
 use urma_net::{Lab, LabPlan, Refused};
 
-use super::{Face, Failure, Link, Moving, Outcome, Setup, fail};
+use super::{Face, Failure, Link, Moving, Outcome, Setup, fail, pci};
 
-/// A node and a context on it.
+/// A device and a context on it.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Open context of the node.
+    /// Open context of the device.
     pub ctx: Arc<Context>,
-    /// Node, whose counters and hooks tests reach.
-    pub node: Arc<Node>,
+    /// Where the device is.
+    pub origin: DeviceOrigin,
+}
+
+/// Where a device is.
+#[derive(Clone, Debug)]
+pub enum DeviceOrigin {
+    /// In this process: a node, whose counters and hooks tests reach.
+    Node(Arc<Node>),
+    /// In another process: the function of this number of those that the kernel's VFIO has.
+    Function(usize),
+}
+
+impl DeviceOrigin {
+    /// Returns the node.
+    ///
+    /// # Panics
+    /// The device is in another process.
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        match self {
+            Self::Node(node) => node,
+            Self::Function(number) => panic!("function {number} is a device of another process"),
+        }
+    }
+
+    /// The device in the API.
+    ///
+    /// # Errors
+    /// The driver does not take it.
+    pub fn device(&self, setup: Setup) -> Outcome<Device> {
+        let device = match self {
+            Self::Node(node) if setup.is_served => device_on(Arc::new(served(node)?)),
+            Self::Node(node) => device_on(Arc::<Node>::clone(node)),
+            Self::Function(number) => pci::device(*number)?,
+        };
+        faced(setup, device)
+    }
 }
 
 impl Host {
-    /// A new node with a random EID.
+    /// Returns the node, as [`DeviceOrigin::node`] does.
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        self.origin.node()
+    }
+
+    fn on(setup: Setup, origin: DeviceOrigin) -> Outcome<Self> {
+        Ok(Self { ctx: Arc::new(origin.device(setup)?.open(0)?), origin })
+    }
+
+    /// A new node with a random EID, or the first function.
     ///
     /// # Errors
     /// What could not be opened.
     pub fn open(setup: Setup) -> Outcome<Self> {
-        Self::open_as(setup, cfg(setup))
+        if setup.is_vfio {
+            Self::on(setup, DeviceOrigin::Function(0))
+        } else {
+            Self::open_as(setup, cfg(setup))
+        }
     }
 
     /// A new node as configured.
@@ -56,22 +106,18 @@ impl Host {
     /// # Errors
     /// What could not be opened.
     pub fn open_as(setup: Setup, cfg: NodeCfg) -> Outcome<Self> {
-        let node = node_as(setup, cfg)?;
-        let device = device_of(setup, &node)?;
-        Ok(Self { ctx: Arc::new(device.open(0)?), node })
+        Self::on(setup, DeviceOrigin::Node(node_as(setup, cfg)?))
     }
 
-    /// The hosts of both ends: one and the same for [`Link::Own`], and two functions of it where it is served.
+    /// The hosts of both ends: one and the same for [`Link::Own`], and two functions of it where it is served or behind VFIO.
     ///
     /// # Errors
     /// What could not be opened.
     pub fn pair(setup: Setup) -> Outcome<(Self, Self)> {
         let a = Self::open(setup)?;
         let b = match setup.link {
-            Link::Own if setup.is_served => {
-                let device = device_of(setup, &a.node)?;
-                Self { ctx: Arc::new(device.open(0)?), node: Arc::clone(&a.node) }
-            }
+            Link::Own if setup.is_vfio => Self::on(setup, DeviceOrigin::Function(1))?,
+            Link::Own if setup.is_served => Self::on(setup, a.origin.clone())?,
             Link::Own => a.clone(),
             Link::Host | Link::Packets => Self::open(setup)?,
         };
@@ -176,19 +222,6 @@ pub fn faced(setup: Setup, device: Device) -> Outcome<Device> {
             Ok(CDevice::plug(&name, device)?.into())
         }
     }
-}
-
-/// The node as a device of the API.
-///
-/// # Errors
-/// The driver does not take it.
-pub fn device_of(setup: Setup, node: &Arc<Node>) -> Outcome<Device> {
-    let device = if setup.is_served {
-        device_on(Arc::new(served(node)?))
-    } else {
-        device_on(Arc::<Node>::clone(node))
-    };
-    faced(setup, device)
 }
 
 /// The node's device, behind a vfio-user socket of this process.

@@ -9,6 +9,8 @@ use ubcore_sim::{
 };
 use urma_core::TransportMode;
 
+use super::pci;
+
 /// How the two ends reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
@@ -65,6 +67,8 @@ pub struct Setup {
     pub offload: UdpOffload,
     /// Whether the driver reaches each device through a vfio-user socket.
     pub is_served: bool,
+    /// Whether the devices are functions that the kernel's VFIO has, as in a virtual machine.
+    pub is_vfio: bool,
     /// How lost packets are sent again.
     pub recovery: Strategy,
     /// What bounds the packets of a TP on the path.
@@ -92,6 +96,7 @@ impl Setup {
             has_hosts: false,
             offload: UdpOffload::On,
             is_served: false,
+            is_vfio: false,
             recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
             is_counted: false,
@@ -134,6 +139,12 @@ impl Setup {
     #[must_use]
     pub const fn served(self) -> Self {
         Self { is_served: true, ..self }
+    }
+
+    /// The same on functions that the kernel's VFIO has.
+    #[must_use]
+    pub const fn behind_vfio(self) -> Self {
+        Self { is_vfio: true, ..self }
     }
 
     /// The same with lost packets sent again in another way.
@@ -202,6 +213,9 @@ impl Setup {
             Self::new(Link::Own, Moving::On, TransportMode::Rm).served(),
             Self::new(Link::Host, Moving::On, TransportMode::Rm).served(),
         ];
+        if pci::is_there() {
+            all.push(Self::new(Link::Own, Moving::On, TransportMode::Rm).behind_vfio());
+        }
         let counted = |link| Self::new(link, Moving::On, TransportMode::Rm).counted();
         all.extend([counted(Link::Host), counted(Link::Packets)]);
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
@@ -265,7 +279,11 @@ impl fmt::Display for Setup {
             UdpOffload::On => "",
             UdpOffload::Off => ".no-offload",
         };
-        let served = if self.is_served { ".served" } else { "" };
+        let served = match (self.is_served, self.is_vfio) {
+            (false, false) => "",
+            (true, _) => ".served",
+            (false, true) => ".vfio",
+        };
         let recovery = match self.recovery {
             Strategy::Knitting => "",
             Strategy::GoBackN => ".go-back-n",

@@ -30,7 +30,21 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("unaligned_segment_works", PAGES),
 ];
 
+const RESET: &str = "the behaviour resets the node, which is in another process.";
+
+/// Behaviours that are not tried on functions that the kernel's VFIO has, beside those above.
+pub(crate) const LEFT_OUT_OF_VFIO: &[(&str, &str)] = &[
+    ("reset_ends_every_request_once", RESET),
+    ("reset_ends_waits", RESET),
+    ("reset_makes_its_context_useless", RESET),
+];
+
 /// Whether a behaviour is tried in this setup, if its devices are served.
 pub(crate) fn applies(name: &str, setup: Setup) -> bool {
-    !setup.is_served || LEFT_OUT.iter().all(|(left_out, _)| *left_out != name)
+    let is_in = |list: &[(&str, &str)]| list.iter().any(|(left_out, _)| *left_out == name);
+    match (setup.is_served, setup.is_vfio) {
+        (false, false) => true,
+        (true, _) => !is_in(LEFT_OUT),
+        (false, true) => !is_in(LEFT_OUT) && !is_in(LEFT_OUT_OF_VFIO),
+    }
 }

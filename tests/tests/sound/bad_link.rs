@@ -26,7 +26,7 @@ fn counts(faults: &str) -> Outcome<[u64; 2]> {
     let ctx = world.a.write(0, 0, LEN)?;
     world.a.sent_ok(ctx)?;
     world.b.mem().placed(0, &vec![0x5a; LEN])?;
-    let sum = |counter| hosts.iter().map(|host| host.node.device().counter(counter)).sum();
+    let sum = |counter| hosts.iter().map(|host| host.node().device().counter(counter)).sum();
     Ok([sum(Counter::Retransmits), sum(Counter::DropIcrc)])
 }
 

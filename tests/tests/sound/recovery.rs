@@ -16,7 +16,8 @@ fn agreed(set: [Strategy; 2]) -> Outcome<[Option<&'static str>; 2]> {
     world.a.mem().put(0, &[0x5a; 1 << 16])?;
     let ctx = world.a.write(0, 0, 1 << 16)?;
     world.a.sent_ok(ctx)?;
-    let shown = |host: &Host| host.node.device().look().paths.iter().find_map(|path| path.recovery);
+    let shown =
+        |host: &Host| host.node().device().look().paths.iter().find_map(|path| path.recovery);
     Ok([shown(&hosts[0]), shown(&hosts[1])])
 }
 
@@ -54,7 +55,7 @@ fn a_tp_bounds_what_it_sends_as_its_own_node_is_set_to() -> Outcome {
     let ctx = world.a.write(0, 0, 1 << 16)?;
     world.a.sent_ok(ctx)?;
     for (host, congestion) in hosts.iter().zip(set) {
-        let paths = host.node.device().look().paths;
+        let paths = host.node().device().look().paths;
         let shown = paths.iter().find_map(|path| path.congestion);
         check(shown == Some(congestion.name()), format!("{shown:?} of {congestion:?}"))?;
         let window = paths.iter().find_map(|path| path.congestion_window);

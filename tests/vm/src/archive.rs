@@ -27,7 +27,7 @@ impl GuestFiles {
         let root = folder.join("root");
         // What an earlier run left may be of another kernel.
         let _ = fs::remove_dir_all(&root);
-        for empty in ["proc", "sys", "dev", "modules", "bin"] {
+        for empty in ["proc", "sys", "dev", "modules", "bin", "tmp"] {
             fs::create_dir_all(root.join(empty)).map_err(failed(empty))?;
         }
         Ok(Self { folder: folder.to_path_buf(), root })
@@ -45,6 +45,25 @@ impl GuestFiles {
     /// The system's error.
     pub fn add(&self, from: &Path, to: &str) -> Result<(), Missing> {
         copy(from, &self.root.join(to))
+    }
+
+    /// Copies a program of this system to the place `to`, without what only debuggers read, and the libraries that it is
+    /// linked with to where it looks for them.
+    ///
+    /// # Errors
+    /// `strip` or `ldd` is missing, or the system's error.
+    pub fn add_program(&self, from: &Path, to: &str) -> Result<(), Missing> {
+        let target = self.root.join(to);
+        copy(from, &target)?;
+        run(
+            Command::new(program("strip", "binutils")?).arg("--strip-debug").arg(&target),
+            "strip",
+        )?;
+        let libraries = run(Command::new(program("ldd", "libc-bin")?).arg(from), "ldd")?;
+        for path in libraries.lines().filter_map(library) {
+            copy(Path::new(path), &self.root.join(path.trim_start_matches('/')))?;
+        }
+        Ok(())
     }
 
     /// Copies modules of the kernel below `tree` to `modules`, with a file `order` that lists their files in the given
@@ -85,6 +104,16 @@ impl GuestFiles {
         fs::write(self.root.join("modules/order"), order).map_err(failed("the modules"))
     }
 
+    /// The archive that an earlier call packed in `folder`.
+    ///
+    /// # Errors
+    /// None did.
+    pub fn packed(folder: &Path) -> Result<PathBuf, Missing> {
+        let initrd = folder.join("initrd");
+        let none = || Missing(format!("{} was not made", initrd.display()));
+        if initrd.is_file() { Ok(initrd.clone()) } else { Err(none()) }
+    }
+
     /// Packs the tree; returns the archive.
     ///
     /// # Errors
@@ -104,5 +133,24 @@ impl GuestFiles {
             .status()
             .map_err(failed("cpio"))?;
         if status.success() { Ok(initrd) } else { Err(Missing("cpio failed".to_owned())) }
+    }
+}
+
+/// The file of a line of `ldd`: `name => /path (address)`, or `/path (address)` for the program that loads the others.
+fn library(line: &str) -> Option<&str> {
+    let found = line.split_once("=> ").map_or(line, |(_, found)| found);
+    found.split_whitespace().next().filter(|path| path.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_ldd_name_files_or_none() {
+        assert_eq!(library("\tlibm.so.6 => /lib/libm.so.6 (0x7f)"), Some("/lib/libm.so.6"));
+        assert_eq!(library("\t/lib64/ld.so.2 (0x7f)"), Some("/lib64/ld.so.2"));
+        assert_eq!(library("\tlinux-vdso.so.1 (0x7f)"), None);
+        assert_eq!(library("\tlibx.so.1 => not found"), None);
     }
 }

@@ -15,18 +15,44 @@ use crate::{
     packages::VmTree,
 };
 
-/// Modules of VFIO, in the order in which they are loaded.
-const MODULES: [&str; 5] = ["irqbypass", "vfio", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci"];
+/// Modules of a network card of the machine's own, and of VFIO, in the order in which they are loaded.
+const MODULES: [&str; 8] = [
+    "failover",
+    "net_failover",
+    "virtio_net",
+    "irqbypass",
+    "vfio",
+    "vfio_iommu_type1",
+    "vfio-pci-core",
+    "vfio-pci",
+];
 /// Libraries of the packages.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// What a machine is started for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MachineUse {
-    /// It runs the checks and ends.
-    Checks,
+    /// It runs the checks and ends. `peers` names tests of `urma_perftest`, for which a peer each waits at the port of this
+    /// host's loopback.
+    Checks {
+        /// TCP port of the peers' exchange.
+        port: u16,
+        /// Commands of `urma_perftest`, in turn.
+        peers: &'static [&'static str],
+    },
+    /// Its device has requests under way until it is killed.
+    Victim,
     /// It runs a shell; Ctrl-A is the key for QEMU.
     Shell,
+}
+
+/// A program of this system that the machine has.
+#[derive(Clone, Copy, Debug)]
+pub struct GuestProgram<'a> {
+    /// Its file here.
+    pub file: &'a Path,
+    /// Its name in the machine's `/bin`.
+    pub name: &'a str,
 }
 
 /// What a machine is made of.
@@ -38,29 +64,53 @@ pub struct VfioMachine {
 }
 
 impl VfioMachine {
-    /// Makes the machine's file system in `folder`; `init` is a static program.
+    /// Makes the machine's file system in `folder`; `init` is a static program that needs `programs`.
     ///
     /// # Errors
     /// What is missing on this system, or could not be made.
-    pub fn make(tree: &VmTree, folder: &Path, init: &Path) -> Result<Self, Missing> {
+    pub fn make(
+        tree: &VmTree,
+        folder: &Path,
+        init: &Path,
+        programs: &[GuestProgram<'_>],
+    ) -> Result<Self, Missing> {
         let tree = tree.0.clone();
         let files = GuestFiles::new(folder)?;
         files.add(init, "init")?;
         files.add(init, "bin/checks")?;
         files.add(&tree.join("usr/bin/busybox"), "bin/busybox")?;
+        for GuestProgram { file, name } in programs {
+            files.add_program(file, &format!("bin/{name}"))?;
+        }
         files.add_modules(&tree.join("usr/lib/modules"), &MODULES, "vfio-pci")?;
         let kernel = find(&tree.join("boot"), "vmlinuz-")?;
         Ok(Self { kernel, initrd: files.pack()?, tree })
     }
 
-    /// Returns the command that runs the machine, its console on standard input and output. `cable` is the path of a socket, to which the machine's network card sends frames, and one at
-    /// which it takes them; `nic` is the socket of a vfio-user server, whose
-    /// function the machine has.
+    /// The machine whose file system an earlier call made in `folder`.
+    ///
+    /// # Errors
+    /// None did.
+    pub fn made(tree: &VmTree, folder: &Path) -> Result<Self, Missing> {
+        let tree = tree.0.clone();
+        Ok(Self {
+            kernel: find(&tree.join("boot"), "vmlinuz-")?,
+            initrd: GuestFiles::packed(folder)?,
+            tree,
+        })
+    }
+
+    /// Returns the command that runs the machine, its console on standard input and output. `cable` is the path of a socket,
+    /// to which a network card of the machine, if it is to have that, sends frames, and one at which it takes them; another card reaches this host as
+    /// 10.0.2.2. `nic` is the socket of a vfio-user server, two functions of which the machine has.
     #[must_use]
-    pub fn command(&self, purpose: MachineUse, cable: &WirePaths, nic: &Path) -> Command {
+    pub fn command(&self, purpose: MachineUse, cable: Option<&WirePaths>, nic: &Path) -> Command {
         let (words, serial) = match purpose {
-            MachineUse::Checks => ("", "stdio"),
-            MachineUse::Shell => ("urma.shell", "mon:stdio"),
+            MachineUse::Checks { port, peers } => {
+                (format!("urma.peers={port}:{}", peers.join(",")), "stdio")
+            }
+            MachineUse::Victim => ("urma.victim".to_owned(), "stdio"),
+            MachineUse::Shell => ("urma.shell".to_owned(), "mon:stdio"),
         };
         let mut qemu = self.qemu();
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512"])
@@ -72,10 +122,14 @@ impl VfioMachine {
             .args(["-device", "intel-iommu,intremap=on,caching-mode=on", "-device", "edu"])
             .arg("-device")
             .arg(nic_device(nic))
-            .arg("-netdev")
-            .arg(cable.netdev())
-            .args(["-device", "e1000e,netdev=n,mac=02:00:00:00:00:02,romfile="])
-            .arg("-kernel")
+            .arg("-device")
+            .arg(nic_device(nic))
+            .args(["-netdev", "user,id=u", "-device", "virtio-net-pci,netdev=u,romfile="]);
+        if let Some(cable) = cable {
+            let card = "e1000e,netdev=n,mac=02:00:00:00:00:02,romfile=";
+            qemu.arg("-netdev").arg(cable.netdev()).args(["-device", card]);
+        }
+        qemu.arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(&self.initrd)

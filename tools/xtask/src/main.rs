@@ -142,6 +142,15 @@ enum VmTask {
     Test,
     /// Start a shell in it
     Shell,
+    /// Kill machines at random moments while their device has requests under way
+    Kill {
+        /// Machines, one after the other
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+    },
+    /// Become a machine that is killed
+    #[command(hide = true)]
+    Victim,
 }
 
 fn main() -> ExitCode {
@@ -163,6 +172,8 @@ fn main() -> ExitCode {
         Task::Loom => check::loom(),
         Task::Vm { what: VmTask::Test } => vm::test(),
         Task::Vm { what: VmTask::Shell } => vm::shell(),
+        Task::Vm { what: VmTask::Kill { rounds } } => vm::kill(rounds),
+        Task::Vm { what: VmTask::Victim } => vm::victim(),
         Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, address, .. } => probe::serve(what, size, address),
         Task::Probe { what, size, span, address, .. } => probe::run(what, size, span, address),

@@ -83,6 +83,11 @@ impl TestProgram {
         })
     }
 
+    /// Returns its file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// The line by which cargo names a program that it runs.
     fn line(&self) -> String {
         let unit = if self.is_unit { "unittests " } else { "" };

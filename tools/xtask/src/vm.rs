@@ -3,8 +3,12 @@
 //! *Owns*: when a machine is started, its time, the one repetition. *Takes*: the program of `tests/guest`. *Gives*:
 //! its checks as results. *Must not*: take for passed what did not run.
 
+mod peers;
+mod programs;
+
 use std::{
     env, fs,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -19,23 +23,29 @@ use urma_vm::{
     wire::WireEnd,
 };
 
+use self::{peers::HostPeers, programs::VmPrograms};
 use crate::{
     cargo,
     clock::{now, pause},
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
+    suite,
 };
 
 /// Longest time of one machine, from its start to its result.
 const BOUND: Duration = Duration::from_secs(180);
-/// Target of the program that is the machine's first process: named, so that macros are built without its flags.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Package and name of that program.
-const GUEST: &str = "urma-guest";
-/// Package and name of the server of the machine's NIC.
-const SERVER: &str = "ubcored";
-/// Longest time until it listens.
+/// Longest time until the server of the machine's NIC listens.
 const SERVER_BOUND: Duration = Duration::from_secs(10);
+/// Machines that are killed in `test`: what the first one leaves is what the second one is compared with.
+const KILLS: u32 = 2;
+/// The test that kills.
+const KILL_TEST: [&str; 3] = [
+    "--exact",
+    "kill::survivors_of_killed_clients_get_one_completion_for_each_request",
+    "--nocapture",
+];
+/// Variable with the socket of the daemon whose client a victim is.
+const SOCKET: &str = "UBCORED_TEST_SOCKET";
 
 /// The checks of the machine only.
 pub(crate) fn test() -> TaskResult {
@@ -46,44 +56,92 @@ pub(crate) fn test() -> TaskResult {
 
 /// A shell in a machine.
 pub(crate) fn shell() -> TaskResult {
-    let folder = folder()?;
-    let init = program()?;
-    let built = build_server().arg("--quiet").status();
-    if !built.map_err(Failure::system("starting cargo"))?.success() {
-        return Err(Failure(format!("{SERVER} cannot be built")));
-    }
-    let machine = machine(&folder, &init).map_err(|Missing(why)| Failure(why))?;
+    let mut steps = Steps::new("vm", 1)?;
+    steps.step("programs of the machine", |step| match VmPrograms::build(step) {
+        Ok(programs) => match made(&programs) {
+            Ok(Ok(machine)) => StepResult::one("the machine", in_shell(&machine, &programs)),
+            Ok(Err(Missing(why))) => StepResult::one("the machine", Err(Failure(why))),
+            Err(failure) => StepResult::one("the machine", Err(failure)),
+        },
+        Err(found) => found,
+    });
+    steps.end()
+}
+
+fn in_shell(machine: &VfioMachine, programs: &VmPrograms) -> TaskResult {
     say("a shell in the machine; `checks` runs the checks, `exit` or Ctrl-A x ends it");
     let wire = CableFolder::new()?;
-    let nic = ServedNic::start(&wire.folder)?;
+    let nic = ServedNic::start(&programs.server, &wire.folder)?;
     let status = machine
-        .command(MachineUse::Shell, &wire.paths, &nic.socket)
+        .command(MachineUse::Shell, Some(&wire.paths), &nic.socket)
         .status()
         .map_err(Failure::system("starting QEMU"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
 }
 
+/// Kills `rounds` machines, each at a random moment.
+pub(crate) fn kill(rounds: u32) -> TaskResult {
+    let mut steps = Steps::new("vm", 1)?;
+    steps.step("machines that are killed", |step| match VmPrograms::build(step) {
+        Ok(programs) => match made(&programs) {
+            Ok(Ok(_)) => killed(step, &programs, rounds),
+            Ok(Err(missing)) => not_run(&missing),
+            Err(failure) => StepResult::one("the machine", Err(failure)),
+        },
+        Err(found) => found,
+    });
+    steps.end()
+}
+
+/// What survivors of killed machines get: a test of the daemon, whose victims are machines.
+fn killed(step: &mut RunningStep, programs: &VmPrograms, rounds: u32) -> StepResult {
+    let own = match env::current_exe() {
+        Ok(own) => own.to_string_lossy().into_owned(),
+        Err(error) => return StepResult::one("this program", Err(Failure(error.to_string()))),
+    };
+    let rounds = rounds.to_string();
+    let environment = [("UBCORED_VICTIM", own.as_str()), ("UBCORED_KILLS", &rounds)];
+    let (found, empty) = suite::run(step, &[(&programs.daemon, &KILL_TEST)], &environment);
+    found.or_empty(empty)
+}
+
+/// Becomes a machine whose device has requests under way, of the file system that was made last.
+pub(crate) fn victim() -> TaskResult {
+    let folder = folder()?;
+    let missing = |Missing(why): Missing| Failure(why);
+    let tree = VmTree::fetch(&folder).map_err(missing)?;
+    let machine = VfioMachine::made(&tree, &folder).map_err(missing)?;
+    let socket = env::var_os(SOCKET).ok_or_else(|| Failure(format!("{SOCKET} is not set")))?;
+    let error = machine.command(MachineUse::Victim, None, Path::new(&socket)).exec();
+    Err(Failure(format!("starting QEMU: {error}")))
+}
+
 /// The checks of the machine, as a step.
 pub(crate) fn found(step: &mut RunningStep) -> StepResult {
-    let failed = |Failure(why): Failure| StepResult::one("the machine", Err(Failure(why)));
-    let built = step.check("build of the first process", build());
-    let built = built.plus(step.check("build of the NIC's server", build_server()));
-    if !built.failed.is_empty() {
-        return built;
-    }
-    let made = folder().and_then(|folder| Ok((machine(&folder, &program()?), folder)));
-    let machine = match made {
-        Ok((Ok(machine), _)) => machine,
-        Ok((Err(Missing(why)), _)) => {
-            let skipped = vec![format!("real-VFIO tests NOT RUN: {}", why.replace('\n', " "))];
-            return built.plus(StepResult { skipped, ..StepResult::default() });
-        }
-        Err(failure) => return failed(failure),
+    let programs = match VmPrograms::build(step) {
+        Ok(programs) => programs,
+        Err(found) => return found,
     };
+    let machine = match made(&programs) {
+        Ok(Ok(machine)) => machine,
+        Ok(Err(missing)) => return not_run(&missing),
+        Err(failure) => return StepResult::one("the machine", Err(failure)),
+    };
+    let found = checked(step, &machine, &programs);
+    found.plus(killed(step, &programs, KILLS))
+}
+
+fn not_run(Missing(why): &Missing) -> StepResult {
+    let skipped = vec![format!("real-VFIO tests NOT RUN: {}", why.replace('\n', " "))];
+    StepResult { skipped, ..StepResult::default() }
+}
+
+/// Runs the checks in the machine, once more if its result is not whole.
+fn checked(step: &mut RunningStep, machine: &VfioMachine, programs: &VmPrograms) -> StepResult {
     for attempt in ["first", "second and last"] {
         let log = step.log_of(&format!("{}.console", attempt.split(' ').next().unwrap_or("")));
-        match run(&machine, &log) {
-            Ok(run) if run.report.whole().is_ok() => return built.plus(results(run)),
+        match run(machine, programs, &log) {
+            Ok(run) if run.report.whole().is_ok() => return results(run),
             Ok(run) => {
                 let why = run.report.whole().err().unwrap_or_default();
                 say(&format!(
@@ -92,13 +150,13 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
                 ));
                 if attempt != "first" {
                     let name = "real VFIO: the machine's result";
-                    return built.plus(results(run)).plus(StepResult::one(name, Err(Failure(why))));
+                    return results(run).plus(StepResult::one(name, Err(Failure(why))));
                 }
             }
-            Err(failure) => return failed(failure),
+            Err(failure) => return StepResult::one("the machine", Err(failure)),
         }
     }
-    built
+    StepResult::default()
 }
 
 /// Checks of the machine, each a result.
@@ -120,18 +178,6 @@ fn folder() -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// The build of the static program that the machine starts first.
-fn build() -> Command {
-    let mut command = cargo::command(&["build", "-p", GUEST, "--target", TARGET]);
-    command.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    command
-}
-
-/// The build of the server of the machine's NIC.
-fn build_server() -> Command {
-    cargo::command(&["build", "-p", SERVER])
-}
-
 /// A server of the machine's NIC. It ends with the value.
 struct ServedNic {
     server: Child,
@@ -139,12 +185,13 @@ struct ServedNic {
 }
 
 impl ServedNic {
-    fn start(folder: &Path) -> Result<Self, Failure> {
-        let program = cargo::target_dir()?.join("debug").join(SERVER);
+    fn start(program: &Path, folder: &Path) -> Result<Self, Failure> {
         let socket = folder.join("nic");
         let mut command = Command::new(program);
-        // A node of its own, whatever the settings of this process say, that leaves the address of the host free.
-        command.arg("--socket").arg(&socket).env("URMA_EID", "random").stderr(Stdio::null());
+        // A node of its own, whatever the settings of this process say, that leaves the address of the host free, and
+        // reaches others by packets only.
+        command.env("URMA_EID", "random").env("URMA_PATH", "packets");
+        command.arg("--socket").arg(&socket).stderr(Stdio::null());
         let server = command.spawn().map_err(Failure::system("starting the NIC's server"))?;
         let served = Self { server, socket };
         let end = now() + SERVER_BOUND;
@@ -165,20 +212,15 @@ impl Drop for ServedNic {
     }
 }
 
-/// Builds the program; returns its path.
-fn program() -> Result<PathBuf, Failure> {
-    let status = build().arg("--quiet").status().map_err(Failure::system("starting cargo"))?;
-    if !status.success() {
-        return Err(Failure(format!("{GUEST} cannot be built")));
-    }
-    Ok(cargo::target_dir()?.join(TARGET).join("debug").join(GUEST))
-}
-
-fn machine(folder: &Path, init: &Path) -> Result<VfioMachine, Missing> {
+/// Makes the machine with its programs.
+fn made(programs: &VmPrograms) -> Result<Result<VfioMachine, Missing>, Failure> {
     if env::consts::ARCH != "x86_64" {
-        return Err(Missing("the machine's program is built for x86-64 only".to_owned()));
+        let why = "the machine's program is built for x86-64 only".to_owned();
+        return Ok(Err(Missing(why)));
     }
-    VfioMachine::make(&VmTree::fetch(folder)?, folder, init)
+    let folder = folder()?;
+    let tree = VmTree::fetch(&folder);
+    Ok(tree.and_then(|tree| VfioMachine::make(&tree, &folder, &programs.init, &programs.inside())))
 }
 
 /// A folder for the sockets of a network cable, whose paths must be short. It goes with the value.
@@ -210,10 +252,11 @@ struct MachineRun {
 }
 
 /// One run of the machine, with its console in `log`.
-fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
+fn run(machine: &VfioMachine, programs: &VmPrograms, log: &Path) -> Result<MachineRun, Failure> {
     let wire = CableFolder::new()?;
-    let nic = ServedNic::start(&wire.folder)?;
-    let mut command = machine.command(MachineUse::Checks, &wire.paths, &nic.socket);
+    let nic = ServedNic::start(&programs.server, &wire.folder)?;
+    let mut peers = HostPeers::new(&programs.perftest, log)?;
+    let mut command = machine.command(peers.purpose(), Some(&wire.paths), &nic.socket);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;
@@ -222,6 +265,7 @@ fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
     let (mut report, mut text) = (GuestReport::default(), String::new());
     while report.result.is_none() && now() < end {
         cable.step(now());
+        peers.step();
         match console.line(Duration::from_millis(2)) {
             ConsoleLine::Text(line) => {
                 report.on_line(&line);
@@ -233,5 +277,6 @@ fn run(machine: &VfioMachine, log: &Path) -> Result<MachineRun, Failure> {
         }
     }
     fs::write(log, text).map_err(Failure::system("writing a log"))?;
-    Ok(MachineRun { report, outside: cable.results().to_vec() })
+    let outside = cable.results().into_iter().chain(peers.results()).collect();
+    Ok(MachineRun { report, outside })
 }

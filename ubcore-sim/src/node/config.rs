@@ -96,6 +96,9 @@ pub struct NodeCfg {
     /// What bounds the packets that each TP of this node has on the path beside the window; the peer need not have the
     /// same.
     pub congestion: CongestionChoice,
+    /// PCI address of a function, bound to the kernel's VFIO, that programs drive instead of a node of their own;
+    /// `None`: a node, or what `ubcored` names.
+    pub vfio: Option<String>,
     /// Socket of the daemon `ubcored` whose device programs use instead of one of their own; `None`: their own.
     pub ubcored: Option<PathBuf>,
     /// User address space id, 24 bits.
@@ -132,6 +135,7 @@ impl Default for NodeCfg {
             link_faults: None,
             strategy: Strategy::default(),
             congestion: CongestionChoice::default(),
+            vfio: None,
             ubcored: None,
             uasid: 0,
             #[cfg(any(test, feature = "planted-faults"))]
@@ -207,6 +211,7 @@ impl NodeCfg {
     ///   ([`CongestionChoice`]) |
     /// | `URMA_UDP_OFFLOAD` | `on` (the kernel cuts and joins packets where it can: GSO, GRO), `off` |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
+    /// | `URMA_VFIO` | PCI address of a function such as `0000:00:03.0`, or `none` |
     /// | `URMA_UBCORED` | path of the socket of `ubcored`, or `none` |
     ///
     /// # Errors
@@ -282,6 +287,7 @@ impl NodeCfg {
                 at: None,
             })?;
         }
+        self.vfio = text("URMA_VFIO").filter(|address| address != "none");
         self.ubcored = look_up("URMA_UBCORED").filter(|path| path != "none").map(PathBuf::from);
         self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
         self.set_tp(text("URMA_TP_RECOVERY"), text("URMA_TP_WINDOW"), text("URMA_TP_CONGESTION"))?;
@@ -614,6 +620,8 @@ mod tests {
         assert_eq!(count, PacketEngineMode::Count);
         let engine = with("URMA_PACKET_ENGINE_CFG", "data_beats=256,mhz=500").unwrap().engine;
         assert_eq!((engine.data_beats, engine.mhz), (256, 500));
+        assert_eq!(with("URMA_VFIO", "none").unwrap().vfio, None);
+        assert_eq!(with("URMA_VFIO", "00:03.0").unwrap().vfio, Some("00:03.0".into()));
         assert_eq!(with("URMA_UBCORED", "none").unwrap().ubcored, None);
         assert_eq!(with("URMA_UBCORED", "/run/s").unwrap().ubcored, Some("/run/s".into()));
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);

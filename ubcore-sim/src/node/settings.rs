@@ -171,7 +171,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 23] = [
+const SETTINGS: [(&str, &str, &str); 24] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
     ("URMA_PORT_MODE", "port_mode", "active-backup"),
@@ -194,11 +194,12 @@ const SETTINGS: [(&str, &str, &str); 23] = [
     ("URMA_TP_CONGESTION", "tp_congestion", "none"),
     ("URMA_UDP_OFFLOAD", "udp_offload", "on"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
+    ("URMA_VFIO", "vfio", "none"),
     ("URMA_UBCORED", "ubcored", "none"),
 ];
 const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
                     context_cache, packet_engine, packet_engine_cfg, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion, \
-                    udp_offload, link_faults or ubcored";
+                    udp_offload, link_faults, vfio or ubcored";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";

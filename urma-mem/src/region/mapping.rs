@@ -71,6 +71,8 @@ pub(crate) fn page_ceil(value: usize) -> Option<usize> {
 pub(super) enum RegionPages {
     /// Made by `mmap` of a file here: unmapped on drop.
     File { base: NonNull<u8>, len: usize, fd: OwnedFd, offset: u64 },
+    /// Parts of files side by side, mapped here: unmapped on drop.
+    Joined { base: NonNull<u8>, len: usize },
     /// Anonymous memory made here: unmapped on drop.
     Anonymous { base: NonNull<u8>, len: usize },
     /// The caller's memory; nothing to do on drop.
@@ -124,20 +126,44 @@ impl RegionPages {
     /// Maps `len` bytes of a file of which the caller knows that it stays at least that long.
     fn of_file(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
         let nonzero = NonZeroUsize::new(len).ok_or(io::ErrorKind::InvalidInput)?;
-        let prot = match access {
-            MapAccess::ReadOnly => ProtFlags::PROT_READ,
-            MapAccess::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-        };
         let start = file_offset(offset)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing mapping.
-        let base = unsafe { mmap(None, nonzero, prot, MapFlags::MAP_SHARED, &fd, start)? };
+        let base = unsafe { mmap(None, nonzero, prot(access), MapFlags::MAP_SHARED, &fd, start)? };
         Ok(Self::File { base: base.cast(), len, fd, offset })
+    }
+
+    /// Maps the pages of `parts` side by side, each a file with its first byte in it and a length, whole pages that
+    /// the files keep.
+    pub(super) fn joined(
+        parts: &[(BorrowedFd<'_>, u64, NonZeroUsize)],
+        access: MapAccess,
+    ) -> io::Result<Self> {
+        let len = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.2.get()));
+        let whole = len.and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // mapping.
+        let base =
+            unsafe { mmap_anonymous(None, whole, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE)? };
+        // From here on it is unmapped whole, whatever becomes of its parts.
+        let mapping = Self::Joined { base: base.cast(), len: whole.get() };
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        let mut at = base.addr();
+        for (fd, offset, len) in parts {
+            let start = file_offset(*offset)?;
+            // SAFETY: the range lies within the mapping made above, which nothing else knows yet: the
+            // lengths of the parts add up to its length.
+            unsafe { mmap(Some(at), *len, prot(access), flags, fd, start)? };
+            at = at.checked_add(len.get()).ok_or(io::ErrorKind::InvalidInput)?;
+        }
+        Ok(mapping)
     }
 
     /// First byte of the mapping; dangling for the caller's memory, whose region holds its address.
     pub(super) fn base(&self) -> NonNull<u8> {
         match self {
-            Self::File { base, .. } | Self::Anonymous { base, .. } => *base,
+            Self::File { base, .. } | Self::Joined { base, .. } | Self::Anonymous { base, .. } => {
+                *base
+            }
             Self::Caller => NonNull::dangling(),
         }
     }
@@ -148,7 +174,7 @@ impl RegionPages {
             Self::File { base, fd, offset, .. } => {
                 Some((fd.as_fd(), base.as_ptr().addr(), *offset))
             }
-            Self::Anonymous { .. } | Self::Caller => None,
+            Self::Joined { .. } | Self::Anonymous { .. } | Self::Caller => None,
         }
     }
 
@@ -161,6 +187,7 @@ impl RegionPages {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::File { .. } => "shared file",
+            Self::Joined { .. } => "parts of files",
             Self::Anonymous { .. } => "private",
             Self::Caller => "caller's",
         }
@@ -169,7 +196,12 @@ impl RegionPages {
 
 impl Drop for RegionPages {
     fn drop(&mut self) {
-        let (Self::File { base, len, .. } | Self::Anonymous { base, len }) = *self else { return };
+        let (Self::File { base, len, .. }
+        | Self::Joined { base, len }
+        | Self::Anonymous { base, len }) = *self
+        else {
+            return;
+        };
         if matches!(self, Self::File { .. }) {
             fork::forget_shared(base.as_ptr().addr(), len);
         }
@@ -179,6 +211,19 @@ impl Drop for RegionPages {
             tracing::warn!(%error, len, "a region could not be unmapped");
         }
     }
+}
+
+const fn prot(access: MapAccess) -> ProtFlags {
+    match access {
+        MapAccess::ReadOnly => ProtFlags::PROT_READ,
+        MapAccess::ReadWrite => ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE),
+    }
+}
+
+/// Whether both descriptors are of one file.
+pub(super) fn is_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    let file = |fd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    file(a).is_some_and(|found| file(b) == Some(found))
 }
 
 /// A new close-on-exec memfd that allows seals; without execute permission where the kernel

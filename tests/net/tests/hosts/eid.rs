@@ -26,8 +26,8 @@ fn the_eid_of_a_host_with_one_address_is_that_address() -> Outcome {
     for plan in [LabPlan::cable(1500), LabPlan::cable(1500).v6()] {
         let Some(lab) = Lab::or_skip(plan) else { return Ok(()) };
         let (a, b) = (opened(lab.host(0), unset())?, opened(lab.host(1), unset())?);
-        same("EID", eid_ip(a.node.eid()), lab.host(0).address())?;
-        same("EID", eid_ip(b.node.eid()), lab.host(1).address())?;
+        same("EID", eid_ip(a.node().eid()), lab.host(0).address())?;
+        same("EID", eid_ip(b.node().eid()), lab.host(1).address())?;
         moved(&mut between(&a, &b, 4096)?, 64)?;
     }
     Ok(())
@@ -58,8 +58,8 @@ fn a_second_program_of_a_host_has_a_random_eid_and_both_exchange_requests() -> O
         let host = lab.host(0);
         let cfg = NodeCfg { path, ..unset() };
         let (first, second) = (opened(host, cfg.clone())?, opened(host, cfg)?);
-        same("EID of the first", eid_ip(first.node.eid()), host.address())?;
-        same("whether the second's is loopback", eid_ip(second.node.eid()).is_loopback(), true)?;
+        same("EID of the first", eid_ip(first.node().eid()), host.address())?;
+        same("whether the second's is loopback", eid_ip(second.node().eid()).is_loopback(), true)?;
         moved(&mut between(&first, &second, 4096)?, 64)?;
         moved(&mut between(&second, &first, 4096)?, 64)?;
         let wanted = NodeCfg { eid_source: EidSource::Host, ..NodeCfg::default() };
@@ -87,7 +87,7 @@ fn a_taken_port_names_its_process_and_leaves_the_host_working() -> Outcome {
     let host = lab.host(0);
     let taken = host.run(|| UdpSocket::bind((host.address(), 4791)))?;
     let (first, second) = (opened(host, unset())?, opened(host, unset())?);
-    let refused = first.node.packets_refused().unwrap_or_default();
+    let refused = first.node().packets_refused().unwrap_or_default();
     let owner = format!("process {}", std::process::id());
     assert!(refused.contains("4791") && refused.contains(&owner), "{refused}");
     moved(&mut between(&first, &second, 4096)?, 64)?;

@@ -26,7 +26,7 @@ fn stream(w: &mut World, round: u64, meanwhile: impl FnOnce()) -> Outcome {
 
 /// Payload of packets from the first end to the second, once a TP is open.
 fn payload(w: &World) -> Option<usize> {
-    w.a.half.node.device().look().paths.iter().find_map(|path| path.mtu)
+    w.a.half.node().device().look().paths.iter().find_map(|path| path.mtu)
 }
 
 /// Traffic goes on until packets have a payload in `wanted`.
@@ -49,7 +49,7 @@ fn narrows_and_widens(plan: LabPlan, change: impl Fn(&Lab, u32)) -> Outcome {
     found(&mut w, wide.clone())?;
     stream(&mut w, 1, || change(&lab, 1500))?;
     found(&mut w, 1024..=1472)?;
-    let narrowed = w.a.half.node.device().counter(Counter::PathNarrowed);
+    let narrowed = w.a.half.node().device().counter(Counter::PathNarrowed);
     same("whether the path was found to be narrow", narrowed > 0, true)?;
     stream(&mut w, 2, || change(&lab, 9000))?;
     found(&mut w, wide)?;

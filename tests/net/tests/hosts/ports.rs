@@ -17,7 +17,7 @@ const SOME: u64 = 2000;
 fn pulled(plan: LabPlan, host: usize) -> Outcome {
     let Some(lab) = Lab::or_skip(plan.ports(2)) else { return Ok(()) };
     let [a, b] = [node(lab.host(0), ActiveBackup)?, node(lab.host(1), ActiveBackup)?];
-    let count = |counter| [&a, &b].map(|host| host.node.device().counter(counter));
+    let count = |counter| [&a, &b].map(|host| host.node().device().counter(counter));
     let mut stream = Stream::new(&a, &b)?;
     stream.more(SOME)?;
     let gap = thread::scope(|scope| {
@@ -98,8 +98,8 @@ fn balance_uses_both_ports_as_long_as_they_work() -> Outcome {
     let plan = LabPlan::cable(1500).ports(2);
     let Some(lab) = Lab::or_skip(plan) else { return Ok(()) };
     let [a, b] = [node(lab.host(0), Balance)?, node(lab.host(1), ActiveBackup)?];
-    b.node.set_port_mode(Balance);
-    let count = |counter| [&a, &b].map(|host| host.node.device().counter(counter));
+    b.node().set_port_mode(Balance);
+    let count = |counter| [&a, &b].map(|host| host.node().device().counter(counter));
     let mut stream = Stream::new(&a, &b)?;
     stream.more(SOME)?;
     share(&lab, &mut stream, 4 * SOME)?;

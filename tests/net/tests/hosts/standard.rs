@@ -41,7 +41,7 @@ fn payload(w: &mut World) -> Outcome<u64> {
 
 /// Packets of the first end that were not sent before.
 fn requests(w: &World) -> u64 {
-    let device = w.a.half.node.device();
+    let device = w.a.half.node().device();
     device.counter(Counter::TxPackets) - device.counter(Counter::Retransmits)
 }
 
@@ -82,5 +82,5 @@ fn a_path_that_becomes_narrower_ends_the_connection() -> Outcome {
     (0..2).for_each(|host| lab.set_mtu(host, 0, 1500));
     let mut w = bound(&a, &b)?;
     same("payload of a packet", payload(&mut w)?, 1024)?;
-    check(a.node.device().counter(Counter::Retransmits) > 0, "packets that did not pass")
+    check(a.node().device().counter(Counter::Retransmits) > 0, "packets that did not pass")
 }

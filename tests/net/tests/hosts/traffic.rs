@@ -87,7 +87,7 @@ fn two_hosts_exchange_every_operation_with_and_without_offload() -> Outcome {
         }
         atomics(&mut w)?;
         for node in &nodes {
-            let dropped = node.node.device().counter(Counter::DropIcrc);
+            let dropped = node.node().device().counter(Counter::DropIcrc);
             same(&format!("packets with a wrong ICRC, {offload:?}"), dropped, 0)?;
         }
     }

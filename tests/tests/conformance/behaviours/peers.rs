@@ -36,7 +36,7 @@ fn three_nodes_talk(setup: Setup) -> Outcome {
 
 fn reopened_peer_is_reached(setup: Setup) -> Outcome {
     let (host_a, host_b) = Host::pair(setup)?;
-    let eid = host_b.node.eid();
+    let eid = host_b.node().eid();
     let plan = Plan::new(setup.mode);
     let mut first = World::between(setup, &plan, &host_a, &host_b)?;
     super::messages::one_send(&mut first, 1, 100)?;
@@ -161,7 +161,7 @@ fn closed_peer_leaves_others_alone(setup: Setup) -> Outcome {
 
 fn old_import_does_not_reach_the_next_life(setup: Setup) -> Outcome {
     let (host_a, host_b) = Host::pair(setup)?;
-    let eid = host_b.node.eid();
+    let eid = host_b.node().eid();
     let plan = Plan::new(setup.mode);
     let World { mut a, b, .. } = World::between(setup, &plan, &host_a, &host_b)?;
     let ctx = a.post(|_| SendOp::Nop)?;
@@ -186,7 +186,7 @@ fn old_import_does_not_reach_the_next_life(setup: Setup) -> Outcome {
 
 fn next_life_is_reached_beside_an_old_import(setup: Setup) -> Outcome {
     let (host_a, host_b) = Host::pair(setup)?;
-    let eid = host_b.node.eid();
+    let eid = host_b.node().eid();
     let plan = Plan::new(setup.mode);
     let World { a: old, b, .. } = World::between(setup, &plan, &host_a, &host_b)?;
     drop(b);

@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 
 /// Marks `len` bytes of an end's memory as bad.
 fn mark(end: &End, mem: &Memory, offset: usize, len: usize) {
-    let node = &end.half.node;
+    let node = end.half.node();
     node.device().poison(node.now(), mem.region().addr() + offset, len);
 }
 

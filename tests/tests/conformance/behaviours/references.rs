@@ -6,8 +6,8 @@ use urma_core::{
     Status,
 };
 use urma_tests::world::{
-    Failure, Host, Memory, Outcome, Plan, Setup, World, check, device_of, fail, limit, plain_jfc,
-    refused, same,
+    Failure, Host, Memory, Outcome, Plan, Setup, World, check, fail, limit, plain_jfc, refused,
+    same,
 };
 
 super::behaviours! {
@@ -23,22 +23,21 @@ super::behaviours! {
 }
 
 fn context_without_objects_goes(setup: Setup) -> Outcome {
-    let Host { ctx, node } = Host::open(setup)?;
+    let Host { ctx, origin } = Host::open(setup)?;
     let Some(ctx) = Arc::into_inner(ctx) else { return fail("the context is shared") };
     let jfc = ctx.create_jfc(&JfcCfg::new(8), None)?;
     jfc.delete()?;
     ctx.delete()?;
-    let again = device_of(setup, &node)?.open(0)?;
+    let again = origin.device(setup)?.open(0)?;
     plain_jfc(&again, 8)?.delete()?;
     Ok(again.delete()?)
 }
 
 fn two_contexts_share_a_device(setup: Setup) -> Outcome {
-    let Host { ctx, node } = Host::open(setup)?;
+    let Host { ctx, origin } = Host::open(setup)?;
     drop(ctx);
-    let device = device_of(setup, &node)?;
-    let open =
-        || Ok::<_, Failure>(Host { ctx: Arc::new(device.open(0)?), node: Arc::clone(&node) });
+    let device = origin.device(setup)?;
+    let open = || Ok::<_, Failure>(Host { ctx: Arc::new(device.open(0)?), origin: origin.clone() });
     let (first, second) = (open()?, open()?);
     let plan = Plan::new(setup.mode);
     let mut across = World::between(setup, &plan, &first, &second)?;
@@ -54,7 +53,7 @@ fn two_contexts_share_a_device(setup: Setup) -> Outcome {
 }
 
 fn context_with_live_objects_stays(setup: Setup) -> Outcome {
-    let Host { ctx, node: _node } = Host::open(setup)?;
+    let Host { ctx, origin: _origin } = Host::open(setup)?;
     let Some(ctx) = Arc::into_inner(ctx) else { return fail("the context is shared") };
     let memory = Memory::new(4096)?;
     let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);

@@ -7,8 +7,8 @@ use udma_abi::DeviceBacking;
 use udma_provider::{DriverCfg, UdmaDevice};
 use urma_core::{AsyncKind, Completion, CrStatus, Device, Jfc, SendOp, Status};
 use urma_tests::world::{
-    End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, faced, fail, limit, node_as, pause,
-    refused, same, until,
+    DeviceOrigin, End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, faced, fail, limit,
+    node_as, pause, refused, same, until,
 };
 
 super::behaviours! {
@@ -31,7 +31,7 @@ fn resettable(setup: Setup) -> Outcome<(Arc<UdmaDevice>, Host)> {
 /// A new context on it.
 fn open(setup: Setup, device: &Arc<UdmaDevice>, node: &Arc<Node>) -> Outcome<Host> {
     let ctx = faced(setup, Device::new(Arc::<UdmaDevice>::clone(device)))?.open(0)?;
-    Ok(Host { ctx: Arc::new(ctx), node: Arc::clone(node) })
+    Ok(Host { ctx: Arc::new(ctx), origin: DeviceOrigin::Node(Arc::clone(node)) })
 }
 
 /// Two ends, the first of which can be reset; on the own-node link both.
@@ -169,7 +169,7 @@ fn reset_device_works_again(setup: Setup) -> Outcome {
         }
         let nop = w.a.post(|_| SendOp::Nop)?;
         w.a.sent_ok(nop)?;
-        let node = Arc::clone(&host.node);
+        let node = Arc::clone(host.node());
         drop(w);
         drop(host);
         device.reset()?;

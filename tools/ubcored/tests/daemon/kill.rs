@@ -15,6 +15,8 @@ use super::world::{Daemon, End, Peer, until};
 const SOCKET: &str = "UBCORED_TEST_SOCKET";
 /// Rounds of the campaign; the default is for every run of the tests.
 const ROUNDS: &str = "UBCORED_KILLS";
+/// A program that becomes a victim, such as a virtual machine, in place of a process of this program.
+const VICTIM: &str = "UBCORED_VICTIM";
 
 /// A process that is killed.
 struct Victim {
@@ -26,9 +28,18 @@ struct Victim {
 
 impl Victim {
     fn start(daemon: &Daemon) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::victim", "--ignored", "--nocapture"])
+        let mut command = if let Some(other) = std::env::var_os(VICTIM) {
+            let mut command = Command::new(other);
+            command.args(["vm", "victim"]);
+            command
+        } else {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "kill::victim", "--ignored", "--nocapture"]);
+            command
+        };
+        let mut child = command
             .env(SOCKET, &daemon.socket)
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,7 +48,7 @@ impl Victim {
             .map_while(Result::ok)
             .find_map(|line| line.split_once("victim ").map(|(_, rest)| rest.to_owned()));
         let line = line.unwrap();
-        let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap());
+        let mut numbers = line.trim().split(' ').map(|number| number.parse::<u64>().unwrap());
         let mut next = || numbers.next().unwrap();
         let (jetty, token_id) = (u32::try_from(next()).unwrap(), u32::try_from(next()).unwrap());
         Self { child, jetty, token_id, va: next() }
@@ -72,8 +83,14 @@ impl Drop for Victim {
 #[test]
 #[ignore = "a process that the campaign starts"]
 fn victim() {
-    let Some(socket) = std::env::var_os(SOCKET) else { return };
-    let cfg = NodeCfg { ubcored: Some(PathBuf::from(socket)), ..NodeCfg::default() };
+    // In a virtual machine, the settings name the function.
+    let cfg = match std::env::var_os(SOCKET) {
+        Some(socket) => NodeCfg { ubcored: Some(PathBuf::from(socket)), ..NodeCfg::default() },
+        None => NodeCfg::from_env().unwrap(),
+    };
+    if cfg.ubcored.is_none() && cfg.vfio.is_none() {
+        return;
+    }
     let mut end = End::of(urma::open_device(cfg).unwrap().open(0).unwrap());
     let own = {
         let target = end.context.import_jetty(&end.jetty.remote()).unwrap();

@@ -1,7 +1,7 @@
 //! The view of memory of a function behind an IOMMU.
 //!
-//! - owns: which regions are mapped, and keeps each alive until the IOMMU has forgotten it. takes: regions with a
-//!   file behind them. must not: leave a mapping behind that outlives its memory.
+//! - owns: which regions are mapped, and keeps each alive until the IOMMU has forgotten it. takes: regions,
+//!   private memory too, which the kernel pins. must not: leave a mapping behind that outlives its memory.
 #![expect(unsafe_code, reason = "a device reaches memory")]
 
 use std::{
@@ -51,12 +51,6 @@ impl KernelDma {
 
     /// Address and length of the pages of `region`.
     fn pages(&self, iova: u64, region: &Region) -> Result<(u64, u64), BackingError> {
-        if region.fd().is_none() {
-            return Err(BackingError::Unreachable(
-                "it has no file behind it; memory for a device comes from Region::shared"
-                    .to_owned(),
-            ));
-        }
         let page = self.shape.page;
         let addr = region.addr() as u64;
         for (what, value) in [("its address", addr), ("the device address", iova)] {
@@ -130,8 +124,8 @@ impl DmaSpace for KernelDma {
         let argsz = u32::try_from(size_of::<DmaMap>()).unwrap_or(0);
         let flags = c::VFIO_DMA_MAP_FLAG_READ | write;
         let map = DmaMap { argsz, flags, vaddr, iova, size };
-        // SAFETY: `vaddr` to `vaddr + size` are pages of the region's file mapping, which the clone in
-        // `mapped` keeps until the range is unmapped; a region never gives out a reference to its bytes.
+        // SAFETY: `vaddr` to `vaddr + size` are pages of the region, which the clone in `mapped`
+        // keeps until the range is unmapped, and the kernel pins meanwhile; a region never gives out a reference to its bytes.
         unsafe { self.calls.map_dma(self.container.as_fd(), &map) }
             .map_err(|error| refused(&error, size))?;
         mapped.insert(iova, MappedRegion { len: size, region: region.clone() });
