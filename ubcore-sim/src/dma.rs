@@ -5,7 +5,8 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError, RwLock},
+    io,
+    sync::{PoisonError, RwLock},
 };
 
 use udma_abi::{BackingError, DmaAccess};
@@ -22,16 +23,41 @@ struct DmaMapping {
     access: DmaAccess,
 }
 
-/// Mappings of this process that windows over several mappings take at a time, as those of a guest's pages: a process has
-/// some 65,000 for all functions.
-const JOINED_MAX: usize = 384;
-
 /// Mappings of host memory by device address.
 #[derive(Debug, Default)]
-pub(crate) struct Dma {
-    mapped: RwLock<BTreeMap<u64, DmaMapping>>,
-    /// Windows over several mappings, each with the number of its parts.
-    joined: Mutex<Vec<(Region, usize)>>,
+pub(crate) struct Dma(RwLock<BTreeMap<u64, DmaMapping>>);
+
+/// What a range of device addresses is.
+#[derive(Debug)]
+pub(crate) enum DmaRange {
+    /// Lies within one mapping.
+    Window(Region),
+    /// Goes over several mappings side by side, and begins at this byte of the first one.
+    Parts(Vec<Region>, usize),
+}
+
+/// Windows over several mappings, which take mappings of this process beside those of their parts.
+#[derive(Debug, Default)]
+pub(crate) struct JoinedWindows(Vec<(Region, usize)>);
+
+impl JoinedWindows {
+    /// Forgets those that are not used any more; returns how many mappings they took.
+    pub(crate) fn forget_unused(&mut self) -> usize {
+        let before = self.mappings();
+        self.0.retain(|(region, _)| !region.is_last());
+        before - self.mappings()
+    }
+
+    /// Joins `parts`, by at most `most` mappings; returns how many it took.
+    pub(crate) fn join(&mut self, parts: &[Region], most: usize) -> io::Result<(Region, usize)> {
+        let (region, mappings) = Region::joined(parts, most)?;
+        self.0.push((region.clone(), mappings));
+        Ok((region, mappings))
+    }
+
+    fn mappings(&self) -> usize {
+        self.0.iter().map(|(_, mappings)| mappings).sum()
+    }
 }
 
 impl Dma {
@@ -52,7 +78,7 @@ impl Dma {
         if len == 0 || iova < FIRST || last > LAST {
             return Err(range);
         }
-        let mut map = self.mapped.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = map.range(..=last).next_back();
         if before.is_some_and(|(start, m)| start + m.region.len() as u64 > iova) {
             return Err(BackingError::IovaTaken { iova, len });
@@ -63,23 +89,22 @@ impl Dma {
 
     /// Takes the mapping away that begins at `iova`; returns its length in bytes.
     pub(crate) fn unmap(&self, iova: u64) -> Result<u64, BackingError> {
-        let mut map = self.mapped.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mapping = map.remove(&iova).ok_or(BackingError::NotMapped(iova))?;
         Ok(mapping.region.len() as u64)
     }
 
-    /// The window of `len` bytes at `iova`; `None` when not all of it is mapped for `access`. Mappings side by side make one
-    /// window where they have files: a guest maps its memory page by page.
-    pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
-        let map = self.mapped.read().unwrap_or_else(PoisonError::into_inner);
+    /// The `len` bytes at `iova`; `None` when not all of them are mapped for `access`. A guest maps its memory page by page,
+    /// so that a range may go over several mappings.
+    pub(crate) fn range(&self, iova: u64, len: u64, access: DmaAccess) -> Option<DmaRange> {
+        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (start, first) = map.range(..=iova).next_back()?;
         if !first.allows(access) {
             return None;
         }
         let offset = usize::try_from(iova - start).ok()?;
-        let wanted = usize::try_from(len).ok()?;
-        if let Ok(window) = first.region.sub(offset, wanted) {
-            return Some(window);
+        if let Ok(window) = first.region.sub(offset, usize::try_from(len).ok()?) {
+            return Some(DmaRange::Window(window));
         }
         let end = iova.checked_add(len)?;
         let (mut parts, mut next) = (Vec::new(), *start);
@@ -90,28 +115,8 @@ impl Dma {
             next = at + mapping.region.len() as u64;
             parts.push(mapping.region.clone());
         }
-        drop(map);
-        if next < end || offset >= parts.first()?.len() {
-            return None;
-        }
-        self.join(&parts)?.sub(offset, wanted).ok()
-    }
-
-    fn join(&self, parts: &[Region]) -> Option<Region> {
-        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.retain(|(region, _)| !region.is_last());
-        let used: usize = joined.iter().map(|(_, count)| count).sum();
-        let made = Region::joined(parts, JOINED_MAX.saturating_sub(used));
-        match made {
-            Ok((region, runs)) => {
-                joined.push((region.clone(), runs));
-                Some(region)
-            }
-            Err(error) => {
-                tracing::warn!(%error, parts = parts.len(), "mappings side by side make no window");
-                None
-            }
-        }
+        let is_whole = next >= end && offset < first.region.len();
+        is_whole.then_some(DmaRange::Parts(parts, offset))
     }
 }
 
@@ -126,6 +131,14 @@ mod tests {
     use urma_mem::Pages;
 
     use super::*;
+
+    /// Whether the range is mapped: as one mapping, or as several.
+    fn found(dma: &Dma, iova: u64, len: u64, access: DmaAccess) -> Option<usize> {
+        dma.range(iova, len, access).map(|range| match range {
+            DmaRange::Window(_) => 1,
+            DmaRange::Parts(parts, _) => parts.len(),
+        })
+    }
 
     #[test]
     fn mappings_do_not_overlap_and_windows_stay_inside() {
@@ -145,16 +158,16 @@ mod tests {
             dma.map(LAST, &region, DmaAccess::Both),
             Err(BackingError::IovaRange { .. })
         ));
-        assert!(dma.window(0x10010, 16, DmaAccess::ToDevice).is_some());
-        assert!(dma.window(0x10010, 16, DmaAccess::Both).is_none());
-        assert!(dma.window(0x11ff8, 16, DmaAccess::ToDevice).is_none());
-        assert!(dma.window(0x8000, 16, DmaAccess::ToDevice).is_none());
+        assert_eq!(found(&dma, 0x10010, 16, DmaAccess::ToDevice), Some(1));
+        assert_eq!(found(&dma, 0x10010, 16, DmaAccess::Both), None);
+        assert_eq!(found(&dma, 0x11ff8, 16, DmaAccess::ToDevice), Some(2));
+        assert_eq!(found(&dma, 0x8000, 16, DmaAccess::ToDevice), None);
         dma.unmap(0x10000).unwrap();
         assert!(dma.unmap(0x10000).is_err());
-        assert!(dma.window(0x10010, 16, DmaAccess::ToDevice).is_none());
+        assert_eq!(found(&dma, 0x10010, 16, DmaAccess::ToDevice), None);
     }
 
-    /// Pages of one file, the second one first, then one that is read only, behind a gap.
+    /// Pages of one file, the second one first, then one that is read only, then a gap and another one.
     fn pages() -> (Dma, Region) {
         let dma = Dma::default();
         let file = Region::shared(4 * 4096, Pages::Base).unwrap();
@@ -170,50 +183,31 @@ mod tests {
     }
 
     #[test]
-    fn mappings_side_by_side_are_one_window() {
+    fn mappings_side_by_side_are_one_range() {
         let (dma, file) = pages();
-        let window = dma.window(0x10ff0, 32, DmaAccess::Both).unwrap();
-        window.write(0, &[1; 32]).unwrap();
+        let range = dma.range(0x10ff0, 32, DmaAccess::Both);
+        let Some(DmaRange::Parts(parts, offset)) = range else { panic!("{range:?}") };
+        let mut joined = JoinedWindows::default();
+        let (region, mappings) = joined.join(&parts, 2).unwrap();
+        assert_eq!((mappings, offset), (2, 0xff0));
+        region.write(offset, &[1; 32]).unwrap();
         let mut seen = [0; 16];
         for at in [2 * 4096 - 16, 0] {
             file.read(at, &mut seen).unwrap();
             assert_eq!(seen, [1; 16], "byte {at} of the file");
         }
-        assert!(dma.window(0x10000, 0x3000, DmaAccess::ToDevice).is_some());
+        assert_eq!(found(&dma, 0x10000, 0x3000, DmaAccess::ToDevice), Some(3));
     }
 
     #[test]
-    fn no_window_has_a_gap_or_a_page_without_the_right() {
+    fn no_range_has_a_gap_or_a_page_without_the_right() {
         let (dma, _file) = pages();
-        assert!(dma.window(0x11000, 0x1001, DmaAccess::Both).is_none(), "a page is read only");
-        assert!(dma.window(0x12000, 0x1001, DmaAccess::ToDevice).is_none(), "a gap");
-        assert!(dma.window(0x12000, 0x3000, DmaAccess::ToDevice).is_none(), "a gap inside");
-        assert!(dma.window(0x13000, 16, DmaAccess::ToDevice).is_none(), "it begins in the gap");
-        assert!(dma.window(0x14000, 0x1001, DmaAccess::Both).is_none(), "the end");
-        assert!(
-            dma.window(0x14ff0, u64::MAX, DmaAccess::Both).is_none(),
-            "it passes the last address"
-        );
-    }
-
-    #[test]
-    fn windows_of_many_mappings_have_a_limit_and_give_it_back() {
-        let dma = Dma::default();
-        let file = Region::shared(2 * 4096, Pages::Base).unwrap();
-        // Each page twice in turn: no two lie side by side in the file.
-        for page in 0..=JOINED_MAX {
-            let half = file.sub(page % 2 * 4096, 4096).unwrap();
-            dma.map(0x10000 + page as u64 * 0x2000, &half, DmaAccess::Both).unwrap();
-            let half = file.sub(page % 2 * 4096, 4096).unwrap();
-            dma.map(0x11000 + page as u64 * 0x2000, &half, DmaAccess::Both).unwrap();
-        }
-        let windows: Vec<_> = (0..JOINED_MAX / 2)
-            .map(|at| dma.window(0x10000 + at as u64 * 0x2000, 0x2000, DmaAccess::Both).unwrap())
-            .collect();
-        assert!(dma.window(0x10000, 0x2000, DmaAccess::Both).is_none(), "as many as there may be");
-        drop(windows);
-        assert!(dma.window(0x10000, 0x2000, DmaAccess::Both).is_some());
-        let all = (JOINED_MAX as u64 + 1) * 0x2000;
-        assert!(dma.window(0x10000, all, DmaAccess::Both).is_none(), "too many for one");
+        let (both, to_device) = (DmaAccess::Both, DmaAccess::ToDevice);
+        assert_eq!(found(&dma, 0x11000, 0x1001, both), None, "a page is read only");
+        assert_eq!(found(&dma, 0x12000, 0x1001, to_device), None, "a gap");
+        assert_eq!(found(&dma, 0x12000, 0x3000, to_device), None, "a gap inside");
+        assert_eq!(found(&dma, 0x13000, 16, to_device), None, "it begins in the gap");
+        assert_eq!(found(&dma, 0x14000, 0x1001, both), None, "the end");
+        assert_eq!(found(&dma, 0x14ff0, u64::MAX, both), None, "it passes the last address");
     }
 }

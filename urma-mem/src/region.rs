@@ -102,9 +102,9 @@ impl Region {
     /// written.
     ///
     /// # Errors
-    /// `InvalidInput` when a part is no whole pages of a file, or there are no parts, or more than `runs_max` mappings
-    /// are needed; else the system's error.
-    pub fn joined(parts: &[Self], runs_max: usize) -> io::Result<(Self, usize)> {
+    /// `InvalidInput` when a part is no whole pages of a file, or there are no parts, or more than `most` mappings are
+    /// needed; else the system's error.
+    pub fn joined(parts: &[Self], most: usize) -> io::Result<(Self, usize)> {
         let is_writable = parts.iter().all(Self::is_writable);
         let access = if is_writable { MapAccess::ReadWrite } else { MapAccess::ReadOnly };
         let mut runs: Vec<(BorrowedFd<'_>, u64, NonZeroUsize)> = Vec::new();
@@ -124,7 +124,7 @@ impl Region {
                 _ => runs.push((fd, offset, len)),
             }
         }
-        if runs.len() > runs_max {
+        if runs.len() > most {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mapping = RegionPages::joined(&runs, access)?;

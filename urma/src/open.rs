@@ -148,3 +148,24 @@ pub fn open_node(cfg: NodeCfg) -> Result<Opened, OpenError> {
 /// Tries to reach the daemon, [`ATTACH_PAUSE`] apart.
 const ATTACH_TRIES: u32 = 250;
 const ATTACH_PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(vfio: &str, ubcored: Option<&str>) -> String {
+        let ubcored = ubcored.map(Into::into);
+        let cfg = NodeCfg { vfio: Some(vfio.to_owned()), ubcored, ..NodeCfg::default() };
+        open_device(cfg).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_function_that_cannot_be_had_is_refused_with_what_to_set() {
+        let both = refused("0000:00:03.0", Some("/run/urma/ubcored.sock"));
+        assert!(both.contains("set one of them to none"), "{both}");
+        let address = refused("card 3", None);
+        assert!(address.contains("URMA_VFIO") && address.contains("card 3"), "{address}");
+        let absent = refused("ffff:ff:1f.7", None);
+        assert!(absent.contains("ffff:ff:1f.7"), "{absent}");
+    }
+}

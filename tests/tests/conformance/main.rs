@@ -30,12 +30,15 @@ fn main() {
 }
 
 /// Each behaviour has its turn with one strategy beside the default one and one kind of congestion control;
-/// `URMA_EVERY_STRATEGY=1`: with all of them.
+/// `URMA_EVERY_STRATEGY=1`: with all of them. On devices that count, one behaviour of twelve is tried, `URMA_EVERY_COUNTED=1`: all;
+/// in a virtual machine, which is slow, one of eight, `URMA_EVERY_VFIO=1`: all.
 fn is_turn(number: usize, setup: Setup) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+    if setup.is_vfio {
+        return number % 8 == 3 || is_set("URMA_EVERY_VFIO");
+    }
     if setup.is_counted {
-        // One behaviour of twelve; `URMA_EVERY_COUNTED=1`: all.
-        return number % 12 == 5
-            || std::env::var_os("URMA_EVERY_COUNTED").is_some_and(|value| value == "1");
+        return number % 12 == 5 || is_set("URMA_EVERY_COUNTED");
     }
     let place = match setup.recovery {
         Strategy::Knitting => return true,
@@ -48,8 +51,7 @@ fn is_turn(number: usize, setup: Setup) -> bool {
         CongestionChoice::Cubic => 1,
         CongestionChoice::Delay => 2,
     };
-    number % 9 == 3 * bound + place
-        || std::env::var_os("URMA_EVERY_STRATEGY").is_some_and(|value| value == "1")
+    number % 9 == 3 * bound + place || is_set("URMA_EVERY_STRATEGY")
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {

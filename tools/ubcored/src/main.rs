@@ -95,6 +95,10 @@ struct QuotaArgs {
     /// Memory of a client that the device reaches, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
     pinned_bytes: u64,
+
+    /// Mappings that the memory of a client takes, of some 65,000 that a process has (vm.max_map_count)
+    #[arg(long, value_name = "COUNT", default_value_t = 16384)]
+    mappings: u64,
 }
 
 impl QuotaArgs {
@@ -106,6 +110,7 @@ impl QuotaArgs {
             .with(QuotaKind::Paths, self.paths)
             .with(QuotaKind::Work, self.work)
             .with(QuotaKind::PinnedBytes, self.pinned_bytes)
+            .with(QuotaKind::Mappings, self.mappings)
     }
 }
 

@@ -14,7 +14,7 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 use super::event::EventQueue;
 pub use super::function_id::FunctionId;
 use super::guesses::GuessBudget;
-use crate::dma::Dma;
+use crate::dma::{Dma, DmaRange, JoinedWindows};
 use crate::ports::Interrupt;
 
 /// What a function may have at most.
@@ -32,12 +32,22 @@ pub enum QuotaKind {
     Work,
     /// Bytes of mapped memory.
     PinnedBytes,
+    /// Mappings of the device's process that the mapped memory takes: one for each map, and those of windows that go over
+    /// several. A process has some 65,000 for all functions (`vm.max_map_count`).
+    Mappings,
 }
 
 impl QuotaKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [Self; 6] =
-        [Self::Jetties, Self::Jfcs, Self::Segments, Self::Paths, Self::Work, Self::PinnedBytes];
+    pub const ALL: [Self; 7] = [
+        Self::Jetties,
+        Self::Jfcs,
+        Self::Segments,
+        Self::Paths,
+        Self::Work,
+        Self::PinnedBytes,
+        Self::Mappings,
+    ];
 
     /// Name of the kind in reports.
     #[must_use]
@@ -49,6 +59,7 @@ impl QuotaKind {
             Self::Paths => "paths",
             Self::Work => "work",
             Self::PinnedBytes => "pinned_bytes",
+            Self::Mappings => "mappings",
         }
     }
 
@@ -120,6 +131,7 @@ pub struct DeviceFunction {
     /// Raises the vectors of the function.
     pub(crate) interrupt: Arc<dyn Interrupt>,
     dma: Dma,
+    joined: Mutex<JoinedWindows>,
     /// Memory by which its driver rings, of a function that is served to another process.
     doorbells: OnceLock<Arc<Region>>,
     setup: Mutex<Setup>,
@@ -145,6 +157,7 @@ impl DeviceFunction {
             cfg,
             interrupt,
             dma: Dma::default(),
+            joined: Mutex::default(),
             doorbells: OnceLock::new(),
             setup: Mutex::default(),
             aeq: ArcSwapOption::empty(),
@@ -240,9 +253,14 @@ impl DeviceFunction {
     ) -> Result<(), BackingError> {
         let len = region.len() as u64;
         self.charge(QuotaKind::PinnedBytes, len).map_err(|_| over_quota())?;
-        self.dma
-            .map(iova, region, access)
-            .inspect_err(|_| self.release(QuotaKind::PinnedBytes, len))
+        let mapped = match self.charge(QuotaKind::Mappings, 1) {
+            Ok(()) => self
+                .dma
+                .map(iova, region, access)
+                .inspect_err(|_| self.release(QuotaKind::Mappings, 1)),
+            Err(_) => Err(over_quota()),
+        };
+        mapped.inspect_err(|_| self.release(QuotaKind::PinnedBytes, len))
     }
 
     /// Takes the mapping that starts at `iova` away.
@@ -252,12 +270,33 @@ impl DeviceFunction {
     pub fn dma_unmap(&self, iova: u64) -> Result<(), BackingError> {
         let len = self.dma.unmap(iova)?;
         self.release(QuotaKind::PinnedBytes, len);
+        self.release(QuotaKind::Mappings, 1);
         Ok(())
     }
 
-    /// The window of `len` bytes at a device address; `None` when it is not mapped for `access` as one piece.
+    /// The window of `len` bytes at a device address; `None` when not all of it is mapped for `access`, or a window over
+    /// several mappings would take more than the quota.
     pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
-        self.dma.window(iova, len, access)
+        match self.dma.range(iova, len, access)? {
+            DmaRange::Window(window) => Some(window),
+            DmaRange::Parts(parts, offset) => {
+                self.joined(&parts)?.sub(offset, usize::try_from(len).ok()?).ok()
+            }
+        }
+    }
+
+    fn joined(&self, parts: &[Region]) -> Option<Region> {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release(QuotaKind::Mappings, joined.forget_unused() as u64);
+        // At most one for each part: what is not needed is given back.
+        self.charge(QuotaKind::Mappings, parts.len() as u64).ok()?;
+        let made = joined.join(parts, parts.len());
+        let taken = made.as_ref().map_or(0, |(_, mappings)| *mappings);
+        self.release(QuotaKind::Mappings, (parts.len() - taken) as u64);
+        let refused = |error: &std::io::Error| {
+            tracing::warn!(%error, parts = parts.len(), "mappings side by side make no window");
+        };
+        made.inspect_err(refused).ok().map(|(region, _)| region)
     }
 
     /// A copy of the set-up registers.
@@ -340,5 +379,29 @@ mod tests {
         // A refusal for another reason charges nothing.
         assert!(function.dma_map(0, &region, DmaAccess::Both).is_err());
         function.dma_map(0x2_0000, &region, DmaAccess::Both).unwrap();
+    }
+
+    #[test]
+    fn windows_over_several_mappings_are_charged_and_returned() {
+        let function = with(QuotaKind::Mappings, 8);
+        let file = Region::shared(3 * 4096, urma_mem::Pages::Base).unwrap();
+        for (iova, page) in [(0x1_0000, 2), (0x1_1000, 0), (0x1_2000, 1)] {
+            let page = file.sub(page * 4096, 4096).unwrap();
+            function.dma_map(iova, &page, DmaAccess::Both).unwrap();
+        }
+        let window = || function.window(0x1_0000, 0x3000, DmaAccess::Both);
+        let used = || function.quotas().map(|quota| quota.used)[QuotaKind::Mappings.index()];
+        // The last two pages lie side by side in the file.
+        let (first, second) = (window().unwrap(), window().unwrap());
+        assert_eq!(used(), 3 + 2 + 2);
+        assert!(window().is_none(), "the quota");
+        drop((first, second));
+        assert!(window().is_some());
+        assert_eq!(used(), 3 + 2, "unused ones were given back");
+        let refused = |iova| function.dma_map(iova, &file, DmaAccess::Both).is_err();
+        assert!([0x2_0000, 0x3_0000, 0x4_0000].map(refused) == [false, false, false]);
+        assert!(refused(0x5_0000), "each map is charged");
+        function.dma_unmap(0x2_0000).unwrap();
+        assert!(!refused(0x5_0000));
     }
 }

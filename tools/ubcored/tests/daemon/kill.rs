@@ -46,7 +46,7 @@ impl Victim {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines
             .map_while(Result::ok)
-            .find_map(|line| line.split_once("victim ").map(|(_, rest)| rest.to_owned()));
+            .find_map(|line| line.rsplit_once("victim ").map(|(_, rest)| rest.to_owned()));
         let line = line.unwrap();
         let mut numbers = line.trim().split(' ').map(|number| number.parse::<u64>().unwrap());
         let mut next = || numbers.next().unwrap();
