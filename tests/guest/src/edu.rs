@@ -5,6 +5,7 @@
 
 use std::{
     os::fd::BorrowedFd,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use udma_vfio::{
     AccessWidth, InterruptKind, InterruptSignal, PciDevice, PciError, PciInterrupts, PciWindow,
     WindowId, config,
-    kernel::{KernelDevice, KernelOpenError, PciFunction, PciSysfs},
+    kernel::{KernelDevice, KernelInterface, KernelOpenError, PciFunction, PciSysfs},
 };
 use urma_mem::{Pages, Region};
 
@@ -75,6 +76,7 @@ pub(crate) fn run(suite: &mut Suite) {
         Ok(device) => device,
         Err(error) => return suite.check("edu: opened", Err(error.to_string())),
     };
+    suite.check("edu: opened by the interface that the kernel has", interface(&device));
     suite.check("edu: a second open is refused as busy", second_open(&found));
     let checks: &[(&str, EduCheck)] = &[
         ("edu: ids in configuration space", ids),
@@ -150,6 +152,13 @@ fn unbound(function: &PciFunction) -> CheckResult {
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("it was opened".to_owned()),
     }
+}
+
+/// iommufd where the kernel has its file, else the group.
+fn interface(device: &KernelDevice) -> CheckResult {
+    let has_iommufd = Path::new("/dev/iommu").exists();
+    let wanted = if has_iommufd { KernelInterface::Iommufd } else { KernelInterface::Group };
+    expect("the interface", device.interface(), wanted)
 }
 
 fn second_open(function: &PciFunction) -> CheckResult {

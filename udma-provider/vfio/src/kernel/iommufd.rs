@@ -34,6 +34,9 @@ const IOMMU: &str = "/dev/iommu";
 const RANGES_MAX: usize = 4096;
 /// Memory for a device comes in pages of this many bytes at least, also where an IOMMU has no smallest page.
 const PAGE: u64 = 4096;
+/// What a kernel lacks that does not bind a function.
+const NO_REMAPPING: &str = "no remapping of interrupts: turn it on in the firmware, or let the function send any \
+                            interrupt and run `echo 1 > /sys/module/iommufd/parameters/allow_unsafe_interrupts` as root";
 
 /// Both files of a function, open.
 #[derive(Debug)]
@@ -108,7 +111,15 @@ pub(super) fn bind(
     let device = files.device;
     let mut bind = IommufdBind { iommufd: space.iommufd.as_raw_fd(), ..IommufdBind::default() };
     let bound = space.calls.iommu(device.as_fd(), IommuCommand::Bind, bind.as_mut_bytes());
-    bound.map_err(|error| bind_refused(error, sysfs, address, group, files.path))?;
+    bound.map_err(|error| match error.raw_os_error() {
+        // Means a function that is open, or one whose DMA is not coherent; the group of the first is in use.
+        Some(libc::EINVAL) if is_group_in_use(&*space.calls, group) => {
+            KernelOpenError::Busy { path: files.path }
+        }
+        Some(libc::EBUSY) => taken(sysfs, group, files.path),
+        Some(libc::EPERM) => KernelOpenError::Kernel(NO_REMAPPING),
+        _ => failed("binding to an iommufd")(error),
+    })?;
     let mut attach = SpaceAttach { pt_id: space.id, ..SpaceAttach::default() };
     space
         .calls
@@ -120,30 +131,18 @@ pub(super) fn bind(
     Ok(OpenFunction { interface: KernelInterface::Iommufd, device, dma })
 }
 
-/// Words for a function that cannot be bound to an iommufd.
-fn bind_refused(
-    source: io::Error,
-    sysfs: &PciSysfs,
-    address: PciAddress,
-    group: u32,
-    path: PathBuf,
-) -> KernelOpenError {
-    match source.raw_os_error() {
-        Some(libc::EBUSY) => match others(sysfs, group) {
-            Ok(others) if others.is_empty() => KernelOpenError::Busy { path },
-            Ok(others) => KernelOpenError::Shared { group, others: others.join(", ") },
-            Err(error) => error.into(),
-        },
-        Some(libc::EPERM) => KernelOpenError::Kernel(
-            "no remapping of interrupts: turn it on in the firmware, or accept that the function can send any \
-             interrupt and run `echo 1 > /sys/module/iommufd/parameters/allow_unsafe_interrupts` as root",
-        ),
-        // The kernel has one error for both.
-        Some(libc::EINVAL) => KernelOpenError::system(
-            address,
-            "binding to an iommufd (refused if a process has it open, or if its DMA is not coherent)",
-        )(source),
-        _ => KernelOpenError::system(address, "binding to an iommufd")(source),
+/// Whether another descriptor holds the group, or a function of it.
+fn is_group_in_use(calls: &dyn VfioCalls, group: u32) -> bool {
+    let opened = open_file(calls, &Path::new(FOLDER).join(group.to_string()));
+    matches!(opened, Err(KernelOpenError::Busy { .. }))
+}
+
+/// Words for a group that drivers of the kernel or another process have.
+fn taken(sysfs: &PciSysfs, group: u32, path: PathBuf) -> KernelOpenError {
+    match others(sysfs, group) {
+        Ok(others) if others.is_empty() => KernelOpenError::Busy { path },
+        Ok(others) => KernelOpenError::Shared { group, others: others.join(", ") },
+        Err(error) => error.into(),
     }
 }
 
