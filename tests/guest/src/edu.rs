@@ -108,6 +108,7 @@ pub(crate) fn run(suite: &mut Suite) {
         suite.check(&format!("planted in edu: {name}"), planted(&device, *fault, *check));
     }
     drop(device);
+    suite.check("edu: memory is unmapped after close", unmapped_late(&found));
     suite.check("edu: opened again after close, then given back", given_back(&sysfs, &found));
 }
 
@@ -167,6 +168,16 @@ fn second_open(function: &PciFunction) -> CheckResult {
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("it was opened twice".to_owned()),
     }
+}
+
+/// Memory may outlive its function, and the view of memory keeps what the kernel needs to unmap it.
+fn unmapped_late(function: &PciFunction) -> CheckResult {
+    let device = KernelDevice::open(function.address).map_err(during("opening again"))?;
+    let dma = device.dma();
+    let region = Region::shared(4096, Pages::Base).map_err(during("memory"))?;
+    dma.map(IOVA, &region, DmaAccess::Both).map_err(during("map"))?;
+    drop(device);
+    dma.unmap(IOVA).map_err(during("unmap after close"))
 }
 
 fn given_back(sysfs: &PciSysfs, function: &PciFunction) -> CheckResult {

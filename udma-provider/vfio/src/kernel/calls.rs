@@ -1,6 +1,6 @@
 //! The calls of VFIO, one by one.
 //!
-//! - owns: `ioctl`. takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
+//! - owns: numbers of its commands. takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
 //!
 //! [`VfioCalls`] is the seam: tests run everything above it on a twin (`twin.rs`).
 #![expect(unsafe_code, reason = "ioctl")]
@@ -15,18 +15,16 @@ use std::{
 
 use vfio_bindings::bindings::vfio::VFIO_BASE;
 
+// Without the feature `iommufd` a kernel has no further calls.
+#[cfg(not(any(test, feature = "iommufd")))]
+use std::fmt::Debug as IommuCalls;
+
 #[cfg(any(test, feature = "iommufd"))]
 use super::iommu_calls::IommuCalls;
 use super::{
     ioctl::{self, SystemCalls, answer, request},
     layout::DmaMap,
 };
-
-/// Calls of iommufd: none without the feature `iommufd`.
-#[cfg(not(any(test, feature = "iommufd")))]
-pub(super) trait IommuCalls {}
-#[cfg(not(any(test, feature = "iommufd")))]
-impl IommuCalls for SystemCalls {}
 
 /// Commands with a number for argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +63,7 @@ const DEVICE_DESCRIPTOR: u32 = 6;
 const MAP_DMA: u32 = 13;
 
 /// The kernel, as far as VFIO goes. Reads, writes and mappings of a function's descriptor are those of any file.
-pub(super) trait VfioCalls: IommuCalls + Send + Sync + std::fmt::Debug {
+pub(super) trait VfioCalls: IommuCalls + Send + Sync {
     /// Opens a file of `/dev/vfio`.
     fn open(&self, path: &Path) -> io::Result<OwnedFd>;
 

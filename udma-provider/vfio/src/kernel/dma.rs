@@ -39,7 +39,7 @@ pub(super) struct DmaRange {
     pub(super) vaddr: u64,
     /// First device address of the range.
     pub(super) iova: u64,
-    /// Length in bytes.
+    /// Length of both in bytes.
     pub(super) size: u64,
 }
 

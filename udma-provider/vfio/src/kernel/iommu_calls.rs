@@ -49,7 +49,7 @@ pub(super) struct FoundRanges {
 }
 
 /// The kernel, as far as iommufd goes.
-pub(super) trait IommuCalls {
+pub(super) trait IommuCalls: std::fmt::Debug {
     /// A command whose argument is a structure. Its first four bytes are set to its length, so the kernel stays in it.
     fn iommu(&self, fd: BorrowedFd<'_>, command: IommuCommand, bytes: &mut [u8]) -> io::Result<()>;
 

@@ -43,7 +43,7 @@ const NO_REMAPPING: &str = "no remapping of interrupts: turn it on in the firmwa
 pub(super) struct IommufdFiles {
     iommufd: OwnedFd,
     device: OwnedFd,
-    /// Path of `device`.
+    /// Path that `device` was opened by.
     path: PathBuf,
 }
 

@@ -196,7 +196,7 @@ impl TwinState {
     }
 }
 
-/// Usable device addresses.
+/// Usable device addresses of the function.
 const USABLE: [NumberPair; 2] = [NumberPair(0x1000, 0xF_FFFF), NumberPair(0x20_0000, 0xFF_FFFF)];
 
 fn fill<T: IntoBytes + zerocopy::Immutable>(bytes: &mut [u8], facts: &T) -> io::Result<i32> {

@@ -134,7 +134,7 @@ impl TwinIommu {
         Ok(FoundRanges { count: found.len(), alignment })
     }
 
-    /// Notes a mapping.
+    /// Notes a mapping, at the address that the kernel would choose if it names none.
     pub(super) fn map(&self, map: &SpaceMap, maps: &mut TwinMaps) -> io::Result<()> {
         self.has(map.ioas_id)?;
         let has = |flag| map.flags & flag != 0;
