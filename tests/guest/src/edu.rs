@@ -157,7 +157,7 @@ fn unbound(function: &PciFunction) -> CheckResult {
 
 /// iommufd where the kernel has its file, else the group.
 fn interface(device: &KernelDevice) -> CheckResult {
-    let has_iommufd = Path::new("/dev/iommu").exists();
+    let has_iommufd = cfg!(feature = "iommufd") && Path::new("/dev/iommu").exists();
     let wanted = if has_iommufd { KernelInterface::Iommufd } else { KernelInterface::Group };
     expect("the interface", device.interface(), wanted)
 }
