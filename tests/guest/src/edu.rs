@@ -5,6 +5,7 @@
 
 use std::{
     os::fd::BorrowedFd,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use udma_vfio::{
     AccessWidth, InterruptKind, InterruptSignal, PciDevice, PciError, PciInterrupts, PciWindow,
     WindowId, config,
-    kernel::{KernelDevice, KernelOpenError, PciFunction, PciSysfs},
+    kernel::{KernelDevice, KernelInterface, KernelOpenError, PciFunction, PciSysfs},
 };
 use urma_mem::{Pages, Region};
 
@@ -75,6 +76,7 @@ pub(crate) fn run(suite: &mut Suite) {
         Ok(device) => device,
         Err(error) => return suite.check("edu: opened", Err(error.to_string())),
     };
+    suite.check("edu: opened by the interface that the kernel has", interface(&device));
     suite.check("edu: a second open is refused as busy", second_open(&found));
     let checks: &[(&str, EduCheck)] = &[
         ("edu: ids in configuration space", ids),
@@ -106,6 +108,7 @@ pub(crate) fn run(suite: &mut Suite) {
         suite.check(&format!("planted in edu: {name}"), planted(&device, *fault, *check));
     }
     drop(device);
+    suite.check("edu: memory is unmapped after close", unmapped_late(&found));
     suite.check("edu: opened again after close, then given back", given_back(&sysfs, &found));
 }
 
@@ -152,12 +155,29 @@ fn unbound(function: &PciFunction) -> CheckResult {
     }
 }
 
+/// iommufd where the kernel has its file, else the group.
+fn interface(device: &KernelDevice) -> CheckResult {
+    let has_iommufd = cfg!(feature = "iommufd") && Path::new("/dev/iommu").exists();
+    let wanted = if has_iommufd { KernelInterface::Iommufd } else { KernelInterface::Group };
+    expect("the interface", device.interface(), wanted)
+}
+
 fn second_open(function: &PciFunction) -> CheckResult {
     match KernelDevice::open(function.address) {
         Err(KernelOpenError::Busy { .. }) => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("it was opened twice".to_owned()),
     }
+}
+
+/// Memory may outlive its function, and the view of memory keeps what the kernel needs to unmap it.
+fn unmapped_late(function: &PciFunction) -> CheckResult {
+    let device = KernelDevice::open(function.address).map_err(during("opening again"))?;
+    let dma = device.dma();
+    let region = Region::shared(4096, Pages::Base).map_err(during("memory"))?;
+    dma.map(IOVA, &region, DmaAccess::Both).map_err(during("map"))?;
+    drop(device);
+    dma.unmap(IOVA).map_err(during("unmap after close"))
 }
 
 fn given_back(sysfs: &PciSysfs, function: &PciFunction) -> CheckResult {

@@ -15,12 +15,14 @@ use crate::{
     packages::VmTree,
 };
 
-/// Modules of a network card of the machine's own, and of VFIO, in the order in which they are loaded.
-const MODULES: [&str; 8] = [
+/// Modules of a network card of the machine's own, and of VFIO, in the order in which they are loaded. Debian's kernels
+/// have no iommufd.
+const MODULES: [&str; 9] = [
     "failover",
     "net_failover",
     "virtio_net",
     "irqbypass",
+    "iommufd",
     "vfio",
     "vfio_iommu_type1",
     "vfio-pci-core",

@@ -1,122 +1,76 @@
-//! PCI functions through the kernel's VFIO: container and group, IOMMU of type 1, version 2.
+//! PCI functions through the kernel's VFIO: by container and group with an IOMMU of type 1, version 2, or by
+//! iommufd.
 //!
-//! - owns: the way from an address to an open function, and what stands in it. takes: an address. gives: a
-//!   [`PciDevice`]. must not: bind a function to a driver by itself.
+//! - owns: the choice of the interface, and an open function. takes: an address. gives: a [`PciDevice`]. must not: bind
+//!   a function to a driver by itself.
 //!
-//! One container for each function. The functions of one IOMMU group can be open in one process only, one at a
-//! time. `iommufd` is not used.
+//! One container, or one iommufd, for each function. The functions of one IOMMU group can be open in one process only,
+//! one at a time. iommufd is there with the feature `iommufd`; it was run on a twin of the kernel's interface only.
 
 mod calls;
 mod dma;
+mod group;
 mod interrupts;
+mod ioctl;
+#[cfg(any(test, feature = "iommufd"))]
+mod iommu_calls;
+#[cfg(any(test, feature = "iommufd"))]
+mod iommu_layout;
+#[cfg(any(test, feature = "iommufd"))]
+mod iommufd;
 mod layout;
+mod open;
 mod query;
 mod sysfs;
 #[cfg(test)]
 mod twin;
+#[cfg(test)]
+mod twin_iommu;
 mod window;
 
 use std::{
     collections::BTreeMap,
-    ffi::CString,
     io,
     os::fd::{AsFd, OwnedFd},
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use udma_abi::DmaSpace;
 use vfio_bindings::bindings::vfio as c;
 
+pub use open::{KernelInterface, KernelOpenError};
 pub use sysfs::{PciAddress, PciFunction, PciSysfs, SysfsError, VFIO_DRIVER};
 
 use self::{
-    calls::{NumberCommand, StructCommand, SystemCalls, VfioCalls},
+    calls::{NumberCommand, StructCommand, VfioCalls},
     dma::KernelDma,
     interrupts::KernelInterrupts,
-    layout::{DeviceFacts, GroupStatus, IrqFacts},
+    ioctl::SystemCalls,
+    layout::{DeviceFacts, IrqFacts},
+    open::OpenFunction,
     window::KernelWindow,
 };
 use crate::device::{InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId};
-
-/// Folder with the files of VFIO.
-const FOLDER: &str = "/dev/vfio";
 
 /// A function that this process has open.
 #[derive(Debug)]
 pub struct KernelDevice {
     calls: Arc<dyn VfioCalls>,
     name: String,
+    interface: KernelInterface,
     // Before `dma`: the function is closed first, so it does no DMA when its memory goes.
     device: Arc<OwnedFd>,
-    // Keeps the group for this process.
-    _group: OwnedFd,
     dma: Arc<KernelDma>,
     can_reset: bool,
     windows: Mutex<BTreeMap<WindowId, Arc<KernelWindow>>>,
     interrupts: Mutex<BTreeMap<InterruptKind, Arc<KernelInterrupts>>>,
 }
 
-/// Why a function cannot be opened. The words say what to run.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelOpenError {
-    /// The function is not in the hands of VFIO.
-    #[error(
-        "{address} is with {}: run `urma_admin bind {address}` as root",
-        driver.as_deref().unwrap_or("no driver")
-    )]
-    NotBound {
-        /// The function that was asked for.
-        address: PciAddress,
-        /// Driver that has it.
-        driver: Option<String>,
-    },
-    /// No IOMMU is in use.
-    #[error(
-        "{0} is in no IOMMU group: turn the IOMMU on in the firmware, and boot with intel_iommu=on (Intel; AMD's is \
-         on by itself)"
-    )]
-    NoIommu(PciAddress),
-    /// Other functions of the group have drivers of the kernel.
-    #[error("IOMMU group {group} is shared with {others}: run `urma_admin bind` for each as root")]
-    Shared {
-        /// Number of the IOMMU group.
-        group: u32,
-        /// Functions that stand in the way, with their drivers.
-        others: String,
-    },
-    /// This process may not open the group.
-    #[error("{path}: permission denied: run `chown $USER {path}` as root, or write a udev rule")]
-    Denied {
-        /// The file of the group.
-        path: PathBuf,
-    },
-    /// Another process, or another function of the group, has it open.
-    #[error("{path} is in use: one process at a time can have the functions of a group")]
-    Busy {
-        /// The file of the group.
-        path: PathBuf,
-    },
-    /// The kernel lacks something.
-    #[error("this kernel's VFIO has {0}")]
-    Kernel(&'static str),
-    /// What sysfs did not show.
-    #[error(transparent)]
-    Sysfs(#[from] SysfsError),
-    /// Another refusal of the system.
-    #[error("{what} of {name} failed: {source}")]
-    System {
-        /// The function or file.
-        name: String,
-        /// The operation that was tried.
-        what: &'static str,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-}
-
 impl KernelDevice {
     /// Opens a function that is bound to `vfio-pci`. Bus mastering stays off: [`crate::config::set_bus_master`].
+    ///
+    /// With the feature `iommufd` it is opened by its character device and `/dev/iommu` if both are there, else by its
+    /// group. A file that is there and may not be opened is an error: rights do not choose the interface.
     ///
     /// # Errors
     /// What stands in the way, and what to run.
@@ -129,46 +83,70 @@ impl KernelDevice {
         sysfs: &PciSysfs,
         address: PciAddress,
     ) -> Result<Self, KernelOpenError> {
-        let function = sysfs.function(address)?;
-        let group_number = function.group.ok_or(KernelOpenError::NoIommu(address))?;
-        if function.driver.as_deref() != Some(VFIO_DRIVER) {
-            return Err(KernelOpenError::NotBound { address, driver: function.driver });
+        let group = group_of_bound(sysfs, address)?;
+        #[cfg(any(test, feature = "iommufd"))]
+        match iommufd::open_files(&*calls, sysfs, address) {
+            Err(KernelOpenError::Kernel(_)) => {}
+            files => {
+                let opened = iommufd::bind(&calls, sysfs, address, group, files?)?;
+                return Self::of(calls, address, opened);
+            }
         }
-        let name = address.to_string();
-        let failed = |what| {
-            let name = name.clone();
-            move |source| KernelOpenError::System { name, what, source }
-        };
-        let container = open_file(&*calls, &Path::new(FOLDER).join("vfio"))?;
-        check_interface(&*calls, &container).map_err(failed("asking for the interface"))??;
-        let group = open_file(&*calls, &Path::new(FOLDER).join(group_number.to_string()))?;
-        check_group(&*calls, &group, sysfs, group_number)?;
-        calls
-            .set_container(group.as_fd(), container.as_fd())
-            .map_err(failed("joining a container"))?;
-        calls
-            .number(container.as_fd(), NumberCommand::SetIommu, c::VFIO_TYPE1v2_IOMMU)
-            .map_err(failed("setting the IOMMU"))?;
-        let shape = query::iommu(&*calls, container.as_fd())
-            .map_err(failed("asking for device addresses"))?;
-        let text = CString::new(name.as_str()).unwrap_or_default();
-        let device = calls.device(group.as_fd(), &text).map_err(failed("opening"))?;
+        let opened = group::open(&calls, sysfs, address, group)?;
+        Self::of(calls, address, opened)
+    }
+
+    /// Opens a function that is bound to `vfio-pci` by its character device and `/dev/iommu`, as [`Self::open`] does if
+    /// both are there.
+    ///
+    /// # Errors
+    /// What stands in the way, and what to run; [`KernelOpenError::Kernel`] if this kernel does not have both files.
+    #[cfg(any(test, feature = "iommufd"))]
+    pub fn open_iommufd(address: PciAddress) -> Result<Self, KernelOpenError> {
+        Self::open_iommufd_with(Arc::new(SystemCalls), &PciSysfs::default(), address)
+    }
+
+    #[cfg(any(test, feature = "iommufd"))]
+    fn open_iommufd_with(
+        calls: Arc<dyn VfioCalls>,
+        sysfs: &PciSysfs,
+        address: PciAddress,
+    ) -> Result<Self, KernelOpenError> {
+        let group = group_of_bound(sysfs, address)?;
+        let files = iommufd::open_files(&*calls, sysfs, address)?;
+        let opened = iommufd::bind(&calls, sysfs, address, group, files)?;
+        Self::of(calls, address, opened)
+    }
+
+    /// A function with its facts.
+    fn of(
+        calls: Arc<dyn VfioCalls>,
+        address: PciAddress,
+        opened: OpenFunction,
+    ) -> Result<Self, KernelOpenError> {
+        let OpenFunction { interface, dma, device } = opened;
         let mut facts = DeviceFacts::default();
         query::ask(&*calls, device.as_fd(), StructCommand::DeviceFacts, &mut facts)
-            .map_err(failed("asking for facts"))?;
+            .map_err(KernelOpenError::system(address, "asking for facts"))?;
         if facts.flags & c::VFIO_DEVICE_FLAGS_PCI == 0 {
             return Err(KernelOpenError::Kernel("this function, but not as a PCI function"));
         }
         Ok(Self {
             can_reset: facts.flags & c::VFIO_DEVICE_FLAGS_RESET != 0,
-            dma: Arc::new(KernelDma::new(Arc::clone(&calls), container, shape)),
-            name,
+            dma: Arc::new(dma),
+            name: address.to_string(),
+            interface,
             device: Arc::new(device),
-            _group: group,
             windows: Mutex::default(),
             interrupts: Mutex::default(),
             calls,
         })
+    }
+
+    /// Returns the interface by which the function was opened.
+    #[must_use]
+    pub const fn interface(&self) -> KernelInterface {
+        self.interface
     }
 
     fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> PciError {
@@ -216,55 +194,21 @@ impl KernelDevice {
     }
 }
 
-fn open_file(calls: &dyn VfioCalls, path: &Path) -> Result<OwnedFd, KernelOpenError> {
-    let path = path.to_path_buf();
-    calls.open(&path).map_err(|source| match source.raw_os_error() {
-        Some(libc::ENOENT) => KernelOpenError::Sysfs(SysfsError::NoDriver),
-        Some(libc::EACCES | libc::EPERM) => KernelOpenError::Denied { path },
-        Some(libc::EBUSY) => KernelOpenError::Busy { path },
-        _ => KernelOpenError::System { name: path.display().to_string(), what: "opening", source },
-    })
+/// The IOMMU group of a function that is in the hands of VFIO.
+fn group_of_bound(sysfs: &PciSysfs, address: PciAddress) -> Result<u32, KernelOpenError> {
+    let function = sysfs.function(address)?;
+    let group = function.group.ok_or(KernelOpenError::NoIommu(address))?;
+    if function.driver.as_deref() == Some(VFIO_DRIVER) {
+        return Ok(group);
+    }
+    Err(KernelOpenError::NotBound { address, driver: function.driver })
 }
 
-/// Whether VFIO speaks the version that this room was written for.
-fn check_interface(
-    calls: &dyn VfioCalls,
-    container: &OwnedFd,
-) -> io::Result<Result<(), KernelOpenError>> {
-    let version = calls.number(container.as_fd(), NumberCommand::ApiVersion, 0)?;
-    if u32::try_from(version) != Ok(c::VFIO_API_VERSION) {
-        return Ok(Err(KernelOpenError::Kernel("another version of the interface")));
+impl Drop for KernelDevice {
+    fn drop(&mut self) {
+        // A window may keep the function open; it reaches no memory any more.
+        self.dma.detach(self.device.as_fd());
     }
-    let extension = c::VFIO_TYPE1v2_IOMMU;
-    let has = calls.number(container.as_fd(), NumberCommand::CheckExtension, extension)?;
-    let why = "no IOMMU of type 1: run `modprobe vfio_iommu_type1` as root";
-    Ok(if has > 0 { Ok(()) } else { Err(KernelOpenError::Kernel(why)) })
-}
-
-/// Whether all functions of the group are free of the kernel's own drivers.
-fn check_group(
-    calls: &dyn VfioCalls,
-    group: &OwnedFd,
-    sysfs: &PciSysfs,
-    number: u32,
-) -> Result<(), KernelOpenError> {
-    let mut status = GroupStatus::default();
-    query::ask(calls, group.as_fd(), StructCommand::GroupStatus, &mut status).map_err(
-        |source| KernelOpenError::System {
-            name: format!("IOMMU group {number}"),
-            what: "asking for the state",
-            source,
-        },
-    )?;
-    if status.flags & c::VFIO_GROUP_FLAGS_VIABLE != 0 {
-        return Ok(());
-    }
-    let is_other = |driver: &str| driver != VFIO_DRIVER;
-    let others = sysfs.group(number)?.into_iter().filter_map(|function| {
-        let driver = function.driver.filter(|driver| is_other(driver))?;
-        Some(format!("{} ({driver})", function.address))
-    });
-    Err(KernelOpenError::Shared { group: number, others: others.collect::<Vec<_>>().join(", ") })
 }
 
 impl PciDevice for KernelDevice {

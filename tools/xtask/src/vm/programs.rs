@@ -75,7 +75,7 @@ impl VmPrograms {
 }
 
 fn guest() -> Command {
-    let mut command = cargo::command(&["build", "-p", GUEST, "--target", TARGET]);
+    let mut command = cargo::command(&["build", "-p", GUEST, "-F", "iommufd", "--target", TARGET]);
     command.env("RUSTFLAGS", "-C target-feature=+crt-static");
     command
 }

@@ -1,6 +1,6 @@
 //! The calls of VFIO, one by one.
 //!
-//! - owns: `ioctl`. takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
+//! - owns: numbers of its commands. takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
 //!
 //! [`VfioCalls`] is the seam: tests run everything above it on a twin (`twin.rs`).
 #![expect(unsafe_code, reason = "ioctl")]
@@ -13,10 +13,18 @@ use std::{
     path::Path,
 };
 
-use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_TYPE};
-use zerocopy::IntoBytes;
+use vfio_bindings::bindings::vfio::VFIO_BASE;
 
-use super::layout::DmaMap;
+// Without the feature `iommufd` a kernel has no further calls.
+#[cfg(not(any(test, feature = "iommufd")))]
+use std::fmt::Debug as IommuCalls;
+
+#[cfg(any(test, feature = "iommufd"))]
+use super::iommu_calls::IommuCalls;
+use super::{
+    ioctl::{self, SystemCalls, answer, request},
+    layout::DmaMap,
+};
 
 /// Commands with a number for argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +63,7 @@ const DEVICE_DESCRIPTOR: u32 = 6;
 const MAP_DMA: u32 = 13;
 
 /// The kernel, as far as VFIO goes. Reads, writes and mappings of a function's descriptor are those of any file.
-pub(super) trait VfioCalls: Send + Sync + std::fmt::Debug {
+pub(super) trait VfioCalls: IommuCalls + Send + Sync {
     /// Opens a file of `/dev/vfio`.
     fn open(&self, path: &Path) -> io::Result<OwnedFd>;
 
@@ -84,18 +92,6 @@ pub(super) trait VfioCalls: Send + Sync + std::fmt::Debug {
     unsafe fn map_dma(&self, container: BorrowedFd<'_>, map: &DmaMap) -> io::Result<()>;
 }
 
-/// The kernel of this machine.
-#[derive(Debug)]
-pub(super) struct SystemCalls;
-
-fn request(number: u32) -> libc::c_ulong {
-    libc::c_ulong::from((u32::from(VFIO_TYPE) << 8) | (VFIO_BASE + number))
-}
-
-fn answer(result: libc::c_int) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
 impl VfioCalls for SystemCalls {
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {
         OpenOptions::new().read(true).write(true).open(path).map(OwnedFd::from)
@@ -104,7 +100,7 @@ impl VfioCalls for SystemCalls {
     fn number(&self, fd: BorrowedFd<'_>, command: NumberCommand, number: u32) -> io::Result<i32> {
         let number = libc::c_ulong::from(number);
         // SAFETY: these commands take their argument by value; the kernel touches no memory of this process.
-        answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(command as u32), number) })
+        answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(VFIO_BASE + command as u32), number) })
     }
 
     fn structure(
@@ -113,24 +109,25 @@ impl VfioCalls for SystemCalls {
         command: StructCommand,
         bytes: &mut [u8],
     ) -> io::Result<i32> {
-        let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        bytes.get_mut(..4).ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(len.as_bytes());
-        // SAFETY: `bytes` is borrowed for the call, and the kernel reads and writes at most `argsz` bytes of
-        // it, which was set to its length; no structure of these commands holds an address.
-        answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(command as u32), bytes.as_mut_ptr()) })
+        // SAFETY: the kernel stays in the first `argsz` bytes of the structures of these commands, none of which
+        // holds an address.
+        unsafe { ioctl::structure(fd, VFIO_BASE + command as u32, bytes) }
     }
 
     fn set_container(&self, group: BorrowedFd<'_>, container: BorrowedFd<'_>) -> io::Result<()> {
         let number = container.as_raw_fd();
         // SAFETY: the kernel reads one int, which lives until the call returns.
-        answer(unsafe { libc::ioctl(group.as_raw_fd(), request(SET_CONTAINER), &raw const number) })
-            .map(|_| ())
+        answer(unsafe {
+            libc::ioctl(group.as_raw_fd(), request(VFIO_BASE + SET_CONTAINER), &raw const number)
+        })
+        .map(|_| ())
     }
 
     fn device(&self, group: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
         // SAFETY: the kernel reads a string that ends with 0 and lives until the call returns.
-        let result =
-            unsafe { libc::ioctl(group.as_raw_fd(), request(DEVICE_DESCRIPTOR), name.as_ptr()) };
+        let result = unsafe {
+            libc::ioctl(group.as_raw_fd(), request(VFIO_BASE + DEVICE_DESCRIPTOR), name.as_ptr())
+        };
         let number = answer(result)?;
         // SAFETY: the kernel made this descriptor for this call; nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -140,7 +137,11 @@ impl VfioCalls for SystemCalls {
         // SAFETY: the kernel reads the structure during the call; what it does with the range that it
         // names is in the contract of this function, which the caller keeps.
         answer(unsafe {
-            libc::ioctl(container.as_raw_fd(), request(MAP_DMA), std::ptr::from_ref(map))
+            libc::ioctl(
+                container.as_raw_fd(),
+                request(VFIO_BASE + MAP_DMA),
+                std::ptr::from_ref(map),
+            )
         })
         .map(|_| ())
     }

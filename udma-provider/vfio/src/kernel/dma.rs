@@ -7,26 +7,46 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    os::fd::BorrowedFd,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use urma_mem::Region;
-use vfio_bindings::bindings::vfio as c;
-use zerocopy::IntoBytes;
 
-use super::{
-    calls::{StructCommand, VfioCalls},
-    layout::{DmaMap, DmaUnmap},
-    query::IommuShape,
-};
+use super::query::IommuShape;
 
-/// Mappings of one container.
+/// How the kernel maps and unmaps: all in which its interfaces differ once a function is open.
+pub(super) trait DmaMapper: Send + Sync + std::fmt::Debug {
+    /// Lets the function reach memory.
+    ///
+    /// # Safety
+    /// The caller keeps the memory mapped until the device range is unmapped or this value dropped, and no Rust
+    /// reference to it lives in that time: the device may read and write it at any moment.
+    unsafe fn map(&self, range: &DmaRange, access: DmaAccess) -> Result<(), BackingError>;
+
+    /// Takes what was mapped at `iova` away, with `size` bytes. Returns how many bytes were unmapped.
+    fn unmap(&self, iova: u64, size: u64) -> io::Result<u64>;
+
+    /// Takes the function `device` out of the address space before it is closed, if the interface can.
+    fn detach(&self, _device: BorrowedFd<'_>) {}
+}
+
+/// Memory and the device addresses that it is mapped at, in whole pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DmaRange {
+    /// Address of the memory in this process.
+    pub(super) vaddr: u64,
+    /// First device address of the range.
+    pub(super) iova: u64,
+    /// Length of both in bytes.
+    pub(super) size: u64,
+}
+
+/// Mappings of one function.
 #[derive(Debug)]
 pub(super) struct KernelDma {
-    calls: Arc<dyn VfioCalls>,
-    container: OwnedFd,
+    mapper: Box<dyn DmaMapper>,
     shape: IommuShape,
     /// By first device address.
     mapped: Mutex<BTreeMap<u64, MappedRegion>>,
@@ -41,8 +61,13 @@ struct MappedRegion {
 }
 
 impl KernelDma {
-    pub(super) fn new(calls: Arc<dyn VfioCalls>, container: OwnedFd, shape: IommuShape) -> Self {
-        Self { calls, container, shape, mapped: Mutex::default() }
+    pub(super) fn new(mapper: Box<dyn DmaMapper>, shape: IommuShape) -> Self {
+        Self { mapper, shape, mapped: Mutex::default() }
+    }
+
+    /// Takes the function `device` out of this view before it is closed.
+    pub(super) fn detach(&self, device: BorrowedFd<'_>) {
+        self.mapper.detach(device);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, MappedRegion>> {
@@ -67,32 +92,21 @@ impl KernelDma {
     }
 
     fn unmap_range(&self, iova: u64, size: u64) -> io::Result<()> {
-        let mut range = DmaUnmap { argsz: 0, flags: 0, iova, size };
-        self.calls.structure(
-            self.container.as_fd(),
-            StructCommand::UnmapDma,
-            range.as_mut_bytes(),
-        )?;
-        if range.size == size {
+        let unmapped = self.mapper.unmap(iova, size)?;
+        if unmapped == size {
             return Ok(());
         }
-        let unmapped = range.size;
         Err(io::Error::other(format!("{unmapped} of {size} bytes at {iova:#x} were unmapped")))
     }
 }
 
 /// Words for a mapping that the kernel refused.
-fn refused(error: &io::Error, len: u64) -> BackingError {
+pub(super) fn refused(error: &io::Error, len: u64) -> BackingError {
     match error.raw_os_error() {
         Some(libc::ENOMEM) => BackingError::Unreachable(format!(
             "the limit of locked memory does not allow {len} bytes more: raise it with `ulimit -l`, or LimitMEMLOCK= \
              in the unit of a service"
         )),
-        Some(libc::ENOSPC) => BackingError::Unreachable(
-            "the kernel's limit of DMA mappings is reached: raise dma_entry_limit of the module vfio_iommu_type1, \
-             or map larger regions"
-                .to_owned(),
-        ),
         _ => BackingError::Os(io::Error::new(error.kind(), error.to_string())),
     }
 }
@@ -117,17 +131,10 @@ impl DmaSpace for KernelDma {
         {
             return Err(BackingError::IovaTaken { iova, len: size });
         }
-        let write = match access {
-            DmaAccess::ToDevice => 0,
-            DmaAccess::Both => c::VFIO_DMA_MAP_FLAG_WRITE,
-        };
-        let argsz = u32::try_from(size_of::<DmaMap>()).unwrap_or(0);
-        let flags = c::VFIO_DMA_MAP_FLAG_READ | write;
-        let map = DmaMap { argsz, flags, vaddr, iova, size };
-        // SAFETY: `vaddr` to `vaddr + size` are pages of the region, which the clone in `mapped`
-        // keeps until the range is unmapped, and the kernel pins meanwhile; a region never gives out a reference to its bytes.
-        unsafe { self.calls.map_dma(self.container.as_fd(), &map) }
-            .map_err(|error| refused(&error, size))?;
+        let range = DmaRange { vaddr, iova, size };
+        // SAFETY: `vaddr` to `vaddr + size` are pages of the region, which the clone in `mapped` keeps until the range
+        // is unmapped, and the kernel pins meanwhile; a region never gives out a reference to its bytes.
+        unsafe { self.mapper.map(&range, access) }?;
         mapped.insert(iova, MappedRegion { len: size, region: region.clone() });
         Ok(())
     }

@@ -6,52 +6,67 @@
 use vfio_bindings::bindings::vfio as c;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Declares a structure of the kernel with its size checked; the first field is always its length in bytes.
+/// Declares a structure of the kernel, with its size and the place of each field checked. The first field is always
+/// its length in bytes.
 macro_rules! structure {
-    ($(#[$doc:meta])* $name:ident = $c:ident { $($field:ident: $ty:ty),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident = $c:ty { $($field:ident: $ty:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[derive(
+            Clone, Copy, Debug, Default,
+            zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout,
+        )]
         #[repr(C)]
         pub(super) struct $name {
-            pub(super) argsz: u32,
-            pub(super) flags: u32,
             $(pub(super) $field: $ty,)*
         }
-        const _: () = assert!(size_of::<$name>() == size_of::<c::$c>());
+        const _: () = assert!(size_of::<$name>() == size_of::<$c>());
+        $(const _: () = assert!(
+            std::mem::offset_of!($name, $field) == std::mem::offset_of!($c, $field)
+        );)*
     };
 }
+#[cfg(any(test, feature = "iommufd"))]
+pub(super) use structure;
 
 structure!(
     /// Whether all functions of a group are in the hands of VFIO.
-    GroupStatus = vfio_group_status {}
+    GroupStatus = c::vfio_group_status { argsz: u32, flags: u32 }
 );
 structure!(
     /// What a function has.
-    DeviceFacts = vfio_device_info { num_regions: u32, num_irqs: u32, cap_offset: u32, pad: u32 }
+    DeviceFacts = c::vfio_device_info {
+        argsz: u32, flags: u32, num_regions: u32, num_irqs: u32, cap_offset: u32, pad: u32,
+    }
 );
 structure!(
     /// A region of a function.
-    RegionFacts = vfio_region_info { index: u32, cap_offset: u32, size: u64, offset: u64 }
+    RegionFacts = c::vfio_region_info {
+        argsz: u32, flags: u32, index: u32, cap_offset: u32, size: u64, offset: u64,
+    }
 );
 structure!(
     /// Interrupts of one index.
-    IrqFacts = vfio_irq_info { index: u32, count: u32 }
+    IrqFacts = c::vfio_irq_info { argsz: u32, flags: u32, index: u32, count: u32 }
 );
 structure!(
     /// Head of a change of interrupts; descriptors follow.
-    IrqSet = vfio_irq_set { index: u32, start: u32, count: u32 }
+    IrqSet = c::vfio_irq_set { argsz: u32, flags: u32, index: u32, start: u32, count: u32 }
 );
 structure!(
     /// What the IOMMU can map.
-    IommuFacts = vfio_iommu_type1_info { page_sizes: u64, cap_offset: u32, pad: u32 }
+    IommuFacts = c::vfio_iommu_type1_info {
+        argsz: u32, flags: u32, iova_pgsizes: u64, cap_offset: u32, pad: u32,
+    }
 );
 structure!(
     /// A mapping to make.
-    DmaMap = vfio_iommu_type1_dma_map { vaddr: u64, iova: u64, size: u64 }
+    DmaMap = c::vfio_iommu_type1_dma_map {
+        argsz: u32, flags: u32, vaddr: u64, iova: u64, size: u64,
+    }
 );
 structure!(
     /// A range of device addresses to unmap.
-    DmaUnmap = vfio_iommu_type1_dma_unmap { iova: u64, size: u64 }
+    DmaUnmap = c::vfio_iommu_type1_dma_unmap { argsz: u32, flags: u32, iova: u64, size: u64 }
 );
 
 /// Head of an entry in a chain of capabilities.

@@ -107,8 +107,8 @@ pub(super) fn iommu(calls: &dyn VfioCalls, container: BorrowedFd<'_>) -> io::Res
     let head = IommuFacts::default();
     let bytes = ask_whole(calls, container, StructCommand::IommuFacts, head.as_bytes())?;
     let (facts, _) = IommuFacts::read_from_prefix(&bytes).map_err(|_| cut())?;
-    let has_sizes = facts.flags & c::VFIO_IOMMU_INFO_PGSIZES != 0 && facts.page_sizes != 0;
-    let page = if has_sizes { 1 << facts.page_sizes.trailing_zeros() } else { 4096 };
+    let has_sizes = facts.flags & c::VFIO_IOMMU_INFO_PGSIZES != 0 && facts.iova_pgsizes != 0;
+    let page = if has_sizes { 1 << facts.iova_pgsizes.trailing_zeros() } else { 4096 };
     let has_chain = facts.flags & c::VFIO_IOMMU_INFO_CAPS != 0;
     let first = if has_chain { facts.cap_offset } else { 0 };
     let ranges = capability(&bytes, first, c::VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE).map(pairs);

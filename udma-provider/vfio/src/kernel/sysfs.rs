@@ -182,6 +182,14 @@ impl PciSysfs {
         Ok(all.into_iter().filter(|function| function.group == Some(group)).collect())
     }
 
+    /// The name of the function's character device in `/dev/vfio/devices`, if this kernel made one.
+    #[cfg(any(test, feature = "iommufd"))]
+    pub(super) fn character_device(&self, address: PciAddress) -> Option<String> {
+        let entries = fs::read_dir(self.folder(address).join("vfio-dev")).ok()?;
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| name.into_string().ok()).find(|name| name.starts_with("vfio"))
+    }
+
     /// Gives the function to `vfio-pci`, and takes it from the driver that has it.
     ///
     /// # Errors

@@ -17,32 +17,49 @@ fn address() -> PciAddress {
     "0000:00:03.0".parse().unwrap()
 }
 
+/// What differs only in how a function is opened is tested with both.
+const BOTH: [KernelInterface; 2] = [KernelInterface::Group, KernelInterface::Iommufd];
+
 /// A tree with the function, bound to VFIO, and a neighbour in its group.
-fn tree() -> FakeSysfs {
+fn tree(interface: KernelInterface) -> FakeSysfs {
     let tree = FakeSysfs::new();
     tree.function("0000:00:03.0", (0xCC08, 0xA001), Some("7"), Some(VFIO_DRIVER));
     tree.function("0000:00:03.1", (0x8086, 0x10D3), Some("7"), Some("e1000e"));
+    if interface == KernelInterface::Iommufd {
+        tree.character_device("0000:00:03.0", "vfio0");
+    }
     tree
 }
 
-fn open(faults: TwinFaults) -> Result<(KernelDevice, Arc<Twin>), KernelOpenError> {
+type Opened = (KernelDevice, Arc<Twin>);
+
+fn open(interface: KernelInterface, faults: TwinFaults) -> Result<Opened, KernelOpenError> {
     let twin = Arc::new(Twin::default());
     *twin.faults.lock().unwrap() = faults;
     let calls = Arc::clone(&twin) as Arc<dyn VfioCalls>;
-    KernelDevice::open_with(calls, &tree().sysfs(), address()).map(|device| (device, twin))
+    let tree = tree(interface);
+    KernelDevice::open_with(calls, &tree.sysfs(), address()).map(|device| (device, twin))
 }
 
-fn opened() -> (KernelDevice, Arc<Twin>) {
-    open(TwinFaults::default()).unwrap()
+/// A function opened by this interface, which must be the one that was chosen.
+fn opened_by(interface: KernelInterface) -> Opened {
+    let (device, twin) = open(interface, TwinFaults::default()).unwrap();
+    assert_eq!(device.interface(), interface);
+    (device, twin)
+}
+
+fn opened() -> Opened {
+    opened_by(KernelInterface::Group)
 }
 
 /// The words of a refusal.
-fn words(faults: TwinFaults) -> String {
-    open(faults).unwrap_err().to_string()
+fn words(interface: KernelInterface, faults: TwinFaults) -> String {
+    open(interface, faults).unwrap_err().to_string()
 }
 
 #[test]
 fn each_obstacle_has_words_that_say_what_to_run() {
+    let words = |faults| words(KernelInterface::Group, faults);
     let other = |open| TwinFaults { open: Some(open), ..TwinFaults::default() };
     assert!(words(other(("vfio", libc::ENOENT))).contains("modprobe vfio-pci"));
     assert!(words(other(("7", libc::EACCES))).contains("chown $USER /dev/vfio/7"));
@@ -99,7 +116,10 @@ fn a_kernel_that_wants_too_much_room_is_refused() {
 
 #[test]
 fn mappings_respect_ranges_pages_and_each_other() {
-    let (device, twin) = opened();
+    BOTH.map(opened_by).iter().for_each(|(device, twin)| respects_ranges(device, twin));
+}
+
+fn respects_ranges(device: &KernelDevice, twin: &Twin) {
     let dma = device.dma();
     assert_eq!(dma.ranges(), [(0x1000, 0xF_FFFF), (0x20_0000, 0xFF_FFFF)]);
     let region = Region::shared(8000, Pages::Base).unwrap();
@@ -114,36 +134,111 @@ fn mappings_respect_ranges_pages_and_each_other() {
         assert!(matches!(map(iova), Err(BackingError::IovaTaken { .. })), "{iova:#x}");
     }
     dma.map(0x3000, &region, DmaAccess::ToDevice).unwrap();
-    let (read, both) =
-        (c::VFIO_DMA_MAP_FLAG_READ, c::VFIO_DMA_MAP_FLAG_READ | c::VFIO_DMA_MAP_FLAG_WRITE);
     let maps = twin.maps();
-    assert_eq!(maps.get(&0x1000), Some(&(8192, both)), "whole pages");
-    assert_eq!(maps.get(&0x3000), Some(&(8192, read)));
+    assert_eq!(maps.get(&0x1000), Some(&(8192, DmaAccess::Both)), "whole pages");
+    assert_eq!(maps.get(&0x3000), Some(&(8192, DmaAccess::ToDevice)));
     assert!(matches!(dma.unmap(0x2000), Err(BackingError::NotMapped(0x2000))));
     dma.unmap(0x1000).unwrap();
     assert!(!twin.maps().contains_key(&0x1000));
     map(0x1000).unwrap();
     let private = Region::private(4096).unwrap();
     dma.map(0x8000, &private, DmaAccess::Both).unwrap();
-    assert_eq!(twin.maps().get(&0x8000), Some(&(4096, both)), "private memory");
-    drop((dma, device));
-    assert_eq!(twin.maps().len(), 0, "closing unmaps");
+    assert_eq!(twin.maps().get(&0x8000), Some(&(4096, DmaAccess::Both)), "private memory");
+}
+
+#[test]
+fn what_is_mapped_ends_with_the_last_that_holds_it() {
+    for interface in BOTH {
+        let (device, twin) = opened_by(interface);
+        let dma = device.dma();
+        let region = Region::shared(4096, Pages::Base).unwrap();
+        dma.map(0x1000, &region, DmaAccess::Both).unwrap();
+        dma.map(0x2000, &region, DmaAccess::Both).unwrap();
+        assert_eq!(twin.iommu_objects().1, interface == KernelInterface::Iommufd);
+        drop(device);
+        assert!(!twin.iommu_objects().1, "the function reaches nothing any more");
+        dma.unmap(0x1000).unwrap();
+        assert_eq!(twin.maps().len(), 1, "{interface:?}");
+        drop(dma);
+        assert_eq!(twin.maps().len(), 0, "closing unmaps");
+        assert_eq!(twin.iommu_objects(), (0, false), "{interface:?}");
+    }
 }
 
 #[test]
 fn refused_mappings_say_which_limit_and_leave_nothing() {
-    let (device, twin) = opened();
+    BOTH.map(opened_by).iter().for_each(|(device, twin)| says_which_limit(device, twin));
+}
+
+fn says_which_limit(device: &KernelDevice, twin: &Twin) {
     let dma = device.dma();
     let region = Region::shared(4096, Pages::Base).unwrap();
-    for (error, part) in [(libc::ENOMEM, "ulimit -l"), (libc::ENOSPC, "dma_entry_limit")] {
+    let words = |error| {
         twin.faults.lock().unwrap().map = Some(error);
-        let words = dma.map(0x1000, &region, DmaAccess::Both).unwrap_err().to_string();
-        assert!(words.contains(part), "{words}");
-    }
+        dma.map(0x1000, &region, DmaAccess::Both).unwrap_err().to_string()
+    };
+    assert!(words(libc::ENOMEM).contains("ulimit -l"));
+    // iommufd has no limit of its own.
+    let has_limit = device.interface() == KernelInterface::Group;
+    assert_eq!(words(libc::ENOSPC).contains("dma_entry_limit"), has_limit);
     twin.faults.lock().unwrap().map = None;
     dma.map(0x1000, &region, DmaAccess::Both).unwrap();
     twin.faults.lock().unwrap().unmap_short = 4096;
     assert!(dma.unmap(0x1000).is_err(), "an unmap that did less than asked");
+}
+
+#[test]
+fn a_kernel_without_a_file_of_iommufd_gives_the_group() {
+    for (file, error) in [("iommu", libc::ENOENT), ("iommu", libc::ENODEV), ("vfio0", libc::ENOENT)]
+    {
+        let faults = || TwinFaults { open: Some((file, error)), ..TwinFaults::default() };
+        let (device, twin) = open(KernelInterface::Iommufd, faults()).unwrap();
+        assert_eq!(device.interface(), KernelInterface::Group, "{file}");
+        assert_eq!(twin.iommu_objects(), (0, false));
+    }
+}
+
+#[test]
+fn each_obstacle_of_iommufd_has_words_that_say_what_to_run() {
+    let only = |interface, open| {
+        let twin = Arc::new(Twin::default());
+        twin.faults.lock().unwrap().open = open;
+        let calls = twin as Arc<dyn VfioCalls>;
+        let tree = tree(interface);
+        KernelDevice::open_iommufd_with(calls, &tree.sysfs(), address()).map_err(|e| e.to_string())
+    };
+    let refused = |interface, open| only(interface, open).unwrap_err();
+    assert!(refused(KernelInterface::Group, None).contains("CONFIG_VFIO_DEVICE_CDEV"));
+    let by = |file, error| refused(KernelInterface::Iommufd, Some((file, error)));
+    assert!(by("iommu", libc::ENOENT).contains("modprobe iommufd"));
+    assert!(by("vfio0", libc::ENOENT).contains("udevadm trigger"));
+    only(KernelInterface::Iommufd, None).unwrap();
+
+    let words = |faults| words(KernelInterface::Iommufd, faults);
+    let denied = |file| TwinFaults { open: Some((file, libc::EACCES)), ..TwinFaults::default() };
+    assert!(words(denied("iommu")).contains("chown $USER /dev/iommu"));
+    assert!(words(denied("vfio0")).contains("chown $USER /dev/vfio/devices/vfio0"));
+    let bind = |error| words(TwinFaults { bind: Some(error), ..TwinFaults::default() });
+    assert!(bind(libc::EBUSY).contains("shared with 0000:00:03.1 (e1000e)"));
+    assert!(bind(libc::EPERM).contains("allow_unsafe_interrupts"));
+    assert!(bind(libc::EINVAL).contains("binding to an iommufd of 0000:00:03.0 failed"));
+    let many = TwinFaults { ranges: Some(usize::MAX), ..TwinFaults::default() };
+    assert!(words(many).contains("more than 4096"));
+}
+
+#[test]
+fn a_function_of_a_free_group_that_is_refused_is_in_use() {
+    let tree = FakeSysfs::new();
+    tree.function("0000:00:03.0", (1, 2), Some("7"), Some(VFIO_DRIVER));
+    tree.character_device("0000:00:03.0", "vfio0");
+    // The kernel refuses a second process with the one error or the other.
+    for (bind, open) in [(libc::EBUSY, None), (libc::EINVAL, Some(("7", libc::EBUSY)))] {
+        let twin = Arc::new(Twin::default());
+        let faults = TwinFaults { bind: Some(bind), open, ..TwinFaults::default() };
+        *twin.faults.lock().unwrap() = faults;
+        let opened = KernelDevice::open_with(twin, &tree.sysfs(), address());
+        assert!(matches!(opened, Err(KernelOpenError::Busy { .. })), "{opened:?}");
+    }
 }
 
 fn signal() -> OwnedFd {
@@ -197,13 +292,17 @@ fn a_masked_vector_holds_its_interrupts() {
 
 #[test]
 fn a_function_that_cannot_be_reset_alone_says_so() {
-    let (device, _) = open(TwinFaults { can_not_reset: true, ..TwinFaults::default() }).unwrap();
+    let faults = TwinFaults { can_not_reset: true, ..TwinFaults::default() };
+    let (device, _) = open(KernelInterface::Group, faults).unwrap();
     assert!(matches!(device.reset(), Err(PciError::Unsupported { .. })));
 }
 
 #[test]
 fn the_nic_is_taken_over_and_given_back() {
-    let (device, twin) = opened();
+    BOTH.map(opened_by).into_iter().for_each(taken_over);
+}
+
+fn taken_over((device, twin): Opened) {
     let device = Arc::new(device);
     let command = || {
         let config = device.window(WindowId::Config).unwrap();

@@ -8,21 +8,28 @@ use std::{
     collections::BTreeMap,
     ffi::CStr,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::Path,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use udma_abi::DmaAccess;
 use vfio_bindings::bindings::vfio as c;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     calls::{NumberCommand, StructCommand, VfioCalls},
+    iommu_calls::{FoundRanges, IommuCalls, IommuCommand},
+    iommu_layout::{IommufdBind, SpaceMap, SpaceUnmap},
     layout::{
         CapabilityHead, DeviceFacts, DmaMap, DmaUnmap, GroupStatus, IommuFacts, IrqFacts, IrqSet,
         NumberPair, RegionFacts,
     },
+    twin_iommu::{TwinIommu, TwinMaps},
 };
 
 /// Length of BAR 0: its second page may be mapped.
@@ -48,6 +55,10 @@ pub(super) struct TwinFaults {
     pub(super) unmap_short: u64,
     /// Length that it wants for structures with capabilities.
     pub(super) wants: Option<u32>,
+    /// Error of binding to an iommufd.
+    pub(super) bind: Option<i32>,
+    /// Number of usable ranges that iommufd says it has.
+    pub(super) ranges: Option<usize>,
 }
 
 /// The kernel of the tests.
@@ -59,7 +70,12 @@ pub(super) struct Twin {
 
 #[derive(Debug, Default)]
 struct TwinState {
-    maps: BTreeMap<u64, (u64, u32)>,
+    /// Paths of files that were opened, by inode.
+    paths: BTreeMap<u64, PathBuf>,
+    /// The other end of the group's descriptor, which shows whether that is still open.
+    group: Option<UnixStream>,
+    iommu: TwinIommu,
+    maps: TwinMaps,
     vectors: BTreeMap<(u32, u32), OwnedFd>,
     masked: Vec<u32>,
     resets: u32,
@@ -74,9 +90,20 @@ impl Twin {
         self.faults.lock().unwrap().clone()
     }
 
-    /// Mapped ranges: first address, with length and flags.
-    pub(super) fn maps(&self) -> BTreeMap<u64, (u64, u32)> {
+    pub(super) fn maps(&self) -> TwinMaps {
         self.lock().maps.clone()
+    }
+
+    /// Address spaces of iommufd that live, and whether the function is attached to one.
+    pub(super) fn iommu_objects(&self) -> (usize, bool) {
+        self.lock().iommu.objects()
+    }
+
+    /// Whether commands to `fd` are refused: a character device that is not bound to an iommufd.
+    fn is_blocked(&self, fd: BorrowedFd<'_>) -> bool {
+        let state = self.lock();
+        let is_device = state.path(fd).is_some_and(|path| path.ends_with("vfio0"));
+        is_device && !state.iommu.is_bound
     }
 
     pub(super) fn resets(&self) -> u32 {
@@ -146,12 +173,31 @@ impl Twin {
 
     fn unmap(&self, bytes: &mut [u8]) -> io::Result<i32> {
         let (mut range, _) = DmaUnmap::read_from_prefix(&*bytes).unwrap();
-        let found = self.lock().maps.remove(&range.iova).map_or(0, |(len, _)| len);
+        let mut state = self.lock();
+        if state.is_group_closed() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let found = state.maps.remove(&range.iova).map_or(0, |(len, _)| len);
         range.size = found - self.faults().unmap_short.min(found);
         range.write_to_prefix(bytes).unwrap();
         Ok(0)
     }
 }
+
+impl TwinState {
+    fn path(&self, fd: BorrowedFd<'_>) -> Option<&PathBuf> {
+        self.paths.get(&fstat(fd).ok()?.st_ino)
+    }
+
+    /// Whether the group has left its container, which has no IOMMU then.
+    fn is_group_closed(&self) -> bool {
+        let read = |other: &UnixStream| rustix::io::read(other, &mut [0; 1]);
+        self.group.as_ref().is_none_or(|other| read(other) == Ok(0))
+    }
+}
+
+/// Usable device addresses of the function.
+const USABLE: [NumberPair; 2] = [NumberPair(0x1000, 0xF_FFFF), NumberPair(0x20_0000, 0xFF_FFFF)];
 
 fn fill<T: IntoBytes + zerocopy::Immutable>(bytes: &mut [u8], facts: &T) -> io::Result<i32> {
     facts.write_to_prefix(bytes).unwrap();
@@ -164,15 +210,84 @@ fn file(len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-impl VfioCalls for Twin {
-    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
-        match self.faults().open {
-            Some((end, error)) if path.ends_with(end) => Err(io::Error::from_raw_os_error(error)),
-            _ => file(0),
+/// The descriptor of the function: ids of no device, and a command register that is off.
+fn device_file() -> io::Result<OwnedFd> {
+    let fd = file(2 << 20)?;
+    rustix::io::pwrite(fd.as_fd(), &[0x08, 0xCC, 0x01, 0xA0, 0, 0], CONFIG_AT)?;
+    Ok(fd)
+}
+
+impl IommuCalls for Twin {
+    fn iommu(&self, fd: BorrowedFd<'_>, command: IommuCommand, bytes: &mut [u8]) -> io::Result<()> {
+        let TwinFaults { bind, unmap_short, .. } = self.faults();
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.path(fd).is_some_and(|path| path.ends_with("vfio0")) {
+            if let (IommuCommand::Bind, Some(error)) = (command, bind) {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            if command == IommuCommand::Bind {
+                let number = IommufdBind::read_from_bytes(bytes).unwrap().iommufd;
+                // SAFETY: the caller holds the descriptor open during the call, as callers of the kernel do.
+                let iommufd = unsafe { BorrowedFd::borrow_raw(number) };
+                assert!(state.path(iommufd).is_some_and(|path| path.ends_with("iommu")));
+            }
+            return state.iommu.of_device(command, bytes);
         }
+        state.iommu.of_iommufd(command, bytes, &mut state.maps)?;
+        if command == IommuCommand::UnmapSpace && unmap_short > 0 {
+            let (mut range, _) = SpaceUnmap::read_from_prefix(&*bytes).unwrap();
+            range.length -= unmap_short;
+            range.write_to_prefix(bytes).unwrap();
+        }
+        Ok(())
     }
 
-    fn number(&self, _: BorrowedFd<'_>, command: NumberCommand, _: u32) -> io::Result<i32> {
+    fn iova_ranges(
+        &self,
+        _: BorrowedFd<'_>,
+        ioas: u32,
+        ranges: &mut [NumberPair],
+    ) -> io::Result<FoundRanges> {
+        let found = self.lock().iommu.ranges(ioas, &USABLE, ranges)?;
+        Ok(FoundRanges { count: self.faults().ranges.unwrap_or(found.count), ..found })
+    }
+
+    // SAFETY: this kernel only notes the range; it never reaches the memory.
+    unsafe fn map_space(&self, _: BorrowedFd<'_>, map: &SpaceMap) -> io::Result<()> {
+        if let Some(error) = self.faults().map {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.iommu.map(map, &mut state.maps)
+    }
+}
+
+impl VfioCalls for Twin {
+    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
+        let mut state = self.lock();
+        let fd = match self.faults().open {
+            Some((end, error)) if path.ends_with(end) => {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            _ if path.ends_with("vfio0") => device_file()?,
+            _ if path.ends_with("7") => {
+                let (group, other) = UnixStream::pair()?;
+                other.set_nonblocking(true)?;
+                state.group = Some(other);
+                group.into()
+            }
+            _ => file(0)?,
+        };
+        state.paths.insert(fstat(&fd)?.st_ino, path.to_path_buf());
+        Ok(fd)
+    }
+
+    fn number(&self, fd: BorrowedFd<'_>, command: NumberCommand, _: u32) -> io::Result<i32> {
+        if self.is_blocked(fd) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let faults = self.faults();
         Ok(match command {
             NumberCommand::ApiVersion => faults.version,
@@ -187,10 +302,13 @@ impl VfioCalls for Twin {
 
     fn structure(
         &self,
-        _: BorrowedFd<'_>,
+        fd: BorrowedFd<'_>,
         command: StructCommand,
         bytes: &mut [u8],
     ) -> io::Result<i32> {
+        if self.is_blocked(fd) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let faults = self.faults();
         let argsz = u32::try_from(bytes.len()).unwrap();
         match command {
@@ -218,8 +336,7 @@ impl VfioCalls for Twin {
             StructCommand::IommuFacts => {
                 let flags = c::VFIO_IOMMU_INFO_PGSIZES | c::VFIO_IOMMU_INFO_CAPS;
                 let head = CapabilityHead { id: 1, version: 1, next: 0 };
-                let ranges = [NumberPair(0x1000, 0xF_FFFF), NumberPair(0x20_0000, 0xFF_FFFF)];
-                let chain = [head.as_bytes(), [2_u32, 0].as_bytes(), ranges.as_bytes()].concat();
+                let chain = [head.as_bytes(), [2_u32, 0].as_bytes(), USABLE.as_bytes()].concat();
                 let len = size_of::<IommuFacts>() + chain.len();
                 let is_whole = bytes.len() >= len;
                 let cap_offset = u32::from(is_whole) * 24;
@@ -227,7 +344,7 @@ impl VfioCalls for Twin {
                 if is_whole {
                     bytes[24..24 + chain.len()].copy_from_slice(&chain);
                 }
-                fill(bytes, &IommuFacts { argsz, flags, page_sizes: !0xFFF, cap_offset, pad: 0 })
+                fill(bytes, &IommuFacts { argsz, flags, iova_pgsizes: !0xFFF, cap_offset, pad: 0 })
             }
             StructCommand::UnmapDma => self.unmap(bytes),
         }
@@ -238,10 +355,7 @@ impl VfioCalls for Twin {
     }
 
     fn device(&self, _: BorrowedFd<'_>, _: &CStr) -> io::Result<OwnedFd> {
-        let fd = file(2 << 20)?;
-        // Ids of no device, and a command register that is off.
-        rustix::io::pwrite(fd.as_fd(), &[0x08, 0xCC, 0x01, 0xA0, 0, 0], CONFIG_AT)?;
-        Ok(fd)
+        device_file()
     }
 
     // SAFETY: this kernel only notes the range; it never reaches the memory.
@@ -249,7 +363,9 @@ impl VfioCalls for Twin {
         if let Some(error) = self.faults().map {
             return Err(io::Error::from_raw_os_error(error));
         }
-        self.lock().maps.insert(map.iova, (map.size, map.flags));
+        let is_both = map.flags == c::VFIO_DMA_MAP_FLAG_READ | c::VFIO_DMA_MAP_FLAG_WRITE;
+        let access = if is_both { DmaAccess::Both } else { DmaAccess::ToDevice };
+        self.lock().maps.insert(map.iova, (map.size, access));
         Ok(())
     }
 }

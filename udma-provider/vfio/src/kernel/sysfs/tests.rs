@@ -51,6 +51,12 @@ impl FakeSysfs {
         }
     }
 
+    /// Gives a function the character device `name`.
+    pub(in crate::kernel) fn character_device(&self, address: &str, name: &str) {
+        let folder = self.0.join("bus/pci/devices").join(address);
+        fs::create_dir_all(folder.join("vfio-dev").join(name)).unwrap();
+    }
+
     fn text(&self, file: &str) -> String {
         fs::read_to_string(self.0.join("bus/pci").join(file)).unwrap()
     }
