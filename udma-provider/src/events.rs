@@ -2,8 +2,8 @@
 //!
 //! *Owns*: one ring, its descriptor, its consumer index. *Takes*: what the device wrote.
 //! *Gives*: one event for each count of the descriptor, so that it is readable exactly while an
-//! event is unconsumed. *Must not*: consume a count without an event or an event without a count
-//! (a count without an event, which only a faulty device makes, is dropped and logged).
+//! event is unconsumed; where interrupts merge, the entries count. *Must not*: consume a count without an event or an event
+//! without a count (a count without an event, which only a faulty device makes, is dropped and logged).
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -150,9 +150,13 @@ impl EventRing {
     }
 
     /// Raises an event of the driver itself, such as the end of the device.
-    #[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
     pub(crate) fn raise(&self, event: Eqe) {
         lock(&self.state).own.push_back(event);
+        self.count_one();
+    }
+
+    #[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
+    fn count_one(&self) {
         let count = 1u64.to_ne_bytes();
         // Fails only when the counter is full: it is readable then.
         let _ = nix::unistd::write(&self.fd, &count);
@@ -161,6 +165,9 @@ impl EventRing {
     /// The next event, if one is there.
     pub(crate) fn next(&self) -> Option<Eqe> {
         let mut state = lock(&self.state);
+        if self.backing.merges_interrupts() {
+            return self.next_of_merged(&mut state);
+        }
         loop {
             if !take_count(&self.fd) {
                 return None;
@@ -170,6 +177,18 @@ impl EventRing {
             }
             tracing::warn!("an interrupt came, but its event ring has no entry");
         }
+    }
+
+    /// The next event where one interrupt may stand for several, or come when its event was taken already: the entries
+    /// count, and the descriptor is made readable for those that are left.
+    fn next_of_merged(&self, state: &mut EventState) -> Option<Eqe> {
+        // Before the look: what comes later is either seen by it or counted.
+        while take_count(&self.fd) {}
+        let event = self.take_entry(state).or_else(|| state.own.pop_front());
+        if !state.own.is_empty() || self.has_entry(state) {
+            self.count_one();
+        }
+        event
     }
 
     /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and
@@ -228,17 +247,23 @@ impl EventRing {
         }
     }
 
-    fn take_entry(&self, state: &mut EventState) -> Option<Eqe> {
+    /// Where the next entry is, and its first word, if it is there.
+    fn entry(&self, state: &EventState) -> Option<(usize, u64)> {
         let mask = (1u32 << self.depth_log2) - 1;
         let at = (state.ci & mask) as usize * EQE_LEN;
         let owner = (state.ci >> self.depth_log2) & 1 == 0;
-        let region = self.ring.region();
-        let word0 = region.load_u64_acquire(at).ok()?;
-        if eqe::owner_of(word0) != owner {
-            return None;
-        }
+        let word0 = self.ring.region().load_u64_acquire(at).ok()?;
+        (eqe::owner_of(word0) == owner).then_some((at, word0))
+    }
+
+    fn has_entry(&self, state: &EventState) -> bool {
+        self.entry(state).is_some()
+    }
+
+    fn take_entry(&self, state: &mut EventState) -> Option<Eqe> {
+        let (at, word0) = self.entry(state)?;
         barrier::from_device();
-        let mut words = region.load_block::<EQE_WORDS>(at).ok()?;
+        let mut words = self.ring.region().load_block::<EQE_WORDS>(at).ok()?;
         words[0] = word0;
         state.ci = state.ci.wrapping_add(1);
         match state.eqn {

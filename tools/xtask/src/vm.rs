@@ -192,6 +192,10 @@ impl ServedNic {
         // reaches others by packets only.
         command.env("URMA_EID", "random").env("URMA_PATH", "packets");
         command.arg("--socket").arg(&socket).stderr(Stdio::null());
+        // Tests reach the limits of the device, not those of a client.
+        for quota in ["--jetties", "--jfcs", "--segments", "--paths", "--work", "--mappings"] {
+            command.args([quota, "4294967295"]);
+        }
         let server = command.spawn().map_err(Failure::system("starting the NIC's server"))?;
         let served = Self { server, socket };
         let end = now() + SERVER_BOUND;

@@ -77,6 +77,12 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether two interrupts of a vector may arrive as one, as messages of PCI devices do. Else each is one count of its
+    /// descriptor, which comes behind what it announces.
+    fn merges_interrupts(&self) -> bool {
+        false
+    }
+
     /// Readable when peers ask a software device to make progress while no thread polls. A thread that
     /// waits for an event may wait for it too, and call [`DeviceBacking::answer_wakeup`]: it is woken
     /// once then, not after the device's own thread. `None`: the device needs no thread.

@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use udma_abi::{Cqe, CqeStatus, Eqe, EqeKind, Opcode, cmd::Command};
 use urma_core::{
     Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device, Eid, JettyId, LocalSge, Mapping,
@@ -375,6 +376,31 @@ fn async_events_arrive_once_in_order() {
     let event = bench.context.next_async(zero).unwrap().unwrap();
     assert_eq!((event.kind, event.id), (urma_core::AsyncKind::JfrLimit, 8));
     assert_eq!(bench.context.next_async(zero), Ok(None));
+}
+
+/// The descriptor is readable as long as there are events, whatever interrupts became of them.
+#[test]
+fn events_whose_interrupts_were_merged_arrive_once_in_order() {
+    let bench = Bench::new();
+    bench.toy.script(|s| s.merges = true);
+    let readable = || {
+        let mut fds = [PollFd::new(bench.context.async_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+    };
+    let next = || bench.context.next_async(Some(Duration::ZERO)).unwrap().map(|event| event.id);
+    for objects in [&[9, 8, 7][..], &[6], &[5, 4]] {
+        assert!(!readable());
+        objects.iter().for_each(|object| bench.toy.raise_async(4, *object));
+        for object in objects {
+            assert!(readable());
+            assert_eq!(next(), Some(*object));
+        }
+        assert_eq!(next(), None);
+    }
+    // An interrupt whose event was taken before it came.
+    bench.toy.raise_nothing(0);
+    assert_eq!(next(), None);
+    assert!(!readable());
 }
 
 /// A thread looks for events between the mark of the failure and its event.

@@ -47,6 +47,8 @@ pub(super) struct Script {
     pub(super) stores: Option<u32>,
     /// A request's record is moved before its completion is written, against the contract.
     pub(super) record_first: bool,
+    /// An interrupt of a vector whose last one is not taken yet is that one.
+    pub(super) merges: bool,
     /// Wake-ups are answered and come again.
     pub(super) keeps_ringing: bool,
     /// Requests with the solicited flag fail.
@@ -296,6 +298,9 @@ impl Toy {
         let mut ring = std::mem::take(&mut state.aeq);
         state.write_eqe(&mut ring, Eqe::Async { code, object });
         state.aeq = ring;
+        if state.script.merges {
+            while self.vectors[0].read().is_ok() {}
+        }
         self.vectors[0].write(1).unwrap();
     }
 
@@ -562,6 +567,10 @@ impl DeviceBacking for Handle {
     fn reset(&self) -> Result<(), BackingError> {
         self.0.state().reset();
         Ok(())
+    }
+
+    fn merges_interrupts(&self) -> bool {
+        self.0.state().script.merges
     }
 
     fn now(&self) -> Nanos {

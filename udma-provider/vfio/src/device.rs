@@ -35,6 +35,11 @@ pub trait PciDevice: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether two interrupts of a vector may arrive as one.
+    fn merges_interrupts(&self) -> bool {
+        true
+    }
+
     /// Function-level reset: the function does no DMA and raises no interrupt when it returns, and its registers
     /// have their initial values. Mappings of the DMA space and interrupts that were enabled stay as they are.
     ///

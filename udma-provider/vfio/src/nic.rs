@@ -190,6 +190,10 @@ impl DeviceBacking for PciNic {
         part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
     }
 
+    fn merges_interrupts(&self) -> bool {
+        self.device.merges_interrupts()
+    }
+
     /// Does nothing: the device has a thread, or is hardware.
     fn progress(&self) {}
 

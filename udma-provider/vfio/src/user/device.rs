@@ -136,6 +136,11 @@ impl PciDevice for UserDevice {
         self.link.is_closed()
     }
 
+    /// The server counts each one in the eventfd.
+    fn merges_interrupts(&self) -> bool {
+        false
+    }
+
     fn reset(&self) -> Result<(), PciError> {
         let reset = self.link.request(command::RESET, &[], &[], 0);
         reset.map(|_| ()).map_err(|error| refused(&self.name, "reset", error))
