@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use udma_vfio::kernel::{PciAddress, PciSysfs};
+use udma_vfio::kernel::PciSysfs;
 
 use crate::{
     nic, say,
@@ -27,8 +27,8 @@ const HOST: &str = "10.0.2.2";
 /// Runs them.
 pub(crate) fn run(suite: &mut Suite) {
     let functions = match functions() {
-        Ok(functions) => functions,
-        Err(why) => return suite.check("programs: functions", Err(why)),
+        Ok(functions) if functions.len() == 2 => functions,
+        other => return suite.check("programs: two functions", Err(format!("{other:?}"))),
     };
     conformance(suite, &functions);
     let Some(peers) = system::word("urma.peers=") else { return };
@@ -48,24 +48,21 @@ pub(crate) fn victim() -> CheckResult {
     let functions = functions()?;
     let mut victim = Command::new("/bin/daemon");
     victim.args(["--exact", "kill::victim", "--ignored", "--nocapture"]);
-    let status = victim.env("URMA_VFIO", &functions[0]).status().map_err(during("starting it"))?;
+    let function = functions.first().ok_or("no function has the ids of the NIC")?;
+    let status = victim.env("URMA_VFIO", function).status().map_err(during("starting it"))?;
     Err(format!("it ended with {status}"))
 }
 
-/// Addresses of two functions, bound to VFIO.
-fn functions() -> Result<[String; 2], String> {
+/// Addresses of the NIC's functions, bound to VFIO.
+fn functions() -> Result<Vec<String>, String> {
     let sysfs = PciSysfs::default();
-    let found: Vec<PciAddress> = nic::functions(&sysfs).iter().map(|found| found.address).collect();
-    let found: [PciAddress; 2] =
-        found.try_into().map_err(|found| format!("{found:?}, should be two functions"))?;
-    for address in found {
-        sysfs.bind(address).map_err(during("bind"))?;
-    }
-    Ok(found.map(|address| address.to_string()))
+    let bind = |address| sysfs.bind(address).map(|()| address.to_string());
+    let found = nic::functions(&sysfs).into_iter().map(|found| bind(found.address));
+    found.collect::<Result<_, _>>().map_err(during("bind"))
 }
 
 /// Each test of the suite is a check.
-fn conformance(suite: &mut Suite, functions: &[String; 2]) {
+fn conformance(suite: &mut Suite, functions: &[String]) {
     let mut command = Command::new("/bin/conformance");
     command.args([SETUP, "--test-threads", "1", "--color", "never"]);
     command.env("URMA_TEST_FUNCTIONS", functions.join(","));

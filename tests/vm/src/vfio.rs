@@ -104,9 +104,15 @@ impl VfioMachine {
 
     /// Returns the command that runs the machine, its console on standard input and output. `cable` is the path of a socket,
     /// to which a network card of the machine, if it is to have that, sends frames, and one at which it takes them; another card reaches this host as
-    /// 10.0.2.2. `nic` is the socket of a vfio-user server, two functions of which the machine has.
+    /// 10.0.2.2. `nics` are the paths of a vfio-user server's socket, a function for each: different ones, because QEMU takes the path
+    /// for the name of the device, and gives devices of one name the same interrupts.
     #[must_use]
-    pub fn command(&self, purpose: MachineUse, cable: Option<&WirePaths>, nic: &Path) -> Command {
+    pub fn command(
+        &self,
+        purpose: MachineUse,
+        cable: Option<&WirePaths>,
+        nics: &[PathBuf],
+    ) -> Command {
         let (words, serial) = match purpose {
             MachineUse::Checks { port, peers } => {
                 (format!("urma.peers={port}:{}", peers.join(",")), "stdio")
@@ -122,11 +128,10 @@ impl VfioMachine {
             .args(["-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", serial])
             .args(["-device", "intel-iommu,intremap=on,caching-mode=on", "-device", "edu"])
-            .arg("-device")
-            .arg(nic_device(nic))
-            .arg("-device")
-            .arg(nic_device(nic))
             .args(["-netdev", "user,id=u", "-device", "virtio-net-pci,netdev=u,romfile="]);
+        for nic in nics {
+            qemu.arg("-device").arg(nic_device(nic));
+        }
         if let Some(cable) = cable {
             let card = "e1000e,netdev=n,mac=02:00:00:00:00:02,romfile=";
             qemu.arg("-netdev").arg(cable.netdev()).args(["-device", card]);

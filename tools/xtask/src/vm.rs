@@ -73,7 +73,7 @@ fn in_shell(machine: &VfioMachine, programs: &VmPrograms) -> TaskResult {
     let wire = CableFolder::new()?;
     let nic = ServedNic::start(&programs.server, &wire.folder)?;
     let status = machine
-        .command(MachineUse::Shell, Some(&wire.paths), &nic.socket)
+        .command(MachineUse::Shell, Some(&wire.paths), &nic.sockets)
         .status()
         .map_err(Failure::system("starting QEMU"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("QEMU ended with {status}"))) }
@@ -112,7 +112,7 @@ pub(crate) fn victim() -> TaskResult {
     let tree = VmTree::fetch(&folder).map_err(missing)?;
     let machine = VfioMachine::made(&tree, &folder).map_err(missing)?;
     let socket = env::var_os(SOCKET).ok_or_else(|| Failure(format!("{SOCKET} is not set")))?;
-    let error = machine.command(MachineUse::Victim, None, Path::new(&socket)).exec();
+    let error = machine.command(MachineUse::Victim, None, &[socket.into()]).exec();
     Err(Failure(format!("starting QEMU: {error}")))
 }
 
@@ -181,7 +181,8 @@ fn folder() -> Result<PathBuf, Failure> {
 /// A server of the machine's NIC. It ends with the value.
 struct ServedNic {
     server: Child,
-    socket: PathBuf,
+    /// Its socket, by a path for each function of the machine.
+    sockets: [PathBuf; 2],
 }
 
 impl ServedNic {
@@ -197,9 +198,12 @@ impl ServedNic {
             command.args([quota, "4294967295"]);
         }
         let server = command.spawn().map_err(Failure::system("starting the NIC's server"))?;
-        let served = Self { server, socket };
+        let other = folder.join("nic-b");
+        let linked = std::os::unix::fs::symlink(&socket, &other);
+        let served = Self { server, sockets: [socket, other] };
+        linked.map_err(Failure::system("making a link"))?;
         let end = now() + SERVER_BOUND;
-        while !served.socket.exists() {
+        while !served.sockets[0].exists() {
             if now() > end {
                 return Err(Failure("the NIC's server does not listen".to_owned()));
             }
@@ -260,7 +264,7 @@ fn run(machine: &VfioMachine, programs: &VmPrograms, log: &Path) -> Result<Machi
     let wire = CableFolder::new()?;
     let nic = ServedNic::start(&programs.server, &wire.folder)?;
     let mut peers = HostPeers::new(&programs.perftest, log)?;
-    let mut command = machine.command(peers.purpose(), Some(&wire.paths), &nic.socket);
+    let mut command = machine.command(peers.purpose(), Some(&wire.paths), &nic.sockets);
     let errors = fs::File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;

@@ -323,7 +323,8 @@ impl DeviceFunction {
         self.reset_async();
         self.command_pi.store(0, Ordering::SeqCst);
         self.change_setup(|setup| *setup = Setup::default());
-        for kind in QuotaKind::ALL.into_iter().filter(|kind| *kind != QuotaKind::PinnedBytes) {
+        let is_mapped = |kind| matches!(kind, QuotaKind::PinnedBytes | QuotaKind::Mappings);
+        for kind in QuotaKind::ALL.into_iter().filter(|kind| !is_mapped(*kind)) {
             self.used[kind.index()].store(0, Ordering::Relaxed);
         }
         self.status.store(0, Ordering::SeqCst);
@@ -403,5 +404,7 @@ mod tests {
         assert!(refused(0x5_0000), "each map is charged");
         function.dma_unmap(0x2_0000).unwrap();
         assert!(!refused(0x5_0000));
+        function.restart();
+        assert_eq!(used(), 3 + 2 + 3, "what is mapped stays");
     }
 }
