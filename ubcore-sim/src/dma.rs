@@ -29,7 +29,7 @@ pub(crate) struct Dma(RwLock<BTreeMap<u64, DmaMapping>>);
 
 /// What a range of device addresses is.
 #[derive(Debug)]
-pub(crate) enum DmaRange {
+pub(crate) enum FoundRange {
     /// Lies within one mapping.
     Window(Region),
     /// Goes over several mappings side by side, and begins at this byte of the first one.
@@ -96,7 +96,7 @@ impl Dma {
 
     /// The `len` bytes at `iova`; `None` when not all of them are mapped for `access`. A guest maps its memory page by page,
     /// so that a range may go over several mappings.
-    pub(crate) fn range(&self, iova: u64, len: u64, access: DmaAccess) -> Option<DmaRange> {
+    pub(crate) fn range(&self, iova: u64, len: u64, access: DmaAccess) -> Option<FoundRange> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (start, first) = map.range(..=iova).next_back()?;
         if !first.allows(access) {
@@ -104,7 +104,7 @@ impl Dma {
         }
         let offset = usize::try_from(iova - start).ok()?;
         if let Ok(window) = first.region.sub(offset, usize::try_from(len).ok()?) {
-            return Some(DmaRange::Window(window));
+            return Some(FoundRange::Window(window));
         }
         let end = iova.checked_add(len)?;
         let (mut parts, mut next) = (Vec::new(), *start);
@@ -116,7 +116,7 @@ impl Dma {
             parts.push(mapping.region.clone());
         }
         let is_whole = next >= end && offset < first.region.len();
-        is_whole.then_some(DmaRange::Parts(parts, offset))
+        is_whole.then_some(FoundRange::Parts(parts, offset))
     }
 }
 
@@ -135,8 +135,8 @@ mod tests {
     /// Whether the range is mapped: as one mapping, or as several.
     fn found(dma: &Dma, iova: u64, len: u64, access: DmaAccess) -> Option<usize> {
         dma.range(iova, len, access).map(|range| match range {
-            DmaRange::Window(_) => 1,
-            DmaRange::Parts(parts, _) => parts.len(),
+            FoundRange::Window(_) => 1,
+            FoundRange::Parts(parts, _) => parts.len(),
         })
     }
 
@@ -186,7 +186,7 @@ mod tests {
     fn mappings_side_by_side_are_one_range() {
         let (dma, file) = pages();
         let range = dma.range(0x10ff0, 32, DmaAccess::Both);
-        let Some(DmaRange::Parts(parts, offset)) = range else { panic!("{range:?}") };
+        let Some(FoundRange::Parts(parts, offset)) = range else { panic!("{range:?}") };
         let mut joined = JoinedWindows::default();
         let (region, mappings) = joined.join(&parts, 2).unwrap();
         assert_eq!((mappings, offset), (2, 0xff0));

@@ -24,7 +24,7 @@ const ROUNDS: [&str; 6] = ["-n", "50", "-s", "4096", "--wait-timeout", "170"];
 /// The host, as the machine's card reaches it.
 const HOST: &str = "10.0.2.2";
 
-/// Runs them.
+/// Runs each of them once.
 pub(crate) fn run(suite: &mut Suite) {
     let functions = match functions() {
         Ok(functions) if functions.len() == 2 => functions,

@@ -51,7 +51,7 @@ pub enum MachineUse {
 /// A program of this system that the machine has.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestProgram<'a> {
-    /// Its file here.
+    /// Its file on this system.
     pub file: &'a Path,
     /// Its name in the machine's `/bin`.
     pub name: &'a str,

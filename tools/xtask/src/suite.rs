@@ -83,7 +83,7 @@ impl TestProgram {
         })
     }
 
-    /// Returns its file.
+    /// Returns the path of its file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }

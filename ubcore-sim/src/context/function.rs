@@ -14,7 +14,7 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 use super::event::EventQueue;
 pub use super::function_id::FunctionId;
 use super::guesses::GuessBudget;
-use crate::dma::{Dma, DmaRange, JoinedWindows};
+use crate::dma::{Dma, FoundRange, JoinedWindows};
 use crate::ports::Interrupt;
 
 /// What a function may have at most.
@@ -278,8 +278,8 @@ impl DeviceFunction {
     /// several mappings would take more than the quota.
     pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
         match self.dma.range(iova, len, access)? {
-            DmaRange::Window(window) => Some(window),
-            DmaRange::Parts(parts, offset) => {
+            FoundRange::Window(window) => Some(window),
+            FoundRange::Parts(parts, offset) => {
                 self.joined(&parts)?.sub(offset, usize::try_from(len).ok()?).ok()
             }
         }

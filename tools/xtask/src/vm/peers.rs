@@ -13,7 +13,7 @@ use urma_vm::vfio::MachineUse;
 
 use crate::say::Failure;
 
-/// Tests, in turn.
+/// Tests that run one after the other.
 const TESTS: &[&str] = &["write_lat", "read_lat", "send_bw", "write_bw"];
 /// What both sides of a test have; the machine's side has the same.
 const ROUNDS: [&str; 6] = ["-n", "50", "-s", "4096", "--wait-timeout", "170"];
