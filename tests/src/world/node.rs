@@ -10,7 +10,7 @@ use std::{
 };
 
 use ubcore_sim::{
-    ContextModelMode, PacketEngineMode,
+    ContextModelMode, Doorbells, PacketEngineMode,
     device::{FunctionCfg, FunctionQuota},
     host::{
         claim::ClaimError,
@@ -71,7 +71,10 @@ impl DeviceOrigin {
     /// The driver does not take it.
     pub fn device(&self, setup: Setup) -> Outcome<Device> {
         let device = match self {
-            Self::Node(node) if setup.is_served => device_on(Arc::new(served(node)?)),
+            Self::Node(node) if setup.is_served => {
+                let by_registers = setup.doorbells == Doorbells::Registers;
+                device_on(Arc::new(served(node, by_registers)?))
+            }
             Self::Node(node) => device_on(Arc::<Node>::clone(node)),
             Self::Function(number) => pci::device(*number)?,
         };
@@ -229,7 +232,7 @@ pub fn faced(setup: Setup, device: Device) -> Outcome<Device> {
 }
 
 /// The node's device, behind a vfio-user socket of this process.
-fn served(node: &Arc<Node>) -> Outcome<PciNic> {
+fn served(node: &Arc<Node>, by_registers: bool) -> Outcome<PciNic> {
     static ATTENDANTS: OnceLock<Option<Arc<Attendants>>> = OnceLock::new();
     let attendants = ATTENDANTS.get_or_init(|| Attendants::start().ok());
     let attendants = attendants.as_ref().ok_or_else(|| Failure::new("no thread".to_owned()))?;
@@ -239,5 +242,6 @@ fn served(node: &Arc<Node>) -> Outcome<PciNic> {
     std::thread::spawn(move || serve(&server, &mut function, MapQuota::default()));
     let device =
         UserDevice::on(client, "udma0").map_err(|error| Failure::new(error.to_string()))?;
-    PciNic::new(Arc::new(device)).map_err(|error| Failure::new(error.to_string()))
+    let nic = PciNic::new(Arc::new(device)).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(if by_registers { nic.without_doorbell_memory() } else { nic })
 }

@@ -212,6 +212,9 @@ impl Setup {
                 .without_offload(),
             Self::new(Link::Own, Moving::On, TransportMode::Rm).served(),
             Self::new(Link::Host, Moving::On, TransportMode::Rm).served(),
+            Self::new(Link::Own, Moving::On, TransportMode::Rm)
+                .served()
+                .rung_by(Doorbells::Registers),
         ];
         if pci::is_there() {
             all.push(Self::new(Link::Own, Moving::On, TransportMode::Rm).behind_vfio());
@@ -261,6 +264,7 @@ impl fmt::Display for Setup {
             ExpressLane::Off => ".long",
         };
         let doorbells = match self.doorbells {
+            Doorbells::Registers if self.is_served => ".registers",
             Doorbells::Found | Doorbells::Registers => "",
             Doorbells::Leased => ".leased",
             Doorbells::Exchange => ".exchange",

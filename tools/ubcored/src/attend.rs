@@ -187,6 +187,11 @@ impl Attendants {
         self.wake();
     }
 
+    /// A client wrote a register. It polls nothing here: what the write began goes on in the thread, which may sleep.
+    pub(crate) fn wake_for_register(&self) {
+        self.wake();
+    }
+
     /// Wakes the thread: something is to be looked at.
     pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());

@@ -162,6 +162,7 @@ impl ServedFunction for NodeFunction {
             }
             self.attended.client().write_block(offset, &words);
         }
+        self.attendants.wake_for_register();
         Ok(())
     }
 

@@ -72,6 +72,13 @@ impl PciNic {
         Ok(nic)
     }
 
+    /// The same without its doorbell memory, if it has some: the driver rings by registers.
+    #[must_use]
+    pub fn without_doorbell_memory(mut self) -> Self {
+        self.slots = None;
+        self
+    }
+
     /// Number of register accesses that failed: reads that were answered with all ones, writes that were dropped.
     #[must_use]
     pub fn failed_accesses(&self) -> u64 {

@@ -97,8 +97,10 @@ fn metrics_are_text_that_prometheus_reads() {
 fn mappings_of_a_client_have_a_quota_and_those_of_others_are_left() {
     let daemon = Daemon::with("mappings", &["--mappings", "16"], &[]);
     let (end, other) = (End::open(&daemon), End::open(&daemon));
-    let small = Region::private(4096).unwrap();
-    let register = |end: &End| end.context.register(&small, &segment_cfg(), None);
+    let register = |end: &End| {
+        let small = Region::private(4096).unwrap();
+        end.context.register(&small, &segment_cfg(), None)
+    };
     let segments: Vec<_> = (0..16).map_while(|_| register(&end).ok()).collect();
     assert!((4..16).contains(&segments.len()), "{} segments of a page", segments.len());
     assert_eq!(register(&end).err(), Some(Status::Quota));

@@ -1,10 +1,15 @@
 //! What clients do with the device: operations between them and with other nodes.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use urma::{AsyncKind, NodeCfg, PathChoice, PathKind, SendOp, SendWr, Status};
+use udma_provider::device_on;
+use udma_vfio::{PciNic, user::UserDevice};
+use urma::{AsyncKind, Completion, NodeCfg, PathChoice, PathKind, SendOp, SendWr, Status};
 
-use super::world::{Daemon, End, LEN, segment_cfg};
+use super::world::{Daemon, End, LEN, segment_cfg, until};
 
 const BULK: u32 = 300_000;
 
@@ -32,6 +37,30 @@ fn a_program_reaches_another_node_by_packets_of_the_daemons_port() {
     all_operations(&mut also, &mut there, &peer);
     let back = there.peer(&here);
     all_operations(&mut there, &mut here, &back);
+}
+
+/// As guests do. If the daemon's thread were not woken, each message would wait for its next look, a second later.
+#[test]
+fn clients_that_ring_by_registers_are_served_at_once() {
+    let daemon = Daemon::start("registers");
+    let open = || {
+        let device = UserDevice::connect(&daemon.socket, "udma0").unwrap();
+        let nic = PciNic::new(Arc::new(device)).unwrap().without_doorbell_memory();
+        End::of(device_on(Arc::new(nic)).open(0).unwrap())
+    };
+    let (mut here, mut there) = (open(), open());
+    let peer = here.peer(&there);
+    let begun = Instant::now();
+    let mut done = [Completion::default(); 1];
+    for _ in 0..60 {
+        there.receive((0, 64), 2);
+        here.send(&peer, 64, 1);
+        for end in [&mut here, &mut there] {
+            until("a completion", || end.completions.poll(&mut done).unwrap() == 1);
+            done[0].success().unwrap();
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 fn all_operations(here: &mut End, there: &mut End, peer: &super::world::Peer) {
