@@ -30,13 +30,16 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("unaligned_segment_works", PAGES),
 ];
 
+const MACHINE: &str = "the virtual machine has too little memory.";
 const RESET: &str = "the behaviour resets the node, which is in another process.";
 
 /// Behaviours that are not tried on functions that the kernel's VFIO has, beside those above.
 pub(crate) const LEFT_OUT_OF_VFIO: &[(&str, &str)] = &[
+    ("poison_ends_at_its_page", HOOK),
     ("reset_ends_every_request_once", RESET),
     ("reset_ends_waits", RESET),
     ("reset_makes_its_context_useless", RESET),
+    ("sizes_beyond_the_limit", MACHINE),
 ];
 
 /// Whether a behaviour is tried in this setup, if its devices are served.
