@@ -84,7 +84,7 @@ fn work(world: &mut World, round: usize) -> Outcome {
 fn a_connect_from_another_port_of_the_peers_address_moves_nothing() -> Outcome {
     const ROUNDS: u64 = 200;
     let mut world = World::new(PACKETS)?;
-    let ends = [&world.a, &world.b].map(|end| address(&end.half.node));
+    let ends = [&world.a, &world.b].map(|end| address(end.half.node()));
     let attack = |from: SocketAddr, to: SocketAddr| -> Outcome<(UdpSocket, Vec<u8>)> {
         let socket = UdpSocket::bind((from.ip(), 0))?;
         let packet = connect(socket.local_addr()?, to, u64::MAX);
@@ -99,7 +99,7 @@ fn a_connect_from_another_port_of_the_peers_address_moves_nothing() -> Outcome {
         work(&mut world, usize::try_from(round).unwrap_or(0))?;
     }
     for end in [&world.a, &world.b] {
-        let counter = |counter| end.half.node.device().counter(counter);
+        let counter = |counter| end.half.node().device().counter(counter);
         same("challenges of anyone but the peer", counter(Counter::Challenges) <= 1, true)?;
         check(counter(Counter::DropUnproven) > 0, "the forged packets arrived")?;
     }
@@ -162,7 +162,7 @@ fn serve_a_peer() -> Outcome {
     println!("peer {}", half.words());
     // Serves until the other process closes its end.
     std::io::stdin().read_line(&mut String::new())?;
-    let counter = |counter| half.node.device().counter(counter);
+    let counter = |counter| half.node().device().counter(counter);
     println!("counted {} {}", counter(Counter::Challenges), counter(Counter::DropUnproven));
     Ok(())
 }
@@ -205,7 +205,7 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     let half = plan.half(&host)?;
     let (jetty, segment) = half.named(&words.join(" "))?;
     let mut end = End::new(half, &jetty, &segment, plan.access)?;
-    let ends = format!("{} {}", address(&host.node).ip(), words[0]);
+    let ends = format!("{} {}", address(host.node()).ip(), words[0]);
     let as_overflow_uid = |command: &mut Command| _ = command.uid(OVERFLOW_UID).gid(OVERFLOW_UID);
     // Where the user cannot be changed, or may not execute this program, the attacker has this
     // user.
@@ -226,7 +226,7 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     }
     drop(server.child.stdin.take());
     let counted = server.words("counted ")?;
-    let counter = |counter| host.node.device().counter(counter).to_string();
+    let counter = |counter| host.node().device().counter(counter).to_string();
     let here = [counter(Counter::Challenges), counter(Counter::DropUnproven)];
     for counted in [&counted[..], &here] {
         let challenges = counted[0].parse::<u64>().unwrap_or(u64::MAX);
@@ -257,7 +257,7 @@ fn flood(node: &Node, sockets: &[UdpSocket], rate: u64, (stop, sent): (&AtomicBo
 fn flooded(host: &Host, rate: u64, honest: impl FnOnce() -> Outcome) -> Outcome<u64> {
     let sockets = strangers(250);
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    let node: &Arc<Node> = &host.node;
+    let node: &Arc<Node> = host.node();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| flood(node, &sockets, rate, (&stop, &sent)));
         let outcome = honest();
@@ -272,7 +272,7 @@ fn clients_that_were_invented_take_no_place() -> Outcome {
     let server = Host::open(PACKETS)?;
     // More addresses than there are places for peers; each sends once and never answers.
     let process = std::process::id().to_be_bytes();
-    let to = address(&server.node);
+    let to = address(server.node());
     for n in 0..1_500_u16 {
         let [high, low] = n.to_be_bytes();
         let ip = Ipv4Addr::new(127, 230 + high, process[3], low);
@@ -289,7 +289,7 @@ fn clients_that_were_invented_take_no_place() -> Outcome {
         Ok(())
     };
     flooded(&server, rate, honest)?;
-    check(server.node.device().counter(Counter::Challenges) > 0, "CONNECTs were challenged")
+    check(server.node().device().counter(Counter::Challenges) > 0, "CONNECTs were challenged")
 }
 
 /// Prints how long an honest client needs while 100,000 CONNECTs a second come from others.
@@ -299,21 +299,21 @@ fn measure_a_client_in_a_flood() -> Outcome {
     let server = Host::open(PACKETS)?;
     let plan = Plan::new(TransportMode::Rm);
     let mut took = Vec::new();
-    let start = server.node.now();
+    let start = server.node().now();
     let honest = || {
         for round in 0..100 {
             let client = Host::open(PACKETS)?;
-            let begun = server.node.now();
+            let begun = server.node().now();
             work(&mut World::between(PACKETS, &plan, &client, &server)?, round)?;
-            took.push(server.node.now() - begun);
+            took.push(server.node().now() - begun);
         }
         Ok(())
     };
     let sent = flooded(&server, 100_000, honest)?;
-    let rate = sent * 1_000_000_000 / (server.node.now() - start);
+    let rate = sent * 1_000_000_000 / (server.node().now() - start);
     took.sort_unstable();
     let us = |at: usize| took[at] / 1_000;
-    let challenges = server.node.device().counter(Counter::Challenges);
+    let challenges = server.node().device().counter(Counter::Challenges);
     println!("{rate} CONNECTs/s sent, {challenges} of {sent} challenged");
     println!("100 clients: median {} us, p90 {} us, longest {} us", us(50), us(90), us(99));
     Ok(())
@@ -428,7 +428,7 @@ fn packets_of_tps(from: SocketAddr, to: SocketAddr) -> Vec<Vec<u8>> {
 fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
     const LEN: usize = 16 << 10;
     const DEPTH: usize = 8;
-    let node = Arc::clone(&world.a.half.node);
+    let node = Arc::clone(world.a.half.node());
     let (end, mut in_flight, mut done, mut failed) = (node.now() + ns, 0, 0, 0);
     loop {
         let posts = if node.now() < end { DEPTH - in_flight } else { 0 };
@@ -452,7 +452,7 @@ fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
 fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
     const NS: u64 = 3_000_000_000;
     let mut world = World::new(PACKETS)?;
-    let [peer, to] = [&world.a, &world.b].map(|end| address(&end.half.node));
+    let [peer, to] = [&world.a, &world.b].map(|end| address(end.half.node()));
     let exit = source.map(|source| Exit::open(source, peer, to)).transpose()?;
     let from = match &exit {
         Some(Exit::Socket(socket)) => socket.local_addr()?,
@@ -466,7 +466,7 @@ fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
     };
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     write_for(&mut world, NS / 10)?;
-    let start = world.a.half.node.now();
+    let start = world.a.half.node().now();
     let outcome = std::thread::scope(|scope| {
         if let Some(exit) = &exit {
             scope.spawn(|| {
@@ -485,7 +485,7 @@ fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
         outcome
     });
     let (bytes, failed) = outcome?;
-    let second = |count| count * 1_000 / ((world.a.half.node.now() - start) / 1_000_000);
+    let second = |count| count * 1_000 / ((world.a.half.node().now() - start) / 1_000_000);
     Ok([second(sent.load(Ordering::Relaxed)), second(bytes), failed])
 }
 

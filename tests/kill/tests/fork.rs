@@ -117,7 +117,7 @@ mod tests {
         w.b.half.recv_jfc.arm(Arm::Any)?;
         let ctx = w.a.send(0, 8)?;
         w.a.sent_ok(ctx)?;
-        let eid = w.a.half.node.eid();
+        let eid = w.a.half.node().eid();
         let cfg = NodeCfg { eid: Some(eid), ..world::cfg(SETUP) };
         let (to_child, go) = io::pipe()?;
         let child = in_child(|| {
