@@ -28,6 +28,9 @@ fn main() {
         system::end();
     }
     if system::has_word("urma.shell") {
+        if let Err(error) = system::network() {
+            say(&format!("without a network: {error}"));
+        }
         if let Err(error) = system::shell() {
             say(&format!("cannot start a shell: {error}"));
         }
