@@ -27,8 +27,8 @@ const LATE_MAX: u8 = u8::MAX;
 const REPORTS_MAX: usize = 64;
 /// Least age of a report that may have been lost, in ns.
 const PATIENCE_NS_MIN: Nanos = 10_000;
-/// The same before the sender knows the round-trip time.
-const PATIENCE_NS_INITIAL: Nanos = 1_000_000_000;
+/// The same before the sender knows the round-trip time: less than its longest timeout, which is 500 ms.
+const PATIENCE_NS_INITIAL: Nanos = 250_000_000;
 /// Binary logarithm of the unit, in ns, in which the NIC notes when it reported last.
 const TICK_LOG2: u32 = 10;
 /// Least runs that fit into a line.

@@ -238,3 +238,24 @@ fn a_list_is_as_long_as_its_record_says() {
         assert_eq!(record.record_seq(&mut pool, 0), Err(LossError::Corrupt), "link at {at}");
     }
 }
+
+/// Without a round-trip time, a report that was lost is repeated sooner than the longest timeout (500 ms), and not each time that
+/// the sender asks.
+#[test]
+fn a_first_report_that_was_lost_is_repeated() {
+    const MS: u64 = 1_000_000;
+    let (mut pool, _region) = pool(8);
+    let mut record = KnitRecord::new(1);
+    let mark = crate::TailMark { end: 4, ..crate::TailMark::default() };
+    let mut reported = Vec::new();
+    for ms in 0..1000 {
+        record.on_tail(&mut pool, ms * MS, &mark).expect("room");
+        let names_all = |report: &crate::LossReport| {
+            report.runs().iter().any(|run| (run.start, run.count) == (0, 4))
+        };
+        reported.extend(record.poll_report().filter(names_all).map(|_| ms));
+    }
+    assert_eq!(reported.first(), Some(&0));
+    assert!((2..=5).contains(&reported.len()), "{reported:?}");
+    assert!(reported.windows(2).all(|two| two[1] - two[0] < 500), "{reported:?}");
+}
