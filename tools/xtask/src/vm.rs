@@ -95,9 +95,10 @@ pub(crate) fn kill(rounds: u32) -> TaskResult {
 
 /// What survivors of killed machines get: a test of the daemon, whose victims are machines.
 fn killed(step: &mut RunningStep, programs: &VmPrograms, rounds: u32) -> StepResult {
-    let own = match env::current_exe() {
-        Ok(own) => own.to_string_lossy().into_owned(),
-        Err(error) => return StepResult::one("this program", Err(Failure(error.to_string()))),
+    // Not the file that runs here: the build of the test programs may have replaced it.
+    let own = match cargo::target_dir() {
+        Ok(target) => target.join("debug/xtask").to_string_lossy().into_owned(),
+        Err(failure) => return StepResult::one("this program", Err(failure)),
     };
     let rounds = rounds.to_string();
     let environment = [("UBCORED_VICTIM", own.as_str()), ("UBCORED_KILLS", &rounds)];
