@@ -239,9 +239,15 @@ impl Lab {
     /// Changes the MTU of the far end of a host's port alone: of the bridge's or router's, or of the
     /// other host's.
     ///
+    /// The hosts cut runs of packets (GSO) themselves from then on: Linux passes a run that is not cut yet
+    /// whatever the size of its packets is (`is_skb_forwardable`), and no cable carries such a run.
+    ///
     /// # Panics
     /// When the kernel refuses.
     pub fn set_far_mtu(&self, host: usize, port: u8, mtu: u32) {
+        for host in &self.hosts {
+            host.ip(&[&format!("link set port{port} gso_max_segs 1")]);
+        }
         self.change_far_end(host, port, &format!("mtu {mtu}"));
     }
 

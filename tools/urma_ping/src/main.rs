@@ -92,22 +92,6 @@ fn serve(opened: &Opened, interrupt: &SignalFd) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whether a ping is answered within [`ANSWER`].
-fn is_answered(mut probe: Probe) -> bool {
-    let start = now();
-    if probe.send(0).is_err() {
-        return false;
-    }
-    while start.elapsed() < ANSWER {
-        match probe.receive() {
-            Ok(PingResult::Answer(_)) => return true,
-            Ok(PingResult::Nothing) => {}
-            Ok(PingResult::Failed(_)) | Err(_) => return false,
-        }
-    }
-    false
-}
-
 /// Bytes of a ping that goes with the handshakes' packets in size.
 const LEAST: u32 = 16;
 /// How long a node is tried: Linux asks three times for a link address, once a second.
@@ -146,7 +130,7 @@ impl<'a> PingRun<'a> {
 
     /// Sends all pings and waits for their answers.
     fn all(&mut self, context: &Context) -> Result<(), Status> {
-        let mut probe = self.reach(context)?;
+        let mut probe = self.reach(context, self.cli.size)?;
         self.say(&format!("URMA_PING {} {} bytes of data.\n", self.eid(), self.cli.size));
         self.start = now();
         for seq in 1..=self.cli.count.unwrap_or(u32::MAX) {
@@ -168,16 +152,34 @@ impl<'a> PingRun<'a> {
         Ok(())
     }
 
-    /// A queue for pings, tried again for a while: the first packets to a host are lost while the system
-    /// looks for its link address.
-    fn reach(&mut self, context: &Context) -> Result<Probe, Status> {
+    /// A queue for pings of `size` bytes, tried again for a while: the first packets to a host are lost while
+    /// the system looks for its link address.
+    fn reach(&mut self, context: &Context, size: u32) -> Result<Probe, Status> {
         let start = now();
         loop {
-            match Probe::open(context, self.destination, self.cli.size) {
+            match Probe::open(context, self.destination, size) {
                 Err(Status::TimedOut) if start.elapsed() < REACH && !self.is_ended() => {}
                 opened => return opened,
             }
         }
+    }
+
+    /// Whether a ping of [`LEAST`] bytes is answered within [`ANSWER`]. Its connection may be that of the pings
+    /// before and be given up with them: another one follows then.
+    fn is_least_answered(&mut self, context: &Context) -> Result<bool, Status> {
+        for _ in 0..2 {
+            let mut probe = self.reach(context, LEAST)?;
+            let start = now();
+            probe.send(0)?;
+            while start.elapsed() < ANSWER && !self.is_ended() {
+                match probe.receive()? {
+                    PingResult::Answer(_) => return Ok(true),
+                    PingResult::Nothing => {}
+                    PingResult::Failed(_) => break,
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Waits for answer number `seq`; whether the ping failed.
@@ -233,14 +235,14 @@ impl<'a> PingRun<'a> {
     }
 
     /// What stands in the way, when no ping was answered.
-    fn obstacle(&self, context: &Context, result: Result<(), Status>) -> Option<String> {
+    fn obstacle(&mut self, context: &Context, result: Result<(), Status>) -> Option<String> {
         let (own, peer) = (context.eid(), self.destination);
         match result {
             Err(status) => urma::why_unreached(own, peer, status),
             Ok(()) if self.stat.received() != 0 || self.is_over => None,
-            Ok(()) => match Probe::open(context, peer, LEAST) {
+            Ok(()) => match self.is_least_answered(context) {
                 Err(status) => urma::why_unreached(own, peer, status),
-                Ok(probe) => (self.cli.size > LEAST && is_answered(probe)).then(|| {
+                Ok(is_answered) => (self.cli.size > LEAST && is_answered).then(|| {
                     format!(
                         "MTU: pings of {LEAST} bytes are answered, those of {} are not: packets of that size \
                          are lost on the path; give its interfaces the same MTU, or set URMA_MTU to a lower one",

@@ -35,14 +35,12 @@ const WAITING: [(&str, &str); 4] = [
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
 /// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
 /// the timeouts of the packet path are short, another counts what a process does while none takes
-/// its processor, two run a virtual machine whose timers are short, the last one names what is wrong with a path by what
-/// passes within seconds.
-const ALONE: [(&str, &str); 5] = [
+/// its processor, two run a virtual machine whose timers are short.
+const ALONE: [(&str, &str); 4] = [
     ("urma-c-tests", "installed"),
     ("urma-budget", "budget"),
     ("urma-interop", "rxe"),
     ("urma-interop", "jetties"),
-    ("urma_ping", "loopback"),
 ];
 
 /// Test program: a binary that cargo has built.

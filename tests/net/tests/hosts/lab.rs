@@ -2,7 +2,8 @@
 
 use std::{fs, net::UdpSocket, os::fd::AsRawFd, panic, time::Duration};
 
-use urma_net::{Family, Lab, LabPlan, Namespace};
+use nix::sys::socket::{setsockopt, sockopt};
+use urma_net::{Family, Host, Lab, LabPlan, Namespace};
 
 /// Whether one of `tries` datagrams of `len` bytes arrives.
 fn is_passed(lab: &Lab, len: usize, tries: usize) -> bool {
@@ -50,6 +51,27 @@ fn an_mtu_changes_while_the_port_is_used() {
     assert!(is_passed(&lab, 1472, TRIES));
     lab.set_mtu(0, 0, 9000);
     assert!(is_passed(&lab, 8972, TRIES));
+}
+
+#[test]
+fn a_path_that_loses_larger_packets_loses_those_of_runs() {
+    // The far end of the first host's cable is the second host, that of the second one's the bridge.
+    for (plan, of) in [(LabPlan::cable(1500), 0), (LabPlan::bridge(2, 1500), 1)] {
+        let Some(lab) = Lab::or_skip(plan) else { return };
+        lab.set_far_mtu(of, 0, 250);
+        let bind = |host: &Host| host.run(|| UdpSocket::bind((host.address(), 0)).unwrap());
+        let (a, b) = (bind(lab.host(0)), bind(lab.host(1)));
+        b.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        assert!(is_passed(&lab, 200, TRIES), "{plan:?}");
+        if setsockopt(&a, sockopt::UdpGsoSegment, &300).is_err() {
+            return urma_skip::skip("the kernel sends no runs of datagrams");
+        }
+        for _ in 0..10 {
+            a.send_to(&[7; 600], b.local_addr().unwrap()).unwrap();
+            let received = b.recv(&mut [0; 1000]);
+            assert!(received.is_err(), "{plan:?}: {received:?} bytes");
+        }
+    }
 }
 
 #[test]
