@@ -72,8 +72,6 @@ pub struct TpSender {
     timer: RtoTimer,
     /// The edge of the last gap that was answered: a network may double an acknowledgement.
     gap_answered: Option<u64>,
-    /// Sum of timeouts since the oldest packet is the oldest one that the peer lacks, in ns. Clocks may jump.
-    oldest_waited: Nanos,
     /// The packet to send again at once, and how often.
     copies: Option<(u64, u8)>,
     /// Congestion control, if there is any.
@@ -99,7 +97,6 @@ impl TpSender {
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
-            oldest_waited: 0,
             copies: None,
             flow,
             stats: SenderStats::default(),
@@ -273,10 +270,8 @@ impl TpSender {
             }
             proof.works |= !slot.is_rerouted();
         };
-        let mut progress = edge > self.ledger.una();
-        if progress {
-            self.oldest_waited = 0;
-        }
+        let is_new_oldest = edge > self.ledger.una();
+        let mut progress = is_new_oldest;
         self.ledger.advance(edge, |seq, slot| proves(seq, slot, &mut proofs));
         for seq in ack.received() {
             if let Some(slot) = self.ledger.mark_sacked(seq) {
@@ -295,6 +290,9 @@ impl TpSender {
         let news = AckNews { edge, gap, order_seen, trigger, now, rtt, rtt_min };
         progress |= self.strategy.on_ack(&news, &mut self.ledger);
         self.on_progress(now, progress);
+        if is_new_oldest {
+            self.timer.forget_waited();
+        }
         self.steer(now, sample);
         Ok(())
     }
@@ -314,10 +312,8 @@ impl TpSender {
     /// given up as a silent one is: a path may lose all packets of a size.
     pub fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
         self.strategy.on_time(now, &mut self.ledger);
-        let wait = self.timer.wait(self.timer.timeouts());
         let expired = self.timer.on_time(now)?;
         if expired == Expired::Yes {
-            self.oldest_waited = self.oldest_waited.saturating_add(wait);
             if self.is_stuck() {
                 return Err(Exhausted);
             }
@@ -379,13 +375,10 @@ impl TpSender {
 
     fn is_stuck(&self) -> bool {
         let sent = self.ledger.slot(self.ledger.una()).transmissions();
-        u32::from(sent) > self.timer.retries() && self.oldest_waited >= self.timer.patience()
+        u32::from(sent) > self.timer.retries() && self.timer.waited() >= self.timer.patience()
     }
 
     fn on_sent(&mut self, now: Nanos) {
-        if self.timer.deadline().is_none() {
-            self.oldest_waited = 0;
-        }
         self.timer.on_sent(now);
         if let Some(flow) = &mut self.flow {
             flow.on_sent(now, &self.ledger);

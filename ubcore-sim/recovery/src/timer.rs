@@ -50,6 +50,10 @@ pub struct RtoTimer {
     rtt_min: Nanos,
     timeouts: u32,
     deadline: Option<Nanos>,
+    /// When the timer began to run towards its deadline, and the sum of the times that it ran before, since
+    /// [`RtoTimer::forget_waited`].
+    since: Nanos,
+    waited: Nanos,
     /// What was sent up to the time of the latest expiry, and whether a sample of it was taken.
     doubtful: Option<(Nanos, Sampled)>,
 }
@@ -64,6 +68,8 @@ impl RtoTimer {
             rtt_min: Nanos::MAX,
             timeouts: 0,
             deadline: None,
+            since: 0,
+            waited: 0,
             doubtful: None,
         }
     }
@@ -101,7 +107,19 @@ impl RtoTimer {
     pub fn on_sent(&mut self, now: Nanos) {
         if self.deadline.is_none() {
             self.restart(now);
+            self.waited = 0;
         }
+    }
+
+    /// What is the oldest packet now was not waited for until now.
+    pub fn forget_waited(&mut self) {
+        self.waited = 0;
+    }
+
+    /// How long this ran for the packet that is the oldest one, up to the last time that it began anew, in ns. No run
+    /// counts as longer than its timeout: the clock may have jumped.
+    pub const fn waited(&self) -> Nanos {
+        self.waited
     }
 
     /// The peer took something: the count starts over; runs on only while something is out.
@@ -154,11 +172,6 @@ impl RtoTimer {
         self.cfg.retries
     }
 
-    /// Timeouts in a row.
-    pub const fn timeouts(&self) -> u32 {
-        self.timeouts
-    }
-
     /// When it expires, if it runs.
     #[must_use]
     pub const fn deadline(&self) -> Option<Nanos> {
@@ -179,11 +192,14 @@ impl RtoTimer {
     }
 
     /// Timeout after so many in a row, in ns.
-    pub(crate) fn wait(&self, timeouts: u32) -> Nanos {
+    fn wait(&self, timeouts: u32) -> Nanos {
         self.base().saturating_mul(1 << timeouts.min(32)).min(self.cfg.max_ns)
     }
 
     fn restart(&mut self, now: Nanos) {
+        let span = self.deadline.map_or(0, |deadline| deadline.saturating_sub(self.since));
+        self.waited = self.waited.saturating_add(now.saturating_sub(self.since).min(span));
+        self.since = now;
         self.deadline = Some(now.saturating_add(self.wait(self.timeouts)));
     }
 }
@@ -281,6 +297,22 @@ mod tests {
         }
         timer.on_progress(50 * SECOND, Waiting::Yes);
         assert!(timer.deadline() > Some(50 * SECOND + 100_000_000));
+    }
+
+    #[test]
+    fn waiting_counts_all_runs_and_of_a_clock_that_jumps_a_timeout() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        timer.on_sent(0);
+        assert_eq!(timer.on_time(cfg.initial_ns), Ok(Expired::Yes));
+        // The peer is there: the second run ends before its time.
+        timer.on_received(cfg.initial_ns + 3);
+        assert_eq!(timer.waited(), cfg.initial_ns + 3);
+        assert_eq!(timer.on_time(3600 * SECOND), Ok(Expired::Yes));
+        assert_eq!(timer.waited(), 2 * cfg.initial_ns + 3);
+        timer.on_progress(3600 * SECOND, Waiting::No);
+        timer.on_sent(3700 * SECOND);
+        assert_eq!(timer.waited(), 0);
     }
 
     const SECOND: Nanos = 1_000_000_000;

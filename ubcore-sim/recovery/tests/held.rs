@@ -115,8 +115,9 @@ fn after_a_timeout_others_go_though_nothing_left_the_path() {
     assert!(sent.len() <= 16, "{sent:?}");
 }
 
-/// Time at which a sender gives up whose peer answers each mark and each transmission, and lacks packet 0 until `until`.
-fn given_up(recovery: Recovery, until: u64) -> Option<u64> {
+/// Time at which a sender gives up whose peer answers each mark and each transmission, and lacks packet 0 until `until`;
+/// number of transmissions of that packet.
+fn given_up(recovery: Recovery, until: u64) -> (Option<u64>, u64) {
     let rto = RtoCfg::default();
     let congestion = CongestionChoice::None;
     let mut sender = TpSender::new(&SenderCfg { window_packets: 64, recovery, rto, congestion });
@@ -138,22 +139,31 @@ fn given_up(recovery: Recovery, until: u64) -> Option<u64> {
             sender.on_received(now);
         }
         if sender.on_time(now).is_err() {
-            return Some(now);
+            return (Some(now), 1 + sender.stats().sent_again);
         }
         let next = sender.poll_deadline().filter(|_| !sender.has_sendable()).unwrap_or(now);
         now = next.max(now + MS / 10);
         assert!(now < 60_000 * MS, "it is never given up");
     }
-    None
+    (None, 1 + sender.stats().sent_again)
 }
 
 #[test]
 fn a_peer_that_answers_and_never_receives_the_oldest_packet_is_given_up_as_a_silent_one() {
     for recovery in [Recovery::Knitting { tail_copies: 1 }, Recovery::SelectiveRepeat] {
-        let at = given_up(recovery, u64::MAX).expect("an end");
+        let at = given_up(recovery, u64::MAX).0.expect("an end");
         assert!((2100 * MS..2500 * MS).contains(&at), "{recovery:?}: {at} ns");
-        assert_eq!(given_up(recovery, 2000 * MS), None);
+        assert_eq!(given_up(recovery, 2000 * MS).0, None);
     }
+}
+
+#[test]
+fn a_packet_that_a_path_always_loses_goes_each_ten_milliseconds() {
+    let recovery = Recovery::Knitting { tail_copies: 1 };
+    let (_, sent) = given_up(recovery, u64::MAX);
+    assert!((200..=260).contains(&sent), "{sent} times in 2.1 s");
+    let (_, sent) = given_up(recovery, MS + MS / 2);
+    assert!((5..=8).contains(&sent), "{sent} times before a packet counts as one of these");
 }
 
 #[test]

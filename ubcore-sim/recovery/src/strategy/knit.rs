@@ -13,6 +13,11 @@ use crate::strategy::{AckNews, Retransmission};
 /// Marks without an answer after which the time between two of them doubles, and how often it does.
 const UNANSWERED_MAX: u32 = 8;
 const DOUBLED_MAX: u32 = 16;
+/// Transmissions of the oldest packet after which marks, each of which asks for another one, come no sooner than this
+/// time after each other, in ns: a path may lose all packets of a size, and round trips of 0.1 ms would carry 10,000 of
+/// them a second.
+const REPEATS_MAX: u16 = 8;
+const REPEAT_NS: Nanos = 10_000_000;
 /// Least time between two tail marks, in ns.
 const MARK_NS_MIN: Nanos = 50_000;
 /// The same before the first round-trip time.
@@ -123,8 +128,10 @@ impl Retransmission for Knit {
         }
         let is_new = self.unsent != ledger.unsent();
         let doubled = self.unanswered.saturating_sub(UNANSWERED_MAX).min(DOUBLED_MAX);
-        if (self.is_due || (is_new && !self.is_short())) && !is_held {
-            return Some(0);
+        let is_repeated = ledger.slot(ledger.una()).transmissions() > REPEATS_MAX;
+        let is_due = self.is_due || (is_new && !self.is_short());
+        if is_due && !is_held {
+            return Some(if is_repeated { self.marked_at.saturating_add(REPEAT_NS) } else { 0 });
         }
         let (from, every_ns) = if self.is_short() {
             // An acknowledgement is usually there sooner than a mark would be worth its packet.
@@ -134,7 +141,8 @@ impl Retransmission for Knit {
         } else {
             (self.marked_at, self.every_ns)
         };
-        Some(from.saturating_add(every_ns.saturating_mul(1 << doubled)))
+        let least_ns = if is_repeated { REPEAT_NS } else { 0 };
+        Some(from.saturating_add(every_ns.saturating_mul(1 << doubled).max(least_ns)))
     }
 
     fn poll_tail(
