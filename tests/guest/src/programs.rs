@@ -19,8 +19,6 @@ use crate::{
 
 /// Setup of the conformance suite on functions behind VFIO.
 const SETUP: &str = "own.moved.rm.vfio";
-/// What both sides of a test of `urma_perftest` have.
-const ROUNDS: [&str; 6] = ["-n", "50", "-s", "4096", "--wait-timeout", "170"];
 /// The host, as the machine's card reaches it.
 const HOST: &str = "10.0.2.2";
 
@@ -33,10 +31,14 @@ pub(crate) fn run(suite: &mut Suite) {
     conformance(suite, &functions);
     let Some(peers) = system::word("urma.peers=") else { return };
     suite.check("programs: network", system::network());
-    let (port, tests) = peers.split_once(':').unwrap_or((&peers, ""));
-    for test in tests.split(',').filter(|test| !test.is_empty()) {
+    let words: Vec<_> = peers.split(':').collect();
+    let &[port, tests, options] = words.as_slice() else {
+        return suite.check("programs: peers", Err(format!("{peers:?} is not PORT:TESTS:OPTIONS")));
+    };
+    let options: Vec<_> = options.split(',').collect();
+    for test in tests.split(',') {
         let name = format!("urma_perftest {test} with a peer on the host");
-        suite.check(&name, perftest(test, port, &functions[0]));
+        suite.check(&name, perftest((test, port), &options, &functions[0]));
     }
 }
 
@@ -100,9 +102,9 @@ fn result(line: &str) -> Option<(&str, CheckResult)> {
 }
 
 /// One test with the peer on the host.
-fn perftest(test: &str, port: &str, function: &str) -> CheckResult {
+fn perftest((test, port): (&str, &str), options: &[&str], function: &str) -> CheckResult {
     let mut command = Command::new("/bin/urma_perftest");
-    command.args([test, "-S", HOST, "-P", port]).args(ROUNDS).env("URMA_VFIO", function);
+    command.args([test, "-S", HOST, "-P", port]).args(options).env("URMA_VFIO", function);
     let output = command.output().map_err(during("starting it"))?;
     for bytes in [&output.stdout, &output.stderr] {
         String::from_utf8_lossy(bytes).lines().for_each(say);

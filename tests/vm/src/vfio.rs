@@ -41,6 +41,8 @@ pub enum MachineUse {
         port: u16,
         /// Commands of `urma_perftest`, in turn.
         peers: &'static [&'static str],
+        /// Options that both sides of each have.
+        options: &'static [&'static str],
     },
     /// Its device has requests under way until it is killed.
     Victim,
@@ -114,8 +116,9 @@ impl VfioMachine {
         nics: &[PathBuf],
     ) -> Command {
         let (words, serial) = match purpose {
-            MachineUse::Checks { port, peers } => {
-                (format!("urma.peers={port}:{}", peers.join(",")), "stdio")
+            MachineUse::Checks { port, peers, options } => {
+                let [peers, options] = [peers, options].map(|words| words.join(","));
+                (format!("urma.peers={port}:{peers}:{options}"), "stdio")
             }
             MachineUse::Victim => ("urma.victim".to_owned(), "stdio"),
             MachineUse::Shell => ("urma.shell".to_owned(), "mon:stdio"),

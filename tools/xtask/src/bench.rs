@@ -311,7 +311,10 @@ fn table(series: &[Series]) -> Table {
 fn document(series: &[Series], plots: &[SizePlot]) -> Value {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel: Vec<&str> = release.trim().split('.').take(2).collect();
     serde_json::json!({
+        "kernel": kernel.join("."),
         "machine": model.trim_start_matches([' ', '\t', ':']),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "ucx": ucx::version(),

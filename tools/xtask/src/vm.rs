@@ -57,12 +57,11 @@ pub(crate) fn test() -> TaskResult {
 /// A shell in a machine.
 pub(crate) fn shell() -> TaskResult {
     let mut steps = Steps::new("vm", 1)?;
-    steps.step("programs of the machine", |step| match VmPrograms::build(step) {
-        Ok(programs) => match made(&programs) {
-            Ok(Ok(machine)) => StepResult::one("the machine", in_shell(&machine, &programs)),
-            Ok(Err(Missing(why))) => StepResult::one("the machine", Err(Failure(why))),
-            Err(failure) => StepResult::one("the machine", Err(failure)),
-        },
+    steps.step("programs of the machine", |step| match ready(step) {
+        Ok(Ok((programs, machine))) => {
+            StepResult::one("the machine", in_shell(&machine, &programs))
+        }
+        Ok(Err(Missing(why))) => StepResult::one("the machine", Err(Failure(why))),
         Err(found) => found,
     });
     steps.end()
@@ -82,12 +81,9 @@ fn in_shell(machine: &VfioMachine, programs: &VmPrograms) -> TaskResult {
 /// Kills `rounds` machines, each at a random moment.
 pub(crate) fn kill(rounds: u32) -> TaskResult {
     let mut steps = Steps::new("vm", 1)?;
-    steps.step("machines that are killed", |step| match VmPrograms::build(step) {
-        Ok(programs) => match made(&programs) {
-            Ok(Ok(_)) => killed(step, &programs, rounds),
-            Ok(Err(missing)) => not_run(&missing),
-            Err(failure) => StepResult::one("the machine", Err(failure)),
-        },
+    steps.step("machines that are killed", |step| match ready(step) {
+        Ok(Ok((programs, _))) => killed(step, &programs, rounds),
+        Ok(Err(missing)) => not_run(&missing),
         Err(found) => found,
     });
     steps.end()
@@ -119,14 +115,10 @@ pub(crate) fn victim() -> TaskResult {
 
 /// The checks of the machine, as a step.
 pub(crate) fn found(step: &mut RunningStep) -> StepResult {
-    let programs = match VmPrograms::build(step) {
-        Ok(programs) => programs,
-        Err(found) => return found,
-    };
-    let machine = match made(&programs) {
-        Ok(Ok(machine)) => machine,
+    let (programs, machine) = match ready(step) {
+        Ok(Ok(ready)) => ready,
         Ok(Err(missing)) => return not_run(&missing),
-        Err(failure) => return StepResult::one("the machine", Err(failure)),
+        Err(found) => return found,
     };
     let found = checked(step, &machine, &programs);
     found.plus(killed(step, &programs, KILLS))
@@ -221,15 +213,18 @@ impl Drop for ServedNic {
     }
 }
 
-/// Makes the machine with its programs.
-fn made(programs: &VmPrograms) -> Result<Result<VfioMachine, Missing>, Failure> {
+/// Builds the programs and makes the machine with them. What fails is a result.
+fn ready(step: &mut RunningStep) -> Result<Result<(VmPrograms, VfioMachine), Missing>, StepResult> {
     if env::consts::ARCH != "x86_64" {
         let why = "the machine's program is built for x86-64 only".to_owned();
         return Ok(Err(Missing(why)));
     }
-    let folder = folder()?;
-    let tree = VmTree::fetch(&folder);
-    Ok(tree.and_then(|tree| VfioMachine::make(&tree, &folder, &programs.init, &programs.inside())))
+    let programs = VmPrograms::build(step)?;
+    let folder =
+        folder().map_err(|failure| StepResult::one("the machine's folder", Err(failure)))?;
+    let machine = VmTree::fetch(&folder)
+        .and_then(|tree| VfioMachine::make(&tree, &folder, &programs.init, &programs.inside()));
+    Ok(machine.map(|machine| (programs, machine)))
 }
 
 /// A folder for the sockets of a network cable, whose paths must be short. It goes with the value.

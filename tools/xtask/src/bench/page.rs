@@ -42,23 +42,25 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
     let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or("not installed");
     let rounds = series.iter().map(|line| line.values.len()).max().unwrap_or(0);
     let mut page = format!(
-        "{}, {} cores; UCX {}; {rounds} rounds.\n\n| what | median | smallest to largest | times better than |\n|---|---:|---:|---|\n",
+        "{}, {} cores; Linux {}; UCX {}; {rounds} rounds.\n\n| what | median | smallest to largest | processors | times better than |\n|---|---:|---:|---:|---|\n",
         text("machine"),
         document.get("cores").unwrap_or(&Value::Null),
+        text("kernel"),
         text("ucx"),
     );
     for line in series {
         let (Some(median), Some(min), Some(max)) = (line.median, line.min, line.max) else {
-            let _ = writeln!(page, "| {} | failed | | |", line.name);
+            let _ = writeln!(page, "| {} | failed | | | |", line.name);
             continue;
         };
         let ratios: Vec<String> =
             line.ratios.iter().map(|ratio| format!("{:.2} x {}", ratio.times, ratio.to)).collect();
         let _ = writeln!(
             page,
-            "| {} | {median:.3} {} | {min:.3} to {max:.3} | {} |",
+            "| {} | {median:.3} {} | {min:.3} to {max:.3} | {} | {} |",
             line.name,
             line.unit,
+            line.cpu().unwrap_or_default(),
             ratios.join(", ")
         );
     }

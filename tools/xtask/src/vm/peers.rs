@@ -19,8 +19,8 @@ use crate::{
 
 /// Tests that run one after the other.
 const TESTS: &[&str] = &["write_lat", "read_lat", "send_bw", "write_bw"];
-/// What both sides of a test have; the machine's side has the same.
-const ROUNDS: [&str; 6] = ["-n", "50", "-s", "4096", "--wait-timeout", "170"];
+/// What both sides of a test have.
+const OPTIONS: &[&str] = &["-n", "50", "-s", "4096", "--wait-timeout", "170"];
 
 /// Longest time from the machine's result to the end of the last process.
 const LAST_BOUND: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl HostPeers {
 
     /// What the machine is to do.
     pub(super) const fn purpose(&self) -> MachineUse {
-        MachineUse::Checks { port: self.port, peers: TESTS }
+        MachineUse::Checks { port: self.port, peers: TESTS, options: OPTIONS }
     }
 
     /// Starts the next one when one has ended. To be called every few milliseconds.
@@ -75,7 +75,7 @@ impl HostPeers {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.program);
         command.arg(name).args(["-P", &self.port.to_string(), "--bind_ip", "127.0.0.1"]);
-        command.args(ROUNDS).env("URMA_EID", "random").env("URMA_PATH", "packets");
+        command.args(OPTIONS).env("URMA_EID", "random").env("URMA_PATH", "packets");
         command.stdout(log.try_clone()?).stderr(log).spawn()
     }
 
