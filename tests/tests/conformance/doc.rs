@@ -93,6 +93,7 @@ fn left_out() -> Result<(), Failed> {
         .iter()
         .chain(standard::LEFT_OUT)
         .chain(served::LEFT_OUT)
+        .chain(served::LEFT_OUT_OF_REGISTERS)
         .chain(served::LEFT_OUT_OF_VFIO)
         .map(left_out_row)
         .collect();

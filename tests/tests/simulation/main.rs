@@ -267,7 +267,9 @@ fn seeds_that_failed_pass() {
     for seed in [476, 27_767] {
         let _ = check("all_work_is_exact_while_ports_are_pulled", pulling(seed));
     }
-    let _ = check("all_work_is_exact_through_routers_whose_mtu_changes", routed(20_130));
+    for seed in [20_130, 11_002_749] {
+        let _ = check("all_work_is_exact_through_routers_whose_mtu_changes", routed(seed));
+    }
 }
 
 /// A world with nodes that are stopped and go on; the weather changes from seed to seed.

@@ -167,6 +167,28 @@ fn a_packet_that_a_path_always_loses_goes_each_ten_milliseconds() {
 }
 
 #[test]
+fn a_silent_peer_gets_data_and_not_marks_alone() {
+    let (rto, congestion) = (RtoCfg::default(), CongestionChoice::None);
+    let recovery = Recovery::Knitting { tail_copies: 1 };
+    let mut sender = TpSender::new(&SenderCfg { window_packets: 64, recovery, rto, congestion });
+    sender.push();
+    let (mut now, mut marks, mut repeats) = (0, 0, Vec::new());
+    while sender.on_time(now).is_ok() {
+        while let Some(sending) = sender.poll(now) {
+            if sending.is_again() {
+                repeats.push((now, sending.seq));
+            }
+        }
+        marks += usize::from(sender.poll_tail(now).is_some());
+        now = sender.poll_deadline().expect("a packet is out").max(now + 1);
+    }
+    assert!(marks >= 8, "{marks}");
+    // Of eight timeouts the last ones.
+    assert!((4..8).contains(&repeats.len()), "{repeats:?}");
+    assert!(repeats.iter().all(|(_, seq)| *seq == 0) && repeats[0].0 < 200 * MS, "{repeats:?}");
+}
+
+#[test]
 fn packets_leave_in_bursts_at_the_rate() {
     let mut sender = TpSender::new(&SenderCfg {
         window_packets: 64,

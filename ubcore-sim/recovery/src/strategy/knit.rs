@@ -13,6 +13,8 @@ use crate::strategy::{AckNews, Retransmission};
 /// Marks without an answer after which the time between two of them doubles, and how often it does.
 const UNANSWERED_MAX: u32 = 8;
 const DOUBLED_MAX: u32 = 16;
+/// Marks without an answer after which a timeout repeats the oldest packet, too.
+const SILENT_MARKS: u32 = 12;
 /// Transmissions of the oldest packet after which marks, each of which asks for another one, come no sooner than this
 /// time after each other, in ns: a path may lose all packets of a size, and round trips of 0.1 ms would carry 10,000 of
 /// them a second.
@@ -75,8 +77,12 @@ impl Retransmission for Knit {
         false
     }
 
-    fn on_timeout(&mut self, _ledger: &mut SendLedger) {
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
         self.is_due = true;
+        if self.unanswered >= SILENT_MARKS {
+            // A node that has this TP no longer says so to packets of data, which are longer than that, not to marks.
+            ledger.mark_lost(ledger.una());
+        }
     }
 
     fn on_report(&mut self, report: &LossReport, ledger: &mut SendLedger) {
