@@ -1,5 +1,8 @@
 //! Queues: rings that fill, states, events, and what they refuse.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use udma_abi::cmd::{Command, Mode, QueueFlags, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::doorbell::CqArm;
@@ -369,4 +372,31 @@ fn requests_to_a_node_that_is_gone_move_nothing() {
     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::AckTimeout);
     assert_eq!(s.remote.bytes(0, 64), [0; 64]);
+}
+
+#[test]
+fn a_post_to_a_queue_in_error_is_flushed_whoever_looks_at_the_queue_meanwhile() {
+    let (mut a, b) = pair();
+    let mut jfc = a.jfc(6);
+    let mut jetty = a.jetty(5, &jfc, |_| {});
+    let (tpn, seg) = (a.connect(b.eid()), a.seg(4096));
+    a.ok(Command::ModifyState { id: jetty.id, state: QueueState::Error });
+    assert_eq!(a.poll(&mut jfc).map(|cqe| cqe.status), Some(CqeStatus::WrFlushErrDone));
+    let (looker, id) = (Arc::clone(&a.dev), jetty.id);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                looker.base.wake_send(id);
+            }
+        });
+        let flushed = (0..20_000).all(|_| {
+            a.post(&mut jetty, on_seg(Opcode::Write, tpn, &seg, 0), &[seg.sge(0, 8)]);
+            let mut looks = 0..10_000_000;
+            let cqe = looks.find_map(|_| a.poll(&mut jfc));
+            cqe.is_some_and(|cqe| cqe.status == CqeStatus::WrFlushErr)
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert!(flushed, "a request has no completion");
+    });
 }

@@ -372,7 +372,7 @@ impl SendEngine {
         }
         if posted > self.ring.blocks() {
             visit.tables.count(Counter::BadDoorbell);
-            visit.queue.pi.store(self.ring.head, Ordering::Release);
+            self.forget_posted(visit, posted);
             return false;
         }
         if !self.retire.reserve() && !self.reserve_or_stop(visit) {

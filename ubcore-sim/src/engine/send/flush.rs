@@ -140,8 +140,11 @@ impl SendEngine {
     fn end_posted(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
         for _ in 0..visit.tables.step.requests() {
             let posted = self.posted(visit);
-            if posted == 0 || posted > self.ring.blocks() {
-                visit.queue.pi.store(self.ring.head, Ordering::Release);
+            if posted == 0 {
+                return false;
+            }
+            if posted > self.ring.blocks() {
+                self.forget_posted(visit, posted);
                 return false;
             }
             if !self.retire.reserve() && !self.reserve_or_stop(visit) {
@@ -178,6 +181,14 @@ impl SendEngine {
             SendState::Suspended { .. } => SendState::Suspended { reported: true },
             stays @ (SendState::Ready | SendState::Spoilt(_) | SendState::Reset) => stays,
         };
+    }
+
+    /// Takes back a doorbell that posts `posted` blocks, more than the ring has; another one that rang meanwhile stays.
+    #[cold]
+    pub(super) fn forget_posted(&self, visit: &Visit<'_>, posted: u32) {
+        let (head, pi) = (self.ring.head, &visit.queue.pi);
+        let beyond = head.wrapping_add(posted);
+        let _ = pi.compare_exchange(beyond, head, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     #[inline]
