@@ -1,7 +1,6 @@
 //! Queues: rings that fill, states, events, and what they refuse.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use udma_abi::cmd::{Command, Mode, QueueFlags, QueueState};
 use udma_abi::counters::Counter;
@@ -9,6 +8,7 @@ use udma_abi::doorbell::CqArm;
 use udma_abi::sqe::{BLOCK_WORDS, SqeFlags};
 use udma_abi::{CmdStatus, CqeStatus, Eqe, EqeKind, Opcode, Sge, Sqe, regs, rqe};
 use urma_mem::Region;
+use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::scene::{Scene, scene, scene_of};
 use super::{event_at, on_seg, pair};
@@ -375,7 +375,7 @@ fn requests_to_a_node_that_is_gone_move_nothing() {
 }
 
 #[test]
-fn a_post_to_a_queue_in_error_is_flushed_whoever_looks_at_the_queue_meanwhile() {
+fn a_post_to_a_queue_in_error_is_flushed_while_another_thread_looks_at_the_queue() {
     let (mut a, b) = pair();
     let mut jfc = a.jfc(6);
     let mut jetty = a.jetty(5, &jfc, |_| {});
