@@ -10,7 +10,6 @@ pub mod arrivals;
 pub mod bursts;
 pub mod claim;
 pub mod clock;
-mod contention;
 pub mod descriptor;
 mod faulty;
 pub mod hello;

@@ -7,7 +7,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -71,7 +71,7 @@ pub struct PacketPort {
     link: Serial<Option<Box<dyn DatagramLink>>>,
     /// A duplicate of the link's descriptor, for the poll set: pollers hold the link nearly all the time, so a thread
     /// that waited for it would spin against them.
-    watched: Mutex<Option<ForkGuarded>>,
+    watched: Mutex<Option<Arc<ForkGuarded>>>,
     /// Why there is no link.
     refused: Mutex<Option<String>>,
     cfg: PortLinkCfg,
@@ -273,16 +273,17 @@ impl PacketPort {
         count
     }
 
-    /// Waits for a datagram, `most` at the longest, unless another thread is at the link. What other threads want
-    /// to be sent meanwhile waits with it.
+    /// Waits for a datagram, `most` at the longest. Other threads use the link meanwhile.
     pub fn wait(&self, most: Duration) {
-        let _ = self.link.try_with(|link| {
-            let link = link.as_ref()?;
-            let mut ready = [PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)];
-            let most = Timespec::try_from(most).ok()?;
+        let Some(link) = self.watched().clone() else { return };
+        if let Ok(most) = Timespec::try_from(most) {
             // A wait that is interrupted ends early.
-            rustix::event::poll(&mut ready, Some(&most)).ok()
-        });
+            let _ = rustix::event::poll(&mut [PollFd::new(&*link, PollFlags::IN)], Some(&most));
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Option<Arc<ForkGuarded>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what the device gives, and again after it has learned that something was too long.
@@ -406,15 +407,21 @@ impl PacketPort {
     /// Closes the link, for good.
     pub fn close(&self) {
         self.active.store(false, Ordering::Relaxed);
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let watched = self.watched().take();
+        // A thread that waits holds it for some 100 us. The address is free when this returns.
+        let is_held = || watched.as_ref().is_some_and(|watched| Arc::strong_count(watched) > 1);
+        for _ in (0..CLOSE_YIELDS_MAX).take_while(|_| is_held()) {
+            std::thread::yield_now();
+        }
+        drop(watched);
         let _ = self.link.with_blocking(Option::take);
         self.deadline.store(Nanos::MAX, Ordering::Relaxed);
     }
 
     /// Changes whether the poll set reports datagrams.
     pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: Watch, is: &mut Watch) {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(link) = &*watched else { return };
+        let watched = self.watched();
+        let Some(link) = watched.as_deref() else { return };
         let enters = |interest| {
             // Not in the set: the first time, or pollers read the socket so far.
             poll.modify(link, key, interest).or_else(|_| poll.add(link, key, interest)).is_ok()
@@ -439,7 +446,7 @@ impl PacketPort {
         match bound {
             Ok((watched, link)) => {
                 *refused = None;
-                *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
+                *self.watched() = Some(Arc::new(watched));
                 let _ = self.link.with_blocking(|slot| *slot = Some(link));
                 Ok(())
             }
@@ -484,6 +491,8 @@ impl PacketPort {
 
 /// Number of times that the device may have something shorter to send.
 const SENDS_MAX: u32 = 3;
+/// Times that a close yields to threads that wait for a datagram: each may wait some 100 us more.
+const CLOSE_YIELDS_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -651,6 +660,25 @@ mod tests {
             });
             changes.recv_timeout(Duration::from_secs(5)).expect("no wait for the link");
         });
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_datagrams_leaves_the_link_to_others() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = Arc::new(PacketPort::bind(claim.eid(), &[], PortLinkCfg::default()));
+        let waiter = Arc::clone(&port);
+        let waits = std::thread::spawn(move || waiter.wait(Duration::from_secs(30)));
+        let is_waiting = || port.watched().as_ref().is_some_and(|link| Arc::strong_count(link) > 1);
+        while !is_waiting() && !waits.is_finished() {
+            std::thread::yield_now();
+        }
+        for _ in 0..10_000 {
+            assert!(port.link.try_with(|_| ()).is_some());
+            assert!(is_waiting());
+        }
+        let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
+        UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap().send_to(&[0; 64], to).unwrap();
+        waits.join().unwrap();
     }
 
     /// Takes every packet for its number, and answers each with one.

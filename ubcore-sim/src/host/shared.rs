@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use udma_abi::{Nanos, PollOfOne, doorbell::JfcDoorbell, regs};
+use udma_abi::{GiveWay, Nanos, PollOfOne, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     doorbells::RungSlot,
     fork::{self, FlagWatch},
@@ -24,7 +24,6 @@ use urma_mem::{
 
 use super::{
     clock::Clock,
-    contention::Contention,
     descriptor::ForkGuarded,
     interrupt::{signal, take},
     port::PacketPort,
@@ -51,7 +50,6 @@ pub struct SharedNode {
     polls_after_command: AtomicU32,
     /// Polls in a row that found the port held by another thread.
     polls_held: AtomicU32,
-    contention: Contention,
     /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
     armed: AtomicU64,
     /// Set by [`SharedNode::stop`], and in a forked child before it runs a line.
@@ -93,7 +91,6 @@ impl SharedNode {
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
             polls_held: AtomicU32::new(0),
-            contention: Contention::default(),
             armed: AtomicU64::new(u64::MAX),
             _forked: fork::watch_flag(Arc::clone(&dead))?,
             dead,
@@ -176,11 +173,8 @@ impl SharedNode {
                 self.device.step_found(|| now);
                 return;
             }
-            let has_found = self.drive_for_poll(now);
+            self.drive_for_poll(now);
             self.give_way_to_holder();
-            if is_active && self.contention.on_poll(now, has_found) {
-                self.wait_for_packets();
-            }
         } else if self.port.is_due(coarse) {
             self.drive(coarse, LinkVisitor::Poll);
         } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
@@ -192,28 +186,30 @@ impl SharedNode {
     }
 
     /// As [`SharedNode::drive`], less what would find nothing: most polls find the socket empty and no timer due.
-    /// Whether anything was done.
-    fn drive_for_poll(&self, now: Nanos) -> bool {
-        let mut is_busy = match self.device.is_due(now) {
-            true => self.device.step(now),
-            false => self.device.step_found(|| now),
-        };
+    fn drive_for_poll(&self, now: Nanos) {
+        if self.device.is_due(now) {
+            self.device.step(now);
+        } else {
+            self.device.step_found(|| now);
+        }
         if self.port.is_due(now) {
-            is_busy |= self.port.exchange(&self.device, now, LinkVisitor::Poll);
+            self.port.exchange(&self.device, now, LinkVisitor::Poll);
         }
         if !self.presence.is_awake() && self.device.is_due(now) {
             // The program may wait for an event after this poll: nothing is left to the next one.
             self.device.step(now);
             let _ = self.port.send(&self.device, now);
         }
-        is_busy
     }
 
-    /// The program spins on a processor that it shares: gives it away until a datagram comes.
+    /// The program spins on a processor that it shares: gives that to other threads. A wait ends with the next
+    /// datagram, if packets are in use. Threads that post meanwhile send what they post.
     #[cold]
-    fn wait_for_packets(&self) {
-        self.port.wait(WAIT);
-        self.drive_for_poll(self.clock.now());
+    pub fn give_way(&self, how: GiveWay) {
+        match how {
+            GiveWay::Wait if self.port.is_active() => self.port.wait(WAIT),
+            GiveWay::Wait | GiveWay::Yield => how.give(),
+        }
     }
 
     /// The port is held by another thread, which may have lost this processor in the middle of a step: after

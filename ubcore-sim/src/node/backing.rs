@@ -10,8 +10,8 @@ use std::{
 };
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, MovedWord, Nanos,
-    NextEntry, PollOfOne, QueueDoorbell, RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, JfcIndex, MovedWord,
+    Nanos, NextEntry, PollOfOne, QueueDoorbell, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
@@ -76,6 +76,10 @@ impl DeviceBacking for Node {
     #[inline]
     fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         self.shared.take_entry(poll)
+    }
+
+    fn give_way(&self, how: GiveWay) {
+        self.shared.give_way(how);
     }
 
     fn wakeup(&self) -> Option<BorrowedFd<'_>> {

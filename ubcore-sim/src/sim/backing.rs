@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion, regs,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, Nanos, RegisterRegion,
+    regs,
 };
 use urma_mem::Region;
 
@@ -103,6 +104,9 @@ impl DeviceBacking for SimBacking {
     fn progress(&self) {
         self.access.fabric.step();
     }
+
+    /// Every thread of the world is this one.
+    fn give_way(&self, _: GiveWay) {}
 }
 
 impl SimAccess {

@@ -7,6 +7,7 @@ use std::{
     num::NonZeroU64,
     os::fd::{BorrowedFd, OwnedFd},
     sync::Arc,
+    time::Duration,
 };
 
 use urma_mem::{Region, doorbells::DoorbellSlots, lines::UsedLines, lull::Lull};
@@ -69,6 +70,12 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         self.progress();
     }
 
+    /// The caller polls in vain on a processor that other threads may want. A simulated world, whose time stands still
+    /// meanwhile, does nothing.
+    fn give_way(&self, how: GiveWay) {
+        how.give();
+    }
+
     /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
     /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_lull`] is due;
     /// what was given is given all the same.
@@ -104,6 +111,29 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         None
     }
 }
+
+/// How a thread gives its processor to others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GiveWay {
+    /// To those that wait for it now.
+    Yield,
+    /// Waits in the kernel for some 100 us at the longest, or for what the next poll would find.
+    Wait,
+}
+
+impl GiveWay {
+    /// Gives the processor of this thread to others.
+    #[expect(clippy::disallowed_methods, reason = "the event is that another thread has run")]
+    pub fn give(self) {
+        match self {
+            Self::Yield => std::thread::yield_now(),
+            Self::Wait => std::thread::sleep(GIVE_WAY),
+        }
+    }
+}
+
+/// Time that a thread which gives way sleeps: the kernel adds some 50 us.
+const GIVE_WAY: Duration = Duration::from_micros(20);
 
 /// A poll to which the device may give one completion, instead of an entry in the JFC.
 #[derive(Debug, Default)]

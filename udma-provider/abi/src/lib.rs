@@ -28,8 +28,8 @@ mod tests;
 use std::cmp::Ordering;
 
 pub use backing::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, NextEntry, PollOfOne,
-    QueueDoorbell, RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, JfcIndex, NextEntry,
+    PollOfOne, QueueDoorbell, RegisterRegion,
 };
 pub use cqe::{Cqe, ReceivedMessage};
 pub use eqe::{Eqe, EqeKind};

@@ -12,7 +12,10 @@ use urma_core::{
 };
 use urma_mem::lull::{Lull, LullLook};
 
-use super::{JfcCore, POLLS_PER_STATUS, RingReader};
+use super::{
+    JfcCore, POLLS_PER_STATUS, RingReader,
+    contention::{Contention, POLLS_PER_LOOK, PollCost},
+};
 use crate::carried::{CarriedRequest, CarriedSink};
 
 /// The half that the caller polls.
@@ -23,13 +26,15 @@ pub(super) struct PollHalf {
     lull: Lull,
     /// Completions that are in no ring.
     carried: CarriedSink,
-    /// Polls in lulls, counted.
+    /// Polls that found nothing, counted.
     polls: u32,
+    contention: Contention,
 }
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
-        Self { core, lull: Lull::default(), carried: CarriedSink::default(), polls: 0 }
+        let (lull, carried) = (Lull::default(), CarriedSink::default());
+        Self { core, lull, carried, polls: 0, contention: Contention::default() }
     }
 
     /// The oldest completion that is in no ring, if all before it are taken.
@@ -68,16 +73,27 @@ impl PollHalf {
         if look == LullLook::PeerWrote
             && let Some(found) = self.poll_entry(out)
         {
+            self.contention.end_spin();
             return Ok(found);
         }
         if look == LullLook::Holds && self.core.is_empty() {
-            self.polls = self.polls.wrapping_add(1);
+            self.count_empty(self.polls.wrapping_add(1), PollCost::Loads);
             if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
                 return Ok(0);
             }
             self.core.driver.look_for_failure();
         }
         self.poll_reader(out)
+    }
+
+    /// A poll found nothing: the `polls`th one.
+    #[inline(always)]
+    fn count_empty(&mut self, polls: u32, cost: PollCost) {
+        self.polls = polls;
+        if polls.is_multiple_of(POLLS_PER_LOOK) {
+            let backing = &self.core.driver.backing;
+            self.contention.look(cost, || backing.now(), |how| backing.give_way(how));
+        }
     }
 
     /// A look where no completion waits beside the ring: whether a poll in a lull would find none.
@@ -88,7 +104,7 @@ impl PollHalf {
         if !is_usual || !self.lull.holds() || !self.core.is_empty() {
             return DoneLook::Unknown;
         }
-        self.polls = polls;
+        self.count_empty(polls, PollCost::Loads);
         DoneLook::Empty
     }
 
@@ -127,10 +143,17 @@ impl PollHalf {
         let (carried, lull) = (&self.carried, &mut self.lull);
         let visit =
             core.reader.try_with(|reader| core.poll(reader, out, (carried, lull, &mut failure)));
-        match failure {
-            None => Ok(visit.map_or(0, |visit| visit.value)),
-            Some(status) => Err(status),
+        if let Some(status) = failure {
+            return Err(status);
         }
+        let found = visit.map_or(0, |visit| visit.value);
+        if found == 0 {
+            // The reader is free: another thread may poll while this one gives way.
+            self.count_empty(self.polls.wrapping_add(1), PollCost::Step);
+        } else {
+            self.contention.end_spin();
+        }
+        Ok(found)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Polls in a lull take no step, and find all that there is without one.
 
-use udma_abi::{Cqe, ReceivedMessage};
+use udma_abi::{Cqe, GiveWay, ReceivedMessage};
 use urma_core::{
     Completion, CrStatus, RecvWr, Status,
     ops::{DoneLook, DoneRecord, JfcParts},
@@ -85,6 +85,28 @@ fn a_lull_without_end_is_looked_at_now_and_then() {
         assert_eq!(jfc.queue.poll(&mut one), Ok(0));
     }
     assert_eq!(bench.toy.state().steps, steps + 1);
+}
+
+/// Both ways to look, in a lull and without one: a processor that was lost twice is given away, one of 64 times.
+#[test]
+fn a_poller_whose_processor_is_shared_gives_it_away() {
+    let bench = Bench::new();
+    let mut jfc = quiet(&bench);
+    let mut record = DoneRecord::default();
+    let mut spin = |polls: u32| {
+        bench.toy.state().ways.clear();
+        for at in 0..polls {
+            if at % 2 == 0 || jfc.queue.take_done(&mut record) != DoneLook::Empty {
+                assert!(poll_all(&mut jfc).is_empty());
+            }
+        }
+        bench.toy.state().ways.clone()
+    };
+    assert_eq!(spin(1000), []);
+    bench.toy.state().clock += 3_000_000;
+    assert_eq!(spin(640), [GiveWay::Yield; 10]);
+    bench.toy.state().clock += 3_000_000;
+    assert_eq!(spin(640), [GiveWay::Wait; 10]);
 }
 
 /// A look says that nothing is there as long as a poll would, and leaves all else to a poll.

@@ -12,8 +12,8 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
     BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    MovedWord, Nanos, NextEntry, PollOfOne, QueueDoorbell, RawEid, ReceivedMessage, RegisterRegion,
-    Sqe,
+    GiveWay, MovedWord, Nanos, NextEntry, PollOfOne, QueueDoorbell, RawEid, ReceivedMessage,
+    RegisterRegion, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -101,7 +101,7 @@ enum Store {
 pub(super) struct State {
     pub(super) script: Script,
     maps: BTreeMap<u64, Region>,
-    clock: Nanos,
+    pub(super) clock: Nanos,
     control: u32,
     cmd: Ring,
     cmd_pi: u32,
@@ -121,9 +121,11 @@ pub(super) struct State {
     pub(super) commands: Vec<Command>,
     pub(super) handed: Vec<Handed>,
     pub(super) steps: u32,
+    /// How pollers gave their processor away.
+    pub(super) ways: Vec<GiveWay>,
     /// Entries of a peer that it took for polls in a lull.
     pub(super) taken: u32,
-    sign: Arc<WorkSign>,
+    pub(super) sign: Arc<WorkSign>,
 }
 
 /// What was handed over to the doorbell of a queue.
@@ -575,6 +577,13 @@ impl DeviceBacking for Handle {
 
     fn now(&self) -> Nanos {
         self.0.state().clock
+    }
+
+    fn give_way(&self, how: GiveWay) {
+        let mut state = self.0.state();
+        state.ways.push(how);
+        // Another thread ran.
+        state.clock += 10_000;
     }
 
     fn progress(&self) {

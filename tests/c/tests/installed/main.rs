@@ -4,6 +4,7 @@ mod documented;
 mod errno;
 mod examples;
 mod leaves;
+mod patterns;
 mod profiles;
 mod refusals;
 mod releases;
