@@ -1,25 +1,16 @@
 //! Settings: what the environment may say, and where this library lies.
 //!
-//! *Owns*: which programs' environments are believed. *Gives*: variables, the library's own file.
+//! *Owns*: which object this code is in. *Gives*: variables, the library's own file.
 //! *Must not*: know what a variable means.
 #![expect(unsafe_code, reason = "asking the kernel and the loader about this process")]
 
 use std::{
-    ffi::{CStr, OsStr, OsString, c_void},
+    ffi::{CStr, OsStr, c_void},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-/// A variable of the environment; none in a program that runs with more rights than its user.
-pub(crate) fn setting(name: &str) -> Option<OsString> {
-    let value = std::env::var_os(name)?;
-    // SAFETY: it reads a number that the kernel gave this process.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {
-        return Some(value);
-    }
-    tracing::warn!(target: "urma", name, "ignored: the program runs with more rights than its user");
-    None
-}
+pub(crate) use urma_mem::environment::variable as setting;
 
 /// The folders of a setting that is a list with colons.
 pub(crate) fn folders(list: &OsStr) -> Vec<PathBuf> {

@@ -18,6 +18,7 @@ pub mod copy;
 pub mod count;
 pub mod doorbells;
 pub mod ends;
+pub mod environment;
 pub mod fork;
 pub mod hazard;
 pub mod lines;

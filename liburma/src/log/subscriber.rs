@@ -8,6 +8,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span, subscriber::Interest};
 use urma_mem::sync::{AtomicU32, Ordering};
 
 use super::{line::Line, number, sink};
+use crate::setting::setting;
 
 /// The level in force. Until a program sets one, standard error gets warnings and worse only.
 static LEVEL: AtomicU32 = AtomicU32::new(number::INFO);
@@ -20,11 +21,12 @@ const LEVEL_VARIABLE: &str = "URMA_LOG_LEVEL";
 pub(crate) fn install() {
     static DONE: std::sync::Once = std::sync::Once::new();
     DONE.call_once(|| {
-        if let Some(level) = std::env::var(LEVEL_VARIABLE).ok().and_then(|text| parse(&text)) {
-            set_level(level);
-        }
         // A Rust program that uses this crate may have one: then that gets the events.
         let _ = tracing::subscriber::set_global_default(Lines);
+        let level = setting(LEVEL_VARIABLE);
+        if let Some(level) = level.and_then(|text| parse(&text.to_string_lossy())) {
+            set_level(level);
+        }
     });
 }
 

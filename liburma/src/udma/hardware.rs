@@ -14,7 +14,7 @@ use urma_answer::{Answerer, WELL_KNOWN_ID};
 use urma_core::{Device, DeviceId, Status};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{latch::lock, udma::event_queue::Events};
+use crate::{latch::lock, setting::setting, udma::event_queue::Events};
 
 /// Name of the software device.
 pub(crate) const DEVICE_NAME: &str = "udma0";
@@ -167,7 +167,8 @@ fn refuse(error: &NodeError) -> Status {
 /// The device's other names, as the environment lists them: of 1 to 63 bytes, each once.
 pub(crate) fn aliases() -> Vec<String> {
     const NAME_MAX: usize = 63;
-    let list = std::env::var(ALIAS_VARIABLE).unwrap_or_default();
+    let list = setting(ALIAS_VARIABLE).unwrap_or_default();
+    let list = list.to_string_lossy();
     let mut names: Vec<String> = Vec::new();
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let is_new = name != DEVICE_NAME && names.iter().all(|known| known != name);

@@ -9,3 +9,4 @@ mod pages;
 
 pub use log::{LogSetup, log};
 pub use pages::generate_if_asked;
+pub use urma_mem::environment::{ignored, variable};

@@ -2,9 +2,10 @@
 //!
 //! *Owns*: where it goes and how much of it. *Takes*: the environment variable `URMA_LOG`.
 
-use std::io;
+use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
+use urma_mem::environment::{ignored, variable};
 
 /// Where the log goes and how much is said without `URMA_LOG`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,10 +16,16 @@ pub struct LogSetup {
     pub verbose: bool,
 }
 
-/// Sends the log of the stack to the output that `log` names; `URMA_LOG` filters it.
+/// Sends the log of the stack to the output that `log` names; `URMA_LOG` filters it. Variables that are ignored are
+/// named on standard error in any case.
 pub fn log(log: LogSetup) {
+    if let Some(line) = ignored() {
+        // Nobody reads it: the tool's own answer shows that, too.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
     let silent = if log.verbose { "debug" } else { "off" };
-    let filter = EnvFilter::try_from_env("URMA_LOG").unwrap_or_else(|_| EnvFilter::new(silent));
+    let filter = variable("URMA_LOG").and_then(|text| EnvFilter::try_new(text.to_str()?).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(silent));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
     // This is the only subscriber of the process; without it there is no log.
     let _ = if log.stdout {

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("--generate: {error}"), 1),
     }
     let cli = AdminCli::parse();
+    if let Some(line) = urma_tools::ignored() {
+        let _ = writeln!(io::stderr(), "urma_admin: {line}");
+    }
     if let AdminVerb::Run(cfg) = &cli.verb {
         let refusal = run::run(cfg);
         return fail(&refusal.why, refusal.code);

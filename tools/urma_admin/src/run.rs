@@ -12,6 +12,8 @@ use std::{
     process::Command,
 };
 
+use urma_tools::variable;
+
 use crate::cli::RunArgs;
 
 mod class;
@@ -63,7 +65,7 @@ fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
     let mut command = Command::new(program);
     command.args(args);
     if let Some(folder) = folder {
-        let earlier = std::env::var_os(LIBRARY_PATH).filter(|path| !path.is_empty());
+        let earlier = variable(LIBRARY_PATH).filter(|path| !path.is_empty());
         let paths = [folder.into_os_string()].into_iter().chain(earlier);
         command.env(LIBRARY_PATH, paths.collect::<Vec<OsString>>().join(OsStr::new(":")));
     }
@@ -78,7 +80,8 @@ fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
 
 /// The device's further names: those of the environment, and `--alias`.
 fn aliases(more: Option<&str>) -> Result<Vec<String>, String> {
-    let earlier = std::env::var(ALIASES).unwrap_or_default();
+    let earlier = variable(ALIASES).unwrap_or_default();
+    let earlier = earlier.to_string_lossy();
     let mut names: Vec<String> = Vec::new();
     for name in earlier.split(',').map(str::trim).chain(more).filter(|name| !name.is_empty()) {
         let is_file_name = name != "." && name != ".." && !name.contains(['/', ',', '\0']);
@@ -98,6 +101,6 @@ fn found(program: &OsStr) -> Option<PathBuf> {
     if path.components().count() > 1 {
         return Some(path.to_path_buf());
     }
-    let folders = std::env::var_os("PATH")?;
+    let folders = variable("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
 }

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{getegid, geteuid, getgid, getuid};
 use toml::de::{DeTable, DeValue};
+use urma_mem::environment;
 
 use super::ConfigError;
 
@@ -50,20 +50,21 @@ impl fmt::Display for SettingOrigin {
 
 /// Reads all settings: of `/etc/urma/urma.toml`, then `$XDG_CONFIG_HOME/urma/urma.toml` (or
 /// `~/.config/urma/urma.toml`), or only of the file that `URMA_CONFIG` names, then of the environment. What comes
-/// later goes before what came earlier. A program with more rights than its user reads the first file only.
+/// later goes before what came earlier. A process with more rights than its caller ([`environment::more_rights`]) reads the
+/// first file only.
 ///
 /// # Errors
 /// [`ConfigError`] naming file, line and key.
 pub fn settings() -> Result<Vec<Setting>, ConfigError> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let variable = |name: &str| environment::variable(name).filter(|value| !value.is_empty());
     let mut all = defaults();
-    for (path, whose) in files(has_more_rights(), variable) {
+    for (path, whose) in files(variable) {
         if let Some(text) = whose.text(&path)? {
             read(&mut all, &path, &text)?;
         }
     }
     for setting in &mut all {
-        if let Some(value) = std::env::var_os(setting.variable) {
+        if let Some(value) = environment::variable(setting.variable) {
             setting.value = value.to_string_lossy().into_owned();
             setting.origin = SettingOrigin::Environment;
         }
@@ -105,22 +106,14 @@ impl FileOwner {
     }
 }
 
-/// Whether the program runs with more rights than its user.
-fn has_more_rights() -> bool {
-    getuid() != geteuid() || getgid() != getegid()
-}
-
-/// Files in the order in which they are read.
-fn files(
-    has_more_rights: bool,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, FileOwner)> {
-    if let Some(path) = variable(FILE).filter(|_| !has_more_rights) {
+/// Files in the order in which they are read. Those of the user are found by variables alone.
+fn files(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(PathBuf, FileOwner)> {
+    if let Some(path) = variable(FILE) {
         return vec![(path.into(), FileOwner::Caller)];
     }
     let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
     let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
-    let user = user.filter(|_| !has_more_rights).map(|folder| folder.join("urma/urma.toml"));
+    let user = user.map(|folder| folder.join("urma/urma.toml"));
     let host = (PathBuf::from(SYSTEM_FILE), FileOwner::Host);
     [host].into_iter().chain(user.map(|path| (path, FileOwner::User))).collect()
 }
@@ -246,17 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_more_rights_reads_no_file_of_its_user() {
+    fn without_variables_no_file_of_the_user_is_read() {
         let variable = |name: &str| {
             let known = [(FILE, "/x"), ("XDG_CONFIG_HOME", "/y"), ("HOME", "/z")];
             known.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
         };
-        assert_eq!(files(false, variable), [("/x".into(), FileOwner::Caller)]);
+        assert_eq!(files(variable), [("/x".into(), FileOwner::Caller)]);
         let host = (PathBuf::from(SYSTEM_FILE), FileOwner::Host);
-        assert_eq!(files(true, variable), std::slice::from_ref(&host));
+        assert_eq!(files(|_| None), std::slice::from_ref(&host));
         let unset = |name: &str| variable(name).filter(|_| name != FILE);
         let user = (PathBuf::from("/y/urma/urma.toml"), FileOwner::User);
-        assert_eq!(files(false, unset), [host, user]);
+        assert_eq!(files(unset), [host, user]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("liburma-common", &[]),
     ("libtpsa", &[]),
-    ("urma-tools", &[]),
+    ("urma-tools", &["urma-mem"]),
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "udma-vfio", "ubcore-sim", "urma-packet", "urma-tools"]),
