@@ -48,7 +48,9 @@ pub fn summary(values: &[f64]) -> Option<Summary> {
     })
 }
 
-fn middle(sorted: &[f64]) -> f64 {
+/// Middle value of `sorted`, which has one at least; of an even number the mean of both in the middle.
+#[must_use]
+pub fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }

@@ -11,6 +11,7 @@ use urma_contexts::replay::{CacheCounts, CacheReplay};
 use super::grid::CacheCell;
 use super::tiers::{self, TierResult};
 use crate::clock::Stopwatch;
+use crate::stats::middle;
 use crate::workers::run_all;
 
 /// Points of a curve over time.
@@ -66,7 +67,8 @@ fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
         misses.push((now.accesses - before.accesses, now.misses - before.misses));
     }
     times.sort_by(f64::total_cmp);
-    let ns_per_access = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    // A trace has an access at least.
+    let ns_per_access = middle(&times);
     let tiers = cell.tiers.map(|setting| tiers::run(cell, setting)).transpose()?;
     Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access, tiers })
 }
