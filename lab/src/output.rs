@@ -87,3 +87,40 @@ pub fn csv(results: &[CellResult]) -> String {
     text.push('\n');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wan::cell::{Seeds, run_grid};
+    use crate::wan::grid::{GridText, tests::grid};
+
+    #[test]
+    fn a_line_has_the_values_under_their_names() {
+        let grid =
+            GridText { sizes: vec!["4MB".to_owned()], feedback_loss: 0.25, tps: vec![3], ..grid() };
+        let cells = grid.cells().expect("a grid that makes sense");
+        let results = run_grid(&cells, Seeds { first: 7, count: 3 }, 1, &|| {});
+        let json = json_cell(&results[0]);
+        assert_eq!(json["seeds"], json!([7, 8, 9]));
+        assert_eq!((&json["feedback_loss"], &json["tps"]), (&json!(0.25), &json!(3)));
+        assert_eq!((&json["payload_bytes"], &json["wire_bytes"]), (&json!(4096), &json!(4178)));
+        let csv = csv(&results);
+        let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let (head, row) = (rows.next().expect("the head"), rows.next().expect("the cell"));
+        assert_eq!(head.len(), row.len());
+        let column = |name: &str| {
+            let at = head.iter().position(|head| *head == name).expect(name);
+            row[at].parse::<f64>().expect(name)
+        };
+        assert_eq!(column("seeds"), 3.0);
+        for (name, summary) in results[0].metrics.named() {
+            let Some(summary) = summary else { continue };
+            assert_eq!(json[name].as_f64(), Some(summary.median), "{name}");
+            let ends = ["", "_lo", "_hi", "_p99"].map(|end| column(&format!("{name}{end}")));
+            assert_eq!(ends, [summary.median, summary.lo, summary.hi, summary.p99], "{name}");
+            for (end, value) in [("lo", summary.lo), ("hi", summary.hi), ("p99", summary.p99)] {
+                assert_eq!(json["metrics"][name][end].as_f64(), Some(value), "{name} {end}");
+            }
+        }
+    }
+}

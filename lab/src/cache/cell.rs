@@ -86,3 +86,83 @@ pub fn hash(results: &[CacheResult]) -> String {
     }
     format!("{:032x}", hasher.finish128().as_u128())
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use urma_contexts::policy::kind::PolicyKind;
+    use urma_contexts::policy::seed::SeedRule;
+    use urma_contexts::trace::HandleTrace;
+
+    use super::super::grid::{NamedTrace, TierSetting};
+    use super::*;
+
+    /// A cell of this trace under LRU.
+    pub(in crate::cache) fn cell(name: &str, handles: Vec<u32>, capacity: u32) -> CacheCell {
+        let trace = HandleTrace::new(handles).expect("some handles");
+        CacheCell {
+            trace: Arc::new(NamedTrace::new(name, trace)),
+            given: capacity.to_string(),
+            capacity,
+            policy: PolicyKind::Lru,
+            rule: SeedRule::AGED,
+            tiers: None,
+        }
+    }
+
+    pub(in crate::cache) fn result(cell: &CacheCell) -> CacheResult {
+        run_cell(cell).expect("a policy with sound parameters")
+    }
+
+    #[test]
+    fn counts_of_a_short_trace_are_those_counted_by_hand() {
+        // In two slots: 1 and 2 miss, 1 hits, 3 drives out 2, 1 hits, 2 drives out 3.
+        let found = result(&cell("short", vec![1, 2, 1, 3, 1, 2], 2));
+        let counts = CacheCounts { accesses: 6, hits: 2, misses: 4, evicted: 2, refused: 0 };
+        assert_eq!(found.counts, counts);
+        assert_eq!(found.misses, [(1, 1), (1, 1), (1, 0), (1, 1), (1, 0), (1, 1)]);
+        assert!((found.percent() - 100.0 / 3.0).abs() < 1e-9);
+        // 250 accesses are 83 points of three and one of one; the first access is the only miss.
+        let found = result(&cell("long", vec![5; 250], 1));
+        assert_eq!((found.misses.len(), found.misses[0], found.misses[83]), (84, (3, 1), (1, 0)));
+        assert_eq!((found.counts.hits, found.percent()), (249, 99.6));
+    }
+
+    type Change = fn(&mut CacheResult);
+
+    #[test]
+    fn the_hash_is_of_all_counts_and_of_no_time() {
+        let tiers = TierSetting { has_l2: true, accesses_per_s: 1e6, window: 4 };
+        let handles: Vec<u32> = (0..80).chain(0..80).collect();
+        let plain = result(&CacheCell { tiers: Some(tiers), ..cell("trace", handles, 64) });
+        let of = |change: Change| {
+            let mut changed = plain.clone();
+            change(&mut changed);
+            hash(&[changed])
+        };
+        let wanted = hash(std::slice::from_ref(&plain));
+        assert_eq!(of(|r| r.ns_per_access += 1.0), wanted);
+        let changes: [Change; 14] = [
+            |r| r.counts.accesses += 1,
+            |r| r.counts.hits += 1,
+            |r| r.counts.misses += 1,
+            |r| r.counts.evicted += 1,
+            |r| r.counts.refused += 1,
+            |r| r.misses[7].0 += 1,
+            |r| r.misses[7].1 += 1,
+            |r| r.cell.capacity += 1,
+            |r| r.cell.policy = PolicyKind::Fifo,
+            |r| r.cell.rule.alpha += 1,
+            |r| r.cell.tiers.as_mut().expect("on").window += 1,
+            |r| r.tiers.as_mut().expect("on").counts.l2_hits += 1,
+            |r| r.tiers.as_mut().expect("on").counts.wait_ns.note(9000),
+            |r| r.cell.trace = cell("other", vec![1], 1).trace,
+        ];
+        let mut hashes: Vec<String> = changes.into_iter().map(of).collect();
+        hashes.push(wanted);
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 15, "each change gives another one");
+    }
+}

@@ -162,3 +162,79 @@ pub fn table(results: &[CacheResult], hash: &str) -> String {
     let _ = write!(text, "hash {hash}");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_contexts::ContextCounts;
+
+    use super::super::cell::tests::{cell, result};
+    use super::*;
+
+    /// So many hits of 100 accesses.
+    fn of(name: &str, given: &str, policy: PolicyKind, hits: u64) -> CacheResult {
+        let mut found = result(&cell(name, vec![1, 2], 1));
+        (found.cell.given, found.cell.policy) = (given.to_owned(), policy);
+        (found.counts.accesses, found.counts.hits, found.counts.misses) = (100, hits, 100 - hits);
+        found
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_same_trace_and_capacity() {
+        let results = [
+            of("a", "10", PolicyKind::Lru, 40),
+            of("a", "20", PolicyKind::OptBypass, 60),
+            of("b", "10", PolicyKind::OptBypass, 70),
+            of("a", "10", PolicyKind::OptBypass, 50),
+            of("c", "10", PolicyKind::Lru, 5),
+        ];
+        let bounds = results.each_ref().map(|result| bound(&results, result));
+        assert_eq!(bounds, [Some(50.0), Some(60.0), Some(70.0), Some(50.0), None]);
+        let cell = json_cell(&results, &results[0]);
+        assert_eq!(
+            (cell["hit_percent"].as_f64(), cell["bound_percent"].as_f64()),
+            (Some(40.0), Some(50.0))
+        );
+        let table = table(&results, "0123");
+        let row = table.lines().nth(2).expect("the first result");
+        assert!(row.contains(" 40.00 ") && row.contains(" 80.0 % "), "{row}");
+        assert!(table.ends_with("hash 0123"));
+        let csv = csv(&results);
+        let row: Vec<&str> = csv.lines().nth(1).expect("the first result").split(',').collect();
+        // Trace, policy, capacity, slots, handles, accesses, hits, misses, evicted, refused, both percentages.
+        assert_eq!(
+            row[..12],
+            ["a", "lru", "10", "1", "2", "100", "40", "60", "1", "0", "40", "50"]
+        );
+        assert_eq!(row.len(), csv.lines().next().expect("the head").split(',').count());
+    }
+
+    #[test]
+    fn figures_of_tiers_are_those_counted_by_hand() {
+        let mut counts = ContextCounts {
+            accesses: 200,
+            l1_hits: 100,
+            l2_hits: 60,
+            l3_hits: 30,
+            ..ContextCounts::default()
+        };
+        // 97 of 1 ns, one of 4, two of 7: the mean of 115 / 100 is cut, 99 of 100 do not exceed 7.
+        counts.wait_ns.note_times(1, 97);
+        counts.wait_ns.note(4);
+        counts.wait_ns.note_times(7, 2);
+        let figures = tier_figures(&TierResult { counts, accesses_per_us: 12.5 });
+        assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 7.0, 12.5]);
+    }
+
+    #[test]
+    fn a_name_that_a_spreadsheet_would_take_for_more_is_quoted() {
+        for (name, wanted) in [
+            ("burst16_10k", "burst16_10k"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("=1+1", "\"'=1+1\""),
+            ("@x", "\"'@x\""),
+        ] {
+            assert_eq!(quoted(name), wanted);
+        }
+    }
+}

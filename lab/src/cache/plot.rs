@@ -76,3 +76,17 @@ fn draw(svg: &mut String, group: &[CacheResult]) -> Result<(), Box<dyn std::erro
     area.present()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::tests::{cell, result};
+    use super::*;
+
+    #[test]
+    fn a_point_is_the_share_of_misses_in_the_middle_of_its_part() {
+        let mut found = result(&cell("short", vec![1, 2], 1));
+        found.misses = vec![(10, 5), (4, 0), (0, 0), (8, 8)];
+        let wanted = [(12.5, 50.0), (37.5, 0.0), (62.5, 0.0), (87.5, 100.0)];
+        assert_eq!(curve(&found), wanted);
+    }
+}

@@ -111,3 +111,37 @@ const fn kind_of(handle: u32) -> ContextKind {
         _ => ContextKind::Queue,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::tests::cell;
+    use super::*;
+
+    #[test]
+    fn accesses_begin_at_the_rate_and_wait_for_room_in_the_window() {
+        let mut clock =
+            RunClock::new(TierSetting { has_l2: false, accesses_per_s: 1e6, window: 2 });
+        // When each begins, and when it ends, in ns: the third waits for the first, the fourth for nothing.
+        for (begins, ends) in [(0, 5000), (1000, 3000), (5000, 5500), (6000, 6100)] {
+            assert_eq!(clock.begin(), begins);
+            clock.end(ends);
+        }
+        assert_eq!(clock.at_ps, 7_000_000);
+    }
+
+    #[test]
+    fn the_rate_of_a_run_is_that_of_its_accesses_where_nothing_waits() {
+        let handles: Vec<u32> = (0..200).chain(0..200).collect();
+        let run = |accesses_per_s, window| {
+            let setting = TierSetting { has_l2: true, accesses_per_s, window };
+            run(&cell("twice", handles.clone(), 256), setting).expect("a policy")
+        };
+        // One access a microsecond: each has ended when the next but one begins.
+        let slow = run(1e6, 64);
+        assert!((slow.accesses_per_us - 1.0).abs() < 1e-9, "{}", slow.accesses_per_us);
+        assert_eq!((slow.counts.l1_hits, slow.counts.l3_hits), (200, 200), "the second time in L1");
+        // One at a time: the first 200 wait for the host, 0.9 us each in the median.
+        let alone = run(1e9, 1);
+        assert!((1.9..2.4).contains(&alone.accesses_per_us), "{}", alone.accesses_per_us);
+    }
+}

@@ -136,3 +136,61 @@ pub fn table(results: &[SpliceResult]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::{SpliceGrid, run_cells, tests::grid};
+    use super::*;
+
+    fn value(result: &SpliceResult, name: &str) -> f64 {
+        let found = fields(result).into_iter().find(|(found, _)| *found == name);
+        found.and_then(|(_, value)| value.as_f64()).expect(name)
+    }
+
+    #[test]
+    fn shares_are_those_counted_by_hand() {
+        let cells = grid().cells().expect("a grid that makes sense");
+        let mut result = run_cells(&cells, 1, &|| {}).expect("a run").remove(0);
+        result.end = RunEnd::Done(1000);
+        // 48,000 bytes of 1,000 beats of 64; a header and a beat each take a cycle.
+        (result.counters.bytes, result.counters.packets, result.counters.beats_out) =
+            (48_000, 100, 800);
+        assert_eq!(value(&result, "width_percent"), 75.0);
+        assert_eq!(value(&result, "ceiling_percent"), 90.0);
+        let text = table(&[result.clone()]);
+        assert!(text.contains("75.00") && text.contains("90.00"), "{text}");
+        result.counters.input_errors = [1, 2, 3, 4, 5];
+        assert_eq!(value(&result, "input_errors"), 15.0);
+        result.end = RunEnd::Stopped(0);
+        assert_eq!(
+            (value(&result, "width_percent"), value(&result, "stopped_in_cycle")),
+            (0.0, 0.0)
+        );
+        assert!(table(&[result]).contains("stops in cycle 0"));
+    }
+
+    #[test]
+    fn latencies_are_those_of_the_packets() {
+        let grid = SpliceGrid { bubbles: vec![0.3], backpressures: vec![0.3], ..grid() };
+        let cell = grid.cells().expect("a grid that makes sense").remove(0);
+        let messages = cell.draw();
+        let (mut headers, mut ends) = (Vec::new(), Vec::new());
+        let mut run = cell.start(&messages).expect("checked");
+        let end = run.finish(|packet| {
+            headers.push(packet.header - packet.accepted);
+            ends.push(packet.end - packet.accepted);
+        });
+        let counters = run.engine().counters().clone();
+        let result = SpliceResult { cell, end, counters };
+        for (name, mut cycles) in [("header", headers), ("end", ends)] {
+            cycles.sort_unstable();
+            // The least value that 99 % do not exceed.
+            let p99 = cycles[(cycles.len() * 99).div_ceil(100) - 1];
+            let mean = cycles.iter().sum::<u64>() as f64 / cycles.len() as f64;
+            assert_eq!(value(&result, &format!("{name}_latency_p99")), p99 as f64, "{name}");
+            let found = value(&result, &format!("{name}_latency_mean"));
+            assert!((found / mean - 1.0).abs() < 1e-9, "{name}: {found} {mean}");
+            assert!(p99 < *cycles.last().expect("packets"), "{name}: p99 is not the maximum");
+        }
+    }
+}

@@ -112,3 +112,133 @@ fn formula(cell: &GridCell, numbers: &PathNumbers) -> f64 {
         _ => 1.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_recovery::DmaStats;
+
+    use super::super::grid::{GridText, tests::grid};
+    use super::*;
+
+    /// 9,000 packets of 1,000 bytes and 250 of headers over 1 Gb/s, 100 ms there and back, a tenth of them lost: at most
+    /// 720 Mb/s of payload, and at least 0.2 s.
+    fn cell(strategy: &str) -> GridCell {
+        let list = |text: &str| vec![text.to_owned()];
+        let grid = GridText {
+            rates: list("1G"),
+            rtts: list("100ms"),
+            losses: list("iid:0.1"),
+            sizes: list("9MB"),
+            strategies: list(strategy),
+            packet: (1000, 250),
+            ..grid()
+        };
+        grid.cells().expect("a grid that makes sense").remove(0)
+    }
+
+    const RUN: RunCounts = RunCounts {
+        packets_per_s: Some(45_000.0),
+        completion_s: Some(0.3),
+        transmissions: 10_000,
+        lost: 500,
+        repairs: 17,
+        delivered: 9000,
+        wire_bytes: 13_500_000,
+        nic_bytes: 24,
+        nic_cache_bytes: 4096,
+        nic_lines_max: 7,
+        blocks_max: 3,
+        pool_blocks_max: 16,
+        dma: DmaStats { reads: 30, writes: 20, hits: 90, misses: 10, wait_ns: 55, timeouts: 4 },
+        dma_failed: false,
+        timeouts: 6,
+    };
+
+    fn medians(cell: &GridCell, runs: &[(RunCounts, f64)]) -> Vec<(&'static str, Option<f64>)> {
+        let result = summarise(cell, Seeds { first: 1, count: runs.len() as u64 }, runs);
+        let named = result.metrics.named().into_iter();
+        named.map(|(name, summary)| (name, summary.map(|summary| summary.median))).collect()
+    }
+
+    #[track_caller]
+    fn are_near(found: &[(&'static str, Option<f64>)], wanted: &[(&str, Option<f64>)]) {
+        for (name, wanted) in wanted {
+            let found = found.iter().find(|(found, _)| found == name).expect("a metric").1;
+            let is_near = match (found, wanted) {
+                (Some(found), Some(wanted)) => (found - wanted).abs() <= wanted.abs() * 1e-9,
+                (found, wanted) => found == *wanted,
+            };
+            assert!(is_near, "{name}: {found:?}, by hand {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_those_counted_by_hand() {
+        let wanted = [
+            ("goodput_over_limit", 0.5),
+            ("fct_s", 0.3),
+            ("fct_over_bound", 1.5),
+            ("extra_bytes_ratio", 0.2),
+            ("transmissions", 10_000.0),
+            ("nic_bytes_per_tp", 24.0),
+            ("nic_cache_bytes", 4096.0),
+            ("nic_cache_lines_peak", 7.0),
+            ("host_bytes_peak", 192.0),
+            ("dma_ops_per_lost_packet", 0.1),
+            ("list_hit_ratio", 0.9),
+            ("dma_timeouts", 4.0),
+            ("dma_failed", 0.0),
+            ("timeouts", 6.0),
+            ("packets_per_second", 5000.0),
+        ];
+        let wanted = wanted.map(|(name, value)| (name, Some(value)));
+        let found = medians(&cell("ours"), &[(RUN, 2.0)]);
+        assert_eq!(found.len(), wanted.len(), "each metric has a line here");
+        are_near(&found, &wanted);
+        // IRN has five bitmaps of its window and 20 bytes.
+        let mut irn = cell("irn");
+        irn.run.window_packets = 800;
+        are_near(&medians(&irn, &[(RUN, 2.0)]), &[("nic_bytes_per_tp", Some(520.0))]);
+    }
+
+    #[test]
+    fn a_metric_is_there_if_every_run_has_it() {
+        let unfinished = RunCounts {
+            packets_per_s: None,
+            completion_s: None,
+            lost: 0,
+            dma: DmaStats { hits: 0, misses: 0, ..RUN.dma },
+            dma_failed: true,
+            timeouts: 10,
+            ..RUN
+        };
+        let found = medians(&cell("ours"), &[(RUN, 1.0), (unfinished, 3.0)]);
+        let missing = [
+            "goodput_over_limit",
+            "fct_s",
+            "fct_over_bound",
+            "extra_bytes_ratio",
+            "dma_ops_per_lost_packet",
+            "list_hit_ratio",
+        ];
+        are_near(&found, &missing.map(|name| (name, None)));
+        are_near(&found, &[("dma_failed", Some(0.5)), ("timeouts", Some(8.0))]);
+        are_near(&found, &[("packets_per_second", Some((10_000.0 + 10_000.0 / 3.0) / 2.0))]);
+    }
+
+    #[test]
+    fn each_cell_gets_the_runs_of_its_own_seeds() {
+        let sizes = ["400kB", "800kB"].map(str::to_owned).to_vec();
+        let grid = GridText { sizes, losses: vec!["iid:0.3".to_owned()], ..grid() };
+        let cells = grid.cells().expect("a grid that makes sense");
+        let results = run_grid(&cells, Seeds { first: 7, count: 3 }, 2, &|| {});
+        for (cell, result) in cells.iter().zip(&results) {
+            let mut sent = [7, 8, 9].map(|seed| path::run(&cell.run, seed).transmissions);
+            sent.sort_unstable();
+            assert_ne!(sent[0], sent[2], "the seeds differ");
+            let found = result.metrics.transmissions.expect("counted");
+            assert_eq!((found.median, found.p99, found.n), (sent[1] as f64, sent[2] as f64, 3));
+            assert_eq!((&result.cell, result.seeds), (cell, (7, 3)));
+        }
+    }
+}

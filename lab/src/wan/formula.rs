@@ -91,4 +91,23 @@ mod tests {
             assert!(near(unit * path.left_edge(1.0), irn), "irn {}", unit * path.left_edge(1.0));
         }
     }
+
+    #[test]
+    fn bounds_are_those_counted_by_hand() {
+        // 1 Gb/s, of 1,250 bytes 1,000 payload, a tenth lost: 720 Mb/s; 100 ms hold 10,000 packets.
+        let path =
+            PathNumbers { rate_bps: 1e9, rtt_s: 0.1, loss: 0.1, payload: 1000.0, wire: 1250.0 };
+        let near =
+            |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-9, "{found}");
+        near(path.bdp_packets(), 10_000.0);
+        near(path.limit_bps(), 7.2e8);
+        // 0.1 s to send, and a round trip.
+        near(path.completion_bound_s(9e6), 0.2);
+        // Each loss costs the 10,001 packets of a round trip: one of 1,001 goes through.
+        near(path.go_back_n(), 1.0 / 1001.0);
+        // One packet needs 1 / 0.9 transmissions; of two the worse one 2 / 0.9 - 1 / 0.99.
+        near(path.rounds(1.0), 1.0 / 0.9);
+        near(path.rounds(2.0), 2.0 / 0.9 - 1.0 / 0.99);
+        near(path.left_edge(1e6), 1.0);
+    }
 }

@@ -366,10 +366,10 @@ const fn whole(value: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn grid() -> GridText {
+    pub(crate) fn grid() -> GridText {
         let list = |text: &str| vec![text.to_owned()];
         GridText {
             rates: list("100G"),
@@ -401,6 +401,23 @@ mod tests {
         assert_eq!(cells.len(), 4);
         assert_eq!(cells[1].strategy, "irn");
         assert_eq!(cells[1].run.window_packets, 29_920 + 1);
+    }
+
+    #[test]
+    fn a_size_may_be_bytes_products_or_losses() {
+        let size = |size: &str, loss: &str| {
+            let mut grid = grid();
+            (grid.sizes[0], grid.losses[0]) = (size.to_owned(), loss.to_owned());
+            grid.packet = (1000, 250);
+            let cell = grid.cells().expect("a grid that makes sense").remove(0);
+            (cell.size_bytes.round(), cell.run.packets)
+        };
+        // The last packet is a part of one.
+        assert_eq!(size("2500B", "none"), (2500.0, 3));
+        // 100 Gb/s for 10 ms are 125 MB on the wire, four fifths of them payload.
+        assert_eq!(size("2bdp", "none"), (2e8, 200_000));
+        // Of 5,000 packets 2 % are 100.
+        assert_eq!(size("100losses", "iid:0.02"), (5e6, 5000));
     }
 
     #[test]

@@ -265,6 +265,47 @@ mod tests {
     }
 
     #[test]
+    fn feedback_and_lateness_are_those_parts_of_the_messages() {
+        let losses = Losses::new(LossCfg::parse("none").expect("a model"), 3);
+        let feedback = |mean, tp| -> Vec<bool> {
+            (0..20_000).map(|number| losses.is_feedback_lost(mean, tp, number)).collect()
+        };
+        for mean in [0.0, 0.01, 0.3, 1.0] {
+            let lost = feedback(mean, 1).iter().filter(|lost| **lost).count() as f64 / 20_000.0;
+            assert!((lost - mean).abs() < 0.003 + mean * 0.03, "{mean}: {lost}");
+        }
+        assert_ne!(feedback(0.3, 1), feedback(0.3, 2), "each TP has losses of its own");
+        // A fifth of the packets is late, each by 1 to 4 packets, all four as often.
+        let mut by = [0_u32; 5];
+        for late in (0..20_000).map(|seq| losses.late_by((0.2, 4), 1, seq, 1)) {
+            by[usize::try_from(late).expect("small")] += 1;
+        }
+        assert!((15_700..16_300).contains(&by[0]), "{by:?}");
+        assert!(by[1..].iter().all(|count| (900..1100).contains(count)), "{by:?}");
+        assert!((0..1000).all(|seq| losses.late_by((0.0, 4), 1, seq, 1) == 0));
+    }
+
+    /// An event of the mix 530, 120, 350 loses 0.53 + 0.12 x 7.5 + 0.35 x 10 = 4.93 packets and lasts 6.43.
+    #[test]
+    fn events_begin_as_often_as_the_mean_asks_for() {
+        let amazon = [530, 120, 350];
+        let near =
+            |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-9, "{found}");
+        near(event_chance(0.01, amazon, Along::Link), 0.01 / 4.93);
+        near(event_chance(0.01, amazon, Along::Sequence), 0.01 / (4.93 - 0.01 * 5.43));
+    }
+
+    #[test]
+    fn bursts_along_the_link_follow_the_place_and_not_the_packet() {
+        let cfg = LossCfg::parse("google@link:0.05").expect("a model");
+        let mut losses = [Losses::new(cfg, 8), Losses::new(cfg, 8)];
+        let one: Vec<bool> = (0..5000).map(|seq| losses[0].is_lost(1, seq, 1)).collect();
+        let other: Vec<bool> = (0..5000).map(|seq| losses[1].is_lost(2, 9000 - seq, 3)).collect();
+        assert_eq!(one, other);
+        assert!(one.contains(&true));
+    }
+
+    #[test]
     fn losses_do_not_depend_on_the_order_of_questions() {
         for (_, kind) in MODELS {
             let cfg = LossCfg { kind, mean: 0.05, along: Along::Sequence };

@@ -10,6 +10,8 @@
 mod ends;
 mod link;
 mod memory;
+#[cfg(test)]
+mod tests;
 mod trace;
 
 use std::cmp::Reverse;

@@ -105,3 +105,88 @@ pub fn hash(results: &[CellResult]) -> String {
     }
     format!("{:032x}", hasher.finish128().as_u128())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::grid::tests::grid;
+    use super::*;
+    use crate::stats::summary;
+
+    /// A result whose metrics are all different.
+    fn result() -> CellResult {
+        let of = |at: u32| summary(&[1.0, 2.0, 4.0].map(|value| value * f64::from(at)));
+        let metrics = Metrics {
+            goodput_over_limit: of(1),
+            fct_s: of(2),
+            fct_over_bound: of(3),
+            extra_bytes_ratio: of(4),
+            transmissions: of(5),
+            nic_bytes_per_tp: of(6),
+            nic_cache_bytes: of(7),
+            nic_cache_lines_peak: of(8),
+            host_bytes_peak: of(9),
+            dma_ops_per_lost_packet: of(10),
+            list_hit_ratio: of(11),
+            dma_timeouts: of(12),
+            dma_failed: of(13),
+            timeouts: of(14),
+            packets_per_second: of(15),
+        };
+        let cell = grid().cells().expect("a grid that makes sense").remove(0);
+        CellResult::new(&cell, (1, 5), metrics, 0.5)
+    }
+
+    type Change = fn(&mut CellResult);
+
+    #[test]
+    fn the_hash_is_of_each_metric_but_the_speed_of_the_machine() {
+        let of = |change: Change| {
+            let mut changed = result();
+            change(&mut changed);
+            hash(&[changed])
+        };
+        let plain = of(|_| {});
+        assert_eq!(of(|r| r.metrics.packets_per_second = None), plain);
+        let changes: [Change; 20] = [
+            |r| r.metrics.goodput_over_limit = None,
+            |r| r.metrics.fct_s = None,
+            |r| r.metrics.fct_over_bound = None,
+            |r| r.metrics.extra_bytes_ratio = None,
+            |r| r.metrics.transmissions = None,
+            |r| r.metrics.nic_bytes_per_tp = None,
+            |r| r.metrics.nic_cache_bytes = None,
+            |r| r.metrics.nic_cache_lines_peak = None,
+            |r| r.metrics.host_bytes_peak = None,
+            |r| r.metrics.dma_ops_per_lost_packet = None,
+            |r| r.metrics.list_hit_ratio = None,
+            |r| r.metrics.dma_timeouts = None,
+            |r| r.metrics.dma_failed = None,
+            |r| r.metrics.timeouts = None,
+            |r| r.metrics.fct_s.as_mut().expect("a value").median += 1e-9,
+            |r| r.metrics.fct_s.as_mut().expect("a value").hi += 1e-9,
+            |r| r.seeds.0 += 1,
+            |r| r.seeds.1 += 1,
+            |r| r.cell.run.feedback_loss = 0.1,
+            |r| r.cell.strategy = "irn",
+        ];
+        let mut hashes: Vec<String> = changes.into_iter().map(of).collect();
+        hashes.push(plain);
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 21, "each change gives another one");
+        assert_ne!(hash(&[result(), result()]), hash(&[result()]));
+    }
+
+    /// Files and hash go by the names: each has the metric that it says.
+    #[test]
+    fn metrics_have_their_names() {
+        let medians = result().metrics.named().map(|(_, summary)| summary.map(|s| s.median));
+        let wanted: [Option<f64>; 15] = std::array::from_fn(|at| Some(2.0 * (at + 1) as f64));
+        assert_eq!(medians, wanted, "in the order of the fields");
+        let names = result().metrics.named().map(|(name, _)| name);
+        let json = serde_json::to_value(&result().metrics).expect("plain values");
+        for ((name, median), at) in names.iter().zip(medians).zip(0..) {
+            assert_eq!(json[*name]["median"].as_f64(), median, "{at}: {name}");
+        }
+    }
+}

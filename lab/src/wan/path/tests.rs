@@ -1,0 +1,171 @@
+//! Runs whose counts follow by hand: who sends how much, what is lost, what the steady part of a run is.
+
+use super::super::grid::tests::grid;
+use super::*;
+
+/// 40 packets over a path that loses nothing.
+fn cfg() -> RunCfg {
+    let mut grid = grid();
+    grid.losses[0] = "none".to_owned();
+    let cfg = grid.cells().expect("a grid that makes sense").remove(0).run;
+    RunCfg { packets: 40, ..cfg }
+}
+
+/// Every event of a run.
+#[derive(Default)]
+struct Events(Vec<(u32, TraceEvent)>);
+
+impl PathTrace for Events {
+    fn note(&mut self, _at_ps: u64, tp: u32, event: TraceEvent) {
+        self.0.push((tp, event));
+    }
+}
+
+fn traced(cfg: &RunCfg, seed: u64) -> (RunCounts, Vec<(u32, TraceEvent)>) {
+    let mut events = Events::default();
+    (run_traced(cfg, seed, &mut events), events.0)
+}
+
+#[test]
+fn what_no_tp_gets_more_of_than_others_is_sent_as_well() {
+    for (packets, tps) in [(40, 1), (40, 7), (41, 40), (3, 3)] {
+        let (counts, events) = traced(&RunCfg { packets, tps, ..cfg() }, 1);
+        assert_eq!((counts.delivered, counts.transmissions), (packets, packets), "{tps} TPs");
+        assert_eq!((counts.lost, counts.timeouts), (0, 0));
+        let mut shares = vec![0; tps as usize];
+        for (tp, event) in events {
+            shares[tp as usize] += u64::from(matches!(event, TraceEvent::Sent { .. }));
+        }
+        let (least, most) = (packets / u64::from(tps), packets.div_ceil(u64::from(tps)));
+        assert!(shares.iter().all(|share| (least..=most).contains(share)), "{shares:?}");
+    }
+}
+
+/// Feedback that is lost has no effect: acknowledgements end nothing, reports repeat nothing, marks ask for nothing.
+#[test]
+fn feedback_that_is_lost_does_not_arrive() {
+    let all = RunCfg { feedback_loss: 1.0, budget: 400, ..cfg() };
+    let (counts, events) = traced(&all, 1);
+    assert_eq!((counts.completion_s, counts.delivered), (None, 40), "no acknowledgement came");
+    assert!(events.iter().any(|(_, event)| matches!(event, TraceEvent::Ack { lost: true, .. })));
+    let is_there = |event: &TraceEvent| {
+        use TraceEvent::{Ack, Report, Tail};
+        matches!(
+            event,
+            Ack { lost: false, .. } | Report { lost: false, .. } | Tail { lost: false, .. }
+        )
+    };
+    assert!(!events.iter().any(|(_, event)| is_there(event)));
+    // With losses there are reports; what answers one has its tier.
+    let loss = LossCfg::parse("iid:0.2").expect("a model");
+    let (_, events) = traced(&RunCfg { loss, ..all }, 1);
+    let is_report = |event: &TraceEvent| matches!(event, TraceEvent::Report { .. });
+    assert!(events.iter().any(|(_, event)| is_report(event)), "something is missing");
+    let answers = |event: &TraceEvent| matches!(event, TraceEvent::Sent { tier, .. } if *tier > 0);
+    assert!(!events.iter().any(|(_, event)| answers(event)), "no report came");
+    // Where no data arrives either, nothing is said at all.
+    let loss = LossCfg { mean: 1.0, ..loss };
+    let (counts, events) = traced(&RunCfg { loss, ..all }, 1);
+    assert_eq!((counts.delivered, counts.lost), (0, counts.transmissions));
+    assert!(events.iter().any(|(_, event)| matches!(event, TraceEvent::Tail { lost: true, .. })));
+    assert!(!events.iter().any(|(_, event)| matches!(event, TraceEvent::Ack { .. })));
+}
+
+#[test]
+fn a_part_of_the_feedback_is_lost_and_delays_the_end() {
+    let loss = LossCfg::parse("iid:0.02").expect("a model");
+    let base = RunCfg { packets: 4000, loss, budget: 100_000, ..cfg() };
+    let time = |feedback_loss| {
+        let times = (1..6).map(|seed| {
+            let (counts, events) = traced(&RunCfg { feedback_loss, ..base }, seed);
+            let lost_of = |event: &TraceEvent| match event {
+                TraceEvent::Ack { lost, .. }
+                | TraceEvent::Report { lost, .. }
+                | TraceEvent::Tail { lost, .. } => Some(*lost),
+                _ => None,
+            };
+            let feedback: Vec<bool> =
+                events.iter().filter_map(|(_, event)| lost_of(event)).collect();
+            let lost = feedback.iter().filter(|lost| **lost).count() as f64;
+            let part = lost / feedback.len() as f64;
+            assert!((part - feedback_loss).abs() < 0.1, "{part} of {}", feedback.len());
+            counts.completion_s.expect("it ends")
+        });
+        times.sum::<f64>()
+    };
+    assert!(time(0.4) > 1.02 * time(0.0));
+}
+
+#[test]
+fn the_counts_of_a_run_are_those_of_its_events() {
+    for strategy in ["gbn", "irn", "seed", "ours"] {
+        let mut grid = grid();
+        grid.strategies[0] = strategy.to_owned();
+        grid.losses[0] = "iid:0.03".to_owned();
+        grid.sizes[0] = "8MB".to_owned();
+        grid.budget = 100_000;
+        let cfg = grid.cells().expect("a grid that makes sense").remove(0).run;
+        let (counts, events) = traced(&cfg, 4);
+        let count = |is: &dyn Fn(&TraceEvent) -> bool| {
+            events.iter().filter(|(_, event)| is(event)).count() as u64
+        };
+        let sent = count(&|event| matches!(event, TraceEvent::Sent { .. }));
+        let lost = count(&|event| matches!(event, TraceEvent::Sent { lost: true, .. }));
+        assert_eq!((counts.transmissions, counts.lost), (sent, lost), "{strategy}");
+        let repairs = count(&|event| matches!(event, TraceEvent::Repair { .. }));
+        let timeouts = count(&|event| matches!(event, TraceEvent::Timeout));
+        assert_eq!((counts.repairs, counts.timeouts), (repairs, timeouts), "{strategy}");
+        assert_eq!(counts.delivered, cfg.packets, "{strategy}: each packet once");
+        let tails = count(&|event| matches!(event, TraceEvent::Tail { .. }));
+        let bytes = (sent + repairs) * (cfg.payload + cfg.overhead) + tails * MARK_BYTES;
+        assert_eq!(counts.wire_bytes, bytes, "{strategy}");
+        // The way there and back, and each packet on the link once.
+        let least = counts.wire_bytes as f64 * 8.0 / cfg.rate_bps + cfg.rtt_ps as f64 / 1e12;
+        let time = counts.completion_s.expect("it ends");
+        assert!(time > 0.98 * least, "{strategy}: {time} {least}");
+    }
+}
+
+/// Samples of a run that begins slowly, is steady at a packet per microsecond, and ends slowly.
+#[test]
+fn the_steady_part_begins_after_some_round_trips_and_ends_with_the_last_new_packet() {
+    const US: u64 = 1_000_000;
+    let delivered = |us: u64| match us {
+        0..50 => us / 10,
+        50..200 => us - 45,
+        _ => 155 + (us - 200) / 10,
+    };
+    let samples: Vec<(u64, u64)> = (0..300).map(|us| (us * US, delivered(us))).collect();
+    let is_steady = |rtt: u64, end: u64| {
+        steady(&samples, rtt * US, end * US).is_some_and(|rate| (rate - 1e6).abs() < 1.0)
+    };
+    // Five round trips of 10 us.
+    assert!(is_steady(10, 190));
+    // A third of what was sent, when that is less than five round trips.
+    assert!(is_steady(1000, 150));
+    assert!(!is_steady(9, 190) && !is_steady(10, 210), "of more it is another rate");
+    assert_eq!(steady(&samples[..1], 10 * US, 190 * US), None, "one sample is no part");
+    assert_eq!(steady(&[], 10 * US, 190 * US), None);
+}
+
+#[test]
+fn messages_take_the_link_one_after_the_other() {
+    // 1,000 bytes take 8 us; the way takes 100 us.
+    let mut link = PathLink::new(100, 1000, 8);
+    let mark = |end| Forward::Tail(urma_recovery::TailMark { end, ..Default::default() });
+    link.put(0, (1, mark(1)), 1000, 0);
+    link.put(0, (2, mark(2)), 250, 0);
+    assert_eq!((link.free_at(), link.wire_bytes()), (10, 1250));
+    // One that is late by three packets is overtaken by what comes within that time.
+    link.put(50, (3, mark(3)), 1000, 3);
+    link.put(50, (4, mark(4)), 1000, 0);
+    assert_eq!(link.occupy(50, 500), 70, "lost, and on the link nevertheless");
+    let mut arrived = Vec::new();
+    while let Some((at, end)) = link.next() {
+        let taken = if end == LinkEnd::Late { link.take_late() } else { link.take_forward() };
+        arrived.push((at, taken.expect("it arrives").0));
+    }
+    assert_eq!(arrived, [(108, 1), (110, 2), (166, 4), (183, 3)]);
+    link.put_back(70, 9, Back::Report(Box::new(urma_recovery::LossReport::new(1, 0))));
+    assert_eq!(link.next(), Some((170, LinkEnd::Back)), "the way back has no rate");
+}
