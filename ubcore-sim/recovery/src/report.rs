@@ -133,3 +133,40 @@ pub struct TailMark {
     /// Smoothed round-trip time of the sender, in ns; 0 before the first sample.
     pub rtt_ns: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_sixteen_runs_and_but_for_its_first_65536_packets() {
+        let run = |start, count| LossRun { start, count };
+        let mut report = LossReport::new(1, 0);
+        assert!((0..16).all(|at| report.push(run(at, 1))));
+        assert!(!report.push(run(16, 1)));
+        assert_eq!((report.runs().len(), report.runs()[15]), (REPORT_RUNS, run(15, 1)));
+        for (first, second, is_taken) in
+            [(65_535, 1, true), (65_535, 2, false), (40_000, 40_000, false), (1 << 20, 1, false)]
+        {
+            let mut report = LossReport::new(1, 0);
+            assert!(report.push(run(0, first)), "the first one whatever it has");
+            assert_eq!(report.push(run(1 << 30, second)), is_taken, "{first} {second}");
+            assert_eq!(report.runs().len(), 1 + usize::from(is_taken));
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_ends_behind_the_highest_packet_that_it_names() {
+        let ack = |received| AckFeedback { edge: 100, gap: false, trigger: None, received };
+        assert_eq!(ack([0; 4]).end(), 100);
+        for (received, named) in [
+            ([1, 0, 0, 0], vec![101]),
+            ([0, 1, 0, 0], vec![165]),
+            ([0b101, 0, 0, 1 << 63], vec![101, 103, 356]),
+        ] {
+            let ack = ack(received);
+            assert_eq!(ack.received().collect::<Vec<_>>(), named);
+            assert_eq!(ack.end(), named[named.len() - 1] + 1);
+        }
+    }
+}

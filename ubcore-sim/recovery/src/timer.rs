@@ -315,5 +315,55 @@ mod tests {
         assert_eq!(timer.waited(), 0);
     }
 
+    /// RFC 6298, 2: of 10 ms and 20 ms the mean is 11.25 ms, and the variation 3.75 + 2.5 ms.
+    #[test]
+    fn the_timeout_is_the_mean_and_four_times_the_variation() {
+        let cfg = RtoCfg { margin_ns: 0, min_ns: 0, ..RtoCfg::default() };
+        let mut timer = RtoTimer::new(cfg);
+        assert_eq!(timer.on_sample(0, 10_000_000), Some(10_000_000));
+        timer.on_sent(0);
+        assert_eq!(timer.deadline(), Some(30_000_000), "half of the first one is its variation");
+        timer.on_progress(0, Waiting::No);
+        timer.on_sample(100_000_000, 120_000_000);
+        timer.on_sent(0);
+        assert_eq!(timer.deadline(), Some(36_250_000));
+        assert_eq!((timer.rtt(), timer.rtt_min()), (Some(11_250_000), 10_000_000));
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_bound_and_progress_ends_that() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        timer.on_sent(0);
+        let (mut now, mut waits) = (0, Vec::new());
+        for _ in 0..cfg.retries {
+            let deadline = timer.deadline().expect("runs");
+            assert_eq!(timer.on_time(deadline - 1), Ok(Expired::No), "not before its time");
+            assert_eq!(timer.on_time(deadline), Ok(Expired::Yes));
+            waits.push((deadline - now) / 1_000_000);
+            now = deadline;
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
+        timer.on_progress(now, Waiting::Yes);
+        assert_eq!(timer.deadline(), Some(now + cfg.initial_ns));
+        // As many tries again.
+        for _ in 0..cfg.retries {
+            assert_eq!(timer.on_time(timer.deadline().expect("runs")), Ok(Expired::Yes));
+        }
+        assert_eq!(timer.on_time(timer.deadline().expect("runs")), Err(Exhausted));
+    }
+
+    #[test]
+    fn a_sign_of_life_does_not_put_a_try_off() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        timer.on_sent(0);
+        assert_eq!(timer.on_time(cfg.initial_ns), Ok(Expired::Yes));
+        // The next try is due after 20 ms more; 1 ms before that the peer sends something.
+        let due = 3 * cfg.initial_ns;
+        timer.on_received(due - 1_000_000);
+        assert_eq!(timer.deadline(), Some(due));
+    }
+
     const SECOND: Nanos = 1_000_000_000;
 }

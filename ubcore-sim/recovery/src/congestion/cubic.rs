@@ -295,4 +295,66 @@ mod tests {
             assert!((root * root * root - value).abs() <= value * 1e-9, "{value}: {root}");
         }
     }
+
+    #[test]
+    fn slow_start_grows_only_where_half_of_the_window_is_used() {
+        for (flight_max, window) in [(4, 10), (5, 15)] {
+            let mut cubic = Cubic::new();
+            cubic.on_news(&PathNews { acked: 5, flight_max, ..PathNews::default() });
+            assert_eq!(cubic.window(), window, "{flight_max} of ten on the path");
+        }
+    }
+
+    #[test]
+    fn congestion_avoidance_grows_only_where_the_window_is_used() {
+        // 700 and an eighth of what is on the path, and one: 621 are too few, 622 enough.
+        for (flight_max, grows) in [(621, false), (622, true)] {
+            let mut cubic = reduced_from(1000.0);
+            cubic.on_news(&PathNews { now: RTT, acked: 70, flight_max, ..PathNews::default() });
+            assert_eq!(cubic.exact_window() > 700.0, grows, "{flight_max} on the path");
+        }
+    }
+
+    /// However long nothing was received: for each packet that is acknowledged half a packet at most (RFC 9438, 4.4: a target
+    /// of 1.5 windows).
+    #[test]
+    fn a_step_is_half_a_window_per_round_trip_at_most() {
+        let mut cubic = reduced_from(100.0);
+        let news = PathNews { now: RTT, acked: 1, flight_max: 70, ..PathNews::default() };
+        cubic.on_news(&news);
+        let before = cubic.exact_window();
+        cubic.on_news(&PathNews { now: 1_000_000_000_000, acked: 10, ..news });
+        assert!((cubic.exact_window() - before - 5.0).abs() < 1e-9, "{}", cubic.exact_window());
+    }
+
+    #[test]
+    fn a_second_timeout_keeps_where_slow_start_ends() {
+        let mut cubic = Cubic::new();
+        cubic.window = 80.0;
+        (0..3).for_each(|_| cubic.on_timeout(0));
+        assert_eq!(cubic.window(), 2);
+        cubic.on_news(&PathNews { acked: 1000, flight_max: 100, ..PathNews::default() });
+        assert_eq!(cubic.window(), 56, "0.7 of the window before the first one");
+    }
+
+    /// From the window before the reduction on, Reno adds a whole packet per round trip (RFC 9438, 4.3).
+    #[test]
+    fn reno_grows_by_a_whole_packet_beyond_the_window_before() {
+        let mut cubic = reduced_from(20.0);
+        // 14 packets, 0.53 a round trip: 20 after 11.3 of them; 20 more round trips, before the cubic function says more.
+        let window = run(&mut cubic, RTT, RTT * 32);
+        assert!((38.0..42.0).contains(&window), "{window}");
+    }
+
+    #[test]
+    fn packets_leave_in_half_a_round_trip_and_later_in_most_of_it() {
+        let mut cubic = Cubic::new();
+        assert_eq!(cubic.interval_ps(), 0, "no round trip is known");
+        cubic.on_news(&PathNews { rtt: Some(RTT), ..PathNews::default() });
+        // Ten packets in 10 ms, twice as fast.
+        assert_eq!(cubic.interval_ps(), 500_000_000);
+        cubic.on_loss(0);
+        // Seven, 1.2 times as fast.
+        assert_eq!(cubic.interval_ps(), 1_190_476_190);
+    }
 }

@@ -384,4 +384,155 @@ mod tests {
         assert_eq!(delay.base(), 3 * RTT);
         assert!(delay.window() >= 2);
     }
+
+    /// Steady with this window and round-trip time.
+    fn steady(window: f64, rtt: Nanos) -> Delay {
+        let mut delay = Delay { phase: DelayPhase::Steady, ..Delay::new() };
+        delay.sample(0, rtt);
+        Delay { window, samples: 0, round_min: Nanos::MAX, ..delay }
+    }
+
+    /// One round of which a sample has that round-trip time.
+    fn ends(delay: &mut Delay, news: PathNews, rtt: Nanos) {
+        delay.on_news(&PathNews { rtt: Some(rtt), is_round_over: true, ..news });
+    }
+
+    #[test]
+    fn slow_start_grows_only_where_half_of_the_window_is_used() {
+        for (flight_max, window) in [(4, 10), (5, 15)] {
+            let mut delay = Delay::new();
+            delay.on_news(&PathNews { acked: 5, flight_max, ..PathNews::default() });
+            assert_eq!(delay.window(), window, "{flight_max} of ten on the path");
+        }
+    }
+
+    #[test]
+    fn a_window_that_the_program_does_not_use_does_not_grow() {
+        // An eighth of what is on the path, and one: of 100, 87 are too few, 88 enough.
+        for (flight_max, grows) in [(50, false), (87, false), (88, true), (100, true)] {
+            let mut delay = steady(100.0, RTT);
+            ends(&mut delay, PathNews { now: 1, flight_max, ..PathNews::default() }, RTT);
+            assert_eq!(delay.window() > 100, grows, "{flight_max} on the path");
+            // It shrinks whatever is used.
+            ends(&mut delay, PathNews { now: 2, flight_max, ..PathNews::default() }, 2 * RTT);
+            assert!(delay.window() < 100, "{flight_max} on the path");
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_many_lets_no_window_grow() {
+        for (lost, grows) in [(79, true), (81, false)] {
+            let mut delay = steady(1000.0, RTT);
+            let news = PathNews {
+                now: 1,
+                acked: 1000 - lost,
+                lost,
+                flight_max: 1000,
+                ..PathNews::default()
+            };
+            ends(&mut delay, news, RTT);
+            assert_eq!(delay.window() > 1000, grows, "{lost} of 1000 lost");
+        }
+    }
+
+    /// A round trip of 1 us tolerates 51 us of queue: the window wants to be 51 times itself, and gets half of twice.
+    #[test]
+    fn a_step_is_half_a_window_at_most() {
+        let mut delay = steady(100.0, 1000);
+        ends(&mut delay, PathNews { now: 1, flight_max: 100, ..PathNews::default() }, 1000);
+        assert!((delay.window - 150.0).abs() < 1e-9, "{}", delay.window);
+    }
+
+    #[test]
+    fn losses_are_counted_over_many_packets_and_halve_at_most() {
+        let lossy = |acked, lost| PathNews {
+            now: 1,
+            acked,
+            lost,
+            flight_max: 1000,
+            is_round_over: true,
+            ..PathNews::default()
+        };
+        let mut delay = steady(1000.0, RTT);
+        delay.on_news(&lossy(60, 67));
+        assert_eq!(delay.window(), 1000, "127 packets say nothing");
+        delay.on_news(&lossy(1, 0));
+        assert_eq!(delay.window(), 500, "67 of 128 are more than half");
+        delay.on_news(&lossy(10, 990));
+        assert_eq!(delay.window(), 250);
+        delay.on_news(&lossy(700, 300));
+        assert_eq!(delay.window(), 175, "three tenths");
+    }
+
+    #[test]
+    fn slow_start_ends_at_half_its_window_at_least() {
+        for (rtt, left) in [(RTT * 10 / 9, 0.9), (5 * RTT, 0.5)] {
+            let mut delay = steady(1000.0, RTT);
+            delay.round_min = rtt;
+            delay.on_cautious_round(2, rtt);
+            assert_eq!(delay.phase, DelayPhase::Cautious { rounds: 1, queued: rtt });
+            assert_eq!(delay.window(), 1000);
+            delay.on_cautious_round(1, rtt);
+            assert_eq!(delay.phase, DelayPhase::Steady);
+            assert!((delay.window - 1000.0 * left).abs() < 1.0, "{}", delay.window);
+        }
+    }
+
+    #[test]
+    fn fewer_than_four_samples_show_no_queue() {
+        let mut delay = steady(1000.0, RTT);
+        (0..3).for_each(|_| delay.sample(1, 2 * RTT));
+        assert!(!delay.sees_queue());
+        delay.sample(1, 2 * RTT);
+        assert!(delay.sees_queue());
+    }
+
+    #[test]
+    fn one_timeout_says_nothing_and_each_further_one_halves() {
+        let mut delay = steady(1000.0, RTT);
+        delay.on_timeout(1);
+        assert_eq!(delay.window(), 1000);
+        delay.on_timeout(2);
+        assert_eq!(delay.window(), 500);
+        // Something left the path: the next one is the first again.
+        delay.on_news(&PathNews { now: 3, acked: 1, ..PathNews::default() });
+        delay.on_timeout(4);
+        assert_eq!(delay.window(), 500);
+        (0..20).for_each(|_| delay.on_timeout(5));
+        assert_eq!(delay.window(), 2);
+    }
+
+    /// Each 128 round trips, but not within 20 ms and at least each 10 s; for one round trip four packets.
+    #[test]
+    fn queues_are_drained_each_hundred_and_twenty_eight_round_trips() {
+        for (rtt, every) in
+            [(10_000, 20_000_000), (RTT, 128 * RTT), (1_000_000_000, 10_000_000_000)]
+        {
+            let mut delay = steady(100.0, rtt);
+            let (mut now, mut drains) = (0, Vec::new());
+            while drains.len() < 2 {
+                now += rtt;
+                let news = PathNews { now, flight_max: 1, ..PathNews::default() };
+                ends(&mut delay, news, rtt);
+                if delay.phase == DelayPhase::Drain {
+                    drains.push(now);
+                    assert_eq!(delay.window(), 4, "{rtt}");
+                }
+            }
+            // The first sample showed no queue; a drain takes a round trip, and the time begins at its end.
+            assert_eq!(drains, [every, every + rtt + every], "{rtt}");
+        }
+        let drained = Delay { window: 3.0, phase: DelayPhase::Drain, ..Delay::new() };
+        assert_eq!(drained.window(), 3, "no more than before");
+    }
+
+    #[test]
+    fn packets_leave_in_half_a_round_trip_and_later_in_most_of_it() {
+        let mut delay = Delay::new();
+        assert_eq!(delay.interval_ps(), 0, "no round trip is known");
+        delay.sample(0, RTT);
+        // Ten packets in 10 ms, twice as fast; 1.25 times as fast where the window follows the delay.
+        assert_eq!(delay.interval_ps(), 500_000_000);
+        assert_eq!(steady(10.0, RTT).interval_ps(), 800_000_000);
+    }
 }

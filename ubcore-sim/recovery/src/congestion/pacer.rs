@@ -129,6 +129,33 @@ mod tests {
         assert!((10_000..=10_130).contains(&sent), "{sent}");
     }
 
+    /// Intervals of 1 us and 100 us; of a window a quarter at most, of time 1 ms, and no more than 64. One more leaves on
+    /// credit, and the next ones when that and half a burst but one are paid for.
+    #[test]
+    fn a_burst_is_of_the_window_the_time_and_the_bound_and_waits_for_half_of_itself() {
+        let now = 1_000_000_000;
+        for (interval_ns, window, burst) in [
+            (1000, 400, 64),
+            (1000, 100, 25),
+            (100_000, 400, 10),
+            (1000, 4, 2),
+            (10_000_000, 400, 2),
+        ] {
+            let mut pacer = Pacer::default();
+            pacer.set_rate(interval_ns * PS, window);
+            assert_eq!(leave(&mut pacer, &[now]).len() as u64, burst + 1, "{interval_ns} {window}");
+            let until = now + interval_ns + (burst / 2 - 1) * interval_ns;
+            assert_eq!(pacer.blocked_until(), Some(until), "{interval_ns} {window}");
+            assert!(!pacer.admits(until - 1) && pacer.admits(until));
+            // Half a burst then, and one on credit.
+            assert_eq!(
+                leave(&mut pacer, &[until]).len() as u64,
+                (burst / 2).max(1),
+                "{interval_ns}"
+            );
+        }
+    }
+
     #[test]
     fn without_a_rate_nothing_waits() {
         let mut pacer = Pacer::default();

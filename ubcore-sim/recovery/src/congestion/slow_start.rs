@@ -122,4 +122,33 @@ mod tests {
             assert_eq!(start.growth(), Some(growth), "{rtt}");
         }
     }
+
+    /// An eighth of the round trip, but 4 ms at least and 16 ms at most (RFC 9406, 4.2).
+    #[test]
+    fn the_threshold_has_bounds() {
+        for (usual, grown, is_cautious) in [
+            (10_000, 13_999, false),
+            (10_000, 14_000, true),
+            (80_000, 89_999, false),
+            (80_000, 90_000, true),
+            (400_000, 415_999, false),
+            (400_000, 416_000, true),
+        ] {
+            let mut start = SlowStart::new();
+            round(&mut start, usual * 1000);
+            round(&mut start, grown * 1000);
+            assert_eq!(start.growth() == Some(0.25), is_cautious, "{usual} {grown} us");
+        }
+    }
+
+    #[test]
+    fn fewer_than_eight_samples_show_nothing() {
+        let mut start = SlowStart::new();
+        round(&mut start, 40 * MS);
+        let sample = PathNews { rtt: Some(90 * MS), ..PathNews::default() };
+        (0..SAMPLES_MIN - 1).for_each(|_| assert!(!start.on_news(&sample)));
+        assert_eq!(start.growth(), Some(1.0));
+        start.on_news(&sample);
+        assert_eq!(start.growth(), Some(0.25));
+    }
 }

@@ -259,3 +259,45 @@ fn a_first_report_that_was_lost_is_repeated() {
     assert!((2..=5).contains(&reported.len()), "{reported:?}");
     assert!(reported.windows(2).all(|two| two[1] - two[0] < 500), "{reported:?}");
 }
+
+#[test]
+fn usage_counts_what_is_held_and_the_most_of_it() {
+    use super::block::Holder;
+
+    let (mut pool, _region) = pool(4);
+    let holder = Holder::new(1);
+    let usage = |pool: &KnittingPool| (pool.usage().free, pool.usage().used_max);
+    let held: Vec<_> = (0..3).map(|_| pool.take(holder).expect("a block")).collect();
+    assert_eq!(usage(&pool), (1, 3));
+    for block in &held[..2] {
+        pool.give(*block, holder).expect("it is held");
+    }
+    assert_eq!(usage(&pool), (3, 3), "the most stays");
+    let again = pool.take(holder).expect("a block");
+    assert_eq!(usage(&pool), (2, 3));
+    // A full pool gives none, and is as it was.
+    let rest: Vec<_> = std::iter::from_fn(|| pool.take(holder)).collect();
+    assert_eq!((rest.len(), usage(&pool)), (2, (0, 4)));
+    assert!(pool.take(holder).is_none() && !rest.contains(&again));
+    pool.give_all(holder);
+    assert_eq!(usage(&pool), (4, 4));
+    assert_eq!(std::iter::from_fn(|| pool.take(holder)).count(), 4, "each can be had again");
+}
+
+#[test]
+fn a_pool_has_256_pieces_and_a_piece_that_left_makes_room() {
+    let mut pool = KnittingPool::new();
+    let grow = |pool: &mut KnittingPool, number: u64| {
+        let region = Region::private(1 << BLOCK_LOG2).expect("memory");
+        pool.grow(number << BLOCK_LOG2, region, BLOCK_LOG2, 1)
+    };
+    for number in 1..=256 {
+        assert_eq!(grow(&mut pool, number), Ok(()), "{number}");
+    }
+    assert_eq!(grow(&mut pool, 257), Err(PoolError::Memory));
+    assert_eq!((pool.usage().blocks, pool.usage().free), (256, 256), "nothing changed");
+    assert_eq!(pool.shrink(100 << BLOCK_LOG2), Ok(()));
+    assert_eq!(grow(&mut pool, 257), Ok(()));
+    assert_eq!(grow(&mut pool, 258), Err(PoolError::Memory));
+    assert_eq!(grow(&mut pool, 9), Err(PoolError::Exists(9 << BLOCK_LOG2)));
+}

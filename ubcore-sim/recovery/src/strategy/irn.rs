@@ -94,3 +94,63 @@ impl Retransmission for Irn {
         is_out.then(|| ledger.slot(una).sent_at().saturating_add(self.timeout_ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_is_a_part_of_the_round_trip_and_100_us_at_least() {
+        for (rtt, timeout) in
+            [(None, INITIAL_NS), (Some(10_000), 100_000), (Some(1_000_000), 1_200_000)]
+        {
+            let (mut irn, mut ledger) = (Irn::new(1200), SendLedger::new(8));
+            let none = irn.poll_deadline(&ledger);
+            assert_eq!(none, None, "nothing is out");
+            ledger.push();
+            ledger.send_next(7).expect("a packet");
+            let news = AckNews {
+                edge: 0,
+                gap: false,
+                order_seen: 0,
+                trigger: None,
+                now: 7,
+                rtt,
+                rtt_min: rtt,
+            };
+            irn.on_ack(&news, &mut ledger);
+            assert_eq!(irn.poll_deadline(&ledger), Some(7 + timeout), "{rtt:?}");
+            irn.on_time(7 + timeout - 1, &mut ledger);
+            assert!(!ledger.has_lost());
+            irn.on_time(7 + timeout, &mut ledger);
+            assert!(ledger.has_lost() && irn.poll_deadline(&ledger).is_none());
+        }
+    }
+
+    /// Holes below the highest packet that was received go again once; what is lost then waits for the timeout.
+    #[test]
+    fn a_hole_goes_again_once_in_a_recovery() {
+        let (mut irn, mut ledger) = (Irn::new(1200), SendLedger::new(16));
+        for _ in 0..10 {
+            ledger.push();
+            ledger.send_next(0).expect("a packet");
+        }
+        let mut acknowledge = |trigger, ledger: &mut SendLedger| {
+            let news = AckNews {
+                edge: 0,
+                gap: false,
+                order_seen: 0,
+                trigger: Some(trigger),
+                now: 1,
+                rtt: None,
+                rtt_min: None,
+            };
+            irn.on_ack(&news, ledger);
+            std::iter::from_fn(|| ledger.send_next(2)).map(|(seq, _)| seq).collect::<Vec<_>>()
+        };
+        assert_eq!(acknowledge(3, &mut ledger), [0, 1, 2]);
+        assert_eq!(acknowledge(5, &mut ledger), [4]);
+        assert_eq!(acknowledge(6, &mut ledger), [], "all holes went again");
+        assert_eq!(acknowledge(9, &mut ledger), [7, 8]);
+    }
+}

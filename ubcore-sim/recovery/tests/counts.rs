@@ -1,0 +1,181 @@
+//! Exact counts of one sender or receiver in virtual time: what is sent, when it wants to be called again, what its window
+//! becomes.
+
+use urma_recovery::{
+    AckFeedback, AckPolicy, CongestionChoice, DataMark, KnittingPool, LossReport, LossRun,
+    Recovery, RtoCfg, SenderCfg, TpReceiver, TpSender,
+};
+
+const MS: u64 = 1_000_000;
+const KNIT: Recovery = Recovery::Knitting { tail_copies: 1 };
+
+fn sender(recovery: Recovery, congestion: CongestionChoice) -> TpSender {
+    TpSender::new(&SenderCfg { window_packets: 64, recovery, rto: RtoCfg::default(), congestion })
+}
+
+/// Queues so many packets and sends what may leave at `now`.
+fn send(sender: &mut TpSender, packets: u64, now: u64) -> Vec<u64> {
+    (0..packets).for_each(|_| sender.push());
+    std::iter::from_fn(|| sender.poll(now)).map(|packet| packet.seq).collect()
+}
+
+fn acknowledge(sender: &mut TpSender, edge: u64, trigger: u64, now: u64) {
+    let ack = AckFeedback { edge, gap: false, trigger: Some(trigger), received: [0; 4] };
+    sender.on_ack(now, &ack).expect("only what was sent");
+}
+
+fn report(sender: &mut TpSender, start: u64, count: u32, now: u64) {
+    let mut report = LossReport::new(1, 0);
+    assert!(report.push(LossRun { start, count }));
+    sender.on_report(now, &report).expect("only what was sent");
+}
+
+#[test]
+fn a_sender_with_nothing_to_send_is_not_woken_by_its_pacer() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::Delay);
+    assert_eq!(send(&mut sender, 10, 0).len(), 10);
+    acknowledge(&mut sender, 10, 0, 10 * MS);
+    // A packet each 0.25 ms, four of them in a burst and one on credit.
+    assert_eq!(send(&mut sender, 5, 10 * MS).len(), 5);
+    let expiry = sender.timer().deadline().expect("packets are out");
+    assert_eq!(sender.poll_deadline(), Some(expiry), "no packet waits for the pacer");
+    assert_eq!(send(&mut sender, 1, 10 * MS), []);
+    // It waits for the one on credit, and half a burst but one.
+    let at = sender.poll_deadline().expect("a packet waits");
+    assert_eq!(at, 10 * MS + MS / 2);
+    assert_eq!(send(&mut sender, 0, at - 1), []);
+    assert_eq!(send(&mut sender, 0, at), [15]);
+}
+
+#[test]
+fn acknowledgements_of_one_window_double_it_one_by_one() {
+    for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
+        let mut sender = sender(Recovery::SelectiveRepeat, congestion);
+        send(&mut sender, 10, 0);
+        for seq in 0..10 {
+            acknowledge(&mut sender, seq + 1, seq, 10 * MS);
+            // Ten were on the path in this round trip or the one before.
+            assert_eq!(sender.congestion_window(), Some(11 + seq), "{congestion:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_sends_little_does_not_make_its_window_grow() {
+    for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
+        let mut sender = sender(Recovery::SelectiveRepeat, congestion);
+        for round in 0..20 {
+            let now = round * 20 * MS;
+            assert_eq!(send(&mut sender, 3, now).len(), 3);
+            acknowledge(&mut sender, 3 * round + 3, 3 * round + 2, now + 10 * MS);
+        }
+        assert_eq!(sender.congestion_window(), Some(10), "{congestion:?}: three of ten are used");
+    }
+}
+
+#[test]
+fn losses_of_what_was_sent_up_to_a_reduction_reduce_no_more() {
+    let mut sender = sender(KNIT, CongestionChoice::Cubic);
+    send(&mut sender, 64, 0);
+    acknowledge(&mut sender, 10, 0, 10 * MS);
+    assert_eq!(sender.congestion_window(), Some(20));
+    let early = send(&mut sender, 0, 10 * MS);
+    report(&mut sender, early[0], 1, 20 * MS);
+    assert_eq!(sender.congestion_window(), Some(14));
+    let during = send(&mut sender, 0, 20 * MS);
+    let later = send(&mut sender, 0, 22 * MS);
+    assert!(during.len() > 2 && !later.is_empty(), "{during:?} {later:?}");
+    report(&mut sender, early[1], 1, 23 * MS);
+    report(&mut sender, during[1], 1, 23 * MS);
+    assert_eq!(sender.congestion_window(), Some(14), "sent before it, and at its time");
+    report(&mut sender, later[0], 1, 23 * MS);
+    assert_eq!(sender.congestion_window(), Some(9), "sent after it");
+}
+
+#[test]
+fn what_a_timeout_gave_up_is_no_loss_of_the_next_round_trip() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::Cubic);
+    send(&mut sender, 10, 0);
+    let expiry = sender.timer().deadline().expect("packets are out");
+    sender.on_time(expiry).expect("the first one");
+    assert_eq!(sender.congestion_window(), Some(2));
+    assert_eq!(send(&mut sender, 5, expiry), [0, 10], "two are on the path");
+    acknowledge(&mut sender, 11, 10, expiry + MS);
+    assert_eq!(sender.congestion_window(), Some(4), "both left the path");
+}
+
+#[test]
+fn what_was_lost_does_not_count_as_acknowledged() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::Delay);
+    send(&mut sender, 10, 0);
+    // Nine beyond packet 0, which they overtook.
+    let ack = AckFeedback { edge: 0, gap: false, trigger: Some(9), received: [0x1ff, 0, 0, 0] };
+    sender.on_ack(10 * MS, &ack).expect("only what was sent");
+    assert_eq!(sender.congestion_window(), Some(19));
+    assert_eq!(sender.ledger().on_path(), 0);
+}
+
+#[test]
+fn reported_packets_are_not_on_the_path() {
+    let mut sender = sender(KNIT, CongestionChoice::Cubic);
+    send(&mut sender, 10, 0);
+    assert_eq!(sender.ledger().on_path(), 10);
+    report(&mut sender, 2, 3, MS);
+    assert_eq!((sender.ledger().on_path(), sender.ledger().in_flight()), (7, 7));
+}
+
+/// 40 packets of which 5 % are expected to be lost get six repair packets: by a part of 16.1 % at most.
+#[test]
+fn repair_packets_are_as_many_as_the_group_needs_and_wait_for_data() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    sender.protect_tail(0.05);
+    assert_eq!(send(&mut sender, 40, 0).len(), 40);
+    let first = sender.poll_repair(0).expect("a repair packet");
+    assert_eq!((first.start, first.end, first.groups, first.number), (0, 40, 1, 0));
+    sender.push();
+    assert_eq!(sender.poll_repair(0), None, "data first");
+    assert_eq!(send(&mut sender, 0, 0), [40]);
+    let rest: Vec<u8> =
+        std::iter::from_fn(|| sender.poll_repair(0)).map(|mark| mark.number).collect();
+    assert_eq!(rest, [1, 2, 3, 4, 5], "and none for one packet more");
+}
+
+#[test]
+fn protected_packets_are_sent_again_when_repair_packets_did_not_bring_them() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    sender.protect_tail(0.05);
+    send(&mut sender, 40, 0);
+    assert_eq!(std::iter::from_fn(|| sender.poll_repair(0)).count(), 6);
+    report(&mut sender, 5, 2, MS);
+    assert_eq!(send(&mut sender, 0, MS), [], "left to the repair packets");
+    report(&mut sender, 7, 1, MS);
+    assert_eq!(send(&mut sender, 0, MS), [], "so is what follows");
+    report(&mut sender, 5, 2, 2 * MS);
+    assert_eq!(send(&mut sender, 0, 2 * MS), [5, 6], "reported once more");
+    // Packets behind the protected ones go at once.
+    assert_eq!(send(&mut sender, 2, 2 * MS), [40, 41]);
+    report(&mut sender, 41, 1, 3 * MS);
+    assert_eq!(send(&mut sender, 0, 3 * MS), [41]);
+}
+
+#[test]
+fn a_receiver_acknowledges_each_fourth_packet_or_after_its_delay() {
+    let mut pool = KnittingPool::new();
+    let policy = AckPolicy { every: 4, delay_ns: 1000 };
+    let mut receiver = TpReceiver::new(Recovery::SelectiveRepeat.record(1), policy);
+    let mut take = |receiver: &mut TpReceiver, seq: u64| {
+        let arrival = receiver.on_data(seq, seq, DataMark::default(), &mut pool).expect("sound");
+        receiver.acknowledge(seq, seq, arrival, false);
+        (receiver.has_ack(), receiver.poll_ack(&pool).map(|ack| ack.expect("sound").edge))
+    };
+    for seq in 0..12 {
+        let wanted = if seq % 4 == 3 { (true, Some(seq + 1)) } else { (false, None) };
+        assert_eq!(take(&mut receiver, seq), wanted, "{seq}");
+    }
+    assert_eq!(take(&mut receiver, 12), (false, None));
+    assert_eq!(receiver.poll_deadline(), Some(1012));
+    receiver.on_time(1011);
+    assert!(!receiver.has_ack());
+    receiver.on_time(1012);
+    assert!(receiver.has_ack() && receiver.acks_sent() == 3);
+}
