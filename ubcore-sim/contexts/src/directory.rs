@@ -284,3 +284,31 @@ const STAMP_NS: u64 = 8192;
 const GROWTH_MIN: usize = 64;
 /// Largest version; the next one is 0.
 const VERSION_MAX: u32 = (1 << 24) - 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_of_the_half_window_before_count_half() {
+        let mut directory = Directory::default();
+        let handle = ContextHandle::new(ContextKind::Page, 0).expect("small");
+        directory.grow(handle, 64).expect("room");
+        // Half windows of ten units.
+        let half = 10 * STAMP_NS;
+        let hits = |directory: &Directory, half_windows: u64| {
+            directory.hits(handle, half_windows * half, half)
+        };
+        directory.note(handle, 0, half, 10);
+        directory.note(handle, 9 * STAMP_NS, half, 1);
+        assert_eq!(hits(&directory, 0), 11);
+        assert_eq!(hits(&directory, 1), 5);
+        directory.note(handle, half, half, 4);
+        assert_eq!(hits(&directory, 1), 9);
+        assert_eq!((hits(&directory, 2), hits(&directory, 3)), (2, 0));
+        // After a pause nothing of before counts.
+        directory.note(handle, 5 * half, half, 3);
+        assert_eq!((hits(&directory, 5), hits(&directory, 6)), (3, 1));
+        assert_eq!(directory.idle(handle, 6 * half), 10 * STAMP_NS);
+    }
+}

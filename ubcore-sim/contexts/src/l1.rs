@@ -374,4 +374,42 @@ mod tests {
         assert_eq!(word.read(), 14, "only the others' changes");
         assert_eq!(word.update(SmallOp::Add(100), || ()), (Some((14, 114)), 0));
     }
+
+    fn token(index: u32) -> ContextToken {
+        ContextToken::new(index, 0, &crate::TokenBody::Page { address: 1 }).expect("a sound token")
+    }
+
+    #[test]
+    fn a_bank_keeps_so_many_hits_of_other_engines() {
+        let mut chip = ChipSlots::new(4, 2, &mut crate::policy::lru);
+        let slot = chip.install(token(1), 0, None).expect("room");
+        let owner = slot / 2;
+        (0..FOREIGN_HITS).for_each(|_| chip.on_hit(slot, owner + 1));
+        assert_eq!(chip.hits_lost, 0);
+        chip.on_hit(slot, owner + 1);
+        assert_eq!(chip.hits_lost, 1);
+        // The owner takes them, and there is room again.
+        chip.on_hit(slot, owner);
+        chip.on_hit(slot, owner + 1);
+        assert_eq!(chip.hits_lost, 1);
+    }
+
+    #[test]
+    fn a_hit_of_what_left_is_no_hit_of_what_came() {
+        let mut chip = ChipSlots::new(2, 1, &mut crate::policy::lru);
+        let first = chip.install(token(1), 0, None).expect("room");
+        let second = chip.install(token(2), 0, None).expect("room");
+        // As of an engine that does not own the bank.
+        chip.banks[0].foreign_hits.push_back(second);
+        for (slot, old, new) in [(second, 2, 3), (first, 1, 4)] {
+            chip.hide(token(old).handle(), slot);
+            chip.free(slot);
+            assert_eq!(chip.install(token(new), 0, None), Some(slot));
+        }
+        assert_eq!(
+            chip.victim(token(9).handle(), |_| true),
+            Some(second),
+            "the one that came first"
+        );
+    }
 }

@@ -265,4 +265,21 @@ mod tests {
         }
         assert_eq!(TimeHistogram::default().quantile(990), 0);
     }
+
+    #[test]
+    fn quantiles_of_few_times_are_those_counted_by_hand() {
+        let mut times = TimeHistogram::default();
+        [1, 2, 7].into_iter().for_each(|ns| times.note(ns));
+        // The least time that so many of 1000 do not exceed.
+        for (per_mille, ns) in [(1, 1), (333, 1), (334, 2), (500, 2), (667, 7), (990, 7), (1000, 7)]
+        {
+            assert_eq!(times.quantile(per_mille), ns, "{per_mille}");
+        }
+        // Cells of an eighth of a power of two: 16 and 17 are one, 18 is the next.
+        for (ns, end) in
+            [(8, 8), (15, 15), (16, 17), (17, 17), (18, 19), (1000, 1023), (1024, 1151)]
+        {
+            assert_eq!(end_of(cell_of(ns)), end, "{ns}");
+        }
+    }
 }

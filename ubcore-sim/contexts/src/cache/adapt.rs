@@ -95,4 +95,12 @@ mod tests {
         });
         assert_eq!(look(2000, 10, host_full), 2, "it falls to 2");
     }
+
+    #[test]
+    fn a_busy_host_changes_nothing_where_l1_serves_most() {
+        let mut adaptation = Adaptation::new(128);
+        assert!(!adaptation.look(1, 10, [1000, 600, 400, 0, 900]), "60 % is not below 60 %");
+        assert!(adaptation.look(2, 10, [2000, 1199, 800, 0, 1800]));
+        assert_eq!(adaptation.promote_l1(), 64);
+    }
 }

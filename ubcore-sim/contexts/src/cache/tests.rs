@@ -7,6 +7,7 @@
 )]
 
 mod check;
+mod counts;
 mod model;
 mod numbers;
 mod run;

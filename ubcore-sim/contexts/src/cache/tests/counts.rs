@@ -1,0 +1,297 @@
+//! Exact times and counts: pins, strong fields below L1, thresholds of moves, bounds of queues.
+
+use super::*;
+use crate::directory::PINNED;
+
+fn handle(index: u32) -> ContextHandle {
+    ContextHandle::new(ContextKind::Page, index).unwrap()
+}
+
+/// A run with the contexts of these pages.
+fn run_of(cfg: CacheCfg, pages: std::ops::Range<u32>) -> Run {
+    let mut run = Run::new(cfg, None);
+    pages.for_each(|index| {
+        run.create(ContextKind::Page, index);
+    });
+    run
+}
+
+fn place(run: &Run, index: u32) -> ContextPlace {
+    run.cache.directory.read(handle(index)).unwrap().place()
+}
+
+/// A cache that brings contexts on demand, and moves none by itself.
+fn quiet_cfg() -> CacheCfg {
+    CacheCfg {
+        fill: FillRule::Demand,
+        in_flight: MeetMigration::Wait,
+        adapt: false,
+        banks: 1,
+        sample: 1,
+        promote_l1: 60_000,
+        promote_l2: 60_000,
+        idle_l1_ns: 500_000_000,
+        idle_l2_ns: 500_000_000,
+        ..small_cfg(0)
+    }
+}
+
+#[test]
+fn a_renewed_pin_outlives_the_end_of_the_old_one() {
+    let mut run = run_of(quiet_cfg(), 1..6);
+    run.access(handle(1), SmallOp::Read, 0).unwrap();
+    run.advance(10_000).unwrap();
+    let is_pinned = |run: &Run| {
+        let word = run.cache.directory.read(handle(1)).unwrap();
+        (run.cache.pins.is_wanted(handle(1)), word.has(PINNED))
+    };
+    assert!(run.cache.pin(handle(1), 10_000));
+    // Renewed, and then ended early and pinned anew: the ends at 110 and 160 us are of no pin.
+    run.advance(60_000).unwrap();
+    assert!(run.cache.pin(handle(1), 60_000));
+    run.advance(110_000).unwrap();
+    assert_eq!(is_pinned(&run), (true, true), "renewed");
+    run.cache.unpin(handle(1));
+    assert_eq!(is_pinned(&run), (false, false));
+    assert!(run.cache.pin(handle(1), 110_000));
+    run.advance(209_999).unwrap();
+    assert_eq!(is_pinned(&run), (true, true));
+    run.advance(210_000).unwrap();
+    assert_eq!(is_pinned(&run), (false, false));
+    let counts = run.cache.counts();
+    assert_eq!((counts.pins, counts.pins_expired, counts.pins_refused), (2, 1, 0));
+}
+
+#[test]
+fn a_pin_can_be_renewed_where_no_new_one_has_room() {
+    let mut run = run_of(quiet_cfg(), 1..7);
+    assert!((1..5).all(|index| run.cache.pin(handle(index), 0)));
+    assert!(!run.cache.pin(handle(5), 0));
+    assert!(run.cache.pin(handle(1), 0));
+    let counts = run.cache.counts();
+    assert_eq!((counts.pins, counts.pins_refused), (4, 1));
+}
+
+/// Writes strong fields, and looks at each copy below L1 at once.
+fn written_below(run: &mut Run, value: u64, home: Option<u32>) {
+    run.cache.write_strong((handle(1), 0), &page(value), run.cache.now).unwrap();
+    let body = |token: ContextToken| token.body();
+    let host = run.cache.host.record(handle(1)).map(|record| body(record.token));
+    assert_eq!(host, Some(page(value)), "in host memory");
+    let copy = home.and_then(|place| run.cache.cxl.record(place)).map(|record| body(record.token));
+    assert_eq!(copy, home.map(|_| page(value)), "in L2");
+}
+
+#[test]
+fn strong_fields_are_new_in_each_copy_below_l1_when_they_are_written() {
+    let mut run = run_of(quiet_cfg(), 1..3);
+    written_below(&mut run, 10, None);
+    run.access(handle(1), SmallOp::Add(1), 0).unwrap();
+    written_below(&mut run, 11, None);
+    run.advance(100_000).unwrap();
+    let word = run.cache.directory.read(handle(1)).unwrap();
+    assert_eq!(word.place(), ContextPlace::L1);
+    let home = run.cache.chip.slot(word.offset()).home;
+    assert!(home.is_some(), "a copy lies in L2");
+    written_below(&mut run, 12, home);
+    // On its way down, at rest there, and on its way up.
+    run.cache.migrate(handle(1), word, ContextPlace::L2);
+    let word = run.cache.directory.read(handle(1)).unwrap();
+    assert_eq!(word.place(), ContextPlace::L1, "a word of before is no word of now");
+    run.cache.migrate(handle(1), word, ContextPlace::L2);
+    assert_eq!(place(&run, 1), ContextPlace::ToL2);
+    written_below(&mut run, 13, home);
+    run.advance(200_000).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::L2);
+    written_below(&mut run, 14, home);
+    run.access(handle(1), SmallOp::Add(1), 200_000).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::ToL1);
+    written_below(&mut run, 15, home);
+    run.advance(300_000).unwrap();
+    let word = run.cache.directory.read(handle(1)).unwrap();
+    let slot = run.cache.chip.slot(word.offset());
+    assert_eq!(slot.token.map(|token| token.body()), Some(page(15)));
+}
+
+#[test]
+fn an_idle_context_leaves_l2_where_pages_are_scarce() {
+    // Pages of 64 contexts, two of them.
+    for (indices, stays) in [(vec![1, 2], true), (vec![1, 70], false)] {
+        let cfg = CacheCfg { idle_l1_ns: 60_000, idle_l2_ns: 120_000, ..quiet_cfg() };
+        let mut run = run_of(cfg, 0..71);
+        for index in &indices {
+            run.access(handle(*index), SmallOp::Add(1), 0).unwrap();
+        }
+        run.advance(20_000).unwrap();
+        assert_eq!(place(&run, 1), ContextPlace::L1);
+        run.advance(3_000_000).unwrap();
+        let wanted = if stays { ContextPlace::L2 } else { ContextPlace::L3 };
+        assert_eq!(place(&run, 1), wanted, "{indices:?}");
+    }
+}
+
+#[test]
+fn as_many_hits_as_the_threshold_says_move_a_context_up() {
+    let accesses = |fill_hits: u32, promote_l1| {
+        let cfg = CacheCfg {
+            fill: FillRule::Threshold,
+            promote_l1,
+            promote_l2: 3,
+            window_ns: 4_000_000,
+            ..quiet_cfg()
+        };
+        let mut run = run_of(cfg, 1..3);
+        for at in 0..fill_hits {
+            run.access(handle(1), SmallOp::Read, 1000 + u64::from(at)).unwrap();
+        }
+        run.advance(400_000).unwrap();
+        place(&run, 1)
+    };
+    assert_eq!(accesses(2, 60_000), ContextPlace::L3);
+    assert_eq!(accesses(3, 60_000), ContextPlace::L2);
+    assert_eq!(accesses(4, 5), ContextPlace::L2);
+    assert_eq!(accesses(5, 5), ContextPlace::L1);
+}
+
+/// Contexts 1 to `count` in L2, none in L1.
+fn in_l2(count: u32) -> Run {
+    let mut run =
+        run_of(CacheCfg { l1_entries: 64, l2_bytes: 4 * 4096, ..quiet_cfg() }, 1..count + 1);
+    let mut now = 0;
+    for index in 1..=count {
+        run.access(handle(index), SmallOp::Read, now).unwrap();
+        now += 20_000;
+        run.advance(now).unwrap();
+        let word = run.cache.directory.read(handle(index)).unwrap();
+        run.step(|cache| cache.migrate(handle(index), word, ContextPlace::L2)).unwrap();
+        now += 20_000;
+        run.advance(now).unwrap();
+        assert_eq!(place(&run, index), ContextPlace::L2, "{index}");
+    }
+    run
+}
+
+#[test]
+fn a_batch_begins_with_its_32nd_prefetch_or_after_its_time() {
+    let mut run = in_l2(40);
+    let now = run.cache.now;
+    let handles: Vec<_> = (1..=31).map(handle).collect();
+    run.step(|cache| cache.prefetch(&handles, now)).unwrap();
+    assert_eq!((run.cache.queue.len(), run.cache.queue.deadline()), (31, Some(now + 200)));
+    run.step(|cache| cache.prefetch(&[handle(31), handle(32)], now)).unwrap();
+    assert_eq!(run.cache.queue.len(), 0, "one is known, the other the 32nd");
+    assert_eq!(place(&run, 32), ContextPlace::ToL1);
+    run.step(|cache| cache.prefetch(&[handle(33)], now)).unwrap();
+    run.advance(now + 199).unwrap();
+    assert_eq!(run.cache.queue.len(), 1);
+    run.advance(now + 200).unwrap();
+    assert_eq!((run.cache.queue.len(), place(&run, 33)), (0, ContextPlace::ToL1));
+}
+
+#[test]
+fn a_link_that_is_busy_takes_no_prefetches() {
+    let mut run = in_l2(2);
+    run.create(ContextKind::Page, 50);
+    let now = run.cache.now;
+    // 250 KB at 200 Gb/s take all of 10 us.
+    run.cache.memory.write(now, 250_000);
+    let dropped = run.cache.counts().prefetches_dropped;
+    run.step(|cache| cache.prefetch(&[handle(1), handle(50)], now)).unwrap();
+    let counts = run.cache.counts();
+    assert_eq!((counts.prefetches_dropped - dropped, counts.mailbox_dropped), (2, 0));
+    let later = now + 30_000;
+    run.advance(later).unwrap();
+    run.step(|cache| cache.prefetch(&[handle(1), handle(50)], later)).unwrap();
+    assert_eq!(run.cache.counts().prefetches_dropped - dropped, 2);
+}
+
+#[test]
+fn a_full_mailbox_drops_prefetches_and_counts_them() {
+    let mut run = run_of(CacheCfg { outstanding: 32, ..quiet_cfg() }, 0..400);
+    let handles: Vec<_> = (0..400).map(handle).collect();
+    run.step(|cache| cache.prefetch(&handles, 0)).unwrap();
+    let counts = run.cache.counts();
+    // 256 places; what is read at once is taken from there when all were asked for.
+    assert_eq!((counts.prefetches_asked, counts.mailbox_dropped), (400, 144));
+    assert_eq!((counts.prefetches_dropped, counts.mailbox_depth_max), (144, 256));
+}
+
+#[test]
+fn a_prefetch_is_useful_if_its_context_is_found_before_it_leaves() {
+    let mut run = run_of(quiet_cfg(), 1..40);
+    run.step(|cache| cache.prefetch(&[handle(1), handle(2)], 0)).unwrap();
+    run.advance(20_000).unwrap();
+    assert_eq!((place(&run, 1), place(&run, 2)), (ContextPlace::L1, ContextPlace::L1));
+    run.access(handle(2), SmallOp::Read, 20_000).unwrap();
+    run.access(handle(2), SmallOp::Read, 20_000).unwrap();
+    assert_eq!(run.cache.counts().prefetches_useful, 1, "once");
+    // Others drive the first one out; it returns by itself.
+    let mut now = 20_000;
+    for index in (3..40).filter(|index| !handle(*index).bits().is_multiple_of(8)) {
+        run.access(handle(index), SmallOp::Read, now).unwrap();
+        now += 20_000;
+        run.advance(now).unwrap();
+    }
+    assert_ne!(place(&run, 1), ContextPlace::L1);
+    run.access(handle(1), SmallOp::Read, now).unwrap();
+    run.advance(now + 20_000).unwrap();
+    run.access(handle(1), SmallOp::Read, now + 20_000).unwrap();
+    assert_eq!((place(&run, 1), run.cache.counts().prefetches_useful), (ContextPlace::L1, 1));
+}
+
+#[test]
+fn a_pinned_context_comes_to_l1_whatever_the_policy_thinks() {
+    for (is_pinned, wanted) in [(false, ContextPlace::L2), (true, ContextPlace::L1)] {
+        let mut run = run_of(quiet_cfg(), 1..40);
+        let mut now = 0;
+        for index in (1..40).filter(|index| !handle(*index).bits().is_multiple_of(8)) {
+            run.access(handle(index), SmallOp::Read, now).unwrap();
+            now += 20_000;
+            run.advance(now).unwrap();
+        }
+        // The policy of the tests refuses each eighth handle once all slots are taken.
+        if is_pinned {
+            assert!(run.cache.pin(handle(16), now));
+        }
+        run.access(handle(16), SmallOp::Read, now).unwrap();
+        run.advance(now + 20_000).unwrap();
+        assert_eq!(place(&run, 16), wanted, "{is_pinned}");
+    }
+}
+
+#[test]
+fn a_host_that_is_silent_is_asked_three_times() {
+    let mut run = run_of(quiet_cfg(), 1..2);
+    run.cache.plant(Some(ContextFault::HostSilent));
+    let access = run.cache.access(handle(1), 0, SmallOp::Add(1), 0).unwrap();
+    assert_eq!((access.mode, access.small), (AccessMode::Expand, None));
+    run.cache.advance(1_000_000);
+    let counts = run.cache.counts();
+    assert_eq!((counts.fetches, counts.fetches_again, counts.fetches_failed), (1, 2, 1));
+    assert_eq!(run.cache.poll_wake().map(|wake| wake.small), Some(None));
+    assert_eq!(place(&run, 1), ContextPlace::L3);
+}
+
+#[test]
+fn wakes_that_are_not_taken_are_kept_up_to_a_bound() {
+    let mut run = run_of(quiet_cfg(), 1..2);
+    for _ in 0..5000 {
+        run.cache.access(handle(1), 0, SmallOp::Add(1), 0).unwrap();
+    }
+    run.cache.advance(1_000_000);
+    let wakes: Vec<Option<u64>> =
+        std::iter::from_fn(|| run.cache.poll_wake()).map(|wake| wake.small).collect();
+    assert_eq!(wakes.len(), 4096);
+    assert_eq!((wakes[0], wakes[4095]), (Some(905), Some(5000)), "the oldest are dropped");
+}
+
+#[test]
+fn prefetches_are_ahead_by_as_many_requests_as_a_miss_takes() {
+    // 250 ns of L2, 900 ns of host memory.
+    for (l2_bytes, per_s, distance) in
+        [(8192, 10_000_000, 3), (8192, 8_000_000, 2), (0, 10_000_000, 9), (0, 1, 1), (0, 0, 0)]
+    {
+        let run = Run::new(CacheCfg { l2_bytes, ..quiet_cfg() }, None);
+        assert_eq!(run.cache.prefetch_distance(per_s), distance, "{l2_bytes} {per_s}");
+    }
+}
