@@ -123,7 +123,8 @@ impl Node {
         let share =
             LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
         let poll = Arc::new(Poll::new()?);
-        let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
+        let mut peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
+        peers.share_with(cfg.share_with);
         let shared = Arc::new(SharedNode::new(device, wakeup, port)?);
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);

@@ -17,6 +17,7 @@ mod tests {
     };
 
     use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::DumpableBehavior;
     use ubcore_sim::{
         Node, NodeCfg,
         host::{
@@ -28,6 +29,7 @@ mod tests {
             peer::{CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
             poll::{Poll, ReadyList},
             shared::new_wakeup,
+            trust::ShareWith,
         },
     };
     use udma_abi::RawEid;
@@ -99,8 +101,13 @@ mod tests {
             let lines = std::io::stdin().lines().map_while(Result::ok);
             lines.for_each(|line| sender.send(line).unwrap_or_default());
         });
-        if role == "node" {
-            return serve(claim, &commands);
+        if role.as_encoded_bytes().ends_with(b"guarded") {
+            rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
+        }
+        if role != "stranger" {
+            let is_open = role.as_encoded_bytes().starts_with(b"open");
+            let with = if is_open { ShareWith::User } else { ShareWith::Tracers };
+            return serve(claim, with, &commands);
         }
         while let Ok(line) = commands.recv_timeout(HANG) {
             let got = match line.strip_prefix("offer ") {
@@ -115,10 +122,11 @@ mod tests {
         }
     }
 
-    fn serve(claim: Claim, commands: &mpsc::Receiver<String>) {
+    fn serve(claim: Claim, with: ShareWith, commands: &mpsc::Receiver<String>) {
         let (poll, clock) = (Arc::new(Poll::new().unwrap()), Clock::default());
         let share = share(claim.eid());
         let mut peers = Peers::new(share, claim, PathChoice::Auto, Arc::clone(&poll)).unwrap();
+        peers.share_with(with);
         let mut ready = ReadyList::default();
         let end = u128::from(clock.now()) + HANG.as_nanos();
         while u128::from(clock.now()) < end {
@@ -155,6 +163,8 @@ mod tests {
         Mapped,
         /// That of a process.
         Of(u32),
+        /// That of this process, without any capability.
+        Powerless,
     }
 
     /// The other process; it is killed when the value goes.
@@ -171,6 +181,9 @@ mod tests {
                 Namespace::Same => Command::new(&exe),
                 Namespace::Unmapped => tool("unshare", &["--user"], &exe),
                 Namespace::Mapped => tool("unshare", &["--user", "--map-current-user"], &exe),
+                Namespace::Powerless => {
+                    tool("setpriv", &["--bounding-set=-all", "--inh-caps=-all"], &exe)
+                }
                 Namespace::Of(pid) => {
                     let pid = pid.to_string();
                     tool("nsenter", &["--user", "--preserve-credentials", "-t", &pid], &exe)
@@ -311,6 +324,34 @@ mod tests {
             let mut node = Other::start("node", users[0], Namespace::Same);
             let mut stranger = Other::start("stranger", users[1], Namespace::Same);
             assert_eq!(meet(&mut node, &mut stranger), refused(), "{users:?}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_trace_a_process_gets_nothing_of_it() {
+        let [Some(mine)] = users(1)[..] else {
+            return urma_skip::skip(
+                "who has other rights is started by root, on a path open to all",
+            );
+        };
+        // Not dumpable; with capabilities that another process of its user has not.
+        let guarded =
+            [("guarded", Some(mine), Namespace::Same), ("node", None, Namespace::Powerless)];
+        for (role, user, of_stranger) in guarded {
+            let mut node = Other::start(role, user, Namespace::Same);
+            let mut stranger = Other::start("stranger", user, of_stranger);
+            assert_eq!(meet(&mut node, &mut stranger), refused(), "{role}");
+            // Who asks for it shares with all of its user.
+            let open = Other::start(&format!("open-{role}"), user, Namespace::Same);
+            stranger.command(&format!("offer {}", open.eid));
+            assert_eq!(stranger.answer("descriptors="), "4", "{role}");
+        }
+        // A process with as many rights may trace, and whoever may trace any process.
+        for role in ["node", "guarded"] {
+            let node = Other::start(role, None, Namespace::Same);
+            let mut tracer = Other::start("stranger", None, Namespace::Same);
+            tracer.command(&format!("offer {}", node.eid));
+            assert_eq!(tracer.answer("descriptors="), "4", "{role}");
         }
     }
 

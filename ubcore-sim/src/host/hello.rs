@@ -89,6 +89,8 @@ pub enum SharingRefusal {
     Lied,
     /// It is out of descriptors or memory.
     NoResources,
+    /// The kernel would not let the sender's process trace this one.
+    Guarded,
     /// A reason of a later version.
     Unknown(u32),
 }
@@ -102,6 +104,7 @@ impl SharingRefusal {
             Self::Incompatible => 4,
             Self::Lied => 5,
             Self::NoResources => 6,
+            Self::Guarded => 7,
             Self::Unknown(code) => code,
         }
     }
@@ -114,6 +117,7 @@ impl SharingRefusal {
             Self::Incompatible,
             Self::Lied,
             Self::NoResources,
+            Self::Guarded,
         ];
         known.into_iter().find(|r| r.code() == code).unwrap_or(Self::Unknown(code))
     }

@@ -27,7 +27,7 @@ use super::{
     hello::{self, Hello, HelloKind},
     peer::PeerLook,
     shared::SharedNode,
-    trust,
+    trust::{self, ShareWith},
 };
 use crate::device::look::{DeviceSnapshot, PathLook, QueueLook, RouteLook, SegmentLook};
 
@@ -270,7 +270,7 @@ fn speak(eid: RawEid, kind: HelloKind) -> io::Result<(u32, OwnedFd)> {
         Connect::Busy => return Err(io::ErrorKind::TimedOut.into()),
     };
     let refused = |why| io::Error::new(io::ErrorKind::PermissionDenied, why);
-    let credentials = trust::check(&socket).map_err(refused)?;
+    let credentials = trust::check(&socket, ShareWith::User).map_err(refused)?;
     hello::send(socket.as_fd(), &plain(kind, (RawEid::default(), 0), 0), &[])?;
     Ok((credentials.pid, socket))
 }

@@ -28,7 +28,7 @@ use super::{
     descriptor::ForkGuarded,
     hello::{self, HelloKind, SharingRefusal},
     poll::{Interest, Poll},
-    trust::{self, Credentials},
+    trust::{self, Credentials, Distrust, ShareWith},
 };
 use crate::ports::{Deadline, SameHostParts};
 
@@ -107,6 +107,7 @@ pub struct Peers {
     links: BTreeMap<u64, PeerConnection>,
     claim: Claim,
     path: PathChoice,
+    share_with: ShareWith,
     poll: Arc<Poll>,
     key_next: u64,
     events: VecDeque<PeerEvent>,
@@ -184,6 +185,7 @@ impl Peers {
             claim,
             path,
             poll,
+            share_with: ShareWith::default(),
             links: BTreeMap::new(),
             key_next: CLAIM_KEY + 1,
             events: VecDeque::new(),
@@ -196,6 +198,11 @@ impl Peers {
 
     /// Finds a path to `eid` for the core; an event reports it within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
+    /// Shares memory with these processes from now on.
+    pub fn share_with(&mut self, whom: ShareWith) {
+        self.share_with = whom;
+    }
+
         if self.path == PathChoice::Packets {
             self.remember(eid, "this node is configured for packets only");
             self.events.push_back(PeerEvent::Packets { eid });

@@ -1,12 +1,16 @@
 //! Whether the process at the other end of a connection may have this node's memory.
 //!
-//! *Owns*: the rule: the same effective user in the same user namespace. *Takes*: a connected Unix
+//! *Owns*: the rule: the same effective user in the same user namespace, who may trace this process. *Takes*: a connected Unix
 //! socket. *Gives*: the peer's credentials, or the reason for a refusal. *Must not*: count a user id or
 //! a namespace as equal that the kernel does not show.
 //!
 //! Every user without a number in this user namespace reads as one overflow id, so two processes with
 //! that id may belong to different users, and it is never equal to itself. A process of the same user
 //! in another user namespace is kept out by the kernel's rules for debuggers, and by this one.
+//!
+//! The kernel keeps processes of one user from each other's memory, too, where one of them is not dumpable
+//! (`PR_SET_DUMPABLE`, a program with capabilities of its file) or has capabilities that the other one has not
+//! (ptrace(2), capabilities(7)). A node gives nothing that ptrace would not, unless its program asks for it.
 
 use std::{
     io,
@@ -18,6 +22,7 @@ use nix::{
     sys::socket::{getsockopt, sockopt},
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use urma_mem::environment::is_dumpable;
 
 /// Process and user at the other end of a connection, as the kernel shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +31,16 @@ pub struct Credentials {
     pub pid: u32,
     /// Effective user, in the numbering of this process's user namespace.
     pub uid: u32,
+}
+
+/// With which processes of its user, in its user namespace, a node shares memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ShareWith {
+    /// With those that the kernel would let trace this process: they reach its memory in any case.
+    #[default]
+    Tracers,
+    /// With all of them.
+    User,
 }
 
 /// Why a process does not get this node's memory.
@@ -40,6 +55,11 @@ pub enum Distrust {
     /// The same user in another user namespace.
     #[error("it is in another user namespace")]
     OtherNamespace,
+    /// The kernel would not let the peer trace this process.
+    #[error(
+        "it may not look into this process, which is not dumpable or has capabilities that it has not"
+    )]
+    Guarded,
     /// The kernel does not show the peer's user namespace.
     #[error("its user namespace cannot be read: {0}")]
     Unknown(io::Error),
@@ -51,7 +71,7 @@ impl Distrust {
     pub fn cause(&self) -> Option<&io::Error> {
         match self {
             Self::Unknown(error) => Some(error),
-            Self::OtherUser | Self::UnmappedUser | Self::OtherNamespace => None,
+            Self::OtherUser | Self::UnmappedUser | Self::OtherNamespace | Self::Guarded => None,
         }
     }
 
@@ -62,6 +82,7 @@ impl Distrust {
             Self::OtherUser => "it belongs to another user",
             Self::UnmappedUser => "its user has no number in this user namespace",
             Self::OtherNamespace => "it is in another user namespace",
+            Self::Guarded => "it may not trace this process (not dumpable, or more capabilities)",
             Self::Unknown(_) => "its user namespace cannot be read",
         }
     }
@@ -71,7 +92,7 @@ impl Distrust {
 ///
 /// # Errors
 /// [`Distrust`], also when the kernel does not show it.
-pub fn check(socket: impl AsFd) -> Result<Credentials, Distrust> {
+pub fn check(socket: impl AsFd, with: ShareWith) -> Result<Credentials, Distrust> {
     let peer = credentials(&socket).map_err(Distrust::Unknown)?;
     if peer.uid != geteuid().as_raw() {
         return Err(Distrust::OtherUser);
@@ -79,9 +100,50 @@ pub fn check(socket: impl AsFd) -> Result<Credentials, Distrust> {
     if peer.uid == overflow_uid().map_err(Distrust::Unknown)? {
         return Err(Distrust::UnmappedUser);
     }
-    let theirs = pidfd(&socket, peer).and_then(|fd| namespace(&fd)).map_err(Distrust::Unknown)?;
+    let pidfd = pidfd(&socket, peer).map_err(Distrust::Unknown)?;
+    let theirs = namespace(&pidfd).map_err(Distrust::Unknown)?;
     let own = namespace_at("/proc/self/ns/user").map_err(Distrust::Unknown)?;
-    if own == theirs { Ok(peer) } else { Err(Distrust::OtherNamespace) }
+    if own != theirs {
+        return Err(Distrust::OtherNamespace);
+    }
+    let is_asked_for = with == ShareWith::User || peer.pid == std::process::id();
+    if is_asked_for || may_trace(&pidfd).map_err(Distrust::Unknown)? {
+        Ok(peer)
+    } else {
+        Err(Distrust::Guarded)
+    }
+}
+
+/// Whether the kernel would let the process of `pidfd`, of this user and user namespace, trace this one.
+fn may_trace(pidfd: &OwnedFd) -> io::Result<bool> {
+    /// CAP_SYS_PTRACE.
+    const TRACES_ANY: u64 = 1 << 19;
+    let number = number_in_proc(pidfd)?;
+    let own = Capabilities::of("/proc/self/status")?;
+    let theirs = Capabilities::of(&format!("/proc/{number}/status"))?;
+    if number_in_proc(pidfd)? != number {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process ended"));
+    }
+    let has_all = own.permitted & !theirs.permitted == 0;
+    Ok(theirs.effective & TRACES_ANY != 0 || is_dumpable() && has_all)
+}
+
+/// Capabilities of a process, as sets of bits.
+struct Capabilities {
+    permitted: u64,
+    effective: u64,
+}
+
+impl Capabilities {
+    fn of(status: &str) -> io::Result<Self> {
+        let text = std::fs::read_to_string(status)?;
+        let set = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+            bits.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no capabilities shown"))
+        };
+        Ok(Self { permitted: set("CapPrm:")?, effective: set("CapEff:")? })
+    }
 }
 
 /// Process and user at the other end of a connected Unix socket.
@@ -152,7 +214,7 @@ mod tests {
     fn this_process_is_found_by_its_socket_and_by_its_number() {
         let (type_, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (socket, _other) = socketpair(AddressFamily::UNIX, type_, flags, None).unwrap();
-        let peer = check(&socket).unwrap();
+        let peer = check(&socket, ShareWith::Tracers).unwrap();
         assert_eq!(peer, Credentials { pid: std::process::id(), uid: geteuid().as_raw() });
         let own = namespace_at("/proc/self/ns/user").unwrap();
         assert_eq!(namespace(&pidfd_by_number(peer).unwrap()).unwrap(), own);

@@ -20,6 +20,7 @@ use crate::{
         ip_eid,
         memory::PageMoving,
         peer::{KernelReads, PathChoice},
+        trust::ShareWith,
         udp::UdpOffload,
     },
     link::{LinkFaults, LinkFaultsError},
@@ -62,6 +63,8 @@ pub struct NodeCfg {
     pub huge_pages: HugePages,
     /// Whether READs of a peer's memory that is not shared may go through the kernel.
     pub kernel_reads: KernelReads,
+    /// With which processes of its user memory is shared.
+    pub share_with: ShareWith,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
     /// Whether requests are accounted in a model of the context cache of a NIC.
@@ -121,6 +124,7 @@ impl Default for NodeCfg {
             writers: Writers::Held,
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
+            share_with: ShareWith::Tracers,
             lane: ExpressLane::On,
             contexts: ContextModelMode::Off,
             doorbells: Doorbells::Found,
@@ -195,6 +199,7 @@ impl NodeCfg {
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
+    /// | `URMA_SHARE_WITH` | `tracers` (processes of the user that may trace this one), `user` (all of them) |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
     /// | `URMA_CONTEXT_CACHE` | `off`, `count` (requests are accounted in a model of a NIC's context cache) |
@@ -267,6 +272,7 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_KERNEL_READS")? {
             self.kernel_reads = if is_on { KernelReads::Probe } else { KernelReads::Off };
         }
+        self.share_with = text("URMA_SHARE_WITH").map_or(Ok(self.share_with), share_with_of)?;
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
@@ -488,6 +494,14 @@ fn path_of(value: String) -> Result<PathChoice, ConfigError> {
     }
 }
 
+fn share_with_of(value: String) -> Result<ShareWith, ConfigError> {
+    match value.as_str() {
+        "tracers" => Ok(ShareWith::Tracers),
+        "user" => Ok(ShareWith::User),
+        _ => Err(ConfigError::of("URMA_SHARE_WITH", value, "tracers or user")),
+    }
+}
+
 fn rc_of(value: String) -> Result<RcWire, ConfigError> {
     match value.as_str() {
         "urma" => Ok(RcWire::Urma),
@@ -608,6 +622,8 @@ mod tests {
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
+        assert_eq!(with("URMA_SHARE_WITH", "user").unwrap().share_with, ShareWith::User);
+        assert_eq!(with("URMA_SHARE_WITH", "tracers").unwrap().share_with, ShareWith::Tracers);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
         assert_eq!(with("URMA_UDP_OFFLOAD", "off").unwrap().udp_offload, UdpOffload::Off);
         assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ContextModelMode::Count);
@@ -687,6 +703,7 @@ mod tests {
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),
+            ("URMA_SHARE_WITH", "all"),
             ("URMA_UDP_OFFLOAD", "gso"),
             ("URMA_DOORBELLS", "on"),
             ("URMA_CONTEXT_CACHE", "on"),

@@ -46,7 +46,7 @@ impl Peers {
             }
             Connect::Busy => return Ok(None),
         };
-        let credentials = match trust::check(&socket) {
+        let credentials = match trust::check(&socket, self.share_with) {
             Ok(credentials) => credentials,
             Err(distrust) => {
                 tracing::info!(?eid, %distrust, "no shared memory with a node on this host");
@@ -100,15 +100,21 @@ impl Peers {
             );
             return;
         }
-        let credentials = match trust::check(&socket) {
+        let credentials = match trust::check(&socket, self.share_with) {
             Ok(credentials) => credentials,
             Err(distrust) => {
                 tracing::info!(%distrust, "a connection is refused");
                 let is_short = distrust
                     .cause()
                     .is_some_and(|e| self.shortages.note("a connection is refused", e));
-                let refusal =
-                    if is_short { SharingRefusal::NoResources } else { SharingRefusal::OtherUser };
+                let refusal = match distrust {
+                    _ if is_short => SharingRefusal::NoResources,
+                    Distrust::Guarded => SharingRefusal::Guarded,
+                    Distrust::OtherUser
+                    | Distrust::UnmappedUser
+                    | Distrust::OtherNamespace
+                    | Distrust::Unknown(_) => SharingRefusal::OtherUser,
+                };
                 self.refuse(&socket, RawEid::default(), refusal);
                 return;
             }
@@ -335,6 +341,7 @@ impl Peers {
                         self.remember(eid, SHORT_HERE);
                         self.give_up(eid, CmdStatus::Unreachable);
                     }
+                        SharingRefusal::Guarded => "this process may not trace the other node's",
                     Err(_) => self.give_up(eid, CmdStatus::Denied),
                 }
             }
