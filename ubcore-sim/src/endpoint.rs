@@ -350,6 +350,10 @@ impl TpEndpoint {
             if let Some(MtuChange { old, new }) = tp.take_mtu_change() {
                 tracing::warn!(peer = %address(*peer), old, new, "the path MTU changed");
             }
+            if let Some(said) = tp.take_disproved_mtu() {
+                let peer = address(*peer);
+                tracing::warn!(%peer, said, "longer packets pass than the system says: not believed (forged ICMP?)");
+            }
             let end = if tp.has_shrunk() {
                 tables.count(Counter::PathNarrowed);
                 tracing::warn!(peer = %address(*peer), "packets are too long for the path by now");

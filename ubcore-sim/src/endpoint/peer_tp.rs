@@ -465,6 +465,11 @@ impl PeerTp {
     }
 
     pub(super) fn take_mtu_change(&mut self) -> Option<MtuChange> {
+    /// What the system says of the route although longer packets pass, in bytes of payload, once.
+    pub(super) fn take_disproved_mtu(&mut self) -> Option<usize> {
+        self.path.take_disproved()
+    }
+
         self.path.take_change()
     }
 

@@ -6,7 +6,9 @@
 //! - must not: count a size as passing before its echo; read a clock, draw a random number.
 //!
 //! RFC 8899 in spirit. A TP starts with [`Mtu::MIN`], which passes every path, and asks at once about the
-//! largest size that may pass; until that answer nothing is cut into packets ([`PathMtu::is_first`]). What gets
+//! largest size that may pass; until that answer nothing is cut into packets ([`PathMtu::is_first`]). What the system
+//! says of the route is a hint: anybody who knows two addresses can forge the ICMP message that it believes. So the size
+//! that it names is asked about, then a larger one; where that passes, the system was lied to. What gets
 //! no echo is followed by the sizes of common links, then by halves. Packets of a TP stay as they were cut, so a
 //! TP whose packets do not pass any more is replaced.
 
@@ -115,6 +117,10 @@ pub(crate) struct PathMtu {
     raise_ns: Nanos,
     /// When a larger size is tried; a doubt does not put it off. `None`: the search is not over.
     raise_at: Option<Nanos>,
+    /// Most payload that passes by what the system says of the route; `None`: it said nothing, or what is not true.
+    hint: Option<usize>,
+    /// A hint that a larger packet proved wrong, for the log.
+    disproved: Option<usize>,
     /// Size before the path shrank, until the one now is found.
     shrunk_from: Option<usize>,
     change: Option<MtuChange>,
@@ -137,6 +143,8 @@ impl PathMtu {
             stage: MtuStage::Closed,
             raise_ns: RAISE_MIN_NS,
             raise_at: None,
+            hint: None,
+            disproved: None,
             shrunk_from: None,
             change: None,
             has_shrunk: false,
@@ -197,6 +205,11 @@ impl PathMtu {
         self.change.take()
     }
 
+    /// The size, in bytes of payload, that the system named as the most although longer packets pass, once.
+    pub(crate) fn take_disproved(&mut self) -> Option<usize> {
+        self.disproved.take()
+    }
+
     // Inputs.
 
     /// The peer returned a probe. Whether one was asked about: everything else proves nothing.
@@ -224,6 +237,7 @@ impl PathMtu {
         let MtuStage::Doubt(doubt) = &mut self.stage else { return false };
         if doubt.long == Some(nonce) && payload == self.proven {
             self.stage = MtuStage::Search;
+            self.prove(payload);
             self.go_on(now);
             return true;
         }
@@ -250,21 +264,26 @@ impl PathMtu {
         }
     }
 
-    /// The system did not take a datagram to the peer: its packets to it have at most `ip_mtu` bytes.
+    /// The system did not take a datagram to the peer: by what it says of the route, packets to it have at most
+    /// `ip_mtu` bytes.
     pub(crate) fn on_too_long(&mut self, now: Nanos, ip_mtu: usize) {
         let most = payload_of(ip_mtu, self.ip_overhead);
-        self.system = most;
-        self.ceiling = self.ceiling.min(most);
+        self.system = most.max(self.proven);
+        self.hint = Some(most);
         if matches!(self.stage, MtuStage::Closed) {
+            self.aim = Some(most);
             return;
         }
-        if self.asked.is_some_and(|asked| asked.payload > most) {
-            self.asked = None;
-            self.aim = Some(most);
-            self.go_on(now);
-        }
-        if self.proven > most && !self.faults.never_shrinks {
-            self.shrink(most);
+        match self.asked.filter(|asked| asked.payload > most) {
+            // It was the probe that the system did not take.
+            Some(asked) => {
+                self.ceiling = self.ceiling.min(asked.payload - 4).max(self.proven);
+                self.asked = None;
+                self.aim = Some(most);
+                self.go_on(now);
+            }
+            None if self.proven > most => self.on_loss(now),
+            None => {}
         }
     }
 
@@ -293,7 +312,8 @@ impl PathMtu {
                 if doubt.strikes >= STRIKES {
                     let ceiling = self.proven - 4;
                     self.shrink(ceiling);
-                    self.aim = None;
+                    self.system = self.hint.unwrap_or(usize::MAX);
+                    self.aim = self.hint.filter(|hint| *hint <= ceiling);
                     self.aim = self.next_size();
                 } else if doubt.rounds >= ROUNDS {
                     self.stage = MtuStage::Search;
@@ -399,8 +419,8 @@ impl PathMtu {
         self.asked = Some(Question { payload, nonce: None, tries: 0, due: true, deadline: now });
     }
 
-    /// The next size that may be larger than what is proven: the one aimed at, the largest one of a common
-    /// link, half of what is left.
+    /// The next size that may be larger than what is proven: the one aimed at, one beyond what the system names, the
+    /// largest one of a common link, half of what is left.
     fn next_size(&self) -> Option<usize> {
         let open = |size: &usize| (self.proven + 1..=self.ceiling).contains(size);
         let of_links = || LINKS.iter().map(|&link| payload_of(link, self.ip_overhead)).find(open);
@@ -408,12 +428,17 @@ impl PathMtu {
             let left = self.ceiling.saturating_sub(self.proven);
             (left >= STEP).then(|| (self.proven + left / 2).next_multiple_of(4))
         };
-        self.aim.filter(open).or_else(of_links).or_else(half)
+        let beyond = || self.hint.filter(|hint| *hint == self.proven).map(|hint| hint + 4);
+        let beyond = || beyond().filter(open);
+        self.aim.filter(open).or_else(beyond).or_else(of_links).or_else(half)
     }
 
     fn prove(&mut self, payload: usize) {
         self.proven = self.proven.max(payload);
         self.ceiling = self.ceiling.max(payload).min(self.limit);
+        if let Some(hint) = self.hint.filter(|hint| payload > *hint) {
+            (self.hint, self.disproved, self.system) = (None, Some(hint), usize::MAX);
+        }
         if self.is_first() {
             self.stage = MtuStage::Search;
         }
