@@ -20,7 +20,7 @@ use std::{
 
 pub use offer::{KernelReads, LocalShare};
 use offer::{SharingOffer, parts};
-use shortage::{RetryPause, Shortages};
+use shortage::{Noise, RetryPause, Shortages};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
@@ -113,6 +113,7 @@ pub struct Peers {
     events: VecDeque<PeerEvent>,
     lies: u64,
     shortages: Shortages,
+    noise: Noise,
     /// While connections cannot be accepted.
     pause: RetryPause,
     /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
@@ -184,25 +185,26 @@ impl Peers {
             share,
             claim,
             path,
-            poll,
             share_with: ShareWith::default(),
+            poll,
             links: BTreeMap::new(),
             key_next: CLAIM_KEY + 1,
             events: VecDeque::new(),
             lies: 0,
             shortages: Shortages::default(),
+            noise: Noise::default(),
             pause: RetryPause::default(),
             reasons: BTreeMap::new(),
         })
     }
 
-    /// Finds a path to `eid` for the core; an event reports it within [`ANSWER_NS`].
-    pub fn find(&mut self, now: Nanos, eid: RawEid) {
     /// Shares memory with these processes from now on.
     pub fn share_with(&mut self, whom: ShareWith) {
         self.share_with = whom;
     }
 
+    /// Finds a path to `eid` for the core; an event reports it within [`ANSWER_NS`].
+    pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
             self.remember(eid, "this node is configured for packets only");
             self.events.push_back(PeerEvent::Packets { eid });
@@ -260,10 +262,14 @@ impl Peers {
             (_, Err(hello::HelloError::NotYet)) => {}
             (ConnectionState::Up { .. }, Err(error)) if !error.is_lie() => self.on_gone(key),
             (ConnectionState::Up { eid, .. }, _) => {
-                tracing::warn!(
-                    ?eid,
-                    "a peer sent an invalid message over its connection, which is closed"
-                );
+                let eid = *eid;
+                if let Some(times) = self.noise.count("invalid message") {
+                    tracing::warn!(
+                        ?eid,
+                        times,
+                        "a peer sent an invalid message over its connection, which is closed"
+                    );
+                }
                 self.lies += 1;
                 self.on_gone(key);
             }

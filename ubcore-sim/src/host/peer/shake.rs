@@ -95,15 +95,20 @@ impl Peers {
             .filter(|l| matches!(l.state, ConnectionState::Accepted { .. }))
             .count();
         if strangers >= STRANGERS_MAX {
-            tracing::warn!(
-                "too many connections wait without a first message; a new one is closed"
-            );
+            if let Some(times) = self.noise.count("too many") {
+                tracing::warn!(
+                    times,
+                    "too many connections wait without a first message; a new one is closed"
+                );
+            }
             return;
         }
         let credentials = match trust::check(&socket, self.share_with) {
             Ok(credentials) => credentials,
             Err(distrust) => {
-                tracing::info!(%distrust, "a connection is refused");
+                if let Some(times) = self.noise.count("distrust") {
+                    tracing::info!(%distrust, times, "a connection is refused");
+                }
                 let is_short = distrust
                     .cause()
                     .is_some_and(|e| self.shortages.note("a connection is refused", e));
@@ -156,7 +161,10 @@ impl Peers {
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::NoResources);
             }
             Err(error) => {
-                tracing::warn!(pid = credentials.pid, %error, "the first message of a connection is invalid; it is refused");
+                if let Some(times) = self.noise.count("first message") {
+                    let pid = credentials.pid;
+                    tracing::warn!(pid, %error, times, "the first message of a connection is invalid; it is refused");
+                }
                 self.lies += 1;
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::Incompatible);
             }
@@ -169,7 +177,10 @@ impl Peers {
         }
         let eid = shown.hello.eid;
         if let Err(refusal) = self.judge(&shown, credentials) {
-            tracing::info!(?eid, pid = credentials.pid, ?refusal, "a peer's offer is refused");
+            if let Some(times) = self.noise.count("offer") {
+                let pid = credentials.pid;
+                tracing::info!(?eid, pid, ?refusal, times, "a peer's offer is refused");
+            }
             self.lies += u64::from(refusal == SharingRefusal::Lied);
             self.refuse(&socket, eid, refusal);
             return;
@@ -273,11 +284,15 @@ impl Peers {
             return self.shortages.note("a peer's memory could not be mapped", error);
         }
         if let BadOffer::Unmapped(..) = bad {
-            tracing::warn!(?eid, error = %bad, "no memory is shared with a peer on this host");
+            if let Some(times) = self.noise.count("unmapped") {
+                tracing::warn!(?eid, error = %bad, times, "no memory is shared with a peer on this host");
+            }
             self.remember(eid, UNMAPPED);
             return false;
         }
-        tracing::warn!(?eid, error = %bad, "the memory that a peer shows is not that of its message; it is refused");
+        if let Some(times) = self.noise.count("other memory") {
+            tracing::warn!(?eid, error = %bad, times, "the memory that a peer shows is not that of its message; it is refused");
+        }
         self.lies += 1;
         false
     }
@@ -299,7 +314,9 @@ impl Peers {
                 return self.give_up(eid, status);
             }
             Err(error) => {
-                tracing::warn!(?eid, %error, "a peer's answer is not acceptable");
+                if let Some(times) = self.noise.count("answer") {
+                    tracing::warn!(?eid, %error, times, "a peer's answer is not acceptable");
+                }
                 self.lies += 1;
                 return self.give_up(eid, CmdStatus::Denied);
             }
@@ -324,6 +341,7 @@ impl Peers {
                             "the other node is configured for packets only"
                         }
                         SharingRefusal::OtherUser => "it takes this process for another user's",
+                        SharingRefusal::Guarded => "this process may not trace the other node's",
                         SharingRefusal::Incompatible => "the other node has another version",
                         SharingRefusal::NoResources => SHORT_THERE,
                         SharingRefusal::Busy
@@ -341,7 +359,6 @@ impl Peers {
                         self.remember(eid, SHORT_HERE);
                         self.give_up(eid, CmdStatus::Unreachable);
                     }
-                        SharingRefusal::Guarded => "this process may not trace the other node's",
                     Err(_) => self.give_up(eid, CmdStatus::Denied),
                 }
             }

@@ -3,7 +3,7 @@
 //! *Owns*: the count of such errors, whether the log has one, the pauses between two attempts to accept.
 //! *Takes*: errors, time. *Gives*: the time of the next attempt. *Must not*: write a line for each error.
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use udma_abi::Nanos;
 
@@ -39,6 +39,21 @@ impl Shortages {
     /// Returns the number of failed attempts so far.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+}
+
+/// How often bad connections came: anybody on the host makes thousands of them in a second, and a line for each would fill
+/// the log and hide others.
+#[derive(Debug, Default)]
+pub(super) struct Noise(BTreeMap<&'static str, u64>);
+
+impl Noise {
+    /// Counts one more of a kind. How many there were, if that is worth a line: at the first, second, fourth, eighth and so
+    /// on.
+    pub(super) fn count(&mut self, kind: &'static str) -> Option<u64> {
+        let count = self.0.entry(kind).or_default();
+        *count += 1;
+        count.is_power_of_two().then_some(*count)
     }
 }
 

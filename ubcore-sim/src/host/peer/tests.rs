@@ -434,6 +434,62 @@ fn garbage_and_silence_are_cut() {
     assert_eq!((a.links(), a.seen.len()), (0, 0));
 }
 
+/// Counts the warnings of its thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<std::sync::Mutex<usize>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+        *of.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _of: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn event(&self, _event: &tracing::Event<'_>) {
+        *self.0.lock().unwrap() += 1;
+    }
+    fn enter(&self, _span: &tracing::span::Id) {}
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+#[test]
+fn bad_connections_are_counted_and_seldom_said() {
+    use rustix::net::{SendFlags, send};
+    let warnings = Warnings::default();
+    let mut a = Side::auto();
+    tracing::subscriber::with_default(warnings.clone(), || {
+        for _ in 0..500 {
+            let Connect::Connected(socket) = claim::connect(a.eid()).unwrap() else { panic!() };
+            send(&socket, &[0xa5; 8], SendFlags::empty()).unwrap();
+            step_all(&mut [&mut a], 2);
+        }
+    });
+    assert_eq!((a.links(), a.peers.lies()), (0, 500));
+    assert_eq!(*warnings.0.lock().unwrap(), 9, "at 1, 2, 4 and so on up to 256");
+}
+
+#[test]
+fn connections_that_say_nothing_are_bounded() {
+    let mut a = Side::auto();
+    let mut silent = Vec::new();
+    while silent.len() < STRANGERS_MAX + 40 {
+        for _ in 0..ACCEPTS_PER_CALL {
+            let Connect::Connected(socket) = claim::connect(a.eid()).unwrap() else { panic!() };
+            silent.push(socket);
+        }
+        step_all(&mut [&mut a], 3);
+    }
+    assert_eq!(a.links(), STRANGERS_MAX);
+    // They make room after a second.
+    step_all(&mut [&mut a], 2 + ANSWER_NS / 1_000_000);
+    assert_eq!(a.links(), 0);
+    let liar = Liar::connect(&a);
+    let hello = liar.hello(&a);
+    assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(HelloKind::Accept));
+}
+
 #[test]
 fn speaking_out_of_turn_ends_the_pair() {
     let mut a = Side::auto();
