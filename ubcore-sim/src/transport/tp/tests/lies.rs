@@ -223,3 +223,37 @@ fn a_nak_is_answered_once() {
     assert_eq!(nak(&mut end, 6), Received::Acknowledged);
     assert_eq!(sent(&mut end), 14, "another gap");
 }
+
+/// A router marks packets when its queue is long; the sender hears of it by the next acknowledgement, once.
+#[test]
+fn the_mark_of_a_congested_router_reaches_the_acknowledgement() {
+    for strategy in
+        [Strategy::GoBackN, Strategy::SelectiveRepeat, Strategy::Irn, Strategy::Knitting]
+    {
+        let mut end = half_sent(strategy);
+        let first = end.tp.cfg().rx_psn;
+        let mut acknowledged = |at: u32, forward: bool| {
+            let body = Body::Response(match header(at, 4) {
+                TransactionHeader::Response(header) => header,
+                TransactionHeader::Request(_) => unreachable!(),
+            });
+            let mut header = PacketHeader::new(end.tp.cfg().local_tpn, first.plus(at), body);
+            (header.congestion.forward, header.ack_req) = (forward, true);
+            let packet = Packet { header, payload: &[1; 4] };
+            assert_eq!(end.tp.on_packet(1, &packet, &mut end.pool), Received::InOrder);
+            let mut buf = [0; TRANSMIT_MAX];
+            let mut sent = std::iter::from_fn(|| {
+                let len = end.tp.poll_transmit(1, &mut buf, &end.pool)?;
+                Some(Packet::parse(&buf[..len]).expect("right").header.body)
+            });
+            let ack = sent.find_map(|body| match body {
+                Body::Ack(ack) => Some(ack.congestion),
+                _ => None,
+            });
+            ack.expect("an acknowledgement")
+        };
+        assert!(!acknowledged(0, false), "{strategy:?}");
+        assert!(acknowledged(1, true), "{strategy:?}");
+        assert!(!acknowledged(2, false), "{strategy:?}: once");
+    }
+}
