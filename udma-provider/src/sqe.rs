@@ -313,7 +313,9 @@ fn finish(
     }
     sqe.flags.remove(SqeFlags::INLINE);
     if pieces.len() > sge_max(opcode) {
-        return Err(PostReason::Invalid("more pieces than an entry holds"));
+        return Err(PostReason::Invalid(
+            "more SGEs than an entry holds: 13, of WRITE_IMM 12, of WRITE_NOTIFY and WRITE_ATOMIC 11",
+        ));
     }
     for (pair, piece) in words[tail..].chunks_exact_mut(2).zip(pieces) {
         let token_id = piece.segment.token_id().value();

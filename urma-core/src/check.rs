@@ -156,7 +156,7 @@ impl SendRules {
     fn check_rare(&self, wr: &SendWr<'_>, peer: &Eid) -> Result<(), PostReason> {
         match wr.op {
             SendOp::Read { dst, src } => self.read(wr, peer, dst, src),
-            SendOp::WriteImm { src, dst, .. } => self.write_imm(wr, peer, src, dst),
+            SendOp::WriteImm { src, dst, .. } => self.write(wr, peer, src, dst),
             SendOp::WriteNotify { src, dst, notify, .. } => {
                 self.write(wr, peer, src, dst)?;
                 self.notify(peer, notify, SegmentAccess::WRITE)
@@ -232,21 +232,6 @@ impl SendRules {
         src: &[LocalSge<'_>],
         dst: RemoteAddr<'_>,
     ) -> Result<(), PostReason> {
-        if src.is_empty() {
-            return Err(Invalid("nothing to write: the list of SGEs is empty"));
-        }
-        self.write_imm(wr, peer, src, dst)
-    }
-
-    /// A write whose payload may be empty.
-    #[inline(always)]
-    fn write_imm(
-        &self,
-        wr: &SendWr<'_>,
-        peer: &Eid,
-        src: &[LocalSge<'_>],
-        dst: RemoteAddr<'_>,
-    ) -> Result<(), PostReason> {
         self.one_sided_mode()?;
         let len = self.gather(wr, src)?;
         if len > self.max_write {
@@ -264,9 +249,6 @@ impl SendRules {
         src: RemoteAddr<'_>,
     ) -> Result<(), PostReason> {
         self.one_sided(wr)?;
-        if dst.is_empty() {
-            return Err(Invalid("nothing to read: the list of SGEs is empty"));
-        }
         let len = local(self.home, self.max_sge, dst)?;
         if len > self.max_read {
             return Err(Invalid("longer than max_read_size"));
@@ -393,9 +375,6 @@ fn local(home: usize, max_sge: u8, sges: &[LocalSge<'_>]) -> Result<u64, PostRea
         let len = u64::from(sge.len);
         if sge.segment.home() != home {
             return Err(LOCAL_OF_ANOTHER);
-        }
-        if len == 0 {
-            return Err(Invalid("an SGE has no bytes"));
         }
         if !sge.segment.span().holds(sge.addr, len) {
             return Err(Invalid("an SGE is not inside its segment"));

@@ -1,6 +1,6 @@
 //! Configurations of queues, with numbers in range.
 
-use urma_core::{JfcCfg, JfcFlags, JfrCfg, JfsCfg, SendFlags};
+use urma_core::{JfcCfg, JfcFlags, JfrCfg, JfsCfg, OrderType, SendFlags, TransportMode};
 
 use super::name::{mode, order, policy};
 use crate::{abi::*, call::Answer};
@@ -33,13 +33,27 @@ pub(crate) fn jfs(from: &urma_jfs_cfg_t) -> Answer<JfsCfg> {
     })
 }
 
+/// The order type of a JFR. One that does not fit its mode is for the jetty to refuse, so it stands for the default
+/// here: a JFR alone receives in the order of the queues that send.
+fn fitting(mode: TransportMode, wanted: u32) -> OrderType {
+    use OrderType as O;
+    use TransportMode as M;
+    match (mode, order(wanted)) {
+        (M::Rm, Ok(order @ O::Oi))
+        | (M::Rc, Ok(order @ (O::Ot | O::Ol | O::No)))
+        | (M::Um, Ok(order @ O::No)) => order,
+        _ => O::Default,
+    }
+}
+
 /// # Errors
-/// EINVAL: no such mode, order type or token policy.
+/// EINVAL: no such mode or token policy.
 pub(crate) fn jfr(from: &urma_jfr_cfg_t) -> Answer<JfrCfg> {
+    let mode = mode(from.trans_mode)?;
     Ok(JfrCfg {
         id: from.id,
-        mode: mode(from.trans_mode)?,
-        order: order(from.flag.order_type())?,
+        mode,
+        order: fitting(mode, from.flag.order_type()),
         depth: from.depth,
         max_sge: from.max_sge,
         min_rnr_timer: from.min_rnr_timer,

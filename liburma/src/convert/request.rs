@@ -14,7 +14,8 @@ pub(crate) fn flags(from: urma_jfs_wr_flag_t) -> WrFlags {
 #[cold]
 pub(crate) fn refusal(reason: PostReason) -> Code {
     match reason {
-        PostReason::Full => Code::EAGAIN,
+        PostReason::Full if cfg!(feature = "abi-25-12-0-b081") => Code::EINVAL,
+        PostReason::Full => Code::ENOMEM,
         PostReason::Invalid(why) => {
             tracing::warn!(target: "urma", why, "request refused");
             Code::EINVAL

@@ -64,11 +64,17 @@ pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
     unsafe { take_back(eid_list.cast()) };
 }
 
-/// The device of this name.
+/// Bytes of a device's name with the zero byte at its end, `URMA_MAX_NAME`.
+const NAME_ROOM: usize = 64;
+
+/// The device of this name. EINVAL: of 64 bytes and more, which no device has.
 pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut urma_device_t {
     call::pointer(|| {
         // SAFETY: a C string of the caller's (room card of `face`).
         let wanted = unsafe { call::text(dev_name) }?;
+        if wanted.to_bytes().len() >= NAME_ROOM {
+            return Err(Code::EINVAL);
+        }
         Ok(library::device_named(wanted)?.as_ptr())
     })
 }
@@ -80,9 +86,6 @@ pub unsafe extern "C" fn urma_get_device_by_eid(
 ) -> *mut urma_device_t {
     call::pointer(|| {
         let wanted = self::eid(eid);
-        if wanted.is_unspecified() {
-            return Err(Code::EINVAL);
-        }
         let is_it =
             |device: &Object<urma_device_t>| device.r#type == r#type && has(*device, wanted);
         library::devices()?.into_iter().find(is_it).map(Object::as_ptr).ok_or(Code::ENODEV)

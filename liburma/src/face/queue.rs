@@ -35,11 +35,13 @@ unsafe fn create<K: Rules>(
         // The C core fills the default too.
         cfg.write(of);
     }
-    let queue = made(run!(op(ctx.as_ptr(), cfg.as_ptr())))?.as_ptr();
+    let queue = made(run!(op(ctx.as_ptr(), cfg.as_ptr())))?;
+    // Not each provider does it; `urma_deactive_*` asks for it.
+    queue.set(K::MEMBERS.is_active, 1);
     retain(ctx);
     hold(K::channel(&of));
-    K::joined(queue, &of);
-    Ok(queue)
+    K::joined(queue.as_ptr(), &of);
+    Ok(queue.as_ptr())
 }
 
 /// Deletes a queue by the operation of its context's table.

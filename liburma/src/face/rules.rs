@@ -100,7 +100,12 @@ impl Rules for kind::Jfr {
 
     fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
         object::<kind::Jfc>(cfg.jfc)?;
-        let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
+        // Any order type passes: the jetty that receives through the JFR asks for the same one, and its own must
+        // fit the mode.
+        let order = match cfg.flag.order_type() {
+            URMA_DEF_ORDER => order::resolved(cfg.trans_mode, URMA_DEF_ORDER)?,
+            order => order,
+        };
         let holds = cfg.depth != 0
             && cfg.depth <= caps.max_jfr_depth
             && u32::from(cfg.max_sge) <= caps.max_jfr_sge;

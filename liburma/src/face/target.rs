@@ -155,11 +155,14 @@ pub(super) fn bindable(jetty: Object<urma_jetty_t>, target: Object<urma_target_j
     if here == there { Ok(()) } else { Err(Code::ENOPERM) }
 }
 
-/// Undoes `urma_bind_jetty`. `URMA_ENOPERM`: not RC. `URMA_EINVAL`: not bound.
+/// Undoes `urma_bind_jetty`. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: bound, and not RC.
 pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         let unbind = op!(home(jetty), unbind_jetty);
+        if jetty.remote_jetty.is_null() {
+            return Err(Code::EINVAL);
+        }
         if mode_of(jetty) != URMA_TM_RC {
             return Err(Code::ENOPERM);
         }

@@ -64,7 +64,7 @@ impl Family for kind::Jetty {
         };
         let core = create(own, cfg, group.as_deref())?;
         let last = LastNames::NONE;
-        Ok((core, JettyMore { last, send_max: u32::MAX, _group: group }))
+        Ok((core, JettyMore { last, _group: group }))
     }
 
     fn modify(own: &mut JettyOwn, attr: &urma_jetty_attr_t) -> Answer {

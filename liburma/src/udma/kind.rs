@@ -158,8 +158,6 @@ impl LastNames {
 /// What a jetty keeps beside urma-core's.
 pub(crate) struct JettyMore {
     pub(crate) last: LastNames,
-    /// Bytes of a SEND to the bound target at most.
-    pub(crate) send_max: u32,
     /// Its group stays while the jetty does.
     pub(crate) _group: Option<Arc<GroupOwn>>,
 }
@@ -186,8 +184,6 @@ pub(crate) struct NotifierOwn {
 /// What lies behind a target.
 pub(crate) struct TargetOwn {
     pub(crate) core: TargetJetty,
-    /// Bytes of a SEND at most.
-    pub(crate) send_max: u32,
     /// PSNs that came with the import, for a binding.
     pub(crate) psns: StartPsns,
     pub(crate) _ctx: Arc<Ctx>,

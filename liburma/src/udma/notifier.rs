@@ -88,7 +88,7 @@ impl Import {
         let status = match made {
             Ok(core) => {
                 let public = target::public(ctx.0, &from, policy, &core);
-                fresh.publish(to.ctx.owner, public, TargetOwn::new(core, &to.ctx, from.tp));
+                fresh.publish(to.ctx.owner, public, TargetOwn::new(core, &to.ctx));
                 0
             }
             Err(code) => {

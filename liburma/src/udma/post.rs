@@ -56,9 +56,8 @@ impl From<Code> for Stop {
 
 /// What the lock of a queue that sends guards.
 pub(crate) trait Sends {
-    /// Where everything goes, whatever a request names, and how many bytes a message has at most:
-    /// of a queue with one target.
-    fn bound(&self) -> Option<u32>;
+    /// Whether everything goes to one target, whatever a request names.
+    fn is_bound(&self) -> bool;
 
     /// Posts checked requests.
     ///
@@ -140,8 +139,8 @@ impl Sends for JfsOwn {
     }
 
     #[inline(always)]
-    fn bound(&self) -> Option<u32> {
-        None
+    fn is_bound(&self) -> bool {
+        false
     }
 
     #[inline(always)]
@@ -193,8 +192,8 @@ impl Sends for JettyOwn {
     }
 
     #[inline(always)]
-    fn bound(&self) -> Option<u32> {
-        (self.core.mode() == TransportMode::Rc).then_some(self.more.send_max)
+    fn is_bound(&self) -> bool {
+        self.core.mode() == TransportMode::Rc
     }
 
     #[inline(always)]

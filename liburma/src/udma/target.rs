@@ -20,22 +20,12 @@ use crate::{
     },
 };
 
-/// Bytes of a SEND at most, by kind of path (UMDK release 26.06); UM has the device's own limit.
-fn send_max(tp_type: u32) -> u32 {
-    match tp_type {
-        URMA_RTP => 65_536,
-        URMA_CTP => 4096,
-        _ => u32::MAX,
-    }
-}
-
 /// No PSNs are given.
 const NO_PSNS: StartPsns = StartPsns { send: 0, receive: 0 };
 
 impl TargetOwn {
-    pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>, tp_type: u32) -> Self {
-        let psns = NO_PSNS;
-        Self { core, send_max: send_max(tp_type), psns, _ctx: Arc::clone(ctx) }
+    pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>) -> Self {
+        Self { core, psns: NO_PSNS, _ctx: Arc::clone(ctx) }
     }
 }
 
@@ -91,7 +81,7 @@ fn import(
     let own = ctx_of(ctx)?;
     let core = own.core.import_jetty(&remote(from)?)?;
     let public = public(ctx, from, policy, &core);
-    let target = TargetOwn { psns, ..TargetOwn::new(core, &own, from.tp) };
+    let target = TargetOwn { psns, ..TargetOwn::new(core, &own) };
     Ok(publish::<kind::Target>(&own, public, target)?.public())
 }
 
@@ -177,7 +167,6 @@ pub(crate) fn bind(
             return Ok(());
         }
         own.core.bind_with(&named.core, psns.unwrap_or(named.psns))?;
-        own.more.send_max = named.send_max;
         slot.set(remote, target);
         Ok(())
     })

@@ -33,7 +33,7 @@ macro_rules! import {
                 let (of, active) = unsafe { call::args((from, active)) }?;
                 let of = of.read();
                 path::check(&*ctx_of(ctx)?, &active.read(), eid(of.$id.eid), of.tp_type)?;
-                let psns = psns(&active.read())?;
+                let psns = psns(&active.read());
                 // SAFETY: the contract of this function is that of the callee.
                 made(unsafe { $plain(ctx, from, token, psns) })
             })
@@ -55,14 +55,14 @@ unsafe fn import_jfr_at(
     unsafe { import_jfr(ctx, from, token) }
 }
 
-/// The PSNs of a path.
-///
-/// # Errors
-/// EINVAL: one has more than 24 bits.
-fn psns(active: &urma_active_tp_cfg_t) -> call::Answer<StartPsns> {
-    let (send, receive) = (active.tp_attr.tx_psn, active.tp_attr.rx_psn);
-    let fits = send >> 24 == 0 && receive >> 24 == 0;
-    if fits { Ok(StartPsns { send, receive }) } else { Err(Code::EINVAL) }
+/// Bits of a PSN on the wire.
+const PSN_BITS: u32 = 24;
+
+/// The PSNs of a path: of what the program gives, the low 24 bits. Programs draw numbers of 31 bits, and
+/// neither UMDK's library nor its kernel module looks at them.
+fn psns(active: &urma_active_tp_cfg_t) -> StartPsns {
+    let low = |psn: u32| psn & ((1 << PSN_BITS) - 1);
+    StartPsns { send: low(active.tp_attr.tx_psn), receive: low(active.tp_attr.rx_psn) }
 }
 
 fn made<T>(target: *mut T) -> call::Answer<*mut T> {
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn bind_jetty_ex(
         let (of, to) = (ours::<kind::Jetty>(jetty)?, ours::<kind::Target>(target)?);
         let (peer, tp_type) = (to.shown().id.eid, to.shown().tp_type);
         path::check(&*ctx_of(of.shown().urma_ctx)?, &active, eid(peer), tp_type)?;
-        let psns = psns(&active)?;
+        let psns = psns(&active);
         let is_given = psns.send != 0 || psns.receive != 0;
         Code::from_c(bind(jetty, target, is_given.then_some(psns)))
     })

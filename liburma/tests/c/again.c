@@ -490,7 +490,7 @@ static void *posting(void *first)
     for (uint64_t i = 0; i < POSTS; i++) {
         mine.user_ctx = (uint64_t)(uintptr_t)first + i;
         urma_status_t status;
-        while ((status = urma_post_jetty_send_wr(here.jetty, &mine, &bad)) == URMA_EAGAIN) {
+        while ((status = urma_post_jetty_send_wr(here.jetty, &mine, &bad)) == FULL) {
         }
         CHECK(status == URMA_SUCCESS);
     }

@@ -100,7 +100,7 @@ static void refused_receives(void)
     }
     CHECK(urma_post_jfr_wr(jfr, wr, &bad) == URMA_EINVAL && bad == &wr[2]);
     wr[2].src.sge = &good; /* two are posted */
-    CHECK(urma_post_jfr_wr(jfr, wr, &bad) == URMA_EAGAIN && bad == &wr[ROOM - 2]);
+    CHECK(urma_post_jfr_wr(jfr, wr, &bad) == URMA_ENOMEM && bad == &wr[ROOM - 2]);
     CHECK(urma_delete_jfr(jfr) == URMA_SUCCESS);
     urma_cr_t cr[COUNT];
     while (urma_poll_jfc(there.jfc, COUNT, cr) > 0) { /* they were flushed */

@@ -17,6 +17,13 @@
 
 enum { MEMORY = 8192, TOKEN = 0x5eed, UNTOUCHED = 4711 };
 
+/* What a post to a full queue answers with, which differs between UMDK's releases. */
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+#define FULL URMA_ENOMEM
+#else
+#define FULL URMA_EINVAL
+#endif
+
 /* Whether a check expects success of each call of the library in it, so that errno stays as it is. */
 static inline int end_succeeds(const char *check)
 {

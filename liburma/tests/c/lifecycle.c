@@ -45,7 +45,13 @@ static void lookups(void)
     CHECK(strcmp(alias->name, "bonding_dev_0") == 0 && alias->type == URMA_TRANSPORT_UB);
     REFUSED(urma_get_device_by_name((char *)"udma1"), ENODEV);
     REFUSED(urma_get_device_by_name((char *)""), ENODEV);
-    REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), EINVAL);
+    char longest[URMA_MAX_NAME], longer[URMA_MAX_NAME + 1];
+    memset(longest, 'u', sizeof longest);
+    memset(longer, 'u', sizeof longer);
+    longest[sizeof longest - 1] = longer[sizeof longer - 1] = 0;
+    REFUSED(urma_get_device_by_name(longest), ENODEV);
+    REFUSED(urma_get_device_by_name(longer), EINVAL);
+    REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), ENODEV);
     eid.raw[0] = 0xfe;
     REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), ENODEV);
     REFUSED(urma_get_eid_list(dev, NULL), EINVAL);

@@ -32,7 +32,7 @@ static void receives_fill_the_ring(uint32_t depth, int entries)
     for (int i = 0; i < entries; i++) {
         CHECK(urma_post_jfr_wr(jfr, &wr, &bad) == URMA_SUCCESS);
     }
-    CHECK(urma_post_jfr_wr(jfr, &wr, &bad) == URMA_EAGAIN && bad == &wr);
+    CHECK(urma_post_jfr_wr(jfr, &wr, &bad) == URMA_ENOMEM && bad == &wr);
     CHECK(urma_query_jfr(jfr, &asked, &attr) == URMA_SUCCESS && asked.depth == depth);
     CHECK(urma_delete_jfr(jfr) == URMA_SUCCESS);
     while (urma_poll_jfc(there.jfc, 1, &cr) != 0) {
@@ -96,6 +96,62 @@ static void a_late_receive_is_waited_for(void)
     CHECK(cr.status == URMA_CR_SUCCESS && cr.user_ctx == 9);
 }
 
+/* As many pieces as hardware has, by opcode: 13, WRITE_IMM 12, WRITE_NOTIFY 11. */
+static void pieces_by_opcode(urma_device_t *dev)
+{
+    static const struct {
+        urma_opcode_t opcode;
+        uint32_t most;
+    } ops[] = {{URMA_OPC_WRITE, 13}, {URMA_OPC_READ, 13}, {URMA_OPC_SEND, 13},
+               {URMA_OPC_WRITE_IMM, 12}, {URMA_OPC_WRITE_NOTIFY, 11}};
+    urma_jetty_cfg_t cfg = here.jetty->jetty_cfg;
+    urma_device_attr_t attr;
+    urma_sge_t near[14], other[2] = {end_far(remote, 1024, 14 * 8), end_far(remote, 2048, 8)};
+    urma_jfs_wr_t *bad = NULL;
+
+    CHECK(urma_query_device(dev, &attr) == URMA_SUCCESS);
+    CHECK(attr.dev_cap.max_jfs_sge == 13 && attr.dev_cap.max_jfs_rsge == 13);
+    cfg.id = 0;
+    cfg.jfs_cfg.max_sge = 14;
+    errno = 0;
+    CHECK(urma_create_jetty(here.ctx, &cfg) == NULL && errno == EINVAL);
+    cfg.jfs_cfg.max_sge = cfg.jfs_cfg.max_rsge = 13;
+    urma_jetty_t *jetty = urma_create_jetty(here.ctx, &cfg);
+    CHECK(jetty != NULL && jetty->jetty_cfg.jfs_cfg.max_sge == 13);
+    for (size_t i = 0; i < 14; i++) {
+        near[i] = end_piece(&here, i * 64, 8);
+    }
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        urma_jfs_wr_t wr = {0};
+        bool is_send = ops[i].opcode == URMA_OPC_SEND, is_read = ops[i].opcode == URMA_OPC_READ;
+        urma_sg_t local = {.sge = near, .num_sge = ops[i].most + 1}, far = {.sge = other, .num_sge = 1};
+        far.num_sge += ops[i].opcode == URMA_OPC_WRITE_NOTIFY;
+        wr.opcode = ops[i].opcode;
+        wr.tjetty = target;
+        wr.flag.bs.complete_enable = 1;
+        for (int more = 1; more >= 0; more--) {
+            local.num_sge = ops[i].most + (uint32_t)more;
+            if (is_send) {
+                wr.send.src = local;
+            } else {
+                wr.rw.src = is_read ? far : local;
+                wr.rw.dst = is_read ? local : far;
+                wr.rw.notify_data = 5;
+            }
+            if (more == 0 && (is_send || ops[i].opcode == URMA_OPC_WRITE_IMM)) {
+                end_receive(&there, 4096, 14 * 8, 1);
+            }
+            urma_status_t status = urma_post_jetty_send_wr(jetty, &wr, &bad);
+            CHECK(status == (more ? URMA_EINVAL : URMA_SUCCESS) && (!more || bad == &wr));
+        }
+        CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
+        if (is_send || ops[i].opcode == URMA_OPC_WRITE_IMM) {
+            CHECK(end_wait(there.jfc).completion_len == ops[i].most * 8);
+        }
+    }
+    CHECK(urma_delete_jetty(jetty) == URMA_SUCCESS);
+}
+
 int main(void)
 {
     CHECK(urma_init(NULL) == URMA_SUCCESS);
@@ -110,6 +166,7 @@ int main(void)
     receives_fill_the_ring(RING, RING);
     receives_fill_the_ring(RING + 1, 2 * RING);
     remote_pieces_follow_each_other(dev);
+    pieces_by_opcode(dev);
     a_late_receive_is_waited_for();
     CHECK(urma_unimport_seg(remote) == 0 && urma_unimport_jetty(target) == 0);
     end_close(&here);

@@ -246,38 +246,20 @@ static void *wait_for_ever(void *notifier)
     return (void *)(intptr_t)urma_wait_notify(notifier, 1, &notice, -1);
 }
 
-/* A message by the compact path has 4096 bytes at most. */
-static void limits(struct end *here, struct info *peer)
-{
-    urma_token_t token = {TOKEN};
-    struct info compact = *peer;
-    urma_sge_t sge = end_piece(here, 0, 4097);
-
-    compact.jetty.tp_type = URMA_CTP;
-    urma_target_jetty_t *rtp = end_import_jetty(here, peer);
-    urma_target_jetty_t *ctp = urma_import_jetty(here->ctx, &compact.jetty, &token);
-    CHECK(ctp != NULL);
-    CHECK(end_post(here, URMA_OPC_SEND, ctp, &sge, NULL) == URMA_EINVAL);
-    CHECK(end_post(here, URMA_OPC_SEND_IMM, ctp, &sge, NULL) == URMA_EINVAL);
-    sge.len = 0x10001;
-    CHECK(end_post(here, URMA_OPC_SEND, rtp, &sge, NULL) == URMA_EINVAL);
-    CHECK(urma_unimport_jetty(ctp) == URMA_SUCCESS && urma_unimport_jetty(rtp) == URMA_SUCCESS);
-}
-
-/* As much as the limit goes, and arrives. */
-static void up_to_the_limit(struct end *here, struct end *there)
+/* A message by the compact path may have more bytes than a packet of compact hardware. */
+static void compact_messages(struct end *here, struct end *there)
 {
     struct info peer = end_info(there);
     urma_token_t token = {TOKEN};
-    urma_sge_t sge = end_piece(here, 0, 4096);
+    urma_sge_t sge = end_piece(here, 0, MEMORY);
 
     peer.jetty.tp_type = URMA_CTP;
     urma_target_jetty_t *ctp = urma_import_jetty(here->ctx, &peer.jetty, &token);
     CHECK(ctp != NULL);
-    end_receive(there, 4096, 4096, 3);
+    end_receive(there, 0, MEMORY, 3);
     CHECK(end_post(here, URMA_OPC_SEND, ctp, &sge, NULL) == URMA_SUCCESS);
     CHECK(end_wait(here->jfc).status == URMA_CR_SUCCESS);
-    CHECK(end_wait(there->jfc).completion_len == 4096);
+    CHECK(end_wait(there->jfc).completion_len == MEMORY);
     CHECK(urma_unimport_jetty(ctp) == URMA_SUCCESS);
 }
 
@@ -581,8 +563,7 @@ int main(void)
     receive_queues(&here, &there);
     addresses(&here);
     notices(&here, &peer);
-    limits(&here, &peer);
-    up_to_the_limit(&here, &there);
+    compact_messages(&here, &there);
     device_calls(&here);
     counters(&here);
     end_close(&here);

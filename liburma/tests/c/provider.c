@@ -73,6 +73,9 @@ static void traffic(void)
     CHECK(ran->create_context == contexts + 2 && ran->dev_fd == -1);
     CHECK(here.ctx->dev_fd == -1 && here.ctx->eid_index == 0 && here.ctx->eid.raw[15] == 9);
     CHECK(strcmp(here.ctx->ops->name, "sample ops") == 0);
+    /* Its own create functions leave it 0; what deactivates a queue asks for it. */
+    CHECK(here.jfc->urma_jfc_opt.is_actived && here.jfr->urma_jfr_opt.is_actived);
+    CHECK(here.jetty->urma_jetty_opt.is_actived);
     /* A context, a channel, a JFC, a JFR, a jetty, a segment with its token id. */
     CHECK(atomic_load(&here.ctx->ref.atomic_cnt) == 7);
     CHECK(urma_delete_context(here.ctx) == URMA_EAGAIN && urma_delete_jfce(here.jfce) == URMA_FAIL);

@@ -156,7 +156,7 @@ static void lists(const struct way *way)
                 if (status == URMA_SUCCESS) {
                     break;
                 }
-                CHECK(status == EAGAIN && bad >= at && done++ < 100000);
+                CHECK(status == FULL && bad >= at && done++ < 100000);
                 urma_cr_t cr;
                 CHECK(urma_poll_jfc(way->here->jfc, 1, &cr) == 0);
                 at = bad;

@@ -25,9 +25,6 @@ use crate::{
     value::{self, Ptr, done},
 };
 
-/// Bytes of a SEND by a reliable path, whatever the attributes say (UMDK release 26.06).
-const SEND_MAX: u64 = 65536;
-
 /// A device that is reached through the C functions.
 #[derive(Debug)]
 pub struct CDevice {
@@ -125,7 +122,7 @@ fn caps(from: &urma_device_attr_t) -> DeviceCaps {
         max_jfs_sge: cap.max_jfs_sge,
         max_jfs_rsge: cap.max_jfs_rsge,
         max_jfr_sge: cap.max_jfr_sge,
-        max_msg_size: cap.max_msg_size.min(SEND_MAX),
+        max_msg_size: cap.max_msg_size,
         max_read_size: cap.max_read_size,
         max_write_size: cap.max_write_size,
         max_atomic_size: cap.max_cas_size,

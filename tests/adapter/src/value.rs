@@ -90,7 +90,7 @@ pub(crate) fn done(code: c_int) -> Result<(), Status> {
 /// Why a post was refused, as far as C says it.
 pub(crate) fn refusal(code: c_int) -> PostReason {
     match status(code) {
-        Status::Again => PostReason::Full,
+        Status::NoMemory => PostReason::Full,
         Status::NoDevice => PostReason::Device,
         _ => PostReason::Invalid("refused by the C interface"),
     }

@@ -208,15 +208,22 @@ fn pieces_are_counted_and_lie_inside_their_segment() {
 }
 
 #[test]
-fn empty_messages_are_messages_and_empty_writes_are_not() {
+fn requests_without_bytes_are_requests() {
     let mut bench = Bench::new(TransportMode::Rm);
     let dst = at(&bench.remote, 0);
     let far = at(&bench.remote, LEN + 1);
     assert_eq!(post!(bench, SendOp::Send { src: &[] }), None);
     assert_eq!(post!(bench, SendOp::WriteImm { src: &[], dst, imm: 1 }), None);
     assert!(is_invalid(post!(bench, SendOp::WriteImm { src: &[], dst: far, imm: 1 })));
-    assert!(is_invalid(post!(bench, SendOp::Write { src: &[], dst })));
-    assert!(is_invalid(post!(bench, SendOp::Read { dst: &[], src: dst })));
+    assert_eq!(post!(bench, SendOp::Write { src: &[], dst }), None);
+    assert_eq!(post!(bench, SendOp::Read { dst: &[], src: dst }), None);
+    let empty = [sge(&bench.local, 8, 0), sge(&bench.local, LEN, 0)];
+    assert_eq!(post!(bench, SendOp::Write { src: &empty, dst }), None);
+    assert_eq!(post!(bench, SendOp::Read { dst: &empty, src: dst }), None);
+    let outside = [sge(&bench.local, LEN + 1, 0)];
+    assert!(is_invalid(post!(bench, SendOp::Write { src: &outside, dst })));
+    assert!(is_invalid(post!(bench, SendOp::Write { src: &[], dst: far })));
+    assert!(is_invalid(post!(bench, SendOp::Read { dst: &[], src: far })));
 }
 
 #[test]

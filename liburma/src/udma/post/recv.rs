@@ -25,7 +25,7 @@ pub(super) fn post(
     match post_plain(look, own, first) {
         Some(Ok(())) => Ok(()),
         Some(Err(error)) => refused(bad_wr, &[Some(first)], error),
-        None => several::post(look, first, bad_wr, None, &mut |wrs| own.post(wrs)),
+        None => several::post(look, first, bad_wr, false, &mut |wrs| own.post(wrs)),
     }
 }
 
@@ -53,7 +53,7 @@ impl Batched for urma_jfr_wr_t {
     fn check<'r, 'g: 'r>(
         look: Look<'g>,
         from: RecvRequest<'_>,
-        _bound: Option<u32>,
+        _is_bound: bool,
         rest: &mut Rest<'r, 'g>,
     ) -> Result<RecvWr<'r>, Stop> {
         Ok(RecvWr { dst: pieces(look, from.dst(), rest)?, user_ctx: from.user_ctx() })

@@ -63,10 +63,7 @@ fn post_plain(
             let send = from.message();
             let sge = send.src().only()?;
             let (op, target_hint) = (SendOp::Send { src: &[piece(look, sge).ok()?] }, send.hint());
-            let (target, send_max) = target(look, own, from)?;
-            if sge.len() > send_max {
-                return None;
-            }
+            let target = target(look, own, from)?;
             let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
             let wr = SendWr { op, flags, target, target_hint, user_ctx };
             Some(give(own, from, &wr, bad_wr))
@@ -133,7 +130,7 @@ fn transfer_again(
     is_write: bool,
 ) -> Option<()> {
     let (hint, pieces) = ends(from, is_write)?;
-    let is_bound = own.bound().is_some();
+    let is_bound = own.is_bound();
     // Before the names are looked at.
     let seen = look.seen_ends();
     let last = own.last();
@@ -161,16 +158,16 @@ fn transfer_new(
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Option<Answer> {
     let (hint, pieces) = ends(from, is_write)?;
-    let bound = own.bound();
+    let is_bound = own.is_bound();
     // Before the names are looked up.
     let seen = look.seen_ends();
     let last = own.last();
     last.form = LastForm::NONE;
     let local = look.named_new(pieces.0.segment(), &mut last.local)?;
     let remote = look.named_new(pieces.1.segment(), &mut last.remote)?;
-    let target = match bound {
-        Some(_) => None,
-        None => Some(look.named_new(from.target(), &mut last.target)?),
+    let target = match is_bound {
+        true => None,
+        false => Some(look.named_new(from.target(), &mut last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
     let posted = own.transfer(&wr);
@@ -194,24 +191,20 @@ fn give(
     }
 }
 
-/// Where a request goes, and the bytes of a message at most. `None`: what it names is not there.
+/// Where a request goes. `None`: what it names is not there.
 #[inline(always)]
 fn target<'g>(
     look: Look<'g>,
     own: &impl Sends,
     from: SendRequest<'_>,
-) -> Option<(Option<&'g TargetJetty>, u32)> {
-    match own.bound() {
-        Some(send_max) => Some((None, send_max)),
-        None => named(look, from),
-    }
+) -> Option<Option<&'g TargetJetty>> {
+    if own.is_bound() { Some(None) } else { named(look, from).map(Some) }
 }
 
 /// The target that a request names.
 #[inline(always)]
-fn named<'g>(look: Look<'g>, from: SendRequest<'_>) -> Option<(Option<&'g TargetJetty>, u32)> {
-    let named = look.named::<kind::Target>(from.target())?;
-    Some((Some(&named.core), named.send_max))
+fn named<'g>(look: Look<'g>, from: SendRequest<'_>) -> Option<&'g TargetJetty> {
+    look.named::<kind::Target>(from.target()).map(|named| &named.core)
 }
 
 /// Posts what [`post_plain`] left.
@@ -222,16 +215,16 @@ fn post_other<'g>(
     first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
-    let bound = own.bound();
+    let is_bound = own.is_bound();
     if first.next().is_some() {
         let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
-        return several::post(look, first, bad_wr, bound, &mut give);
+        return several::post(look, first, bad_wr, is_bound, &mut give);
     }
     // Before the names are looked up.
     let seen = look.seen_ends();
     let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
-    match Batched::check(look, first, bound, &mut rest) {
+    match Batched::check(look, first, is_bound, &mut rest) {
         Ok(request) => match own.post(core::slice::from_ref(&request)) {
             Ok(()) => {
                 alike::note_atomic(own, first, seen);
@@ -270,19 +263,16 @@ impl Batched for urma_jfs_wr_t {
     fn check<'r, 'g: 'r>(
         look: Look<'g>,
         from: SendRequest<'_>,
-        bound: Option<u32>,
+        is_bound: bool,
         rest: &mut Rest<'r, 'g>,
     ) -> Result<SendWr<'r>, Stop> {
         let op = from.op();
-        let (target, send_max) = match bound {
-            Some(send_max) => (None, send_max),
-            None if matches!(op, Some(PostOp::Nop)) => (None, u32::MAX),
-            None => named(look, from).ok_or(Code::EINVAL)?,
+        let target = match op {
+            _ if is_bound => None,
+            Some(PostOp::Nop) => None,
+            _ => Some(named(look, from).ok_or(Code::EINVAL)?),
         };
         let (op, target_hint) = operation(look, from, op.ok_or(Code::EINVAL)?, rest)?;
-        if message_len(&op) > u64::from(send_max) {
-            return Err(Stop::Bad(Code::EINVAL));
-        }
         let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
         Ok(SendWr { op, flags, target, target_hint, user_ctx })
     }
@@ -294,17 +284,6 @@ impl Batched for urma_jfs_wr_t {
     ) -> Answer {
         refused_send(bad_wr, batch, error)
     }
-}
-
-/// Bytes of a message; 0 of another request, which the kind of path does not limit.
-#[inline(always)]
-fn message_len(op: &SendOp<'_>) -> u64 {
-    let (SendOp::Send { src } | SendOp::SendImm { src, .. } | SendOp::SendInvalidate { src, .. }) =
-        op
-    else {
-        return 0;
-    };
-    src.iter().map(|piece| u64::from(piece.len)).sum()
 }
 
 /// The operation of a request, and its hint for a group of targets.

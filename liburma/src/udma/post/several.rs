@@ -21,11 +21,11 @@ pub(super) trait Batched: Sized + 'static {
     /// The request after `of`.
     fn next(of: WorkRequest<'_, Self>) -> Option<WorkRequest<'_, Self>>;
 
-    /// Finds what the request names; pieces are put into `rest`. `bound` is that of `Sends`.
+    /// Finds what the request names; pieces are put into `rest`. `is_bound` is that of `Sends`.
     fn check<'r, 'g: 'r>(
         look: Look<'g>,
         from: WorkRequest<'_, Self>,
-        bound: Option<u32>,
+        is_bound: bool,
         rest: &mut Rest<'r, 'g>,
     ) -> Result<Self::Checked<'r>, Stop>;
 
@@ -48,7 +48,7 @@ pub(super) fn post<'g, W: Batched>(
     look: Look<'g>,
     first: WorkRequest<'_, W>,
     bad_wr: UserPtr<*mut W>,
-    bound: Option<u32>,
+    is_bound: bool,
     give: &mut Give<'_, W>,
 ) -> Answer {
     let (mut next, mut posted) = (Some(first), 0);
@@ -62,7 +62,7 @@ pub(super) fn post<'g, W: Batched>(
             && stop.is_none()
             && let Some(request) = next
         {
-            match W::check(look, request, bound, &mut rest) {
+            match W::check(look, request, is_bound, &mut rest) {
                 Ok(wr) => {
                     batch[count].write(wr);
                     (from[count], next, count) = (next, W::next(request), count + 1);

@@ -16,8 +16,8 @@ super::behaviours! {
     Good reliable write_last_byte_last: "A program that sees the last byte of a WRITE sees all bytes before it.";
     Good reliable write_overwrites_in_order: "Of two strongly ordered WRITEs to one address the bytes of the later one stay.";
     Good reliable write_both_ways: "Both ends may write to each other at the same time.";
+    Good reliable write_without_bytes: "A WRITE without SGEs and one with an empty SGE succeed and touch nothing, alone and among others.";
     Good reliable write_many_in_flight: "A queue full of WRITEs places every one.";
-    Bad reliable write_without_bytes_is_refused: "A WRITE without SGEs and one with an empty SGE are refused by post.";
     Bad reliable write_with_too_many_sges_is_refused: "A WRITE with more SGEs than the queue holds is refused by post.";
     Bad reliable write_with_too_much_inline_is_refused: "More inline bytes than the queue was created for are refused by post.";
 }
@@ -188,15 +188,31 @@ fn write_many_in_flight(setup: Setup) -> Outcome {
     w.b.mem().placed(65536, &bytes)
 }
 
-fn write_without_bytes_is_refused(setup: Setup) -> Outcome {
+fn write_without_bytes(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
+    w.b.mem().poison(512, 64)?;
     let (jetty, kit) = w.a.parts();
-    let none = SendOp::Write { src: &[], dst: kit.at(0) };
-    is_invalid("no SGE", jetty.post_send(&[kit.wr(none, 1)]))?;
-    let empty = [kit.sge(0, 0)];
-    let empty = SendOp::Write { src: &empty, dst: kit.at(0) };
-    is_invalid("an empty SGE", jetty.post_send(&[kit.wr(empty, 1)]))?;
-    w.a.nothing_sent()
+    let nothing = [kit.sge(0, 0)];
+    for (ctx, src) in [(1, &[][..]), (2, &nothing), (3, &nothing)] {
+        jetty.post_send(&[kit.wr(SendOp::Write { src, dst: kit.at(512) }, ctx)])?;
+    }
+    for ctx in [1, 2, 3] {
+        let done = w.a.sent_ok(ctx)?;
+        same("length", done.len, 0)?;
+    }
+    w.b.mem().untouched(512, 64)?;
+    // Among others, in their order.
+    let bytes = pattern(9, 64);
+    w.a.mem().put(0, &bytes)?;
+    let (jetty, kit) = w.a.parts();
+    let some = [kit.sge(0, 64)];
+    let list = [(4, &nothing[..]), (5, &some[..]), (6, &[][..])]
+        .map(|(ctx, src)| kit.wr(SendOp::Write { src, dst: kit.at(512) }, ctx));
+    jetty.post_send(&list)?;
+    for ctx in [4, 5, 6] {
+        w.a.sent_ok(ctx)?;
+    }
+    w.b.mem().placed(512, &bytes)
 }
 
 /// A post was refused as invalid at its first request.
