@@ -13,6 +13,7 @@ pub mod clock;
 pub mod descriptor;
 mod faulty;
 pub mod hello;
+mod inquiry;
 pub mod inspect;
 pub mod interrupt;
 pub mod link;

@@ -99,6 +99,13 @@ pub enum HostRequest {
         /// EID of the peer's node.
         eid: RawEid,
     },
+    /// Requests to this node ended for want of an acknowledgement: say once why, for the user.
+    AskWhy {
+        /// EID of the peer's node.
+        eid: RawEid,
+        /// Requests go there in packets; otherwise the node is on this host.
+        is_packets: bool,
+    },
 }
 
 /// Whether more datagrams wait than were received.

@@ -266,10 +266,13 @@ impl Driver {
 
     /// The host has no peers.
     pub(crate) fn answer_host(&self) {
-        while let Some(HostRequest::FindPeer { eid } | HostRequest::Forget { eid }) =
-            self.dev.poll_host_request()
-        {
-            self.dev.on_no_peer(self.now, eid, CmdStatus::Unreachable);
+        while let Some(request) = self.dev.poll_host_request() {
+            match request {
+                HostRequest::FindPeer { eid } | HostRequest::Forget { eid } => {
+                    self.dev.on_no_peer(self.now, eid, CmdStatus::Unreachable);
+                }
+                HostRequest::AskWhy { .. } => {}
+            }
         }
     }
 

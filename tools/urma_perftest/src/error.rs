@@ -3,7 +3,7 @@
 //! *Owns*: the one error of this program, made for people.
 
 use urma::OutOfBounds;
-use urma::{CrStatus, Eid, PostError, Status};
+use urma::{CrStatus, Eid, PathKind, PostError, Status};
 
 use crate::{oob::OobError, pattern::Mismatch, plan::PlanRefusal};
 
@@ -35,6 +35,12 @@ pub(crate) enum RunError {
     /// A request was refused or failed, or did not complete in time.
     #[error("{0}")]
     Request(String),
+    /// A request has no acknowledgement.
+    #[error("request {user_ctx:#x} failed: {}", CrStatus::AckTimeout)]
+    Unanswered {
+        /// Context of the request.
+        user_ctx: u64,
+    },
     /// A byte is wrong.
     #[error("verification failed: {0}")]
     Mismatch(#[from] Mismatch),
@@ -51,7 +57,22 @@ pub(crate) enum RunError {
 impl RunError {
     /// For a completion that is not a success.
     pub(crate) fn failed(status: CrStatus, user_ctx: u64) -> Self {
+        if status == CrStatus::AckTimeout {
+            return Self::Unanswered { user_ctx };
+        }
         Self::Request(format!("request {user_ctx:#x} failed: {status}"))
+    }
+
+    /// The error with what stands between the nodes `own` and `peer`, where requests went in packets and had no
+    /// acknowledgement. Takes some seconds then.
+    pub(crate) fn explained(self, (own, peer): (Eid, Eid), path: PathKind) -> Self {
+        let Self::Unanswered { .. } = self else { return self };
+        let why = match path {
+            PathKind::Packets => urma::why_unreached(own, peer, Status::TimedOut),
+            _ => None,
+        };
+        let why = why.unwrap_or_else(|| "the process of the peer is stopped, or had no processor".to_owned());
+        Self::Request(format!("{self}; node {peer}: {why}"))
     }
 }
 

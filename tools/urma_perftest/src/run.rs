@@ -70,7 +70,10 @@ const REASON_BOUND: Duration = Duration::from_secs(1);
 fn account(oob: &mut Oob, error: RunError) -> RunError {
     match error {
         RunError::Oob(OobError::Refused(_)) => return error,
-        RunError::Oob(_) | RunError::Request(_) | RunError::Api { .. } => {
+        RunError::Oob(_)
+        | RunError::Request(_)
+        | RunError::Unanswered { .. }
+        | RunError::Api { .. } => {
             if let Some(why) = oob.reason(REASON_BOUND) {
                 return OobError::Refused(why).into();
             }
@@ -106,8 +109,10 @@ fn run_connected(
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
     let session = join(plan, oob)?;
-    audience.on_connected(session.objects.path());
-    sizes(plan, oob, (session, live), audience)
+    let path = session.objects.path();
+    let nodes = (session.context.eid(), session.objects.targets[0].target().id.eid);
+    audience.on_connected(path);
+    sizes(plan, oob, (session, live), audience).map_err(|error| error.explained(nodes, path))
 }
 
 /// Compares the tests, opens the device, imports what the peer has.

@@ -11,7 +11,7 @@ use super::hold::{Answers, PostHabit};
 use super::lookups::{self, WaitingPiece};
 use super::pair::Pair;
 use super::piece::{From, Part};
-use super::requester::Requester;
+use super::requester::{Requester, TimedOut};
 use super::responder::{Responder, Source};
 use super::senders::Senders;
 use super::target::Unsequenced;
@@ -22,6 +22,7 @@ use crate::context::model::ContextModel;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 use crate::engine::send::ShortSend;
+use crate::ports::HostRequest;
 use crate::transport::Agreed;
 
 /// Pieces in each direction that one step moves for one peer.
@@ -106,8 +107,10 @@ impl Peer {
         let mut busy = self.take_in(work, inbox);
         let answers = self.answers_of_step(work.now, busy, answers);
         let Self { line, requester, responder, .. } = self;
-        if work.now >= requester.timer() {
-            requester.on_time(line, work);
+        if work.now >= requester.timer() && requester.on_time(line, work) == TimedOut::Some {
+            // Where too much waits for the host already, the user is told another time.
+            let request = HostRequest::AskWhy { eid: self.eid, is_packets: line.is_packets() };
+            let _ = work.base.tables.ask_host(request);
         }
         let is_held = answers == Answers::MayWait && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {

@@ -69,6 +69,15 @@ impl Default for Requester {
     }
 }
 
+/// Whether requests ended because no acknowledgement came within their error timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TimedOut {
+    /// Some did.
+    Some,
+    /// None did.
+    None,
+}
+
 impl Requester {
     /// Takes a request into its sequence.
     pub(super) fn take_request(
@@ -358,7 +367,7 @@ impl Requester {
     }
 
     /// Looks at deadlines: [`Self::timer`] is over.
-    pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) {
+    pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) -> TimedOut {
         let now = work.now;
         self.timer = Nanos::MAX;
         let carrier = line.carrier.as_ref();
@@ -393,6 +402,7 @@ impl Requester {
         if let (Some(since), Some(Carrier::Packets(peer))) = (doubted, carrier) {
             work.endpoint.doubt(now, *peer, since);
         }
+        if ended { TimedOut::Some } else { TimedOut::None }
     }
 
     pub(super) fn on_response(

@@ -23,6 +23,8 @@ mod world;
 use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access, counters::Counter, sqe::SqeFlags};
 use world::{Kind, World, on_both};
 
+use crate::ports::HostRequest;
+
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 
 #[test]
@@ -316,6 +318,13 @@ fn a_dead_peer_ends_everything_within_the_bound() {
         for seq in seqs {
             assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)), "{kind:?}");
         }
+        // The user is told why.
+        let asked = std::iter::from_fn(|| w.nodes[0].base.tables.requests.pop());
+        let mut why = asked.filter_map(|request| match request {
+            HostRequest::AskWhy { is_packets, .. } => Some(is_packets),
+            HostRequest::FindPeer { .. } | HostRequest::Forget { .. } => None,
+        });
+        assert_eq!(why.next(), Some(matches!(kind, Kind::Packets)), "{kind:?}");
     }
 }
 

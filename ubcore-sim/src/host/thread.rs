@@ -30,6 +30,7 @@ use udma_abi::{CmdStatus, Nanos, counters::Counter};
 use super::{
     arrivals::{ArrivalWatch, NextCheck},
     bursts::{Bursts, GIVE_WAY, LOOK, NextAction, PassFindings},
+    inquiry::Inquiry,
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
@@ -77,6 +78,7 @@ impl Background {
             stays: 0,
             counted: [0; 2],
             device_name,
+            inquiry: Inquiry::default(),
         };
         let name = "urma-node".to_owned();
         let handle = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
@@ -121,6 +123,7 @@ struct Worker {
     counted: [u64; 2],
     /// Name of the device for programs.
     device_name: String,
+    inquiry: Inquiry,
 }
 
 impl Worker {
@@ -416,6 +419,10 @@ impl Worker {
                 match request {
                     HostRequest::FindPeer { eid } => self.peers.find(now, eid),
                     HostRequest::Forget { eid } => self.peers.forget(eid),
+                    HostRequest::AskWhy { eid, is_packets } => {
+                        let own = self.shared.device().cfg().eid;
+                        self.inquiry.ask(now, (own, eid), is_packets);
+                    }
                 }
             } else if let Some(event) = self.peers.poll_event() {
                 any = true;

@@ -284,6 +284,8 @@ impl World {
             match device.poll_host_request() {
                 Some(HostRequest::FindPeer { eid }) => self.find_peer(now, number, eid),
                 Some(HostRequest::Forget { eid }) => self.forget(now, number, eid),
+                // There is no user whom the reason would help.
+                Some(HostRequest::AskWhy { .. }) => {}
                 None => return served > 0,
             }
         }
