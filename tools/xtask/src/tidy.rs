@@ -13,6 +13,7 @@ mod floors;
 mod glossary;
 mod manifest;
 mod promises;
+mod reasons;
 mod source;
 mod survivors;
 mod targets;
@@ -44,6 +45,7 @@ const RULES: &[(&str, Rule)] = &[
     ("every source file is reachable", source::reachable),
     ("every expect has a reason, nothing is allowed", source::expectations),
     ("unsafe code only in its homes", source::unsafety),
+    ("each path to Status::Invalid says why", reasons::given),
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),
     ("no vague names", words::names),
