@@ -6,12 +6,13 @@
 //! *Must not*: know what is called.
 #![expect(unsafe_code, reason = "pointers of C programs, and errno")]
 
+mod report;
 mod user;
 
-use core::{ffi::c_int, num::NonZero, ops::Deref, ptr::NonNull};
+use core::{any::type_name, ffi::c_int, fmt, num::NonZero, ops::Deref, ptr::NonNull};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use urma_core::Status;
+use urma_core::{Reason, Status};
 use urma_mem::{
     fork,
     sync::{AtomicU64, Ordering},
@@ -25,64 +26,167 @@ use crate::{
 
 pub(crate) use user::{Recorded, UserArray, UserPtr, args, c_text, some, text, value};
 
-/// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`].
+/// What a refused call answers with, and why.
+///
+/// The one place where a reason becomes a line of the log is [`report`], at the end of each call from C: so whatever
+/// refuses says why by [`refuse!`], and nothing is refused without words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Code(NonZero<c_int>);
+pub(crate) struct Code {
+    number: Number,
+    words: ReasonWords,
+}
+
+/// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`]. [`refuse!`] makes a [`Code`] of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Number(NonZero<c_int>);
+
+/// Why a call is refused: the number of a reason, or one of two others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ReasonWords(u32);
+
+impl ReasonWords {
+    /// An operation of a table answered so; it gives numbers alone.
+    const NONE: Self = Self(0);
+    /// The log has the line already, or the answer is part of a normal run.
+    const SAID: Self = Self(u32::MAX);
+    /// A queue has no room.
+    const FULL: Self = Self(u32::MAX - 1);
+
+    /// The reason of this number; `None`: one of the others.
+    fn reason(self) -> Option<Reason> {
+        if self == Self::SAID || self == Self::FULL { None } else { Reason::of(self.0) }
+    }
+}
 
 /// The `urma_status_t` of a call that did what it was asked to.
 pub(crate) const SUCCESS: c_int = 0;
 
+/// A [`Code`] with its reason: a number of [`Code`] by its name, and words as `format!` takes them. They name the
+/// object, the field, its value and the rule.
+macro_rules! refuse {
+    ($number:ident, $($words:tt)+) => {
+        $crate::call::Code::$number.why(format_args!($($words)+))
+    };
+}
+pub(crate) use refuse;
+
 impl Code {
-    pub(crate) const ENOPERM: Self = Self::known(libc::EPERM);
-    pub(crate) const EAGAIN: Self = Self::known(libc::EAGAIN);
-    pub(crate) const ENOMEM: Self = Self::known(libc::ENOMEM);
-    pub(crate) const EEXIST: Self = Self::known(libc::EEXIST);
-    pub(crate) const EINTR: Self = Self::known(libc::EINTR);
-    pub(crate) const EIO: Self = Self::known(libc::EIO);
-    pub(crate) const EFAULT: Self = Self::known(libc::EFAULT);
-    pub(crate) const ENODEV: Self = Self::known(libc::ENODEV);
-    pub(crate) const ETIMEDOUT: Self = Self::known(libc::ETIMEDOUT);
-    pub(crate) const EINVAL: Self = Self::known(libc::EINVAL);
+    pub(crate) const ENOPERM: Number = Number::known(libc::EPERM);
+    pub(crate) const EAGAIN: Number = Number::known(libc::EAGAIN);
+    pub(crate) const ENOMEM: Number = Number::known(libc::ENOMEM);
+    pub(crate) const EEXIST: Number = Number::known(libc::EEXIST);
+    pub(crate) const EINTR: Number = Number::known(libc::EINTR);
+    pub(crate) const EIO: Number = Number::known(libc::EIO);
+    pub(crate) const EFAULT: Number = Number::known(libc::EFAULT);
+    pub(crate) const ENODEV: Number = Number::known(libc::ENODEV);
+    pub(crate) const ETIMEDOUT: Number = Number::known(libc::ETIMEDOUT);
+    pub(crate) const EINVAL: Number = Number::known(libc::EINVAL);
     /// A software device does not support it.
-    pub(crate) const ENOTSUP: Self = Self::known(libc::EOPNOTSUPP);
+    pub(crate) const ENOTSUP: Number = Number::known(libc::EOPNOTSUPP);
     /// `URMA_FAIL`: a failure that no other number names.
-    pub(crate) const FAIL: Self = Self::known(0x1000);
+    pub(crate) const FAIL: Number = Number::known(0x1000);
     /// The callee answered with NULL, or with nothing, and has set `errno` itself where it failed.
-    pub(crate) const AS_SET: Self = Self::known(-1);
+    const ERRNO: Number = Number::known(-1);
 
-    const fn known(number: c_int) -> Self {
-        Self(NonZero::new(number).expect("0 is success"))
-    }
-
-    /// The code with this number, as another function of the C interface gave it.
+    /// The answer of another function of the C interface.
     #[inline]
-    pub(crate) const fn from_c(number: c_int) -> Answer {
+    pub(crate) fn from_c(number: c_int) -> Answer {
         match NonZero::new(number) {
             None => Ok(()),
-            Some(number) => Err(Self(number)),
+            Some(number) => Err(Self { number: Number(number), words: report::left(number.get()) }),
         }
+    }
+
+    /// The answer of another function of the C interface that failed and set `errno`.
+    #[cold]
+    pub(crate) fn as_set() -> Self {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self { number: Self::ERRNO, words: report::left(errno) }
+    }
+
+    /// The answer of a function of the C interface that answers with nothing: where it failed, it has set `errno`
+    /// and said why.
+    pub(crate) const fn errno_of_callee() -> Self {
+        Self { number: Self::ERRNO, words: ReasonWords::SAID }
+    }
+
+    /// The answer of a post to a queue without room. It has a line of its own, once for each function: programs that
+    /// keep their queues full meet it all the time.
+    pub(crate) const fn full() -> Self {
+        // As UDMA's driver of each release.
+        let number = if cfg!(feature = "abi-25-12-0-b081") { Self::EINVAL } else { Self::ENOMEM };
+        Self { number, words: ReasonWords::FULL }
+    }
+
+    /// The answer of a post of receives: without room it is the same in each release.
+    pub(crate) fn of_receives(self) -> Self {
+        if self.words == ReasonWords::FULL { Self { number: Self::ENOMEM, ..self } } else { self }
+    }
+
+    /// Whether a post was refused as wrong, and not for want of room.
+    pub(crate) fn is_wrong(self) -> bool {
+        self.is(Self::EINVAL) && self.words != ReasonWords::FULL
+    }
+
+    /// The same answer, its reason in other words.
+    #[cold]
+    pub(crate) fn with(self, words: impl FnOnce(&str) -> String) -> Self {
+        let Some(reason) = self.words.reason() else { return self };
+        let words = reason.read(|was| words(was.unwrap_or_default()));
+        self.number.why(format_args!("{words}"))
+    }
+
+    /// Whether the answer has this number.
+    pub(crate) fn is(self, number: Number) -> bool {
+        self.number == number
     }
 
     /// The number that a C function answers with.
     #[inline]
     pub(crate) const fn status(self) -> c_int {
-        self.0.get()
+        self.number.get()
     }
 
     /// Sets `errno`; `URMA_FAIL` is no errno value and becomes EIO.
     pub(crate) fn set_errno(self) {
-        let number = match self {
-            Self::AS_SET => return,
-            Self::FAIL => libc::EIO,
-            Self(number) => number.get(),
-        };
-        set_errno(number);
+        match self.number {
+            Self::ERRNO => {}
+            Self::FAIL => set_errno(libc::EIO),
+            number => set_errno(number.get()),
+        }
+    }
+}
+
+impl Number {
+    const fn known(number: c_int) -> Self {
+        Self(NonZero::new(number).expect("0 is success"))
+    }
+
+    pub(crate) const fn get(self) -> c_int {
+        self.0.get()
+    }
+
+    /// The answer with its reason; see [`refuse!`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn why(self, words: fmt::Arguments<'_>) -> Code {
+        Code { number: self, words: ReasonWords(Reason::keep(words).number()) }
+    }
+
+    /// The answer of a call that ran as programs expect: nobody asks why.
+    pub(crate) const fn expected(self) -> Code {
+        Code { number: self, words: ReasonWords::SAID }
     }
 }
 
 impl From<Status> for Code {
+    #[cold]
     fn from(status: Status) -> Self {
-        Self::from_c(status.errno()).err().unwrap_or(Self::FAIL)
+        let number = NonZero::new(status.errno()).map_or(Self::FAIL, Number);
+        match status.reason() {
+            Some(reason) => Self { number, words: ReasonWords(reason.number()) },
+            None => number.why(format_args!("{status}")),
+        }
     }
 }
 
@@ -104,7 +208,8 @@ static BORN: AtomicU64 = AtomicU64::new(0);
 /// ENOMEM: a forked child would not be noticed.
 pub(crate) fn note_generation() -> Answer {
     BORN.store(fork::generation(), Ordering::Relaxed);
-    fork::call_in_child(forget_usual).map_err(|_| Code::ENOMEM)
+    fork::call_in_child(forget_usual)
+        .map_err(|error| refuse!(ENOMEM, "a fork of this process would not be noticed: {error}"))
 }
 
 /// Whether this process is a forked child that has not called `urma_init` itself: everything it
@@ -114,13 +219,10 @@ pub(crate) fn is_forked() -> bool {
     fork::forked_since(BORN.load(Ordering::Relaxed))
 }
 
-/// Runs a call; a panic in it is a failure of the call, not of the process.
+/// Runs a call, and says why it is refused; a panic in it is a failure of the call, not of the process.
 #[inline]
-fn guarded<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
-    if is_forked() {
-        return Err(Code::ENODEV);
-    }
-    unguarded_by_fork(f)
+fn guarded<T, F: FnOnce() -> Answer<T>>(f: F) -> Answer<T> {
+    attempt(f).inspect_err(|code| report::refused(type_name::<F>(), *code))
 }
 
 /// `errno` stays what it was unless the call fails: system calls below set it when they find nothing.
@@ -138,7 +240,10 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
             Ok(done)
         }
         Ok(refused) => refused,
-        Err(_) => Err(Code::FAIL),
+        Err(_) => Err(refuse!(
+            FAIL,
+            "the library panicked, and says where on standard error: please report it"
+        )),
     }
 }
 
@@ -158,6 +263,11 @@ pub(crate) fn caught<T>(on_panic: T, f: impl FnOnce() -> T) -> T {
 fn errno_place() -> *mut c_int {
     // SAFETY: takes nothing, and gives the address of this thread's errno.
     unsafe { libc::__errno_location() }
+}
+
+fn errno() -> c_int {
+    // SAFETY: this thread's errno, which no other thread writes.
+    unsafe { *errno_place() }
 }
 
 fn set_errno(number: c_int) {
@@ -182,11 +292,23 @@ fn planted(place: &str) {
     }
 }
 
-/// Runs a call that needs no library, or by which a forked child starts afresh; the forms below take its
-/// result.
+/// As the forms below, of a call that says itself why it is refused.
 #[inline]
-pub(crate) fn in_child<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+pub(crate) fn attempt<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    if is_forked() { Err(Code::ENODEV.expected()) } else { unguarded_by_fork(f) }
+}
+
+/// Runs a part of a call whose refusal the call itself says.
+#[inline]
+pub(crate) fn part<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     unguarded_by_fork(f)
+}
+
+/// Runs a call that needs no library, or by which a forked child starts afresh, and says why it is refused; the forms
+/// below take its result.
+#[inline]
+pub(crate) fn in_child<T, F: FnOnce() -> Answer<T>>(f: F) -> Answer<T> {
+    unguarded_by_fork(f).inspect_err(|code| report::refused(type_name::<F>(), *code))
 }
 
 /// A call that answers with a `urma_status_t`.
@@ -217,6 +339,19 @@ pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
 /// A call without an answer; a refusal is in `errno` and in the log.
 pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
     as_nothing(guarded(f));
+}
+
+/// An operation of a table is about to be called: what this thread was refused before is not its answer.
+#[inline]
+pub(crate) fn begin_op() {
+    report::forget();
+}
+
+/// Says why the function of this name is refused, where its answer is made without the forms above.
+#[cold]
+pub(crate) fn say(function: &str, code: Code) -> Code {
+    report::refused(function, code);
+    code
 }
 
 /// The `urma_status_t` of a result.
@@ -329,10 +464,38 @@ unsafe impl<T> InSlot for Object<T> {
 pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>> {
     match find::<K>(ptr) {
         PointerKind::Live | PointerKind::Foreign => {
-            Object::made(ptr.cast_mut()).ok_or(Code::EINVAL)
+            Object::made(ptr.cast_mut()).ok_or_else(|| no_object::<K>(ptr))
         }
-        PointerKind::Invalid => Err(Code::EINVAL),
+        PointerKind::Invalid => Err(no_object::<K>(ptr)),
     }
+}
+
+/// The word for a kind of objects, in lower case.
+pub(crate) fn word<K>() -> String {
+    let name = type_name::<K>();
+    name.rsplit("::").next().unwrap_or(name).to_lowercase()
+}
+
+/// Why a pointer is refused that names no object of its kind.
+#[cold]
+#[inline(never)]
+fn no_object<K: Kind>(ptr: *const K::Public) -> Code {
+    let kind = word::<K>();
+    if ptr.is_null() {
+        refuse!(EINVAL, "the {kind} is NULL")
+    } else {
+        refuse!(
+            EINVAL,
+            "{ptr:p} is no live {kind}: it was deleted, is being deleted, or is something else"
+        )
+    }
+}
+
+/// Why an object is refused that was found and then not locked.
+#[cold]
+#[inline(never)]
+pub(crate) fn gone<K: Kind>() -> Code {
+    refuse!(EINVAL, "the {} is being deleted by another thread", word::<K>())
 }
 
 /// The object of this library at `ptr`.
@@ -341,7 +504,7 @@ pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>
 /// EINVAL: anything else.
 #[inline(always)]
 pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
-    find_live::<K>(ptr).ok_or(Code::EINVAL)
+    find_live::<K>(ptr).ok_or_else(|| no_object::<K>(ptr))
 }
 
 /// What `look` finds of the object at `public`. While another thread deletes it nothing is found, and a
@@ -398,7 +561,9 @@ op!(a: A, b: B, c: C, d: D, e: E);
 /// # Errors
 /// EINVAL: NULL or misaligned.
 pub(crate) fn aligned<T>(ptr: *mut T) -> Answer<NonNull<T>> {
-    NonNull::new(ptr).filter(|object| object.is_aligned()).ok_or(Code::EINVAL)
+    NonNull::new(ptr).filter(|object| object.is_aligned()).ok_or_else(|| {
+        refuse!(EINVAL, "{ptr:p} is NULL or misaligned; a {} must be there", word::<T>())
+    })
 }
 
 /// An operation of a provider that must be there.
@@ -407,7 +572,9 @@ pub(crate) fn aligned<T>(ptr: *mut T) -> Answer<NonNull<T>> {
 /// EINVAL: the provider left it out.
 #[inline]
 pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
-    op.ok_or(Code::EINVAL)
+    op.ok_or_else(|| {
+        refuse!(EINVAL, "the device's provider, or the program, left this operation out")
+    })
 }
 
 /// The pointer that an operation of a provider answered with.
@@ -416,5 +583,5 @@ pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
 /// `errno` as the provider set it.
 #[inline]
 pub(crate) fn made<T>(ptr: *mut T) -> Answer<Object<T>> {
-    Object::made(ptr).ok_or(Code::AS_SET)
+    Object::made(ptr).ok_or_else(Code::as_set)
 }

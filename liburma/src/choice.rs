@@ -15,7 +15,7 @@ mod search;
 use std::{ffi::CStr, sync::OnceLock};
 
 use crate::{
-    call::{Answer, Code},
+    call::{Answer, Code, Number},
     setting::{is_in_program, setting},
 };
 
@@ -42,13 +42,13 @@ const VARIABLE: &str = "URMA_ABI";
 /// Why a process is not served.
 #[derive(Debug)]
 struct ReleaseError {
-    code: Code,
+    number: Number,
     why: String,
 }
 
 impl ReleaseError {
-    const fn new(code: Code, why: String) -> Self {
-        Self { code, why }
+    const fn new(number: Number, why: String) -> Self {
+        Self { number, why }
     }
 }
 
@@ -92,10 +92,7 @@ pub(crate) fn check() -> Answer {
             let _ = setting(VARIABLE);
             Ok(())
         }
-        Some(refusal) => {
-            tracing::error!(target: "urma", "{}", refusal.why);
-            Err(refusal.code)
-        }
+        Some(refusal) => Err(refusal.number.why(format_args!("{}", refusal.why))),
     }
 }
 

@@ -12,7 +12,7 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{
     abi::URMA_PERF_RECORD_TYPE_MAX,
-    call::{Answer, Code},
+    call::{Answer, refuse},
     slab,
 };
 
@@ -133,11 +133,17 @@ pub(crate) fn now_ns() -> u64 {
 /// `URMA_ENOPERM`: not started. EINVAL: no such kind, or less than 20 ns, which is no call.
 pub(crate) fn step(kind: u32, ns: u64) -> Answer {
     if !is_on() {
-        return Err(Code::ENOPERM);
+        return Err(refuse!(ENOPERM, "no calls are measured; call urma_start_perf first"));
     }
-    let record = RECORDS.get(kind as usize).ok_or(Code::EINVAL)?;
+    let record = RECORDS
+        .get(kind as usize)
+        .ok_or_else(|| refuse!(EINVAL, "type is {kind}; allowed are 0 to {}", TYPES - 1))?;
     if ns < ENDS[0] {
-        return Err(Code::EINVAL);
+        return Err(refuse!(
+            EINVAL,
+            "the duration is {ns} ns; those from {} ns on are counted",
+            ENDS[0]
+        ));
     }
     record.add(ns);
     Ok(())

@@ -48,12 +48,15 @@ pub fn plug(name: &str, device: Device) -> Result<Plugged, Status> {
 }
 
 fn refused(code: Code) -> Status {
-    match code {
-        Code::ENODEV => Status::NoDevice,
-        Code::EEXIST => Status::Exists,
-        Code::ENOMEM => Status::NoMemory,
-        _ => Status::Fail,
-    }
+    let known = [
+        (Code::ENODEV, Status::NoDevice),
+        (Code::EEXIST, Status::Exists),
+        (Code::ENOMEM, Status::NoMemory),
+    ];
+    known
+        .into_iter()
+        .find(|(number, _)| code.is(*number))
+        .map_or(Status::Fail, |(_, status)| status)
 }
 
 impl Plugged {

@@ -198,7 +198,9 @@ impl Drop for DmaMap {
 pub(crate) fn status_of(error: &BackingError) -> Status {
     match error {
         BackingError::IovaTaken { .. } | BackingError::IovaRange { .. } => Status::NoMemory,
-        BackingError::NotMapped(_) | BackingError::Unreachable(_) => Status::Invalid,
+        BackingError::NotMapped(_) | BackingError::Unreachable(_) => {
+            Status::Invalid.why(format_args!("the device cannot reach the memory: {error}"))
+        }
         BackingError::Os(error) if error.raw_os_error() == Some(EDQUOT) => Status::Quota,
         BackingError::Vector(_) | BackingError::Os(_) => Status::NoMemory,
         BackingError::Gone(_) => Status::NoDevice,

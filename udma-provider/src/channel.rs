@@ -113,11 +113,11 @@ impl Channel {
     /// `Fail`: a JFC uses it. `Invalid`: it was deleted before.
     pub(crate) fn delete(&self) -> Result<(), Status> {
         if self.deleted.swap(true, Ordering::AcqRel) {
-            return Err(Status::Invalid);
+            return Err(Status::Invalid.why(format_args!("the JFCE was deleted before")));
         }
         match self.driver.execute(&Command::DestroyEq { eqn: self.eqn }) {
             Ok(_) => self.driver.give_vector(self.vector),
-            Err(Status::NoDevice) => self.driver.keep(self.ring.memory()),
+            Err(error) if error == Status::NoDevice => self.driver.keep(self.ring.memory()),
             Err(refused) => {
                 self.deleted.store(false, Ordering::Release);
                 return Err(if refused == Status::Again { Status::Fail } else { refused });

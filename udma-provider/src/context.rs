@@ -66,7 +66,7 @@ impl QueueFactory for UdmaContext {
             Some(jfce) => {
                 let any: &dyn Any = &**jfce;
                 Some(Arc::clone(
-                    &any.downcast_ref::<ProviderJfce>().ok_or(Status::Invalid)?.channel,
+                    &any.downcast_ref::<ProviderJfce>().ok_or_else(foreign_jfce)?.channel,
                 ))
             }
             None => None,
@@ -181,4 +181,9 @@ impl EventOps for UdmaContext {
         };
         Counter::ALL.iter().take(written).enumerate().map(value).collect()
     }
+}
+
+#[cold]
+fn foreign_jfce() -> Status {
+    Status::Invalid.why(format_args!("the JFCE was made by another provider than the JFC is to be"))
 }

@@ -149,7 +149,9 @@ impl Driver {
         self.check()?;
         self.commands.execute_with(command, idle).map_err(|error| {
             tracing::debug!(%error, opcode = command.opcode(), "a command failed");
-            Status::from(error)
+            let status = Status::from(error);
+            status
+                .why(format_args!("the device did not do {}: {error}; {status}", name_of(command)))
         })
     }
 
@@ -277,6 +279,12 @@ impl Drop for Driver {
             tracing::error!("the device does not answer a reset; its rings stay mapped");
         }
     }
+}
+
+/// The name of a command, without its arguments: tokens are among them.
+fn name_of(command: &Command) -> String {
+    let text = format!("{command:?}");
+    text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
 /// # Errors

@@ -121,12 +121,20 @@ fn check_limits(driver: &Driver, cfg: &QueueCfg) -> Result<(), Status> {
     let recv_depth = cfg.recv.map_or(0, |recv| recv.depth);
     let is_within = u64::from(send_depth) <= driver.caps.max_jfs_depth
         && u64::from(recv_depth) <= driver.caps.max_jfr_depth;
-    if is_within { Ok(()) } else { Err(Status::Invalid) }
+    if is_within {
+        return Ok(());
+    }
+    let (most_send, most_recv) = (driver.caps.max_jfs_depth, driver.caps.max_jfr_depth);
+    Err(Status::Invalid.why(format_args!(
+        "the depths are {send_depth} and {recv_depth}; the device has {most_send} for sends and {most_recv} for receives"
+    )))
 }
 
 fn shared_link(driver: &Driver, jfr: u32) -> Result<Arc<RecvLink>, Status> {
     let link = lock(&driver.jfrs).get(&jfr).and_then(std::sync::Weak::upgrade);
-    link.and_then(|link| link.recv.clone()).ok_or(Status::Invalid)
+    link.and_then(|link| link.recv.clone()).ok_or_else(|| {
+        Status::Invalid.why(format_args!("JFR {jfr} is none of this device, or was deleted"))
+    })
 }
 
 impl Memory {
@@ -268,7 +276,7 @@ impl UdmaJettyControl {
             let mut made_room = false;
             let mut make_room = || self.jfcs().for_each(|jfc| made_room |= jfc.drain());
             match self.driver.execute_with(&command, &mut make_room) {
-                Err(Status::TimedOut) => {}
+                Err(error) if error == Status::TimedOut => {}
                 other => return other.map(|_| ()),
             }
             self.jfcs().for_each(|jfc| made_room |= jfc.drain());
@@ -300,7 +308,10 @@ impl QueueControl for UdmaJettyControl {
 
     fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status> {
         if self.memory.rq.is_none() {
-            return Err(Status::Invalid);
+            return Err(Status::Invalid.why(format_args!(
+                "queue {} does not receive, so it has no threshold",
+                self.id()
+            )));
         }
         self.driver.execute(&Command::ModifyRxThreshold { id: self.id(), threshold })?;
         self.rx_threshold.store(threshold, Ordering::Relaxed);
@@ -345,7 +356,8 @@ impl QueueControl for UdmaJettyControl {
     fn flush(&self, out: &mut [Completion]) -> Result<usize, Status> {
         match self.modify(JettyState::Error) {
             // A queue that is in the error state already may refuse the step.
-            Ok(()) | Err(Status::Invalid) => {}
+            Ok(()) => {}
+            Err(error) if error == Status::Invalid => {}
             Err(error) => return Err(error),
         }
         // A queue that sends is flushed of what it sends: receives are polled.
@@ -367,13 +379,13 @@ impl QueueControl for UdmaJettyControl {
 
     fn delete(&self) -> Result<(), Status> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(Status::Invalid);
+            return Err(Status::Invalid.why(format_args!("queue {} was deleted before", self.id())));
         }
         // The device answers when every request has its completion, and for that the completion
         // rings need room.
         match self.destroy() {
             Ok(()) => {}
-            Err(Status::NoDevice) => {
+            Err(error) if error == Status::NoDevice => {
                 self.driver.on_failure();
                 self.jfcs().for_each(|jfc| jfc.sweep());
                 self.memory.all().for_each(|buf| self.driver.keep(Arc::clone(buf)));

@@ -54,7 +54,10 @@ impl JfcTable {
     /// # Errors
     /// `Invalid`: there is none.
     pub(crate) fn find(&self, jfcn: u32) -> Result<Arc<JfcCore>, Status> {
-        lock(&self.0).get(&jfcn).and_then(Weak::upgrade).ok_or(Status::Invalid)
+        let found = lock(&self.0).get(&jfcn).and_then(Weak::upgrade);
+        found.ok_or_else(|| {
+            Status::Invalid.why(format_args!("JFC {jfcn} is none of this device, or was deleted"))
+        })
     }
 
     pub(crate) fn contains(&self, jfcn: u32) -> bool {
@@ -120,12 +123,8 @@ impl JfcCore {
         cfg: &JfcCfg,
         channel: Option<Arc<Channel>>,
     ) -> Result<JfcParts, Status> {
-        let depth = cfg.depth.max(1).checked_next_power_of_two().ok_or(Status::Invalid)?;
-        if u64::from(cfg.depth) > driver.caps.max_jfc_depth {
-            return Err(Status::Invalid);
-        }
-        let log2 = u8::try_from(depth.trailing_zeros()).map_err(|_| Status::Invalid)?;
-        let memory = Arc::new(driver.dma.alloc(depth as usize * CQE_LEN)?);
+        let log2 = entry::depth_log2(cfg.depth, driver.caps.max_jfc_depth)?;
+        let memory = Arc::new(driver.dma.alloc(CQE_LEN << log2)?);
         let ring = Blocks::new(memory.region().clone(), u32::from(log2));
         let ring = ring.map_err(|_| Status::NoMemory)?;
         let results = driver.execute(&Command::CreateJfc {
@@ -560,13 +559,15 @@ impl JfcControl for UdmaJfcControl {
 
     fn delete(&self) -> Result<(), Status> {
         if self.deleted.swap(true, Ordering::AcqRel) {
-            return Err(Status::Invalid);
+            return Err(
+                Status::Invalid.why(format_args!("JFC {} was deleted before", self.core.jfcn))
+            );
         }
         let core = &self.core;
         match core.driver.execute(&Command::DestroyJfc { jfcn: core.jfcn }) {
             Ok(_) => {}
             // A device that does not answer may still write: the ring stays until its reset.
-            Err(Status::NoDevice) => core.driver.keep(Arc::clone(&core.memory)),
+            Err(error) if error == Status::NoDevice => core.driver.keep(Arc::clone(&core.memory)),
             Err(refused) => {
                 self.deleted.store(false, Ordering::Release);
                 return Err(refused);

@@ -60,10 +60,19 @@ const ENTRIES_MIN: u32 = 64;
 /// `Invalid`: more entries or pieces than the contract has.
 pub(crate) fn depth_log2(cfg: &RecvCfg) -> Result<u8, Status> {
     if usize::from(cfg.max_sge) > SGE_MAX {
-        return Err(Status::Invalid);
+        return Err(Status::Invalid.why(format_args!(
+            "max_sge of the receives is {}; {SGE_MAX} is the most",
+            cfg.max_sge
+        )));
     }
-    let depth = cfg.depth.max(ENTRIES_MIN).checked_next_power_of_two().ok_or(Status::Invalid)?;
-    u8::try_from(depth.trailing_zeros()).ok().filter(|log2| *log2 <= 16).ok_or(Status::Invalid)
+    let too_deep = || {
+        Status::Invalid.why(format_args!(
+            "the depth of the receives is {}; 65536 entries are the most",
+            cfg.depth
+        ))
+    };
+    let depth = cfg.depth.max(ENTRIES_MIN).checked_next_power_of_two().ok_or_else(too_deep)?;
+    u8::try_from(depth.trailing_zeros()).ok().filter(|log2| *log2 <= 16).ok_or_else(too_deep)
 }
 
 /// Bytes of a ring of `1 << log2` entries.

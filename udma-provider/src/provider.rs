@@ -120,7 +120,9 @@ impl DeviceOps for UdmaDevice {
         let RunningDevice { driver, jfcs } = self.up()?;
         let (eid, count) = eid_at(&driver, eid_index)?;
         if u64::from(eid_index) >= count {
-            return Err(Status::Invalid);
+            return Err(Status::Invalid.why(format_args!(
+                "there is no EID with index {eid_index}: the device has {count}"
+            )));
         }
         Ok(Arc::new(UdmaContext::new(driver, jfcs, eid)))
     }

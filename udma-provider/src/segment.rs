@@ -31,7 +31,14 @@ pub(crate) fn alloc_token_id(driver: &Driver) -> Result<TokenId, Status> {
 /// `Invalid`: a segment has it, or it was never given.
 pub(crate) fn free_token_id(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
     let freed = driver.execute(&Command::FreeTid { token_id: token_id.value() });
-    freed.map(|_| ()).map_err(|error| if error == Status::Again { Status::Invalid } else { error })
+    freed.map(|_| ()).map_err(|error| {
+        if error != Status::Again {
+            return error;
+        }
+        let id = token_id.value();
+        Status::Invalid
+            .why(format_args!("a segment lives under token id {id:#x}; unregister it first"))
+    })
 }
 
 /// Makes memory known.
@@ -83,11 +90,14 @@ pub(crate) fn register(
 /// `Invalid`: no such segment.
 pub(crate) fn unregister(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
     if !matches!(lock(&driver.segments).get(&token_id), Some(Some(_))) {
-        return Err(Status::Invalid);
+        let id = token_id.value();
+        return Err(
+            Status::Invalid.why(format_args!("no segment is registered under token id {id:#x}"))
+        );
     }
     match driver.execute(&Command::UnregisterSeg { token_id: token_id.value() }) {
         Ok(_) => {}
-        Err(Status::NoDevice) => driver.on_failure(),
+        Err(error) if error == Status::NoDevice => driver.on_failure(),
         Err(refused) => return Err(refused),
     }
     lock(&driver.segments).remove(&token_id);

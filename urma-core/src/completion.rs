@@ -3,6 +3,8 @@
 //! *Owns*: the completion and its parts. *Takes*: what a provider decoded. *Gives*: plain values.
 //! *Must not*: allocate; a poll fills the caller's slice.
 
+use std::fmt;
+
 use crate::{CrStatus, Eid, Token, TokenId, Uasid};
 
 /// Name of a queue on the network: `urma_jetty_id_t`.
@@ -144,8 +146,11 @@ impl Completion {
     ///
     /// # Errors
     /// How it ended instead.
-    pub const fn success(self) -> Result<Self, CrStatus> {
-        if self.status.is_success() { Ok(self) } else { Err(self.status) }
+    pub const fn success(self) -> Result<Self, RequestError> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        Err(RequestError { status: self.status, user_ctx: self.user_ctx, queue: self.local_id })
     }
 
     /// The immediate, if one came.
@@ -175,6 +180,32 @@ impl Completion {
         let [a, b, c, d, e, f, g, h] = self.imm.to_le_bytes();
         let id = u32::from_le_bytes([a, b, c, d]);
         Some((TokenId::new(id), Token::new(u32::from_le_bytes([e, f, g, h]))))
+    }
+}
+
+/// A request that did not do what it was asked to: which one, and how it ended.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("request {user_ctx:#x} of queue {queue} ended as {status:?}")]
+pub struct RequestError {
+    /// Status that the request ended with.
+    pub status: CrStatus,
+    /// Its context, as it was posted with.
+    pub user_ctx: u64,
+    /// The local queue that it was posted to.
+    pub queue: u32,
+}
+
+/// What a program prints that ends with it.
+impl fmt::Debug for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// For callers that want to know how, and not which.
+impl From<RequestError> for CrStatus {
+    fn from(error: RequestError) -> Self {
+        error.status
     }
 }
 

@@ -64,6 +64,7 @@ mod number;
 pub mod ops;
 mod path;
 mod queue;
+mod reason;
 mod refused;
 mod rules;
 mod segment;
@@ -80,6 +81,7 @@ pub use attr::{
 };
 pub use completion::{
     Arm, Completion, CompletionFlags, CrOpcode, INLINE_PAYLOAD_MAX, InlinePayload, JettyId,
+    RequestError,
 };
 pub use completions::Completions;
 pub use context::Context;
@@ -100,10 +102,11 @@ pub use queue::{
     JettyState, JfcCfg, JfcFlags, OrderType, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg,
     SendFlags, SharedRecv, TransportMode,
 };
+pub use reason::Reason;
 pub use refused::Refused;
 
 pub use segment::{Segment, SegmentAccess, SegmentCfg, TokenIdLease};
-pub use status::{CrStatus, Status};
+pub use status::{CrStatus, Status, StatusKind};
 #[cfg(feature = "stream")]
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};

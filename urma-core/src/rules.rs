@@ -1,7 +1,7 @@
 //! The rules for objects, checked when they are made.
 //!
 //! *Owns*: limits, combinations of mode and order. *Takes*: configurations and the limits of the
-//! device. *Gives*: a status, and the reason in the log. *Must not*: change anything.
+//! device. *Gives*: a status with its reason. *Must not*: change anything.
 
 use std::{fmt, sync::Arc};
 
@@ -19,13 +19,15 @@ const RNR_RETRY_MAX: u8 = 7;
 /// Codes of timers: 5 bits.
 const TIMER_MAX: u8 = 31;
 
-/// Logs why a call is refused and hands its status on.
+/// The status with its reason.
+#[cold]
 pub(crate) fn refuse(status: Status, why: fmt::Arguments<'_>) -> Status {
-    tracing::warn!(target: "urma", %status, "refused: {why}");
+    let status = status.why(why);
+    tracing::debug!(target: "urma", "refused: {status}");
     status
 }
 
-/// `Err(Invalid)` with the reason in the log, unless `holds`.
+/// `Err(Invalid)` with the reason, unless `holds`.
 pub(crate) fn ensure(holds: bool, why: fmt::Arguments<'_>) -> Result<(), Status> {
     if holds { Ok(()) } else { Err(refuse(Status::Invalid, why)) }
 }

@@ -3,80 +3,161 @@
 //! *Owns*: both lists and their numbers. *Must not*: mix them: a completion status is data, not an
 //! error of the call that polled it.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZero,
+};
 
-/// Why a call of the API was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-// As wide as a count, so that a poll returns either of both in registers.
-#[repr(usize)]
-pub enum Status {
-    /// In use by others.
-    #[error("the object is in use; delete what was made from it first, then try again")]
-    Again,
-    /// No memory, no descriptor, or the device has no room for one more.
-    #[error("out of resources; delete objects of this kind or use a smaller depth")]
-    NoMemory,
-    /// Token, access or transport mode forbids it.
-    #[error(
-        "not permitted; check the token, the access rights and the transport mode of both sides"
-    )]
-    NoPermission,
-    /// The peer did not answer in time.
-    #[error("the peer did not answer in time; check that it runs and that its EID is right")]
-    TimedOut,
-    /// A parameter that cannot be right.
-    #[error("a parameter is invalid; see the limits of the device and the rules of the call")]
-    Invalid,
-    /// The requested id, name or binding is in use.
-    #[error("it exists already; choose another id or release the first one")]
-    Exists,
-    /// Begun and not finished.
-    #[error("the operation is in progress; wait for it to finish")]
-    InProgress,
-    /// Not built, or not meaningful here.
-    #[error("not supported by this device; see its features")]
-    Unsupported,
-    /// There is no path to the peer.
-    #[error("there is no path to the peer; check its EID and the network between")]
-    Unreachable,
-    /// The device is gone, failed or being reset.
-    #[error("the device is not operational; delete its context and open it again")]
-    NoDevice,
-    /// The process may have no more objects, memory or requests of this kind: a quota of its daemon.
-    #[error("a quota is used up; delete objects of this kind, or see `urma_admin daemon status`")]
-    Quota,
-    /// An error that no other status describes.
-    #[error("the call failed; the log of the provider has the reason")]
-    Fail,
+use crate::Reason;
+
+macro_rules! statuses {
+    ($($(#[$meta:meta])* $name:ident = $errno:literal, $text:literal;)*) => {
+        /// Kind of a [`Status`], for a match.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u16)]
+        pub enum StatusKind {
+            $($(#[$meta])* $name = $errno,)*
+        }
+
+        #[expect(non_upper_case_globals, reason = "named as the kinds, of which they are the plain form")]
+        impl Status {
+            $($(#[$meta])* pub const $name: Self = Self::plain(StatusKind::$name);)*
+
+            /// Returns the kind, for a match.
+            #[must_use]
+            pub const fn kind(self) -> StatusKind {
+                match self.number() {
+                    $($errno => StatusKind::$name,)*
+                    _ => StatusKind::Fail,
+                }
+            }
+        }
+
+        impl StatusKind {
+            /// What it means, and what to do, where no call said more.
+            const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
 }
 
+/// Why a call of the API was refused: a kind, and the reason in words where one was given ([`Status::why`]).
+///
+/// Statuses of one kind are equal, whatever their reasons. It is one word, so that a poll returns it in a register: the
+/// words of a reason are kept by the thread that the call ran in, of the newest calls only.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Status(NonZero<u64>);
+
+/// Bits of the kind in a status; above them is the number of the reason.
+const KIND_BITS: u32 = 16;
+
 impl Status {
+    const fn plain(kind: StatusKind) -> Self {
+        Self(NonZero::new(kind as u64).expect("no kind is 0"))
+    }
+
+    const fn number(self) -> u64 {
+        self.0.get() & ((1 << KIND_BITS) - 1)
+    }
+
+    /// The same status with its reason: what was refused, on which object, by which rule, and what to do.
+    #[cold]
+    #[must_use]
+    pub fn why(self, words: fmt::Arguments<'_>) -> Self {
+        let reason = u64::from(Reason::keep(words).number()) << KIND_BITS;
+        Self(Self::plain(self.kind()).0 | reason)
+    }
+
+    /// Returns the reason, where one was given.
+    #[must_use]
+    pub fn reason(self) -> Option<Reason> {
+        u32::try_from(self.0.get() >> KIND_BITS).ok().and_then(Reason::of)
+    }
+
     /// The number of this status in `urma_status_t`: Linux errno values, and 0x1000 for `Fail`
     /// (UMDK release 26.06). `Unsupported`, `Unreachable`, `NoDevice` and `Quota` have no name of their own
     /// there and take the errno of the same meaning.
     #[must_use]
     pub const fn errno(self) -> i32 {
-        match self {
-            Self::NoPermission => 1,
-            Self::Again => 11,
-            Self::NoMemory => 12,
-            Self::Exists => 17,
-            Self::NoDevice => 19,
-            Self::Invalid => 22,
-            Self::Unsupported => 95,
-            Self::TimedOut => 110,
-            Self::Unreachable => 113,
-            Self::InProgress => 115,
-            Self::Quota => 122,
-            Self::Fail => 0x1000,
+        self.kind() as i32
+    }
+}
+
+/// The plain status of a kind.
+impl From<StatusKind> for Status {
+    fn from(kind: StatusKind) -> Self {
+        Self::plain(kind)
+    }
+}
+
+impl PartialEq for Status {
+    fn eq(&self, other: &Self) -> bool {
+        self.number() == other.number()
+    }
+}
+
+impl Eq for Status {}
+
+impl Hash for Status {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number().hash(state);
+    }
+}
+
+/// The reason; where none was given, what the kind means.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let general = self.kind().text();
+        match self.reason() {
+            Some(reason) => reason.read(|words| f.write_str(words.unwrap_or(general))),
+            None => f.write_str(general),
         }
     }
+}
+
+/// Kind and reason: what a program prints that ends with it.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind())
+    }
+}
+
+impl std::error::Error for Status {}
+
+statuses! {
+    /// In use by others.
+    Again = 11, "the object is in use; delete what was made from it first, then try again";
+    /// No memory, no descriptor, or the device has no room for one more.
+    NoMemory = 12, "out of resources; delete objects of this kind or use a smaller depth";
+    /// Token, access or transport mode forbids it.
+    NoPermission = 1, "not permitted; check the token, the access rights and the transport mode of both sides";
+    /// The peer did not answer in time.
+    TimedOut = 110, "the peer did not answer in time; check that it runs and that its EID is right";
+    /// A parameter that cannot be right.
+    Invalid = 22, "a parameter is invalid; see the limits of the device and the rules of the call";
+    /// The requested id, name or binding is in use.
+    Exists = 17, "it exists already; choose another id or release the first one";
+    /// Begun and not finished.
+    InProgress = 115, "the operation is in progress; wait for it to finish";
+    /// Not built, or not meaningful here.
+    Unsupported = 95, "not supported by this device; see its features";
+    /// There is no path to the peer.
+    Unreachable = 113, "there is no path to the peer; check its EID and the network between";
+    /// The device is gone, failed or being reset.
+    NoDevice = 19, "the device is not operational; delete its context and open it again";
+    /// The process may have no more objects, memory or requests of this kind: a quota of its daemon.
+    Quota = 122, "a quota is used up; delete objects of this kind, or see `urma_admin daemon status`";
+    /// An error that no other status describes.
+    Fail = 0x1000, "the call failed; the log of the provider has the reason";
 }
 
 macro_rules! cr_statuses {
     ($($(#[$meta:meta])* $name:ident = $code:literal, $text:literal;)*) => {
         /// How a work request ended; numbers of `urma_cr_status_t` (UMDK release 26.06).
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub enum CrStatus {
             $($(#[$meta])* $name,)*
             /// A number without a name: whatever a device may say.
@@ -97,6 +178,16 @@ macro_rules! cr_statuses {
             #[must_use]
             pub const fn code(self) -> u8 {
                 match self { $(Self::$name => $code,)* Self::Unknown(code) => code }
+            }
+        }
+
+        /// Name, and what it means: what a program prints that ends with it.
+        impl fmt::Debug for CrStatus {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name => f.write_str(concat!(stringify!($name), ": ", $text)),)*
+                    Self::Unknown(code) => write!(f, "Unknown({code})"),
+                }
             }
         }
 
@@ -132,7 +223,9 @@ cr_statuses! {
     /// Token, bounds or access at the target.
     RemAccessAbort = 8, "remote access refused: check token, range and access of the segment";
     /// No acknowledgement within the retry bound.
-    AckTimeout = 9, "no acknowledgement: the peer is gone, or the network lost too much";
+    AckTimeout = 9,
+        "no acknowledgement: the peer is gone, or the network lost too much; the log says what stands between, and \
+         `urma_ping EID` asks again";
     /// Receiver not ready, more often than the retry count.
     RnrRetryExceeded = 10, "the receiver had no receive posted within the retry count";
     /// Flushed: its queue is in the error state.

@@ -78,11 +78,14 @@ impl TokenPolicy {
     ///
     /// # Errors
     /// `Unsupported`: SIGNED and ALL_ENCRYPTED.
-    pub const fn token(self) -> Result<Option<Token>, Status> {
+    pub fn token(self) -> Result<Option<Token>, Status> {
         match self {
             Self::None => Ok(None),
             Self::PlainText(token) => Ok(Some(token)),
-            Self::Signed(_) | Self::AllEncrypted(_) => Err(Status::Unsupported),
+            Self::Signed(_) | Self::AllEncrypted(_) => Err(Status::Unsupported.why(format_args!(
+                "token policy {} is not supported; NONE (0) and PLAIN_TEXT (1) are",
+                self.code()
+            ))),
         }
     }
 }

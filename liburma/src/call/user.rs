@@ -9,7 +9,7 @@ use core::{
     ptr::NonNull,
 };
 
-use super::{Answer, Code};
+use super::{Answer, Code, refuse, word};
 use crate::copies::copies;
 
 /// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C
@@ -32,7 +32,7 @@ impl<T> UserPtr<T> {
     /// `ptr`, unless NULL, is what the header says of it until the call returns (room card of `face`).
     #[inline(always)]
     pub(crate) unsafe fn new(ptr: *const T) -> Answer<Self> {
-        NonNull::new(ptr.cast_mut()).map(Self).ok_or(Code::EINVAL)
+        NonNull::new(ptr.cast_mut()).map(Self).ok_or_else(null::<T>)
     }
 
     /// The pointer as the caller gave it.
@@ -69,6 +69,13 @@ impl<T> UserPtr<T> {
         // record, at any address, and until the call returns this thread reaches them by what this value gives.
         unsafe { &mut *self.as_ptr().cast() }
     }
+}
+
+/// Why an argument is refused.
+#[cold]
+#[inline(never)]
+fn null<T>() -> Code {
+    refuse!(EINVAL, "an argument is NULL: a {} must be there", word::<T>())
 }
 
 /// A struct that is written as another type.
@@ -125,7 +132,7 @@ impl<T> UserArray<T> {
     #[inline(always)]
     pub(crate) fn get(self, index: usize) -> Answer<UserPtr<T>> {
         if index >= self.count {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "element {index} of an array of {}", self.count));
         }
         // SAFETY: inside of the array, as long as the maker of this value promised.
         Ok(UserPtr(unsafe { self.first.0.add(index) }))
@@ -187,7 +194,11 @@ impl<T> UserArray<T> {
         T: Copy,
     {
         if from.len() > self.count {
-            return Err(Code::EINVAL);
+            let (len, room) = (from.len(), self.count);
+            return Err(refuse!(
+                EINVAL,
+                "the array has room for {room} elements; {len} are to be written"
+            ));
         }
         self.fill(from.iter().copied());
         Ok(())
@@ -235,7 +246,7 @@ pub(crate) fn c_text(of: &[c_char]) -> &CStr {
 /// EINVAL: NULL.
 #[inline(always)]
 pub(crate) fn some<T>(ptr: *const T) -> Answer {
-    if ptr.is_null() { Err(Code::EINVAL) } else { Ok(()) }
+    if ptr.is_null() { Err(null::<T>()) } else { Ok(()) }
 }
 
 /// Several arguments of a C function at once: pointers in, [`UserPtr`]s out, in the same order.

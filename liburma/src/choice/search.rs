@@ -109,7 +109,7 @@ extern "C" fn absent(_conf: *mut core::ffi::c_void) -> c_int {
         super::VARIABLE,
         OWN.name
     );
-    Code::ENOTSUP.status()
+    Code::ENOTSUP.get()
 }
 
 #[cfg(test)]

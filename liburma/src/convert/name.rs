@@ -7,7 +7,7 @@ use urma_core::{
 
 use crate::{
     abi::*,
-    call::{Answer, Code},
+    call::{Answer, refuse},
 };
 
 pub(crate) fn eid(from: urma_eid_t) -> Eid {
@@ -33,7 +33,7 @@ macro_rules! numbers {
         pub(crate) fn $name(from: u32) -> Answer<$ty> {
             match from {
                 $($number => Ok($ty::$value),)*
-                _ => Err(Code::EINVAL),
+                other => Err(refuse!(EINVAL, "{} is {other}, which is none of its numbers", stringify!($name))),
             }
         }
     )*};
@@ -65,7 +65,10 @@ pub(crate) fn policy(from: u32, token: urma_token_t) -> Answer<TokenPolicy> {
         1 => Ok(TokenPolicy::PlainText(token)),
         2 => Ok(TokenPolicy::Signed(token)),
         3 => Ok(TokenPolicy::AllEncrypted(token)),
-        _ => Err(Code::EINVAL),
+        other => Err(refuse!(
+            EINVAL,
+            "flag.token_policy is {other}; policies are 0 (NONE), 1 (PLAIN_TEXT), 2 and 3"
+        )),
     }
 }
 

@@ -2,7 +2,10 @@
 
 use urma_core::{PostReason, WrFlags};
 
-use crate::{abi::urma_jfs_wr_flag_t, call::Code};
+use crate::{
+    abi::urma_jfs_wr_flag_t,
+    call::{Code, refuse},
+};
 
 /// The bits that the device knows lie where C has them; others are hints.
 #[inline]
@@ -10,17 +13,12 @@ pub(crate) fn flags(from: urma_jfs_wr_flag_t) -> WrFlags {
     WrFlags::from_bits_truncate(from.value)
 }
 
-/// What a refused request answers with.
+/// What a refused request of a send queue answers with.
 #[cold]
 pub(crate) fn refusal(reason: PostReason) -> Code {
     match reason {
-        PostReason::Full if cfg!(feature = "abi-25-12-0-b081") => Code::EINVAL,
-        PostReason::Full => Code::ENOMEM,
-        PostReason::Invalid(why) => {
-            tracing::warn!(target: "urma", why, "request refused");
-            Code::EINVAL
-        }
-        PostReason::Mode => Code::EINVAL,
-        PostReason::Device => Code::ENODEV,
+        PostReason::Full => Code::full(),
+        PostReason::Invalid(_) | PostReason::Mode => refuse!(EINVAL, "{reason}"),
+        PostReason::Device => refuse!(ENODEV, "{reason}"),
     }
 }

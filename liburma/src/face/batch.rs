@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, UserArray, UserPtr},
+    call::{self, Answer, Code, Object, UserArray, UserPtr, refuse},
     face::{
         dispatch::{home, ops, release, run},
         rules::{Rules, let_go},
@@ -51,7 +51,10 @@ pub(super) unsafe fn each<K: Rules>(
     count: c_int,
     bad: *mut *mut K::Public,
 ) -> Answer {
-    let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
+    let given = count;
+    let count = usize::try_from(given).ok().filter(|count| *count > 0);
+    let count =
+        count.ok_or_else(|| refuse!(EINVAL, "the count is {given}; at least 1 is deleted"))?;
     // SAFETY: the contract of this function is that of the constructor.
     let list = unsafe { UserArray::new(list, count) }?;
     // SAFETY: the contract of this function is that of the constructor.
@@ -79,7 +82,11 @@ fn all<K: Rules>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
     let mut seen = BTreeSet::new();
     let one = |of: &*mut K::Public| {
         let known: Known<K> = Known::of(*of)?;
-        if seen.insert(known.object.as_ptr()) { Ok(known) } else { Err(Code::EINVAL) }
+        if seen.insert(known.object.as_ptr()) {
+            Ok(known)
+        } else {
+            Err(refuse!(EINVAL, "the array names the {} {of:p} twice", call::word::<K>()))
+        }
     };
     objects.iter().map(one).collect()
 }
@@ -90,8 +97,15 @@ fn delete_run<K: Rules>(
     list: UserPtr<*mut K::Public>,
     known: Vec<Known<K>>,
 ) -> (usize, Answer) {
-    let Some(delete) = K::delete_op(ops) else { return (0, Err(Code::EINVAL)) };
-    let Ok(count) = c_int::try_from(known.len()) else { return (0, Err(Code::EINVAL)) };
+    let Some(delete) = K::delete_op(ops) else {
+        return (0, Err(refuse!(EINVAL, "the provider has no operation that deletes several")));
+    };
+    let Ok(count) = c_int::try_from(known.len()) else {
+        return (
+            0,
+            Err(refuse!(EINVAL, "the array has {} objects, which is too many", known.len())),
+        );
+    };
     let mut refused = null_mut();
     let answer = Code::from_c(run!(delete(list.as_ptr(), count, &raw mut refused)));
     let gone = match answer {

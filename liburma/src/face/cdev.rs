@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, UserPtr, object, ours},
+    call::{self, Answer, UserArray, UserPtr, object, ours, refuse},
     face::library,
     latch::Latch,
     slab::Slot,
@@ -31,12 +31,13 @@ pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
         let path = unsafe { call::text(path) }?;
         let bytes = path.to_bytes_with_nul();
         let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let name = CStr::from_bytes_with_nul(name).map_err(|_| Code::EINVAL)?;
+        let name = CStr::from_bytes_with_nul(name)
+            .map_err(|_| refuse!(EINVAL, "path {path:?} names no device"))?;
         let device = ours::<kind::Device>(library::device_named(name)?.as_ptr())?;
         // SAFETY: the name is a literal, and the call touches no other memory.
         let fd = unsafe { libc::memfd_create(c"urma-device".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
-            return Err(Code::ENOMEM);
+            return Err(refuse!(ENOMEM, "no descriptor: {}", std::io::Error::last_os_error()));
         }
         OPENED.with(|opened| opened.insert(fd, device));
         Ok(fd)
@@ -48,13 +49,17 @@ pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
 /// # Errors
 /// EINVAL: it was not, or is closed. ENODEV: the device is gone.
 pub(super) fn device(fd: c_int) -> Answer<NonNull<urma_device_t>> {
-    let device = OPENED.with(|opened| opened.get(&fd).copied()).ok_or(Code::EINVAL)?;
+    let device = OPENED.with(|opened| opened.get(&fd).copied());
+    let device = device
+        .ok_or_else(|| refuse!(EINVAL, "descriptor {fd} was not opened by urma_open_cdev"))?;
     // SAFETY: the call touches no memory of this process.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         OPENED.with(|opened| opened.remove(&fd));
-        return Err(Code::EINVAL);
+        return Err(refuse!(EINVAL, "descriptor {fd} is closed"));
     }
-    NonNull::new(device.public()).filter(|_| device.is_live()).ok_or(Code::ENODEV)
+    NonNull::new(device.public())
+        .filter(|_| device.is_live())
+        .ok_or_else(|| refuse!(ENODEV, "the device of descriptor {fd} is gone"))
 }
 
 /// How many event channels live on each device; `*cnt` says how many entries there are room for, and
@@ -68,7 +73,7 @@ pub unsafe extern "C" fn urma_get_jfce_cnt_info(
         let (to, count) = unsafe { call::args((info_arr, cnt)) }?;
         let room = count.read();
         if room == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "*cnt is 0; the array must have an element"));
         }
         // SAFETY: the caller says that the array has this number of elements.
         let to = unsafe { UserArray::at(to, room as usize) };
@@ -77,7 +82,7 @@ pub unsafe extern "C" fn urma_get_jfce_cnt_info(
             jfce_total_cnt: channels(device.as_ptr()),
             jfce_thresh_cnt: 0,
         }));
-        count.write(u32::try_from(given).map_err(|_| Code::FAIL)?);
+        count.write(u32::try_from(given).map_err(|_| refuse!(FAIL, "there are {given} devices"))?);
         Ok(())
     })
 }

@@ -11,7 +11,7 @@ use core::ffi::c_int;
 
 use crate::{
     abi::*,
-    call::{self, Code, UserArray, UserPtr},
+    call::{self, Code, UserArray, UserPtr, refuse},
     convert::name::eid_out,
     face::{cdev, dispatch::ATTR},
     udma::device,
@@ -20,7 +20,7 @@ use crate::{
 /// Commands that answer with EOPNOTSUPP, negated.
 macro_rules! not_supported {
     ($($name:ident,)*) => {
-        $(pub extern "C" fn $name() -> c_int { -Code::ENOTSUP.status() })*
+        $(pub extern "C" fn $name() -> c_int { -Code::ENOTSUP.get() })*
     };
 }
 
@@ -52,7 +52,7 @@ not_supported! {
 
 /// Not supported; the answer is a status.
 pub extern "C" fn urma_cmd_get_async_event() -> urma_status_t {
-    Code::ENOTSUP.status()
+    Code::ENOTSUP.get()
 }
 
 /// Does nothing: no command gives out events.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn urma_cmd_get_eid_list(
         let infos = eids.into_iter().zip(0..);
         let given =
             to.fill(infos.map(|(eid, eid_index)| urma_eid_info_t { eid: eid_out(eid), eid_index }));
-        count.write(u32::try_from(given).map_err(|_| Code::FAIL)?);
+        count.write(u32::try_from(given).map_err(|_| refuse!(FAIL, "there are {given} EIDs"))?);
         Ok(0)
     })
 }

@@ -16,7 +16,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, c_text, made, object},
+    call::{self, Answer, Code, Object, c_text, made, object, refuse},
     convert::{name::eid_out, zeroed},
     face::{
         device::urma_query_device,
@@ -85,7 +85,7 @@ impl Opening {
                 // There is no more to do when the provider keeps it.
                 run!(delete(ctx.as_ptr()));
             }
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "the provider made a context without a table (ctx->ops)"));
         }
         let fd = self.file.map_or(NO_FD, IntoRawFd::into_raw_fd);
         ctx.set(member!(urma_context_t, dev_fd), fd);
@@ -111,10 +111,7 @@ fn open(dev: Object<urma_device_t>) -> Answer<Option<File>> {
     match File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes())) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            tracing::warn!(target: "urma", ?path, %error, "the character device does not open");
-            Err(Code::FAIL)
-        }
+        Err(error) => Err(refuse!(FAIL, "the character device {path:?} does not open: {error}")),
     }
 }
 
@@ -123,7 +120,11 @@ pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_s
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
         if users(&ctx.r#ref) != 0 {
-            return Err(Code::EAGAIN);
+            return Err(refuse!(
+                EAGAIN,
+                "{} objects of the context live; delete them first",
+                users(&ctx.r#ref)
+            ));
         }
         let dev = device(ctx)?;
         let table = table(dev)?;
@@ -156,12 +157,18 @@ pub unsafe extern "C" fn urma_set_context_opt(
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
         if opt_name != URMA_OPT_AGGR_MODE || opt_len != size_of::<u32>() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "opt_name is {opt_name} and opt_len {opt_len}; the one option is URMA_OPT_AGGR_MODE (0), of 4 bytes"
+            ));
         }
         // SAFETY: bytes of the caller's, as many as the length just checked says (room card of `face`).
         let mode: u32 = unsafe { call::value(opt_value.cast()) }?;
         if mode > URMA_AGGR_MODE_BALANCE {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "the aggregation mode is {mode}; allowed are 0 to {URMA_AGGR_MODE_BALANCE}"
+            ));
         }
         ctx.set(member!(urma_context_t, aggr_mode), mode);
         udma::context::set_aggr_mode(ctx.as_ptr(), mode);

@@ -2,7 +2,7 @@
 
 use crate::{
     abi::*,
-    call::{self, Code, object},
+    call::{self, Code, object, refuse},
     face::dispatch::ask,
     udma::kind,
 };
@@ -16,14 +16,12 @@ pub unsafe extern "C" fn urma_user_ctl(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::some(r#in)?;
+        // SAFETY: a struct of the caller's (room card of `face`).
+        let opcode = unsafe { call::value(r#in) }?.opcode;
         call::some(out)?;
         match Code::from_c(ask!(ctx.as_ptr(), user_ctl(ctx.as_ptr(), r#in, out))) {
-            Err(Code::ENOPERM) => Err(Code::ENOPERM),
-            Err(code) => {
-                tracing::error!(target: "urma", status = code.status(), "user_ctl failed");
-                Err(Code::FAIL)
-            }
+            Err(code) if code.is(Code::ENOPERM) => Err(code),
+            Err(code) => Err(refuse!(FAIL, "opcode {} is refused ({})", opcode, code.status())),
             Ok(()) => Ok(()),
         }
     })

@@ -12,7 +12,7 @@ use urma_core::ops::DoneLook;
 
 use crate::{
     abi::*,
-    call::{self, Code, Object, UserArray, UserPtr, object},
+    call::{self, Object, UserArray, UserPtr, object, refuse},
     face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
     slab::{find_live, place},
@@ -110,12 +110,13 @@ macro_rules! posts {
                     return unsafe { $own(slot, first, bad) };
                 }
                 perf::timed($perf, || {
-                    call::status_of_call((|| {
+                    let answer = (|| {
                         let object = object::<$kind>(queue)?;
                         call::some(wr)?;
                         call::some(bad_wr)?;
                         Ok(ask!(home(object), $op(queue, wr, bad_wr)))
-                    })())
+                    })();
+                    call::status_of_call(answer.map_err(|code| call::say(stringify!($name), code)))
                 })
             }
             any(&args)
@@ -210,14 +211,15 @@ fn poll_any(args: &PollArgs) -> c_int {
         return poll::take(slot, to);
     }
     perf::timed(UB_POLL_JFC, || {
-        call::as_count((|| {
+        let answer = (|| {
             let object = object::<kind::Jfc>(jfc)?;
             call::some(cr)?;
             if cr_cnt < 0 {
-                return Err(Code::EINVAL);
+                return Err(refuse!(EINVAL, "cr_cnt is {cr_cnt}; it is not below 0"));
             }
             Ok(ask!(home(object), poll_jfc(jfc, cr_cnt, cr)))
-        })())
+        })();
+        call::as_count(answer.map_err(|code| call::say("urma_poll_jfc", code)))
     })
 }
 
@@ -280,7 +282,11 @@ pub unsafe extern "C" fn urma_recv(
     user_ctx: u64,
 ) -> urma_status_t {
     if buf == 0 && !jfr.is_null() && !recv_tseg.is_null() {
-        return Code::FAIL.status();
+        return call::say(
+            "urma_recv",
+            refuse!(FAIL, "buf is 0; it is the address of the receive buffer"),
+        )
+        .status();
     }
     let mut to = piece(buf, len, recv_tseg);
     let next = core::ptr::null_mut();

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, UserPtr, c_text},
+    call::{self, Answer, Code, Object, UserPtr, c_text, refuse},
     face::dispatch::{device, op, run},
 };
 
@@ -53,12 +53,14 @@ pub(super) fn blank<D: Described>(
     object: Object<D::Object>,
 ) -> Answer<NonNull<D>> {
     // SAFETY: a live object names the context, which cannot be deleted before it.
-    let ctx = unsafe { Object::at(ctx) }.ok_or(Code::EINVAL)?;
+    let ctx =
+        unsafe { Object::at(ctx) }.ok_or_else(|| refuse!(EINVAL, "the object names no context"))?;
     if is_bonding(ctx)? {
         return ask(ctx, object);
     }
     // SAFETY: the call touches no memory of ours; the C library checks the product.
-    NonNull::new(unsafe { libc::calloc(1, size_of::<D>()) }.cast()).ok_or(Code::ENOMEM)
+    NonNull::new(unsafe { libc::calloc(1, size_of::<D>()) }.cast())
+        .ok_or_else(|| refuse!(ENOMEM, "no memory for {} bytes", size_of::<D>()))
 }
 
 fn is_bonding(ctx: Object<urma_context_t>) -> Answer<bool> {
@@ -68,7 +70,9 @@ fn is_bonding(ctx: Object<urma_context_t>) -> Answer<bool> {
 fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> Answer<NonNull<D>> {
     let user_ctl = op!(ctx.as_ptr(), user_ctl);
     let mut made: *mut D = core::ptr::null_mut();
-    let len = |bytes: usize| u32::try_from(bytes).map_err(|_| Code::FAIL);
+    let len = |bytes: usize| {
+        u32::try_from(bytes).map_err(|_| refuse!(FAIL, "the object has {bytes} bytes"))
+    };
     let mut from = urma_user_ctl_in_t {
         addr: object.as_ptr().expose_provenance() as u64,
         len: len(size_of::<D::Object>())?,
@@ -81,8 +85,13 @@ fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> 
     };
     let answer = Code::from_c(run!(user_ctl(ctx.as_ptr(), &raw mut from, &raw mut to)));
     match answer {
-        Ok(()) => call::aligned(made).map_err(|_| Code::FAIL),
-        Err(_) => Err(Code::FAIL),
+        Ok(()) => call::aligned(made)
+            .map_err(|_| refuse!(FAIL, "the provider of the bonding device made no description")),
+        Err(code) => Err(refuse!(
+            FAIL,
+            "the provider of the bonding device refuses the description ({})",
+            code.status()
+        )),
     }
 }
 

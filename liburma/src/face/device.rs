@@ -9,7 +9,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, UserPtr, object},
+    call::{self, Answer, Code, Object, UserPtr, object, refuse},
     convert::name::{eid, eid_out},
     face::{
         dispatch::{ATTR, member_of, provider as table, run, sysfs},
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *
         let to = unsafe { UserPtr::new(num_devices) }?;
         let found = library::devices();
         let count = found.as_ref().map_or(0, Vec::len);
-        to.write(c_int::try_from(count).map_err(|_| Code::FAIL)?);
+        to.write(c_int::try_from(count).map_err(|_| refuse!(FAIL, "there are {count} devices"))?);
         let mut list: Vec<_> = found?.into_iter().map(Object::as_ptr).collect();
         list.push(core::ptr::null_mut());
         give(&list)
@@ -53,7 +53,10 @@ pub unsafe extern "C" fn urma_get_eid_list(
             .into_iter()
             .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(eid), eid_index })
             .collect();
-        to.write(u32::try_from(list.len()).map_err(|_| Code::FAIL)?);
+        to.write(
+            u32::try_from(list.len())
+                .map_err(|_| refuse!(FAIL, "there are {} EIDs", list.len()))?,
+        );
         give(&list)
     })
 }
@@ -73,7 +76,8 @@ pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut 
         // SAFETY: a C string of the caller's (room card of `face`).
         let wanted = unsafe { call::text(dev_name) }?;
         if wanted.to_bytes().len() >= NAME_ROOM {
-            return Err(Code::EINVAL);
+            let len = wanted.to_bytes().len();
+            return Err(refuse!(EINVAL, "dev_name has {len} characters; a name has at most 63"));
         }
         Ok(library::device_named(wanted)?.as_ptr())
     })
@@ -88,7 +92,9 @@ pub unsafe extern "C" fn urma_get_device_by_eid(
         let wanted = self::eid(eid);
         let is_it =
             |device: &Object<urma_device_t>| device.r#type == r#type && has(*device, wanted);
-        library::devices()?.into_iter().find(is_it).map(Object::as_ptr).ok_or(Code::ENODEV)
+        library::devices()?.into_iter().find(is_it).map(Object::as_ptr).ok_or_else(|| {
+            refuse!(ENODEV, "no device of transport type {} has EID {wanted}", r#type)
+        })
     })
 }
 
@@ -133,7 +139,7 @@ pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
     let bytes = size_of_val(list).max(1);
     // SAFETY: the size is above 0, and the call touches no memory of ours.
     let to: *mut T = unsafe { libc::malloc(bytes) }.cast();
-    let to = NonNull::new(to).ok_or(Code::ENOMEM)?;
+    let to = NonNull::new(to).ok_or_else(|| refuse!(ENOMEM, "no memory for a list"))?;
     // SAFETY: `malloc` gave room for the list just now, aligned for any type of C.
     unsafe { to.as_ptr().copy_from_nonoverlapping(list.as_ptr(), list.len()) };
     Ok(to.as_ptr())
@@ -145,7 +151,7 @@ pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
 /// `memory`, if it is aligned so, came from [`give`], or is NULL.
 pub(super) unsafe fn take_back(memory: *mut c_void) {
     if !memory.cast::<libc::max_align_t>().is_aligned() {
-        Code::EINVAL.set_errno();
+        call::nothing(|| Err(refuse!(EINVAL, "{memory:p} is no list of this library")));
         return;
     }
     // SAFETY: the contract of this function: `give` made it with `malloc`.

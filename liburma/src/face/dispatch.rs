@@ -9,7 +9,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{Answer, Code, Object},
+    call::{Answer, Code, Object, refuse},
     slab::{Member, member},
 };
 
@@ -38,6 +38,7 @@ pub(crate) use op;
 macro_rules! run {
     ($op:ident($($arg:expr),* $(,)?)) => {{
         let (op, args) = ($op, ($($arg,)*));
+        $crate::call::begin_op();
         // SAFETY: the operation is of the table of a live context or device, whose provider stays loaded.
         // `call::object` found the objects among the arguments; what others point to is the C caller's, as
         // the room card of `face` says, or a value of the function around.
@@ -59,8 +60,15 @@ pub(crate) use ask;
 #[inline]
 pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
     // SAFETY: the caller found the context, or a live object names it, which keeps it alive.
-    let ctx = unsafe { Object::at(ctx) }.ok_or(Code::EINVAL)?;
-    NonNull::new(ctx.ops).ok_or(Code::EINVAL)
+    let ctx = unsafe { Object::at(ctx) }.ok_or_else(|| none("context"))?;
+    NonNull::new(ctx.ops).ok_or_else(|| none("ctx->ops"))
+}
+
+/// Why a call is refused whose object lacks a member that a provider, or a program, cleared.
+#[cold]
+#[inline(never)]
+fn none(member: &str) -> Code {
+    refuse!(EINVAL, "{member} is NULL")
 }
 
 /// An object that names its context.
@@ -143,19 +151,19 @@ pub(crate) use ends;
 
 /// The table of the provider that drives a device.
 pub(crate) fn provider(dev: Object<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {
-    NonNull::new(dev.ops).ok_or(Code::EINVAL)
+    NonNull::new(dev.ops).ok_or_else(|| none("dev->ops"))
 }
 
 /// The device of a context.
 pub(crate) fn device(ctx: Object<urma_context_t>) -> Answer<Object<urma_device_t>> {
     // SAFETY: a device lives as long as its contexts, which name it.
-    unsafe { Object::at(ctx.dev) }.ok_or(Code::EINVAL)
+    unsafe { Object::at(ctx.dev) }.ok_or_else(|| none("ctx->dev"))
 }
 
 /// What the system says of a device.
 pub(crate) fn sysfs(dev: Object<urma_device_t>) -> Answer<Object<urma_sysfs_dev_t>> {
     // SAFETY: the struct lives as long as its device, whose provider or registry keeps both.
-    unsafe { Object::at(dev.sysfs_dev) }.ok_or(Code::EINVAL)
+    unsafe { Object::at(dev.sysfs_dev) }.ok_or_else(|| none("dev->sysfs_dev"))
 }
 
 /// The attributes of a device, in what the system says of it.
@@ -196,5 +204,5 @@ pub(crate) fn users(count: &urma_ref_t) -> u64 {
 
 /// A count of a provider, which set `errno` when it is negative.
 pub(crate) fn as_set(count: c_int) -> Answer<c_int> {
-    if count < 0 { Err(Code::AS_SET) } else { Ok(count) }
+    if count < 0 { Err(Code::as_set()) } else { Ok(count) }
 }

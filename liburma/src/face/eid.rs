@@ -6,7 +6,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::urma_eid_t,
-    call::{self, Code, UserPtr},
+    call::{self, UserPtr, refuse},
     convert::name::eid_out,
 };
 
@@ -25,8 +25,14 @@ pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_
         // SAFETY: a place of the caller's (room card of `face`).
         let to = unsafe { UserPtr::new(eid) }?;
         // SAFETY: a C string of the caller's.
-        let text = unsafe { call::text(buf) }?.to_str().map_err(|_| Code::EINVAL)?;
-        let from: Eid = text.trim().parse().map_err(|_| Code::EINVAL)?;
+        let text = unsafe { call::text(buf) }?;
+        let eid = text.to_str().ok().and_then(|text| text.trim().parse().ok());
+        let from: Eid = eid.ok_or_else(|| {
+            refuse!(
+                EINVAL,
+                "buf is {text:?}; an EID is an IPv6 or IPv4 address, or a number of 32 bits"
+            )
+        })?;
         to.write(eid_out(from));
         Ok(0)
     }))

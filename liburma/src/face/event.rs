@@ -21,6 +21,6 @@ pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
         let of = unsafe { call::value(event) }?;
         let ctx = call::when_decided::<kind::Context, _>(of.urma_ctx, object::<kind::Context>)?;
         ask!(ctx.as_ptr(), ack_async_event(event));
-        Err(Code::AS_SET)
+        Err(Code::errno_of_callee())
     });
 }

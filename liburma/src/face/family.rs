@@ -7,7 +7,7 @@ use core::ffi::c_void;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, UserArray, object},
+    call::{self, Answer, Code, Object, UserArray, object, refuse},
     convert::option::OptPlace,
     face::{
         dispatch::{ask, caps, op, release, retain, run},
@@ -32,7 +32,7 @@ pub(super) fn abandon() {
 /// The queue at `ptr`, live or idle, of this library or another provider's.
 fn queue<K: Family>(ptr: *mut K::Public) -> Answer<Object<K::Public>> {
     match find_idle::<K>(ptr) {
-        Some(idle) => Object::idle(&idle).ok_or(Code::EINVAL),
+        Some(idle) => Object::idle(&idle).ok_or_else(|| refuse!(EINVAL, "the queue is NULL")),
         None => object::<K>(ptr),
     }
 }
@@ -43,10 +43,17 @@ fn is_active<K: Family>(queue: Object<K::Public>) -> bool {
 
 fn ensure<K: Family>(queue: Object<K::Public>, wanted: Life) -> Answer {
     let is = if is_active::<K>(queue) { Life::Active } else { Life::Idle };
-    if is == wanted { Ok(()) } else { Err(Code::EINVAL) }
+    if is == wanted {
+        return Ok(());
+    }
+    let kind = call::word::<K>();
+    Err(refuse!(
+        EINVAL,
+        "the {kind} is {is:?} (is_actived); the call is for one that is {wanted:?}"
+    ))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
     Idle,
     Active,
@@ -88,7 +95,8 @@ unsafe fn alloc<K: Rules>(
     // The C core fills defaults in the caller's struct too.
     cfg.write(filled);
     Code::from_c(run!(op(ctx.as_ptr(), cfg.as_ptr(), to.as_ptr())))?;
-    let queue = Object::made(to.read()).ok_or(Code::ENOMEM)?;
+    let queue =
+        Object::made(to.read()).ok_or_else(|| refuse!(ENOMEM, "the provider made no queue"))?;
     queue.set(K::MEMBERS.is_active, 0);
     retain(ctx);
     hold(K::channel(&filled));
@@ -202,7 +210,7 @@ macro_rules! families {
                 let queue = self::queue::<kind::$kind>(queue)?;
                 call::some(buf)?;
                 if opt == 0 || len == 0 {
-                    return Err(Code::EINVAL);
+                    return Err(refuse!(EINVAL, "opt is {opt} and len {len}; neither is 0"));
                 }
                 let ctx = home::<kind::$kind>(queue);
                 Code::from_c(ask!(ctx, $get(queue.as_ptr(), opt, buf, len)))

@@ -2,7 +2,7 @@
 
 use crate::{
     abi::*,
-    call::{self, Code, made, object},
+    call::{self, Code, made, object, refuse},
     face::{
         dispatch::{caps, home, op, release, retain, run},
         members,
@@ -21,7 +21,10 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
         // SAFETY: a configuration of the caller's (room card of `face`).
         let of = unsafe { call::value(cfg) }?;
         if !of.name.contains(&0) {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "cfg.name has no zero byte; a name has at most 63 characters"
+            ));
         }
         let group = made(run!(create(ctx.as_ptr(), cfg)))?;
         retain(ctx);
@@ -41,7 +44,11 @@ pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t)
         let ctx = home(group);
         let delete = op!(ctx, delete_jetty_grp);
         if group.jetty_cnt != 0 {
-            return Err(Code::ENOPERM);
+            return Err(refuse!(
+                ENOPERM,
+                "jetty_cnt is {}; delete the members of the group first",
+                group.jetty_cnt
+            ));
         }
         let list = group.jetty_list;
         Code::from_c(run!(delete(group.as_ptr())))?;

@@ -2,7 +2,7 @@
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, object},
+    call::{self, Answer, Object, object, refuse},
     face::{describe, device, dispatch::home},
     udma::kind,
 };
@@ -33,7 +33,12 @@ pub unsafe extern "C" fn urma_get_rjetty(
 
 /// How the receive queue of a jetty is guarded.
 fn token_policy(jetty: Object<urma_jetty_t>) -> Answer<u32> {
-    let Receive::Shared(shared) = jetty.jetty_cfg.receive() else { return Err(Code::EINVAL) };
+    let Receive::Shared(shared) = jetty.jetty_cfg.receive() else {
+        return Err(refuse!(
+            EINVAL,
+            "the jetty has share_jfr 0; only one that shares a JFR is described"
+        ));
+    };
     Ok(object::<kind::Jfr>(shared.jfr)?.jfr_cfg.flag.token_policy())
 }
 

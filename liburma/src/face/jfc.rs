@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use crate::{
     abi::*,
-    call::{self, Code, object},
+    call::{self, Code, object, refuse},
     face::dispatch::{as_set, ask, home},
     perf,
     udma::kind,
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn urma_wait_jfc(
             let jfce = object::<kind::Jfce>(jfce)?;
             call::some(jfc)?;
             if jfc_cnt == 0 {
-                return Err(Code::EINVAL);
+                return Err(refuse!(EINVAL, "jfc_cnt is 0; the array must have an element"));
             }
             as_set(ask!(home(jfce), wait_jfc(jfce.as_ptr(), jfc_cnt, time_out, jfc)))
         })
@@ -49,13 +49,13 @@ pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u
         call::nothing(|| {
             call::some(nevents)?;
             if jfc_cnt == 0 {
-                return Err(Code::EINVAL);
+                return Err(refuse!(EINVAL, "jfc_cnt is 0; the arrays must have an element"));
             }
             // SAFETY: an array of the caller's, which has an element (room card of `face`).
             let first = unsafe { call::value(jfc) }?;
             let first = call::when_decided::<kind::Jfc, _>(first, object::<kind::Jfc>)?;
             ask!(home(first), ack_jfc(jfc, nevents, jfc_cnt));
-            Err(Code::AS_SET)
+            Err(Code::errno_of_callee())
         });
     });
 }

@@ -4,7 +4,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Code, made, object},
+    call::{self, Code, made, object, refuse},
     face::dispatch::{ask, home, op, release, retain, run, users},
     udma::kind,
 };
@@ -27,7 +27,11 @@ pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status
         let ctx = home(jfce);
         let delete = op!(ctx, delete_jfce);
         if users(&jfce.r#ref) != 0 {
-            return Err(Code::FAIL);
+            return Err(refuse!(
+                FAIL,
+                "{} JFCs use the JFCE; delete them first",
+                users(&jfce.r#ref)
+            ));
         }
         Code::from_c(run!(delete(jfce.as_ptr())))?;
         release(ctx);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, c_text},
+    call::{self, Answer, c_text, refuse},
     latch::Latch,
     provider::{self, SharedObject},
     slab::{self, Slot},
@@ -110,15 +110,15 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
     call::note_generation()?;
     let objects = LIBRARY.with(|library| {
         if library.phase != Phase::Down {
-            return Err(Code::EEXIST);
+            return Err(refuse!(EEXIST, "the library runs already; call urma_uninit first"));
         }
         library.phase = Phase::Starting;
         Ok(core::mem::take(&mut library.objects))
     })?;
-    let started = call::in_child(|| begin(conf, objects));
+    let started = call::part(|| begin(conf, objects));
     if started.is_ok() {
         LIBRARY.with(|library| library.phase = Phase::Up);
-    } else if call::in_child(wind_down).is_err() {
+    } else if call::part(wind_down).is_err() {
         tracing::warn!(target: "urma", "the library did not start, and a provider did not stop");
     }
     started
@@ -154,7 +154,7 @@ pub(crate) fn stop() -> Answer {
         }
         is_up
     });
-    let stopped = if is_up { call::in_child(wind_down) } else { Ok(()) };
+    let stopped = if is_up { call::part(wind_down) } else { Ok(()) };
     if is_up {
         // After a panic in it: what it left is forgotten, so that the library starts again.
         LIBRARY.with(|library| {
@@ -205,7 +205,7 @@ fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
 pub(crate) fn devices() -> Answer<Vec<ListedDevice>> {
     LIBRARY.with(|library| {
         if library.phase != Phase::Up {
-            return Err(Code::ENODEV);
+            return Err(refuse!(ENODEV, "the library is not initialised; call urma_init first"));
         }
         Ok(library.all().collect())
     })
@@ -221,7 +221,14 @@ pub(crate) fn hardware() -> Option<Arc<Hardware>> {
 /// # Errors
 /// ENODEV: there is none, or the library is not initialised.
 pub(crate) fn device_named(name: &CStr) -> Answer<ListedDevice> {
-    devices()?.into_iter().find(|of| c_text(&of.name) == name).ok_or(Code::ENODEV)
+    let devices = devices()?;
+    devices.iter().find(|of| c_text(&of.name) == name).copied().ok_or_else(|| {
+        let known: Vec<_> = devices.iter().map(|of| c_text(&of.name).to_string_lossy()).collect();
+        refuse!(
+            ENODEV,
+            "no device is named {name:?}; there are {known:?}, and URMA_DEVICE_ALIAS adds names"
+        )
+    })
 }
 
 /// Lists a device that a provider made.
@@ -231,12 +238,16 @@ pub(crate) fn device_named(name: &CStr) -> Answer<ListedDevice> {
 pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
     LIBRARY.with(|library| {
         if library.phase != Phase::Up && library.phase != Phase::Starting {
-            return Err(Code::ENODEV);
+            return Err(refuse!(
+                ENODEV,
+                "the library neither runs nor starts; call urma_init first"
+            ));
         }
         // SAFETY: the provider that lists the device keeps it until it unregisters.
-        let listed = unsafe { ListedDevice::at(device.as_ptr()) }.ok_or(Code::EINVAL)?;
+        let listed = unsafe { ListedDevice::at(device.as_ptr()) }
+            .ok_or_else(|| refuse!(EINVAL, "the device is NULL"))?;
         if library.has(c_text(&listed.name)) {
-            return Err(Code::EEXIST);
+            return Err(refuse!(EEXIST, "a device of this name is listed"));
         }
         library.foreign.push(Foreign::Given(device));
         Ok(())

@@ -4,14 +4,18 @@ use core::ffi::{CStr, c_char};
 
 use crate::{
     abi::*,
-    call::{self, Code},
+    call::{self, Code, refuse},
     log,
 };
+
+fn no_function() -> Code {
+    refuse!(EINVAL, "func is NULL; urma_unregister_log_func ends what was registered")
+}
 
 /// Lines of the log go to `func` from now on.
 pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_status_t {
     call::as_status(call::in_child(|| {
-        log::register(func.ok_or(Code::EINVAL)?);
+        log::register(func.ok_or_else(no_function)?);
         log::install();
         Ok(())
     }))
@@ -20,7 +24,7 @@ pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_sta
 /// Lines of the log go to `func`, with file, function and line.
 pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> urma_status_t {
     call::as_status(call::in_child(|| {
-        func.ok_or(Code::EINVAL)?;
+        func.ok_or_else(no_function)?;
         log::register_located(func);
         log::install();
         Ok(())

@@ -5,7 +5,7 @@
 
 use crate::{
     abi::*,
-    call::{Answer, Code, Object, UserArray, object},
+    call::{Answer, Object, UserArray, object, refuse},
     latch::Latch,
     slab::{InSlot, Member, member},
     udma::kind,
@@ -30,11 +30,12 @@ pub(super) fn abandon() {
 /// # Errors
 /// ENOMEM.
 pub(super) fn open(group: Object<urma_jetty_grp_t>, room: u32) -> Answer {
-    let room = usize::try_from(room).map_err(|_| Code::FAIL)?.max(1);
+    let room =
+        usize::try_from(room).map_err(|_| refuse!(FAIL, "the group is for {room} jetties"))?.max(1);
     // SAFETY: the call touches no memory of ours; the C library checks the product.
     let list = unsafe { libc::calloc(room, size_of::<*mut urma_jetty_t>()) };
     if list.is_null() {
-        return Err(Code::ENOMEM);
+        return Err(refuse!(ENOMEM, "no memory for the list of {room} members of the group"));
     }
     group.set(LIST, list.cast());
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     abi::*,
-    call::{self, Code, Object, UserArray, made, object},
+    call::{self, Code, Object, UserArray, made, object, refuse},
     face::{
         dispatch::{as_set, ask, ends, home, op, release, retain, run},
         target::{bindable, check},
@@ -83,7 +83,8 @@ pub unsafe extern "C" fn urma_wait_notify(
         let wait = op!(ctx, wait_notify);
         let ack = op!(ctx, ack_notify);
         let count = as_set(run!(wait(notifier.as_ptr(), cnt, notify, timeout)))?;
-        let given = u32::try_from(count).map_err(|_| Code::FAIL)?;
+        let given =
+            u32::try_from(count).map_err(|_| refuse!(FAIL, "the provider gave {count} notices"))?;
         // SAFETY: the caller's array, of which the provider filled so many (room card of `face`).
         let notices = unsafe { UserArray::new(notify, given as usize) }?;
         notices.iter().for_each(|notice| reported(notifier, ctx, &notice));
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn urma_import_jetty_async(
         let Some(target) = NonNull::new(target) else {
             end(notifier);
             release(ctx.as_ptr());
-            return Err(Code::AS_SET);
+            return Err(Code::as_set());
         };
         Ok(target.as_ptr())
     })
@@ -176,10 +177,13 @@ pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> ur
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         if jetty.remote_jetty.is_null() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "the jetty is not bound (remote_jetty is NULL)"));
         }
         if jetty.jetty_cfg.jfs_cfg.trans_mode != URMA_TM_RC {
-            return Err(Code::ENOPERM);
+            return Err(refuse!(
+                ENOPERM,
+                "the jetty's trans_mode is not RC (2); only those are bound"
+            ));
         }
         Code::from_c(ask!(home(jetty), unbind_jetty_async(jetty.as_ptr())))
     })

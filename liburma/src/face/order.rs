@@ -4,7 +4,7 @@
 
 use crate::{
     abi::*,
-    call::{Answer, Code},
+    call::{Answer, refuse},
 };
 
 /// The order type to use with `mode` where the caller said `order`.
@@ -18,6 +18,11 @@ pub(super) fn resolved(mode: u32, order: u32) -> Answer<u32> {
         (URMA_TM_RC, URMA_OT) => Ok(URMA_OT),
         (URMA_TM_UM, URMA_DEF_ORDER) => Ok(URMA_NO),
         (URMA_TM_RC | URMA_TM_UM, URMA_NO) => Ok(URMA_NO),
-        _ => Err(Code::EINVAL),
+        (URMA_TM_RM | URMA_TM_RC | URMA_TM_UM, _) => Err(refuse!(
+            EINVAL,
+            "flag.order_type is {order} with trans_mode {mode}; RM (1) has 0 or 2 (OI), RC (2) 0, 1 (OT), 3 (OL) or \
+             4 (NO), UM (4) 0 or 4 (NO)"
+        )),
+        _ => Err(refuse!(EINVAL, "trans_mode is {mode}; modes are 1 (RM), 2 (RC) and 4 (UM)")),
     }
 }

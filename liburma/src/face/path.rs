@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use crate::{
     abi::*,
-    call::{self, Code, object},
+    call::{self, Code, object, refuse},
     face::dispatch::{ask, forwards, home},
     udma::kind,
 };
@@ -27,7 +27,11 @@ pub unsafe extern "C" fn urma_get_tp_list(
         let (count, cfg_in) = unsafe { call::args((tp_cnt, cfg)) }?;
         let (room, mode) = (count.read(), cfg_in.read().trans_mode);
         if room == 0 || !matches!(mode, URMA_TM_RM | URMA_TM_RC | URMA_TM_UM) {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "*tp_cnt is {room} and cfg.trans_mode {mode}; there must be room for a handle, and modes are 1 (RM), \
+                 2 (RC) and 4 (UM)"
+            ));
         }
         Code::from_c(ask!(ctx.as_ptr(), get_tp_list(ctx.as_ptr(), cfg, tp_cnt, tp_list)))
     })

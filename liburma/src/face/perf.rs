@@ -4,7 +4,7 @@ use core::ffi::c_char;
 
 use crate::{
     abi::*,
-    call::{self, Code, UserArray},
+    call::{self, Code, UserArray, refuse},
     perf,
 };
 
@@ -38,7 +38,8 @@ pub unsafe extern "C" fn urma_get_perf_info(
         let mut text = perf::table().into_bytes();
         text.push(0);
         to.copy_from(&text)?;
-        length.write(u32::try_from(text.len()).map_err(|_| Code::FAIL)?);
+        length
+            .write(u32::try_from(text.len()).map_err(|_| refuse!(FAIL, "the table is too long"))?);
         Ok(())
     })
 }
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn urma_perf_is_enabled() -> bool {
 
 /// Now, for [`urma_step_perf`]: nanoseconds. `URMA_ENOPERM` while nothing is counted.
 pub unsafe extern "C" fn urma_get_perf_timestamp() -> u64 {
-    if perf::is_on() { perf::now_ns() } else { u64::from(Code::ENOPERM.status().unsigned_abs()) }
+    if perf::is_on() { perf::now_ns() } else { u64::from(Code::ENOPERM.get().unsigned_abs()) }
 }
 
 /// Counts a call of `type` that took `delta`, a difference of two timestamps. `URMA_ENOPERM`: not

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{
     abi::*,
-    call::{self, Code, UserArray},
+    call::{self, UserArray, refuse},
     face::library,
     provider,
     udma::table,
@@ -70,9 +70,10 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
         let buf = unsafe { UserArray::new(buf.cast::<u8>(), size) }?;
         let [dir, file] = [dir, file].map(|part| Path::new(OsStr::from_bytes(part.to_bytes())));
         let mut value = vec![0; size.min(VALUE_MAX)];
-        let len = provider::read(&dir.join(file), &mut value).ok_or(Code::FAIL)?;
+        let len = provider::read(&dir.join(file), &mut value)
+            .ok_or_else(|| refuse!(FAIL, "the file {file:?} cannot be read"))?;
         buf.copy_from(&value[..=len])?;
-        c_int::try_from(len).map_err(|_| Code::FAIL)
+        c_int::try_from(len).map_err(|_| refuse!(FAIL, "the file has {len} bytes"))
     }));
     isize::try_from(len).unwrap_or(-1)
 }

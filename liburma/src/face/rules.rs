@@ -9,7 +9,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{Answer, Code, Object, object},
+    call::{Answer, Object, object, refuse},
     face::{
         dispatch::{Homed, drop_one, member_of},
         members, order,
@@ -61,9 +61,7 @@ impl Rules for kind::Jfc {
     fn fill_in(_cfg: &mut urma_jfc_cfg_t) {}
 
     fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        if cfg.depth == 0 || cfg.depth > caps.max_jfc_depth {
-            return Err(Code::EINVAL);
-        }
+        within("jfc_cfg.depth", cfg.depth, 1, caps.max_jfc_depth)?;
         if !cfg.jfce.is_null() {
             object::<kind::Jfce>(cfg.jfce)?;
         }
@@ -106,12 +104,8 @@ impl Rules for kind::Jfr {
             URMA_DEF_ORDER => order::resolved(cfg.trans_mode, URMA_DEF_ORDER)?,
             order => order,
         };
-        let holds = cfg.depth != 0
-            && cfg.depth <= caps.max_jfr_depth
-            && u32::from(cfg.max_sge) <= caps.max_jfr_sge;
-        if !holds {
-            return Err(Code::EINVAL);
-        }
+        within("jfr_cfg.depth", cfg.depth, 1, caps.max_jfr_depth)?;
+        within("jfr_cfg.max_sge", cfg.max_sge.into(), 0, caps.max_jfr_sge)?;
         cfg.flag.set_order_type(order);
         Ok(())
     }
@@ -127,7 +121,12 @@ impl Rules for kind::Jetty {
     /// On UB devices the receive queue is a JFR; its mode and order are those of the send half.
     fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
         sends(&mut cfg.jfs_cfg, caps)?;
-        let Receive::Shared(shared) = cfg.receive() else { return Err(Code::EINVAL) };
+        let Receive::Shared(shared) = cfg.receive() else {
+            return Err(refuse!(
+                EINVAL,
+                "jetty_cfg.flag.share_jfr is 0; on a UB device it is 1, and shared.jfr names the JFR"
+            ));
+        };
         let jfr = object::<kind::Jfr>(shared.jfr)?;
         if !shared.jfc.is_null() {
             object::<kind::Jfc>(shared.jfc)?;
@@ -138,14 +137,26 @@ impl Rules for kind::Jetty {
         }
         let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
             && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
-        if is_alike { Ok(()) } else { Err(Code::EINVAL) }
+        if is_alike {
+            return Ok(());
+        }
+        let (mode, order) = (cfg.jfs_cfg.trans_mode, cfg.jfs_cfg.flag.order_type());
+        Err(refuse!(
+            EINVAL,
+            "jfs_cfg has trans_mode {mode} and order_type {order}, the JFR {} and {}; both halves of a jetty have the same",
+            recv.trans_mode,
+            recv.flag.order_type()
+        ))
     }
 
     /// A jetty with a target is not deleted.
     fn may_go(jetty: Object<urma_jetty_t>) -> Answer {
         let is_bound =
             jetty.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !jetty.remote_jetty.is_null();
-        if is_bound { Err(Code::ENOPERM) } else { Ok(()) }
+        if !is_bound {
+            return Ok(());
+        }
+        Err(refuse!(ENOPERM, "jetty {} is bound; unbind it first", jetty.jetty_id.id))
     }
 
     fn joined(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
@@ -161,14 +172,10 @@ impl Rules for kind::Jetty {
 fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     object::<kind::Jfc>(cfg.jfc)?;
     let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
-    let holds = cfg.depth != 0
-        && cfg.depth <= caps.max_jfs_depth
-        && u32::from(cfg.max_sge) <= caps.max_jfs_sge
-        && u32::from(cfg.max_rsge) <= caps.max_jfs_rsge
-        && cfg.max_inline_data <= caps.max_jfs_inline_len;
-    if !holds {
-        return Err(Code::EINVAL);
-    }
+    within("jfs_cfg.depth", cfg.depth, 1, caps.max_jfs_depth)?;
+    within("jfs_cfg.max_sge", cfg.max_sge.into(), 0, caps.max_jfs_sge)?;
+    within("jfs_cfg.max_rsge", cfg.max_rsge.into(), 0, caps.max_jfs_rsge)?;
+    within("jfs_cfg.max_inline_data", cfg.max_inline_data, 0, caps.max_jfs_inline_len)?;
     cfg.flag.set_order_type(order);
     Ok(())
 }
@@ -184,7 +191,25 @@ fn joins(
         && of.cfg.flag.token_policy() == recv.flag.token_policy()
         && of.cfg.token_value.token == recv.token_value.token;
     let has_room = of.jetty_cnt < caps.max_jetty_in_jetty_grp;
-    if is_alike && has_room { Ok(()) } else { Err(Code::EINVAL) }
+    if is_alike && has_room {
+        return Ok(());
+    }
+    Err(if is_alike {
+        let (count, most) = (of.jetty_cnt, caps.max_jetty_in_jetty_grp);
+        refuse!(
+            EINVAL,
+            "the group has {count} jetties; {most} is the most (max_jetty_in_jetty_grp)"
+        )
+    } else {
+        refuse!(
+            EINVAL,
+            "the JFR has trans_mode {} and token policy {}; in this group it must be RM (1), with policy {} and the \
+             group's token",
+            recv.trans_mode,
+            recv.flag.token_policy(),
+            of.cfg.flag.token_policy()
+        )
+    })
 }
 
 /// One queue more on a channel; NULL is none.
@@ -204,5 +229,20 @@ pub(super) fn let_go(channel: *mut urma_jfce_t) {
 /// Whether a queue may be asked for so many flushed completions: one to its depth.
 pub(super) fn flushable(count: c_int, cfg: &urma_jfs_cfg_t) -> Answer {
     let is_fit = u32::try_from(count).is_ok_and(|count| (1..=cfg.depth).contains(&count));
-    if is_fit { Ok(()) } else { Err(Code::EINVAL) }
+    if is_fit {
+        return Ok(());
+    }
+    Err(refuse!(
+        EINVAL,
+        "cr_cnt is {count}; allowed are 1 to {}, the depth of the queue",
+        cfg.depth
+    ))
+}
+
+/// A number of a configuration lies between two others; the device's limits are those of `urma_query_device`.
+fn within(field: &str, value: u32, min: u32, max: u32) -> Answer {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(refuse!(EINVAL, "{field} is {value}; allowed are {min} to {max} (urma_query_device)"))
 }

@@ -4,7 +4,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, made, object},
+    call::{self, Answer, Code, Object, made, object, refuse},
     face::{
         describe, device,
         dispatch::{ask, ends, home, op, release, retain, run},
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn urma_register_seg(
             if own_token {
                 drop_quietly(cfg.token_id);
             }
-            return Err(Code::AS_SET);
+            return Err(Code::as_set());
         };
         let mut attr = segment.seg.attr;
         attr.set_user_token_id(u32::from(!own_token));
@@ -54,11 +54,40 @@ fn check(cfg: &urma_seg_cfg_t) -> Answer {
     if has_token {
         object::<kind::TokenId>(cfg.token_id)?;
     }
-    let is_agreed = has_token == (cfg.flag.token_id_valid() != 0);
-    if cfg.va == 0 || !is_agreed || !is_sound(cfg.flag.access()) {
-        return Err(Code::EINVAL);
+    if cfg.va == 0 {
+        return Err(refuse!(EINVAL, "seg_cfg.va is 0; it is the address of the memory"));
+    }
+    let valid = cfg.flag.token_id_valid();
+    if has_token != (valid != 0) {
+        return Err(refuse!(
+            EINVAL,
+            "seg_cfg.token_id is {:p} and flag.token_id_valid is {valid}; the flag says whether there is a token id",
+            cfg.token_id
+        ));
+    }
+    let access = cfg.flag.access();
+    if !is_sound(access) {
+        return Err(refuse!(
+            EINVAL,
+            "seg_cfg.flag.access is {access:#x} ({}); WRITE needs READ, ATOMIC needs READ and WRITE, LOCAL_ONLY stands \
+             alone",
+            access_names(access)
+        ));
     }
     Ok(())
+}
+
+/// The rights in `access` by their names.
+fn access_names(access: u32) -> String {
+    const NAMES: [(u32, &str); 4] = [
+        (URMA_ACCESS_LOCAL_ONLY, "LOCAL_ONLY"),
+        (URMA_ACCESS_READ, "READ"),
+        (URMA_ACCESS_WRITE, "WRITE"),
+        (URMA_ACCESS_ATOMIC, "ATOMIC"),
+    ];
+    let names: Vec<_> =
+        NAMES.iter().filter(|(bit, _)| access & bit != 0).map(|(_, name)| *name).collect();
+    if names.is_empty() { "no right".to_owned() } else { names.join(" | ") }
 }
 
 /// LOCAL_ONLY stands alone; WRITE needs READ; ATOMIC needs both.
@@ -119,7 +148,11 @@ pub unsafe extern "C" fn urma_import_seg(
         // SAFETY: a description of the caller's (room card of `face`).
         let of = unsafe { call::value(seg) }?;
         if of.attr.token_policy() != URMA_TOKEN_NONE && token_value.is_null() {
-            return Err(Code::EINVAL);
+            let policy = of.attr.token_policy();
+            return Err(refuse!(
+                EINVAL,
+                "token_value is NULL, and the segment has token policy {policy}"
+            ));
         }
         let segment =
             made(ask!(ctx.as_ptr(), import_seg(ctx.as_ptr(), seg, token_value, addr, flag)))?;

@@ -2,7 +2,7 @@
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, made, object},
+    call::{self, Answer, Code, Object, made, object, refuse},
     convert::zeroed,
     face::dispatch::{ask, ends, home, member_of, op, ops, retain, run},
     slab::{InSlot, Member, member},
@@ -67,12 +67,25 @@ pub(super) fn check(
     };
     let has_token = flag.token_policy() == URMA_TOKEN_NONE || !token.is_null();
     let is_mode = matches!(mode, URMA_TM_RM | URMA_TM_RC | URMA_TM_UM);
-    if fits && has_token && is_mode { Ok(()) } else { Err(Code::EINVAL) }
+    if fits && is_mode && !has_token {
+        let policy = flag.token_policy();
+        return Err(refuse!(EINVAL, "the token is NULL, and flag.token_policy is {policy}"));
+    }
+    if fits && is_mode {
+        return Ok(());
+    }
+    Err(refuse!(
+        EINVAL,
+        "trans_mode is {mode} and tp_type {tp_type}; RM (1) and RC (2) go over RTP (0) or CTP (1), UM (4) over CTP or UTP (2)"
+    ))
 }
 
 /// The path that a provider with `_ex` operations only gets where the caller names none.
 fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
-    if flag.share_tp() == 0 { Ok(zeroed()) } else { Err(Code::EINVAL) }
+    if flag.share_tp() == 0 {
+        return Ok(zeroed());
+    }
+    Err(refuse!(EINVAL, "flag.share_tp is 1; the provider imports over a path of its own only"))
 }
 
 ends! {
@@ -90,7 +103,14 @@ fn both_of(mode: u32, queue: u32, target: Object<urma_target_jetty_t>) -> bool {
 
 /// Advice is for RM.
 fn advisable(queue: u32, target: Object<urma_target_jetty_t>) -> Answer {
-    if both_of(URMA_TM_RM, queue, target) { Ok(()) } else { Err(Code::EINVAL) }
+    if both_of(URMA_TM_RM, queue, target) {
+        return Ok(());
+    }
+    let there = target.trans_mode;
+    Err(refuse!(
+        EINVAL,
+        "the modes are {queue} here and {there} at the target; advice is for RM (1) on both sides"
+    ))
 }
 
 /// Advice of a queue that sends; `URMA_EINVAL`: not RM on both sides.
@@ -148,11 +168,21 @@ pub unsafe extern "C" fn urma_bind_jetty(
 /// RC on both sides, and one order type.
 pub(super) fn bindable(jetty: Object<urma_jetty_t>, target: Object<urma_target_jetty_t>) -> Answer {
     if !both_of(URMA_TM_RC, mode_of(jetty), target) {
-        return Err(Code::ENOPERM);
+        let (here, there) = (mode_of(jetty), target.trans_mode);
+        return Err(refuse!(
+            ENOPERM,
+            "the modes are {here} here and {there} at the target; binding is for RC (2) on both sides"
+        ));
     }
     let here = jetty.jetty_cfg.jfs_cfg.flag.order_type();
     let there = target.flag.order_type();
-    if here == there { Ok(()) } else { Err(Code::ENOPERM) }
+    if here == there {
+        return Ok(());
+    }
+    Err(refuse!(
+        ENOPERM,
+        "order_type is {here} here and {there} at the target; both ends of a binding have one"
+    ))
 }
 
 /// Undoes `urma_bind_jetty`. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: bound, and not RC.
@@ -161,10 +191,14 @@ pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_sta
         let jetty = object::<kind::Jetty>(jetty)?;
         let unbind = op!(home(jetty), unbind_jetty);
         if jetty.remote_jetty.is_null() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "the jetty is not bound (remote_jetty is NULL)"));
         }
         if mode_of(jetty) != URMA_TM_RC {
-            return Err(Code::ENOPERM);
+            return Err(refuse!(
+                ENOPERM,
+                "trans_mode is {}; only RC jetties (2) are bound",
+                mode_of(jetty)
+            ));
         }
         Code::from_c(run!(unbind(jetty.as_ptr())))?;
         jetty.set(REMOTE, core::ptr::null_mut());

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use crate::{
     abi::*,
-    call::{self, Code, made, object},
+    call::{self, Code, made, object, refuse},
     face::{
         dispatch::{ask, home, retain},
         target::{REMOTE, bindable, check},
@@ -79,7 +79,11 @@ pub unsafe extern "C" fn urma_advise_jfr_async(
         let mode_there = target.trans_mode;
         let fits = mode == URMA_TM_RM && mode_there == URMA_TM_RM && home(jfs) == home(target);
         if !fits || cb_fun.is_none() || cb_arg.is_null() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "the modes are {mode} here and {mode_there} there, cb_arg is {cb_arg:p}; advice is for RM (1) on both sides \
+                 in one context, with a function and its argument"
+            ));
         }
         Code::from_c(ask!(
             home(jfs),

@@ -4,7 +4,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, Object, made, object},
+    call::{self, Answer, Code, Object, made, object, refuse},
     face::dispatch::{ask, caps, home, op, release, retain, run},
     udma::kind,
 };
@@ -26,7 +26,10 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
         let context = object::<kind::Context>(ctx)?;
         let alloc = op!(ctx, alloc_token_id_ex);
         if flag.multi_seg() != 0 && caps(context)?.feature.muti_seg_per_token_id() == 0 {
-            return Err(Code::ENOTSUP);
+            return Err(refuse!(
+                ENOTSUP,
+                "flag.multi_seg is 1; the device has no feature muti_seg_per_token_id"
+            ));
         }
         counted(context, run!(alloc(context.as_ptr(), flag)))
     })
@@ -54,7 +57,11 @@ pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let ctx = home(token);
     let free = op!(ctx, free_token_id);
     if token.r#ref.atomic_cnt.load(Ordering::Acquire) != 0 {
-        return Err(Code::EINVAL);
+        let count = token.r#ref.atomic_cnt.load(Ordering::Acquire);
+        return Err(refuse!(
+            EINVAL,
+            "{count} segments are registered under the token id; unregister them first"
+        ));
     }
     Code::from_c(run!(free(token.as_ptr())))?;
     release(ctx);

@@ -10,7 +10,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::{
     abi::urma_vlog_level_t,
-    call::{self, Code, c_text},
+    call::{self, c_text, refuse},
     log,
 };
 
@@ -152,7 +152,7 @@ unsafe extern "C" fn located_message(
         // SAFETY: the room has that size; the program wrote a format, and arguments that fit it.
         let len = unsafe { vsnprintf(text.as_mut_ptr(), MESSAGE_LEN, format, list) };
         if len < 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "an argument of the variadic call is wrong"));
         }
         // SAFETY: a C string of the program's, or NULL.
         let file = unsafe { call::text(file) }.unwrap_or_default();

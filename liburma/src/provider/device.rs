@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     abi::*,
-    call::{Answer, Code, Object, c_text},
+    call::{Answer, Object, c_text, refuse},
     convert::zeroed,
     slab::Slot,
     udma::{device, kind},
@@ -133,9 +133,13 @@ pub(crate) fn given(
 ) -> Answer<NonNull<urma_device_t>> {
     // SAFETY: the provider lends its struct, aligned, for this call, and no other thread has it yet.
     let of = unsafe { of.as_mut() };
-    let device = NonNull::new(of.urma_device).ok_or(Code::EINVAL)?;
+    let device = NonNull::new(of.urma_device)
+        .ok_or_else(|| refuse!(EINVAL, "urma_device of the given device is NULL"))?;
     // The caller is a provider that may be in its `init`, so it need not run yet.
-    let provider = candidates(built_in).find(|it| drives(*it, of)).ok_or(Code::EINVAL)?;
+    let provider = candidates(built_in).find(|it| drives(*it, of)).ok_or_else(|| {
+        let driver = c_text(&of.driver_name);
+        refuse!(EINVAL, "no provider drives the given device (driver {driver:?})")
+    })?;
     of.driver = registry::driver(provider.ops().as_ptr())?.as_ptr();
     // SAFETY: the provider's device, which it lists by this call.
     unsafe { (*device.as_ptr()).ops = provider.ops().as_ptr() };
@@ -150,7 +154,11 @@ pub(crate) fn eids(dev: Object<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
     let count = behind(dev)?.dev_attr.dev_cap.max_eid_cnt.min(EIDS_MAX);
     let found: Vec<_> =
         (0..count).filter_map(|index| Some((index, eid_at(dev, index).ok()?))).collect();
-    if found.is_empty() { Err(Code::FAIL) } else { Ok(found) }
+    if found.is_empty() {
+        Err(refuse!(FAIL, "the device has no EID in its files"))
+    } else {
+        Ok(found)
+    }
 }
 
 /// The EID of a device at an index.
@@ -164,10 +172,16 @@ pub(crate) fn eid_at(dev: Object<urma_device_t>, index: u32) -> Answer<Eid> {
     let text = sysfs::text(folder, &format!("eids/eid{index}"))
         .or_else(|| sysfs::text(folder, &format!("eid{index}/eid")));
     let eid: Option<Eid> = text.and_then(|text| text.parse().ok());
-    eid.filter(|eid| !eid.is_unspecified()).ok_or(Code::FAIL)
+    eid.filter(|eid| !eid.is_unspecified()).ok_or_else(|| {
+        refuse!(
+            FAIL,
+            "the device has no EID at index {index} (file eids/eid{index} of {})",
+            folder.display()
+        )
+    })
 }
 
 fn behind(dev: Object<urma_device_t>) -> Answer<Object<urma_sysfs_dev_t>> {
     // SAFETY: the struct lives as long as its device, whose provider or registry keeps both.
-    unsafe { Object::at(dev.sysfs_dev) }.ok_or(Code::EINVAL)
+    unsafe { Object::at(dev.sysfs_dev) }.ok_or_else(|| refuse!(EINVAL, "dev->sysfs_dev is NULL"))
 }

@@ -15,7 +15,7 @@ use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use super::text_at;
 use crate::{
     abi::*,
-    call::{self, Answer, Code},
+    call::{self, Answer, Code, refuse},
 };
 
 /// Providers of one process, the built-in one counted.
@@ -117,17 +117,19 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
     let ops = call::aligned(ops)?;
     // SAFETY: the provider registers the table, aligned, and keeps it until it unregisters.
     if unsafe { (*ops.as_ptr()).name }.is_null() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(EINVAL, "ops->name is NULL; a provider has a name"));
     }
     let addr = ops.as_ptr().expose_provenance();
     if at(addr).is_some() {
-        return Err(Code::EEXIST);
+        return Err(refuse!(EEXIST, "the provider is registered already"));
     }
     let is_taken = |entry: &&ProviderEntry| {
         let place = &entry.ops;
         place.compare_exchange(0, addr, Ordering::AcqRel, Ordering::Acquire).is_ok()
     };
-    let entry = ENTRIES.iter().find(is_taken).ok_or(Code::ENOMEM)?;
+    let entry = ENTRIES.iter().find(is_taken).ok_or_else(|| {
+        refuse!(ENOMEM, "{} providers are registered, which is the most", ENTRIES.len())
+    })?;
     entry.driver.set(ops.as_ptr());
     let object = if IS_LOADING.get() { LOADING } else { 0 };
     entry.object.store(object, Ordering::Release);
@@ -140,11 +142,12 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
 /// As [`register`].
 pub(crate) fn driver(ops: *mut urma_provider_ops_t) -> Answer<NonNull<urma_driver_t>> {
     match register(ops) {
-        Ok(()) | Err(Code::EEXIST) => {}
+        Ok(()) => {}
+        Err(code) if code.is(Code::EEXIST) => {}
         Err(code) => return Err(code),
     }
-    let entry = known(ops).ok_or(Code::EINVAL)?;
-    NonNull::new(entry.driver.0.get()).ok_or(Code::EINVAL)
+    let entry = known(ops).ok_or_else(|| refuse!(EINVAL, "the provider is not registered"))?;
+    NonNull::new(entry.driver.0.get()).ok_or_else(|| refuse!(EINVAL, "the provider has no driver"))
 }
 
 /// Removes a provider; one that is not there is none.

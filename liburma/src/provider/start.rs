@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     abi::*,
-    call::{Answer, Code},
+    call::{Answer, Code, refuse},
 };
 
 /// Starts the built-in provider, those that the program registered itself, and those in the
@@ -26,7 +26,8 @@ pub(crate) fn start(
     mut kept: Vec<SharedObject>,
 ) -> Answer<Vec<SharedObject>> {
     match registry::register(built_in) {
-        Ok(()) | Err(Code::EEXIST) => {}
+        Ok(()) => {}
+        Err(code) if code.is(Code::EEXIST) => {}
         Err(code) => return Err(code),
     }
     kept.extend(load::open_all(&kept));
@@ -55,9 +56,12 @@ fn init(provider: Provider, conf: *mut urma_init_attr_t) -> Result<(), InitError
     // SAFETY: a registered table; the functions are read once.
     let ops = unsafe { provider.ops().read() };
     if ops.create_context.is_none() || ops.delete_context.is_none() {
-        return Err(InitError("it lacks create_context or delete_context", Code::EINVAL));
+        let why = "it lacks create_context or delete_context";
+        return Err(InitError(why, refuse!(EINVAL, "a provider: {why}")));
     }
-    let init = ops.init.ok_or(InitError("it lacks init", Code::EINVAL))?;
+    let init = ops
+        .init
+        .ok_or_else(|| InitError("it lacks init", refuse!(EINVAL, "a provider lacks init")))?;
     // SAFETY: the caller's configuration, or NULL.
     let status = unsafe { init(conf) };
     Code::from_c(status).map_err(|code| InitError("its init fails", code))
@@ -79,7 +83,7 @@ pub(crate) fn stop() -> Answer {
         if uninit(provider).is_err() {
             let name = provider.name();
             tracing::warn!(target: "urma", %name, "uninit of the provider fails");
-            answer = Err(Code::FAIL);
+            answer = Err(refuse!(FAIL, "uninit of the provider {name} fails"));
         }
     }
     answer
@@ -87,7 +91,8 @@ pub(crate) fn stop() -> Answer {
 
 fn uninit(provider: Provider) -> Answer {
     // SAFETY: a registered table; the function is read once.
-    let uninit = unsafe { (*provider.ops().as_ptr()).uninit }.ok_or(Code::FAIL)?;
+    let uninit = unsafe { (*provider.ops().as_ptr()).uninit }
+        .ok_or_else(|| refuse!(FAIL, "a provider lacks uninit"))?;
     // SAFETY: it was started, and no context of it is open.
     Code::from_c(unsafe { uninit() })
 }

@@ -10,7 +10,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserPtr},
+    call::{self, Answer, Code, UserPtr, refuse},
     convert::{
         name::{eid, eid_out},
         zeroed,
@@ -62,6 +62,10 @@ fn family(number: i32) -> libc::sa_family_t {
 ///
 /// # Errors
 /// EINVAL: neither IPv4 nor IPv6, or the unspecified address.
+fn zero() -> Code {
+    refuse!(EINVAL, "the address is zero, which no node has")
+}
+
 fn eid_of(from: &urma_net_addr_t) -> Answer<Eid> {
     let mut bytes = [0; 16];
     match i32::from(from.sin_family) {
@@ -73,10 +77,15 @@ fn eid_of(from: &urma_net_addr_t) -> Answer<Eid> {
         }
         // SAFETY: the family names the member, and any bytes are an address.
         AF_INET6 => bytes = unsafe { from.u.in6 }.s6_addr,
-        _ => return Err(Code::EINVAL),
+        other => {
+            return Err(refuse!(
+                EINVAL,
+                "sin_family is {other}; AF_INET ({AF_INET}) and AF_INET6 ({AF_INET6}) are known"
+            ));
+        }
     }
     let eid = Eid::from_bytes(bytes);
-    if eid.is_unspecified() { Err(Code::EINVAL) } else { Ok(eid) }
+    if eid.is_unspecified() { Err(zero()) } else { Ok(eid) }
 }
 
 pub(crate) unsafe extern "C" fn get_eid_by_ip(
@@ -104,7 +113,7 @@ pub(crate) unsafe extern "C" fn get_ip_by_eid(
         let (of, to) = unsafe { call::args((of.cast_mut(), to)) }?;
         let of = eid(of.read());
         if of.is_unspecified() {
-            return Err(Code::EINVAL);
+            return Err(zero());
         }
         to.write(net_addr(of));
         Ok(())

@@ -9,7 +9,7 @@ use ubcore_sim::PortMode;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, UserPtr, ours},
+    call::{self, Answer, Code, UserArray, UserPtr, gone, ours, refuse},
     slab::{Emptied, Exclusive, Fresh, Kind, Slot},
     udma::kind::{self, Ctx},
 };
@@ -22,7 +22,7 @@ pub(crate) fn shared<K, T>(public: *const K::Public) -> Answer<Arc<T>>
 where
     K: Exclusive<Own = Arc<T>>,
 {
-    Ok(Arc::clone(&*ours::<K>(public)?.lock().ok_or(Code::EINVAL)?))
+    Ok(Arc::clone(&*ours::<K>(public)?.lock().ok_or_else(gone::<K>)?))
 }
 
 /// The private part of a context of this provider.
@@ -44,12 +44,18 @@ pub(crate) fn set_aggr_mode(ctx: *const urma_context_t, mode: urma_context_aggr_
     });
 }
 
+/// Why an object is refused for which this library has no place.
+#[cold]
+pub(crate) fn no_place<K>() -> Code {
+    refuse!(ENOMEM, "the library has no place for one more {}", call::word::<K>())
+}
+
 /// Makes an object of a context live.
 ///
 /// # Errors
 /// ENOMEM: no slot is free; `private` is dropped.
 pub(crate) fn publish<K: Kind>(own: &Ctx, public: K::Public, private: K::Own) -> Answer<Slot<K>> {
-    Ok(Fresh::<K>::take().ok_or(Code::ENOMEM)?.publish(own.owner, public, private))
+    Ok(Fresh::<K>::take().ok_or_else(no_place::<K>)?.publish(own.owner, public, private))
 }
 
 /// What a refused delete gives back, and why.
@@ -75,7 +81,7 @@ pub(crate) fn emptied<K: Kind>(
     public: *const K::Public,
     end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
 ) -> Answer<Emptied<K>> {
-    let dying = ours::<K>(public)?.retire().ok_or(Code::EINVAL)?;
+    let dying = ours::<K>(public)?.retire().ok_or_else(gone::<K>)?;
     let (own, emptied) = dying.take();
     match end(own) {
         Ok(()) => Ok(emptied),
@@ -100,7 +106,10 @@ pub(crate) unsafe fn delete_each<T>(
     bad: *mut *mut T,
     one: impl Fn(*mut T) -> Answer,
 ) -> Answer {
-    let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
+    let given = count;
+    let count = usize::try_from(given).ok().filter(|count| *count > 0);
+    let count =
+        count.ok_or_else(|| refuse!(EINVAL, "the count is {given}; at least 1 is deleted"))?;
     // SAFETY: the contract of this function is that of the constructor.
     let list = unsafe { UserArray::new(list, count) }?;
     // SAFETY: the contract of this function is that of the constructor.

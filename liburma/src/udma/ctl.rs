@@ -12,7 +12,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserPtr, c_text, ours},
+    call::{self, Answer, Code, UserPtr, c_text, ours, refuse},
     slab::{InSlot, Slot, member},
     udma::{context, family, kind, post},
 };
@@ -45,9 +45,16 @@ fn is_bonding(ctx: CtlContext) -> bool {
 /// The caller's struct, which has exactly the length of its opcode.
 fn input<T: Copy>(from: urma_user_ctl_in_t) -> Answer<T> {
     if from.len as usize != size_of::<T>() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(
+            EINVAL,
+            "in->len is {} for opcode {}; its argument has {} bytes",
+            from.len,
+            from.opcode,
+            size_of::<T>()
+        ));
     }
-    let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
+    let addr =
+        usize::try_from(from.addr).map_err(|_| refuse!(EINVAL, "in->addr is {:#x}", from.addr))?;
     // SAFETY: the caller says that a struct of this length is there; NULL is refused.
     unsafe { call::value(core::ptr::with_exposed_provenance::<T>(addr)) }
 }
@@ -55,9 +62,15 @@ fn input<T: Copy>(from: urma_user_ctl_in_t) -> Answer<T> {
 /// The caller's place, which has at least the length of its opcode.
 fn output<T>(to: urma_user_ctl_out_t) -> Answer<UserPtr<T>> {
     if (to.len as usize) < size_of::<T>() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(
+            EINVAL,
+            "out->len is {}; the answer has {} bytes",
+            to.len,
+            size_of::<T>()
+        ));
     }
-    let addr = usize::try_from(to.addr).map_err(|_| Code::EINVAL)?;
+    let addr =
+        usize::try_from(to.addr).map_err(|_| refuse!(EINVAL, "out->addr is {:#x}", to.addr))?;
     // SAFETY: the caller says that there is room of this length; NULL is refused.
     unsafe { UserPtr::new(core::ptr::with_exposed_provenance::<T>(addr)) }
 }
@@ -95,8 +108,15 @@ fn udma(ctx: CtlContext, from: In, to: Out) -> Answer {
             output::<udma_u_ue_info>(to)?.write(info);
             Ok(())
         }
-        opcode if opcode < UDMA_U_USER_CTL_MAX => Err(Code::ENOTSUP),
-        _ => Err(Code::ENOPERM),
+        opcode if opcode < UDMA_U_USER_CTL_MAX => Err(refuse!(
+            ENOTSUP,
+            "opcode {opcode} of UDMA's user_ctl asks for what only hardware has"
+        )),
+        opcode => Err(refuse!(
+            ENOPERM,
+            "opcode is {opcode}; UDMA's user_ctl has 0 to {}",
+            UDMA_U_USER_CTL_MAX - 1
+        )),
     }
 }
 
@@ -105,7 +125,11 @@ fn create_jfr(ctx: CtlContext, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfr_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.cstm_cfg.flag.value != 0 {
-        return Err(Code::ENOTSUP);
+        return Err(refuse!(
+            ENOTSUP,
+            "cstm_cfg.flag is {:#x}; rings of the program's are for hardware",
+            cfg.cstm_cfg.flag.value
+        ));
     }
     // SAFETY: the callee looks the context up; the configuration is of this function.
     give(ctx, to, unsafe { family::create::<kind::Jfr>(ctx.public(), &raw mut cfg.base_cfg) })
@@ -116,7 +140,11 @@ fn create_jfc(ctx: CtlContext, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfc_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.jfc_mode != UDMA_U_NORMAL_JFC_TYPE {
-        return Err(Code::ENOTSUP);
+        return Err(refuse!(
+            ENOTSUP,
+            "jfc_mode is {}; the software device has the normal one only",
+            cfg.jfc_mode
+        ));
     }
     // SAFETY: the callee looks the context up; the configuration is of this function.
     give(ctx, to, unsafe { family::create::<kind::Jfc>(ctx.public(), &raw mut cfg.base_cfg) })
@@ -124,11 +152,16 @@ fn create_jfc(ctx: CtlContext, from: In, to: Out) -> Answer {
 
 fn give<T>(ctx: CtlContext, to: UserPtr<*mut T>, made: *mut T) -> Answer {
     if made.is_null() {
-        return Err(Code::EFAULT);
+        return Err(Code::EFAULT.expected());
     }
     to.write(made);
     count(ctx, Step::More);
     Ok(())
+}
+
+/// What `user_ctl` answers with where an operation that it called was refused, which said why.
+fn as_fault(_refused: Code) -> Code {
+    Code::EFAULT.expected()
 }
 
 fn remove<T>(
@@ -138,10 +171,10 @@ fn remove<T>(
 ) -> Answer {
     let object = input::<*mut T>(from)?;
     if object.is_null() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(EINVAL, "the object to delete is NULL"));
     }
     // SAFETY: the callee looks the object up.
-    Code::from_c(unsafe { delete(object) }).map_err(|_| Code::EFAULT)?;
+    Code::from_c(unsafe { delete(object) }).map_err(as_fault)?;
     count(ctx, Step::Less);
     Ok(())
 }
@@ -159,7 +192,10 @@ fn post_wr(from: In, to: Out) -> Answer {
         next = one.wr.next.cast::<udma_u_jfs_wr_ex>();
     }
     if !is_plain {
-        return Err(Code::ENOTSUP);
+        return Err(refuse!(
+            ENOTSUP,
+            "db_en is 0 or a request has reduce_en; doorbells by hand and reductions are for hardware"
+        ));
     }
     let (first, bad) = (wr.wr.cast(), wr.bad_wr.cast());
     // SAFETY: both members of the union are pointers, and any bytes are a pointer.
@@ -171,7 +207,7 @@ fn post_wr(from: In, to: Out) -> Answer {
         // SAFETY: the callee looks the queue up, and the list is the caller's.
         unsafe { post::post_jetty_send_wr(jfs.cast(), first, bad) }
     };
-    Code::from_c(status).map_err(|_| Code::EFAULT)?;
+    Code::from_c(status).map_err(as_fault)?;
     let null = core::ptr::null_mut();
     let info = udma_u_post_info { dwqe_addr: null, db_addr: null.cast(), ctrl: null, pi: 0 };
     to.write(info);
@@ -182,13 +218,29 @@ fn bonding(ctx: CtlContext, from: In, to: Out) -> Answer {
     match from.opcode {
         BONDP_USER_CTL_SET_BONDING_MODE_LEGACY => {
             let mode = input::<u32>(from)?;
-            if mode > URMA_AGGR_MODE_BALANCE { Err(Code::EINVAL) } else { set_mode(ctx, mode) }
+            if mode > URMA_AGGR_MODE_BALANCE {
+                return Err(refuse!(
+                    EINVAL,
+                    "the mode is {mode}; allowed are 0 to {URMA_AGGR_MODE_BALANCE}"
+                ));
+            }
+            set_mode(ctx, mode)
         }
         BONDP_USER_CTL_SET_BONDING_MODE => {
             let wish = input::<bondp_set_bonding_mode_in_t>(from)?;
             let fits = wish.bonding_mode < BONDP_BONDING_MODE_MAX
                 && wish.bonding_level < BONDP_BONDING_LEVEL_MAX;
-            if fits { set_mode(ctx, wish.bonding_mode) } else { Err(Code::EINVAL) }
+            if !fits {
+                return Err(refuse!(
+                    EINVAL,
+                    "bonding_mode is {} and bonding_level {}; allowed are 0 to {} and 0 to {}",
+                    wish.bonding_mode,
+                    wish.bonding_level,
+                    BONDP_BONDING_MODE_MAX - 1,
+                    BONDP_BONDING_LEVEL_MAX - 1
+                ));
+            }
+            set_mode(ctx, wish.bonding_mode)
         }
         BONDP_USER_CTL_QUERY_PORT => query_port(ctx, from, to),
         BONDP_USER_CTL_GET_JFCE_FD_LIST => fd_list(ctx, from, to),
@@ -196,14 +248,21 @@ fn bonding(ctx: CtlContext, from: In, to: Out) -> Answer {
         BONDP_USER_CTL_DISABLE_MSN | BONDP_USER_CTL_ENABLE_SEG_CACHE => unused(ctx),
         BONDP_USER_CTL_OPCODE_GET_RJETTY => trailer::jetty(ctx, from, to),
         BONDP_USER_CTL_OPCODE_GET_SEG_CTX => trailer::segment(ctx, from, to),
-        _ => Err(Code::ENOPERM),
+        opcode => Err(refuse!(ENOPERM, "opcode is {opcode}, which a bonding device does not have")),
     }
 }
 
 /// Modes are set before anything is made from the context.
 fn unused(ctx: CtlContext) -> Answer {
     let users = &ctx.shown().r#ref.atomic_cnt;
-    if users.load(Ordering::Acquire) > 1 { Err(Code::EAGAIN) } else { Ok(()) }
+    match users.load(Ordering::Acquire) {
+        0 | 1 => Ok(()),
+        more => Err(refuse!(
+            EAGAIN,
+            "{} objects of the context live; the call comes before the first",
+            more - 1
+        )),
+    }
 }
 
 fn set_mode(ctx: CtlContext, mode: u32) -> Answer {
@@ -222,10 +281,10 @@ fn query_port(ctx: CtlContext, from: In, to: Out) -> Answer {
     let home = match (ours::<kind::Jfr>(jfr), ours::<kind::Jetty>(jfr.cast())) {
         (Ok(jfr), _) => jfr.shown().urma_ctx,
         (_, Ok(jetty)) => jetty.shown().urma_ctx,
-        _ => return Err(Code::EINVAL),
+        _ => return Err(refuse!(EINVAL, "{jfr:p} is no live JFR or jetty")),
     };
     if home != ctx.public() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(EINVAL, "the queue belongs to another context"));
     }
     let indices = [0; 20];
     let out = bondp_query_port_out_t {
@@ -243,7 +302,7 @@ fn fd_list(ctx: CtlContext, from: In, to: Out) -> Answer {
     let to = output::<bondp_get_jfce_fd_list_out_t>(to)?;
     let jfce = ours::<kind::Jfce>(wish.jfce)?;
     if jfce.shown().urma_ctx != ctx.public() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(EINVAL, "the JFCE belongs to another context"));
     }
     let mut out = bondp_get_jfce_fd_list_out_t { fd_list: [-1; 20], count: 1 };
     out.fd_list[0] = jfce.shown().fd;

@@ -10,7 +10,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::*,
-    call::{Answer, Code, ours},
+    call::{Answer, gone, ours, refuse},
     convert::{attr, zeroed},
     slab::{Fresh, Owner, Slot},
     udma::{
@@ -59,7 +59,8 @@ pub(crate) fn publish(
     driver: NonNull<urma_driver_t>,
     hardware: Option<Arc<Hardware>>,
 ) -> Answer<Slot<kind::Device>> {
-    let fresh = Fresh::<kind::Device>::take().ok_or(Code::ENOMEM)?;
+    let fresh = Fresh::<kind::Device>::take()
+        .ok_or_else(|| refuse!(ENOMEM, "the library has no place for one more device"))?;
     let mut public: urma_device_t = zeroed();
     public.name = sysfs.dev_name;
     // The last byte stays 0.
@@ -85,7 +86,7 @@ pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t
     let device = ours::<kind::Device>(dev)?;
     let hardware = hardware(device)?;
     let attr = attr::device(&hardware.device()?.attr()?);
-    let own = device.lock().ok_or(Code::EINVAL)?;
+    let own = device.lock().ok_or_else(gone::<kind::Device>)?;
     // SAFETY: `own.sysfs` owns the struct, and the lock of the device is held.
     unsafe { (*own.sysfs.as_ptr()).dev_attr = attr };
     Ok(attr)
@@ -105,7 +106,8 @@ pub(crate) fn eids(dev: *const urma_device_t) -> Answer<Vec<Eid>> {
 /// # Errors
 /// EINVAL: another provider's device.
 pub(super) fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
-    device.lock().ok_or(Code::EINVAL)?.hardware.clone().ok_or(Code::EINVAL)
+    let own = device.lock().ok_or_else(gone::<kind::Device>)?;
+    own.hardware.clone().ok_or_else(|| refuse!(EINVAL, "the device is another provider's"))
 }
 
 /// How many channels live on a device, whatever its name; 0 when it is none.

@@ -10,7 +10,7 @@ use urma_core::{AsyncEvent, AsyncKind, AsyncObject};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserPtr, ours},
+    call::{self, Answer, Code, UserPtr, ours, refuse},
     convert::zeroed,
     slab::{InSlot, Kind, member},
     udma::{
@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
             // A thread that waits does not keep the context.
             drop(own);
             if events.is_nonblocking() {
-                return Err(Code::EAGAIN);
+                return Err(Code::EAGAIN.expected());
             }
             events.wait(LOOK_AFTER);
         }
@@ -110,7 +110,8 @@ fn count_acked(event: &urma_async_event_t) -> Answer<EventSubject> {
             Ok(EventSubject::$about(object.shown().$id.id))
         }};
     }
-    let code = u8::try_from(event.event_type).map_err(|_| Code::EINVAL)?;
+    let code = u8::try_from(event.event_type)
+        .map_err(|_| refuse!(EINVAL, "event_type is {}, which is none", event.event_type))?;
     match AsyncKind::from_code(code).object() {
         AsyncObject::Jfc => counted!(Jfc, jfc, jfc_id, Jfc),
         AsyncObject::Jfs => counted!(Jfs, jfs, jfs_id, Queue),

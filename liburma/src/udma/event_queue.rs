@@ -20,7 +20,7 @@ use rustix::{
 use urma_core::{AsyncEvent, AsyncObject, Context};
 
 use crate::{
-    call::{Answer, Code},
+    call::{Answer, refuse},
     latch::{BoundedPause, lock},
 };
 
@@ -76,7 +76,7 @@ impl Events {
     /// # Errors
     /// ENOMEM: out of descriptors.
     pub(crate) fn new(core: &Context) -> Answer<Self> {
-        Self::open(core).map_err(|_| Code::ENOMEM)
+        Self::open(core).map_err(|error| refuse!(ENOMEM, "no descriptors for events: {error}"))
     }
 
     fn open(core: &Context) -> Result<Self, io::Errno> {
@@ -140,7 +140,13 @@ impl Events {
     /// # Errors
     /// EAGAIN: there are some.
     pub(crate) fn ensure_acked(&self, about: EventSubject) -> Answer {
-        if lock(&self.state).open.contains_key(&about) { Err(Code::EAGAIN) } else { Ok(()) }
+        if !lock(&self.state).open.contains_key(&about) {
+            return Ok(());
+        }
+        Err(refuse!(
+            EAGAIN,
+            "an asynchronous event of the object is not acknowledged; urma_ack_async_event does it"
+        ))
     }
 
     /// Adds an event that another context's thread took from the device.
@@ -171,7 +177,9 @@ impl Events {
     /// EINVAL: none was given.
     pub(crate) fn acknowledge(&self, about: EventSubject) -> Answer {
         let mut state = lock(&self.state);
-        let count = state.open.get_mut(&about).ok_or(Code::EINVAL)?;
+        let count = state.open.get_mut(&about).ok_or_else(|| {
+            refuse!(EINVAL, "no event of the object waits for an acknowledgement")
+        })?;
         *count -= 1;
         if *count == 0 {
             state.open.remove(&about);

@@ -11,7 +11,7 @@ use urma_core::{JettyId, Refused};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Answer, Code, UserArray, gone, ours, refuse},
     convert::{
         name::jetty_id_out,
         option::{Opt, OptPlace, find},
@@ -20,7 +20,7 @@ use crate::{
     },
     slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},
     udma::{
-        context::{self, Kept, ctx_of, delete_each, publish},
+        context::{self, Kept, ctx_of, delete_each, no_place, publish},
         event_queue::EventSubject,
         kind::{Ctx, QueueOwn},
     },
@@ -160,7 +160,7 @@ pub(crate) unsafe extern "C" fn modify<K: Family>(
     call::status(|| {
         // SAFETY: attributes of the caller's (room card of `face`).
         let attr = unsafe { call::value(attr) }?;
-        let mut own = ours::<K>(queue)?.lock().ok_or(Code::EINVAL)?;
+        let mut own = ours::<K>(queue)?.lock().ok_or_else(gone::<K>)?;
         K::modify(&mut own, &attr)
     })
 }
@@ -175,7 +175,7 @@ pub(crate) unsafe extern "C" fn query<K: Family>(
         // SAFETY: two places of the caller's (room card of `face`).
         let (cfg, attr) = unsafe { call::args((cfg, attr)) }?;
         let slot = ours::<K>(queue)?;
-        let is = K::query(&*slot.lock().ok_or(Code::EINVAL)?)?;
+        let is = K::query(&*slot.lock().ok_or_else(gone::<K>)?)?;
         cfg.write(slot.get(K::MEMBERS.cfg));
         attr.write(is);
         Ok(())
@@ -228,7 +228,7 @@ pub(crate) unsafe extern "C" fn alloc<K: Family>(
         let own = ctx_of(ctx)?;
         // SAFETY: a configuration and a place of the caller's (room card of `face`).
         let (cfg, to) = unsafe { call::args((cfg, to)) }?;
-        let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
+        let fresh = Fresh::<K>::take().ok_or_else(no_place::<K>)?;
         to.write(fresh.publish_idle(own.owner, blank::<K>(ctx, cfg.read())));
         Ok(())
     })
@@ -243,12 +243,26 @@ pub(crate) unsafe extern "C" fn set_opt<K: Family>(
     len: u32,
 ) -> urma_status_t {
     call::status(|| {
-        find_idle::<K>(queue).ok_or(Code::EINVAL)?;
+        find_idle::<K>(queue).ok_or_else(not_idle::<K>)?;
         match option::<K>(number, len)?.place {
             OptPlace::Cfg(_) | OptPlace::Id(_) => Ok(()),
-            OptPlace::DeviceId | OptPlace::Device => Err(Code::ENOTSUP),
+            OptPlace::DeviceId | OptPlace::Device => Err(devices_own(number)),
         }
     })
+}
+
+/// Why a call for idle queues is refused.
+#[cold]
+fn not_idle<K>() -> Code {
+    refuse!(EINVAL, "the {} is not idle: it is active, deleted, or none", call::word::<K>())
+}
+
+#[cold]
+fn devices_own(option: u64) -> Code {
+    refuse!(
+        ENOTSUP,
+        "option {option:#x} is of rings, doorbells or ids, which are the software device's own"
+    )
 }
 
 /// The option of this number and length.
@@ -257,7 +271,17 @@ pub(crate) unsafe extern "C" fn set_opt<K: Family>(
 /// EINVAL: there is none.
 pub(crate) fn option<K: Family>(number: u64, len: u32) -> Answer<Opt> {
     let found = K::OPTIONS.iter().find_map(|table| find(table, number));
-    found.filter(|opt| opt.len == len).ok_or(Code::EINVAL)
+    found.filter(|opt| opt.len == len).ok_or_else(|| {
+        let kind = call::word::<K>();
+        match found {
+            Some(opt) => refuse!(
+                EINVAL,
+                "len is {len}; option {number:#x} of a {kind} has {} bytes",
+                opt.len
+            ),
+            None => refuse!(EINVAL, "opt is {number:#x}, which a {kind} does not have"),
+        }
+    })
 }
 
 /// The value of an option, to `buf`; of a queue that is active too.
@@ -278,7 +302,7 @@ pub(crate) unsafe extern "C" fn get_opt<K: Family>(
         let from: *const u8 = match opt.place {
             OptPlace::Cfg(offset) => K::MEMBERS.cfg.of(public).cast::<u8>().wrapping_add(offset),
             OptPlace::Id(_) | OptPlace::DeviceId => K::MEMBERS.opt_id.of(public).cast(),
-            OptPlace::Device => return Err(Code::ENOTSUP),
+            OptPlace::Device => return Err(devices_own(number)),
         };
         // SAFETY: a member of the public part, which stays mapped while the library is loaded.
         let from = unsafe { UserArray::new(from, opt.len as usize) }?;
@@ -291,11 +315,14 @@ pub(crate) unsafe extern "C" fn get_opt<K: Family>(
 /// idle.
 pub(crate) unsafe extern "C" fn active<K: Family>(queue: *mut K::Public) -> urma_status_t {
     call::status(|| {
-        let waking = find_idle::<K>(queue).and_then(Idle::wake).ok_or(Code::EINVAL)?;
+        let waking = find_idle::<K>(queue).and_then(Idle::wake).ok_or_else(not_idle::<K>)?;
         let ctx: *mut urma_context_t = waking.get(K::MEMBERS.ctx);
         let own = ctx_of(ctx)?;
         if own.owner != waking.owner() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "urma_ctx of the queue is another context than it was made from"
+            ));
         }
         let mut cfg = waking.get(K::MEMBERS.cfg);
         let (private, subject, id) = make::<K>(&own, &mut cfg)?;
@@ -323,6 +350,6 @@ pub(crate) unsafe extern "C" fn deactive<K: Family>(queue: *mut K::Public) -> ur
 pub(crate) unsafe extern "C" fn free<K: Family>(queue: *mut K::Public) -> urma_status_t {
     call::status(|| {
         let is_freed = find_idle::<K>(queue).is_some_and(Idle::free);
-        if is_freed { Ok(()) } else { Err(Code::EINVAL) }
+        if is_freed { Ok(()) } else { Err(not_idle::<K>()) }
     })
 }

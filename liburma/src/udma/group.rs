@@ -8,7 +8,7 @@ use urma_core::{GroupCfg, HintPolicy};
 
 use crate::{
     abi::*,
-    call::{self, Code},
+    call::{self, refuse},
     convert::{name, zeroed},
     udma::{
         context::{ctx_of, delete, publish},
@@ -29,7 +29,12 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
         let policy = match cfg.policy {
             0 => HintPolicy::RoundRobin,
             1 => HintPolicy::HashHint,
-            _ => return Err(Code::EINVAL),
+            other => {
+                return Err(refuse!(
+                    EINVAL,
+                    "cfg.policy is {other}; 0 (RR) and 1 (HASH_HINT) are known"
+                ));
+            }
         };
         let token = name::policy(cfg.flag.token_policy(), cfg.token_value)?;
         let core = own.core.create_group(&GroupCfg { id: cfg.id, policy, token })?;
@@ -49,8 +54,10 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
 pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Group>(group, |own| {
-            let GroupOwn { core, ctx } =
-                Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::ENOPERM)))?;
+            let GroupOwn { core, ctx } = Arc::try_unwrap(own).map_err(|own| {
+                let code = refuse!(ENOPERM, "jetties are members of the group; delete them first");
+                Box::new((own, code))
+            })?;
             end_core(core, &ctx).map_err(|(core, code)| {
                 Box::new((Arc::new(GroupOwn { core, ctx: Arc::clone(&ctx) }), code))
             })

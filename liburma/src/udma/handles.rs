@@ -8,7 +8,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::urma_tp_attr_value_t,
-    call::{Answer, Code},
+    call::{Answer, refuse},
 };
 
 /// Handles of one context at most.
@@ -44,7 +44,7 @@ impl Handles {
             return Ok(*handle);
         }
         if self.known.len() >= HANDLES_MAX {
-            return Err(Code::ENOMEM);
+            return Err(refuse!(ENOMEM, "the context gave out as many handles as it may"));
         }
         let handle = self.known.len() as u64 + 1;
         self.known.insert(handle, TpHandle { peer, kind, bitmap: 0, attr: [0; 128] });

@@ -11,7 +11,7 @@ use ubcore_sim::node::{DRIVER, Node, NodeCfg, NodeError};
 use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
 use udma_provider::device_on;
 use urma_answer::{Answerer, WELL_KNOWN_ID};
-use urma_core::{Device, DeviceId, Status};
+use urma_core::{Device, DeviceId, Status, StatusKind};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{latch::lock, setting::setting, udma::event_queue::Events};
@@ -63,9 +63,7 @@ impl Hardware {
         if let Some(device) = slot.as_ref().filter(|device| !self.is_lost(device)) {
             return Ok(device.clone());
         }
-        let (device, node) = open().inspect_err(|status| {
-            tracing::error!(target: "urma", %status, "the software device does not open");
-        })?;
+        let (device, node) = open()?;
         let Some(node) = node else {
             // The well-known number is one for all clients: none of them answers pings.
             self.is_attached.store(true, Ordering::Relaxed);
@@ -143,10 +141,8 @@ impl Drop for Counted {
 fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
-    let outside = urma::outside(&cfg).map_err(|error| {
-        tracing::error!(target: "urma", "{error}");
-        Status::NoDevice
-    })?;
+    let outside = urma::outside(&cfg)
+        .map_err(|error| Status::NoDevice.why(format_args!("the device does not open: {error}")))?;
     if let Some(device) = outside {
         return Ok((device, None));
     }
@@ -155,13 +151,13 @@ fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
 }
 
 fn refuse(error: &NodeError) -> Status {
-    tracing::error!(target: "urma", "{error}");
-    match error {
-        NodeError::Config(_) => Status::Invalid,
-        NodeError::Claim(_) => Status::Exists,
-        NodeError::NoPackets(_) => Status::Unreachable,
-        NodeError::Os(_) => Status::NoMemory,
-    }
+    let status = match error {
+        NodeError::Config(_) => StatusKind::Invalid,
+        NodeError::Claim(_) => StatusKind::Exists,
+        NodeError::NoPackets(_) => StatusKind::Unreachable,
+        NodeError::Os(_) => StatusKind::NoMemory,
+    };
+    Status::from(status).why(format_args!("the software device does not open: {error}"))
 }
 
 /// The device's other names, as the environment lists them: of 1 to 63 bytes, each once.

@@ -9,7 +9,7 @@ use urma_core::{Jetty, JettyCfg, JettyRecv, JettyState};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, gone, ours, refuse},
     convert::{
         name,
         option::{self, Opt},
@@ -69,7 +69,11 @@ impl Family for kind::Jetty {
 
     fn modify(own: &mut JettyOwn, attr: &urma_jetty_attr_t) -> Answer {
         if attr.mask & (JETTY_RX_THRESHOLD | JETTY_STATE) == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "attr->mask is {:#x}; JETTY_RX_THRESHOLD (1) and JETTY_STATE (2) are bits of it",
+                attr.mask
+            ));
         }
         if attr.mask & JETTY_RX_THRESHOLD != 0 {
             own.core.set_rx_threshold(attr.rx_threshold)?;
@@ -89,6 +93,11 @@ impl Family for kind::Jetty {
     }
 }
 
+/// Why a jetty is refused whose parts were found and then not held.
+fn in_use(what: &str) -> Code {
+    refuse!(EINVAL, "{what} is being deleted, or belongs to another context")
+}
+
 fn create(own: &Ctx, cfg: &urma_jetty_cfg_t, group: Option<&GroupOwn>) -> Answer<Jetty> {
     let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
     let (jfr, own_cfg, recv_jfc) = match cfg.receive() {
@@ -101,14 +110,18 @@ fn create(own: &Ctx, cfg: &urma_jetty_cfg_t, group: Option<&GroupOwn>) -> Answer
     };
     let recv_jfc = (!recv_jfc.is_null()).then(|| ours::<kind::Jfc>(recv_jfc)).transpose()?;
     let slots = [Some(send_jfc.into()), jfr.map(Slot::into), recv_jfc.map(Slot::into)];
-    let held = Held::take(slots).ok_or(Code::EINVAL)?;
+    let held = Held::take(slots).ok_or_else(|| in_use("a JFC or the JFR"))?;
     let jfc = recv_jfc.and_then(|jfc| held.own(jfc)).map(|own| &own.core);
     let recv = match (jfr, own_cfg) {
-        (Some(jfr), _) => JettyRecv::Shared { jfr: &held.own(jfr).ok_or(Code::EINVAL)?.core, jfc },
-        (None, Some(cfg)) => JettyRecv::Own { cfg, jfc: jfc.ok_or(Code::EINVAL)? },
-        (None, None) => return Err(Code::EINVAL),
+        (Some(jfr), _) => {
+            JettyRecv::Shared { jfr: &held.own(jfr).ok_or_else(|| in_use("the JFR"))?.core, jfc }
+        }
+        (None, Some(cfg)) => {
+            JettyRecv::Own { cfg, jfc: jfc.ok_or_else(|| in_use("the JFC of the receives"))? }
+        }
+        (None, None) => return Err(in_use("the JFR")),
     };
-    let send_jfc = &held.own(send_jfc).ok_or(Code::EINVAL)?.core;
+    let send_jfc = &held.own(send_jfc).ok_or_else(|| in_use("jfs_cfg.jfc"))?.core;
     let send = queue::jfs(&cfg.jfs_cfg)?;
     let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);
     let cfg = JettyCfg { id: cfg.id, send, send_jfc, recv, group, user_ctx };
@@ -121,7 +134,7 @@ pub(crate) unsafe extern "C" fn flush_jetty(
     cr: *mut urma_cr_t,
 ) -> c_int {
     call::negative(|| {
-        let mut own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        let mut own = ours::<kind::Jetty>(jetty)?.lock().ok_or_else(gone::<kind::Jetty>)?;
         if own.core.query()?.state != JettyState::Error {
             // Its requests go on: there is nothing to take.
             return Ok(0);

@@ -8,7 +8,7 @@ use urma_core::{Completion, JettyId, Jfc, Refused};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Answer, UserArray, gone, ours, refuse},
     convert::{
         option::{self, Opt},
         queue,
@@ -54,7 +54,11 @@ impl Family for kind::Jfc {
 
     fn modify(own: &mut JfcOwn, attr: &urma_jfc_attr_t) -> Answer {
         if attr.mask & (JFC_MODERATE_COUNT | JFC_MODERATE_PERIOD) == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "attr->mask is {:#x}; JFC_MODERATE_COUNT (1) and JFC_MODERATE_PERIOD (2) are bits of it",
+                attr.mask
+            ));
         }
         let (mut count, mut period_us) = own.more.moderation;
         if attr.mask & JFC_MODERATE_COUNT != 0 {
@@ -79,7 +83,7 @@ impl Family for kind::Jfc {
 /// # Errors
 /// EINVAL: it is none. What `f` says.
 pub(crate) fn with_jfc<T>(jfc: *const urma_jfc_t, f: impl FnOnce(&Jfc) -> Answer<T>) -> Answer<T> {
-    f(&ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?.core)
+    f(&ours::<kind::Jfc>(jfc)?.lock().ok_or_else(gone::<kind::Jfc>)?.core)
 }
 
 pub(crate) unsafe extern "C" fn ack_jfc(
@@ -107,7 +111,7 @@ pub(crate) unsafe extern "C" fn ack_jfc(
 fn acknowledge(jfc: *mut urma_jfc_t, count: u32) -> Answer {
     let (slot, own) = call::when_decided::<kind::Jfc, _>(jfc, |jfc| {
         let slot = ours::<kind::Jfc>(jfc)?;
-        Ok((slot, slot.lock().ok_or(Code::EINVAL)?))
+        Ok((slot, slot.lock().ok_or_else(gone::<kind::Jfc>)?))
     })?;
     own.core.ack_events(count)?;
     let acked = member!(urma_jfc_t, comp_events_acked);

@@ -8,7 +8,7 @@ use std::{os::fd::AsRawFd, sync::Arc};
 
 use crate::{
     abi::*,
-    call::{self, Code, UserArray},
+    call::{self, Code, UserArray, refuse},
     convert::zeroed,
     perf,
     udma::{
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         let to = unsafe { UserArray::new(jfc, jfc_cnt as usize) }?;
         let room = usize::try_from(jfc_cnt).unwrap_or(usize::MAX).min(EVENTS_MAX);
         if room == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "jfc_cnt is 0; the array must have an element"));
         }
         let own = shared::<kind::Jfce, _>(jfce)?;
         let timeout = u64::try_from(time_out).ok().map(Duration::from_millis);
@@ -63,12 +63,12 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         let start_ns = perf::now_ns();
         let count = own.core.wait(&mut numbers[..room], timeout)?;
         if count == 0 && is_early(start_ns, timeout) {
-            return Err(Code::EINTR);
+            return Err(Code::EINTR.expected());
         }
         let queue =
             |number: &u32| own.ctx.events.named(EventSubject::Jfc(*number)).map(NonNull::as_ptr);
         let given = to.fill(numbers[..count].iter().filter_map(queue));
-        c_int::try_from(given).map_err(|_| Code::FAIL)
+        c_int::try_from(given).map_err(|_| refuse!(FAIL, "{given} queues have events"))
     })
 }
 

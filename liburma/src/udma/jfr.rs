@@ -8,7 +8,7 @@ use urma_core::Jfr;
 
 use crate::{
     abi::*,
-    call::{Answer, Code},
+    call::{Answer, refuse},
     convert::{
         name,
         option::{self, Opt},
@@ -41,7 +41,11 @@ impl Family for kind::Jfr {
 
     fn modify(own: &mut JfrOwn, attr: &urma_jfr_attr_t) -> Answer {
         if attr.mask & (JFR_RX_THRESHOLD | JFR_STATE) == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "attr->mask is {:#x}; JFR_RX_THRESHOLD (1) and JFR_STATE (2) are bits of it",
+                attr.mask
+            ));
         }
         if attr.mask & JFR_RX_THRESHOLD != 0 {
             own.core.set_rx_threshold(attr.rx_threshold)?;

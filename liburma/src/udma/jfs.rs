@@ -9,7 +9,7 @@ use urma_core::{Completion, JettyState, Jfs};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Answer, Code, UserArray, gone, ours, refuse},
     convert::{
         completion::record,
         name,
@@ -39,7 +39,11 @@ impl Family for kind::Jfs {
 
     fn modify(own: &mut JfsOwn, attr: &urma_jfs_attr_t) -> Answer {
         if attr.mask & JFS_STATE == 0 {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "attr->mask is {:#x}; JFS_STATE (1) is a bit of it",
+                attr.mask
+            ));
         }
         let state = name::state(attr.state)?;
         may_become(own.core.query()?.state, state)?;
@@ -54,7 +58,13 @@ impl Family for kind::Jfs {
 /// A running queue is reset from ERROR only, as in the driver of UDMA hardware: programs ask
 /// for it where they mean "disconnect", are refused, and go on with the running queue.
 pub(super) fn may_become(is: JettyState, to: JettyState) -> Result<(), Code> {
-    if (is, to) == (JettyState::Ready, JettyState::Reset) { Err(Code::EINVAL) } else { Ok(()) }
+    if (is, to) != (JettyState::Ready, JettyState::Reset) {
+        return Ok(());
+    }
+    Err(refuse!(
+        EINVAL,
+        "attr->state is RESET (0) and the queue is READY; a queue is reset from ERROR (3)"
+    ))
 }
 
 pub(crate) unsafe extern "C" fn flush_jfs(
@@ -63,7 +73,7 @@ pub(crate) unsafe extern "C" fn flush_jfs(
     cr: *mut urma_cr_t,
 ) -> c_int {
     call::negative(|| {
-        let mut own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        let mut own = ours::<kind::Jfs>(jfs)?.lock().ok_or_else(gone::<kind::Jfs>)?;
         if own.core.query()?.state != JettyState::Error {
             // Its requests go on: there is nothing to take.
             return Ok(0);
@@ -88,11 +98,13 @@ pub(crate) unsafe fn flush(
     /// Records of one call at most; a larger count gets these first.
     const RECORDS_MAX: usize = 4096;
     call::some(cr)?;
-    let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?.min(RECORDS_MAX);
+    let room = usize::try_from(cr_cnt)
+        .map_err(|_| refuse!(EINVAL, "cr_cnt is {cr_cnt}; it is not below 0"))?
+        .min(RECORDS_MAX);
     // SAFETY: the contract of this function is that of the constructor.
     let to = unsafe { UserArray::new(cr, room) }?;
     let mut out = vec![Completion::default(); room];
     let count = flush(&mut out)?;
     to.fill(out.iter().take(count).map(record));
-    c_int::try_from(count).map_err(|_| Code::FAIL)
+    c_int::try_from(count).map_err(|_| refuse!(FAIL, "{count} requests were flushed"))
 }

@@ -14,7 +14,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::{
     abi::*,
-    call::{Answer, Code},
+    call::{Answer, refuse},
     convert::zeroed,
     latch::lock,
 };
@@ -83,7 +83,8 @@ impl Notices {
     /// ENOMEM: out of descriptors.
     pub(crate) fn new() -> Answer<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let wakeup = EventFd::from_value_and_flags(0, flags).map_err(|_| Code::ENOMEM)?;
+        let wakeup = EventFd::from_value_and_flags(0, flags)
+            .map_err(|error| refuse!(ENOMEM, "no eventfd for the notifier: {error}"))?;
         Ok(Self { state: Mutex::default(), changed: Condvar::new(), wakeup })
     }
 

@@ -12,7 +12,7 @@ use urma_core::RemoteJetty;
 
 use crate::{
     abi::*,
-    call::{self, Code, UserArray, ours},
+    call::{self, Code, UserArray, ours, refuse},
     convert::{
         name::{Remote, remote},
         zeroed,
@@ -20,7 +20,7 @@ use crate::{
     perf,
     slab::Fresh,
     udma::{
-        context::{ctx_of, delete, publish, shared, token_of},
+        context::{ctx_of, delete, no_place, publish, shared, token_of},
         kind::{self, NotifierOwn, TargetOwn},
         notices::{Name, Notice, NoticeSubject, Notices},
         target::{self, bind_jetty, unimport},
@@ -74,7 +74,11 @@ impl Import {
     fn run(self) {
         let made = self.to.ctx.core.import_jetty(&self.remote).map_err(Code::from);
         let is_late = self.limit_ns.is_some_and(|limit_ns| perf::now_ns() > limit_ns);
-        let made = if is_late { Err(Code::ETIMEDOUT) } else { made };
+        let made = if is_late {
+            Err(refuse!(ETIMEDOUT, "the import was not done within the timeout of the call"))
+        } else {
+            made
+        };
         let Self { to, fresh, ctx, from, policy, user_ctx, .. } = self;
         let name = Name(fresh.public());
         let mut state = to.notices.state();
@@ -117,14 +121,17 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         let (id, kind, mode) = (of.jetty_id, of.r#type, of.trans_mode);
         let from = Remote { id, kind, mode, flag: of.flag, tp: of.tp_type, token };
         let remote = remote(&from)?;
-        let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
-        let public = NonNull::new(fresh.public()).ok_or(Code::ENOMEM)?;
+        let fresh = Fresh::<kind::Target>::take().ok_or_else(no_place::<kind::Target>)?;
+        let public = NonNull::new(fresh.public()).ok_or_else(no_place::<kind::Target>)?;
         let limit_ns = limit(timeout);
         let ctx = Name(ours::<kind::Notifier>(notifier)?.shown().urma_ctx);
         let import = {
             let mut state = to.notices.state();
             if state.is_closed || state.imports >= IMPORTS_MAX {
-                return Err(Code::EAGAIN);
+                return Err(refuse!(
+                    EAGAIN,
+                    "too many imports and bindings of the notifier are under way; wait for notices"
+                ));
             }
             state.imports += 1;
             let to = Arc::clone(&to);
@@ -133,7 +140,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         let thread = std::thread::Builder::new().name("urma-import".to_owned());
         if thread.spawn(move || import.run()).is_err() {
             to.notices.end_import();
-            return Err(Code::ENOMEM);
+            return Err(refuse!(ENOMEM, "no thread for the import"));
         }
         Ok(public.as_ptr())
     })
@@ -178,7 +185,8 @@ pub(crate) unsafe extern "C" fn wait_notify(
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         let notices = own.notices.wait(usize::try_from(cnt).unwrap_or(usize::MAX), timeout);
         to.fill(notices.iter().map(Notice::out));
-        c_int::try_from(notices.len()).map_err(|_| Code::FAIL)
+        c_int::try_from(notices.len())
+            .map_err(|_| refuse!(FAIL, "there are {} notices", notices.len()))
     })
 }
 

@@ -11,7 +11,7 @@ use urma_core::{Eid, JettyId, OrderType, RemoteJetty, TargetKind, TokenPolicy, T
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Answer, Code, UserArray, gone, ours, refuse},
     convert::name::{eid, mode},
     latch::lock,
     udma::{
@@ -57,7 +57,14 @@ pub(crate) unsafe extern "C" fn get_tp_list(
         let (local, peer) = (eid(cfg.local_eid), eid(cfg.peer_eid));
         let kinds = kinds(&cfg);
         if room == 0 || local != own.core.eid() || peer.is_unspecified() || kinds.is_empty() {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "*tp_cnt is {room}, cfg.local_eid {local}, peer_eid {peer}, flag {:#x} with trans_mode {}; there must be \
+                 room, the local EID is {}, and RM and RC have RTP and CTP, UM has UTP",
+                cfg.flag.value,
+                cfg.trans_mode,
+                own.core.eid()
+            ));
         }
         reach(&own, peer, &cfg)?;
         // SAFETY: the caller says that the array has room for so many.
@@ -65,7 +72,10 @@ pub(crate) unsafe extern "C" fn get_tp_list(
         let info = |kind| Ok(urma_tp_info_t { tp_handle: lock(&own.handles).of(peer, kind)? });
         let given: Vec<_> = kinds.into_iter().take(room).map(info).collect::<Answer<_>>()?;
         list.copy_from(&given)?;
-        count.write(u32::try_from(given.len()).map_err(|_| Code::FAIL)?);
+        count.write(
+            u32::try_from(given.len())
+                .map_err(|_| refuse!(FAIL, "there are {} handles", given.len()))?,
+        );
         Ok(())
     })
 }
@@ -107,10 +117,15 @@ pub(crate) unsafe extern "C" fn set_tp_attr(
         if u32::from(tp_attr_cnt) < tp_attr_bitmap.count_ones()
             || tp_attr_bitmap >> ATTRS.len() != 0
         {
-            return Err(Code::EINVAL);
+            return Err(refuse!(
+                EINVAL,
+                "tp_attr_cnt is {tp_attr_cnt} and tp_attr_bitmap {tp_attr_bitmap:#x}; the count is not below the bits, \
+                 and there are {} attributes",
+                ATTRS.len()
+            ));
         }
         let mut handles = lock(&own.handles);
-        let tp = handles.known.get_mut(&tp_handle).ok_or(Code::EINVAL)?;
+        let tp = handles.known.get_mut(&tp_handle).ok_or_else(|| unknown(tp_handle))?;
         merge(&mut tp.attr, &from, tp_attr_bitmap);
         tp.bitmap |= tp_attr_bitmap;
         Ok(())
@@ -130,7 +145,7 @@ pub(crate) unsafe extern "C" fn get_tp_attr(
         // SAFETY: three places of the caller's (room card of `face`).
         let (count, bitmap, to) = unsafe { call::args(places) }?;
         let handles = lock(&own.handles);
-        let tp = handles.known.get(&tp_handle).ok_or(Code::EINVAL)?;
+        let tp = handles.known.get(&tp_handle).ok_or_else(|| unknown(tp_handle))?;
         let number = u8::try_from(tp.bitmap.count_ones()).unwrap_or(u8::MAX);
         to.write(tp.attr);
         bitmap.write(tp.bitmap);
@@ -149,15 +164,26 @@ pub(crate) fn check(own: &Ctx, active: &urma_active_tp_cfg_t, peer: Eid, kind: u
     }
     let handles = lock(&own.handles);
     let fits = |tp: &TpHandle| tp.peer == peer && tp.kind == kind;
-    if handles.known.get(&active.tp_handle).is_some_and(fits) { Ok(()) } else { Err(Code::EINVAL) }
+    if handles.known.get(&active.tp_handle).is_some_and(fits) {
+        return Ok(());
+    }
+    let handle = active.tp_handle;
+    Err(refuse!(
+        EINVAL,
+        "tp_handle {handle:#x} is no path of kind {kind} to {peer} of this context (urma_get_tp_list)"
+    ))
+}
+
+fn unknown(handle: u64) -> Code {
+    refuse!(EINVAL, "tp_handle {handle:#x} is none that urma_get_tp_list gave in this context")
 }
 
 /// The number of the path of a bound jetty; -EINVAL: not bound.
 pub(crate) unsafe extern "C" fn get_tpn(jetty: *mut urma_jetty_t) -> c_int {
     call::negative(|| {
-        let own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
-        let target = own.core.bound().ok_or(Code::EINVAL)?;
-        c_int::try_from(target.path.tpn).map_err(|_| Code::FAIL)
+        let own = ours::<kind::Jetty>(jetty)?.lock().ok_or_else(gone::<kind::Jetty>)?;
+        let target = own.core.bound().ok_or_else(|| refuse!(EINVAL, "the jetty is not bound"))?;
+        c_int::try_from(target.path.tpn).map_err(|_| refuse!(FAIL, "the number is no int"))
     })
 }
 
@@ -173,7 +199,7 @@ pub(crate) unsafe extern "C" fn modify_tp(
         ctx_of(ctx)?;
         call::some(cfg)?;
         call::some(attr)?;
-        Err(Code::ENOTSUP)
+        Err(refuse!(ENOTSUP, "numbers, states and timers of a path are the software device's own"))
     })
 }
 

@@ -9,7 +9,7 @@ use urma_core::Arm;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Answer, UserArray, gone, ours, refuse},
     convert::completion::record,
     slab::Slot,
     udma::kind::{self, JfcOwn, POLL_BATCH},
@@ -22,18 +22,19 @@ pub(crate) unsafe extern "C" fn poll_jfc(
 ) -> c_int {
     let taken = ours::<kind::Jfc>(jfc).and_then(|slot| {
         call::some(cr)?;
-        let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?;
+        let room = usize::try_from(cr_cnt)
+            .map_err(|_| refuse!(EINVAL, "cr_cnt is {cr_cnt}; it is not below 0"))?;
         // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
         Ok(take(slot, unsafe { UserArray::new(cr, room) }?))
     });
-    call::as_count(taken)
+    call::as_count(taken.map_err(|code| call::say("urma_poll_jfc", code)))
 }
 
 /// Takes completions from the queue in `slot`, as many as there is room for; -1 with `errno` where that fails.
 #[inline(never)]
 pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     call::count(|| {
-        let mut own = slot.lock().ok_or(Code::EINVAL)?;
+        let mut own = slot.lock().ok_or_else(gone::<kind::Jfc>)?;
         call::at("poll_jfc");
         fill(&mut own, to)
     })
@@ -75,7 +76,8 @@ fn batch(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<usize> {
         to.get(0)?.write(record(first));
         return Ok(1);
     }
-    let full = scratch.get(..count).ok_or(Code::FAIL)?;
+    let full =
+        scratch.get(..count).ok_or_else(|| refuse!(FAIL, "the device gave {count} completions"))?;
     Ok(to.fill_from(full, record))
 }
 
@@ -85,7 +87,7 @@ pub(crate) unsafe extern "C" fn rearm_jfc(
 ) -> urma_status_t {
     call::status(|| {
         let what = if solicited_only == 0 { Arm::Any } else { Arm::SolicitedOnly };
-        let mut own = ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?;
+        let mut own = ours::<kind::Jfc>(jfc)?.lock().ok_or_else(gone::<kind::Jfc>)?;
         Ok(own.core.arm(what)?)
     })
 }

@@ -21,7 +21,7 @@ use urma_core::{
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserPtr, ours},
+    call::{self, Answer, Code, UserPtr, gone, ours, refuse},
     convert::request::refusal,
     slab::{Exclusive, Look, Slot, SlotPlace, seen_ends},
     udma::{
@@ -204,6 +204,9 @@ impl Sends for JettyOwn {
 
 /// What the lock of a queue that receives guards.
 pub(crate) trait Receives {
+    /// The function that posts to it.
+    const POST: &'static str;
+
     /// Posts checked requests.
     ///
     /// # Errors
@@ -212,6 +215,8 @@ pub(crate) trait Receives {
 }
 
 impl Receives for JfrOwn {
+    const POST: &'static str = "urma_post_jfr_wr";
+
     #[inline(always)]
     fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         self.core.post_recv(wrs)
@@ -219,6 +224,8 @@ impl Receives for JfrOwn {
 }
 
 impl Receives for JettyOwn {
+    const POST: &'static str = "urma_post_jetty_recv_wr";
+
     #[inline(always)]
     fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         self.core.post_recv(wrs)
@@ -300,12 +307,12 @@ fn post_atomic<K: Exclusive<Own: Sends>>(
         let seen = seen_ends::<K>(own);
         is_own(place.public()) && alike::post_atomic((seen, own), first)
     };
-    let posted = call::in_child(|| {
+    let posted = call::part(|| {
         let is_posted = match place.begin() {
             Some(entry) => entry.work(false, post),
-            None => post(&mut *place.try_lock().ok_or(Code::EAGAIN)?),
+            None => post(&mut *place.try_lock().ok_or(Code::EAGAIN.expected())?),
         };
-        if is_posted { Ok(()) } else { Err(Code::EAGAIN) }
+        if is_posted { Ok(()) } else { Err(Code::EAGAIN.expected()) }
     });
     posted.is_ok()
 }
@@ -324,14 +331,35 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     let first = unsafe { WorkRequest::first(wr) };
     // A request that is refused at first and posted then is named to no program.
     let before = bad_wr.read();
-    let mut status = send_plain(slot, first, bad_wr);
-    if status == Code::EINVAL.status() {
-        status = rare::again(slot, first, bad_wr);
-        if status == call::SUCCESS {
+    match send_plain(slot, first, bad_wr) {
+        Ok(()) => call::SUCCESS,
+        Err(code) => send_refused(slot, (first, code), (bad_wr, before)),
+    }
+}
+
+/// Posts what was refused once more, if it is of a rare shape; else says why.
+#[cold]
+#[inline(never)]
+fn send_refused<K: rare::SendKind + Exclusive<Own: Sends>>(
+    slot: Slot<K>,
+    (first, code): (SendRequest<'_>, Code),
+    (bad_wr, before): (UserPtr<*mut urma_jfs_wr_t>, *mut urma_jfs_wr_t),
+) -> urma_status_t {
+    let again = if code.is_wrong() { rare::again(slot, first, bad_wr, code) } else { Err(code) };
+    match again {
+        Ok(()) => {
             bad_wr.write(before);
+            call::SUCCESS
+        }
+        Err(code) => {
+            let at = rare::find(first, bad_wr.read());
+            let named = code.with(|why| match at {
+                Some(at) => format!("{}: {why}", rare::RefusedRequest(at)),
+                None => why.to_owned(),
+            });
+            call::say(K::POST, named).status()
         }
     }
-    status
 }
 
 #[inline(always)]
@@ -339,9 +367,9 @@ fn send_plain<K: Exclusive<Own: Sends>>(
     slot: Slot<K>,
     first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+) -> Answer {
+    call::attempt(|| {
+        let mut guard = slot.lock().ok_or_else(gone::<K>)?;
         call::at("post_send");
         let (own, look) = guard.split();
         send::post(look, own, first, bad_wr)
@@ -349,12 +377,16 @@ fn send_plain<K: Exclusive<Own: Sends>>(
 }
 
 impl rare::SendKind for kind::Jfs {
+    const POST: &'static str = "urma_post_jfs_wr";
+
     fn home(public: &urma_jfs_t) -> rare::Home {
         rare::Home { ctx: public.urma_ctx, bound: core::ptr::null_mut() }
     }
 }
 
 impl rare::SendKind for kind::Jetty {
+    const POST: &'static str = "urma_post_jetty_send_wr";
+
     fn home(public: &urma_jetty_t) -> rare::Home {
         rare::Home { ctx: public.urma_ctx, bound: public.remote_jetty }
     }
@@ -372,11 +404,15 @@ pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    call::status(|| {
-        let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+    let posted = call::attempt(|| {
+        let mut guard = slot.lock().ok_or_else(gone::<K>)?;
         let (own, look) = guard.split();
         recv::post(look, own, first, bad_wr)
-    })
+    });
+    match posted {
+        Ok(()) => call::SUCCESS,
+        Err(code) => call::say(K::Own::POST, code.of_receives()).status(),
+    }
 }
 
 /// Posts a list to a jetty, or to the JFR that it shares.
@@ -395,7 +431,11 @@ pub(crate) unsafe fn receive_by_jetty(
     match ours::<kind::Jfr>(jfr) {
         // SAFETY: the contract of this function is that of `receive`.
         Ok(jfr) if jfr.owner() == slot.owner() => unsafe { receive(jfr, wr, bad_wr) },
-        _ => Code::EINVAL.status(),
+        _ => {
+            let code =
+                refuse!(EINVAL, "the JFR that the jetty shares is deleted, or of another context");
+            call::say(JettyOwn::POST, code).status()
+        }
     }
 }
 
@@ -412,7 +452,7 @@ macro_rules! operations {
                 // SAFETY: what the list leads to is the caller's too.
                 Ok(unsafe { $own(slot, wr, bad_wr) })
             });
-            call::status_of_call(found)
+            call::status_of_call(found.map_err(|code| call::say(concat!("urma_", stringify!($name)), code)))
         }
     )*};
 }
@@ -445,12 +485,12 @@ fn pieces<'r, 'g>(
 ) -> Result<&'r [LocalSge<'g>], Stop> {
     let count = list.count() as usize;
     if count > room.len() {
-        return Err(if count > PIECES { Stop::Bad(Code::EINVAL) } else { Stop::NoRoom });
+        return Err(if count > PIECES { Stop::Bad(too_many_pieces()) } else { Stop::NoRoom });
     }
     let (mine, rest) = core::mem::take(room).split_at_mut(count);
     let mut used = 0;
     for index in 0..list.count() {
-        let from = list.get(index).ok_or(Code::EINVAL)?;
+        let from = list.get(index).ok_or_else(no_list)?;
         if from.len() != 0 {
             mine[used].write(piece(look, from)?);
             used += 1;
@@ -465,9 +505,31 @@ fn pieces<'r, 'g>(
 /// One local piece: its segment is registered here and belongs to the queue's context.
 #[inline(always)]
 fn piece<'g>(look: Look<'g>, from: UserSge<'_>) -> Result<LocalSge<'g>, Stop> {
-    let own = look.named::<kind::Segment>(from.segment()).ok_or(Code::EINVAL)?;
-    let segment = own.local.as_ref().ok_or(Code::EINVAL)?;
+    let own = look.named::<kind::Segment>(from.segment()).ok_or_else(|| not_local(from))?;
+    let segment = own.local.as_ref().ok_or_else(|| not_local(from))?;
     Ok(LocalSge { segment, addr: from.addr(), len: from.len() })
+}
+
+#[cold]
+fn too_many_pieces() -> Code {
+    refuse!(EINVAL, "more than {PIECES} pieces; see max_jfs_sge and max_jfr_sge of the device")
+}
+
+#[cold]
+fn no_list() -> Code {
+    refuse!(EINVAL, "num_sge is above 0, and the list of pieces is NULL")
+}
+
+/// Why a piece is refused that names no local segment.
+#[cold]
+#[inline(never)]
+fn not_local(piece: UserSge<'_>) -> Code {
+    refuse!(
+        EINVAL,
+        "tseg of the local piece at {:#x} is {:p}: no live segment that was registered in the context of the queue",
+        piece.addr(),
+        piece.segment()
+    )
 }
 
 /// Where a post stopped: `bad_wr` names the request, and the status says why.

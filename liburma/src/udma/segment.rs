@@ -12,7 +12,7 @@ use urma_mem::Region;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, gone, ours, refuse},
     convert::{name, zeroed},
     slab::{Guard, Slot},
     udma::{
@@ -57,11 +57,11 @@ pub(crate) unsafe extern "C" fn register_seg(
         let lease = if cfg.token_id.is_null() {
             None
         } else {
-            Some(ours::<kind::TokenId>(cfg.token_id)?.lock().ok_or(Code::EINVAL)?)
+            Some(ours::<kind::TokenId>(cfg.token_id)?.lock().ok_or_else(gone::<kind::TokenId>)?)
         };
         let local = match (register(&own, &region, &cfg, lease.as_ref()), &lease) {
             // The device has one segment for each of its token ids: the others get their own.
-            (Err(Code::EEXIST), Some(lease)) if lease.takes_several => {
+            (Err(code), Some(lease)) if code.is(Code::EEXIST) && lease.takes_several => {
                 register(&own, &region, &cfg, None)
             }
             (registered, _) => registered,
@@ -79,16 +79,27 @@ pub(crate) unsafe extern "C" fn register_seg(
     })
 }
 
+fn wide(cfg: &urma_seg_cfg_t) -> Code {
+    refuse!(EINVAL, "seg_cfg.va is {:#x}, len {}: more than an address has", cfg.va, cfg.len)
+}
+
 fn region(cfg: &urma_seg_cfg_t) -> Answer<Region> {
-    let addr = usize::try_from(cfg.va).map_err(|_| Code::EINVAL)?;
-    let len = usize::try_from(cfg.len).map_err(|_| Code::EINVAL)?;
+    let addr = usize::try_from(cfg.va).map_err(|_| wide(cfg))?;
+    let len = usize::try_from(cfg.len).map_err(|_| wide(cfg))?;
     let first = core::ptr::with_exposed_provenance_mut(addr);
     // SAFETY: the C program keeps the memory mapped while it is registered; that is the contract of
     // urma_register_seg. Rust code of this library never refers to it but through the region.
     let region = unsafe { Region::from_user(first, len) };
     region.map_err(|error| match error.raw_os_error() {
-        Some(libc::EFAULT) => Code::EFAULT, // a hole
-        _ => Code::EINVAL,
+        Some(libc::EFAULT) => {
+            refuse!(
+                EFAULT,
+                "seg_cfg.va is {:#x}, len {}: memory is not mapped there throughout",
+                cfg.va,
+                cfg.len
+            )
+        }
+        _ => refuse!(EINVAL, "seg_cfg.va is {:#x}, len {}: {error}", cfg.va, cfg.len),
     })
 }
 
@@ -101,7 +112,9 @@ fn register(
     let flag = cfg.flag;
     let access = u8::try_from(flag.access()).ok().and_then(SegmentAccess::from_bits);
     let to = SegmentCfg {
-        access: access.ok_or(Code::EINVAL)?,
+        access: access.ok_or_else(|| {
+            refuse!(EINVAL, "seg_cfg.flag.access is {:#x}; rights are bits 0 to 3", flag.access())
+        })?,
         policy: name::policy(flag.token_policy(), cfg.token_value)?,
         cacheable: flag.cacheable() != 0,
         non_pin: flag.non_pin() != 0,
@@ -137,7 +150,10 @@ fn describe(local: &Segment, cfg: &urma_seg_cfg_t) -> urma_seg_t {
 pub(crate) unsafe extern "C" fn unregister_seg(segment: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Segment>(segment, |SegmentOwn { local, remote, ctx }| match local {
-            None => Err(Box::new((SegmentOwn { local, remote, ctx }, Code::EINVAL))),
+            None => {
+                let code = refuse!(EINVAL, "the segment is imported; urma_unimport_seg ends it");
+                Err(Box::new((SegmentOwn { local, remote, ctx }, code)))
+            }
             Some(local) => local.unregister().map_err(|refused| {
                 let (local, code) = (Some(*refused.object), refused.status.into());
                 Box::new((SegmentOwn { local, remote, ctx }, code))
@@ -208,7 +224,11 @@ pub(crate) unsafe extern "C" fn unimport_seg(segment: *mut urma_target_seg_t) ->
     call::status(|| {
         delete::<kind::Segment>(segment, |own| match own {
             SegmentOwn { local: None, .. } => Ok(()),
-            own => Err(Box::new((own, Code::EINVAL))),
+            own => {
+                let code =
+                    refuse!(EINVAL, "the segment is registered; urma_unregister_seg ends it");
+                Err(Box::new((own, code)))
+            }
         })
     })
 }

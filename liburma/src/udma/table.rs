@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     abi::*,
-    call::{self, Code, UserPtr, ours},
+    call::{self, UserPtr, ours, refuse},
     convert::{name::eid_out, zeroed},
     latch::lock,
     slab::Fresh,
-    udma::event_queue::Events,
+    udma::{context::no_place, event_queue::Events},
 };
 
 /// Name of the provider.
@@ -150,9 +150,9 @@ pub(crate) unsafe extern "C" fn create_context(
         let hardware = device::hardware(device)?;
         let core = hardware.device()?.open(eid_index).map_err(|status| {
             // There is no EID at this index.
-            if status == Status::Invalid { Code::EIO } else { status.into() }
+            if status == Status::Invalid { refuse!(EIO, "{status}") } else { status.into() }
         })?;
-        let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
+        let fresh = Fresh::<kind::Context>::take().ok_or_else(no_place::<kind::Context>)?;
         let owner = fresh.as_owner();
         let mut public: urma_context_t = zeroed();
         public.dev = dev;
@@ -182,7 +182,9 @@ pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma
     call::status(|| {
         context::delete::<kind::Context>(ctx, |own| {
             lock(&own.rare).clear();
-            let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
+            let alone = alone(own).map_err(|own| {
+                Box::new((own, refuse!(EAGAIN, "objects of the context live; delete them first")))
+            })?;
             let Ctx { core, hardware, owner, events, handles, rare } = alone;
             core.delete().map_err(|refused| {
                 let (core, code) = (*refused.object, refused.status.into());

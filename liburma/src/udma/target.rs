@@ -8,7 +8,7 @@ use urma_core::{StartPsns, TargetJetty};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, gone, ours, refuse},
     convert::{
         name::{Remote, remote},
         zeroed,
@@ -119,6 +119,12 @@ pub(crate) unsafe extern "C" fn unimport(target: *mut urma_target_jetty_t) -> ur
     })
 }
 
+/// Why a call is refused whose target is none of its context.
+#[cold]
+fn no_target() -> Code {
+    refuse!(EINVAL, "the target is no live target of the context of the queue")
+}
+
 /// Advice: the target is found under the lock of the queue.
 macro_rules! advice {
     ($($name:ident: $queue:ident, $kind:ident, $how:ident;)*) => {$(
@@ -127,9 +133,9 @@ macro_rules! advice {
             target: *mut urma_target_jetty_t,
         ) -> urma_status_t {
             call::status(|| {
-                let mut guard = ours::<kind::$kind>(queue)?.lock().ok_or(Code::EINVAL)?;
+                let mut guard = ours::<kind::$kind>(queue)?.lock().ok_or_else(gone::<kind::$kind>)?;
                 let (own, look) = guard.split();
-                let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+                let target = look.named::<kind::Target>(target).ok_or_else(no_target)?;
                 Ok(own.core.$how(&target.core)?)
             })
         }
@@ -158,9 +164,9 @@ pub(crate) fn bind(
 ) -> urma_status_t {
     call::status(|| {
         let slot = ours::<kind::Jetty>(jetty)?;
-        let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+        let mut guard = slot.lock().ok_or_else(gone::<kind::Jetty>)?;
         let (own, look) = guard.split();
-        let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        let named = look.named::<kind::Target>(target).ok_or_else(no_target)?;
         let remote = member!(urma_jetty_t, remote_jetty);
         if slot.get(remote) == target && own.core.bound() == Some(named.core.target()) {
             // To the same target once more: UMDK's library succeeds.
@@ -175,7 +181,7 @@ pub(crate) fn bind(
 pub(crate) unsafe extern "C" fn unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let slot = ours::<kind::Jetty>(jetty)?;
-        slot.lock().ok_or(Code::EINVAL)?.core.unbind()?;
+        slot.lock().ok_or_else(gone::<kind::Jetty>)?.core.unbind()?;
         slot.set(member!(urma_jetty_t, remote_jetty), core::ptr::null_mut());
         Ok(())
     })

@@ -66,7 +66,7 @@ fn psns(active: &urma_active_tp_cfg_t) -> StartPsns {
 }
 
 fn made<T>(target: *mut T) -> call::Answer<*mut T> {
-    if target.is_null() { Err(Code::AS_SET) } else { Ok(target) }
+    if target.is_null() { Err(Code::as_set()) } else { Ok(target) }
 }
 
 pub(crate) unsafe extern "C" fn bind_jetty_ex(

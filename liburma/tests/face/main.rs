@@ -83,7 +83,7 @@ macro_rules! programs {
 
 programs! {
     again, atomics, batch, compact, counted, data, events, first, lifecycle, limits, names, odd, pings, rare, refusals, rules,
-    threads,
+    threads, words,
 }
 
 /// Panics are planted: none leaves the library, and what comes next works.

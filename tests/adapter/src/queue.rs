@@ -278,10 +278,8 @@ impl QueueControl for Control {
 
     fn flush(&self, out: &mut [Completion]) -> Result<usize, Status> {
         // C flushes what is in the error state already.
-        self.modify(JettyState::Error).or_else(|status| match status {
-            Status::Invalid => Ok(()),
-            status => Err(status),
-        })?;
+        self.modify(JettyState::Error)
+            .or_else(|status| if status == Status::Invalid { Ok(()) } else { Err(status) })?;
         let which = self.which;
         jfc::take(out, |room| {
             let count = c_int::try_from(room.len()).unwrap_or(0);

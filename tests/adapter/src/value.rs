@@ -9,7 +9,7 @@ use core::{ffi::c_int, fmt};
 use liburma::abi::{urma_cr_t, urma_eid_t, urma_jetty_id_t, urma_token_t};
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, PostReason,
-    Status, Token, TransportMode,
+    Status, StatusKind, Token, TransportMode,
 };
 
 /// A C object. The library checks each pointer that it gets, so that a stale one is refused.
@@ -89,9 +89,9 @@ pub(crate) fn done(code: c_int) -> Result<(), Status> {
 
 /// Why a post was refused, as far as C says it.
 pub(crate) fn refusal(code: c_int) -> PostReason {
-    match status(code) {
-        Status::NoMemory => PostReason::Full,
-        Status::NoDevice => PostReason::Device,
+    match status(code).kind() {
+        StatusKind::NoMemory => PostReason::Full,
+        StatusKind::NoDevice => PostReason::Device,
         _ => PostReason::Invalid("refused by the C interface"),
     }
 }

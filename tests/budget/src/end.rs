@@ -91,7 +91,7 @@ fn reached<T>(import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
     const ATTEMPTS: u32 = 30;
     for _ in 1..ATTEMPTS {
         match import() {
-            Err(Status::TimedOut) => {}
+            Err(status) if status == Status::TimedOut => {}
             answer => return Ok(answer?),
         }
     }

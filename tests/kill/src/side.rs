@@ -10,7 +10,7 @@ use udma_abi::counters::Counter;
 use urma_core::{
     Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg,
     JfsCfg, Mapping, OrderType, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SegmentCfg,
-    Status, TargetJetty, TargetKind, Token, TokenId, TokenIdLease, TokenPolicy, TpType,
+    Status, StatusKind, TargetJetty, TargetKind, Token, TokenId, TokenIdLease, TokenPolicy, TpType,
     TransportMode, Ubva,
 };
 use urma_mem::Region;
@@ -109,7 +109,10 @@ impl Side {
         loop {
             match self.try_import(eid, peer, transport(mode)) {
                 Ok(peer) => return Ok(peer),
-                Err(Status::TimedOut | Status::Unreachable) if !bound.is_over() => {
+                Err(status)
+                    if matches!(status.kind(), StatusKind::TimedOut | StatusKind::Unreachable)
+                        && !bound.is_over() =>
+                {
                     rest(Duration::from_millis(5));
                 }
                 Err(status) => return Err(status.into()),

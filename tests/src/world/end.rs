@@ -366,7 +366,7 @@ impl End {
     pub fn counter(&self, name: &str) -> Outcome<u64> {
         let counters = match self.half.ctx.counters() {
             // C has no function for them; the node has them.
-            Err(Status::Unsupported) => self.half.node().device().counters(),
+            Err(status) if status == Status::Unsupported => self.half.node().device().counters(),
             answer => answer?,
         };
         let found = counters.iter().find(|(known, _)| *known == name);
@@ -383,7 +383,7 @@ impl End {
 pub fn reached<T>(what: &str, import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
     until(what, || match import() {
         Ok(imported) => Ok(Some(imported)),
-        Err(Status::TimedOut) => Ok(None),
+        Err(status) if status == Status::TimedOut => Ok(None),
         Err(status) => Err(status.into()),
     })
 }

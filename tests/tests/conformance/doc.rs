@@ -133,7 +133,8 @@ fn called(program: &str) -> Vec<&str> {
 fn refused_in_c() -> Result<(), Failed> {
     let mut listed = c_face::REFUSED_IN_C.to_vec();
     let mut called_in_c = called(c_face::REFUSALS);
-    let planted = called("    write_with_too_much_inline_is_refused();\n    CHECK(write_every_size());\n");
+    let planted =
+        called("    write_with_too_much_inline_is_refused();\n    CHECK(write_every_size());\n");
     listed.sort_unstable();
     called_in_c.sort_unstable();
     if listed == called_in_c && planted == ["write_with_too_much_inline_is_refused"] {

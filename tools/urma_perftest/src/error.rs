@@ -71,7 +71,9 @@ impl RunError {
             PathKind::Packets => urma::why_unreached(own, peer, Status::TimedOut),
             _ => None,
         };
-        let why = why.unwrap_or_else(|| "the process of the peer is stopped, or had no processor".to_owned());
+        let why = why.unwrap_or_else(|| {
+            "the process of the peer is stopped, or had no processor".to_owned()
+        });
         Self::Request(format!("{self}; node {peer}: {why}"))
     }
 }

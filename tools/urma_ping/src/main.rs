@@ -20,7 +20,7 @@ use nix::sys::{
     signalfd::{SfdFlags, SignalFd},
 };
 use serde_json::json;
-use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status};
+use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status, StatusKind};
 use urma_tools::LogSetup;
 
 use crate::{
@@ -158,7 +158,10 @@ impl<'a> PingRun<'a> {
         let start = now();
         loop {
             match Probe::open(context, self.destination, size) {
-                Err(Status::TimedOut) if start.elapsed() < REACH && !self.is_ended() => {}
+                Err(status)
+                    if status == Status::TimedOut
+                        && start.elapsed() < REACH
+                        && !self.is_ended() => {}
                 opened => return opened,
             }
         }
@@ -271,7 +274,11 @@ impl<'a> PingRun<'a> {
             self.say(&self.stat.text(ms));
         }
         match result {
-            Err(Status::Unreachable | Status::TimedOut) => ExitCode::FAILURE,
+            Err(status)
+                if matches!(status.kind(), StatusKind::Unreachable | StatusKind::TimedOut) =>
+            {
+                ExitCode::FAILURE
+            }
             Err(status) => fail(&status.to_string()),
             Ok(()) if self.is_enough() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::FAILURE,

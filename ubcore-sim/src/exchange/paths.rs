@@ -277,7 +277,8 @@ impl Exchange {
                     // A node that is silent may come back, unless it said that it closes.
                     if why != CmdStatus::Timeout || peer.is_shut {
                         if !peer.requester.is_quiet() {
-                            let _ = base.tables.ask_host(HostRequest::AskWhy { eid, is_packets: true });
+                            let _ =
+                                base.tables.ask_host(HostRequest::AskWhy { eid, is_packets: true });
                         }
                         peer.requester.end_all(&peer.line, work.senders, CqeStatus::AckTimeout);
                     }

@@ -72,9 +72,9 @@ impl Default for Requester {
 /// Whether requests ended because no acknowledgement came within their error timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TimedOut {
-    /// Some did.
+    /// Some requests ended so.
     Some,
-    /// None did.
+    /// No request ended so.
     None,
 }
 

@@ -4,11 +4,7 @@
 //! log, from a thread of its own. *Must not*: keep the background thread waiting; ask more often than [`INTERVAL`], or
 //! about two peers at once; be used for a decision.
 
-use std::{
-    sync::Arc,
-    thread::Builder,
-    time::Duration,
-};
+use std::{sync::Arc, thread::Builder, time::Duration};
 
 use udma_abi::{Nanos, RawEid};
 use urma_mem::sync::{AtomicBool, Ordering};

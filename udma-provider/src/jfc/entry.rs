@@ -7,11 +7,24 @@ use udma_abi::{
     Cqe, ReceivedMessage,
     cqe::{self, CQE_WORDS, SendDone, is_received},
 };
-use urma_core::Completion;
+use urma_core::{Completion, Status};
 use urma_mem::{RingBlock, barrier};
 
 use super::{JfcCore, RingReader, SHALLOW_LOG2};
 use crate::resolve;
+
+/// log2 of the entries of a ring for `wanted` completions; the device has `most`.
+///
+/// # Errors
+/// `Invalid`: it has fewer.
+pub(super) fn depth_log2(wanted: u32, most: u64) -> Result<u8, Status> {
+    let depth = wanted.max(1).checked_next_power_of_two().filter(|_| u64::from(wanted) <= most);
+    let log2 = depth.and_then(|depth| u8::try_from(depth.trailing_zeros()).ok());
+    log2.ok_or_else(|| {
+        Status::Invalid
+            .why(format_args!("the depth of the JFC is {wanted}; the device has {most} at most"))
+    })
+}
 
 /// An entry that the device has written.
 #[derive(Clone, Copy)]

@@ -239,7 +239,10 @@ impl CompletionQueue for PollHalf {
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {
         let core = &*self.core;
-        let channel = core.channel.as_ref().ok_or(Status::Invalid)?;
+        let channel = core.channel.as_ref().ok_or_else(|| {
+            Status::Invalid
+                .why(format_args!("JFC {} has no JFCE, so no event can be asked for", core.jfcn))
+        })?;
         core.driver.check()?;
         let visit = core.reader.with_blocking(|reader| {
             if !reader.stash.is_empty() {

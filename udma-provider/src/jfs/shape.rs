@@ -17,9 +17,15 @@ pub(crate) fn blocks_log2(cfg: &SendCfg) -> Result<u8, Status> {
     let tail = (usize::from(cfg.max_sge) * SGE_LEN).max(cfg.max_inline as usize);
     // WRITE_NOTIFY has the longest control part of those with a tail; atomics take two blocks.
     let per_request = blocks_for(Opcode::WriteNotify, tail).clamp(2, BLOCKS_MAX);
-    let blocks = (cfg.depth.max(1) as usize).checked_mul(per_request).ok_or(Status::Invalid)?;
-    let log2 = blocks.checked_next_power_of_two().ok_or(Status::Invalid)?.trailing_zeros();
-    u8::try_from(log2).ok().filter(|log2| *log2 <= INDEX_BITS).ok_or(Status::Invalid)
+    let too_deep = || {
+        Status::Invalid.why(format_args!(
+            "a depth of {} with requests of {per_request} blocks (max_sge {}, max_inline {}); a ring has 65536 blocks",
+            cfg.depth, cfg.max_sge, cfg.max_inline
+        ))
+    };
+    let blocks = (cfg.depth.max(1) as usize).checked_mul(per_request).ok_or_else(too_deep)?;
+    let log2 = blocks.checked_next_power_of_two().ok_or_else(too_deep)?.trailing_zeros();
+    u8::try_from(log2).ok().filter(|log2| *log2 <= INDEX_BITS).ok_or_else(too_deep)
 }
 
 /// The arguments of CREATE_QUEUE for a send ring at `base`.

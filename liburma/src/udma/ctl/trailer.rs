@@ -10,7 +10,7 @@ use core::{mem::offset_of, ptr::NonNull};
 use super::{CtlContext, In, Out, output};
 use crate::{
     abi::*,
-    call::{Answer, Code, UserArray, ours},
+    call::{Answer, UserArray, ours, refuse},
     convert::name::eid,
     slab::{Kind, Slot},
     udma::kind,
@@ -19,20 +19,32 @@ use crate::{
 /// The object that is asked about: the argument is the object itself.
 fn object<K: Kind>(ctx: CtlContext, from: In) -> Answer<Slot<K>> {
     if (from.len as usize) < size_of::<K::Public>() {
-        return Err(Code::EINVAL);
+        return Err(refuse!(
+            EINVAL,
+            "in->len is {}; it is that of the object, {}",
+            from.len,
+            size_of::<K::Public>()
+        ));
     }
-    let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
+    let addr =
+        usize::try_from(from.addr).map_err(|_| refuse!(EINVAL, "in->addr is {:#x}", from.addr))?;
     let slot = ours::<K>(core::ptr::with_exposed_provenance(addr))?;
-    if slot.owner() == ctx.owner() { Ok(slot) } else { Err(Code::EINVAL) }
+    if slot.owner() == ctx.owner() {
+        Ok(slot)
+    } else {
+        Err(refuse!(EINVAL, "the object belongs to another context"))
+    }
 }
 
 /// Memory for a `T`, then the head, then `more`.
 fn memory<T>(more: &[u8]) -> Answer<NonNull<T>> {
-    let head = u32::try_from(more.len()).map_err(|_| Code::FAIL)?.to_le_bytes();
+    let head = u32::try_from(more.len())
+        .map_err(|_| refuse!(FAIL, "the description is too long"))?
+        .to_le_bytes();
     let len = size_of::<T>() + head.len() + more.len();
     // SAFETY: the size is above 0, and the call touches no memory of ours.
     let first: *mut T = unsafe { libc::calloc(1, len) }.cast();
-    let first = NonNull::new(first).ok_or(Code::ENOMEM)?;
+    let first = NonNull::new(first).ok_or_else(|| refuse!(ENOMEM, "no memory for {len} bytes"))?;
     // SAFETY: the struct is the front of the memory that `calloc` gave just now.
     let behind: *mut u8 = unsafe { first.as_ptr().add(1) }.cast();
     // SAFETY: the rest of that memory, which no other thread has yet.

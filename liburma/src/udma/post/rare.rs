@@ -5,7 +5,7 @@
 //! means the same, posted by the same function. *Must not*: cost plain requests anything: it runs
 //! after a refusal only. Such posts of one context run one at a time, and may allocate.
 
-use core::ptr::NonNull;
+use core::{fmt, ptr::NonNull};
 use std::{
     alloc::Layout,
     sync::{Arc, MutexGuard},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserPtr, ours},
+    call::{self, Answer, Code, UserPtr, ours, refuse},
     convert::name::eid,
     latch::lock,
     slab::{Exclusive, Kind, Slot},
@@ -36,6 +36,8 @@ use crate::{
 
 /// Bytes for inline data; no queue takes as many.
 const STAGE_LEN: usize = 4096;
+/// Pieces that the line about a refused request adds up.
+const LISTED_MAX: u32 = 64;
 /// Segments known by their numbers, of one context.
 const NAMED_MAX: usize = 64;
 
@@ -57,7 +59,8 @@ impl Stage {
     fn new(own: &Arc<Ctx>, ctx: *mut urma_context_t) -> Answer<Self> {
         // SAFETY: the layout has a size above 0, which the allocator asks for.
         let memory = unsafe { std::alloc::alloc_zeroed(Self::LAYOUT) };
-        let memory = NonNull::new(memory).ok_or(Code::ENOMEM)?;
+        let memory =
+            NonNull::new(memory).ok_or_else(|| refuse!(ENOMEM, "no memory for inline bytes"))?;
         let made = Self::register(own, ctx, memory);
         if made.is_err() {
             // SAFETY: allocated above with this layout; `register` failed, so that no segment refers to it.
@@ -73,7 +76,8 @@ impl Stage {
     ) -> Answer<Slot<kind::Segment>> {
         // SAFETY: `Drop` of the stage frees the memory, after the segment was withdrawn.
         let region = unsafe { Region::from_user(memory.as_ptr(), STAGE_LEN) };
-        let region = region.map_err(|_| Code::ENOMEM)?;
+        let region =
+            region.map_err(|error| refuse!(ENOMEM, "no memory for inline bytes: {error}"))?;
         let cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
         let local = own.core.register(&region, &cfg, None)?;
         publish_unseen(own, ctx, SegmentOwn::new(Some(local), None, own))
@@ -86,14 +90,19 @@ impl Stage {
     unsafe fn copy(&self, piece: urma_sge_t, at: usize) -> Answer<urma_sge_t> {
         let len = piece.len as usize;
         let from = usize::try_from(piece.addr).ok().filter(|from| *from != 0);
-        let from = core::ptr::with_exposed_provenance_mut::<u8>(from.ok_or(Code::EINVAL)?);
+        let from = core::ptr::with_exposed_provenance_mut::<u8>(
+            from.ok_or_else(|| refuse!(EINVAL, "the address of an inline piece is 0"))?,
+        );
         if len > STAGE_LEN.saturating_sub(at) {
-            return Err(Code::EINVAL);
+            return Err(refuse!(EINVAL, "the inline pieces have more than {STAGE_LEN} bytes"));
         }
         if !piece.tseg.is_null() {
             // An address outside the segment may be a mistake: where nothing is mapped, it is refused.
             // SAFETY: the bytes are there, as this function's contract says; the region goes with this line.
-            unsafe { Region::from_user(from, len) }.map_err(|_| Code::EINVAL)?;
+            unsafe { Region::from_user(from, len) }.map_err(|_| {
+                let addr = piece.addr;
+                refuse!(EINVAL, "the inline piece of {len} bytes at {addr:#x} lies outside its segment, and no memory is there")
+            })?;
         }
         // SAFETY: `at` was checked against the length of the memory just now.
         let to = unsafe { self.memory.add(at) };
@@ -115,6 +124,9 @@ impl Drop for Stage {
 
 /// A queue that may refuse a request.
 pub(crate) trait SendKind: Kind {
+    /// The function that posts to it.
+    const POST: &'static str;
+
     fn home(public: &Self::Public) -> Home;
 }
 
@@ -125,67 +137,84 @@ pub(crate) struct Home {
     pub(super) bound: *mut urma_target_jetty_t,
 }
 
-/// Posts what was refused with EINVAL, if it can be made plain, and then the rest of its list.
+/// Posts what was refused with `code`, if it can be made plain, and then the rest of its list.
 #[cold]
 #[inline(never)]
 pub(super) fn again<K: SendKind + Exclusive<Own: Sends>>(
     queue: Slot<K>,
     mut first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-) -> urma_status_t {
-    call::status(|| {
+    mut code: Code,
+) -> Answer {
+    call::attempt(|| {
         let home = K::home(queue.shown());
         for _ in 0..LIST_MAX {
-            let refused = find(first, bad_wr.read())?;
-            post_plain(queue, home, refused)?;
+            let Some(refused) = find(first, bad_wr.read()) else { break };
+            let Some(lists) = Lists::of(refused).filter(Lists::is_rare) else { break };
+            post_plain(queue, home, refused, lists)?;
             let Some(next) = refused.next() else { return Ok(()) };
             first = next;
-            let status = send_plain(queue, first, bad_wr);
-            if status != Code::EINVAL.status() {
-                return Code::from_c(status);
+            match send_plain(queue, first, bad_wr) {
+                Err(again) if again.is_wrong() => code = again,
+                answer => return answer,
             }
         }
-        Err(Code::EINVAL)
+        Err(code)
     })
 }
 
-/// Whether a request is of a rare shape.
-pub(super) fn is_rare(wr: SendRequest<'_>) -> bool {
-    Lists::of(wr).is_some_and(|lists| lists.is_rare())
+/// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
+pub(super) fn find<'a>(first: SendRequest<'a>, at: *mut urma_jfs_wr_t) -> Option<SendRequest<'a>> {
+    let mut list = core::iter::successors(Some(first), |wr| wr.next()).take(LIST_MAX);
+    list.find(|wr| wr.as_ptr() == at)
 }
 
-/// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
-fn find<'a>(first: SendRequest<'a>, at: *mut urma_jfs_wr_t) -> Answer<SendRequest<'a>> {
-    let list = core::iter::successors(Some(first), |wr| wr.next()).take(LIST_MAX);
-    list.into_iter().find(|wr| wr.as_ptr() == at).ok_or(Code::EINVAL)
+/// A request in words, for the line about its refusal.
+pub(super) struct RefusedRequest<'a>(pub(super) SendRequest<'a>);
+
+impl fmt::Display for RefusedRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wr = self.0;
+        let (name, local) = match wr.op() {
+            Some(PostOp::Write(_)) => ("write", Some(wr.transfer().src())),
+            Some(PostOp::Read) => ("read", Some(wr.transfer().dst())),
+            Some(PostOp::Send(_)) => ("message", Some(wr.message().src())),
+            Some(PostOp::Compare(_) | PostOp::Fetch(_)) => ("atomic", None),
+            Some(PostOp::Nop | PostOp::FlushDma) | None => ("request", None),
+        };
+        write!(f, "{name} with opcode {:#x} and user_ctx {:#x}", wr.opcode(), wr.user_ctx())?;
+        let Some(local) = local else { return Ok(()) };
+        let count = local.count();
+        let pieces = (0..count.min(LISTED_MAX)).filter_map(|index| local.get(index));
+        let bytes: u64 = pieces.map(|piece| u64::from(piece.len())).sum();
+        let more = if count > LISTED_MAX { " and more" } else { "" };
+        write!(f, ", {count} SGEs of {bytes} bytes in all{more}")
+    }
 }
 
 /// Posts one request as a plain one.
 ///
 /// # Errors
-/// EINVAL: it is of no rare shape, or what it names is not there. What the post says.
+/// EINVAL: what it names is not there. What the post says.
 fn post_plain<K: Exclusive<Own: Sends>>(
     queue: Slot<K>,
     home: Home,
     from: SendRequest<'_>,
+    mut lists: Lists,
 ) -> Answer {
-    let mut lists = Lists::of(from).ok_or(Code::EINVAL)?;
-    if !lists.is_rare() {
-        return Err(Code::EINVAL);
-    }
     let own = ctx_of(home.ctx)?;
     let mut rare = lock(&own.rare);
     // SAFETY: the pieces of a list whose maker promised what it leads to, their bytes too.
     unsafe { stage(&mut rare, &own, home.ctx, &mut lists.inline) }?;
     name(&mut rare, &own, home, from.target(), &mut lists.remote)?;
     let mut wr = from.read();
-    lists.put(&mut wr, from.op().ok_or(Code::EINVAL)?);
+    lists.put(&mut wr, from.op());
     wr.next = core::ptr::null_mut();
     let mut bad = core::ptr::null_mut();
     // SAFETY: both are of this function.
     let (wr, bad) = unsafe { call::args((&raw mut wr, &raw mut bad)) }?;
     // SAFETY: one request; its lists are those of `lists` and of `from`, which live longer.
-    Code::from_c(send_plain(queue, unsafe { WorkRequest::first(wr) }, bad))
+    send_plain(queue, unsafe { WorkRequest::first(wr) }, bad)
 }
 
 /// The lists of a request that may be of a rare shape.
@@ -220,7 +249,8 @@ impl Lists {
     }
 
     /// Makes a request of this operation name these lists; a list without pieces stays as it was.
-    fn put(&mut self, wr: &mut urma_jfs_wr_t, op: PostOp) {
+    fn put(&mut self, wr: &mut urma_jfs_wr_t, op: Option<PostOp>) {
+        let Some(op) = op else { return };
         let list = |of: &mut Vec<urma_sge_t>| (!of.is_empty()).then_some(of.as_mut_ptr());
         if let Some(list) = list(&mut self.inline) {
             match op {
@@ -274,7 +304,8 @@ unsafe fn stage(
         if rare.stage.is_none() {
             rare.stage = Some(Stage::new(own, ctx)?);
         }
-        let stage = rare.stage.as_ref().ok_or(Code::ENOMEM)?;
+        let stage =
+            rare.stage.as_ref().ok_or_else(|| refuse!(ENOMEM, "no memory for inline bytes"))?;
         // SAFETY: the contract of this function is that of `copy`.
         *piece = unsafe { stage.copy(*piece, used) }?;
         used += piece.len as usize;
@@ -299,7 +330,12 @@ fn name(
         let token = match numbers.attr.token_policy() {
             0 => None,
             1 => Some(numbers.token_value.token),
-            _ => return Err(Code::EINVAL),
+            other => {
+                return Err(refuse!(
+                    EINVAL,
+                    "user_tseg has token policy {other}; 0 (NONE) and 1 (PLAIN_TEXT) are known"
+                ));
+            }
         };
         let name = (peer, numbers.token_id, token);
         let known = rare.named.get(&name).copied();

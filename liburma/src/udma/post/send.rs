@@ -3,8 +3,7 @@
 use core::mem::MaybeUninit;
 
 use urma_core::{
-    ImportedSegment, LocalSge, OneTransfer, PostError, PostReason, RemoteAddr, SendOp, SendWr,
-    TargetJetty, Token,
+    ImportedSegment, LocalSge, OneTransfer, RemoteAddr, SendOp, SendWr, TargetJetty, Token,
 };
 
 use super::{
@@ -13,13 +12,13 @@ use super::{
         CompareOp, FetchOp, Message, MessageOp, Pieces, PostOp, SendRequest, Transfer, UserSge,
         WriteOp,
     },
-    piece, pieces, rare, refused,
+    no_list, piece, pieces, refused,
     several::{self, Batched},
-    stopped,
+    stopped, too_many_pieces,
 };
 use crate::{
     abi::*,
-    call::{Answer, Code, UserPtr},
+    call::{Answer, Code, UserPtr, refuse},
     convert::request::flags,
     slab::Look,
     udma::kind::{self, LastForm, SegmentOwn, TargetOwn},
@@ -174,7 +173,7 @@ fn transfer_new(
     if posted.is_ok() && own.ticket() != 0 {
         own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
     }
-    Some(posted.or_else(|error| refused_send(bad_wr, &[Some(from)], error)))
+    Some(posted.or_else(|error| refused(bad_wr, &[Some(from)], error)))
 }
 
 /// Posts one request, which was made of `from`.
@@ -187,7 +186,7 @@ fn give(
 ) -> Answer {
     match own.post(core::slice::from_ref(wr)) {
         Ok(()) => Ok(()),
-        Err(error) => refused_send(bad_wr, &[Some(from)], error),
+        Err(error) => refused(bad_wr, &[Some(from)], error),
     }
 }
 
@@ -230,26 +229,11 @@ fn post_other<'g>(
                 alike::note_atomic(own, first, seen);
                 Ok(())
             }
-            Err(error) => refused_send(bad_wr, &[Some(first)], error),
+            Err(error) => refused(bad_wr, &[Some(first)], error),
         },
-        Err(Stop::NoRoom) => stopped(bad_wr, first.as_ptr(), Code::EINVAL),
+        Err(Stop::NoRoom) => stopped(bad_wr, first.as_ptr(), too_many_pieces()),
         Err(Stop::Bad(code)) => stopped(bad_wr, first.as_ptr(), code),
     }
-}
-
-/// As [`refused`], without a line in the log for a request of a rare shape, which goes again.
-#[cold]
-fn refused_send(
-    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-    batch: &[Option<SendRequest<'_>>],
-    error: PostError,
-) -> Answer {
-    if let (Some(Some(at)), PostReason::Invalid(_)) = (batch.get(error.index), error.reason)
-        && rare::is_rare(*at)
-    {
-        return stopped(bad_wr, at.as_ptr(), Code::EINVAL);
-    }
-    refused(bad_wr, batch, error)
 }
 
 impl Batched for urma_jfs_wr_t {
@@ -270,20 +254,34 @@ impl Batched for urma_jfs_wr_t {
         let target = match op {
             _ if is_bound => None,
             Some(PostOp::Nop) => None,
-            _ => Some(named(look, from).ok_or(Code::EINVAL)?),
+            _ => Some(named(look, from).ok_or_else(|| no_target(from))?),
         };
-        let (op, target_hint) = operation(look, from, op.ok_or(Code::EINVAL)?, rest)?;
+        let (op, target_hint) = operation(look, from, op.ok_or_else(|| no_opcode(from))?, rest)?;
         let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
         Ok(SendWr { op, flags, target, target_hint, user_ctx })
     }
+}
 
-    fn refused(
-        bad_wr: UserPtr<*mut Self>,
-        batch: &[Option<SendRequest<'_>>],
-        error: PostError,
-    ) -> Answer {
-        refused_send(bad_wr, batch, error)
-    }
+#[cold]
+fn no_target(from: SendRequest<'_>) -> Code {
+    refuse!(
+        EINVAL,
+        "tjetty is {:p}, which is no live target of the context of the queue",
+        from.target()
+    )
+}
+
+#[cold]
+fn no_opcode(from: SendRequest<'_>) -> Code {
+    refuse!(EINVAL, "opcode is {:#x}, which no operation has", from.opcode())
+}
+
+#[cold]
+fn not_remote(tseg: *const urma_target_seg_t) -> Code {
+    refuse!(
+        EINVAL,
+        "tseg of a remote piece is {tseg:p}: no live segment that was imported into the context of the queue"
+    )
 }
 
 /// The operation of a request, and its hint for a group of targets.
@@ -397,7 +395,12 @@ fn operands<'r, 'g: 'r>(
 ) -> Result<(LocalSge<'r>, RemoteAddr<'r>), Stop> {
     let result = pieces(look, here, rest)?;
     let target = remote(look, there, 0)?;
-    Ok((*result.first().ok_or(Code::EINVAL)?, target))
+    Ok((
+        *result
+            .first()
+            .ok_or_else(|| refuse!(EINVAL, "an atomic has a local piece of 4 or 8 bytes"))?,
+        target,
+    ))
 }
 
 /// Where the first `count` pieces of a remote list begin. A request has one remote address, so each
@@ -405,7 +408,10 @@ fn operands<'r, 'g: 'r>(
 #[inline(always)]
 fn run<'g>(look: Look<'g>, list: Pieces<'_>, count: u32) -> Result<RemoteAddr<'g>, Stop> {
     if count == 0 {
-        return Err(Stop::Bad(Code::EINVAL));
+        return Err(Stop::Bad(refuse!(
+            EINVAL,
+            "the request has no remote piece, which says where it goes"
+        )));
     }
     let first = remote(look, list, 0)?;
     if count > 1 {
@@ -417,14 +423,17 @@ fn run<'g>(look: Look<'g>, list: Pieces<'_>, count: u32) -> Result<RemoteAddr<'g
 #[inline(never)]
 fn adjoining(list: Pieces<'_>, count: u32) -> Result<(), Stop> {
     if count as usize > PIECES {
-        return Err(Stop::Bad(Code::EINVAL));
+        return Err(Stop::Bad(too_many_pieces()));
     }
     for index in 1..count {
-        let before = list.get(index - 1).ok_or(Code::EINVAL)?;
-        let piece = list.get(index).ok_or(Code::EINVAL)?;
+        let before = list.get(index - 1).ok_or_else(no_list)?;
+        let piece = list.get(index).ok_or_else(no_list)?;
         let follows = before.addr().checked_add(u64::from(before.len())) == Some(piece.addr());
         if !follows || piece.segment() != before.segment() {
-            return Err(Stop::Bad(Code::EINVAL));
+            return Err(Stop::Bad(refuse!(
+                EINVAL,
+                "remote piece {index} does not go on where the one before it ends; a request has one remote range"
+            )));
         }
     }
     Ok(())
@@ -433,12 +442,14 @@ fn adjoining(list: Pieces<'_>, count: u32) -> Result<(), Stop> {
 /// The remote piece `index` of a list. Its length is that of the local side.
 #[inline(always)]
 fn remote<'g>(look: Look<'g>, list: Pieces<'_>, index: u32) -> Result<RemoteAddr<'g>, Stop> {
-    let sge = list.get(index).ok_or(Code::EINVAL)?;
+    let sge = list.get(index).ok_or_else(no_list)?;
     Ok(RemoteAddr { segment: imported(look, sge.segment())?, addr: sge.addr() })
 }
 
 /// The remote side of the segment at `of`.
 #[inline(always)]
 fn imported<'g>(look: Look<'g>, of: *const urma_target_seg_t) -> Answer<&'g ImportedSegment> {
-    look.named::<kind::Segment>(of).and_then(|own| own.remote.as_ref()).ok_or(Code::EINVAL)
+    look.named::<kind::Segment>(of)
+        .and_then(|own| own.remote.as_ref())
+        .ok_or_else(|| not_remote(of))
 }

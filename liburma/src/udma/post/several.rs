@@ -7,9 +7,11 @@ use core::mem::MaybeUninit;
 
 use urma_core::{LocalSge, PostError};
 
-use super::{BATCH, LIST_MAX, PIECES, Rest, Stop, list::WorkRequest, stopped, written};
+use super::{
+    BATCH, LIST_MAX, PIECES, Rest, Stop, list::WorkRequest, stopped, too_many_pieces, written,
+};
 use crate::{
-    call::{Answer, Code, UserPtr},
+    call::{Answer, UserPtr, refuse},
     slab::Look,
 };
 
@@ -68,7 +70,7 @@ pub(super) fn post<'g, W: Batched>(
                     (from[count], next, count) = (next, W::next(request), count + 1);
                 }
                 Err(Stop::NoRoom) if count > 0 => break,
-                Err(Stop::NoRoom) => stop = Some(Code::EINVAL),
+                Err(Stop::NoRoom) => stop = Some(too_many_pieces()),
                 Err(Stop::Bad(code)) => stop = Some(code),
             }
         }
@@ -81,7 +83,10 @@ pub(super) fn post<'g, W: Batched>(
         }
         posted += count;
         if stop.is_none() && posted >= LIST_MAX {
-            stop = Some(Code::EINVAL);
+            stop = Some(refuse!(
+                EINVAL,
+                "the list has more than {LIST_MAX} requests, or goes in a circle"
+            ));
         }
         if let Some(code) = stop {
             return stopped(bad_wr, next.map_or(core::ptr::null_mut(), WorkRequest::as_ptr), code);

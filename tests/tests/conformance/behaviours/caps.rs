@@ -217,7 +217,7 @@ fn until_refused<T>(
     loop {
         match make() {
             Ok(one) => all.push(one),
-            Err(Status::NoMemory) => break,
+            Err(status) if status == Status::NoMemory => break,
             Err(other) => return fail(format!("refused with {other:?}, NoMemory is due")),
         }
         if all.len() > most {

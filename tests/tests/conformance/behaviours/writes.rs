@@ -191,21 +191,19 @@ fn write_many_in_flight(setup: Setup) -> Outcome {
 fn write_without_bytes(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     w.b.mem().poison(512, 64)?;
-    let (jetty, kit) = w.a.parts();
-    let nothing = [kit.sge(0, 0)];
-    for (ctx, src) in [(1, &[][..]), (2, &nothing), (3, &nothing)] {
-        jetty.post_send(&[kit.wr(SendOp::Write { src, dst: kit.at(512) }, ctx)])?;
-    }
-    for ctx in [1, 2, 3] {
-        let done = w.a.sent_ok(ctx)?;
-        same("length", done.len, 0)?;
+    for (ctx, count) in [(1, 0), (2, 1), (3, 2)] {
+        let (jetty, kit) = w.a.parts();
+        let nothing = [kit.sge(0, 0), kit.sge(8, 0)];
+        let op = SendOp::Write { src: &nothing[..count], dst: kit.at(512) };
+        jetty.post_send(&[kit.wr(op, ctx)])?;
+        same("length", w.a.sent_ok(ctx)?.len, 0)?;
     }
     w.b.mem().untouched(512, 64)?;
     // Among others, in their order.
     let bytes = pattern(9, 64);
     w.a.mem().put(0, &bytes)?;
     let (jetty, kit) = w.a.parts();
-    let some = [kit.sge(0, 64)];
+    let (nothing, some) = ([kit.sge(0, 0)], [kit.sge(0, 64)]);
     let list = [(4, &nothing[..]), (5, &some[..]), (6, &[][..])]
         .map(|(ctx, src)| kit.wr(SendOp::Write { src, dst: kit.at(512) }, ctx));
     jetty.post_send(&list)?;

@@ -7,7 +7,8 @@ use super::{File, source};
 
 /// Crates whose statuses reach programs. In `liburma` the type of an answer asks for a reason by itself
 /// (`call::refuse!`); this rule is for the statuses that it passes on.
-const CRATES: &[&str] = &["urma-core/src/", "urma-core/answer/src/", "udma-provider/src/", "liburma/src/", "urma/src/"];
+const CRATES: &[&str] =
+    &["urma-core/src/", "urma-core/answer/src/", "udma-provider/src/", "liburma/src/", "urma/src/"];
 
 const STATUS: &str = "Status::Invalid";
 
@@ -25,16 +26,18 @@ fn without(file: &File) -> Vec<String> {
     let end = file.text.find("#[cfg(test)]\nmod tests {").unwrap_or(file.text.len());
     // Comments keep their places, so that lines are counted as they are.
     let lines = file.text[..end].split_inclusive('\n');
-    let code: String = lines
-        .map(|line| if line.trim_start().starts_with("//") { "\n" } else { line })
-        .collect();
+    let code: String =
+        lines.map(|line| if line.trim_start().starts_with("//") { "\n" } else { line }).collect();
     let places = code.match_indices(STATUS).filter(|(at, _)| {
         let is_other = code[..*at].ends_with(|letter: char| letter.is_alphanumeric());
         !is_other && !has_reason(code[..*at].trim_end(), code[at + STATUS.len()..].trim_start())
     });
     let tell = |(at, _)| {
         let line = code[..at].matches('\n').count() + 1;
-        format!("{}:{line}: {STATUS} without .why(...): what, on which object, by which rule", file.path)
+        format!(
+            "{}:{line}: {STATUS} without .why(...): what, on which object, by which rule",
+            file.path
+        )
     };
     places.map(tell).collect()
 }
@@ -81,7 +84,8 @@ mod tests {
         for text in fine {
             assert_eq!(wrong(text), Vec::<String>::new(), "{text}");
         }
-        let elsewhere = File { path: "ubcore-sim/src/some.rs".into(), text: "Err(Status::Invalid)".into() };
+        let elsewhere =
+            File { path: "ubcore-sim/src/some.rs".into(), text: "Err(Status::Invalid)".into() };
         assert!(given(&[elsewhere]).is_empty());
     }
 }
