@@ -126,6 +126,47 @@ fn the_counts_of_a_run_are_those_of_its_events() {
     }
 }
 
+/// Goodput as it follows from the times of arrivals: until the last new packet could have arrived, and not until the last
+/// repeated one did.
+#[test]
+fn goodput_is_that_of_the_arrivals_in_the_steady_part() {
+    struct Times(Vec<(u64, TraceEvent)>);
+    impl PathTrace for Times {
+        fn note(&mut self, at_ps: u64, _tp: u32, event: TraceEvent) {
+            self.0.push((at_ps, event));
+        }
+    }
+    for (strategy, loss) in [("irn", "iid:0.02"), ("gbn", "iid:0.001"), ("irn", "none")] {
+        let mut grid = grid();
+        (grid.strategies[0], grid.losses[0]) = (strategy.to_owned(), loss.to_owned());
+        (grid.rtts[0], grid.sizes[0]) = ("1ms".to_owned(), "40MB".to_owned());
+        grid.budget = 1_000_000;
+        let cfg = grid.cells().expect("a grid that makes sense").remove(0).run;
+        let mut times = Times(Vec::new());
+        let found = run_traced(&cfg, 3, &mut times).packets_per_s.expect("it is long enough");
+        let (mut samples, mut delivered, mut last_new_at) = (vec![(0, 0)], 0, 0);
+        for (at, event) in times.0 {
+            match event {
+                TraceEvent::Sent { attempt: 1, .. } => last_new_at = at,
+                TraceEvent::Arrived { arrival: Arrival::Advanced(_) | Arrival::Kept, .. } => {
+                    delivered += 1;
+                    if at >= samples[samples.len() - 1].0 + cfg.rtt_ps / 16 {
+                        samples.push((at, delivered));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let end = last_new_at + cfg.rtt_ps / 2;
+        let wanted = steady(&samples, cfg.rtt_ps, end).expect("it is long enough");
+        assert!((found / wanted - 1.0).abs() < 1e-9, "{strategy} {loss}: {found} {wanted}");
+        assert!(
+            samples[samples.len() - 1].0 > end || loss == "none",
+            "{strategy}: there is a tail"
+        );
+    }
+}
+
 /// Samples of a run that begins slowly, is steady at a packet per microsecond, and ends slowly.
 #[test]
 fn the_steady_part_begins_after_some_round_trips_and_ends_with_the_last_new_packet() {
