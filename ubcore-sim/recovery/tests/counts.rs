@@ -116,6 +116,17 @@ fn what_was_lost_does_not_count_as_acknowledged() {
 }
 
 #[test]
+fn a_bound_of_the_path_counts_where_it_is_below_the_window() {
+    for (bound, sent, is_full) in [(64, 64, false), (100, 64, false), (63, 63, true), (0, 1, true)]
+    {
+        let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::None);
+        sender.bound_path(bound);
+        assert_eq!(send(&mut sender, 64, 0).len(), sent, "{bound}");
+        assert_eq!(sender.is_path_full(), is_full, "{bound}");
+    }
+}
+
+#[test]
 fn reported_packets_are_not_on_the_path() {
     let mut sender = sender(KNIT, CongestionChoice::Cubic);
     send(&mut sender, 10, 0);
