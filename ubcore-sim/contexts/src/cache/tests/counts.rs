@@ -1,5 +1,9 @@
 //! Exact times and counts: pins, strong fields below L1, thresholds of moves, bounds of queues.
 
+use std::sync::Arc;
+
+use urma_mem::sync::{AtomicU64, Ordering};
+
 use super::*;
 use crate::directory::PINNED;
 
@@ -294,4 +298,63 @@ fn prefetches_are_ahead_by_as_many_requests_as_a_miss_takes() {
         let run = Run::new(CacheCfg { l2_bytes, ..quiet_cfg() }, None);
         assert_eq!(run.cache.prefetch_distance(per_s), distance, "{l2_bytes} {per_s}");
     }
+}
+
+/// LRU that counts the hits it sees.
+#[derive(Debug)]
+struct CountsHits(Box<dyn crate::policy::Policy>, Arc<AtomicU64>);
+
+impl crate::policy::Policy for CountsHits {
+    fn on_hit(&mut self, slot: u32) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.on_hit(slot);
+    }
+
+    fn on_miss(&mut self, handle: u32) {
+        self.0.on_miss(handle);
+    }
+
+    fn victim(&mut self, handle: u32) -> u32 {
+        self.0.victim(handle)
+    }
+
+    fn admit(&mut self, handle: u32, victim: u32) -> bool {
+        self.0.admit(handle, victim)
+    }
+
+    fn insert(&mut self, handle: u32, slot: u32) {
+        self.0.insert(handle, slot);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.0.remove(slot);
+    }
+
+    fn retain(&mut self, slot: u32) {
+        self.0.retain(slot);
+    }
+}
+
+#[test]
+fn accesses_in_one_step_leave_what_as_many_accesses_would() {
+    let hits = Arc::new(AtomicU64::new(0));
+    let mut policy = |slots| -> Box<dyn crate::policy::Policy> {
+        Box::new(CountsHits(lru(slots), Arc::clone(&hits)))
+    };
+    let mut cache = ContextCache::unchecked(quiet_cfg(), &mut policy);
+    cache.create(1, &page(1)).unwrap();
+    assert!(!cache.hit_again((handle(1), 0), SmallOp::Add(2), (3, 0)), "it is not in L1");
+    cache.access(handle(1), 0, SmallOp::Add(1), 0).unwrap();
+    cache.advance(50_000);
+    // The policy sees as many hits as its counts can hold.
+    for (times, seen, small) in [(1, 1, 3), (3, 4, 9), (4, 8, 17), (100, 12, 217)] {
+        assert!(cache.hit_again((handle(1), 0), SmallOp::Add(2), (times, 50_000)));
+        assert_eq!(hits.load(Ordering::Relaxed), seen, "{times}");
+        let word = cache.directory.read(handle(1)).unwrap();
+        assert_eq!(cache.chip.slot(word.offset()).word.read(), small, "{times}");
+    }
+    let counts = cache.counts();
+    assert_eq!((counts.accesses, counts.l1_hits, counts.wait_ns.count()), (109, 108, 109));
+    assert_eq!(cache.directory.hits(handle(1), 50_000, 200_000), 109);
+    assert!(!cache.hit_again((handle(1), 1), SmallOp::Read, (1, 50_000)), "another life");
 }
