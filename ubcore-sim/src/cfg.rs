@@ -188,6 +188,9 @@ pub struct DeviceCfg {
     pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
+    /// Finds the users whose processes receive packets at addresses of this host alone: asked for when more nodes want
+    /// places than there are.
+    pub loopback_owners: fn() -> Vec<(RawEid, u32)>,
     /// A mistake that it makes on purpose.
     #[cfg(any(test, feature = "planted-faults"))]
     pub fault: Option<PlantedFault>,
@@ -221,6 +224,7 @@ impl DeviceCfg {
             packet_engine: PacketEngineMode::Off,
             engine: PacketEngineCfg::default(),
             ring_len: 1 << 20,
+            loopback_owners: Vec::new,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
         }

@@ -154,9 +154,9 @@ impl TpEndpoint {
     }
 
     /// Forgets the peer, and sends it a CLOSE.
-    pub(crate) fn evict(&mut self, peer: RawEid) {
+    pub(crate) fn evict(&mut self, peer: RawEid, reason: CloseReason) {
         let route = self.tps.get(&peer).map(|tp| tp.route);
-        if let Some((route, close)) = route.zip(self.close_packet(peer, CloseReason::Idle)) {
+        if let Some((route, close)) = route.zip(self.close_packet(peer, reason)) {
             self.replies.push(route, close);
         }
         self.remove(peer);

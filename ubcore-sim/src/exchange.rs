@@ -29,6 +29,7 @@ mod paths;
 mod peer;
 mod peers;
 mod piece;
+mod places;
 mod quiet;
 mod receive;
 mod request;

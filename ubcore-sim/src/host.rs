@@ -39,6 +39,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use udma_abi::RawEid;
 
+pub use port_owner::loopback_owners;
+
 /// The address that an EID stands for: IPv4 when it is IPv4-mapped.
 #[must_use]
 pub fn eid_ip(eid: RawEid) -> IpAddr {

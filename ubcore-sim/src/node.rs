@@ -310,6 +310,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.packet_engine = cfg.packet_engine;
     device.engine = cfg.engine;
     device.port_mode = cfg.port_mode;
+    device.loopback_owners = crate::host::loopback_owners;
     #[cfg(any(test, feature = "planted-faults"))]
     {
         device.fault = cfg.fault;

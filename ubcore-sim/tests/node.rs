@@ -38,6 +38,15 @@ mod tests {
     }
 
     #[test]
+    fn a_node_knows_the_users_of_its_host() {
+        let node = open();
+        assert_eq!(node.packets_refused(), None);
+        let owners = (node.device().cfg().loopback_owners)();
+        let own = rustix::process::geteuid().as_raw();
+        assert!(owners.contains(&(node.eid(), own)), "{owners:?}");
+    }
+
+    #[test]
     fn an_eid_is_held_by_one_node_and_free_after_it() {
         let first = open();
         let again = NodeCfg { eid: Some(first.eid()), ..NodeCfg::default() };

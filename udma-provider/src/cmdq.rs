@@ -48,6 +48,7 @@ impl From<CommandError> for Status {
             CmdStatus::Unreachable => Self::Unreachable,
             CmdStatus::DeviceError => Self::NoDevice,
             CmdStatus::Quota => Self::Quota,
+            CmdStatus::PeerFull => Self::PeerFull,
             CmdStatus::Ok | CmdStatus::Unknown => Self::Fail,
         }
     }

@@ -150,6 +150,8 @@ statuses! {
     NoDevice = 19, "the device is not operational; delete its context and open it again";
     /// The process may have no more objects, memory or requests of this kind: a quota of its daemon.
     Quota = 122, "a quota is used up; delete objects of this kind, or see `urma_admin daemon status`";
+    /// The peer knows as many nodes as it can, and none of them makes room.
+    PeerFull = 87, "the peer has no place for one more node: all of its places are in use; try again later, or from another network or user";
     /// An error that no other status describes.
     Fail = 0x1000, "the call failed; the log of the provider has the reason";
 }

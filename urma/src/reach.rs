@@ -15,6 +15,8 @@ pub fn why_unreached(own: Eid, peer: Eid, status: Status) -> Option<String> {
         FailedAttempt::Silence
     } else if status == Status::Unreachable {
         FailedAttempt::Refusal
+    } else if status == Status::PeerFull {
+        return Some(status.to_string());
     } else {
         return None;
     };

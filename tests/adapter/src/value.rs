@@ -60,7 +60,7 @@ pub(crate) fn was_interrupted() -> bool {
 
 /// The status with this number; EIO is how `errno` says `URMA_FAIL`.
 pub(crate) fn status(code: c_int) -> Status {
-    const ALL: [Status; 11] = [
+    const ALL: [Status; 12] = [
         Status::Again,
         Status::NoMemory,
         Status::NoPermission,
@@ -72,6 +72,7 @@ pub(crate) fn status(code: c_int) -> Status {
         Status::Unreachable,
         Status::NoDevice,
         Status::Quota,
+        Status::PeerFull,
     ];
     ALL.into_iter().find(|status| status.errno() == code).unwrap_or(Status::Fail)
 }

@@ -235,6 +235,7 @@ impl PeerTp {
         Some(match error {
             TpOpenError::Timeout => CmdStatus::Timeout,
             TpOpenError::Refused(RefuseReason::Policy) => CmdStatus::Denied,
+            TpOpenError::Refused(RefuseReason::Resources) => CmdStatus::PeerFull,
             TpOpenError::Refused(_) => CmdStatus::Unreachable,
         })
     }
@@ -464,12 +465,12 @@ impl PeerTp {
         self.path.has_shrunk()
     }
 
-    pub(super) fn take_mtu_change(&mut self) -> Option<MtuChange> {
     /// What the system says of the route although longer packets pass, in bytes of payload, once.
     pub(super) fn take_disproved_mtu(&mut self) -> Option<usize> {
         self.path.take_disproved()
     }
 
+    pub(super) fn take_mtu_change(&mut self) -> Option<MtuChange> {
         self.path.take_change()
     }
 

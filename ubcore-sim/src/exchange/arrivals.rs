@@ -64,11 +64,11 @@ impl Exchange {
 
     /// A node that proved its address asks for a TP: a peer from now on, if there is a place for it.
     fn on_connect(&mut self, base: &Base, by: Reception<'_>, connect: &PacketHeader) -> bool {
-        if !self.peers.contains_key(&by.from) && !self.has_place(by.now) {
+        if !self.peers.contains_key(&by.from) && !self.has_place(base, by.now, Some(by.from)) {
             self.endpoint.refuse(by, connect);
             return false;
         }
-        self.peers.entry(by.from).or_insert_with(|| Peer::new(by.from, None));
+        self.peers.entry(by.from).or_insert_with(|| Peer::since(by.now, by.from, None));
         self.on_packet_peer(by.from);
         let event = self.endpoint.on_handshake(by, connect);
         self.on_arrival(base, by, event)

@@ -32,6 +32,11 @@ impl PieceOutcome {
         }
     }
 
+    /// Whether the request went on by it.
+    pub(super) fn is_progress(&self) -> bool {
+        matches!(self.judged(), Judged::Right) || matches!(self, Self::More | Self::Read(_))
+    }
+
     /// What it says about the tokens that were shown.
     pub(super) fn judged(&self) -> Judged {
         match self {

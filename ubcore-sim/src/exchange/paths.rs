@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Result<(), CmdStatus> {
-        if !self.has_place(now) {
+        if !self.has_place(base, now, None) {
             return Err(CmdStatus::NoRoom);
         }
         let mut own = None;
@@ -86,7 +86,7 @@ impl Exchange {
         } else {
             return Err(CmdStatus::NoRoom);
         }
-        self.peers.insert(eid, Peer::new(eid, own));
+        self.peers.insert(eid, Peer::since(now, eid, own));
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Exchange {
         if known {
             // Another life of that node: the old one is over.
             self.lose(base, now, eid);
-        } else if !self.peers.contains_key(&eid) && !self.has_place(now) {
+        } else if !self.peers.contains_key(&eid) && !self.has_place(base, now, None) {
             return;
         }
         let ring = RingPair::new(&parts, base.tables.cfg.ring_len, base.tables.cfg.incarnation);
@@ -274,8 +274,9 @@ impl Exchange {
                     if !peer.is_shut || peer.wanted_since.is_some() {
                         peer.open_failed = Some(why);
                     }
-                    // A node that is silent may come back, unless it said that it closes.
-                    if why != CmdStatus::Timeout || peer.is_shut {
+                    // A node that is silent may come back, and a full one have room, unless it said that it closes.
+                    let may_return = matches!(why, CmdStatus::Timeout | CmdStatus::PeerFull);
+                    if !may_return || peer.is_shut {
                         if !peer.requester.is_quiet() {
                             let _ =
                                 base.tables.ask_host(HostRequest::AskWhy { eid, is_packets: true });

@@ -96,6 +96,13 @@ impl Peer {
         }
     }
 
+    /// A node that is known from now on.
+    pub(super) fn since(now: Nanos, eid: RawEid, carrier: Option<Carrier>) -> Self {
+        let mut peer = Self::new(eid, carrier);
+        peer.responder.progress_at = now;
+        peer
+    }
+
     /// One bounded step. Whether anything was done.
     pub(super) fn step(
         &mut self,

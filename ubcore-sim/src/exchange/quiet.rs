@@ -1,6 +1,6 @@
 //! Nodes that no queue here uses any more: their TP is closed, their state goes.
 //!
-//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, room for others.
+//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, who may go.
 //! *Must not*: forget a sequence of which a request may be repeated.
 //!
 //! State of packets goes with live nodes that have something to do with this one, not with all that
@@ -13,7 +13,6 @@ use super::guesses::FULL_NS;
 use super::peer::Peer;
 use super::state::Exchange;
 use crate::endpoint::{PeerTp, TpEndpoint};
-use crate::limits;
 use crate::transport::Doubt;
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
@@ -66,6 +65,15 @@ impl Peer {
         if self.responder.has_guessed() { FULL_NS } else { IDLE_NS }
     }
 
+    /// Since when a node is idle that may give its place to another one: its TP is closed, and nothing is outstanding
+    /// that could be repeated.
+    pub(super) fn idle_since(&self, endpoint: &TpEndpoint, now: Nanos) -> Option<(Nanos, RawEid)> {
+        let (patience, _) = self.patience(endpoint);
+        let is_done = self.is_quiet(endpoint) && !self.responder.has_unfinished();
+        let since = self.quiet_since.filter(|_| is_done && patience < FORGET_NS)?;
+        (now.saturating_sub(since) >= self.kept_ns()).then_some((since, self.eid))
+    }
+
     /// When something is due for a quiet node.
     pub(super) fn quiet_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
         self.quiet_since.map(|since| since.saturating_add(self.patience(endpoint).0))
@@ -110,24 +118,5 @@ impl Exchange {
             self.peers.remove(&eid);
             self.endpoint.remove(eid);
         }
-    }
-
-    /// Whether one more node may be known. If need be, the one that is idle longest gives its place:
-    /// its TP is closed, and nothing is outstanding that could be repeated.
-    pub(super) fn has_place(&mut self, now: Nanos) -> bool {
-        if self.peers.len() < limits::PEERS {
-            return true;
-        }
-        let idle = |peer: &Peer| {
-            let (patience, _) = peer.patience(&self.endpoint);
-            let is_done = peer.is_quiet(&self.endpoint) && !peer.responder.has_unfinished();
-            let is_idle = is_done && patience < FORGET_NS;
-            let since = peer.quiet_since.filter(|_| is_idle)?;
-            (now.saturating_sub(since) >= peer.kept_ns()).then_some((since, peer.eid))
-        };
-        let Some((_, eid)) = self.peers.values().filter_map(idle).min() else { return false };
-        self.peers.remove(&eid);
-        self.endpoint.evict(eid);
-        true
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use udma_abi::{CqeStatus, RawEid, counters::Counter};
+use udma_abi::{CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{
     RequestFlags, RequestHeader, RequestOp, ResponseBody, ResponseHeader, ResponseStatus,
@@ -47,6 +47,8 @@ pub(super) struct Responder {
     taken: TakenForms,
     /// Tokens that the peer shows without having been right.
     guesses: Guesses,
+    /// When a request of it last went on: a piece of it was accepted, or it ended.
+    pub(super) progress_at: Nanos,
     /// Reads what the peer names, when its memory is mapped.
     pub(super) puller: Option<Puller>,
 }
@@ -99,7 +101,11 @@ impl Responder {
         let guesses = source.is_limited.then_some(&mut self.guesses);
         let puller = self.puller.as_mut();
         let run = |work: &mut Work<'_>| execute(served, work, from, part, puller);
-        match judge(guesses, work, header, run) {
+        let outcome = judge(guesses, work, header, run);
+        if outcome.is_progress() {
+            self.progress_at = work.now;
+        }
+        match outcome {
             PieceOutcome::More => {}
             PieceOutcome::Done(answer) => {
                 if !source.is_limited && is_taken_message(part, answer) {

@@ -12,6 +12,7 @@ use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
+use super::places::LoopbackOwners;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use super::standard::StandardJetties;
@@ -29,6 +30,8 @@ pub(crate) struct Exchange {
     /// What packets come from and go to.
     pub(crate) endpoint: TpEndpoint,
     pub(super) peers: KnownPeers,
+    /// Whose the places of peers from this host are.
+    pub(super) owners: LoopbackOwners,
     /// Halves of peers on this host.
     pub(super) peer_halves: BTreeMap<RawEid, Region>,
     pub(super) paths: BTreeMap<u32, UsedPath>,
@@ -61,6 +64,7 @@ impl Exchange {
         Self {
             endpoint: TpEndpoint::new(cfg),
             peers: KnownPeers::default(),
+            owners: LoopbackOwners::default(),
             peer_halves: BTreeMap::new(),
             paths: BTreeMap::new(),
             closing: Vec::new(),

@@ -13,6 +13,7 @@ mod held;
 mod hostile;
 mod names;
 mod path_mtu;
+mod places;
 mod quiet;
 mod routes;
 mod short;

@@ -1,12 +1,17 @@
-//! The process that has a UDP port, for the message that the port is in use.
+//! Who has a UDP port: the process, for the message that the port is in use; the users that have loopback addresses.
 //!
 //! *Owns*: the look through /proc. *Takes*: an address. *Gives*: a process id, for an error message
-//! only. *Must not*: be used for a decision.
+//! only; user ids, by which places are shared. *Must not*: tell which process a packet is of.
 
 use std::{
     fs,
     net::{IpAddr, SocketAddr},
 };
+
+use udma_abi::RawEid;
+use urma_packet::ROCE_PORT;
+
+use super::ip_eid;
 
 /// The process with a UDP socket on `address` (or on its port for all addresses), if this process
 /// may see it.
@@ -29,6 +34,34 @@ fn inode(address: SocketAddr) -> Option<u64> {
         .into_iter()
         .filter_map(|table| fs::read_to_string(table).ok())
         .find_map(|table| inode_of(&table, address))
+}
+
+/// The loopback addresses at which processes of this network namespace receive packets of nodes, each with the user
+/// whose process it is, as the kernel shows it here.
+#[must_use]
+pub fn loopback_owners() -> Vec<(RawEid, u32)> {
+    let tables = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
+    let texts = tables.into_iter().filter_map(|table| fs::read_to_string(table).ok());
+    let owner = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (ip, port) = fields.get(1)?.split_once(':')?;
+        let ip = address(ip).filter(|ip| ip.is_loopback())?;
+        let is_ours = u16::from_str_radix(port, 16).ok()? == ROCE_PORT;
+        Some((ip_eid(ip), fields.get(7)?.parse().ok()?)).filter(|_| is_ours)
+    };
+    texts.flat_map(|text| text.lines().filter_map(owner).collect::<Vec<_>>()).collect()
+}
+
+/// The address that [`hex`] is of.
+#[expect(clippy::host_endian_bytes, reason = "the kernel prints words as they lie in memory")]
+fn address(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok();
+    let words: Option<Vec<[u8; 4]>> =
+        (0..hex.len() / 8).map(|at| Some(word(8 * at)?.to_ne_bytes())).collect();
+    match words?.concat() {
+        octets if octets.len() == 4 => Some(<[u8; 4]>::try_from(octets).ok()?.into()),
+        octets => Some(IpAddr::from(<[u8; 16]>::try_from(octets).ok()?).to_canonical()),
+    }
 }
 
 fn has_link(pid: u32, link: &str) -> bool {
@@ -70,6 +103,26 @@ mod tests {
     use std::{net::UdpSocket, thread};
 
     use super::*;
+
+    #[test]
+    fn a_loopback_address_has_the_user_of_its_process() {
+        let own = rustix::process::geteuid().as_raw();
+        let sockets: Vec<_> = ["127.83.1.1", "127.83.1.2"]
+            .into_iter()
+            .filter_map(|ip| UdpSocket::bind((ip, ROCE_PORT)).ok())
+            .collect();
+        let owners = loopback_owners();
+        for socket in &sockets {
+            let eid = ip_eid(socket.local_addr().unwrap().ip());
+            assert!(owners.contains(&(eid, own)), "{eid:?}: {owners:?}");
+        }
+        assert!(!sockets.is_empty());
+        for ip in ["127.0.0.1", "10.1.2.3", "::1", "fe80::1:2"] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert_eq!(address(&hex(ip)), Some(ip));
+        }
+        assert_eq!(address("0100007"), None);
+    }
 
     #[test]
     fn finds_this_process() {

@@ -65,6 +65,8 @@ pub(crate) struct Handshake {
     /// Why the peer of the open TP is asked whether it still holds it.
     verifying: Option<Doubt>,
     tries: u32,
+    /// The peer had no place for this node when it was asked last.
+    is_crowded: bool,
     deadline: Nanos,
     reply: Option<PacketHeader>,
 }
@@ -81,6 +83,7 @@ impl Handshake {
             last_tpn: Tpn::from_low_bits(0),
             verifying: None,
             tries: 0,
+            is_crowded: false,
             deadline: 0,
             reply: None,
         }
@@ -117,7 +120,7 @@ impl Handshake {
         self.state = HandshakeState::Connecting;
         self.offer = Some(offer);
         self.cookie = Cookie::default();
-        self.tries = 0;
+        (self.tries, self.is_crowded) = (0, false);
         self.deadline = now;
         true
     }
@@ -337,7 +340,10 @@ impl Handshake {
         }
         match (self.state, refusal.reason) {
             // May be over soon: the retries go on.
-            (HandshakeState::Connecting, RefuseReason::Resources) => HandshakeEvent::Nothing,
+            (HandshakeState::Connecting, RefuseReason::Resources) => {
+                self.is_crowded = true;
+                HandshakeEvent::Nothing
+            }
             (HandshakeState::Connecting, reason) if reason != RefuseReason::NoTp => {
                 self.finish(HandshakeState::Failed(TpOpenError::Refused(reason)));
                 HandshakeEvent::Nothing
@@ -442,6 +448,10 @@ impl Handshake {
                 // A TP whose peer gave no answer is over; whether the peer is there, a new one shows.
                 Some(Doubt::Idle) => self.finish(HandshakeState::Closed),
                 Some(Doubt::Hint) => self.verifying = None,
+                None if self.is_crowded => {
+                    let refused = TpOpenError::Refused(RefuseReason::Resources);
+                    self.finish(HandshakeState::Failed(refused));
+                }
                 None => self.finish(HandshakeState::Failed(TpOpenError::Timeout)),
             }
             return None;

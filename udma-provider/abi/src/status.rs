@@ -156,6 +156,9 @@ pub enum CmdStatus {
     /// The function may have no more of it: its quota is used up.
     #[error("the quota of this function is used up")]
     Quota = 11,
+    /// The peer knows as many nodes as it can.
+    #[error("the peer has no place for one more node")]
+    PeerFull = 12,
     /// A code that this contract does not have.
     #[error("the device answered a status that the contract does not have")]
     Unknown = 255,
@@ -165,7 +168,7 @@ impl CmdStatus {
     /// Never fails; a device may write any value.
     #[must_use]
     pub fn from_code(code: u8) -> Self {
-        const ALL: [CmdStatus; 12] = [
+        const ALL: [CmdStatus; 13] = [
             CmdStatus::Ok,
             CmdStatus::Invalid,
             CmdStatus::NoRoom,
@@ -178,6 +181,7 @@ impl CmdStatus {
             CmdStatus::Unreachable,
             CmdStatus::DeviceError,
             CmdStatus::Quota,
+            CmdStatus::PeerFull,
         ];
         ALL.into_iter().find(|s| *s as u8 == code).unwrap_or(Self::Unknown)
     }

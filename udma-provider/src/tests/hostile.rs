@@ -69,6 +69,7 @@ fn refusals_become_named_statuses_and_leave_nothing_behind() {
         (CmdStatus::Invalid, Status::Invalid),
         (CmdStatus::NoRoom, Status::NoMemory),
         (CmdStatus::Quota, Status::Quota),
+        (CmdStatus::PeerFull, Status::PeerFull),
         (CmdStatus::Exists, Status::Exists),
         (CmdStatus::InUse, Status::Again),
         (CmdStatus::Denied, Status::NoPermission),

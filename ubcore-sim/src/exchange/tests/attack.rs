@@ -10,6 +10,7 @@ use urma_packet::{
 use urma_packet::{FurtherPorts, HandshakeBody};
 
 use super::super::{pair, request};
+use super::places::send_first_piece;
 use super::world::{Kind, Quiet, SENDER, World, step};
 use crate::context::function::{FunctionCfg, FunctionId, FunctionQuota};
 use crate::endpoint::flow;
@@ -28,7 +29,7 @@ fn invented(n: usize) -> RawEid {
 }
 
 /// A packet arrives at node `n`. Whether a step is due.
-fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool {
+pub(super) fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool {
     let mut bytes = vec![0; header.packet_len(0)];
     header.emit(&[], &flow(from, w.eid(n)), &mut bytes).expect("valid");
     let now = w.now;
@@ -36,7 +37,7 @@ fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool 
     node.on_datagram(now, from, &bytes)
 }
 
-fn connect(from: RawEid, to: RawEid) -> PacketHeader {
+pub(super) fn connect(from: RawEid, to: RawEid) -> PacketHeader {
     let terms = HandshakeBody {
         version_min: 1,
         version_max: 1,
@@ -80,7 +81,7 @@ fn an_invented_client_takes_no_place_and_bounded_room() {
 }
 
 /// The packets that node `n` sends now.
-fn answers(w: &mut World, n: usize) -> Vec<Body> {
+pub(super) fn answers(w: &mut World, n: usize) -> Vec<Body> {
     let mut buf = vec![0; TRANSMIT_MAX];
     let now = w.now;
     std::iter::from_fn(|| {
@@ -160,6 +161,22 @@ fn forged_packets_are_no_sign_of_life() {
         w.run(SECOND / 10);
     }
     assert_eq!(w.known()[1], (0, 0), "the dead node is forgotten all the same");
+}
+
+#[test]
+fn packets_of_unknown_paths_are_answered_seldom() {
+    let mut w = World::new(Kind::Packets);
+    let unknown = (Tpn::from_low_bits(0xabcdef), Psn::new(1));
+    let notices = |w: &mut World, from: usize| {
+        (0..1_000).for_each(|n| send_first_piece(w, invented(from + n), unknown, Opcode::Write));
+        let is_notice = |body: &Body| matches!(body, Body::Close(close) if close.key == 0);
+        answers(w, 1).iter().filter(|body| is_notice(body)).count()
+    };
+    assert_eq!(notices(&mut w, 0), 1, "each costs a system call");
+    w.now += 99_999;
+    assert_eq!(notices(&mut w, 1_000), 0);
+    w.now += 1;
+    assert_eq!(notices(&mut w, 2_000), 1, "a peer that lost its path hears of it");
 }
 
 /// A datagram for queue 2000 with the number `number`.

@@ -294,7 +294,11 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     let others: Vec<_> =
         (0..limits::PEERS as u64 - 1).map(|n| RawEid::from_words([n, 7])).collect();
     peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, None))));
-    assert!(!w.nodes[1].exchange.has_place(w.now), "nor does it give its place to another");
+    let (now, node) = (w.now, &mut w.nodes[1]);
+    assert!(
+        !node.exchange.has_place(&node.base, now, None),
+        "nor does it give its place to another"
+    );
     w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));
     w.run(2 * FULL_NS);
     assert!(w.nodes[1].exchange.peers.is_empty());
