@@ -6,4 +6,5 @@ mod compilers;
 mod facts;
 mod headers;
 mod marker;
+mod names;
 mod symbols;

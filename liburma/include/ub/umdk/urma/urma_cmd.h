@@ -23,6 +23,8 @@ extern "C" {
 #define URMA_CMD_TP_ATTR_BYTES 128
 #define URMA_CMD_MAX_TP_NUM 128 /* handles of one urma_cmd_get_tp_list */
 #define URMA_MAX_UASID (1 << 24)
+#define MAX_JFCE_EVENT_CNT 16 /* events of one urma_cmd_jfce_wait */
+#define MAX_NOTIFY_CNT 16 /* notices of one urma_cmd_wait_notify */
 
 
 typedef enum urma_cmd {
@@ -110,8 +112,12 @@ typedef enum urma_cmd {
     URMA_CMD_GET_JETTY_OPT = 82,
     URMA_CMD_ACTIVE_JETTY = 83,
     URMA_CMD_DEACTIVE_JETTY = 84,
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     URMA_CMD_GET_JFCE_CNT = 85,
     URMA_CMD_MAX = 86,
+#else
+    URMA_CMD_MAX = 85,
+#endif
 } urma_cmd_t;
 
 typedef enum urma_core_cmd {
@@ -120,12 +126,17 @@ typedef enum urma_core_cmd {
     URMA_CORE_CMD_ADD_EID = 3,
     URMA_CORE_CMD_DEL_EID = 4,
     URMA_CORE_CMD_SET_EID_MODE = 5,
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     URMA_CORE_SET_DEV_NS_MODE = 6,
+#else
+    URMA_CORE_SET_NS_MODE = 6,
+#endif
     URMA_CORE_SET_DEV_NS = 7,
     URMA_CORE_EXPOSE_DEV_NS = 8,
     URMA_CORE_UNEXPOSE_DEV_NS = 9,
     URMA_CORE_SET_DEV_EID_NS = 10,
     URMA_CORE_GET_TOPO_INFO = 11,
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     URMA_CORE_SET_SL = 12,
     URMA_CORE_SET_GENL_PID = 13,
     URMA_CORE_ADMIN_INSERT_MAIN_UE_EID = 35,
@@ -140,6 +151,10 @@ typedef enum urma_core_cmd {
     URMA_CORE_SHOW_TPID_LIST = 44,
     URMA_CORE_SHOW_TPID_REUSE = 45,
     URMA_CORE_SHOW_SYSTEM = 46,
+#else
+    URMA_CORE_GET_TOPO_BONDING_DEV = 33,
+    URMA_CORE_SET_SL = 34,
+#endif
 } urma_core_cmd_t;
 
 typedef enum urma_event_cmd {
@@ -1275,7 +1290,7 @@ struct urma_cmd_jfce_wait {
     } in;
     struct {
         uint32_t event_cnt;
-        uint64_t event_data[16];
+        uint64_t event_data[MAX_JFCE_EVENT_CNT];
     } out;
 };
 
@@ -1300,7 +1315,7 @@ struct urma_cmd_wait_notify {
     } in;
     struct {
         uint32_t cnt;
-        urma_cmd_notify_t notify[16];
+        urma_cmd_notify_t notify[MAX_NOTIFY_CNT];
     } out;
 };
 

@@ -13,10 +13,17 @@
 extern "C" {
 #endif
 
+/* Programs ask for this name with #ifdef: the opcodes below are served. */
+#define BONDP_USER_CTL_BONDING BONDP_USER_CTL_BONDING
+
 #define URMA_UBAGG_DEV_MAX_NUM 20
 #define URMA_UBAGG_MAX_CONNECTION 400
 #define URMA_UBAGG_WR_BUF_SIZE 3
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
 #define URMA_UBAGG_MAX_CR_CNT_PER_DEV 32
+#else
+#define URMA_UBAGG_MAX_CR_CNT_PER_DEV 16
+#endif
 #define URMA_UBAGG_CHIP_LINK_NUM 4
 #define URMA_ACTIVE_PORT_PER_DIE 2
 #define URMA_ACTIVE_PORT_MIN 4
@@ -139,8 +146,12 @@ struct bondp_jfc_cfg {
 
 struct bondp_jfr_cfg {
     urma_jfr_cfg_t base;
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     const bondp_port_id_t *port_ids;
     uint32_t port_count;
+#else
+    bool multi_path;
+#endif
 };
 
 struct bondp_jetty_cfg {
@@ -186,7 +197,9 @@ struct urma_bond_seg_ext {
 
 struct bondp_rjetty {
     urma_rjetty_t base;
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     urma_bond_jetty_ext_t ext;
+#endif
     union {
         urma_jfs_t *jfs;
         urma_jetty_t *jetty;

@@ -2,8 +2,8 @@
 /*
  * What urma_user_ctl exchanges with a UDMA device.
  */
-#ifndef UDMA_U_CTL_H
-#define UDMA_U_CTL_H
+#ifndef __UDMA_U_CTL_H__
+#define __UDMA_U_CTL_H__
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +17,12 @@ extern "C" {
 #define REDUCE_OPCODE_MAX 11
 #define REDUCE_DATA_TYPE_MAX 9
 #define PARTITION_ALIGNMENT 0xfff
+/* An opcode of the first releases; the one that is served is UDMA_U_USER_CTL_QUERY_TP_SPORT. */
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+#define UDMA_USER_CTL_QUERY_TP_SPORT 9
+#else
+#define UDMA_USER_CTL_QUERY_TP_SPORT 16
+#endif
 
 /* Opcodes of urma_user_ctl on a UDMA device. */
 enum udma_u_user_ctl_opcode {
@@ -55,6 +61,10 @@ enum udma_u_jfc_type {
     UDMA_U_NORMAL_JFC_TYPE = 0,
     UDMA_U_STARS_JFC_TYPE = 1,
     UDMA_U_CCU_JFC_TYPE = 2,
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+    UDMA_RVS_TYPE = 3,
+    UDMA_U_LOCK_CCU_JFC_TYPE = 4,
+#endif
 };
 
 enum udma_u_cqe_aux_info_type {
@@ -202,6 +212,25 @@ struct udma_u_jfc_cfg_ex {
     enum udma_u_jfc_type jfc_mode;
 };
 
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+struct udma_u_jfc_ccu_cfg {
+    uint32_t ccu_cqe_flag;
+};
+
+/* CREATE_CCU_JFC_EX: in. */
+struct udma_u_lock_jfc_cfg {
+    urma_jfc_cfg_t base_cfg;
+    struct udma_u_jfc_ccu_cfg ccu_cfg;
+};
+
+/* CREATE_LOCK_BUFFER_JETTY_EX: in. */
+struct udma_u_lock_jetty_cfg {
+    urma_jetty_cfg_t base_cfg;
+    bool jetty_type;
+    uint32_t buf_idx;
+};
+#endif
+
 /* A work request that may reduce at the target. */
 struct udma_u_jfs_wr_ex {
     urma_jfs_wr_t wr;
@@ -260,8 +289,10 @@ struct udma_u_tp_sport_out {
 struct udma_u_cqe_info_in {
     urma_cr_status_t status;
     uint8_t s_r;
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     uint16_t rsv_bitmap;
     uint32_t rsvd[8];
+#endif
 };
 
 /* QUERY_CQE_AUX_INFO: out. */
@@ -269,15 +300,19 @@ struct udma_u_cqe_aux_info_out {
     enum udma_u_cqe_aux_info_type *aux_info_type;
     uint32_t *aux_info_value;
     uint32_t aux_info_num;
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     uint32_t rsv_bitmap;
     uint32_t rsvd[8];
+#endif
 };
 
 /* QUERY_AE_AUX_INFO: in. */
 struct udma_u_ae_info_in {
     uint32_t event_type;
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     uint32_t rsv_bitmap;
     uint32_t rsvd[8];
+#endif
 };
 
 /* QUERY_AE_AUX_INFO: out. */
