@@ -27,19 +27,25 @@ fn library_dir() -> PathBuf {
     dir
 }
 
-/// The library under the name that programs look for.
+/// The library under the name that programs look for, with the one that it needs beside it.
 fn soname() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let (link, soname) = (folder.join("liburma.so.new"), folder.join("liburma.so.0"));
-        // What is there may be of another build, or not be there.
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(library_dir().join("libliburma.so"), &link).expect("a link");
-        std::fs::rename(&link, &soname).expect("a link in its place");
-        soname
+        let _ = link_as("liburma_common.so", "liburma_common.so.0");
+        link_as("libliburma.so", "liburma.so.0")
     };
     MADE.get_or_init(make).clone()
+}
+
+/// A built library under another name in the folder for tests.
+fn link_as(built: &str, name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (link, soname) = (folder.join(format!("{built}.new")), folder.join(name));
+    // What is there may be of another build, or not be there.
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(library_dir().join(built), &link).expect("a link");
+    std::fs::rename(&link, &soname).expect("a link in its place");
+    soname
 }
 
 /// Compiles `tests/c/<name>.c`, strictly, against the headers and the library.
@@ -54,7 +60,10 @@ fn build(name: &str, target: &str, more: &[&str]) -> PathBuf {
     }
     command.arg("-I").arg(here("include")).arg("-I").arg(here("tests/c"));
     command.arg("-o").arg(&target).arg(here("tests/c").join(format!("{name}.c")));
-    command.args(more).arg(&soname).args(["-lpthread", "-ldl"]);
+    // Both: a program with more rights than its user gets none from `$ORIGIN` of another.
+    let common = soname.with_file_name("liburma_common.so.0");
+    command.arg("-Wl,--no-as-needed").args(more).arg(&soname).arg(common);
+    command.args(["-lpthread", "-ldl"]);
     command.arg(format!("-Wl,-rpath,{}", folder.display()));
     let built = command.output().expect("gcc starts");
     assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));

@@ -117,6 +117,8 @@ fn example((name, says): &(&str, &str)) -> TaskResult {
     let library = folder.join("liburma.so.0");
     fs::create_dir_all(&folder).map_err(Failure::system("the folder of the examples"))?;
     fs::copy(built.join("libliburma.so"), &library).map_err(Failure::system("the library"))?;
+    let common = folder.join("liburma_common.so.0");
+    fs::copy(built.join("liburma_common.so"), common).map_err(Failure::system("the library"))?;
     let root = cargo::root();
     let include = root.join("liburma/include");
     let source = root.join("examples/c").join(name).with_extension("c");

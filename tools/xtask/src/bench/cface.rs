@@ -89,7 +89,7 @@ fn bench() -> Result<&'static Path, Failure> {
 
 /// The library of the release build.
 fn library(bin: &Path) -> Result<PathBuf, Failure> {
-    cargo::run(&["build", "--release", "--quiet", "-p", "liburma"])?;
+    cargo::run(&["build", "--release", "--quiet", "-p", "liburma", "-p", "liburma-common"])?;
     Ok(bin.join("libliburma.so"))
 }
 
@@ -142,6 +142,10 @@ fn start(bin: &Path) -> Result<f64, Failure> {
     std::fs::create_dir_all(&folder).map_err(Failure::system("a folder"))?;
     let soname = folder.join("liburma.so.0");
     std::fs::copy(&library, &soname).map_err(Failure::system("a copy of the library"))?;
+    // The library needs it beside itself.
+    let common = bin.join("liburma_common.so");
+    std::fs::copy(common, folder.join("liburma_common.so.0"))
+        .map_err(Failure::system("a copy of the library"))?;
     let mut compile = Command::new("gcc");
     compile.args(["-O2", "-o"]).arg(&program).arg(root.join("tests/c/programs/start.c"));
     compile.arg("-I").arg(root.join("liburma/include")).arg(&soname);
