@@ -153,13 +153,14 @@ fn tools() -> TaskResult {
 }
 
 /// Programs of the system that tests call, with Debian's packages: strace counts system calls,
-/// valgrind and the compilers judge C programs, ip joins the hosts of tests, tshark reads captures; the
+/// valgrind and the compilers judge C programs, cmake builds some as clients do, ip joins the hosts of tests, tshark reads captures; the
 /// others make the virtual machine with Linux rxe.
-const SYSTEM: [(&str, &str); 11] = [
+const SYSTEM: [(&str, &str); 12] = [
     ("strace", "strace"),
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
+    ("cmake", "cmake"),
     ("valgrind", "valgrind"),
     ("ip", "iproute2"),
     ("tshark", "tshark"),

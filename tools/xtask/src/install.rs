@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod deb;
+mod finds;
 mod tree;
 
 pub(crate) use deb::run as deb;

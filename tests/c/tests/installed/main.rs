@@ -1,5 +1,6 @@
 //! C and C++ programs against an installed tree.
 
+mod clients;
 mod documented;
 mod errno;
 mod examples;

@@ -16,7 +16,7 @@ use crate::{
 const RELEASES: [(&str, &str); 2] = [("26.06", "2606"), ("25.12.0.B081", "2512")];
 
 /// Release 26.06 first, as the command installs it.
-static NEWER_FIRST: LazyLock<Prefix> = LazyLock::new(|| {
+pub(crate) static NEWER_FIRST: LazyLock<Prefix> = LazyLock::new(|| {
     let folder = built().to_string_lossy().into_owned();
     let options = ["--abi", "26.06", "--abi", "25.12.0.B081", "--built", &folder];
     install_with_b081("newer-first", &options, "--built-other")

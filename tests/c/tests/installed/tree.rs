@@ -5,13 +5,19 @@ use std::{fs, path::Path, process::Command};
 use urma_c_tests::{Prefix, xtask};
 
 /// What a tree has at least; the package has the libraries in a folder of their own.
-const FILES: [&str; 16] = [
+const FILES: [&str; 22] = [
     "liburma.so.0",
     "liburma.so",
     "liburma.a",
     "liburma_common.so.0",
     "libtpsa.so.0",
     "pkgconfig/urma.pc",
+    "cmake/urma/urma-config.cmake",
+    "cmake/urma/urma-config-version.cmake",
+    "liburma_ubagg.so.0",
+    "liburma_ubagg.so",
+    "liburma-udma.so",
+    "libummu.so",
     "include/ub/umdk/urma/urma_api.h",
     "include/ub/umdk/urma/urma_types.h",
     "include/ub/umdk/urma/urma_opcode.h",

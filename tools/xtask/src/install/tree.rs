@@ -1,6 +1,6 @@
 //! What goes where under a prefix.
 //!
-//! *Owns*: the list of libraries, headers and tools, the pkg-config file. *Gives*: the paths it
+//! *Owns*: the list of libraries, headers and tools, the pkg-config file (`finds` has what CMake looks for). *Gives*: the paths it
 //! wrote, relative to the prefix.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::{Abi, InstallPlan, InstalledParts, build, build_libraries};
+use super::{Abi, InstallPlan, InstalledParts, build, build_libraries, finds};
 use crate::{
     cargo,
     say::{Failure, TaskResult},
@@ -70,7 +70,18 @@ pub(super) fn put(
         };
         files.shared(&built, &Path::new(lib).join(OTHERS).join(other.name()), of_c)?;
     }
+    for one in &finds::STAND_INS {
+        files.made(&Path::new(lib).join(one.file), |path| one.make(path))?;
+        if let Some(link) = one.link {
+            files.link(one.file, &Path::new(lib).join(link))?;
+        }
+    }
     files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
+    // Some clients look for the headers here.
+    files.link("ub/umdk/urma", Path::new("include/urma"))?;
+    let package = Path::new(lib).join(finds::CMAKE);
+    files.write(&package.join("urma-config.cmake"), finds::cmake(lib, abi).as_bytes())?;
+    files.write(&package.join("urma-config-version.cmake"), finds::cmake_version().as_bytes())?;
     let pc = pkg_config(prefix, lib, abi);
     files.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
     let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
@@ -164,6 +175,16 @@ impl Files<'_> {
 
     fn write(&mut self, to: &Path, bytes: &[u8]) -> TaskResult {
         write(&self.root.join(to), bytes)?;
+        self.list.push(to.to_path_buf());
+        Ok(())
+    }
+
+    /// A file that `make` writes.
+    fn made(&mut self, to: &Path, make: impl FnOnce(&Path) -> TaskResult) -> TaskResult {
+        let place = self.root.join(to);
+        // As for a copy.
+        let _ = fs::remove_file(&place);
+        make(&place)?;
         self.list.push(to.to_path_buf());
         Ok(())
     }
