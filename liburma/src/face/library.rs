@@ -130,7 +130,10 @@ fn begin(conf: *mut urma_init_attr_t, objects: Vec<SharedObject>) -> Answer {
     let driver = provider::driver(table::provider())?;
     let hardware = Arc::new(Hardware::default());
     LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
-    for name in std::iter::once(DEVICE_NAME.to_owned()).chain(aliases()) {
+    // Programs that look for a device by its EID take the first, and some of them bonding devices only.
+    let (bonding, others): (Vec<_>, Vec<_>) =
+        aliases().into_iter().partition(|name| name.starts_with("bonding_dev"));
+    for name in bonding.into_iter().chain([DEVICE_NAME.to_owned()]).chain(others) {
         let device = device::make(&name, &hardware, driver)?;
         LIBRARY.with(|library| library.own.push(device));
     }

@@ -199,7 +199,7 @@ static void lives(void)
         bool is_listed = old[i] == list[0] || old[i] == list[1];
         urma_device_attr_t attr;
         CHECK(urma_query_device(old[i], &attr) == (is_listed ? URMA_SUCCESS : URMA_EINVAL));
-        CHECK(strcmp(list[i]->name, i == 0 ? "udma0" : "bonding_dev_0") == 0);
+        CHECK(strcmp(list[i]->name, i == 0 ? "bonding_dev_0" : "udma0") == 0);
         behind(list[i]);
     }
     urma_free_device_list(old);

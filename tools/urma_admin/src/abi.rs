@@ -37,6 +37,8 @@ pub(crate) struct ProgramAbi {
     /// What its environment must say where the library of another release comes first; `None`: it
     /// needs nothing, for it has the marker, or nothing helps.
     pub(crate) environment: Option<String>,
+    /// It names the library, or asks for a function of it.
+    pub(crate) is_of_urma: bool,
 }
 
 /// Why a file is no program.
@@ -71,9 +73,10 @@ pub(crate) fn of_library(path: &Path) -> Option<&'static str> {
 pub(crate) fn of(path: &Path) -> Result<ProgramAbi, AbiError> {
     let bytes = fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
+    let is_of_urma = is_of_urma(&bytes, &file);
     if let Some((marker, release)) = marker(&file) {
         let because = format!("it asks for the symbol {marker}");
-        return Ok(ProgramAbi { release: Some(release), because, environment: None });
+        return Ok(ProgramAbi { release: Some(release), because, environment: None, is_of_urma });
     }
     let sizes = sizes(&file)?;
     let known = |(name, size): &(&'static str, u64)| {
@@ -83,7 +86,7 @@ pub(crate) fn of(path: &Path) -> Result<ProgramAbi, AbiError> {
     if let Some((release, because)) = sizes.iter().find_map(known) {
         let is_served = MARKERS.iter().any(|(_, served)| *served == release);
         let environment = is_served.then(|| format!("URMA_ABI={release}"));
-        return Ok(ProgramAbi { release: Some(release), because, environment });
+        return Ok(ProgramAbi { release: Some(release), because, environment, is_of_urma });
     }
     let because = match sizes.first() {
         Some((name, size)) => format!("{name} has {size} bytes, as in no known release"),
@@ -93,7 +96,16 @@ pub(crate) fn of(path: &Path) -> Result<ProgramAbi, AbiError> {
                 .to_owned()
         }
     };
-    Ok(ProgramAbi { release: None, because, environment: None })
+    Ok(ProgramAbi { release: None, because, environment: None, is_of_urma })
+}
+
+/// Whether it needs the library, loads it by its name, or asks for one of its functions.
+fn is_of_urma(bytes: &[u8], file: &object::File<'_>) -> bool {
+    const NAME: &[u8] = b"liburma.so";
+    let asks = |symbol: object::Symbol<'_, '_>| {
+        symbol.is_undefined() && symbol.name().is_ok_and(|name| name.starts_with("urma_"))
+    };
+    bytes.windows(NAME.len()).any(|window| window == NAME) || file.dynamic_symbols().any(asks)
 }
 
 fn marker(file: &object::File<'_>) -> Option<(&'static str, &'static str)> {
@@ -183,7 +195,13 @@ mod tests {
         let abi = built("sized", &["-g"], sized);
         assert_eq!((abi.release, &*abi.because), (Some("26.06"), "urma_device_attr has 496 bytes"));
         assert_eq!(abi.environment.as_deref(), Some("URMA_ABI=26.06"));
-        assert_eq!(built("bare", &["-g0"], sized).release, None);
+        let bare = built("bare", &["-g0"], sized);
+        assert_eq!((bare.release, bare.is_of_urma), (None, false));
+        let asks =
+            built("asks", &["-g0"], "void urma_uninit(void); void f(void) { urma_uninit(); }");
+        assert_eq!((asks.release, asks.is_of_urma), (None, true));
+        let loads = built("loads", &["-g0"], "const char *name = \"liburma.so.0\";");
+        assert!(loads.is_of_urma);
         let other = "struct urma_rjetty { char bytes[56]; }; struct urma_rjetty r;";
         let abi = built("other", &["-g"], other);
         assert_eq!(abi.release, None);

@@ -235,7 +235,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RELEASE", value_parser = crate::abi::RELEASES)]
     pub(crate) release: Option<String>,
 
-    /// Second name of the device; sets URMA_DEVICE_ALIAS
+    /// Second name of the device; sets URMA_DEVICE_ALIAS; "" for none
+    /// [default: that of the environment, else bonding_dev_0]
     #[arg(long, value_name = "NAME")]
     pub(crate) alias: Option<String>,
 

@@ -6,7 +6,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::ErrorKind,
+    io::{ErrorKind, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -42,6 +42,8 @@ const NOT_FOUND: u8 = 127;
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 const ALIASES: &str = "URMA_DEVICE_ALIAS";
 const RELEASE: &str = "URMA_ABI";
+/// The name of a bonding device, which is the only kind that some programs take.
+const BONDING: &str = "bonding_dev_0";
 
 /// Becomes the program; returns only when that fails.
 pub(crate) fn run(cfg: &RunArgs) -> RunRefusal {
@@ -59,12 +61,16 @@ pub(crate) fn run(cfg: &RunArgs) -> RunRefusal {
 fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
     let (program, args) = cfg.command.split_first().ok_or_else(|| "no program".to_owned())?;
     let aliases = aliases(cfg.alias.as_deref())?;
-    let folder = library::folder(cfg.release.as_deref(), found(program).as_deref())?;
+    let choice = library::choose(cfg.release.as_deref(), found(program).as_deref())?;
     let device = device::describe()?;
     class::enter(&device, &aliases)?;
+    if let Some(notice) = &choice.notice {
+        // Where it cannot be written the program runs all the same.
+        let _ = writeln!(std::io::stderr(), "urma_admin: {notice}");
+    }
     let mut command = Command::new(program);
     command.args(args);
-    if let Some(folder) = folder {
+    if let Some(folder) = choice.folder {
         let earlier = variable(LIBRARY_PATH).filter(|path| !path.is_empty());
         let paths = [folder.into_os_string()].into_iter().chain(earlier);
         command.env(LIBRARY_PATH, paths.collect::<Vec<OsString>>().join(OsStr::new(":")));
@@ -72,15 +78,16 @@ fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
     if let Some(release) = &cfg.release {
         command.env(RELEASE, release);
     }
-    if !aliases.is_empty() {
-        command.env(ALIASES, aliases.join(","));
-    }
+    command.env(ALIASES, aliases.join(","));
     Ok(command)
 }
 
-/// The device's further names: those of the environment, and `--alias`.
+/// The device's further names: those of the environment, and `--alias`; with neither, [`BONDING`].
 fn aliases(more: Option<&str>) -> Result<Vec<String>, String> {
-    let earlier = variable(ALIASES).unwrap_or_default();
+    let earlier = variable(ALIASES);
+    // An empty one asks for none.
+    let usual = (earlier.is_none() && more.is_none()).then_some(BONDING);
+    let (earlier, more) = (earlier.unwrap_or_default(), more.or(usual));
     let earlier = earlier.to_string_lossy();
     let mut names: Vec<String> = Vec::new();
     for name in earlier.split(',').map(str::trim).chain(more).filter(|name| !name.is_empty()) {

@@ -137,6 +137,97 @@ fn releases_are_those_that_are_installed() {
     assert_eq!(launch(&[], &["--release", "1.0"], &[]).status.code(), Some(2));
 }
 
+/// A program without the project's headers, with the structs of a release in its debug information.
+fn stranger(name: &str, device_attr: u32, flags: &[&str]) -> PathBuf {
+    let folder = urma_c_tests::scratch(&format!("launched-{name}"));
+    let source = folder.join("stranger.c");
+    let text = format!(
+        "#include <stdio.h>\n\
+         typedef struct urma_device_attr {{ char bytes[{device_attr}]; }} urma_device_attr_t;\n\
+         int urma_init(void *);\nint urma_uninit(void);\n\
+         int main(void) {{ urma_device_attr_t attr = {{{{0}}}}; urma_init(0); urma_uninit();\n\
+         printf(\"stranger runs %d\\n\", attr.bytes[0]); return 0; }}\n"
+    );
+    fs::write(&source, text).unwrap();
+    let program = folder.join("stranger");
+    let mut gcc = Command::new("gcc");
+    gcc.args(flags).arg("-o").arg(&program).arg(&source);
+    gcc.arg(TREE.admin.with_file_name("../lib/liburma.so.0"));
+    assert!(gcc.status().unwrap().success());
+    program
+}
+
+fn launch_stranger(options: &[&str], program: &Path) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "120"]).arg(&TREE.admin).arg("run").args(options);
+    command.arg("--").arg(program).env_remove("LD_LIBRARY_PATH").env("URMA_EID", "random");
+    command.output().unwrap()
+}
+
+#[test]
+fn a_program_of_a_release_without_a_library_is_refused_with_the_cure() {
+    let program = stranger("older", 488, &["-g"]);
+    let output = launch_stranger(&[], &program);
+    let why = said(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{why}{}", said(&output.stdout));
+    for part in [
+        "was built for release 25.12.0.B081",
+        "urma_device_attr has 488 bytes",
+        "no liburma.so.0 of release 25.12.0.B081 lies in",
+        "install --abi 26.06 --abi 25.12.0.B081",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    let oldest = launch_stranger(&[], &stranger("oldest", 312, &["-g"]));
+    assert_eq!(oldest.status.code(), Some(125));
+    let why = said(&oldest.stderr);
+    assert!(why.contains("release 24.12") && why.contains("there is no library of it"), "{why}");
+    // Who says so gets it, and reads what it is.
+    let forced = launch_stranger(&["--release", "26.06"], &program);
+    if is_refused(&forced) {
+        return;
+    }
+    is_good(&forced, &["stranger runs"]);
+    let notice = said(&forced.stderr);
+    assert!(notice.contains("25.12.0.B081") && notice.contains("--release gives it 26.06"));
+}
+
+#[test]
+fn a_program_without_debug_information_is_named_as_unknown() {
+    let output = launch_stranger(&[], &stranger("stripped", 488, &["-s"]));
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["stranger runs"]);
+    let notice = said(&output.stderr);
+    let parts = ["is unknown", "it gets the library of 26.06", "--release RELEASE"];
+    assert!(parts.iter().all(|part| notice.contains(part)), "{notice}");
+    // One that has nothing to do with URMA, and one of the library's release, are started without a word.
+    for (program, says) in [(Path::new("/bin/echo"), ""), (&*TREE.client, "moved data")] {
+        let quiet = launch_stranger(&[], program);
+        is_good(&quiet, &[says]);
+        assert!(!said(&quiet.stderr).contains("release"), "{quiet:?}");
+    }
+}
+
+#[test]
+fn a_bonding_device_is_there_unless_it_is_not_wanted_and_is_found_by_the_eid() {
+    let output = launch(&[], &[], &[]);
+    if is_refused(&output) {
+        return;
+    }
+    let lines = ["device bonding_dev_0 ", "device udma0 ", "by EID bonding_dev_0", "moved data"];
+    is_good(&output, &lines);
+    let text = said(&output.stdout);
+    assert!(text.find("device bonding_dev_0") < text.find("device udma0"), "{text}");
+    let alone = launch(&[], &["--alias", ""], &[]);
+    is_good(&alone, &["device udma0 ", "by EID udma0", "moved data"]);
+    assert!(!said(&alone.stdout).contains("bonding"), "{alone:?}");
+    let other = launch(&[], &["--alias", "second"], &[]);
+    is_good(&other, &["device second ", "by EID udma0"]);
+    assert!(!said(&other.stdout).contains("bonding"), "{other:?}");
+}
+
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let output =

@@ -1,9 +1,11 @@
 //! Which library the program gets.
 //!
 //! *Owns*: where installed libraries lie beside this program. *Takes*: a release, or the program.
-//! *Gives*: a folder for the loader.
+//! *Gives*: a folder for the loader, or why the program is not started.
 
 use std::path::{Path, PathBuf};
+
+use urma_tools::variable;
 
 use crate::abi;
 
@@ -12,23 +14,83 @@ const NAME: &str = "liburma.so.0";
 /// Where libraries of other releases lie, below the first one's folder.
 const OTHERS: &str = "urma-abi";
 
-/// The folder of the library of `release`; without one, of the release that `program` was built for,
-/// else of the first library there is. `None`: no library lies beside this program, and none was
-/// asked for: the loader finds its own.
-pub(super) fn folder(
+/// What the program gets, and what its user should know about that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct LibraryChoice {
+    /// Folder for the loader; `None`: no library lies beside this program, the loader finds its own.
+    pub(super) folder: Option<PathBuf>,
+    /// A line for the user.
+    pub(super) notice: Option<String>,
+}
+
+/// The library of `release`; without one, of the release that `program` was built for, else the first library
+/// there is. A program whose release is not known is named, where it is one of URMA at all.
+///
+/// # Errors
+/// What is missing, and how to get it: a program is never served by the library of another release unless
+/// `release` says so.
+pub(super) fn choose(
     release: Option<&str>,
     program: Option<&Path>,
-) -> Result<Option<PathBuf>, String> {
+) -> Result<LibraryChoice, String> {
     let folders = folders();
+    let name = program.map(|program| program.display().to_string()).unwrap_or_default();
+    let abi = program.and_then(|program| abi::of(program).ok());
+    let (built_for, why) =
+        abi.as_ref().map_or((None, ""), |abi| (abi.release, abi.because.as_str()));
     if let Some(release) = release {
-        return match of(&folders, release) {
-            Some(folder) => Ok(Some(folder)),
-            None => Err(missing(&folders, release)),
-        };
+        let folder = of(&folders, release).ok_or_else(|| missing(&folders, release))?;
+        let other = built_for.filter(|built_for| !fits(built_for, release));
+        let notice = other.map(|other| {
+            format!("{name} was built for release {other} ({why}); --release gives it {release}")
+        });
+        return Ok(LibraryChoice { folder: Some(folder), notice });
     }
-    let built_for = program.and_then(|program| abi::of(program).ok()?.release);
-    let first = || folders.iter().find(|folder| folder.join(NAME).is_file()).cloned();
-    Ok(built_for.and_then(|release| of(&folders, release)).or_else(first))
+    if let Some(release) = built_for.filter(|release| abi::RELEASES.contains(release))
+        && let Some(folder) = of(&folders, release)
+    {
+        return Ok(LibraryChoice { folder: Some(folder), notice: None });
+    }
+    let beside = folders.iter().find(|folder| folder.join(NAME).is_file()).cloned();
+    let found = beside.clone().or_else(of_loader);
+    let serves = found.as_ref().and_then(|folder| abi::of_library(&folder.join(NAME)));
+    match (built_for, serves) {
+        (Some(built_for), Some(serves)) if !fits(built_for, serves) => {
+            Err(refusal(&name, built_for, why, &folders))
+        }
+        (None, Some(serves)) if abi.as_ref().is_some_and(|abi| abi.is_of_urma) => {
+            let notice = format!(
+                "{name}: the release of the C API that it was built for is unknown ({why}); it gets \
+                 the library of {serves}; --release RELEASE gives it another ({})",
+                abi::RELEASES.join(", ")
+            );
+            Ok(LibraryChoice { folder: beside, notice: Some(notice) })
+        }
+        _ => Ok(LibraryChoice { folder: beside, notice: None }),
+    }
+}
+
+/// Whether a program of `built_for`, which may name two releases ("A or B"), is one for the library of `serves`.
+fn fits(built_for: &str, serves: &str) -> bool {
+    built_for.split(" or ").any(|release| release == serves)
+}
+
+/// The folder in which the loader finds its library, where the environment says so.
+fn of_loader() -> Option<PathBuf> {
+    let paths = variable(super::LIBRARY_PATH)?;
+    std::env::split_paths(&paths).find(|folder| folder.join(NAME).is_file())
+}
+
+/// Why a program is not started that was built for a release without a library.
+fn refusal(name: &str, built_for: &str, why: &str, folders: &[PathBuf]) -> String {
+    let lacks = match abi::RELEASES.iter().find(|release| fits(built_for, release)) {
+        Some(release) => missing(folders, release),
+        None => format!(
+            "there is no library of it; build the program with headers of {}",
+            abi::RELEASES.join(" or ")
+        ),
+    };
+    format!("{name} was built for release {built_for} of the C API ({why}): {lacks}")
 }
 
 fn of(folders: &[PathBuf], release: &str) -> Option<PathBuf> {
@@ -53,7 +115,19 @@ fn missing(folders: &[PathBuf], release: &str) -> String {
     let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     format!(
         "no {NAME} of release {release} lies in {}, nor in {OTHERS}/{release} there; cargo xtask \
-         install --abi {release} installs it together with this program",
-        places.join(" or ")
+         install {} installs it together with this program",
+        places.join(" or "),
+        both(release)
     )
+}
+
+/// The options of an installation that has this release and the default one.
+fn both(release: &str) -> String {
+    let first = abi::RELEASES[0];
+    let others = abi::RELEASES.iter().filter(|other| **other == release && **other != first);
+    std::iter::once(&first)
+        .chain(others)
+        .map(|release| format!("--abi {release}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

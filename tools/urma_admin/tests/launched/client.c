@@ -162,6 +162,13 @@ int main(int argc, char **argv) {
         compare(devices[i]);
         printf("device %s user %u\n", devices[i]->name, (unsigned)getuid());
     }
+    uint32_t eids = 0;
+    urma_eid_info_t *eid = urma_get_eid_list(devices[0], &eids);
+    need(eid != NULL && eids > 0, "urma_get_eid_list");
+    urma_device_t *found = urma_get_device_by_eid(eid[0].eid, URMA_TRANSPORT_UB);
+    need(found != NULL, "urma_get_device_by_eid");
+    printf("by EID %s\n", found->name);
+    urma_free_eid_list(eid);
     urma_free_device_list(devices);
     look_at_other_classes();
     char name[] = "udma0";
