@@ -37,9 +37,8 @@ pub fn plug(name: &str, device: Device) -> Result<Plugged, Status> {
     const NAME_MAX: usize = 63;
     if name.is_empty() || name.len() > NAME_MAX {
         let len = name.len();
-        return Err(Status::Invalid.why(format_args!(
-            "the device name has {len} bytes; allowed are 1 to {NAME_MAX}"
-        )));
+        return Err(Status::Invalid
+            .why(format_args!("the device name has {len} bytes; allowed are 1 to {NAME_MAX}")));
     }
     let hardware = Arc::new(Hardware::of(device));
     let driver = provider::driver(table::provider()).map_err(refused)?;
