@@ -8,9 +8,11 @@ use std::{
     io::{self, BufWriter, Write},
     net::SocketAddr,
     os::fd::OwnedFd,
+    path::Path,
     time::{Duration, Instant},
 };
 
+use serde_json::{Value, json};
 use ubcore_sim::host::{
     eid_ip, inspect,
     tap::{self, LookupRecord, TapRecord},
@@ -36,6 +38,19 @@ pub(crate) struct CaptureSummary {
     pub(crate) count: u64,
     /// Those that passed too fast.
     pub(crate) dropped: u64,
+}
+
+impl CaptureSummary {
+    /// A line of text; `what` are packets or lookups.
+    pub(crate) fn text(self, what: &str) -> String {
+        format!("{} {what} captured, {} dropped\n", self.count, self.dropped)
+    }
+
+    /// The same as a JSON object.
+    pub(crate) fn json(self, node: &str, what: &str, file: Option<&Path>) -> Value {
+        let file = file.map(|file| file.display().to_string());
+        json!({ "eid": node, what: self.count, "dropped": self.dropped, "file": file })
+    }
 }
 
 /// What a file holds of the records of a node.
@@ -218,6 +233,45 @@ mod tests {
         assert_eq!(file.take(&[0; 10]).unwrap(), None, "half a handle");
         let trace = TraceFormat::U32.read(&file.output).unwrap();
         assert_eq!((trace.handles(), trace.distinct()), (&wanted[..], 3));
+    }
+
+    /// A message of the tap.
+    fn message(dropped: u64, packet: &[u8]) -> Vec<u8> {
+        let eid = |last: u8| ubcore_sim::host::ip_eid([127, 1, 1, last].into()).0;
+        let mut bytes = 5_u64.to_le_bytes().to_vec();
+        bytes.extend(eid(1));
+        bytes.extend(eid(2));
+        bytes.extend(dropped.to_le_bytes());
+        bytes.extend(packet);
+        bytes
+    }
+
+    #[test]
+    fn what_passed_too_fast_is_reported() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        for dropped in [0, 0, 3, 9, 11] {
+            theirs.send(&message(dropped, &[0xc0; 21])).unwrap();
+        }
+        theirs.send(&[1; 20]).unwrap();
+        let cfg = |count, duration| Capture {
+            node: crate::cli::NodeArgs { node: None },
+            write: None,
+            contexts: None,
+            count,
+            duration,
+        };
+        let interrupt = InterruptFlag::watch().unwrap();
+        let mut file = Pcapng::new(Vec::new()).unwrap();
+        let socket = OwnedFd::from(ours);
+        let captured = copy(&socket, &cfg(4, 0.0), &interrupt, &mut file).unwrap();
+        assert_eq!(captured, CaptureSummary { count: 4, dropped: 9 }, "four, and no more");
+        // What is none of both counts as nothing, and hides no drops.
+        let captured = copy(&socket, &cfg(0, 0.2), &interrupt, &mut file).unwrap();
+        assert_eq!(captured, CaptureSummary { count: 1, dropped: 11 });
+        assert_eq!(captured.text("packets"), "1 packets captured, 11 dropped\n");
+        let said = captured.json("127.1.1.1", "packets", Some(Path::new("/tmp/x")));
+        let wanted = json!({ "eid": "127.1.1.1", "packets": 1, "dropped": 11, "file": "/tmp/x" });
+        assert_eq!(said, wanted);
     }
 
     #[test]

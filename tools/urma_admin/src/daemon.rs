@@ -28,12 +28,15 @@ pub(crate) fn daemon(args: &DaemonArgs, json: bool) -> Result<String, String> {
     };
     let at = socket.display();
     let body = get(&socket, path).map_err(|error| format!("the daemon at {at}: {error}"))?;
-    if args.what == DaemonView::Metrics || json {
+    if args.what == DaemonView::Metrics {
         return Ok(body);
     }
     let document: Value = serde_json::from_str(&body)
         .map_err(|error| format!("the daemon at {at}: its document is none: {error}"))?;
-    Ok(table(&document))
+    if !document.is_object() {
+        return Err(format!("the daemon at {at}: its document is none: no object"));
+    }
+    Ok(if json { body } else { table(&document) })
 }
 
 /// Where the daemon answers: as the command line says, else beside the socket of the settings.
@@ -141,6 +144,66 @@ const ANSWER_MAX: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What `daemon` gives of a daemon that answers so, and what it was asked.
+    fn asked(
+        what: DaemonView,
+        json: bool,
+        answer: &'static str,
+    ) -> (Result<String, String>, String) {
+        let name = format!("urma-admin-daemon-{}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it asks");
+            stream.set_read_timeout(Some(BOUND)).expect("a bound");
+            let (mut request, mut byte) = (Vec::new(), [0]);
+            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).expect("a request") == 1
+            {
+                request.push(byte[0]);
+            }
+            stream.write_all(answer.as_bytes()).expect("it reads");
+            String::from_utf8(request).expect("text")
+        });
+        let said = daemon(&DaemonArgs { what, status: Some(socket.clone()) }, json);
+        let request = served.join().expect("it was asked");
+        std::fs::remove_file(&socket).expect("it is there");
+        (said, request)
+    }
+
+    #[test]
+    fn only_a_document_is_taken_for_one() {
+        let ok = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{ \"pid\": 7 }";
+        let (table, request) = asked(DaemonView::Status, false, ok);
+        assert!(table.is_ok_and(|text| text.starts_with("ubcored ? pid 7 ")));
+        assert_eq!(request, "GET /status HTTP/1.0\r\n\r\n");
+        assert_eq!(asked(DaemonView::Status, true, ok).0.as_deref(), Ok("{ \"pid\": 7 }"));
+        let metrics = "HTTP/1.0 200 OK\r\n\r\nurma_clients 3\n";
+        let (text, request) = asked(DaemonView::Metrics, false, metrics);
+        assert_eq!(
+            (text.as_deref(), &*request),
+            (Ok("urma_clients 3\n"), "GET /metrics HTTP/1.0\r\n\r\n")
+        );
+        for (answer, why) in [
+            ("HTTP/1.0 403 Forbidden\r\n\r\n{ \"pid\": 7 }\n", "403 Forbidden: { \"pid\": 7 }"),
+            ("HTTP/1.0 503 Busy\r\n\r\nlater", "503 Busy: later"),
+            ("HTTP/1.0 200 OKAY\r\n\r\n{}", "200 OKAY"),
+            ("{ \"pid\": 7 }", "invalid data"),
+            ("", "invalid data"),
+            ("HTTP/1.0 200 OK\r\n{ \"pid\": 7 }", "invalid data"),
+            ("HTTP/1.0 200 OK\r\n\r\nurma_clients 3\n", "its document is none"),
+            ("HTTP/1.0 200 OK\r\n\r\n", "its document is none"),
+            ("HTTP/1.0 200 OK\r\n\r\n[7]", "its document is none"),
+        ] {
+            for json in [false, true] {
+                let error = asked(DaemonView::Status, json, answer).0.expect_err(answer);
+                assert!(
+                    error.starts_with("the daemon at ") && error.contains(why),
+                    "{answer}: {error}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_table_shows_use_and_refusals_and_takes_any_document() {

@@ -126,17 +126,14 @@ fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
     let (node, _) = nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
     let captured = capture::capture(node.eid, cfg, &interrupt)
         .map_err(|error| format!("capturing from {}: {error}", node.name()))?;
-    let (count, dropped) = (captured.count, captured.dropped);
     let what = if cfg.contexts.is_some() { "lookups" } else { "packets" };
     if json {
-        let file = cfg.contexts.as_ref().or(cfg.write.as_ref());
-        let file = file.map(|file| file.display().to_string());
-        let document = json!({ "eid": node.name(), what: count, "dropped": dropped, "file": file });
-        say(&format!("{document:#}\n"));
+        let file = cfg.contexts.as_deref().or(cfg.write.as_deref());
+        say(&format!("{:#}\n", captured.json(&node.name(), what, file)));
     } else {
-        say(&format!("{count} {what} captured, {dropped} dropped\n"));
+        say(&captured.text(what));
     }
-    if count == 0 && cfg.contexts.is_none() {
+    if captured.count == 0 && cfg.contexts.is_none() {
         let _ = writeln!(
             io::stderr(),
             "urma_admin: only packets can be captured; nodes of one host share memory unless \

@@ -50,17 +50,24 @@ impl AskedNode {
             };
             Self { eid, document: None, silent: Some(why) }
         };
-        let (pid, text) = match inspect::ask(eid) {
-            Ok(answer) => answer,
-            Err(error) => return silent(error),
-        };
-        match serde_json::from_str::<Value>(&text) {
-            Ok(mut document) => {
-                document["command"] = Value::from(command(pid));
-                Self { eid, document: Some(document), silent: None }
-            }
-            Err(error) => silent(error.into()),
+        match inspect::ask(eid) {
+            Ok((pid, text)) => Self::answered(eid, pid, &text),
+            Err(error) => silent(error),
         }
+    }
+
+    /// A node whose process answered so. Only an object is a document: another process may write anything.
+    fn answered(eid: RawEid, pid: u32, text: &str) -> Self {
+        let why = match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(mut document)) => {
+                document.insert("command".to_owned(), Value::from(command(pid)));
+                let document = Some(Value::Object(document));
+                return Self { eid, document, silent: None };
+            }
+            Ok(_) => "its answer is no document".to_owned(),
+            Err(error) => format!("its answer is no document: {error}"),
+        };
+        Self { eid, document: None, silent: Some(why) }
     }
 
     /// Its EID as people write it.
@@ -118,4 +125,31 @@ pub(crate) fn one(word: Option<&str>) -> Result<(AskedNode, Value), SelectError>
 pub(crate) fn command(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EID: RawEid = RawEid([0; 16]);
+
+    #[test]
+    fn only_an_object_is_a_document() {
+        let node =
+            AskedNode::answered(EID, std::process::id(), r#"{ "device": "udma0", "pid": 7 }"#);
+        let document = node.document.as_ref().expect("a document");
+        assert_eq!((&document["device"], node.silent.as_deref()), (&"udma0".into(), None));
+        assert_eq!(document["command"].as_str(), Some(command(std::process::id()).as_str()));
+        assert!(["udma0", "7", "::"].iter().all(|word| node.is_meant(word)));
+        assert!(!["udma", "70", "-", ""].iter().any(|word| node.is_meant(word)));
+        for text in ["3", "null", "[]", "\"document\"", "true", "", "{", "{} {}", "HTTP/1.0 200 OK"]
+        {
+            let node = AskedNode::answered(EID, 1, text);
+            assert!(node.document.is_none(), "{text}");
+            assert!(
+                node.silent.is_some_and(|why| why.starts_with("its answer is no document")),
+                "{text}"
+            );
+        }
+    }
 }
