@@ -103,3 +103,60 @@ fn transport(modes: ModeSet, mut to: urma_device_cap_t) -> urma_device_cap_t {
     }
     to
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_core::{Mtu, PortState};
+
+    use super::*;
+
+    #[test]
+    fn a_port_has_its_values_under_their_names() {
+        let from = PortAttr {
+            max_mtu: Mtu::B4096,
+            active_mtu: Mtu::B1024,
+            state: PortState::Armed,
+            width: 4,
+            speed: 10,
+        };
+        let to = port(&from);
+        assert_eq!((to.active_width, to.active_speed), (4, 10));
+        assert_eq!((to.max_mtu, to.active_mtu), (Mtu::B4096 as u32, Mtu::B1024 as u32));
+        assert_eq!(to.state, PortState::Armed as u32);
+    }
+
+    #[test]
+    fn limits_have_their_values_under_their_names() {
+        let from = DeviceCaps {
+            max_jfc: 1,
+            max_jfs: 2,
+            max_jfr: 3,
+            max_jetty: 4,
+            max_jetty_grp: 5,
+            max_jetty_in_grp: 6,
+            max_jfc_depth: 7,
+            max_jfs_depth: 8,
+            max_jfr_depth: 9,
+            max_jfs_inline: 10,
+            max_jfs_sge: 11,
+            max_jfr_sge: 12,
+            max_msg_size: 13,
+            max_read_size: 14,
+            max_write_size: 15,
+            max_atomic_size: 16,
+            ceq_cnt: 17,
+            max_eid_cnt: 18,
+            ..DeviceCaps::default()
+        };
+        let empty: urma_device_attr_t = zeroed();
+        let to = caps(&from, empty.dev_cap);
+        let objects = [to.max_jfc, to.max_jfs, to.max_jfr, to.max_jetty, to.max_jetty_grp];
+        assert_eq!(objects, [1, 2, 3, 4, 5]);
+        assert_eq!(to.max_jetty_in_jetty_grp, 6);
+        assert_eq!([to.max_jfc_depth, to.max_jfs_depth, to.max_jfr_depth], [7, 8, 9]);
+        assert_eq!([to.max_jfs_inline_len, to.max_jfs_sge, to.max_jfr_sge], [10, 11, 12]);
+        assert_eq!((to.max_msg_size, to.max_read_size, to.max_write_size), (13, 14, 15));
+        assert_eq!((to.max_cas_size, to.max_fetch_and_add_size), (16, 16));
+        assert_eq!((to.ceq_cnt, to.max_eid_cnt), (17, 18));
+    }
+}

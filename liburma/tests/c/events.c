@@ -55,6 +55,45 @@ static void completion_events(void)
     CHECK(errno == EINVAL);
 }
 
+/* Sends one message to `there`, which counts as solicited or not, and takes both completions. */
+static void message(bool is_solicited)
+{
+    urma_sge_t src = end_piece(&here, 0, 8);
+    urma_jfs_wr_t wr = {0}, *bad = NULL;
+
+    wr.opcode = URMA_OPC_SEND;
+    wr.flag.bs.complete_enable = 1;
+    wr.flag.bs.solicited_enable = is_solicited;
+    wr.tjetty = target;
+    wr.send.src.sge = &src;
+    wr.send.src.num_sge = 1;
+    end_receive(&there, 4096, 64, 1);
+    CHECK(urma_post_jetty_send_wr(here.jetty, &wr, &bad) == URMA_SUCCESS);
+    CHECK(end_wait(there.jfc).status == URMA_CR_SUCCESS);
+    CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
+}
+
+/* Armed for solicited completions, a queue tells of these alone; armed for all, of the first. */
+static void solicited_only(void)
+{
+    urma_jfc_t *jfc[2] = {0};
+    uint32_t counts[2] = {1, 1};
+
+    CHECK(urma_rearm_jfc(there.jfc, true) == URMA_SUCCESS);
+    message(false);
+    message(false);
+    CHECK(!readable(there.jfce->fd) && urma_wait_jfc(there.jfce, 2, 0, jfc) == 0);
+    message(true);
+    CHECK(urma_wait_jfc(there.jfce, 2, 60000, jfc) == 1 && jfc[0] == there.jfc);
+    urma_ack_jfc(jfc, counts, 1);
+    message(true);
+    CHECK(!readable(there.jfce->fd)); /* one event for one arm */
+    CHECK(urma_rearm_jfc(there.jfc, false) == URMA_SUCCESS);
+    message(false);
+    CHECK(urma_wait_jfc(there.jfce, 2, 60000, jfc) == 1 && jfc[0] == there.jfc);
+    urma_ack_jfc(jfc, counts, 1);
+}
+
 /* A queue of its own, so that nothing else keeps it. */
 static void unacknowledged(void)
 {
@@ -222,6 +261,7 @@ int main(void)
     target = end_import_jetty(&here, &peer);
     logging();
     completion_events();
+    solicited_only();
     unacknowledged();
     interrupted();
     asynchronous_events();
