@@ -10,6 +10,7 @@ mod memory;
 mod node;
 mod pci;
 mod setup;
+mod sleeper;
 mod wait;
 
 use std::sync::Arc;
@@ -133,6 +134,10 @@ impl World {
         if setup.mode == TransportMode::Rc {
             a.half.jetty.bind(&a.target)?;
             b.half.jetty.bind(&b.target)?;
+        }
+        if setup.sleeps {
+            a.sleep()?;
+            b.sleep()?;
         }
         Ok(Self { setup, a, b })
     }

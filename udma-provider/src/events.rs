@@ -2,8 +2,9 @@
 //!
 //! *Owns*: one ring, its descriptor, its consumer index. *Takes*: what the device wrote.
 //! *Gives*: one event for each count of the descriptor, so that it is readable exactly while an
-//! event is unconsumed; where interrupts merge, the entries count. *Must not*: consume a count without an event or an event
-//! without a count (a count without an event, which only a faulty device makes, is dropped and logged).
+//! event is unconsumed; where interrupts merge, the entries count ([`urma_mem::event`] has the rules, and their model).
+//! *Must not*: consume a count without an event or an event without a count (a count whose event never comes, which only a
+//! faulty device makes, is dropped and logged).
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -25,6 +26,7 @@ use udma_abi::{
 use urma_core::Status;
 use urma_mem::{
     barrier,
+    event::{EventLook, EventReader, EventSource},
     fork::{FdWatch, watch_fd},
     sync::{AtomicBool, Ordering},
 };
@@ -53,6 +55,7 @@ pub(crate) struct EventRing {
 
 #[derive(Debug, Default)]
 struct EventState {
+    reader: EventReader,
     ci: u32,
     /// Event queue number; `None` for asynchronous events.
     eqn: Option<u32>,
@@ -152,43 +155,28 @@ impl EventRing {
     /// Raises an event of the driver itself, such as the end of the device.
     pub(crate) fn raise(&self, event: Eqe) {
         lock(&self.state).own.push_back(event);
-        self.count_one();
-    }
-
-    #[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
-    fn count_one(&self) {
-        let count = 1u64.to_ne_bytes();
-        // Fails only when the counter is full: it is readable then.
-        let _ = nix::unistd::write(&self.fd, &count);
+        give_count(&self.fd);
     }
 
     /// The next event, if one is there.
     pub(crate) fn next(&self) -> Option<Eqe> {
         let mut state = lock(&self.state);
-        if self.backing.merges_interrupts() {
-            return self.next_of_merged(&mut state);
-        }
         loop {
-            if !take_count(&self.fd) {
-                return None;
+            let mut reader = std::mem::take(&mut state.reader);
+            let mut view = RingView { ring: self, state: &mut state };
+            let look = match self.backing.merges_interrupts() {
+                true => reader.next_of_merged(&mut view),
+                false => reader.next(&mut view),
+            };
+            state.reader = reader;
+            match look {
+                EventLook::Taken(event) => return Some(event),
+                EventLook::Nothing => return None,
+                EventLook::CountDropped => {
+                    tracing::warn!("an interrupt came, but its event ring has no entry");
+                }
             }
-            if let Some(event) = self.take_entry(&mut state).or_else(|| state.own.pop_front()) {
-                return Some(event);
-            }
-            tracing::warn!("an interrupt came, but its event ring has no entry");
         }
-    }
-
-    /// The next event where one interrupt may stand for several, or come when its event was taken already: the entries
-    /// count, and the descriptor is made readable for those that are left.
-    fn next_of_merged(&self, state: &mut EventState) -> Option<Eqe> {
-        // Before the look: what comes later is either seen by it or counted.
-        while take_count(&self.fd) {}
-        let event = self.take_entry(state).or_else(|| state.own.pop_front());
-        if !state.own.is_empty() || self.has_entry(state) {
-            self.count_one();
-        }
-        event
     }
 
     /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and
@@ -256,10 +244,6 @@ impl EventRing {
         (eqe::owner_of(word0) == owner).then_some((at, word0))
     }
 
-    fn has_entry(&self, state: &EventState) -> bool {
-        self.entry(state).is_some()
-    }
-
     fn take_entry(&self, state: &mut EventState) -> Option<Eqe> {
         let (at, word0) = self.entry(state)?;
         barrier::from_device();
@@ -273,6 +257,39 @@ impl EventRing {
         }
         Some(Eqe::decode(words))
     }
+}
+
+/// A ring while its state is locked: entries of the device, then those of the driver itself.
+struct RingView<'a> {
+    ring: &'a EventRing,
+    state: &'a mut EventState,
+}
+
+impl EventSource for RingView<'_> {
+    type Event = Eqe;
+
+    fn take_count(&mut self) -> bool {
+        take_count(&self.ring.fd)
+    }
+
+    fn give_count(&mut self) {
+        give_count(&self.ring.fd);
+    }
+
+    fn take_entry(&mut self) -> Option<Eqe> {
+        self.ring.take_entry(self.state).or_else(|| self.state.own.pop_front())
+    }
+
+    fn has_entry(&self) -> bool {
+        !self.state.own.is_empty() || self.ring.entry(self.state).is_some()
+    }
+}
+
+#[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
+fn give_count(fd: &OwnedFd) {
+    let count = 1u64.to_ne_bytes();
+    // Fails only when the counter is full: it is readable then.
+    let _ = nix::unistd::write(fd, &count);
 }
 
 /// Takes one count off an eventfd in semaphore mode.

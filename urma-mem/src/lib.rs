@@ -6,7 +6,8 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays, doorbell slots) have loom models, each with
+//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays, doorbell slots, event
+//! rings) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
@@ -19,6 +20,7 @@ pub mod count;
 pub mod doorbells;
 pub mod ends;
 pub mod environment;
+pub mod event;
 pub mod fork;
 pub mod hazard;
 pub mod lines;

@@ -10,6 +10,7 @@
 //! work or the peer wakes it.
 
 use crate::region::{OutOfBounds, Region};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::words::Words;
 
 /// The owner serves its queues without a wake-up; also the value of fresh memory.
@@ -85,6 +86,46 @@ impl<W: Words> SleepFlag<W> {
     }
 }
 
+/// Until when the owner of some work sleeps, for the threads that add to it and do not do it themselves.
+///
+/// The owner sets the time, fences, looks for work; a thread that leaves some fences, and then reads the time. So either the
+/// owner finds the work, or the thread sees that the owner has to be woken.
+#[derive(Debug)]
+pub struct SleepAlarm {
+    /// In the owner's time; `u64::MAX`: it sleeps until it is woken.
+    until: AtomicU64,
+}
+
+impl Default for SleepAlarm {
+    fn default() -> Self {
+        Self { until: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl SleepAlarm {
+    /// Owner: sleeps until `until` from now on. Then looks for what is due earlier, by [`SleepAlarm::is_before`] too.
+    pub fn set(&self, until: u64) {
+        self.until.store(until, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Other threads, after they left work: whether the owner was woken for work that is due at once, and looks for all of
+    /// it before it sleeps again.
+    #[inline]
+    pub fn is_woken(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.until.load(Ordering::Relaxed) == 0
+    }
+
+    /// Other threads, after they left work that is due at `at`, 0 for at once: whether to wake the owner, which is true once
+    /// for each time.
+    #[inline]
+    pub fn is_before(&self, at: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.until.load(Ordering::Relaxed) > at && self.until.fetch_min(at, Ordering::AcqRel) > at
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! The model: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
@@ -92,7 +133,18 @@ mod tests {
     #[cfg(not(loom))]
     mod plain {
         use crate::region::Region;
-        use crate::sleep::{SleepFlag, SleepResult};
+        use crate::sleep::{SleepAlarm, SleepFlag, SleepResult};
+
+        #[test]
+        fn a_sleeper_is_woken_once_for_each_earlier_time() {
+            let alarm = SleepAlarm::default();
+            alarm.set(100);
+            assert!(!alarm.is_before(100) && !alarm.is_woken());
+            assert!(alarm.is_before(99) && !alarm.is_before(99) && !alarm.is_woken());
+            assert!(alarm.is_before(0) && alarm.is_woken() && !alarm.is_before(0));
+            alarm.set(u64::MAX);
+            assert!(!alarm.is_woken() && alarm.is_before(0));
+        }
 
         #[test]
         fn a_peer_wakes_only_a_sleeper() {
@@ -114,7 +166,7 @@ mod tests {
 
     #[cfg(loom)]
     mod model {
-        use crate::sleep::{SleepFlag, SleepResult};
+        use crate::sleep::{SleepAlarm, SleepFlag, SleepResult};
         use crate::spsc::{CAPACITY_MIN, Consumer, Producer};
         use crate::sync::{AtomicBool, Ordering};
         use crate::words::model::{Fault, ModelWords};
@@ -151,6 +203,44 @@ mod tests {
                 let is_lost = sleeps && !woken.load(Ordering::Acquire);
                 assert!(got || !is_lost, "asleep, no wake-up, and an entry is waiting");
             });
+        }
+
+        /// A thread leaves work; its owner looks, sets its alarm, looks again if it `looks_again`, and sleeps.
+        fn alarm_and_work(looks_again: bool) {
+            loom::model(move || {
+                let alarm = Arc::new(SleepAlarm::default());
+                let work = Arc::new(AtomicBool::new(false));
+                let rung = Arc::new(AtomicBool::new(false));
+                // It was woken before, so that threads do not ring.
+                assert!(alarm.is_before(0));
+                let (its_alarm, its_work, its_ring) =
+                    (Arc::clone(&alarm), Arc::clone(&work), Arc::clone(&rung));
+                let poster = loom::thread::spawn(move || {
+                    its_work.store(true, Ordering::Relaxed);
+                    if !its_alarm.is_woken() && its_alarm.is_before(0) {
+                        its_ring.store(true, Ordering::Relaxed);
+                    }
+                });
+                let mut found = work.load(Ordering::Relaxed);
+                if !found {
+                    alarm.set(u64::MAX);
+                    found = looks_again && work.load(Ordering::Relaxed);
+                }
+                poster.join().unwrap();
+                let is_woken = found || rung.load(Ordering::Relaxed);
+                assert!(is_woken, "work is left, and its owner sleeps: no wake-up");
+            });
+        }
+
+        #[test]
+        fn loom_no_work_is_left_to_a_sleeper() {
+            alarm_and_work(true);
+        }
+
+        #[test]
+        #[should_panic(expected = "no wake-up")]
+        fn loom_catches_an_alarm_without_a_look() {
+            alarm_and_work(false);
         }
 
         #[test]

@@ -12,7 +12,11 @@ use urma_core::{
     SendOp, SendWr, Status, TargetJetty, TokenId, Ubva, WrFlags,
 };
 
-use super::{DeviceOrigin, Face, Failure, Memory, Outcome, Setup, fail, quiet, same, until};
+use super::{
+    DeviceOrigin, Face, Failure, Memory, Outcome, Setup, fail, quiet, same,
+    sleeper::{Queue, Sleeper},
+    until,
+};
 
 /// The objects of an end.
 #[derive(Debug)]
@@ -83,6 +87,8 @@ pub struct End {
     /// Objects that this end owns.
     pub half: Half,
     next_ctx: u64,
+    /// Only where it learns of completions by the descriptor.
+    sleeper: Option<Sleeper>,
 }
 
 /// What requests are built from.
@@ -137,7 +143,16 @@ impl End {
         let target = reached("the other end's jetty", || half.ctx.import_jetty(target))?;
         let import = || half.ctx.import_segment(segment, access, Mapping::None);
         let remote = reached("the other end's memory", import)?;
-        Ok(Self { target, remote, half, next_ctx: 1 })
+        Ok(Self { target, remote, half, next_ctx: 1, sleeper: None })
+    }
+
+    /// From now on it sleeps on the descriptor of its JFCE for each completion.
+    ///
+    /// # Errors
+    /// A JFC could not be armed.
+    pub fn sleep(&mut self) -> Outcome {
+        self.sleeper = Some(Sleeper::begin(&mut self.half)?);
+        Ok(())
     }
 
     /// The jetty, and what requests are built from.
@@ -271,7 +286,7 @@ impl End {
     /// None came.
     #[track_caller]
     pub fn sent(&mut self) -> Outcome<Completion> {
-        next(&mut self.half.jfc, "send completion")
+        self.next(Queue::Send, "send completion")
     }
 
     /// The next receive completion.
@@ -280,7 +295,7 @@ impl End {
     /// None came.
     #[track_caller]
     pub fn received(&mut self) -> Outcome<Completion> {
-        next(&mut self.half.recv_jfc, "receive completion")
+        self.next(Queue::Recv, "receive completion")
     }
 
     /// The next send completion has this status.
@@ -333,7 +348,7 @@ impl End {
     /// One did.
     #[track_caller]
     pub fn nothing_sent(&mut self) -> Outcome {
-        nothing(&mut self.half.jfc, "send completion")
+        self.nothing(Queue::Send, "send completion")
     }
 
     /// No receive completes for a while.
@@ -342,7 +357,28 @@ impl End {
     /// One did.
     #[track_caller]
     pub fn nothing_received(&mut self) -> Outcome {
-        nothing(&mut self.half.recv_jfc, "receive completion")
+        self.nothing(Queue::Recv, "receive completion")
+    }
+
+    #[track_caller]
+    fn next(&mut self, queue: Queue, what: &str) -> Outcome<Completion> {
+        match (&mut self.sleeper, queue) {
+            (Some(sleeper), queue) => sleeper.next(&mut self.half, queue, what),
+            (None, Queue::Send) => next(&mut self.half.jfc, what),
+            (None, Queue::Recv) => next(&mut self.half.recv_jfc, what),
+        }
+    }
+
+    #[track_caller]
+    fn nothing(&mut self, queue: Queue, what: &str) -> Outcome {
+        match (&mut self.sleeper, queue) {
+            (Some(sleeper), queue) => match sleeper.quiet(&mut self.half, queue)? {
+                Some(found) => fail(format!("{what}: nothing was due, {found:?} came")),
+                None => Ok(()),
+            },
+            (None, Queue::Send) => nothing(&mut self.half.jfc, what),
+            (None, Queue::Recv) => nothing(&mut self.half.recv_jfc, what),
+        }
     }
 
     /// So many receives are posted and not consumed. C has no call for the fill of a queue, so that

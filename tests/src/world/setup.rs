@@ -75,6 +75,8 @@ pub struct Setup {
     pub congestion: CongestionChoice,
     /// Whether the devices account their requests in the models of a NIC.
     pub is_counted: bool,
+    /// Whether the ends sleep on the descriptors of their JFCEs for each completion, and call nothing meanwhile.
+    pub sleeps: bool,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -100,6 +102,7 @@ impl Setup {
             recovery: Strategy::Knitting,
             congestion: CongestionChoice::None,
             is_counted: false,
+            sleeps: false,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -165,6 +168,12 @@ impl Setup {
         Self { is_counted: true, ..self }
     }
 
+    /// The same for programs that only sleep on descriptors.
+    #[must_use]
+    pub const fn asleep(self) -> Self {
+        Self { sleeps: true, ..self }
+    }
+
     /// The same with RC jetties that speak the standard opcodes.
     #[must_use]
     pub const fn in_standard_packets(self) -> Self {
@@ -184,7 +193,11 @@ impl Setup {
         let links = [Link::Host, Link::Packets];
         let modes = [TransportMode::Rm, TransportMode::Rc, TransportMode::Um];
         let all = links.iter().flat_map(|link| modes.iter().map(move |mode| (*link, *mode)));
-        all.map(|(link, mode)| Self::new(link, Moving::On, mode).through_c()).collect()
+        let asleep = Self::new(Link::Host, Moving::On, TransportMode::Rm).asleep();
+        all.map(|(link, mode)| Self::new(link, Moving::On, mode))
+            .chain([asleep])
+            .map(Self::through_c)
+            .collect()
     }
 
     /// All combinations of the Rust API.
@@ -221,6 +234,9 @@ impl Setup {
         }
         let counted = |link| Self::new(link, Moving::On, TransportMode::Rm).counted();
         all.extend([counted(Link::Host), counted(Link::Packets)]);
+        let asleep = |link| Self::new(link, Moving::On, TransportMode::Rm).asleep();
+        all.extend([Link::Own, Link::Host, Link::Packets].map(asleep));
+        all.push(asleep(Link::Own).served());
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
         let others = [Strategy::GoBackN, Strategy::Irn, Strategy::SelectiveRepeat];
         for congestion in CongestionChoice::ALL {
@@ -300,9 +316,10 @@ impl fmt::Display for Setup {
             CongestionChoice::Delay => ".delay",
         };
         let counted = if self.is_counted { ".counted" } else { "" };
+        let sleeps = if self.sleeps { ".asleep" } else { "" };
         write!(
             f,
-            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{offload}{served}{recovery}{congestion}{counted}"
+            "{face}{link}.{moving}.{mode}{lane}{doorbells}{wire}{way}{offload}{served}{recovery}{congestion}{counted}{sleeps}"
         )
     }
 }

@@ -15,7 +15,7 @@ mod standard;
 use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
 use ubcore_sim::{CongestionChoice, Strategy};
-use urma_tests::world::Setup;
+use urma_tests::world::{Face, Link, Setup};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -31,11 +31,20 @@ fn main() {
 
 /// Each behaviour has its turn with one strategy beside the default one and one kind of congestion control;
 /// `URMA_EVERY_STRATEGY=1`: with all of them. On devices that count, one behaviour of twelve is tried, `URMA_EVERY_COUNTED=1`: all;
-/// in a virtual machine, which is slow, one of eight, `URMA_EVERY_VFIO=1`: all.
+/// in a virtual machine, which is slow, one of eight, `URMA_EVERY_VFIO=1`: all. Ends that sleep on descriptors are tried with
+/// every behaviour between two nodes, with one of four within one and through C, `URMA_EVERY_ASLEEP=1`: all.
 fn is_turn(number: usize, setup: Setup) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
     if setup.is_vfio {
         return number % 8 == 3 || is_set("URMA_EVERY_VFIO");
+    }
+    if setup.sleeps && (setup.link == Link::Own || setup.face == Face::C) {
+        let turn = match setup.face {
+            Face::Rust if setup.is_served => 1,
+            Face::Rust => 3,
+            Face::C => 0,
+        };
+        return number % 4 == turn || is_set("URMA_EVERY_ASLEEP");
     }
     if setup.is_counted {
         return number % 12 == 5 || is_set("URMA_EVERY_COUNTED");
@@ -60,6 +69,7 @@ fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
     all.filter(|setup| {
         let name = behaviour.name;
         let is_had = c_face::applies(name, *setup) && standard::applies(name, *setup);
+        let is_had = is_had && (!setup.sleeps || behaviours::can_sleep(name));
         is_had && served::applies(name, *setup) && (behaviour.applies)(*setup)
     })
 }

@@ -7,6 +7,7 @@ mod bad_link;
 mod first_touch;
 mod life;
 mod recovery;
+mod sleeper;
 mod spinner;
 mod streams;
 mod waits;

@@ -8,6 +8,7 @@ use udma_abi::{CqeStatus, Opcode, Sqe};
 use super::scene::{Scene, scene, scene_of};
 use super::{Bench, on_seg, pair_with};
 use crate::context::link::Reach;
+use crate::exchange::PlainStep;
 use crate::share::layout::HALF_RING;
 
 /// Steps both nodes until they have nothing to do.
@@ -28,7 +29,7 @@ fn is_found(node: &Bench) -> bool {
     let held = lull.holds();
     lull.end();
     let raised = node.dev.sign().raised();
-    let is_found = node.dev.step_or_begin(|| node.now, (raised, &mut lull));
+    let is_found = node.dev.step_or_begin(|| node.now, (PlainStep::Poll, (raised, &mut lull)));
     assert!(!(held && is_found), "the poll before began a lull, which went on");
     is_found
 }

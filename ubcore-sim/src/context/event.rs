@@ -1,14 +1,14 @@
 //! Event queues: completion events of JFCs, and the asynchronous events of the device.
 //!
 //! *Owns*: producer side of one ring. *Takes*: events from any thread. *Gives*: entries and
-//! interrupts. *Must not*: overwrite an entry; lose an event (a full queue refuses, the caller keeps
-//! it pending).
+//! interrupts, in the same order. *Must not*: overwrite an entry; lose an event (a full queue refuses, the caller keeps
+//! it pending); raise its vector for an entry that the driver cannot see yet.
 
 use std::sync::Arc;
 
 use udma_abi::{Eqe, eqe::EQE_LEN};
-use urma_mem::Region;
-use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use urma_mem::sync::AtomicU32;
+use urma_mem::{Region, event::EventWriter};
 
 use super::function_id::FunctionId;
 use crate::ports::Interrupt;
@@ -21,11 +21,7 @@ pub(crate) struct EventQueue {
     pub(crate) owner: FunctionId,
     vector: u16,
     interrupt: Arc<dyn Interrupt>,
-    claimed: AtomicU64,
-    pi: AtomicU64,
-    ci: AtomicU64,
-    /// An event found no room: look for pending events when the consumer moves.
-    refused: AtomicBool,
+    writer: EventWriter,
     /// JFCs that name this queue.
     pub(crate) users: AtomicU32,
 }
@@ -38,55 +34,32 @@ impl EventQueue {
         (owner, vector): (FunctionId, u16),
         interrupt: Arc<dyn Interrupt>,
     ) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            ring,
-            depth,
-            owner,
-            vector,
-            interrupt,
-            claimed: zero(),
-            pi: zero(),
-            ci: zero(),
-            refused: AtomicBool::new(false),
-            users: AtomicU32::new(0),
-        }
+        let (writer, users) = (EventWriter::new(depth), AtomicU32::new(0));
+        Self { ring, depth, owner, vector, interrupt, writer, users }
     }
 
-    /// Writes an event and raises the vector; `false` when the ring is full.
+    /// Writes an event, and raises the vector for it as soon as all before it are written; `false` when the ring is full.
     pub(crate) fn push(&self, event: Eqe) -> bool {
-        let claimed = self.claimed.fetch_add(1, Ordering::SeqCst);
-        if claimed - self.ci.load(Ordering::SeqCst) >= self.depth {
-            self.claimed.fetch_sub(1, Ordering::SeqCst);
-            self.refused.store(true, Ordering::SeqCst);
-            return false;
-        }
-        let at = self.pi.fetch_add(1, Ordering::SeqCst);
-        let owner = (at / self.depth) & 1 == 0;
-        let words = event.encode(owner);
+        let Some(at) = self.writer.claim() else { return false };
+        let words = event.encode(self.writer.owner(at));
         let offset = usize::try_from(at % self.depth).unwrap_or(0) * EQE_LEN;
         // The ring's length was checked when it was made.
         let _ = self.ring.store_block_last(offset, &words, 0);
-        self.interrupt.raise(self.vector);
+        self.writer.on_stored(at, || self.interrupt.raise(self.vector));
         true
     }
 
     /// The consumer index moved (free running, 32 bits). `None`: an impossible value. `Some(true)`:
     /// events were refused before and may fit now.
     pub(crate) fn on_consumed(&self, ci: u32) -> Option<bool> {
-        let before = self.ci.load(Ordering::SeqCst);
-        #[expect(clippy::cast_possible_truncation, reason = "free running index of 32 bits")]
-        let moved = u64::from(ci.wrapping_sub(before as u32));
-        if before + moved > self.pi.load(Ordering::SeqCst) {
-            return None;
-        }
-        self.ci.store(before + moved, Ordering::SeqCst);
-        Some(self.refused.swap(false, Ordering::SeqCst))
+        self.writer.on_consumed(ci)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use urma_mem::sync::{AtomicU64, Ordering};
+
     use super::*;
 
     #[derive(Debug, Default)]

@@ -77,13 +77,18 @@ impl SoftwareDevice {
     /// One bounded step as [`SoftwareDevice::step`], unless it would find nothing: no queue is listed, and in
     /// the shared part nothing waits that no input announces. When something is due by its time,
     /// [`SoftwareDevice::poll_deadline`] says. Returns whether there was a step.
-    pub fn step_found(&self, now: impl FnOnce() -> Nanos) -> bool {
-        self.step_found_or(now, |_| {})
+    pub(crate) fn step_found(&self, now: impl FnOnce() -> Nanos, kind: PlainStep) -> bool {
+        self.step_found_or(now, kind, |_| {})
     }
 
     /// As [`SoftwareDevice::step_found`]; a shared part in which there is nothing to do is looked at by `quiet`.
     #[inline]
-    fn step_found_or(&self, now: impl FnOnce() -> Nanos, quiet: impl FnOnce(&SharedPlace)) -> bool {
+    fn step_found_or(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        kind: PlainStep,
+        quiet: impl FnOnce(&SharedPlace),
+    ) -> bool {
         if self.base.has_runnable() {
             self.step(now());
             return true;
@@ -98,8 +103,10 @@ impl SoftwareDevice {
                     return false;
                 }
                 self.sign().count_visit();
-                !place.take_alone(&self.base, read(), &mut PollOfOne::default())
-                    && !self.step_plain(place.part(), read(), PlainStep::Poll)
+                // An acknowledgement that waits for the next poll is left by it.
+                let is_alone = kind == PlainStep::Poll
+                    && place.take_alone(&self.base, read(), &mut PollOfOne::default());
+                !is_alone && !self.step_plain(place.part(), read(), kind)
             },
             |shared| {
                 self.step_shared(shared, read());
@@ -213,11 +220,11 @@ impl SoftwareDevice {
     pub(crate) fn step_or_begin(
         &self,
         now: impl FnOnce() -> Nanos,
-        (raised, lull): (RaisedCount, &mut Lull),
+        (kind, (raised, lull)): (PlainStep, (RaisedCount, &mut Lull)),
     ) -> bool {
         let mut is_quiet = false;
-        let is_found =
-            self.step_found_or(now, |place| is_quiet = place.note_lull(self.sign(), lull));
+        let note = |place: &SharedPlace| is_quiet = place.note_lull(self.sign(), lull);
+        let is_found = self.step_found_or(now, kind, note);
         if is_quiet && !is_found {
             lull.begin(self.sign(), raised);
         }
@@ -514,6 +521,12 @@ impl SoftwareDevice {
         self.base.has_runnable()
             || self.base.has_listed()
             || self.shared.try_with(of_peers).is_none_or(|held| held.value || held.marked)
+    }
+
+    /// Whether a step would find something that no input announces, or the thread that steps at this moment may leave some.
+    pub(crate) fn is_work_left(&self) -> bool {
+        let has_work = |shared: &mut SharedPart| shared.exchange.has_work();
+        self.shared.try_with(has_work).is_none_or(|held| held.value || held.marked)
     }
 
     /// TPNs of this node with the peers at their other ends.

@@ -19,7 +19,8 @@ use urma_mem::{
     doorbells::RungSlot,
     fork::{self, FlagWatch},
     lull::{Lull, RaisedCount},
-    sync::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sleep::SleepAlarm,
+    sync::{AtomicBool, AtomicU32, Ordering},
 };
 
 use super::{
@@ -31,6 +32,7 @@ use super::{
 };
 use crate::{
     device::{DeviceFunction, SoftwareDevice},
+    exchange::PlainStep,
     ports::{Deadline, HostRequest, LinkVisitor},
 };
 
@@ -50,8 +52,8 @@ pub struct SharedNode {
     polls_after_command: AtomicU32,
     /// Polls in a row that found the port held by another thread.
     polls_held: AtomicU32,
-    /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
-    armed: AtomicU64,
+    /// The deadline that the sleeping background thread knows of.
+    alarm: SleepAlarm,
     /// Set by [`SharedNode::stop`], and in a forked child before it runs a line.
     dead: Arc<AtomicBool>,
     _forked: FlagWatch,
@@ -91,7 +93,7 @@ impl SharedNode {
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
             polls_held: AtomicU32::new(0),
-            armed: AtomicU64::new(u64::MAX),
+            alarm: SleepAlarm::default(),
             _forked: fork::watch_flag(Arc::clone(&dead))?,
             dead,
             generation: fork::generation(),
@@ -106,9 +108,10 @@ impl SharedNode {
         }
         // What is left would wait for the next wake-up.
         let is_left = (0..STEPS_WOKEN).all(|_| self.drive(self.clock.now(), LinkVisitor::Thread));
-        if is_left || self.is_armed_too_late() {
+        if is_left {
             self.ring();
         }
+        self.leave();
     }
 
     /// Threads that polled wait from now on: the background thread serves, and peers send wake-ups.
@@ -135,9 +138,10 @@ impl SharedNode {
         if self.presence.counts_polls() {
             lull.end();
         }
-        if must_tell || self.is_armed_too_late() {
+        if must_tell {
             self.ring();
         }
+        self.leave();
     }
 
     /// The lull of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
@@ -152,7 +156,7 @@ impl SharedNode {
         // What is runnable or listed is found without a time.
         let is_untimed = self.device.timer().is_none() && self.port.poll_deadline().is_none();
         if !is_active && is_untimed {
-            self.device.step_or_begin(|| self.clock.now_coarse(), lull);
+            self.device.step_or_begin(|| self.clock.now_coarse(), (self.step_kind(), lull));
             return;
         }
         self.step_timed(is_active, lull);
@@ -170,18 +174,18 @@ impl SharedNode {
             self.presence.on_polled_at(now);
             if !is_active && deadline.is_some_and(|at| at > now) {
                 // Soon, and not yet.
-                self.device.step_found(|| now);
+                self.device.step_found(|| now, self.step_kind());
                 return;
             }
             self.drive_for_poll(now);
             self.give_way_to_holder();
         } else if self.port.is_due(coarse) {
-            self.drive(coarse, LinkVisitor::Poll);
+            self.drive(coarse, self.visitor());
         } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
             // The background thread ends the lull before that is due.
-            self.device.step_or_begin(|| coarse, lull);
+            self.device.step_or_begin(|| coarse, (self.step_kind(), lull));
         } else {
-            self.device.step_found(|| coarse);
+            self.device.step_found(|| coarse, self.step_kind());
         }
     }
 
@@ -190,10 +194,10 @@ impl SharedNode {
         if self.device.is_due(now) {
             self.device.step(now);
         } else {
-            self.device.step_found(|| now);
+            self.device.step_found(|| now, self.step_kind());
         }
         if self.port.is_due(now) {
-            self.port.exchange(&self.device, now, LinkVisitor::Poll);
+            self.port.exchange(&self.device, now, self.visitor());
         }
         if !self.presence.is_awake() && self.device.is_due(now) {
             // The program may wait for an event after this poll: nothing is left to the next one.
@@ -301,13 +305,11 @@ impl SharedNode {
         found.or_else(|| self.device.poll_host_request())
     }
 
-    /// The background thread sleeps until this deadline of the core.
-    pub fn set_armed(&self, deadline: Deadline) {
-        self.armed.store(deadline.unwrap_or(u64::MAX), Ordering::Release);
-        // A poller may have looked before the store, and gone to wait.
-        if self.is_armed_too_late() {
-            self.ring();
-        }
+    /// The background thread sleeps until this deadline.
+    pub fn set_alarm(&self, deadline: Deadline) {
+        self.alarm.set(deadline.unwrap_or(u64::MAX));
+        // A thread may have left work before that, and gone to wait.
+        self.leave();
     }
 
     /// Wakes the background thread.
@@ -450,22 +452,52 @@ impl SharedNode {
         if self.port.is_active() {
             let _ = self.port.send(&self.device, self.clock.now());
         }
-        if self.is_armed_too_late() {
+        self.leave();
+    }
+
+    /// A thread leaves the device, and may sleep on a descriptor until it is woken: where no thread polls, the background
+    /// thread has to know of everything that is left to do.
+    #[inline]
+    fn leave(&self) {
+        if !self.presence.is_awake() && !self.alarm.is_woken() {
+            self.leave_to_thread();
+        }
+    }
+
+    #[inline(never)]
+    fn leave_to_thread(&self) {
+        let mut left = self.work_left();
+        if left == Some(0) {
+            // What a step does, as for a request to this node itself, is not worth a change of threads.
+            self.drive(self.clock.now(), LinkVisitor::Thread);
+            left = self.work_left();
+        }
+        if left.is_some_and(|at| self.alarm.is_before(at)) {
             self.ring();
         }
     }
 
-    /// No thread polls, and the core wants time earlier than the sleeping thread will give it.
-    #[inline]
-    fn is_armed_too_late(&self) -> bool {
-        !self.presence.is_awake()
-            && self.device.poll_deadline().is_some_and(|at| self.is_before_armed(at))
+    /// When the earliest work is due that no input announces, 0: at once.
+    fn work_left(&self) -> Deadline {
+        if self.port.is_marked() || self.device.is_work_left() {
+            return Some(0);
+        }
+        [self.device.poll_deadline(), self.port.poll_deadline()].into_iter().flatten().min()
     }
 
-    /// Each deadline is returned once.
-    fn is_before_armed(&self, deadline: Nanos) -> bool {
-        self.armed.load(Ordering::Acquire) > deadline
-            && self.armed.fetch_min(deadline, Ordering::AcqRel) > deadline
+    /// Who a poll is. While each of them may be the last one before the program sleeps, nothing waits for the next.
+    fn visitor(&self) -> LinkVisitor {
+        match self.presence.counts_polls() {
+            true => LinkVisitor::Thread,
+            false => LinkVisitor::Poll,
+        }
+    }
+
+    fn step_kind(&self) -> PlainStep {
+        match self.visitor() {
+            LinkVisitor::Thread => PlainStep::Post,
+            LinkVisitor::Poll => PlainStep::Poll,
+        }
     }
 
     /// A command may ask for a peer, now or in a later step of another thread.

@@ -392,10 +392,10 @@ impl Worker {
         self.said_asleep = true;
         self.stays = 0;
         let limit = (limit != Nanos::MAX).then_some(limit);
-        let deadline = self.shared.device().poll_deadline().into_iter().chain(limit).min();
-        self.shared.set_armed(deadline);
-        let others = [self.peers.poll_deadline(now), self.shared.port().poll_deadline()];
-        let earliest = others.into_iter().chain([deadline]).flatten().min()?;
+        let due = [self.shared.device().poll_deadline(), self.shared.port().poll_deadline(), limit];
+        let deadline = due.into_iter().flatten().min();
+        self.shared.set_alarm(deadline);
+        let earliest = self.peers.poll_deadline(now).into_iter().chain(deadline).min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 

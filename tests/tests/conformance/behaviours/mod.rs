@@ -97,6 +97,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
     .flatten()
 }
 
+/// Whether a behaviour can be tried by ends that sleep on their descriptors: it does not arm their JFCs itself, and its
+/// device does not end under them.
+pub(crate) fn can_sleep(name: &str) -> bool {
+    let awake = [events::ALL, signals::ALL, references::ALL, resets::ALL];
+    let is_in = |list: &[Behaviour]| list.iter().any(|behaviour| behaviour.name == name);
+    !awake.into_iter().any(is_in) && name != "flush_takes_flushed_requests_only"
+}
+
 /// Sizes at which something changes: words, blocks, pages, packets.
 pub(super) const SIZES: [usize; 28] = [
     1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 256, 257, 1023, 1024, 1025, 4095,

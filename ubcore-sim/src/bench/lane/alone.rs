@@ -6,6 +6,7 @@ use udma_abi::{Opcode, Sqe};
 use super::super::{BenchSeg, eid};
 use super::messages::MessageScene;
 use crate::cfg::ExpressLane;
+use crate::exchange::PlainStep;
 
 /// Messages to and fro after which both programs are known to come back soon.
 const ROUNDS: usize = 100;
@@ -56,7 +57,7 @@ impl Talk {
     /// Messages that one poll of the receiver finds.
     fn poll_b(&mut self) -> usize {
         let Self { w, .. } = self;
-        w.s.b.dev.step_found(|| 0);
+        w.s.b.dev.step_found(|| 0, PlainStep::Poll);
         std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count()
     }
 
@@ -73,7 +74,7 @@ impl Talk {
     /// Completions that one poll of the sender finds.
     fn poll_a(&mut self) -> usize {
         let Self { w, .. } = self;
-        w.s.a.dev.step_found(|| 0);
+        w.s.a.dev.step_found(|| 0, PlainStep::Poll);
         std::iter::from_fn(|| w.s.a.poll(&mut w.s.jfc)).count()
     }
 }

@@ -13,6 +13,7 @@ use super::GOOD;
 use super::leases::can_lease;
 use super::talk::{AREA, PLACES, SeenEnd, SeenTalk, TOKEN, TalkSide, TalkWorld};
 use crate::cfg::Dialogues;
+use crate::exchange::PlainStep;
 use crate::link::Rng;
 
 /// Runs `act` with dialogues and without: what was seen is the same.
@@ -258,7 +259,7 @@ fn a_message_that_is_never_answered_ends_once() {
         let a = &mut world.0[0];
         let ends = (0..100_000).map(|_| {
             a.b.now += 1_000_000;
-            a.b.dev.step_found(|| a.b.now);
+            a.b.dev.step_found(|| a.b.now, PlainStep::Poll);
             if a.b.dev.is_due(a.b.now) {
                 a.b.dev.step(a.b.now);
             }

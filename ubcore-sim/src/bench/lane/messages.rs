@@ -11,6 +11,7 @@ use super::super::scene::{Scene, scene_of};
 use super::super::{BenchJfc, BenchQueue, BenchSeg, eid, on_seg, pair_with};
 use super::{AREA, GOOD};
 use crate::cfg::ExpressLane;
+use crate::exchange::PlainStep;
 use crate::hooks::{self, Hook};
 
 /// A jetty that sends, and one that receives.
@@ -510,7 +511,7 @@ fn messages_that_acknowledge_are_alike() {
             w.receive(0, 64);
             w.s.a.post_recv(&mut w.s.jetty, &[here.sge(0, 64)]);
             w.send(|_| {});
-            assert!(w.s.b.dev.step_found(|| 0));
+            assert!(w.s.b.dev.step_found(|| 0, PlainStep::Poll));
             let came = std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).inspect(|cqe| {
                 assert_eq!(cqe.status, GOOD, "{round}");
                 at_b += usize::from(!cqe.recv);
@@ -524,7 +525,7 @@ fn messages_that_acknowledge_are_alike() {
             };
             let piece = w.there.sge(0, 8);
             w.s.b.post_direct(&mut w.target, sqe, &[piece]);
-            w.s.a.dev.step_found(|| 0);
+            w.s.a.dev.step_found(|| 0, PlainStep::Poll);
             while let Some(cqe) = w.s.a.poll(&mut w.s.jfc) {
                 assert_eq!(cqe.status, GOOD);
                 at_a += 1;
@@ -536,8 +537,8 @@ fn messages_that_acknowledge_are_alike() {
         }
         // What waits goes by the next polls.
         for _ in 0..3 {
-            w.s.a.dev.step_found(|| 0);
-            w.s.b.dev.step_found(|| 0);
+            w.s.a.dev.step_found(|| 0, PlainStep::Poll);
+            w.s.b.dev.step_found(|| 0, PlainStep::Poll);
         }
         at_a += std::iter::from_fn(|| w.s.a.poll(&mut w.s.jfc)).count();
         at_b += std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).count();

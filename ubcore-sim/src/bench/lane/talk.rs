@@ -8,6 +8,7 @@ use udma_abi::{Cqe, CqeStatus, Opcode, PollOfOne, ReceivedMessage, Sge, Sqe};
 use super::super::{Bench, BenchJfc, BenchQueue, BenchSeg, pair_with};
 use super::GOOD;
 use crate::cfg::Dialogues;
+use crate::exchange::PlainStep;
 
 /// One of two nodes that talk: a jetty, its JFC, its memory.
 pub(super) struct TalkSide {
@@ -109,7 +110,7 @@ impl TalkSide {
         self.take();
         let mut poll = PollOfOne { of: Some((self.jfc.id, self.jfc.ci)), given: None };
         if !self.b.dev.take_entry(|| self.b.now, &mut poll) {
-            self.b.dev.step_found(|| self.b.now);
+            self.b.dev.step_found(|| self.b.now, PlainStep::Poll);
         }
         if let Some(message) = poll.given {
             self.given += 1;
@@ -120,7 +121,7 @@ impl TalkSide {
 
     /// A poll by the ring alone.
     pub(super) fn poll_ring(&mut self) -> usize {
-        self.b.dev.step_found(|| self.b.now);
+        self.b.dev.step_found(|| self.b.now, PlainStep::Poll);
         self.take()
     }
 
