@@ -16,8 +16,8 @@ pub(crate) const QUEUES: usize = 4096;
 pub(crate) const GROUPS: usize = 256;
 /// Members of a group.
 pub(crate) const GROUP_MEMBERS: usize = 32;
-/// Most event queues at a time.
-pub(crate) const EQ: usize = 255;
+/// Most event queues at a time: drivers let several share a vector.
+pub(crate) const EQ: usize = 4096;
 /// log2 of a JFC's entries.
 pub(crate) const JFC_DEPTH_LOG2: u8 = 16;
 /// log2 of a send ring's blocks.
@@ -26,8 +26,8 @@ pub(crate) const SQ_BLOCKS_LOG2: u8 = 16;
 pub(crate) const JFR_DEPTH_LOG2: u8 = 15;
 /// log2 of an event ring's entries.
 pub(crate) const EQ_DEPTH_LOG2: u8 = 16;
-/// Number of interrupt vectors.
-pub(crate) const VECTORS: u16 = 256;
+/// Number of interrupt vectors: one for asynchronous events, the others for event queues.
+pub(crate) const VECTORS: u16 = 64;
 /// Functions beside that of the owner.
 pub(crate) const FUNCTIONS: u16 = 1024;
 /// Peers at one time.

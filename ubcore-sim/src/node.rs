@@ -38,6 +38,7 @@ use crate::{
         standard::{PortEndpoint, QpnInUse, StandardDrops},
         thread::Background,
     },
+    limits,
     ports::{Interrupt, LinkVisitor, LocalRoutes, Ports},
     share::layout,
 };
@@ -326,7 +327,7 @@ const SPAN: u32 = 8;
 /// Bytes of the longest packets of a window that something else bounds.
 const WINDOW_BYTES: u32 = 64 << 20;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
-pub const VECTORS: u16 = 64;
+pub const VECTORS: u16 = limits::VECTORS;
 
 #[cfg(test)]
 mod tests {

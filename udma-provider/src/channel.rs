@@ -1,4 +1,4 @@
-//! An event queue of the device, and its interrupt vector.
+//! An event queue of the device, and its interrupt vector or a part in the shared one.
 //!
 //! *Owns*: both. *Takes*: events of completion queues. *Gives*: JFC numbers. *Must not*: report a
 //! JFC that does not exist.
@@ -9,15 +9,18 @@ use udma_abi::{Eqe, cmd::Command};
 use urma_core::Status;
 use urma_mem::sync::{AtomicBool, Ordering};
 
-use crate::{device::Driver, events::EventRing};
+use crate::{
+    device::Driver,
+    events::{EventRing, QueueVector},
+};
 
 /// Event queue of the device, with the descriptor that its interrupt signals.
 #[derive(Debug)]
 pub(crate) struct Channel {
     driver: Arc<Driver>,
-    ring: EventRing,
+    ring: Arc<EventRing>,
     eqn: u32,
-    vector: u16,
+    vector: QueueVector,
     deleted: AtomicBool,
 }
 
@@ -25,23 +28,31 @@ impl Channel {
     /// Creates one.
     ///
     /// # Errors
-    /// `NoMemory`: no vector, event queue or descriptor is left.
+    /// `NoMemory`: no event queue or descriptor is left.
     pub(crate) fn create(driver: &Arc<Driver>) -> Result<Self, Status> {
-        let vector = driver.take_vector().ok_or(Status::NoMemory)?;
+        let vector = driver.vectors.take().ok_or(Status::NoMemory)?;
         let made = {
             let Driver { backing, dma, failed, .. } = &**driver;
             EventRing::completion(backing, dma, failed, vector)
         };
         let made = made.and_then(|ring| {
             let (base, depth_log2) = (ring.iova(), ring.depth_log2());
-            let results = driver.execute(&Command::CreateEq { base, depth_log2, vector });
+            let ring = Arc::new(ring);
+            let number = match vector {
+                QueueVector::Own(number) => number,
+                QueueVector::Shared(number) => {
+                    driver.vectors.pass_on(&*driver.backing, &ring, number)?;
+                    number
+                }
+            };
+            let results = driver.execute(&Command::CreateEq { base, depth_log2, vector: number });
             let results =
                 results.inspect_err(|error| driver.keep_if_failed(&ring.memory(), *error))?;
             let eqn = u32::try_from(results[0]).map_err(|_| Status::Fail)?;
             ring.set_eqn(eqn);
             Ok((ring, eqn))
         });
-        let (ring, eqn) = made.inspect_err(|_| driver.give_vector(vector))?;
+        let (ring, eqn) = made.inspect_err(|_| driver.vectors.give_back(vector))?;
         let deleted = AtomicBool::new(false);
         Ok(Self { driver: Arc::clone(driver), ring, eqn, vector, deleted })
     }
@@ -116,7 +127,12 @@ impl Channel {
             return Err(Status::Invalid.why(format_args!("the JFCE was deleted before")));
         }
         match self.driver.execute(&Command::DestroyEq { eqn: self.eqn }) {
-            Ok(_) => self.driver.give_vector(self.vector),
+            Ok(_) => {
+                // Before another channel has the vector: it takes the count off that ends the waits.
+                self.ring.close();
+                self.driver.vectors.give_back(self.vector);
+                return Ok(());
+            }
             Err(error) if error == Status::NoDevice => self.driver.keep(self.ring.memory()),
             Err(refused) => {
                 self.deleted.store(false, Ordering::Release);

@@ -27,6 +27,7 @@ use crate::{
     events::EventRing,
     slots::SlotRegisters,
     table::{PolledQueue, QueueTable},
+    vectors::QueueVectors,
 };
 
 /// How the driver shall work.
@@ -75,7 +76,7 @@ pub(crate) struct Driver {
     /// The device was reset since: its registers belong to a successor.
     retired: AtomicBool,
     commands: CommandQueue,
-    vectors: Mutex<Vec<u16>>,
+    pub(crate) vectors: QueueVectors,
     /// Memory that the device may still use because it did not answer: freed after the reset.
     limbo: Mutex<Vec<Arc<DmaBuf>>>,
 }
@@ -107,7 +108,7 @@ impl Driver {
         wait_status(&*backing, &*regs, cfg.command_timeout_ns, |status| {
             status & regs::status::READY != 0
         })?;
-        let last_vector = u16::try_from(caps.vectors).unwrap_or(u16::MAX).min(VECTORS_MAX);
+        let vectors = u16::try_from(caps.vectors).unwrap_or(u16::MAX).min(VECTORS_MAX);
         let driver = Arc::new(Self {
             regs,
             caps,
@@ -121,7 +122,7 @@ impl Driver {
             _forked: forked,
             retired: AtomicBool::new(false),
             commands,
-            vectors: Mutex::new((1..last_vector).rev().collect()),
+            vectors: QueueVectors::new(vectors),
             limbo: Mutex::default(),
             backing,
         });
@@ -227,14 +228,6 @@ impl Driver {
         if error == Status::NoDevice {
             self.keep(Arc::clone(buf));
         }
-    }
-
-    pub(crate) fn take_vector(&self) -> Option<u16> {
-        lock(&self.vectors).pop()
-    }
-
-    pub(crate) fn give_vector(&self, vector: u16) {
-        lock(&self.vectors).push(vector);
     }
 
     pub(crate) fn features(&self) -> Features {
@@ -357,7 +350,7 @@ fn wait_until(
     Ok(())
 }
 
-/// Vectors that this driver uses at most: 0 for asynchronous events, one for each JFCE.
+/// Vectors that this driver uses at most: 0 for asynchronous events, one for each JFCE, the last for all further ones.
 const VECTORS_MAX: u16 = 1024;
 /// How long the reset at the end may take.
 const RESET_TIMEOUT_NS: Nanos = 1_000_000_000;

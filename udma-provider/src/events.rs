@@ -19,7 +19,7 @@ use nix::{
     sys::eventfd::{EfdFlags, EventFd},
 };
 use udma_abi::{
-    DeviceBacking, Eqe, RegisterRegion,
+    BackingError, DeviceBacking, Eqe, RegisterRegion,
     eqe::{self, EQE_LEN, EQE_WORDS},
     regs,
 };
@@ -43,14 +43,24 @@ pub(crate) struct EventRing {
     backing: Arc<dyn DeviceBacking>,
     ring: Arc<DmaBuf>,
     depth_log2: u8,
-    /// Declared before the descriptors: they go first.
-    _watches: [FdWatch; 2],
+    /// It has no vector of its own: one count may stand for several entries.
+    is_shared: bool,
+    /// Declared before the descriptor: it goes first.
+    _watch: FdWatch,
     fd: OwnedFd,
-    wake: EventFd,
     closed: AtomicBool,
     /// The device failed: its registers may be a successor's by now.
     failed: Arc<AtomicBool>,
     state: Mutex<EventState>,
+}
+
+/// Vector of an event queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueVector {
+    /// No other queue has it.
+    Own(u16),
+    /// Queues without one of their own have it.
+    Shared(u16),
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +83,8 @@ impl EventRing {
         dma: &Arc<DmaAlloc>,
         failed: &Arc<AtomicBool>,
     ) -> Result<Self, Status> {
-        let ring = Self::new(backing, dma.alloc(EQE_LEN << ASYNC_DEPTH_LOG2)?, 0, failed)?;
+        let memory = dma.alloc(EQE_LEN << ASYNC_DEPTH_LOG2)?;
+        let ring = Self::new(backing, memory, QueueVector::Own(0), failed)?;
         ring.regs.write64(regs::AEQ_BASE, ring.iova());
         ring.regs.write32(regs::AEQ_DEPTH, 1 << ASYNC_DEPTH_LOG2);
         Ok(ring)
@@ -87,7 +98,7 @@ impl EventRing {
         backing: &Arc<dyn DeviceBacking>,
         dma: &Arc<DmaAlloc>,
         failed: &Arc<AtomicBool>,
-        vector: u16,
+        vector: QueueVector,
     ) -> Result<Self, Status> {
         let memory = dma.alloc(EQE_LEN << COMPLETION_DEPTH_LOG2)?;
         Self::new(backing, memory, vector, failed)
@@ -96,28 +107,31 @@ impl EventRing {
     fn new(
         backing: &Arc<dyn DeviceBacking>,
         memory: DmaBuf,
-        vector: u16,
+        vector: QueueVector,
         failed: &Arc<AtomicBool>,
     ) -> Result<Self, Status> {
         let entries = memory.region().len() / EQE_LEN;
-        let fd = backing.interrupt(vector).map_err(|error| status_of(&error))?;
-        make_nonblocking(&fd)?;
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let wake = EventFd::from_value_and_flags(0, flags).map_err(|_| Status::NoMemory)?;
+        let (fd, is_shared) = match vector {
+            QueueVector::Own(number) => {
+                let fd = backing.interrupt(number).map_err(|error| no_descriptor(&error))?;
+                make_nonblocking(&fd)?;
+                (fd, false)
+            }
+            QueueVector::Shared(_) => (own_descriptor()?, true),
+        };
         // Counts of an earlier user of this vector are not ours.
         while take_count(&fd) {}
         // A forked child that read them would take the parent's events.
-        let watch = |fd| watch_fd(fd).map_err(|_| Status::NoMemory);
-        let watches = [watch(fd.as_fd())?, watch(wake.as_fd())?];
+        let watch = watch_fd(fd.as_fd()).map_err(|_| Status::NoMemory)?;
         Ok(Self {
             regs: backing.registers(),
             backing: Arc::clone(backing),
             ring: Arc::new(memory),
             depth_log2: u8::try_from(entries.trailing_zeros()).unwrap_or(0),
             failed: Arc::clone(failed),
-            _watches: watches,
+            is_shared,
+            _watch: watch,
             fd,
-            wake,
             closed: AtomicBool::new(false),
             state: Mutex::default(),
         })
@@ -148,8 +162,17 @@ impl EventRing {
     /// Ends all waits, now and later.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // A full counter is readable too, so a failed write wakes as well.
-        let _ = self.wake.write(1);
+        // Who has the vector next takes it off.
+        give_count(&self.fd);
+    }
+
+    /// Makes the descriptor readable if an entry waits, for a ring of the shared vector.
+    pub(crate) fn signal(&self) {
+        let state = lock(&self.state);
+        // While no thread can take it: a count without an entry would wake the program for nothing.
+        if self.entry(&state).is_some() {
+            give_count(&self.fd);
+        }
     }
 
     /// Raises an event of the driver itself, such as the end of the device.
@@ -164,7 +187,7 @@ impl EventRing {
         loop {
             let mut reader = std::mem::take(&mut state.reader);
             let mut view = RingView { ring: self, state: &mut state };
-            let look = match self.backing.merges_interrupts() {
+            let look = match self.is_shared || self.backing.merges_interrupts() {
                 true => reader.next_of_merged(&mut view),
                 false => reader.next(&mut view),
             };
@@ -194,8 +217,7 @@ impl EventRing {
         let slice = left.min(SLICE);
         let events = self.fd.as_fd();
         let peers = self.backing.wakeup().unwrap_or(events);
-        let mut fds =
-            [events, peers, self.wake.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let mut fds = [events, peers].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         // Rounded up: a wait of less than a millisecond must not spin.
         let ms = u16::try_from(slice.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
         match poll(&mut fds, PollTimeout::from(ms)) {
@@ -293,15 +315,31 @@ fn give_count(fd: &OwnedFd) {
 }
 
 /// Takes one count off an eventfd in semaphore mode.
-fn take_count(fd: &OwnedFd) -> bool {
+pub(crate) fn take_count(fd: &OwnedFd) -> bool {
     let mut count = [0; 8];
     matches!(nix::unistd::read(fd, &mut count), Ok(8))
 }
 
-fn make_nonblocking(fd: &OwnedFd) -> Result<(), Status> {
+pub(crate) fn make_nonblocking(fd: &OwnedFd) -> Result<(), Status> {
     let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(|_| Status::Fail)?;
     let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(|_| ()).map_err(|_| Status::Fail)
+}
+
+/// A descriptor that no vector signals.
+fn own_descriptor() -> Result<OwnedFd, Status> {
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+    let made = EventFd::from_value_and_flags(0, flags);
+    let made = made.map_err(|error| no_descriptor(&BackingError::Os(error.into())))?;
+    Ok(made.into())
+}
+
+fn no_descriptor(error: &BackingError) -> Status {
+    tracing::warn!(
+        %error,
+        "a channel for events gets no descriptor; a process may have as many as its limit says (ulimit -n)"
+    );
+    status_of(error)
 }
 
 /// Places in what a wait watches.
@@ -310,5 +348,5 @@ const PEERS: usize = 1;
 /// Longest sleep, after which the device's clock and state are checked.
 const SLICE: Duration = Duration::from_millis(100);
 const ASYNC_DEPTH_LOG2: u8 = 10;
-/// One event per arm and JFC: more than any device has JFCs.
-const COMPLETION_DEPTH_LOG2: u8 = 12;
+/// One event per arm and JFC. Of more JFCs that are armed at once, events wait in the device until there is room.
+const COMPLETION_DEPTH_LOG2: u8 = 8;

@@ -32,6 +32,7 @@ mod shadow;
 mod slots;
 mod sqe;
 mod table;
+mod vectors;
 
 #[cfg(test)]
 mod tests;

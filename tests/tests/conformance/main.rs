@@ -14,10 +14,15 @@ mod standard;
 
 use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use ubcore_sim::{CongestionChoice, Strategy};
 use urma_tests::world::{Face, Link, Setup};
 
 fn main() {
+    // As many channels as a device has have each a descriptor. Where the process may not have so many, those trials fail.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let mut arguments = Arguments::from_args();
     // Trials that wait for a timer rest meanwhile; more than this only take each other's core.
     arguments.test_threads.get_or_insert(4);

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
 mod bad_link;
+mod channels;
 mod first_touch;
 mod life;
 mod recovery;

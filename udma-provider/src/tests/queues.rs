@@ -378,6 +378,34 @@ fn async_events_arrive_once_in_order() {
     assert_eq!(bench.context.next_async(zero), Ok(None));
 }
 
+#[test]
+fn channels_that_share_a_vector_get_their_own_events_alone() {
+    let bench = Bench::new();
+    let jfces: Vec<_> = (0..6).map(|_| bench.context.create_jfce().unwrap()).collect();
+    let is_readable = |at: usize, limit: u16| {
+        let mut fds = [PollFd::new(jfces[at].fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::from(limit)).unwrap() == 1
+    };
+    for at in [5, 0, 2, 3, 5, 1] {
+        let mut jfc = bench.context.create_jfc(&jfc_cfg(16), Some(&jfces[at])).unwrap();
+        let mut jfs = bench.jfs(jfc.id, 8);
+        let send = jfs.send.as_mut().unwrap();
+        for round in 0..3 {
+            jfc.queue.arm(Arm::Any).unwrap();
+            send.post_send(&[signalled(round)]).unwrap();
+            // What the toy device was posted it does in a step.
+            bench.device.driver().unwrap().backing.progress();
+            assert!(is_readable(at, 10_000), "channel {at}");
+            assert!((0..6).all(|other| is_readable(other, 0) == (other == at)));
+            let mut ready = [0; 4];
+            assert_eq!(jfces[at].wait(&mut ready, Some(Duration::ZERO)), Ok(1));
+            assert_eq!(ready[0], jfc.id);
+            assert!(!is_readable(at, 0));
+            assert_eq!(poll_all(&mut jfc).len(), 1);
+        }
+    }
+}
+
 /// The descriptor is readable as long as there are events, whatever interrupts became of them.
 #[test]
 fn events_whose_interrupts_were_merged_arrive_once_in_order() {

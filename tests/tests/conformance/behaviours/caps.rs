@@ -20,7 +20,7 @@ super::behaviours! {
     Bad rm inline_beyond_the_limit: "A queue for one inline byte more than the device states is refused.";
     Bad rm timers_beyond_the_limit: "Priority above 15, RNR retries above 7 and timer codes above 31 are refused.";
     Bad rm event_vectors_beyond_the_limit: "A JFC on an event vector that the device does not have is refused.";
-    Bad rm jfces_beyond_the_limit: "JFCEs are created until the device has no more; the next is refused and a freed one can be had again.";
+    Bad rm jfces_beyond_the_limit: "JFCEs are created up to the limit; one more is refused and a freed one can be had again.";
     Bad rm jfcs_beyond_the_limit: "JFCs are created up to the limit; one more is refused and a freed one can be had again.";
     Bad rm jfss_beyond_the_limit: "JFSs are created up to the limit; one more is refused and a freed one can be had again.";
     Bad rm jfrs_beyond_the_limit: "JFRs are created up to the limit; one more is refused and a freed one can be had again.";
@@ -235,8 +235,9 @@ fn until_refused<T>(
 
 fn jfces_beyond_the_limit(setup: Setup) -> Outcome {
     let host = Host::open(setup)?;
-    let count = until_refused(4096, || host.ctx.create_jfce(), |jfce| Ok(jfce.delete()?))?;
-    check(count >= 8, format!("only {count} JFCEs"))
+    let max = host.ctx.attr().caps.ceq_cnt as usize;
+    let count = until_refused(max, || host.ctx.create_jfce(), |jfce| Ok(jfce.delete()?))?;
+    same("JFCEs", count, max)
 }
 
 fn jfcs_beyond_the_limit(setup: Setup) -> Outcome {
