@@ -21,7 +21,7 @@ use ubcore_sim::{
     link::{FaultCfg, LinkFaults},
     node::{Node, NodeCfg, NodeError},
 };
-use ubcored::{Attendants, NodeFunction};
+use ubcored::{Attendants, DescriptorBudget, NodeFunction};
 use udma_provider::device_on;
 use udma_vfio::{
     PciNic,
@@ -238,7 +238,8 @@ fn served(node: &Arc<Node>, by_registers: bool) -> Outcome<PciNic> {
     let attendants = attendants.as_ref().ok_or_else(|| Failure::new("no thread".to_owned()))?;
     let (client, server) = UnixStream::pair()?;
     let cfg = FunctionCfg { uasid: node.device().cfg().uasid, quota: FunctionQuota::NONE };
-    let mut function = NodeFunction::new(node, cfg, Arc::clone(attendants))?;
+    let mut function =
+        NodeFunction::new(node, cfg, (Arc::clone(attendants), DescriptorBudget::new(1 << 16, 64)))?;
     std::thread::spawn(move || serve(&server, &mut function, MapQuota::default()));
     let device =
         UserDevice::on(client, "udma0").map_err(|error| Failure::new(error.to_string()))?;

@@ -144,14 +144,18 @@ impl Attendants {
     /// # Errors
     /// No descriptors or no thread.
     pub fn start() -> io::Result<Arc<Self>> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (all, version) = (Mutex::default(), AtomicU64::new(0));
-        let attendants = Arc::new(Self { all, version, wake });
+        let attendants = Arc::new(Self::asleep()?);
         let shared = Arc::clone(&attendants);
         std::thread::Builder::new()
             .name("ubcored-device".to_owned())
             .spawn(move || shared.run())?;
         Ok(attendants)
+    }
+
+    /// The same without the thread.
+    fn asleep() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { all: Mutex::default(), version: AtomicU64::new(0), wake })
     }
 
     /// Attends to a function of `node` until [`Attendants::leave`].
@@ -255,3 +259,61 @@ const SPIN_BOUND: Duration = Duration::from_micros(200);
 const LEAVE_LOOK: Duration = Duration::from_micros(100);
 /// Longest sleep of the thread, and longest wait for it.
 const SLEEP_BOUND: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use ubcore_sim::{
+        NodeCfg,
+        device::{FunctionCfg, FunctionQuota},
+        ports::Interrupt,
+    };
+    use udma_abi::slots::SlotDoorbell;
+    use urma_mem::doorbells::{DoorbellSlots, SlotGeometry};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Silent;
+    impl Interrupt for Silent {
+        fn raise(&self, _: u16) {}
+    }
+
+    /// What a thread about to sleep does with doorbells that come before and after it says so, of either of two functions.
+    #[test]
+    fn a_doorbell_of_any_function_ends_the_sleep() {
+        let node = Node::open(NodeCfg::from_env().unwrap()).unwrap();
+        let attendants = Attendants::asleep().unwrap();
+        let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
+        let all: Vec<_> = (0..2)
+            .map(|_| {
+                let client = node.add_function(cfg, Arc::new(Silent)).unwrap();
+                attendants.attend(Arc::clone(&node), client).unwrap()
+            })
+            .collect();
+        let slots: Vec<_> = all
+            .iter()
+            .map(|one| {
+                let slots = DoorbellSlots::new(one.memory().clone(), SlotGeometry::DEVICE).unwrap();
+                Arc::new(slots).take().unwrap()
+            })
+            .collect();
+        let [mut attended] = AttendedNode::group(&all).try_into().map_err(drop).unwrap();
+        let ring = |at: usize, pi| {
+            let mut wakes = 0;
+            slots[at].ring(SlotDoorbell::Queue { id: 5, pi }.encode(), || wakes += 1);
+            wakes
+        };
+        let look_until_quiet = |attended: &mut AttendedNode| {
+            attended.announce_awake();
+            while attended.functions.iter().any(|one| one.look() != SlotLook::Quiet) {}
+        };
+        for (pi, at) in (1..).zip([0, 1, 0, 1]) {
+            assert!(attended.announce_sleep(), "nothing rang");
+            assert_eq!(ring(at, 2 * pi), 1, "function {at} writes the register that wakes");
+            look_until_quiet(&mut attended);
+            assert_eq!(ring(at, 2 * pi + 1), 0, "function {at} is seen");
+            assert!(!attended.announce_sleep(), "function {at} rang before");
+            look_until_quiet(&mut attended);
+        }
+    }
+}

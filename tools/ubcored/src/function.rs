@@ -3,7 +3,7 @@
 //! - owns: one function. takes: checked accesses of the client. gives: register accesses, maps and vectors of the function. must
 //!   not: read a ring or a descriptor of memory by itself.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, sync::Arc};
 
 use rustix::io::Errno;
 use ubcore_sim::{
@@ -23,7 +23,8 @@ use urma_mem::Region;
 use crate::{
     attend::{Attendants, Attended},
     blocks::{BlockWrite, DirectBlocks},
-    vectors::{ClientVectors, VectorThread},
+    descriptors::{ClientDescriptors, DescriptorBudget},
+    vectors::{ClientVectors, VectorChange, VectorThread},
 };
 
 /// A function of a node that is served to one client. Dropped, it ends with everything that it has.
@@ -35,19 +36,22 @@ pub struct NodeFunction {
     attended: Arc<Attended>,
     attendants: Arc<Attendants>,
     vectors: Arc<ClientVectors>,
+    descriptors: ClientDescriptors,
+    /// Memory that is mapped, by its device address: each has a descriptor.
+    mapped: BTreeMap<u64, Region>,
     /// Ends behind the function, which raises them.
     _thread: VectorThread,
 }
 
 impl NodeFunction {
-    /// A new function of `node`, to which `attendants` attend.
+    /// A new function of `node`, to which the attendants attend, and whose memory has descriptors of the budget.
     ///
     /// # Errors
     /// No memory, no descriptors, no thread; `QuotaExceeded`: the node has as many functions as it can have.
     pub fn new(
         node: &Arc<Node>,
         cfg: FunctionCfg,
-        attendants: Arc<Attendants>,
+        (attendants, budget): (Arc<Attendants>, Arc<DescriptorBudget>),
     ) -> io::Result<Self> {
         let (vectors, thread) = ClientVectors::start()?;
         let client = node.add_function(cfg, Arc::<ClientVectors>::clone(&vectors))?;
@@ -60,14 +64,30 @@ impl NodeFunction {
         let config = ServedConfig::new(identity, &bars, TABLE_BAR);
         let dma = client.dma();
         let attended = attendants.attend(Arc::clone(node), client)?;
-        let blocks = DirectBlocks::default();
-        Ok(Self { dma, config, blocks, attended, attendants, vectors, _thread: thread })
+        let (blocks, mapped) = (DirectBlocks::default(), BTreeMap::new());
+        let descriptors = ClientDescriptors::new(budget);
+        Ok(Self {
+            dma,
+            config,
+            blocks,
+            attended,
+            attendants,
+            vectors,
+            descriptors,
+            mapped,
+            _thread: thread,
+        })
     }
 
     /// Returns its number, quotas and their use.
     #[must_use]
     pub fn function(&self) -> &Arc<DeviceFunction> {
         self.attended.client().function()
+    }
+
+    #[cfg(test)]
+    fn descriptors_used(&self) -> u64 {
+        self.descriptors.used()
     }
 }
 
@@ -167,16 +187,44 @@ impl ServedFunction for NodeFunction {
     }
 
     fn map(&mut self, address: u64, memory: Option<(Region, DmaAccess)>) -> Result<(), Errno> {
-        let result = match memory {
-            Some((region, access)) => self.dma.map(address, &region, access),
-            None => self.dma.unmap(address),
+        let Some((region, access)) = memory else {
+            self.dma.unmap(address).map_err(|error| errno(&error))?;
+            if let Some(region) = self.mapped.remove(&address) {
+                self.descriptors.give_back_with(region);
+            }
+            return Ok(());
         };
-        result.map_err(|error| errno(&error))
+        if !self.descriptors.take() {
+            return Err(Errno::DQUOT);
+        }
+        match self.dma.map(address, &region, access) {
+            Ok(()) => {
+                self.mapped.insert(address, region);
+                Ok(())
+            }
+            Err(error) => {
+                self.descriptors.give_back(1);
+                Err(errno(&error))
+            }
+        }
     }
 
     fn set_vector(&mut self, _: u32, vector: u32, fd: Option<OwnedFd>) -> Result<(), Errno> {
         let vector = u16::try_from(vector).map_err(|_| Errno::INVAL)?;
-        if self.vectors.set(vector, fd) { Ok(()) } else { Err(Errno::INVAL) }
+        if fd.is_some() && !self.descriptors.take() {
+            return Err(Errno::DQUOT);
+        }
+        let is_new = fd.is_some();
+        match self.vectors.set(vector, fd) {
+            VectorChange::None => {
+                self.descriptors.give_back(usize::from(is_new));
+                Err(Errno::INVAL)
+            }
+            VectorChange::Set { had_fd } => {
+                self.descriptors.give_back(usize::from(had_fd));
+                Ok(())
+            }
+        }
     }
 
     fn reset(&mut self) -> Result<(), Errno> {
@@ -184,44 +232,6 @@ impl ServedFunction for NodeFunction {
         self.config.reset();
         self.blocks.clear();
         self.attended.client().reset().map_err(|error| errno(&error))
-    }
-}
-
-/// What a client finds that is not served: each access says why.
-#[derive(Debug)]
-pub struct RefusedFunction {
-    /// The error number of every reply.
-    pub errno: Errno,
-}
-
-impl ServedFunction for RefusedFunction {
-    fn shape(&self, index: u32) -> ServedShape {
-        let len = if index == CONFIG { ServedConfig::LEN as u64 } else { 0 };
-        ServedShape { len, is_writable: false }
-    }
-
-    fn vectors(&self, _: u32) -> u32 {
-        0
-    }
-
-    fn read(&mut self, _: u32, _: u64, _: &mut [u8]) -> Result<(), Errno> {
-        Err(self.errno)
-    }
-
-    fn write(&mut self, _: u32, _: u64, _: &[u8]) -> Result<(), Errno> {
-        Err(self.errno)
-    }
-
-    fn map(&mut self, _: u64, _: Option<(Region, DmaAccess)>) -> Result<(), Errno> {
-        Err(self.errno)
-    }
-
-    fn set_vector(&mut self, _: u32, _: u32, _: Option<OwnedFd>) -> Result<(), Errno> {
-        Err(self.errno)
-    }
-
-    fn reset(&mut self) -> Result<(), Errno> {
-        Err(self.errno)
     }
 }
 
@@ -244,3 +254,86 @@ const TABLE_BAR: u8 = 4;
 const TABLE: u32 = TABLE_BAR as u32;
 const CONFIG: u32 = 7;
 const MSIX: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use ubcore_sim::{NodeCfg, device::FunctionQuota};
+    use udma_abi::doorbell;
+
+    use super::*;
+
+    fn function() -> NodeFunction {
+        let node = Node::open(NodeCfg::from_env().unwrap()).unwrap();
+        let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
+        let shared = (Attendants::start().unwrap(), DescriptorBudget::new(64, 1));
+        NodeFunction::new(&node, cfg, shared).unwrap()
+    }
+
+    #[test]
+    fn a_register_is_reached_whole_or_not_at_all() {
+        let mut function = function();
+        let at = regs::CAPS;
+        for (offset, len) in
+            [(at, 1), (at, 2), (at, 3), (at, 16), (at + 1, 4), (at + 2, 4), (at + 4, 8)]
+        {
+            let mut bytes = vec![0; len];
+            assert_eq!(
+                function.read(BAR0, offset, &mut bytes),
+                Err(Errno::INVAL),
+                "{offset} {len}"
+            );
+            assert_eq!(function.write(BAR0, offset, &bytes), Err(Errno::INVAL), "{offset} {len}");
+        }
+        for len in [4, 8] {
+            assert_eq!(function.read(BAR0, at, &mut vec![0; len]), Ok(()), "{len}");
+        }
+        let block = regs::JETTY_PAGES + doorbell::DWQE;
+        for offset in [block + 8, block + 4] {
+            assert_eq!(function.write(BAR0, offset, &[0; 64]), Err(Errno::INVAL), "{offset}");
+        }
+    }
+
+    #[test]
+    fn half_a_block_does_not_outlive_a_reset() {
+        let block = regs::JETTY_PAGES + doorbell::DWQE;
+        for is_reset in [false, true] {
+            let mut function = function();
+            for word in 0..7 {
+                function.write(BAR0, block + 8 * word, &[1; 8]).unwrap();
+            }
+            if is_reset {
+                function.reset().unwrap();
+            }
+            let last = function.blocks.take(block + 56, 1);
+            assert_eq!(matches!(last, BlockWrite::Whole(..)), !is_reset, "{last:?}");
+        }
+    }
+
+    #[test]
+    fn memory_and_vectors_take_descriptors_of_the_budget() {
+        let mut function = function();
+        let region = |len| Region::shared(len, urma_mem::Pages::Base).unwrap();
+        let used = |function: &NodeFunction| function.descriptors_used();
+        function.map(0x10000, Some((region(4096), DmaAccess::Both))).unwrap();
+        // What the function does not take costs nothing.
+        assert!(function.map(0x10000, Some((region(4096), DmaAccess::Both))).is_err());
+        assert!(function.map(0, Some((region(4096), DmaAccess::Both))).is_err());
+        let fd = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok();
+        function.set_vector(MSIX, 0, fd()).unwrap();
+        function.set_vector(MSIX, 0, fd()).unwrap();
+        assert_eq!(function.set_vector(MSIX, u32::from(VECTORS), fd()), Err(Errno::INVAL));
+        assert_eq!(used(&function), 2);
+        for page in 2..64 {
+            function.map(page << 16, Some((region(4096), DmaAccess::Both))).unwrap_or(());
+        }
+        // Three quarters of 64: the rest are for others.
+        assert_eq!(used(&function), 48);
+        let more = function.map(0x100_0000, Some((region(4096), DmaAccess::Both)));
+        assert_eq!(more, Err(Errno::DQUOT));
+        assert_eq!(function.set_vector(MSIX, 1, fd()), Err(Errno::DQUOT));
+        function.set_vector(MSIX, 0, None).unwrap();
+        function.map(0x10000, None).unwrap();
+        assert_eq!(used(&function), 46);
+        function.map(0x100_0000, Some((region(4096), DmaAccess::Both))).unwrap();
+    }
+}

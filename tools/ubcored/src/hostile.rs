@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Attendants, NodeFunction};
+use crate::{Attendants, DescriptorBudget, NodeFunction};
 
 /// Steps of the hostile client in a usual run; `URMA_HOSTILE_STEPS` sets another number.
 const STEPS: u64 = 1_000_000;
@@ -45,7 +45,8 @@ fn node() -> Arc<Node> {
 
 fn function_of(node: &Arc<Node>, attendants: &Arc<Attendants>) -> NodeFunction {
     let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
-    NodeFunction::new(node, cfg, Arc::clone(attendants)).unwrap()
+    let budget = DescriptorBudget::new(1 << 16, 64);
+    NodeFunction::new(node, cfg, (Arc::clone(attendants), budget)).unwrap()
 }
 
 /// Numbers that look random.

@@ -7,10 +7,12 @@
 
 mod attend;
 mod blocks;
+mod descriptors;
 mod function;
 #[cfg(test)]
 mod hostile;
 mod vectors;
 
 pub use attend::Attendants;
-pub use function::{NodeFunction, RefusedFunction};
+pub use descriptors::DescriptorBudget;
+pub use function::NodeFunction;

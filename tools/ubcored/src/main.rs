@@ -6,6 +6,8 @@
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
 mod client;
+mod door;
+mod places;
 mod policy;
 mod roster;
 mod status;
@@ -20,7 +22,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use clap::{CommandFactory, Parser};
@@ -29,13 +30,13 @@ use ubcore_sim::{
     device::{FunctionQuota, QuotaKind},
     host::{eid_ip, ip_eid},
 };
-use ubcored::Attendants;
+use ubcored::{Attendants, DescriptorBudget};
 use urma::Opened;
-use urma_mem::sync::AtomicUsize;
 use urma_tools::LogSetup;
 
 use crate::{
-    client::ClientService, policy::ClientUsers, roster::ClientRoster, status::DaemonReport,
+    client::ClientService, door::Door, places::ClientPlaces, policy::ClientUsers,
+    roster::ClientRoster, status::DaemonReport,
 };
 
 /// Serves the software UDMA device of this host to other processes.
@@ -151,10 +152,12 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     let opened = urma::open_node(cfg).map_err(|error| error.to_string())?;
     let Opened { node, device: _device, context: _context } = opened;
     let roster = Arc::<ClientRoster>::default();
+    let descriptors = DescriptorBudget::of_process(cli.clients);
     let report = DaemonReport {
         node: Arc::clone(&node),
         roster: Arc::clone(&roster),
         clients_max: cli.clients,
+        descriptors: Arc::clone(&descriptors),
     };
     report.serve(status_listener).map_err(|error| format!("the status socket: {error}"))?;
     let (eid, socket) = (eid_ip(node.eid()), cli.socket.display());
@@ -170,20 +173,11 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
         roster,
         users: cli.users.clone(),
         quota: cli.quotas.quota(),
-        clients_max: cli.clients,
-        threads: AtomicUsize::new(0),
-        served: AtomicUsize::new(0),
+        places: ClientPlaces::new(cli.clients, cli.users.are_several()),
+        descriptors,
     });
-    loop {
-        match listener.accept() {
-            Ok((socket, _)) => service.accept(socket),
-            Err(error) => {
-                // Out of descriptors, say: those who are served go on.
-                tracing::warn!(%error, "a connection was not accepted");
-                std::thread::sleep(RETRY);
-            }
-        }
-    }
+    let door = Door::new(listener).map_err(|error| format!("the socket: {error}"))?;
+    door.run(&service)
 }
 
 /// Listens at `path`; a socket there that no process serves is replaced.
@@ -205,6 +199,3 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         bound => bound,
     }
 }
-
-/// Pause after a connection that could not be accepted.
-const RETRY: Duration = Duration::from_millis(100);

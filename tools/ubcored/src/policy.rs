@@ -29,6 +29,15 @@ impl ClientUsers {
         };
         is_listed && uid != OVERFLOW_UID
     }
+
+    /// Whether there may be clients of more than one user.
+    pub(crate) const fn are_several(&self) -> bool {
+        match self {
+            Self::Own => false,
+            Self::Listed(users) => users.len() > 1,
+            Self::Any => true,
+        }
+    }
 }
 
 impl FromStr for ClientUsers {

@@ -16,6 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::process::getuid;
 use serde_json::{Map, Value, json};
 use ubcore_sim::{Node, device::QuotaUse};
+use ubcored::DescriptorBudget;
 
 use crate::roster::{ClientRoster, RefusalReason, ServedEntry};
 
@@ -26,6 +27,7 @@ pub(crate) struct DaemonReport {
     pub(crate) roster: Arc<ClientRoster>,
     /// Clients at a time.
     pub(crate) clients_max: usize,
+    pub(crate) descriptors: Arc<DescriptorBudget>,
 }
 
 impl DaemonReport {
@@ -51,13 +53,16 @@ impl DaemonReport {
     }
 
     fn answer(&self, mut socket: &UnixStream) -> io::Result<()> {
-        socket.set_read_timeout(Some(BOUND))?;
-        socket.set_write_timeout(Some(BOUND))?;
         let uid = getsockopt(&socket, PeerCredentials)?.uid();
-        let mut request = [0; REQUEST_MAX];
-        let len = socket.read(&mut request)?;
-        let line = request.get(..len).unwrap_or_default();
         let is_own = uid == 0 || uid == getuid().as_raw();
+        let bound = if is_own { BOUND } else { STRANGER_BOUND };
+        socket.set_read_timeout(Some(bound))?;
+        socket.set_write_timeout(Some(bound))?;
+        let mut request = [0; REQUEST_MAX];
+        // A stranger is not waited for: who may ask would wait behind it.
+        let len =
+            socket.read(&mut request).or_else(|error| if is_own { Err(error) } else { Ok(0) })?;
+        let line = request.get(..len).unwrap_or_default();
         let (status, kind, body) = if !is_own {
             ("403 Forbidden", TEXT, "the daemon's own user and root may ask\n".to_owned())
         } else if line.starts_with(b"GET /status ") {
@@ -94,6 +99,7 @@ impl DaemonReport {
             "cut_off": left.cut_off,
             "end_ns_max": left.end_ns_max,
             "refused": Map::from_iter(refused),
+            "descriptors": { "used": self.descriptors.used(), "most": self.descriptors.most() },
             "counters": counters,
         })
     }
@@ -114,6 +120,18 @@ impl DaemonReport {
             ("served_total", "counter", "Clients since the start", left.served),
             ("cut_off_total", "counter", "Clients that broke the protocol", left.cut_off),
             ("end_ns_max", "gauge", "Longest end of a client in nanoseconds", left.end_ns_max),
+            (
+                "descriptors",
+                "gauge",
+                "Descriptors that memory and vectors of clients hold",
+                self.descriptors.used(),
+            ),
+            (
+                "descriptors_max",
+                "gauge",
+                "Descriptors that clients may hold",
+                self.descriptors.most(),
+            ),
         ];
         for (name, kind, help, value) in one {
             head(&mut text, (name, kind), help);
@@ -183,6 +201,8 @@ fn head(text: &mut String, (name, kind): (&str, &str), help: &str) {
 
 /// Longest wait for one who asks.
 const BOUND: Duration = Duration::from_secs(1);
+/// The same for one who gets no answer but a refusal.
+const STRANGER_BOUND: Duration = Duration::from_millis(1);
 /// Pause after a request that failed.
 const RETRY: Duration = Duration::from_millis(10);
 /// Bytes of a request that are read: its first line is shorter.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::{ReadWriteFlags, preadv2},
 };
 use ubcore_sim::{node::VECTORS, ports::Interrupt};
@@ -24,9 +24,28 @@ use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct ClientVectors {
     /// Raises of each vector that are not in its eventfd yet.
     raised: [AtomicU64; VECTORS as usize],
-    fds: Mutex<[Option<Arc<OwnedFd>>; VECTORS as usize]>,
+    fds: Mutex<VectorFds>,
     wakeup: OwnedFd,
     is_ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct VectorFds {
+    of: [Option<Arc<OwnedFd>>; VECTORS as usize],
+    /// The one that the thread writes to, which may have been replaced.
+    written: Option<Arc<OwnedFd>>,
+}
+
+/// What a call of [`ClientVectors::set`] changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum VectorChange {
+    /// There is no such vector.
+    None,
+    /// The vector is set.
+    Set {
+        /// It had an eventfd before.
+        had_fd: bool,
+    },
 }
 
 /// The thread of a client's vectors; dropped, it ends.
@@ -44,7 +63,7 @@ impl ClientVectors {
     pub(crate) fn start() -> io::Result<(Arc<Self>, VectorThread)> {
         let vectors = Arc::new(Self {
             raised: array::from_fn(|_| AtomicU64::new(0)),
-            fds: Mutex::new(array::from_fn(|_| None)),
+            fds: Mutex::new(VectorFds { of: array::from_fn(|_| None), written: None }),
             wakeup: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             is_ended: AtomicBool::new(false),
         });
@@ -54,14 +73,19 @@ impl ClientVectors {
         Ok((Arc::clone(&vectors), VectorThread { vectors, handle }))
     }
 
-    /// Raises `vector` in this eventfd from now on, beginning with the raises so far; `None`: in none. `false`: there is no
-    /// such vector.
-    pub(crate) fn set(&self, vector: u16, fd: Option<OwnedFd>) -> bool {
+    /// Raises `vector` in this eventfd from now on, beginning with the raises so far; `None`: in none.
+    pub(crate) fn set(&self, vector: u16, fd: Option<OwnedFd>) -> VectorChange {
         let mut fds = self.fds();
-        let Some(slot) = fds.get_mut(usize::from(vector)) else { return false };
-        *slot = fd.map(Arc::new);
+        let Some(slot) = fds.of.get_mut(usize::from(vector)) else { return VectorChange::None };
+        let before = std::mem::replace(slot, fd.map(Arc::new));
+        if let (Some(before), Some(written)) = (&before, &fds.written)
+            && Arc::ptr_eq(before, written)
+        {
+            // The thread may wait for it, and no thread reads it any more.
+            take(&**before);
+        }
         add(&self.wakeup, 1);
-        true
+        VectorChange::Set { had_fd: before.is_some() }
     }
 
     fn run(&self) {
@@ -69,19 +93,28 @@ impl ClientVectors {
             let _ = poll(&mut [PollFd::new(&self.wakeup, PollFlags::IN)], None);
             take(&self.wakeup);
             for (vector, raised) in self.raised.iter().enumerate() {
-                let fd = self.fds().get(vector).and_then(Option::clone);
-                let Some(fd) = fd else { continue };
+                let Some(fd) = self.fds().begin_write(vector) else { continue };
                 let count = raised.swap(0, Ordering::AcqRel);
-                if count != 0 {
-                    // It may wait: this thread serves no other client.
+                if count != 0 && has_room(&fd) {
+                    // It may wait, if the client fills it just now: this thread serves no other one.
                     add(&*fd, count);
                 }
+                self.fds().written = None;
             }
         }
     }
 
-    fn fds(&self) -> MutexGuard<'_, [Option<Arc<OwnedFd>>; VECTORS as usize]> {
+    fn fds(&self) -> MutexGuard<'_, VectorFds> {
         self.fds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl VectorFds {
+    /// The eventfd of a vector, which the thread writes to from now on.
+    fn begin_write(&mut self, vector: usize) -> Option<Arc<OwnedFd>> {
+        let fd = self.of.get(vector)?.clone()?;
+        self.written = Some(Arc::clone(&fd));
+        Some(fd)
     }
 }
 
@@ -94,23 +127,41 @@ impl Interrupt for ClientVectors {
     }
 }
 
-impl Drop for VectorThread {
-    /// A thread that waits for the client's eventfd is let go by emptying that.
-    fn drop(&mut self) {
+impl VectorThread {
+    /// Ends the thread; `false`: the client holds it. A thread that waits for an eventfd of the client is let go by emptying that, whether
+    /// or not the vector has it still.
+    fn end(&mut self) -> bool {
         self.vectors.is_ended.store(true, Ordering::Release);
         add(&self.vectors.wakeup, 1);
-        let Some(handle) = self.handle.take() else { return };
-        for _ in 0..ENDS_MAX {
-            if handle.is_finished() {
-                let _ = handle.join();
-                return;
+        let Some(handle) = self.handle.take() else { return true };
+        for tries in 0..ENDS_MAX {
+            for _ in 0..TAKES {
+                if handle.is_finished() {
+                    let _ = handle.join();
+                    return true;
+                }
+                let written = self.vectors.fds().written.clone();
+                written.iter().for_each(|fd| take(&**fd));
+                std::thread::yield_now();
             }
-            let fds = self.vectors.fds().clone();
-            fds.iter().flatten().for_each(|fd| take(&**fd));
-            std::thread::sleep(END_PAUSE);
+            std::thread::sleep(END_PAUSE * tries.min(END_PAUSES_MAX));
         }
-        tracing::warn!("the eventfd of a client holds its thread, which is left behind");
+        false
     }
+}
+
+impl Drop for VectorThread {
+    fn drop(&mut self) {
+        if !self.end() {
+            tracing::warn!("the eventfd of a client holds its thread, which is left behind");
+        }
+    }
+}
+
+/// Whether a raise can be counted. A full eventfd is raised already, as for the kernel, which then drops a raise.
+fn has_room(fd: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&now)).is_ok_and(|count| count > 0)
 }
 
 #[expect(clippy::host_endian_bytes, reason = "the kernel counts in this machine's byte order")]
@@ -125,9 +176,11 @@ fn take(fd: impl AsFd) {
     let _ = preadv2(&fd, into, u64::MAX, ReadWriteFlags::NOWAIT);
 }
 
-/// Tries to end a thread, [`END_PAUSE`] apart.
-const ENDS_MAX: u32 = 200;
-const END_PAUSE: Duration = Duration::from_millis(1);
+/// Tries to end a thread, in rounds of [`TAKES`] looks; a pause between two rounds grows by [`END_PAUSE`].
+const ENDS_MAX: u32 = 100;
+const TAKES: u32 = 16;
+const END_PAUSE: Duration = Duration::from_micros(50);
+const END_PAUSES_MAX: u32 = 40;
 
 #[cfg(test)]
 mod tests {
@@ -138,11 +191,30 @@ mod tests {
     #[expect(clippy::host_endian_bytes, reason = "the kernel counts in this machine's byte order")]
     fn counted(fd: &OwnedFd) -> u64 {
         let mut wait = [PollFd::new(fd, PollFlags::IN)];
-        let bound = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+        let bound = Timespec { tv_sec: 5, tv_nsec: 0 };
         assert_eq!(poll(&mut wait, Some(&bound)), Ok(1));
         let mut count = [0; 8];
         rustix::io::read(fd, &mut count).unwrap();
         u64::from_ne_bytes(count)
+    }
+
+    fn blocking() -> OwnedFd {
+        eventfd(0, EventfdFlags::CLOEXEC).unwrap()
+    }
+
+    fn set(vectors: &ClientVectors, vector: u16, fd: &OwnedFd) -> VectorChange {
+        vectors.set(vector, Some(fd.try_clone().unwrap()))
+    }
+
+    /// Until the thread has looked at all raises so far.
+    fn await_looks(vectors: &ClientVectors) {
+        let other = blocking();
+        set(vectors, VECTORS - 1, &other);
+        for _ in 0..2 {
+            vectors.raise(VECTORS - 1);
+            counted(&other);
+        }
+        vectors.set(VECTORS - 1, None);
     }
 
     #[test]
@@ -151,25 +223,78 @@ mod tests {
         vectors.raise(3);
         vectors.raise(3);
         vectors.raise(u16::MAX);
-        let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        assert!(vectors.set(3, Some(fd.try_clone().unwrap())));
+        // The thread has seen them, and kept them.
+        await_looks(&vectors);
+        let fd = blocking();
+        assert_eq!(set(&vectors, 3, &fd), VectorChange::Set { had_fd: false });
         assert_eq!(counted(&fd), 2);
         vectors.raise(3);
         assert_eq!(counted(&fd), 1);
-        assert!(!vectors.set(VECTORS, None));
+        assert_eq!(vectors.set(VECTORS, None), VectorChange::None);
+        assert_eq!(vectors.set(3, None), VectorChange::Set { had_fd: true });
     }
 
     #[test]
     fn a_full_blocking_eventfd_holds_neither_raises_nor_the_end() {
         let (vectors, thread) = ClientVectors::start().unwrap();
-        let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let fd = blocking();
         add(&fd, u64::MAX - 1);
-        assert!(vectors.set(0, Some(fd.try_clone().unwrap())));
+        set(&vectors, 0, &fd);
         let begun = Instant::now();
         for _ in 0..1000 {
             vectors.raise(0);
         }
+        // Nor other vectors: a full one counts no more.
+        await_looks(&vectors);
         drop(thread);
         assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+
+    /// A thread that waits for an eventfd: one more fits, and two are to be counted.
+    fn waiting_for(fd: &OwnedFd) -> (Arc<ClientVectors>, VectorThread) {
+        let (vectors, thread) = ClientVectors::start().unwrap();
+        add(fd, u64::MAX - 2);
+        vectors.raise(0);
+        vectors.raise(0);
+        set(&vectors, 0, fd);
+        let waits = Instant::now() + Duration::from_secs(20);
+        while vectors.raised[0].load(Ordering::Acquire) != 0 || vectors.fds().written.is_none() {
+            assert!(Instant::now() < waits, "the thread waits for the eventfd");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (vectors, thread)
+    }
+
+    #[test]
+    fn an_eventfd_that_was_replaced_holds_no_thread() {
+        let (old, new) = (blocking(), blocking());
+        let (vectors, mut thread) = waiting_for(&old);
+        assert_eq!(set(&vectors, 0, &new), VectorChange::Set { had_fd: true });
+        vectors.raise(0);
+        assert_eq!(counted(&new), 1, "the thread goes on");
+        assert!(thread.end());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_client_ends() {
+        let fd = blocking();
+        let (vectors, mut thread) = waiting_for(&fd);
+        // A client that takes its eventfd away beside the server's back, and fills it as it is emptied.
+        vectors.fds().of[0] = None;
+        let is_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_ended.load(Ordering::Acquire) {
+                    if has_room(&fd) {
+                        add(&fd, 1);
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            let has_ended = thread.end();
+            is_ended.store(true, Ordering::Release);
+            take(&fd);
+            assert!(has_ended);
+        });
     }
 }

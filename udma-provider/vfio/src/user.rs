@@ -22,4 +22,4 @@ pub use config_space::{ServedBar, ServedConfig, ServedIdentity};
 pub use device::UserDevice;
 pub use link::UserError;
 pub use map::MapQuota;
-pub use serve::{ServedFunction, ServedShape, serve, serve_for};
+pub use serve::{ServedFunction, ServedShape, refuse, serve};

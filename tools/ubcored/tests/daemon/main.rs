@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod c;
 #[cfg(test)]
+mod door;
+#[cfg(test)]
 mod fairness;
 #[cfg(test)]
 mod kill;

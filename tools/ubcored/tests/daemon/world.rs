@@ -5,6 +5,7 @@ use std::{
     os::unix::net::UnixStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -31,12 +32,31 @@ impl Daemon {
     pub(crate) fn with(name: &str, args: &[&str], env: &[(&'static str, &'static str)]) -> Self {
         let file = format!("ubcored-{}-{name}", std::process::id());
         let socket = std::env::temp_dir().join(file);
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let env = env.to_vec();
-        let child = spawn(&socket, &args, &env);
+        let child = spawn(program(), &socket, (&args, &env));
         let daemon = Self { child, socket, args, env };
         daemon.wait();
         daemon
+    }
+
+    /// A daemon that may have `files` descriptors.
+    pub(crate) fn with_files(name: &str, args: &[&str], files: u32) -> Self {
+        let file = format!("ubcored-{}-{name}", std::process::id());
+        let socket = std::env::temp_dir().join(file);
+        let limit = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limit, env!("CARGO_BIN_EXE_ubcored")]);
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let child = spawn(command, &socket, (&args, &[]));
+        let daemon = Self { child, socket, args, env: Vec::new() };
+        daemon.wait();
+        daemon
+    }
+
+    /// Returns the id of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Until it answers: both sockets are there, and the node behind them.
@@ -51,7 +71,7 @@ impl Daemon {
 
     /// The same daemon again, after [`Daemon::kill`].
     pub(crate) fn start_again(&mut self) {
-        self.child = spawn(&self.socket, &self.args, &self.env);
+        self.child = spawn(program(), &self.socket, (&self.args, &self.env));
         self.wait();
     }
 
@@ -99,13 +119,36 @@ impl Drop for Daemon {
     }
 }
 
-fn spawn(socket: &PathBuf, args: &Vec<String>, env: &Vec<(&'static str, &'static str)>) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ubcored"));
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ubcored"))
+}
+
+fn spawn(
+    mut command: Command,
+    socket: &PathBuf,
+    (args, env): (&[String], &[(&'static str, &'static str)]),
+) -> Child {
     command.env("URMA_EID", "random").arg("--socket").arg(socket).args(args);
     for (name, value) in env {
         command.env(name, value);
     }
     command.stdin(Stdio::null()).spawn().unwrap()
+}
+
+/// Runs `task` in a thread of user `uid`: its connections are that user's. `None`: this process may not be another user.
+pub(crate) fn as_user<T: Send + 'static>(
+    uid: u32,
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Option<JoinHandle<T>> {
+    if !rustix::process::getuid().is_root() {
+        urma_skip::skip("connecting as another user wants root");
+        return None;
+    }
+    Some(std::thread::spawn(move || {
+        rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(uid), None)
+            .unwrap();
+        task()
+    }))
 }
 
 /// Waits, for 20 seconds at most: machines that run other things are slow.

@@ -13,12 +13,13 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::Errno;
 use udma_abi::BackingError;
 use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::{
     stream::{self, UserMessage},
-    wire::{Fields, UserHeader, VERSION, command},
+    wire::{Fields, UserHeader, VERSION, check_version_data, command},
 };
 use crate::device::PciError;
 
@@ -104,9 +105,12 @@ impl UserLink {
         let (major, minor) = VERSION;
         let body = [&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat();
         let reply = link.request(command::VERSION, &body, &[], 4)?;
-        match Fields(&reply.body).half() {
-            Some(found) if found == major => Ok(link),
-            _ => Err(link.broken(command::VERSION, "the major version is 0")),
+        if Fields(&reply.body).half() != Some(major) {
+            return Err(link.broken(command::VERSION, "the major version is 0"));
+        }
+        match check_version_data(reply.body.get(4..).unwrap_or_default()) {
+            Ok(()) => Ok(link),
+            Err(rule) => Err(link.broken(command::VERSION, rule)),
         }
     }
 
@@ -129,6 +133,10 @@ impl UserLink {
         let reply = reply.map_err(|error| self.lost(&error))?;
         if !reply.header.is_reply() || reply.header.id != id || reply.header.command != command {
             return Err(self.broken(command, "a reply has the id and the command of its request"));
+        }
+        if reply.is_cut {
+            // The connection goes on: this process has no room for a descriptor, or got too many.
+            return Err(UserError::Os(io::Error::from(Errno::MFILE)));
         }
         if let Some(errno) = reply.header.errno() {
             return Err(UserError::Refused { command, errno });

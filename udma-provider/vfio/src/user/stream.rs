@@ -33,6 +33,8 @@ pub(crate) struct UserMessage {
     pub(crate) header: UserHeader,
     pub(crate) body: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
+    /// Descriptors that came with it are lost: this process has no room for them, or there were more than [`FDS_MAX`].
+    pub(crate) is_cut: bool,
 }
 
 /// Sends a message within `bound`.
@@ -73,30 +75,43 @@ pub(crate) fn send(
 /// that.
 ///
 /// # Errors
-/// `TimedOut`; `UnexpectedEof`: the peer hung up; `InvalidData`: a size that no message has, or too many descriptors;
-/// else the system's error.
+/// `TimedOut`; `UnexpectedEof`: the peer hung up; `InvalidData`: a size that no message has; else the system's error.
 pub(crate) fn receive(
     socket: &UnixStream,
     idle: Duration,
     bound: Duration,
 ) -> io::Result<UserMessage> {
-    let mut fds = Vec::new();
+    let mut parts = ReceivedFds::default();
     let mut head = [0; HEADER_LEN];
-    let first = fill(socket, &mut head[..1], &mut fds, Instant::now() + idle);
-    first?;
+    fill(socket, &mut head[..1], &mut parts, Instant::now() + idle)?;
     let deadline = Instant::now() + bound;
-    fill(socket, &mut head[1..], &mut fds, deadline)?;
+    fill(socket, &mut head[1..], &mut parts, deadline)?;
     let header = UserHeader::decode(&head);
-    let Some(len) = header.body_len() else { return Err(io::ErrorKind::InvalidData.into()) };
+    let Some(len) = header.body_len() else {
+        return Err(broken("a message has 16 to 65536 bytes"));
+    };
     let mut body = vec![0; len];
-    fill(socket, &mut body, &mut fds, deadline)?;
-    Ok(UserMessage { header, body, fds })
+    fill(socket, &mut body, &mut parts, deadline)?;
+    let ReceivedFds { fds, is_cut } = parts;
+    Ok(UserMessage { header, body, fds, is_cut })
+}
+
+/// A peer broke the framing of messages: where the next one begins is not known.
+pub(crate) fn broken(rule: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, rule)
+}
+
+/// What came beside the bytes of a message.
+#[derive(Default)]
+struct ReceivedFds {
+    fds: Vec<OwnedFd>,
+    is_cut: bool,
 }
 
 fn fill(
     socket: &UnixStream,
     bytes: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
+    parts: &mut ReceivedFds,
     deadline: Instant,
 ) -> io::Result<()> {
     let mut rest = bytes;
@@ -115,11 +130,14 @@ fn fill(
         };
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
-                fds.extend(received);
+                parts.fds.extend(received);
             }
         }
-        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > FDS_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
+        parts.is_cut |= got.flags.contains(ReturnFlags::CTRUNC);
+        if parts.fds.len() > FDS_MAX {
+            // A message may come in as many pieces as it has bytes, each with descriptors.
+            parts.fds.clear();
+            parts.is_cut = true;
         }
         if got.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -18,6 +18,8 @@ use udma_abi::{
 };
 use urma_mem::{Pages, Region};
 
+mod rules;
+
 use super::{
     link::{UserError, UserLink},
     stream,
@@ -121,6 +123,31 @@ fn served() -> (UnixStream, JoinHandle<usize>) {
     (client, thread)
 }
 
+/// The same after the version.
+fn agreed() -> (UnixStream, JoinHandle<usize>) {
+    let (socket, server) = served();
+    let (errno, reply) = ask(&socket, command::VERSION, b"\0\0\0\0{}\0", &[]);
+    // QEMU says version 0.0, and takes no newer one.
+    assert_eq!((errno, &reply[..4]), (None, &[0; 4][..]));
+    (socket, server)
+}
+
+/// Error number and body of the reply to a request.
+fn ask(
+    socket: &UnixStream,
+    command: u16,
+    body: &[u8],
+    fds: &[std::os::fd::BorrowedFd<'_>],
+) -> (Option<u32>, Vec<u8>) {
+    let bound = Duration::from_secs(5);
+    let header = UserHeader::request(7, command, body.len(), true);
+    stream::send(socket, header, body, (fds, bound)).unwrap();
+    let reply = stream::receive(socket, bound, bound).unwrap();
+    assert!(reply.header.is_reply());
+    assert_eq!((reply.header.id, reply.header.command), (7, command));
+    (reply.header.errno(), reply.body)
+}
+
 fn nic(socket: UnixStream) -> PciNic {
     let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
     PciNic::new(Arc::new(UserDevice::over(link, "toy").unwrap())).unwrap()
@@ -167,9 +194,6 @@ fn refusals_are_errors_and_the_connection_goes_on() {
     let refused = link.request(command::REGION_READ, &bad.encode(&[]), &[], 0);
     assert!(matches!(refused, Err(UserError::Refused { errno: 22, .. })), "{refused:?}");
     assert!(matches!(link.request(99, &[], &[], 0), Err(UserError::Refused { errno: 95, .. })));
-    // QEMU says version 0.0, and takes no newer one.
-    let version = link.request(command::VERSION, b"\0\0\0\0{}\0", &[], 4).unwrap();
-    assert_eq!(version.body[..4], [0; 4]);
     // A client with room for the head only learns how much there is to say, and gets no file.
     for (argsz, reply) in [(32, (64, 32, 0)), (64, (64, 32, 1))] {
         let question = UserBody::default().words(&[argsz, 0, 2, 0]).longs(&[0, 0]).0;
@@ -228,6 +252,8 @@ fn a_hostile_server_is_an_error_in_bounded_time() {
     assert!(matches!(huge, UserError::Gone(_)), "{huge}");
     let other = against(move |h, s| send(s, h.reply(4), &[9, 0, 0, 0]));
     assert!(matches!(other, UserError::Protocol { .. }), "{other}");
+    let unread = against(move |h, s| send(s, h.reply(7), b"\0\0\x01\0{\"\0"));
+    assert!(unread.to_string().contains("JSON"), "{unread}");
 }
 
 #[test]
@@ -267,7 +293,7 @@ proptest! {
     fn a_server_answers_every_sequence_and_ends(
         messages in prop::collection::vec((0_u16..16, prop::collection::vec(any::<u8>(), 0..48), 0_u8..3), 1..8)
     ) {
-        let (socket, server) = served();
+        let (socket, server) = agreed();
         let bound = Duration::from_secs(5);
         for (id, (command, body, fds)) in (0..).zip(&messages) {
             let memory = Region::shared(8192, Pages::Base).unwrap();

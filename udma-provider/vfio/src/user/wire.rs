@@ -3,6 +3,13 @@
 //! - owns: numbers and layouts. takes: bytes of a peer, which may be anything. gives: values, or the rule that was
 //!   broken. must not: do input or output.
 
+use std::ops::Range;
+
+use serde_json::Value;
+
+/// A rule of the protocol, in the words of a log line.
+pub(crate) type WireRule = &'static str;
+
 /// Bytes of a message header.
 pub(crate) const HEADER_LEN: usize = 16;
 /// Most bytes of a message: a version reply of QEMU has some hundred, a register access few.
@@ -35,6 +42,23 @@ pub(crate) mod command {
     pub(crate) const REGION_READ: u16 = 9;
     pub(crate) const REGION_WRITE: u16 = 10;
     pub(crate) const RESET: u16 = 13;
+
+    /// Name of a command in log lines.
+    pub(crate) const fn name(command: u16) -> &'static str {
+        match command {
+            VERSION => "VERSION",
+            DMA_MAP => "DMA_MAP",
+            DMA_UNMAP => "DMA_UNMAP",
+            GET_INFO => "DEVICE_GET_INFO",
+            GET_REGION_INFO => "DEVICE_GET_REGION_INFO",
+            GET_IRQ_INFO => "DEVICE_GET_IRQ_INFO",
+            SET_IRQS => "DEVICE_SET_IRQS",
+            REGION_READ => "REGION_READ",
+            REGION_WRITE => "REGION_WRITE",
+            RESET => "DEVICE_RESET",
+            _ => "a command that is not served",
+        }
+    }
 }
 
 const TYPE_MASK: u32 = 0xf;
@@ -189,32 +213,59 @@ pub(crate) struct UserDmaMap {
 
 impl UserDmaMap {
     const LEN: u32 = 32;
+    const READ: u32 = 1;
+    const WRITE: u32 = 2;
 
     pub(crate) fn encode(self) -> Vec<u8> {
-        let flags = 1 | u32::from(self.is_writable) << 1;
+        let flags = if self.is_writable { Self::READ | Self::WRITE } else { Self::READ };
         let body = UserBody::default().words(&[Self::LEN, flags]);
         body.longs(&[self.offset, self.address, self.size]).0
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
-        let mut fields = Fields(body);
-        let (_argsz, flags) = (fields.word()?, fields.word()?);
-        let (offset, address, size) = (fields.long()?, fields.long()?, fields.long()?);
-        Some(Self { is_writable: flags & 2 != 0, offset, address, size })
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireRule> {
+        let mut fields = sized(body, Self::LEN)?;
+        let flags = fields.word().unwrap_or(0);
+        if flags == 0 || flags & !(Self::READ | Self::WRITE) != 0 {
+            return Err("the flags are readable (1), writable (2) or both");
+        }
+        let mut long = || fields.long().unwrap_or(0);
+        let (offset, address, size) = (long(), long(), long());
+        Ok(Self { is_writable: flags & Self::WRITE != 0, offset, address, size })
+    }
+}
+
+/// The fields after argsz, of a body with all `len` bytes of its fields.
+pub(crate) fn sized(body: &[u8], len: u32) -> Result<Fields<'_>, WireRule> {
+    let mut fields = Fields(body);
+    let is_whole = u32::try_from(body.len()).is_ok_and(|found| found >= len);
+    match fields.word().filter(|_| is_whole) {
+        None => Err("a message has all its fields"),
+        Some(argsz) if argsz < len => Err("argsz counts all fields"),
+        Some(_) => Ok(fields),
     }
 }
 
 /// Body of [`command::DMA_UNMAP`], and of its reply.
 pub(crate) fn encode_unmap(address: u64, size: u64) -> Vec<u8> {
-    UserBody::default().words(&[24, 0]).longs(&[address, size]).0
+    UserBody::default().words(&[UNMAP_LEN, 0]).longs(&[address, size]).0
 }
 
-/// Address and size of [`command::DMA_UNMAP`].
-pub(crate) fn decode_unmap(body: &[u8]) -> Option<(u64, u64)> {
-    let mut fields = Fields(body);
-    let (_argsz, _flags) = (fields.word()?, fields.word()?);
-    Some((fields.long()?, fields.long()?))
+/// What is to be unmapped by [`command::DMA_UNMAP`], as address and size; everything, with the flag for that.
+pub(crate) fn decode_unmap(body: &[u8]) -> Result<(u64, u64), WireRule> {
+    const ALL: u32 = 2;
+    let mut fields = sized(body, UNMAP_LEN)?;
+    let flags = fields.word().unwrap_or(0);
+    let mut long = || fields.long().unwrap_or(0);
+    match (flags, long(), long()) {
+        (0, _, 0) => Err("a range is not empty"),
+        (0, address, size) => Ok((address, size)),
+        (ALL, 0, 0) => Ok((0, u64::MAX)),
+        (ALL, ..) => Err("address and size are 0 where all is unmapped"),
+        _ => Err("the flags are 0, or that for all (2)"),
+    }
 }
+
+const UNMAP_LEN: u32 = 24;
 
 /// Head of an access to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,7 +305,8 @@ pub(crate) struct RegionInfo {
 }
 
 impl RegionInfo {
-    const LEN: u32 = 32;
+    /// Bytes of its fields.
+    pub(crate) const LEN: u32 = 32;
     const LEN_MAPPED: u32 = 64;
     const READ: u32 = 1;
     const WRITE: u32 = 2;
@@ -316,6 +368,17 @@ pub(crate) struct SetIrqs {
     pub(crate) count: u32,
 }
 
+/// What a [`SetIrqs`] asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum IrqAction {
+    /// No vector of the kind is raised any more.
+    DisableAll,
+    /// These vectors have the descriptors of the message, or, where it has none, none.
+    SetEventfds(Range<u32>),
+    /// Something that a server may leave out: masks, or raises by the client.
+    Other,
+}
+
 impl SetIrqs {
     /// There are no data.
     pub(crate) const NO_DATA: u32 = 1;
@@ -323,15 +386,66 @@ impl SetIrqs {
     pub(crate) const EVENTFD: u32 = 4;
     /// What the vectors are set for: to trigger.
     pub(crate) const TRIGGER: u32 = 32;
+    const LEN: u32 = 20;
+    /// Kinds of data: none, booleans, eventfds.
+    const DATA: u32 = 7;
+    /// Actions: mask, unmask, trigger.
+    const ACTION: u32 = 7 << 3;
 
     pub(crate) fn encode(self) -> Vec<u8> {
-        UserBody::default().words(&[20, self.flags, self.index, self.start, self.count]).0
+        UserBody::default().words(&[Self::LEN, self.flags, self.index, self.start, self.count]).0
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
-        let mut fields = Fields(body);
-        let _argsz = fields.word()?;
-        let (flags, index) = (fields.word()?, fields.word()?);
-        Some(Self { flags, index, start: fields.word()?, count: fields.word()? })
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireRule> {
+        let mut fields = sized(body, Self::LEN)?;
+        let mut word = || fields.word().unwrap_or(0);
+        Ok(Self { flags: word(), index: word(), start: word(), count: word() })
+    }
+
+    /// What is asked of `vectors` vectors with `fds` descriptors. As the kernel's VFIO: a count of 0 disables all, with the flags
+    /// for that, and is wrong with all others.
+    pub(crate) fn action(self, vectors: u32, fds: usize) -> Result<IrqAction, WireRule> {
+        let (data, action) = (self.flags & Self::DATA, self.flags & Self::ACTION);
+        if data | action != self.flags || data.count_ones() != 1 || action.count_ones() != 1 {
+            return Err("the flags name one kind of data and one action");
+        }
+        let end = self.start.checked_add(self.count).filter(|end| *end <= vectors);
+        let Some(end) = end.filter(|_| self.start < vectors) else {
+            return Err("the vectors exist");
+        };
+        let is_trigger = action == Self::TRIGGER;
+        if self.count == 0 {
+            return match data == Self::NO_DATA && is_trigger {
+                true => Ok(IrqAction::DisableAll),
+                false => Err("a count of 0 disables all vectors, without data, to trigger"),
+            };
+        }
+        if data != Self::EVENTFD || !is_trigger {
+            return Ok(IrqAction::Other);
+        }
+        if fds != 0 && u32::try_from(fds).ok() != Some(self.count) {
+            return Err("there is a descriptor for each vector, or none");
+        }
+        Ok(IrqAction::SetEventfds(self.start..end))
+    }
+}
+
+/// Checks what stands behind the numbers of a version: nothing, or a JSON object that ends with a zero byte.
+pub(crate) fn check_version_data(data: &[u8]) -> Result<(), WireRule> {
+    const RULE: WireRule = "the version data are a JSON object that ends with a zero byte";
+    if data.is_empty() {
+        return Ok(());
+    }
+    let text = data.strip_suffix(&[0]).ok_or(RULE)?;
+    let Ok(Value::Object(document)) = serde_json::from_slice(text) else { return Err(RULE) };
+    let capabilities = match document.get("capabilities") {
+        None => return Ok(()),
+        Some(Value::Object(capabilities)) => capabilities,
+        Some(_) => return Err("the capabilities are a JSON object"),
+    };
+    let is_count = |name| capabilities.get(name).is_none_or(Value::is_u64);
+    match ["max_msg_fds", "max_data_xfer_size", "pgsizes"].into_iter().all(is_count) {
+        true => Ok(()),
+        false => Err("max_msg_fds, max_data_xfer_size and pgsizes are whole numbers"),
     }
 }

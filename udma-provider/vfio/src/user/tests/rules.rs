@@ -1,0 +1,452 @@
+//! Each rule of the protocol, broken once; and what a peer may do with descriptors and time.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    cmsg_space,
+    event::{EventfdFlags, eventfd},
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+    process::{Resource, Rlimit, setrlimit},
+};
+use urma_mem::{Pages, Region};
+
+use super::{agreed, ask, served};
+use crate::{
+    device::{AccessWidth, PciError, PciWindow},
+    user::{
+        link::{UserError, UserLink},
+        refuse, stream,
+        window::UserWindow,
+        wire::{
+            self, IrqAction, RegionAccess, RegionInfo, SetIrqs, UserBody, UserDmaMap, UserHeader,
+            command,
+        },
+    },
+};
+
+const INVAL: Option<u32> = Some(22);
+const FAULT: Option<u32> = Some(14);
+const MFILE: Option<u32> = Some(24);
+
+fn memory() -> Region {
+    Region::shared(8192, Pages::Base).unwrap()
+}
+
+fn map_at(socket: &UnixStream, address: u64, fds: &[BorrowedFd<'_>]) -> Option<u32> {
+    let map = UserDmaMap { is_writable: true, offset: 0, address, size: 8192 };
+    ask(socket, command::DMA_MAP, &map.encode(), fds).0
+}
+
+fn unmap(socket: &UnixStream, flags: u32, range: [u64; 2]) -> Option<u32> {
+    let body = UserBody::default().words(&[24, flags]).longs(&range).0;
+    ask(socket, command::DMA_UNMAP, &body, &[]).0
+}
+
+/// What the function says when it is to double the word at a device address.
+fn double(socket: &UnixStream, address: u64) -> Option<u32> {
+    let access = RegionAccess { offset: 0, region: 0, count: 8 };
+    ask(socket, command::REGION_WRITE, &access.encode(&address.to_le_bytes()), &[]).0
+}
+
+#[test]
+fn the_flag_for_all_unmaps_all() {
+    let (socket, server) = agreed();
+    let memory = memory();
+    let fd = [memory.fd().unwrap().0];
+    for address in [0x1000, 0x8000] {
+        assert_eq!(map_at(&socket, address, &fd), None);
+        assert_eq!(double(&socket, address), None);
+    }
+    // Another flag, a range beside the flag for all, no range: nothing is unmapped.
+    for (flags, range) in [(1, [0, 0]), (3, [0, 0]), (2, [0x1000, 0]), (2, [0, 8192]), (0, [0, 0])]
+    {
+        assert_eq!(unmap(&socket, flags, range), INVAL, "{flags} {range:?}");
+        assert_eq!(double(&socket, 0x8000), None);
+    }
+    assert_eq!(unmap(&socket, 2, [0, 0]), None);
+    for address in [0x1000, 0x8000] {
+        assert_eq!(double(&socket, address), FAULT);
+        assert_eq!(map_at(&socket, address, &fd), None, "the addresses are free");
+    }
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+#[test]
+fn vectors_are_set_as_the_kernels_vfio_does() {
+    let (none, booleans, eventfds) = (1, 2, 4);
+    let (mask, unmask, trigger) = (8, 16, 32);
+    let action =
+        |flags, (start, count), fds| SetIrqs { flags, index: 2, start, count }.action(4, fds);
+    assert_eq!(action(none | trigger, (0, 0), 0), Ok(IrqAction::DisableAll));
+    for flags in [eventfds | trigger, booleans | trigger, none | mask, none | unmask] {
+        assert!(action(flags, (0, 0), 0).unwrap_err().contains("count of 0"), "{flags}");
+    }
+    assert_eq!(action(eventfds | trigger, (1, 3), 3), Ok(IrqAction::SetEventfds(1..4)));
+    assert_eq!(action(eventfds | trigger, (1, 3), 0), Ok(IrqAction::SetEventfds(1..4)));
+    for fds in [1, 2, 4] {
+        assert!(action(eventfds | trigger, (1, 3), fds).unwrap_err().contains("each vector"));
+    }
+    for flags in [none | trigger, booleans | trigger, eventfds | mask, none | unmask] {
+        assert_eq!(action(flags, (0, 1), 0), Ok(IrqAction::Other), "{flags}");
+    }
+    for flags in [
+        0,
+        trigger,
+        eventfds,
+        none | eventfds | trigger,
+        none | mask | trigger,
+        1 << 6 | none | trigger,
+    ] {
+        assert!(action(flags, (0, 1), 0).unwrap_err().contains("one kind of data"), "{flags}");
+    }
+    for vectors in [(4, 0), (4, 1), (3, 2), (u32::MAX, 2), (0, u32::MAX)] {
+        assert!(action(none | trigger, vectors, 0).unwrap_err().contains("vectors exist"));
+    }
+}
+
+#[test]
+fn a_refused_change_of_vectors_changes_none() {
+    let (socket, server) = agreed();
+    let memory = memory();
+    assert_eq!(map_at(&socket, 0x1000, &[memory.fd().unwrap().0]), None);
+    let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    let set = |flags, count, fds: &[BorrowedFd<'_>]| {
+        let set = SetIrqs { flags, index: 2, start: 0, count };
+        ask(&socket, command::SET_IRQS, &set.encode(), fds).0
+    };
+    let is_raised = || {
+        assert_eq!(double(&socket, 0x1000), None);
+        rustix::io::read(&fd, &mut [0; 8]).is_ok()
+    };
+    assert_eq!(set(4 | 32, 1, &[fd.as_fd()]), None);
+    assert!(is_raised());
+    // No disable, one descriptor for two vectors, two for one, no eventfd.
+    assert_eq!(set(4 | 32, 0, &[]), INVAL);
+    assert_eq!(set(1 | 8, 0, &[]), INVAL);
+    assert_eq!(set(4 | 32, 2, &[fd.as_fd()]), INVAL);
+    assert_eq!(set(4 | 32, 1, &[fd.as_fd(), fd.as_fd()]), INVAL);
+    assert_eq!(set(4 | 32, 1, &[memory.fd().unwrap().0]), INVAL);
+    assert!(is_raised());
+    assert_eq!(set(1 | 32, 0, &[]), None);
+    assert!(!is_raised());
+    drop(socket);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_client_begins_with_one_version() {
+    let (socket, server) = served();
+    let memory = memory();
+    let fd = [memory.fd().unwrap().0];
+    assert_eq!(map_at(&socket, 0x1000, &fd), INVAL, "before the version");
+    let version = |data: &[u8]| {
+        let body = [&[0, 0, 1, 0], data].concat();
+        ask(&socket, command::VERSION, &body, &[]).0
+    };
+    let wrong: [&[u8]; 8] = [
+        b"{}",
+        b"{\0",
+        b"[]\0",
+        b"\0",
+        b"\xff\0",
+        b"{\"capabilities\":3}\0",
+        b"{\"capabilities\":{\"max_msg_fds\":\"8\"}}\0",
+        b"{\"capabilities\":{\"max_data_xfer_size\":-1}}\0",
+    ];
+    for data in wrong {
+        assert_eq!(version(data), INVAL, "{}", String::from_utf8_lossy(data));
+        assert_eq!(map_at(&socket, 0x1000, &fd), INVAL);
+    }
+    let deep = ["[".repeat(30_000), "]".repeat(30_000)].concat() + "\0";
+    assert_eq!(version(deep.as_bytes()), INVAL);
+    assert_eq!(ask(&socket, command::VERSION, &[0], &[]).0, INVAL);
+    assert_eq!(ask(&socket, command::VERSION, &[1, 0, 0, 0], &[]).0, Some(95));
+    // What QEMU sends, in short.
+    let known =
+        b"{\"capabilities\":{\"max_msg_fds\":8,\"migration\":{\"pgsize\":4096}},\"more\":[]}\0";
+    assert_eq!(version(known), None);
+    assert_eq!(version(b""), INVAL, "a second time");
+    assert_eq!(map_at(&socket, 0x1000, &fd), None, "nothing of before was kept");
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+#[test]
+fn argsz_counts_all_fields() {
+    let (socket, server) = agreed();
+    let memory = memory();
+    let fd = [memory.fd().unwrap().0];
+    let requests: [(u16, u32, UserBody); 6] = [
+        (command::DMA_MAP, 32, UserBody::default().words(&[3]).longs(&[0, 0x1000, 8192])),
+        (command::DMA_UNMAP, 24, UserBody::default().words(&[0]).longs(&[0x1000, 8192])),
+        (command::GET_INFO, 16, UserBody::default().words(&[0, 0, 0])),
+        (command::GET_REGION_INFO, 32, UserBody::default().words(&[0, 0, 0]).longs(&[0, 0])),
+        (command::GET_IRQ_INFO, 16, UserBody::default().words(&[0, 2, 0])),
+        (command::SET_IRQS, 20, UserBody::default().words(&[1 | 32, 2, 0, 0])),
+    ];
+    for (command, len, UserBody(rest)) in requests {
+        let fds = if command == command::DMA_MAP { &fd[..] } else { &[] };
+        let ask_with = |argsz: u32, rest: &[u8]| {
+            ask(&socket, command, &[&argsz.to_le_bytes(), rest].concat(), fds).0
+        };
+        for argsz in [0, len - 1] {
+            assert_eq!(ask_with(argsz, &rest), INVAL, "command {command}, argsz {argsz}");
+        }
+        assert_eq!(ask_with(len, &rest[..rest.len() - 1]), INVAL, "command {command}, cut");
+        assert_eq!(ask_with(len, &rest), None, "command {command}");
+    }
+    // Memory that is neither readable nor writable, or something else.
+    for flags in [0, 4, 7] {
+        let body = UserBody::default().words(&[32, flags]).longs(&[0, 0x1000, 8192]).0;
+        assert_eq!(ask(&socket, command::DMA_MAP, &body, &fd).0, INVAL, "{flags}");
+    }
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+#[test]
+fn an_access_lies_within_its_region() {
+    let (socket, server) = agreed();
+    let read = |region, offset, count| {
+        let access = RegionAccess { offset, region, count };
+        ask(&socket, command::REGION_READ, &access.encode(&[]), &[]).0
+    };
+    assert_eq!(read(0, 56, 8), None);
+    let outside = [
+        (0, 57, 8),
+        (0, 64, 1),
+        (0, u64::MAX, 2),
+        (0, 0, 0),
+        (1, 0, 1),
+        (9, 0, 1),
+        (u32::MAX, 0, 8),
+        (2, 0, 4097),
+    ];
+    for (region, offset, count) in outside {
+        assert_eq!(read(region, offset, count), INVAL, "{region} {offset} {count}");
+    }
+    let access = RegionAccess { offset: 0, region: 0, count: 8 };
+    for data in [7, 9] {
+        let body = access.encode(&vec![0; data]);
+        assert_eq!(ask(&socket, command::REGION_WRITE, &body, &[]).0, INVAL, "{data} bytes for 8");
+    }
+    drop(socket);
+    server.join().unwrap();
+}
+
+/// Sends bytes with any number of descriptors.
+fn send_with(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(16))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    let sent = sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::empty());
+    assert_eq!(sent, Ok(bytes.len()));
+}
+
+fn errno_of_reply(socket: &UnixStream) -> Option<u32> {
+    let bound = Duration::from_secs(5);
+    stream::receive(socket, bound, bound).unwrap().header.errno()
+}
+
+#[test]
+fn surplus_descriptors_are_refused_and_the_client_is_served_on() {
+    let (socket, server) = agreed();
+    let memory = memory();
+    let fd = memory.fd().unwrap().0;
+    assert_eq!(map_at(&socket, 0x1000, &[fd; 2]), INVAL);
+    assert_eq!(ask(&socket, command::RESET, &[], &[fd]).0, INVAL);
+    // More than find room: which ones are lost cannot be known.
+    let map = UserDmaMap { is_writable: true, offset: 0, address: 0x1000, size: 8192 }.encode();
+    let header = UserHeader::request(1, command::DMA_MAP, map.len(), true).encode();
+    send_with(&socket, &[&header[..], &map].concat(), &[fd; 9]);
+    assert_eq!(errno_of_reply(&socket), MFILE);
+    assert_eq!(map_at(&socket, 0x1000, &[fd]), None);
+    // The same in pieces, none of which has too many; all are closed, and not only at the end.
+    let (reader, writer) = io::pipe().unwrap();
+    let writers = [writer.as_fd(); 5];
+    for byte in &header[..2] {
+        send_with(&socket, &[*byte], &writers);
+    }
+    drop(writer);
+    rustix::io::write(&socket, &[&header[2..], &map].concat()).unwrap();
+    assert_eq!(errno_of_reply(&socket), MFILE);
+    assert_eq!(io::Read::read(&mut { reader }, &mut [0; 1]).unwrap(), 0);
+    assert_eq!(map_at(&socket, 0x8000, &[fd]), None);
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+/// Runs [`at_the_limit`] in a process of its own, whose limit it may change.
+#[test]
+fn a_descriptor_without_room_is_a_refusal() {
+    let exe = std::env::current_exe().unwrap();
+    let name = "user::tests::rules::at_the_limit";
+    let mut command = Command::new(exe);
+    let output = command.args(["--exact", name, "--ignored"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "the process of another test"]
+fn at_the_limit() {
+    let limit = Rlimit { current: Some(64), maximum: Some(64) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let (socket, server) = agreed();
+    let memory = memory();
+    let fd = [memory.fd().unwrap().0];
+    let others: Vec<OwnedFd> =
+        std::iter::from_fn(|| rustix::io::dup(memory.fd().unwrap().0).ok()).collect();
+    assert_eq!(map_at(&socket, 0x1000, &fd), MFILE);
+    drop(others);
+    assert_eq!(map_at(&socket, 0x1000, &fd), None);
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+/// How a message ends whose sender has sent `first` bytes of it, and then sends the others one by one, a pause before each. Its body has
+/// `len` bytes.
+fn trickle((first, len): (usize, usize), pause: Duration, bound: Duration) -> io::Result<()> {
+    let (client, server) = UnixStream::pair().unwrap();
+    let header = UserHeader::request(1, command::VERSION, len, true).encode();
+    let sender = std::thread::spawn(move || {
+        rustix::io::write(&client, &header[..first]).unwrap();
+        for byte in header[first..].iter().chain(&vec![0; len]) {
+            std::thread::sleep(pause);
+            if rustix::net::send(&client, &[*byte], SendFlags::NOSIGNAL).is_err() {
+                // The other side closed.
+                return;
+            }
+        }
+    });
+    let message = stream::receive(&server, Duration::from_secs(60), bound);
+    drop(server);
+    sender.join().unwrap();
+    message.map(drop)
+}
+
+#[test]
+fn a_message_that_trickles_in_has_a_bound_for_its_head_and_its_body() {
+    let bound = Duration::from_millis(200);
+    // 15 bytes of the head take two seconds, the body as long.
+    for (first, len, pause) in [(1, 0, 150), (16, 400, 5)] {
+        let error = trickle((first, len), Duration::from_millis(pause), bound).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "after {first} bytes");
+    }
+    trickle((1, 0), Duration::from_millis(1), Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn a_connection_that_is_not_served_reads_why_when_it_asks() {
+    let (client, server) = UnixStream::pair().unwrap();
+    let waits = refuse(&server, rustix::io::Errno::ACCESS).unwrap_err();
+    assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
+    let asks =
+        std::thread::spawn(move || UserLink::over(client, Duration::from_secs(5)).unwrap_err());
+    let bound = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = refuse(&server, rustix::io::Errno::ACCESS) {
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(Instant::now() < bound);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let refused = asks.join().unwrap();
+    assert!(matches!(refused, UserError::Refused { errno: 13, .. }), "{refused}");
+    for part in [&b"\0\0\0"[..], &UserHeader::request(1, 1, 0, true).reply(0).encode()] {
+        let (client, server) = UnixStream::pair().unwrap();
+        rustix::io::write(&client, part).unwrap();
+        let error = refuse(&server, rustix::io::Errno::ACCESS).unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
+/// Opens a window of a server that answers as `reply` says after the version: the body for a request, and a file.
+fn window_of(
+    reply: impl Fn(u16, &[u8]) -> (Vec<u8>, Option<Region>) + Send + 'static,
+) -> Result<Option<UserWindow>, UserError> {
+    let (client, server) = UnixStream::pair().unwrap();
+    std::thread::spawn(move || {
+        let bound = Duration::from_secs(5);
+        while let Ok(message) = stream::receive(&server, bound, bound) {
+            let (body, file) = match message.header.command {
+                command::VERSION => (vec![0, 0, 1, 0], None),
+                other => reply(other, &message.body),
+            };
+            let fds: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.fd().unwrap().0).collect();
+            let header = message.header.reply(body.len());
+            stream::send(&server, header, &body, (&fds, bound)).unwrap();
+        }
+    });
+    let link = UserLink::over(client, Duration::from_secs(5)).unwrap();
+    UserWindow::open(&Arc::new(link), 2, "toy")
+}
+
+/// The description of a region of `len` bytes with one area that may be mapped.
+fn described(region: u32, len: u64, (offset, area): (u64, u64)) -> Vec<u8> {
+    let body = UserBody::default().words(&[64, 1 | 2 | 4 | 8, region, 32]).longs(&[len, 0]);
+    body.words(&[1 | 1 << 16, 0, 1, 0]).longs(&[offset, area]).0
+}
+
+#[test]
+fn a_reply_about_another_register_is_no_value_of_this_one() {
+    let wrong = |change: fn(RegionAccess) -> RegionAccess, len: usize| {
+        let window = window_of(move |command, body| match command {
+            command::GET_REGION_INFO => (described(2, 4096, (0, 0)), None),
+            _ => {
+                let (asked, _) = RegionAccess::decode(body).unwrap();
+                (change(asked).encode(&vec![7; len]), None)
+            }
+        });
+        window.unwrap().unwrap().read(8, AccessWidth::W64)
+    };
+    assert_eq!(wrong(|asked| asked, 8).unwrap(), 0x0707_0707_0707_0707);
+    let broken = [
+        wrong(|asked| RegionAccess { offset: 16, ..asked }, 8),
+        wrong(|asked| RegionAccess { region: 1, ..asked }, 8),
+        wrong(|asked| RegionAccess { count: 4, ..asked }, 8),
+        wrong(|asked| asked, 4),
+        wrong(|asked| asked, 16),
+    ];
+    for result in broken {
+        assert!(
+            matches!(&result, Err(PciError::Gone { why, .. }) if why.contains("asked for")),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn a_window_is_mapped_whole_and_within_its_region_or_not_at_all() {
+    const LEN: u64 = 8192;
+    let open =
+        |region, len, area| window_of(move |_, _| (described(region, len, area), Some(memory())));
+    let is_mapped = |area| {
+        let window = open(2, LEN, area).unwrap().unwrap();
+        window.memory(0, 8).is_some()
+    };
+    assert!(is_mapped((0, LEN)));
+    for area in [(0, LEN + 4096), (4096, LEN), (0, 4096), (u64::MAX, LEN), (0, u64::MAX)] {
+        assert!(!is_mapped(area), "{area:?} of {LEN}");
+        let info = RegionInfo::decode(&described(2, LEN, area)).unwrap();
+        assert!(!info.is_mapped, "{area:?}");
+    }
+    let broken = |window: Result<Option<UserWindow>, UserError>| match window {
+        Err(UserError::Protocol { rule, .. }) => rule,
+        other => panic!("{other:?}"),
+    };
+    let huge = (1 << 30) + 4096;
+    assert!(broken(open(2, huge, (0, huge))).contains("1 GiB"));
+    assert!(broken(open(2, 16384, (0, 16384))).contains("sealed file of its length"));
+    assert!(broken(open(1, LEN, (0, LEN))).contains("asked for"));
+    assert_eq!(wire::FDS_MAX, 8);
+}
