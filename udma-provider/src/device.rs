@@ -105,9 +105,15 @@ impl Driver {
             CommandQueue::new(Arc::clone(&backing), rings, depth, cfg.command_timeout_ns);
         let async_events = EventRing::asynchronous(&backing, &dma, &failed)?;
         regs.write32(regs::CONTROL, regs::control::ENABLE);
-        wait_status(&*backing, &*regs, cfg.command_timeout_ns, |status| {
-            status & regs::status::READY != 0
-        })?;
+        let is_decided = regs::status::READY | regs::status::FATAL;
+        wait_status(&*backing, &*regs, cfg.command_timeout_ns, |status| status & is_decided != 0)?;
+        if regs.read(regs::STATUS) & u64::from(regs::status::FATAL) != 0 {
+            tracing::error!(
+                device = backing.info().name,
+                "the device does not reach the memory of its rings; in a virtual machine that must be a shared file (QEMU: -object memory-backend-memfd,share=on)"
+            );
+            return Err(Status::NoDevice);
+        }
         let vectors = u16::try_from(caps.vectors).unwrap_or(u16::MAX).min(VECTORS_MAX);
         let driver = Arc::new(Self {
             regs,

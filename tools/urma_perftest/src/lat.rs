@@ -232,6 +232,11 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     Ok(SizeSamples { received: record.done, ..record.end() })
 }
 
+/// Looks at memory in vain before others may have the processor: a write of a peer with a processor of its own comes before.
+const SPINS_BEFORE_YIELD: u32 = 256;
+/// Polls in each look after the peer: a failure of the device is seen within some of these looks.
+const POLLS_FOR_STATUS: u32 = 64;
+
 /// Both sides have cleared the bytes they wait for.
 pub(crate) const PREPARED: u64 = 1 << 32;
 
@@ -361,12 +366,22 @@ impl<'a> PingPong<'a> {
     #[inline]
     fn await_write(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
         let (last, want) = (self.sink + self.len - 1, Self::counter(done));
+        let mut spins = 0_u32;
         while self.region.load_u8_acquire(last)? != want {
             if self.spin == Spin::Poll {
                 self.poll_sends(pass)?;
             }
-            if self.patience.wait("waiting for the peer's write")? && pass.is_peer_finished()? {
-                return Ok(false);
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(SPINS_BEFORE_YIELD) {
+                // The write may come from a thread that wants this processor: the peer's, or a daemon's.
+                std::thread::yield_now();
+            }
+            if self.patience.wait("waiting for the peer's write")? {
+                if pass.is_peer_finished()? {
+                    return Ok(false);
+                }
+                // Memory never says that this side's own device is gone; polls do.
+                (0..POLLS_FOR_STATUS).try_for_each(|_| self.poll_sends(pass))?;
             }
         }
         if let Some(seed) = self.verify {

@@ -204,6 +204,17 @@ fn another_device_is_not_brought_up() {
     assert_eq!(device.open(0).unwrap_err(), Status::NoDevice);
 }
 
+#[test]
+fn a_device_that_does_not_reach_its_rings_is_given_up_at_once() {
+    let toy = super::toy::Toy::new();
+    toy.script(|script| script.is_unreachable = true);
+    let device = UdmaDevice::new(toy.backing(), DriverCfg::default());
+    assert_eq!(device.open(0).unwrap_err(), Status::NoDevice);
+    // In the toy's time, a millisecond for each look.
+    let now = toy.backing().now();
+    assert!(now < 1_000_000_000, "after {now} ns");
+}
+
 fn poll_all_once(jfc: &mut urma_core::ops::JfcParts) -> Vec<Completion> {
     let mut out = [Completion::default(); 8];
     let found = jfc.queue.poll(&mut out).unwrap();

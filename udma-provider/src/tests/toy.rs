@@ -63,6 +63,8 @@ pub(super) struct Script {
     pub(super) takes: bool,
     /// It gives this to such a poll, whether it takes the entry or not.
     pub(super) gives: Option<ReceivedMessage>,
+    /// The device does not reach its rings, and says so when it is enabled.
+    pub(super) is_unreachable: bool,
     /// They refuse what differs from the newest one.
     pub(super) refuses_moved: bool,
     /// They refuse it, except what differs from the newest one.
@@ -647,6 +649,9 @@ impl RegisterRegion for Handle {
         match offset {
             regs::ID => regs::MAGIC,
             regs::VERSION_REG => u64::from(regs::VERSION),
+            regs::STATUS if state.script.is_unreachable && state.control != 0 => {
+                u64::from(regs::status::FATAL)
+            }
             regs::STATUS => u64::from(state.control & regs::control::ENABLE),
             regs::CONTROL => u64::from(state.control),
             _ if offset >= regs::CAPS => caps(state.script)

@@ -11,6 +11,7 @@ mod dma;
 mod link;
 mod map;
 mod serve;
+mod server_clock;
 mod stream;
 mod window;
 mod wire;

@@ -15,6 +15,8 @@ mod limits;
 #[cfg(test)]
 mod ops;
 #[cfg(test)]
+mod perftest;
+#[cfg(test)]
 mod unit;
 #[cfg(test)]
 mod world;

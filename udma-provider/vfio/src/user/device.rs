@@ -73,7 +73,7 @@ impl UserDevice {
         let (dma, name) = (Arc::new(UserDma::new(Arc::clone(&link))?), name.to_owned());
         let interrupts =
             UserInterrupts { link: Arc::clone(&link), name: name.clone(), count, vectors };
-        watch(&link, &interrupts.vectors)?;
+        watch(&link, &name, &interrupts.vectors)?;
         Ok(Self { link, name, windows, interrupts: Arc::new(interrupts), dma })
     }
 }
@@ -88,8 +88,8 @@ impl Drop for UserDevice {
 type Vectors = Arc<Mutex<BTreeMap<u32, OwnedFd>>>;
 
 /// Starts the thread that closes the connection when the server hung up, and wakes threads that wait for an interrupt.
-fn watch(link: &Arc<UserLink>, vectors: &Vectors) -> Result<(), UserError> {
-    let (link, vectors) = (Arc::clone(link), Arc::clone(vectors));
+fn watch(link: &Arc<UserLink>, name: &str, vectors: &Vectors) -> Result<(), UserError> {
+    let (link, vectors, name) = (Arc::clone(link), Arc::clone(vectors), name.to_owned());
     let thread = std::thread::Builder::new().name("urma-vfio-user".to_owned());
     thread.spawn(move || {
         let hung_up = PollFlags::RDHUP;
@@ -97,6 +97,12 @@ fn watch(link: &Arc<UserLink>, vectors: &Vectors) -> Result<(), UserError> {
             poll(&mut [PollFd::new(link.socket(), hung_up)], None),
             Ok(0) | Err(Errno::INTR)
         ) {}
+        if !link.is_closed() {
+            tracing::error!(
+                device = name,
+                "the server of this device (ubcored) ended, or cut this process off: the device is lost with all its objects; open it again"
+            );
+        }
         link.close();
         for fd in lock(&vectors).values() {
             raise(fd);

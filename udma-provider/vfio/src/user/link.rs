@@ -18,12 +18,13 @@ use udma_abi::BackingError;
 use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::{
+    server_clock::ServerClock,
     stream::{self, UserMessage},
     wire::{Fields, UserHeader, VERSION, check_version_data, command},
 };
 use crate::device::PciError;
 
-/// How long a reply may take.
+/// How long a reply may take, of time in which the server has a processor.
 pub(crate) const REPLY_BOUND: Duration = Duration::from_secs(5);
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
 
@@ -91,6 +92,7 @@ pub(crate) struct UserLink {
     next_id: Mutex<u16>,
     is_closed: AtomicBool,
     bound: Duration,
+    server: ServerClock,
 }
 
 impl UserLink {
@@ -100,8 +102,9 @@ impl UserLink {
 
     /// Agrees on the version over a connected socket.
     pub(crate) fn over(socket: UnixStream, bound: Duration) -> Result<Self, UserError> {
-        let link =
-            Self { socket, next_id: Mutex::new(1), is_closed: AtomicBool::new(false), bound };
+        let (next_id, is_closed) = (Mutex::new(1), AtomicBool::new(false));
+        let server = ServerClock::of(&socket);
+        let link = Self { socket, next_id, is_closed, bound, server };
         let (major, minor) = VERSION;
         let body = [&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat();
         let reply = link.request(command::VERSION, &body, &[], 4)?;
@@ -129,6 +132,7 @@ impl UserLink {
         let header = UserHeader::request(id, command, body.len(), true);
         let sent = stream::send(&self.socket, header, body, (fds, self.bound));
         sent.map_err(|error| self.lost(&error))?;
+        self.server.await_reply(&self.socket, self.bound).map_err(|error| self.lost(&error))?;
         let reply = stream::receive(&self.socket, self.bound, self.bound);
         let reply = reply.map_err(|error| self.lost(&error))?;
         if !reply.header.is_reply() || reply.header.id != id || reply.header.command != command {
