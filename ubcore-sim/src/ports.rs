@@ -7,7 +7,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use udma_abi::{Nanos, RawEid};
-use urma_mem::{Region, procvm::ProcessMemory};
+use urma_mem::{HeldMemory, Region, procvm::ProcessMemory};
 
 /// A peer on this host: wakes it (an eventfd write; a flag in simulation) and reports whether it is
 /// there.
@@ -42,6 +42,13 @@ pub trait MemoryHost: Send + Sync + Debug {
     /// Moves the shareable pages of `region`; returns what peers reach directly (may be empty,
     /// with the reason logged). `key` names the registration in `unshare`.
     fn share(&self, key: u32, region: &Region) -> Vec<SharedExtent>;
+
+    /// How the device itself reaches `region`, of which `extents` are shared, for a peer: without dying when the program
+    /// has unmapped it, and without touching what came to its addresses later.
+    fn hold(&self, region: &Region, extents: &[SharedExtent]) -> HeldMemory {
+        let _ = extents;
+        HeldMemory::plain(region)
+    }
 
     /// Takes the pages back under private addresses, content kept. After it returned, a late
     /// write of a peer lands where no thread reads.

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::MFdFlags;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use nix::sys::stat::fstat;
-use nix::unistd::ftruncate;
+use nix::sys::stat::{fstat, major, minor};
 
 use crate::fork::{self, FdWatch};
-use crate::region::{MapAccess, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
+use crate::maps::Origins;
+use crate::region::{MapAccess, Region, check_cannot_shrink, lengthen, new_memfd, page_len};
 use crate::writers::{Gate, Writers};
 
 /// Length of an arena's file in bytes: sparse, so it costs nothing, and large, so that offsets need
@@ -71,6 +71,10 @@ pub(crate) struct ArenaShared {
     /// Declared before the file: it is dropped first.
     _watch: FdWatch,
     pub(crate) fd: OwnedFd,
+    /// Device and inode of the file, as the kernel shows them of a mapping.
+    pub(crate) file: (u32, u32, u64),
+    /// `None`: the kernel cannot be asked for mappings.
+    pub(crate) origins: Option<Origins>,
     pub(crate) gate: Gate,
     len: u64,
     pub(crate) cfg: ArenaCfg,
@@ -114,13 +118,18 @@ impl Arena {
         let file_len = file_len_max()?;
         let len = file_len.saturating_sub(tail_len());
         let fd = new_memfd("urma-arena", MFdFlags::empty())?;
-        ftruncate(&fd, file_offset(file_len)?)?;
+        lengthen(&fd, file_len)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let watch = fork::watch_fd(fd.as_fd())?;
         let generation = fork::generation();
+        let stat = fstat(&fd)?;
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let file = (number(major(stat.st_dev)), number(minor(stat.st_dev)), stat.st_ino);
         let shared = ArenaShared {
             _watch: watch,
             fd,
+            file,
+            origins: Origins::new().ok(),
             gate: Gate::new(cfg.writers)?,
             len,
             cfg,
@@ -166,6 +175,25 @@ impl Arena {
 }
 
 impl ArenaShared {
+    /// Which parts of `len` bytes at `addr` are those at `offset` of the file: the owner may have unmapped some, and mapped
+    /// something else there. All where the kernel cannot be asked.
+    pub(crate) fn shown_at(&self, addr: usize, len: usize, offset: u64) -> Vec<(usize, usize)> {
+        let Some(origins) = &self.origins else { return vec![(addr, len)] };
+        let (mut parts, mut at) = (Vec::new(), addr);
+        while at < addr + len {
+            let found = origins.at_or_after(at).filter(|found| found.start < addr + len);
+            let Some(found) = found else { break };
+            let found = found.from(found.start.max(at));
+            let end = found.end.min(addr + len);
+            let (file, there) = (found.origin.file, offset + (found.start - addr) as u64);
+            if file == self.file && found.origin.offset == there && found.origin.is_shared {
+                parts.push((found.start, end - found.start));
+            }
+            at = end;
+        }
+        parts
+    }
+
     /// The ledger; control plane only. A panic elsewhere leaves it as consistent as each step left it.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)

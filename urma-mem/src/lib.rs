@@ -23,6 +23,7 @@ pub mod environment;
 pub mod event;
 pub mod fork;
 pub mod hazard;
+pub mod held;
 pub mod lines;
 pub mod lull;
 pub mod maps;
@@ -38,6 +39,7 @@ pub mod writers;
 
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
+pub use held::{HeldMemory, Holder, MemoryGone};
 pub use maps::Unmovable;
 pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,

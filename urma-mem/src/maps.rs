@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::fork::{self, FdWatch};
 use crate::region::page_len;
 
 /// Why a mapping's pages are not moved.
@@ -56,6 +57,109 @@ struct FoundMapping {
     start: usize,
     end: usize,
     movable: Result<(), Unmovable>,
+    origin: Origin,
+}
+
+/// Where the bytes of a mapping come from: what tells it from one that came to its addresses later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Device and inode of the file; zeros for anonymous memory.
+    pub(crate) file: (u32, u32, u64),
+    /// Offset in the file of the mapping's first byte; 0 for anonymous memory.
+    pub(crate) offset: u64,
+    pub(crate) is_shared: bool,
+}
+
+impl Origin {
+    /// Of private memory without a file.
+    pub(crate) const ANONYMOUS: Self = Self { file: (0, 0, 0), offset: 0, is_shared: false };
+
+    /// The origin of the part that begins `skip` bytes later.
+    fn skip(self, skip: usize) -> Self {
+        let skip = if self.has_file() { skip as u64 } else { 0 };
+        Self { offset: self.offset.wrapping_add(skip), ..self }
+    }
+
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.2 != 0
+    }
+}
+
+/// A part of an address range of one origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OriginRun {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) origin: Origin,
+}
+
+impl OriginRun {
+    /// The part from `at` on.
+    pub(crate) fn from(&self, at: usize) -> Self {
+        Self { start: at, origin: self.origin.skip(at.saturating_sub(self.start)), ..*self }
+    }
+}
+
+/// The mappings of this process, asked for one at a time, as often as needed.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    /// Declared first: it goes before the descriptor.
+    _watch: FdWatch,
+    query: query::Query,
+}
+
+/// The mappings of a process that must not lock or allocate: a child that was just forked.
+#[derive(Debug)]
+pub(crate) struct Mapped(query::Query);
+
+impl Mapped {
+    /// `None`: the kernel cannot be asked.
+    pub(crate) fn new() -> Option<Self> {
+        let query = query::Query::new().ok()?;
+        query.origin_at(0).ok()?;
+        Some(Self(query))
+    }
+
+    /// The mapping of the byte at `addr`, or the next one.
+    pub(crate) fn at_or_after(&self, addr: usize) -> Option<OriginRun> {
+        self.0.origin_at(addr).ok().flatten()
+    }
+}
+
+impl Origins {
+    /// # Errors
+    /// The kernel cannot be asked (before Linux 6.11, or filtered).
+    pub(crate) fn new() -> io::Result<Self> {
+        let query = query::Query::new()?;
+        query.origin_at(0)?;
+        Ok(Self { _watch: fork::watch_fd(query.fd())?, query })
+    }
+
+    /// The mapping of the byte at `addr`; `None`: there is none, or it cannot be told.
+    pub(crate) fn at(&self, addr: usize) -> Option<OriginRun> {
+        self.at_or_after(addr).filter(|run| run.start <= addr)
+    }
+
+    /// As [`Origins::at`], or the next mapping.
+    pub(crate) fn at_or_after(&self, addr: usize) -> Option<OriginRun> {
+        self.query.origin_at(addr).ok().flatten()
+    }
+
+    /// The runs of `[start, end)`; `None`: something is not mapped.
+    pub(crate) fn runs(&self, start: usize, end: usize) -> Option<Vec<OriginRun>> {
+        let mut runs: Vec<OriginRun> = Vec::new();
+        let mut at = start;
+        while at < end {
+            let found = self.at(at)?.from(at);
+            let found = OriginRun { end: found.end.min(end), ..found };
+            at = found.end;
+            match runs.last_mut() {
+                Some(last) if last.from(found.start).origin == found.origin => last.end = found.end,
+                _ => runs.push(found),
+            }
+        }
+        Some(runs)
+    }
 }
 
 /// What decides whether a mapping's pages are moved.

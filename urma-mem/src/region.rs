@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use access::{OutOfBounds, WordAtomic};
 pub use blocks::{Blocks, RingBlock};
 use mapping::RegionPages;
-pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
+pub(crate) use mapping::{check_cannot_shrink, file_offset, lengthen, new_memfd};
 pub(crate) use mapping::{page_ceil, page_floor, page_len, populate};
 pub use word::{RegionWord, RegionWord32};
 
@@ -189,6 +189,16 @@ impl Region {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether it is memory that the program owns, and may unmap.
+    pub(crate) fn is_callers(&self) -> bool {
+        matches!(*self.mapping, RegionPages::Caller)
+    }
+
+    /// Whether each byte is mapped just now.
+    pub(crate) fn is_mapped(&self) -> bool {
+        mapping::check_mapped(self.base, self.len).is_ok()
     }
 
     /// Whether stores are allowed.

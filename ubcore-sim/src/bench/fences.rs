@@ -8,6 +8,8 @@ use udma_abi::{
     CqeStatus, Eqe, EqeKind, Opcode, Sqe, counters::Counter, doorbell::CqArm, eqe, regs,
 };
 
+use urma_mem::HeldMemory;
+
 use super::scene::{Scene, scene, scene_of};
 use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
 use crate::DeviceCfg;
@@ -120,6 +122,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
         owner: FunctionId::FIRST,
         token_id: own.token_id,
         va: own.va,
+        memory: HeldMemory::plain(&region),
         region,
         access: Access::WRITE,
         token: Some(own.token),
@@ -318,6 +321,7 @@ fn an_entry_that_changes_while_it_is_read_is_not_used() {
             owner: FunctionId::FIRST,
             token_id,
             va,
+            memory: HeldMemory::plain(&new),
             region: new,
             access,
             token,

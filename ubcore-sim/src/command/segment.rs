@@ -63,17 +63,21 @@ impl Commands {
             .window(&at.function, (args.iova, args.len), DmaAccess::Both)
             .ok_or(CmdStatus::Invalid)?;
         hooks::pass(Hook::DuringRegister);
-        let extents = if args.access.contains(Access::LOCAL_ONLY) {
+        let host = &at.base.tables.ports.memory;
+        let shared = if args.access.contains(Access::LOCAL_ONLY) {
             Vec::new()
         } else {
-            longest_first(&at.base.tables.ports.memory.share(tid, &region), &region, args.va)
+            host.share(tid, &region)
         };
+        let memory = host.hold(&region, &shared);
+        let extents = longest_first(&shared, &region, args.va);
         let shared = extents.iter().take(1 + EXTENTS).map(|e| e.len).sum();
         let new = NewSegment {
             owner: at.function.id,
             token_id: args.token_id,
             va: args.va,
             region,
+            memory,
             access: args.access,
             token: args.token_value,
             shared: !args.access.contains(Access::LOCAL_ONLY),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use udma_abi::cmd::Access;
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Region, ends::EndCount, hazard::Generation};
+use urma_mem::{HeldMemory, Region, ends::EndCount, hazard::Generation};
 
 use super::function::FunctionId;
 use super::poison::{Marks, Poison};
@@ -42,6 +42,8 @@ pub(crate) struct LocalSegment {
     pub(crate) len: u64,
     /// The bytes; offset 0 is `va`.
     pub(crate) region: Region,
+    /// The same, for accesses of peers.
+    pub(crate) memory: HeldMemory,
     pub(crate) access: Access,
     pub(crate) token: Option<u32>,
     /// Generation under which it is published.
@@ -103,6 +105,7 @@ pub(crate) struct NewSegment {
     pub(crate) token_id: u32,
     pub(crate) va: u64,
     pub(crate) region: Region,
+    pub(crate) memory: HeldMemory,
     pub(crate) access: Access,
     pub(crate) token: Option<u32>,
     pub(crate) shared: bool,
@@ -139,6 +142,7 @@ impl SegmentTable {
             va: new.va,
             len: new.region.len() as u64,
             region: new.region,
+            memory: new.memory,
             access: new.access,
             token: new.token,
             shared: new.shared,
@@ -212,6 +216,7 @@ impl SegmentTable {
             token_id,
             va: old.va,
             region: old.region.clone(),
+            memory: old.memory.clone(),
             access: rights(old.access),
             token: old.token,
             shared: old.shared,
@@ -326,11 +331,13 @@ mod tests {
 
     /// A page that the first function may let others read.
     fn readable(token_id: u32) -> NewSegment {
+        let region = Region::private(4096).expect("memory");
         NewSegment {
             owner: FunctionId::FIRST,
             token_id,
             va: 0x1000,
-            region: Region::private(4096).expect("memory"),
+            memory: HeldMemory::plain(&region),
+            region,
             access: Access::READ,
             token: Some(7),
             shared: false,

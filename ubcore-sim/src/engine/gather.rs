@@ -5,13 +5,13 @@
 //! *Must not*: read host rings; move a byte before the whole list was checked.
 
 use udma_abi::{
-    CqeStatus, Sge, Sqe,
+    CqeStatus, Nanos, Sge, Sqe,
     rqe::SGE_MAX,
     sqe::{SQE_WORDS_MAX, SqeFlags, control_len},
 };
 use urma_mem::Region;
 
-use crate::context::segment::{SegmentCache, SegmentTable};
+use crate::context::segment::{LocalSegment, SegmentCache, SegmentTable};
 
 /// Bytes at the end of a message that are stored last; two words, so that an unaligned last word is
 /// whole as well.
@@ -129,6 +129,17 @@ pub(crate) fn check(
     }
 }
 
+/// Whether the program still has the memory of all pieces mapped, which were checked.
+pub(crate) fn are_there(pieces: &[u64], segments: &mut Segments<'_>, now: Nanos) -> bool {
+    list(pieces).filter(|sge| sge.len != 0).all(|sge| {
+        let segment = segments.cache.find(segments.table, sge.token_id);
+        segment.is_some_and(|segment| {
+            let offset = segment.offset_of(sge.va, u64::from(sge.len));
+            offset.is_some_and(|at| segment.memory.is_there((at, sge.len as usize), now))
+        })
+    })
+}
+
 /// Whether local memory will be stored to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Store {
@@ -149,12 +160,12 @@ pub(crate) struct MessageSpan {
     pub(crate) last: bool,
 }
 
-/// Calls `f(region, offset, bytes before, bytes)` for each local piece of a span, in order.
+/// Calls `f(segment, offset, bytes before, bytes)` for each local piece of a span, in order.
 fn each(
     sges: &[u64],
     segments: &mut Segments<'_>,
     span: MessageSpan,
-    mut f: impl FnMut(&Region, usize, usize, usize) -> Option<()>,
+    mut f: impl FnMut(&LocalSegment, usize, usize, usize) -> Option<()>,
 ) -> Result<(), CqeStatus> {
     let mut skip = span.at;
     let mut done = 0;
@@ -173,7 +184,7 @@ fn each(
         // Both fit: the piece was checked to lie in the segment's memory.
         let skip_here = usize::try_from(skip).map_err(|_| CqeStatus::LocLen)?;
         let take = (sge.len as usize - skip_here).min(span.len - done);
-        f(&segment.region, offset + skip_here, done, take).ok_or(CqeStatus::LocAccess)?;
+        f(segment, offset + skip_here, done, take).ok_or(CqeStatus::LocAccess)?;
         done += take;
         skip = 0;
     }
@@ -257,12 +268,12 @@ fn scatter_out(
         sges,
         segments,
         MessageSpan { len: body, last: false, ..span },
-        |from, offset, done, len| from.copy_to(offset, to, to_offset + done, len).ok(),
+        |from, offset, done, len| from.region.copy_to(offset, to, to_offset + done, len).ok(),
     )?;
     let mut bytes = [0; TAIL];
     let end = MessageSpan { at: span.at + body as u64, len: tail, last: true };
     each(sges, segments, end, |from, offset, done, len| {
-        from.read(offset, &mut bytes[done..done + len]).ok()
+        from.region.read(offset, &mut bytes[done..done + len]).ok()
     })?;
     to.write_ordered(to_offset + body, &bytes[..tail]).map_err(|_| CqeStatus::RemAccessAbort)
 }
@@ -282,6 +293,7 @@ pub(crate) fn copy_in(
         return copied.map_err(|_| CqeStatus::LocAccess);
     }
     each(sges, segments, span, |to, offset, done, len| {
+        let (to, offset) = to.memory.window(offset, len);
         from.copy_to_ordered(from_offset + done, to, offset, len).ok()
     })
 }
@@ -294,6 +306,7 @@ pub(crate) fn write_in(
     bytes: &[u8],
 ) -> Result<(), CqeStatus> {
     each(sges, segments, span, |to, offset, done, len| {
+        let (to, offset) = to.memory.window(offset, len);
         to.write_ordered(offset, &bytes[done..done + len]).ok()
     })
 }
@@ -317,7 +330,7 @@ pub(crate) fn read_out(
         Local::Sges { .. } => {
             let span = MessageSpan { at, len: bytes.len(), last: false };
             each(local.pieces(words), segments, span, |from, offset, done, len| {
-                from.read(offset, &mut bytes[done..done + len]).ok()
+                from.region.read(offset, &mut bytes[done..done + len]).ok()
             })
         }
     }

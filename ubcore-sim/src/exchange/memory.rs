@@ -4,7 +4,7 @@
 //! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
 
 use udma_abi::{CqeStatus, NotifyKind, OpKind, Opcode, cmd::Access};
-use urma_mem::Region;
+use urma_mem::HeldMemory;
 use urma_packet::{
     AtomicOp, AtomicOperands, AtomicValue, OperandSize, RequestHeader, RequestOp, ResponseBody,
     ResponseHeader, ResponseStatus, TokenId,
@@ -29,9 +29,9 @@ pub(super) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader 
     }
 }
 
-/// A segment of this node that a request may touch: memory, offset of the range, life.
-fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), ResponseStatus> {
-    let faults = work.base.tables.faults;
+/// A segment of this node that a request may touch: memory, offset of the range, life. Its program still has it mapped.
+fn reach(work: &mut Work<'_>, want: &Want) -> Result<(HeldMemory, usize, u64), ResponseStatus> {
+    let (faults, now) = (work.base.tables.faults, work.now);
     let segments = work.segments();
     let denied = CqeStatus::RemAccessAbort;
     let segment = segments.cache.find(segments.table, want.token_id);
@@ -40,7 +40,12 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
         if want.life != 0 && want.life != segment.life {
             return Err(denied);
         }
-        Ok((segment.region.clone(), offset, segment.life))
+        // No longer than the memory, in which it lies.
+        let len = usize::try_from(want.len).map_err(|_| denied)?;
+        if !segment.memory.is_there((offset, len), now) {
+            return Err(denied);
+        }
+        Ok((segment.memory.clone(), offset, segment.life))
     });
     found.map_err(|status| {
         if status == CqeStatus::RemDataPoison {
@@ -101,7 +106,7 @@ pub(super) fn check_write(
     let (_, _, life) = reach(work, &want)?;
     if let Some((want, ..)) = notify_want(header) {
         let (memory, offset, _) = reach(work, &want)?;
-        if memory.addr().wrapping_add(offset) % 8 != 0 {
+        if memory.addr(offset) % 8 != 0 {
             return Err(ResponseStatus::Unsupported);
         }
     }
@@ -113,7 +118,7 @@ pub(super) fn check_again(
     work: &mut Work<'_>,
     header: &RequestHeader,
     message: &PartialMessage,
-) -> Result<(Region, usize), ResponseStatus> {
+) -> Result<(HeldMemory, usize), ResponseStatus> {
     let want = want(header, message.start, Access::WRITE, message.life);
     reach(work, &want).map(|(memory, offset, _)| (memory, offset))
 }
@@ -139,7 +144,8 @@ pub(super) fn place(
 pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), ResponseStatus> {
     let Some((want, kind, data)) = notify_want(header) else { return Ok(()) };
     let (memory, offset, _) = reach(work, &want)?;
-    notify_at(&memory, offset, kind, data).ok_or(ResponseStatus::Unsupported)
+    let (memory, offset) = memory.window(offset, 8);
+    notify_at(memory, offset, kind, data).ok_or(ResponseStatus::Unsupported)
 }
 
 /// Executes an atomic on the target's memory.
@@ -157,7 +163,12 @@ pub(super) fn atomic(
 }
 
 /// `None` for what this device does not do, and for addresses that are not aligned to the size.
-fn apply(memory: &Region, offset: usize, op: AtomicOp, operands: &AtomicOperands) -> Option<u64> {
+fn apply(
+    memory: &HeldMemory,
+    offset: usize,
+    op: AtomicOp,
+    operands: &AtomicOperands,
+) -> Option<u64> {
     // An atomic has the same code in entries as on the wire.
     let Some(OpKind::Atomic(kind)) = Opcode::from_code(op.code()).map(Opcode::kind) else {
         return None;

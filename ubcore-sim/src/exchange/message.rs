@@ -144,8 +144,10 @@ fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>
     }
     let span =
         MessageSpan { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
+    let now = work.now;
     let segments = &mut work.segments_of(taken.owner);
-    gather::write_in(taken.pieces(), segments, span, part.bytes).is_ok()
+    gather::are_there(taken.pieces(), segments, now)
+        && gather::write_in(taken.pieces(), segments, span, part.bytes).is_ok()
 }
 
 /// Copies what the peer names into the receive.

@@ -331,7 +331,8 @@ impl ReceivingSides {
         if len > piece.len as usize || !segment.region.is_writable() || !port.reserve() {
             return None;
         }
-        if !place(&segment.region, offset) {
+        let (memory, at) = segment.memory.window(offset, len);
+        if !place(memory, at) {
             give_back(base, port);
             return None;
         }

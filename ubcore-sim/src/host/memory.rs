@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use urma_mem::{Adoption, Arena, Region};
+use urma_mem::{Adoption, Arena, Extent, HeldMemory, Holder, Region};
 
 use crate::ports::{MemoryHost, SharedExtent};
 
@@ -27,6 +27,7 @@ pub enum PageMoving {
 #[derive(Debug)]
 pub struct ArenaMemory {
     arena: Arena,
+    holder: Holder,
     moving: PageMoving,
     adoptions: Mutex<BTreeMap<u32, Adoption>>,
 }
@@ -35,7 +36,7 @@ impl ArenaMemory {
     /// Creates the state of a node that has moved no pages yet.
     #[must_use]
     pub fn new(arena: Arena, moving: PageMoving) -> Self {
-        Self { arena, moving, adoptions: Mutex::default() }
+        Self { holder: Holder::new(&arena), arena, moving, adoptions: Mutex::default() }
     }
 
     /// Registrations that have pages in the arena.
@@ -71,6 +72,15 @@ impl MemoryHost for ArenaMemory {
             tracing::warn!(key, "a registration key was used twice; the older pages moved back");
         }
         extents
+    }
+
+    fn hold(&self, region: &Region, extents: &[SharedExtent]) -> HeldMemory {
+        let extent = |e: &SharedExtent| {
+            let (addr, len) = (usize::try_from(e.va).ok()?, usize::try_from(e.len).ok()?);
+            Some(Extent { addr, len, arena_offset: e.offset })
+        };
+        let extents: Vec<_> = extents.iter().filter_map(extent).collect();
+        self.holder.hold(region, &extents)
     }
 
     fn unshare(&self, key: u32) {

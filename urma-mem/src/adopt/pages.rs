@@ -6,6 +6,7 @@
 //! Must not: allocate while pages are between two homes; leave a range unmapped.
 #![expect(unsafe_code, reason = "mmap over memory in use, and copies of it through the kernel")]
 
+use core::ops::Range;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -70,13 +71,38 @@ pub(super) fn move_out(
     for (at, chunk) in chunks(addr, len) {
         let skip = at - addr;
         let from = offset + skip as u64;
-        if let Err(error) = move_out_chunk(shared, (spare + skip, at, chunk), from, &mut data) {
-            unmap(spare + skip, len - skip);
-            forget(at, len - skip);
-            return Err(error);
+        // What its owner mapped there meanwhile is not ours to replace.
+        let parts = shared.shown_at(at, chunk, from);
+        let mut done = at;
+        for (part, part_len) in parts {
+            let new = spare + (part - addr);
+            let from = offset + (part - addr) as u64;
+            if let Err(error) = move_out_chunk(shared, (new, part, part_len), from, &mut data) {
+                unmap(spare + (done - addr), len - (done - addr));
+                forget(at, len - skip);
+                return Err(error);
+            }
+            abandon(shared, (spare, addr, offset), done..part);
+            done = part + part_len;
         }
+        abandon(shared, (spare, addr, offset), done..at + chunk);
     }
     Ok(())
+}
+
+/// A part of a range that moves back is not mapped at its place any more.
+fn abandon(shared: &ArenaShared, (spare, addr, offset): (usize, usize, u64), part: Range<usize>) {
+    if part.is_empty() {
+        return;
+    }
+    unmap(spare + (part.start - addr), part.len());
+    forget(part.start, part.len());
+    punch(shared, offset + (part.start - addr) as u64, part.len());
+    tracing::warn!(
+        addr = format_args!("{:#x}", part.start),
+        len = part.len(),
+        "registered memory was unmapped before it was unregistered"
+    );
 }
 
 /// Fills the new chunk and puts it in the old one's place in one step.

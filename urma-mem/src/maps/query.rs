@@ -8,9 +8,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use super::{FoundMapping, Traits, Unmovable};
+use super::{FoundMapping, Origin, OriginRun, Traits, Unmovable};
 
 /// The mappings of this process.
 #[derive(Debug)]
@@ -38,6 +38,30 @@ impl Query {
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             mapped => mapped,
+        }
+    }
+
+    /// The descriptor.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.maps.as_fd()
+    }
+
+    /// Origin of the mapping that `addr` lies in, or of the next one.
+    ///
+    /// # Errors
+    /// The kernel does not know the call.
+    #[inline]
+    pub(super) fn origin_at(&self, addr: usize) -> io::Result<Option<OriginRun>> {
+        match self.ask(addr, &mut []) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            found => {
+                let run = |found: FoundMapping| OriginRun {
+                    start: found.start,
+                    end: found.end,
+                    origin: found.origin,
+                };
+                found.map(|found| found.map(run))
+            }
         }
     }
 
@@ -74,7 +98,13 @@ impl Query {
             Ok(()) if name.is_empty() => Err(Unmovable::File),
             movable => movable,
         };
-        Ok(Some(FoundMapping { start: place(call.vma_start)?, end: place(call.vma_end)?, movable }))
+        let origin = Origin {
+            file: (call.dev_major, call.dev_minor, call.inode),
+            offset: call.vma_offset,
+            is_shared: traits.is_shared,
+        };
+        let (start, end) = (place(call.vma_start)?, place(call.vma_end)?);
+        Ok(Some(FoundMapping { start, end, movable, origin }))
     }
 }
 

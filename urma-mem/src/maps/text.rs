@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-use super::{FoundMapping, Traits};
+use super::{FoundMapping, Origin, Traits};
 
 /// The mappings of this process, read as far as needed.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ fn parse(line: &str) -> Option<FoundMapping> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (permissions, rest) = rest.split_once(' ')?;
-    let (_offset, rest) = rest.split_once(' ')?;
-    let (_device, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
+    let (device, rest) = rest.split_once(' ')?;
     let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
     let traits = Traits {
         is_shared: permissions.ends_with('s'),
@@ -58,10 +58,18 @@ fn parse(line: &str) -> Option<FoundMapping> {
         has_file: inode != "0",
         name: name.trim_start(),
     };
+    let (major, minor) = device.split_once(':')?;
+    let number = |hex| u32::from_str_radix(hex, 16).ok();
+    let origin = Origin {
+        file: (number(major)?, number(minor)?, inode.parse().ok()?),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        is_shared: traits.is_shared,
+    };
     Some(FoundMapping {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
         movable: traits.movable(),
+        origin,
     })
 }
 

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
@@ -92,7 +93,7 @@ impl RegionPages {
         };
         let len_file = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::InvalidInput)?;
         let fd = new_memfd("urma-region", flags)?;
-        ftruncate(&fd, file_offset(len_file as u64)?)?;
+        lengthen(&fd, len_file as u64)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let mapping = Self::of_file(fd, 0, len_file, MapAccess::ReadWrite)?;
         // What this process shares a forked child does not: its stores stay its own.
@@ -248,6 +249,24 @@ pub(crate) fn check_cannot_shrink(fd: BorrowedFd<'_>, end: u64) -> io::Result<()
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "file too short"));
     }
     Ok(())
+}
+
+/// Gives a new file its length. A limit on the length of files is looked at before: the system would end the process by
+/// SIGXFSZ.
+///
+/// # Errors
+/// `ENOMEM` for a limit that is too low, with a line that says so; else the system's.
+pub(crate) fn lengthen(fd: &OwnedFd, len: u64) -> io::Result<()> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+    if limit != RLIM_INFINITY && len > limit {
+        tracing::error!(
+            len,
+            limit,
+            "shared memory needs a longer file than RLIMIT_FSIZE allows: raise it (`ulimit -f unlimited`, LimitFSIZE=infinity)"
+        );
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    }
+    Ok(ftruncate(fd, file_offset(len)?)?)
 }
 
 /// An offset or length as the system wants it.

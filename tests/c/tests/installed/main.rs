@@ -5,6 +5,7 @@ mod documented;
 mod errno;
 mod examples;
 mod leaves;
+mod memory;
 mod patterns;
 mod profiles;
 mod refusals;

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use udma_abi::{cmd::Access, counters::Counter};
-use urma_mem::{Region, WordAtomic};
+use urma_mem::{HeldMemory, WordAtomic};
 use urma_rc::{RcAccess, RcAtomic, RcMemory};
 
 use super::key::RemoteKeys;
@@ -79,11 +79,11 @@ pub(super) struct Caches<'a> {
     pub(super) segments: &'a mut SegmentCache,
     pub(super) keys: &'a mut RemoteKeys,
     /// Memory that was resolved last. It is used before anything else is resolved.
-    pub(super) resolved: Option<(Region, usize)>,
+    pub(super) resolved: Option<(HeldMemory, usize)>,
 }
 
 impl NodeMemory<'_> {
-    fn resolved(&self) -> Option<(Region, usize)> {
+    fn resolved(&self) -> Option<(HeldMemory, usize)> {
         self.caches.borrow().resolved.clone()
     }
 
@@ -108,7 +108,9 @@ impl RcMemory for NodeMemory<'_> {
             let token = segment.token;
             let want = Want { token_id, token, va, len: len.into(), right, life: 0 };
             let offset = check_own(segment, self.tables.faults, &want).ok()?;
-            Some((segment.region.clone(), offset))
+            // No time is known here: the mappings are looked at each time.
+            let is_there = segment.memory.is_there((offset, len as usize), 0);
+            is_there.then(|| (segment.memory.clone(), offset))
         });
         if found.is_none() {
             self.tables.count(Counter::AccessDenied);
@@ -126,7 +128,7 @@ impl RcMemory for NodeMemory<'_> {
                 })
             }),
             Place::Resolved => {
-                self.resolved().is_some_and(|(region, offset)| region.read(offset, into).is_ok())
+                self.resolved().is_some_and(|(memory, offset)| memory.read(offset, into).is_ok())
             }
             Place::Receive(..) => false,
         }
@@ -150,18 +152,18 @@ impl RcMemory for NodeMemory<'_> {
             }
             Place::Resolved => self
                 .resolved()
-                .is_some_and(|(region, offset)| region.write_ordered(offset, bytes).is_ok()),
+                .is_some_and(|(memory, offset)| memory.write_ordered(offset, bytes).is_ok()),
         }
     }
 
     fn update(&mut self, place: u64, atomic: RcAtomic) -> Option<u64> {
         let Place::Resolved = Place::of(place) else { return None };
-        let (region, offset) = self.resolved()?;
+        let (memory, offset) = self.resolved()?;
         let operation = match atomic {
             RcAtomic::CompareSwap { compare, swap } => WordAtomic::Cas { cmp: compare, swap },
             RcAtomic::FetchAdd { add } => WordAtomic::Add(add),
         };
-        region.atomic_u64(offset, operation).ok()
+        memory.atomic_u64(offset, operation).ok()
     }
 
     fn invalidate(&mut self, rkey: u32) -> bool {

@@ -12,7 +12,7 @@ use udma_abi::{
     sqe::{SQE_WORDS_MAX, SqeTargetKind, control_len},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Blocks, Pages, Region};
+use urma_mem::{Blocks, HeldMemory, Pages, Region};
 
 use urma_packet::{FurtherPorts, ROCE_PORT};
 
@@ -409,6 +409,7 @@ impl World {
             token_id: tid << 8,
             va: va(tid),
             region: region.clone(),
+            memory: HeldMemory::plain(&region),
             access: Access::LOCAL_ONLY,
             token: Some(TOKEN),
             shared: true,
@@ -424,6 +425,7 @@ impl World {
             token_id: tid << 8,
             va: va(tid),
             region: region.clone(),
+            memory: HeldMemory::plain(&region),
             access,
             token: Some(TOKEN),
             shared: false,

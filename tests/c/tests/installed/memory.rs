@@ -1,0 +1,57 @@
+//! What becomes of registered memory when its program does with it what programs do.
+
+use urma_c_tests::{GCC, finish, root};
+
+use crate::{INSTALLED, command};
+
+/// What a program of `tests/c/programs` said.
+fn said(program: &str, args: &[&str], environment: &[(&str, &str)]) -> String {
+    let source = root().join("tests/c/programs").join(program).with_extension("c");
+    let built = GCC.build(&INSTALLED, &source, &[]);
+    finish(&command(&built, args, environment)).out
+}
+
+/// Lines that begin with `what`, of which there are some.
+fn lines<'a>(said: &'a str, what: &str) -> Vec<&'a str> {
+    let found: Vec<_> = said.lines().filter(|line| line.contains(what)).collect();
+    assert!(!found.is_empty(), "nothing about {what}: {said}");
+    found
+}
+
+/// `URMA_CR_REM_ACCESS_ABORT_ERR`.
+const DENIED: &str = " 8";
+
+/// A peer's packets for memory that its program unmapped end with an access error; the program lives, and what it mapped
+/// there later is its own.
+#[test]
+fn packets_for_memory_that_was_unmapped_end_no_program_and_change_nothing() {
+    let on = [("URMA_PATH", "packets")];
+    let off = [("URMA_PATH", "packets"), ("URMA_PAGE_MOVING", "off")];
+    for (kind, environment) in [("whole", &on[..]), ("part", &on), ("file", &on), ("file", &off)] {
+        let said = said("unmaps", &[kind], environment);
+        assert!(lines(&said, "before").iter().all(|line| line.ends_with(" 0")), "{kind}: {said}");
+        for when in ["unmapped", "later"] {
+            let refused = lines(&said, when).iter().all(|line| line.ends_with(DENIED));
+            assert!(refused, "{kind}: {said}");
+        }
+        assert!(said.contains("lived, 0 bytes changed"), "{kind}: {said}");
+    }
+}
+
+/// Memory that did not move and has no file: nothing tells what came later from it, but the program lives.
+#[test]
+fn packets_for_memory_that_did_not_move_end_no_program() {
+    let off = [("URMA_PATH", "packets"), ("URMA_PAGE_MOVING", "off")];
+    let said = said("unmaps", &["whole"], &off);
+    let refused = lines(&said, "unmapped").iter().all(|line| line.ends_with(DENIED));
+    assert!(refused && said.contains("lived"), "{said}");
+}
+
+/// On the same host what a peer writes late lands where no program reads.
+#[test]
+fn late_writes_on_the_same_host_change_nothing() {
+    for kind in ["whole", "part", "file"] {
+        let said = said("unmaps", &[kind], &[]);
+        assert!(said.contains("lived, 0 bytes changed"), "{kind}: {said}");
+    }
+}
