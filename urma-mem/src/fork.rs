@@ -4,7 +4,7 @@
 //! Owns: the lists of page ranges, descriptors, flags and functions, the handlers around `fork`,
 //! the generation. Takes: ranges from the arena and from shared regions, descriptors and flags of a
 //! device, functions of a library. Gives: `generation`, `forked_since`; in the child: private copies under the noted pages
-//! (moved ones, and the rings of a driver, which the parent's device reads), `/dev/null` in the
+//! (moved ones, and the rings of a driver, which the parent's device reads; see [`snapshot`]), `/dev/null` in the
 //! place of every watched descriptor, every watched flag set, every function called. Must not: allocate or lock anything
 //! but its own word in the child.
 //!
@@ -15,11 +15,14 @@
     reason = "pthread_atfork, mmap and dup3 between fork and the child's first line"
 )]
 
+mod snapshot;
+
 use core::cell::UnsafeCell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::sync::AtomicBool;
 
@@ -244,9 +247,20 @@ struct Registry {
 unsafe impl Sync for Registry {}
 
 impl Registry {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a fork's end wakes nobody: it must not allocate"
+    )]
     fn acquire(&self) {
+        let mut tries = 0_u32;
         while self.held.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
+            // A parent holds it until its child has its copies.
+            if tries < 100 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            tries = tries.saturating_add(1);
         }
     }
 
@@ -257,9 +271,16 @@ impl Registry {
 
 extern "C" fn before_fork() {
     REGISTRY.acquire();
+    // SAFETY: held just now.
+    let lists = unsafe { &*REGISTRY.lists.get() };
+    snapshot::prepare(!lists.moved.is_empty());
 }
 
 extern "C" fn after_in_parent() {
+    // SAFETY: held since before_fork.
+    let lists = unsafe { &*REGISTRY.lists.get() };
+    // Pages must not move until the child has them.
+    snapshot::wait_for_child(lists.moved.iter().map(|pages| pages.len).sum());
     REGISTRY.release();
 }
 
@@ -267,10 +288,7 @@ extern "C" fn after_in_parent() {
 extern "C" fn after_in_child() {
     // SAFETY: before_fork set `held` for this thread, the only one of the child.
     let lists = unsafe { &mut *REGISTRY.lists.get() };
-    for pages in &lists.moved {
-        take_private(pages);
-    }
-    lists.moved.clear();
+    snapshot::take_over(&mut lists.moved);
     for flag in &lists.flags {
         flag.store(true, Ordering::SeqCst);
     }
@@ -288,24 +306,8 @@ extern "C" fn after_in_child() {
     for call in &lists.calls {
         call();
     }
+    snapshot::start();
     REGISTRY.release();
-}
-
-/// Puts a private view of the same file under moved pages: the child's stores stay the child's.
-fn take_private(pages: &MovedPages) {
-    let addr = core::ptr::without_provenance_mut(pages.addr);
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // Without a reservation: huge pages are taken only where the child stores.
-    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range holds a shared mapping of the same bytes, noted by the arena; the content
-    // seen through the addresses does not change.
-    let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
-    if mapped == libc::MAP_FAILED {
-        // Better no memory than the parent's: a touch faults instead of corrupting the parent.
-        // SAFETY: the range holds the mapping that the arena noted, and nothing of the child uses
-        // it yet.
-        unsafe { libc::munmap(addr, pages.len) };
-    }
 }
 
 /// Lets the number `fd` refer to `/dev/null`, or to nothing when that cannot be opened.
@@ -325,7 +327,7 @@ fn replace(fd: RawFd, null: RawFd) {
 ///
 /// # Errors
 /// The system's, when there is no process to be had.
-#[cfg(feature = "fork-in-tests")]
+#[cfg(any(test, feature = "fork-in-tests"))]
 pub fn in_child(task: impl FnOnce() -> bool) -> io::Result<u32> {
     // SAFETY: the child runs the caller's task, which is a test's, and ends without returning.
     let pid = unsafe { libc::fork() };

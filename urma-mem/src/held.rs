@@ -385,23 +385,21 @@ impl Guard {
 }
 
 fn store(addr: usize, bytes: &[u8]) -> Result<(), MemoryGone> {
+    let pid = nix::unistd::getpid().as_raw();
     let here = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let there = vector(addr, bytes.len());
     // SAFETY: the kernel reads the caller's slice, and checks the addresses that it stores to: those of registered
     // memory, which the program lets peers change.
-    let moved = unsafe {
-        libc::process_vm_writev(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
-    };
+    let moved = unsafe { libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0) };
     finished(moved, bytes.len())
 }
 
 fn load(addr: usize, bytes: &mut [u8]) -> Result<(), MemoryGone> {
+    let pid = nix::unistd::getpid().as_raw();
     let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let there = vector(addr, bytes.len());
     // SAFETY: the kernel stores to the caller's slice, and checks the addresses that it reads.
-    let moved = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
-    };
+    let moved = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
     finished(moved, bytes.len())
 }
 

@@ -1,3 +1,5 @@
+#![expect(clippy::unwrap_used, reason = "a test may stop")]
+
 use core::ptr::without_provenance_mut;
 
 use super::*;

@@ -309,3 +309,25 @@ fn a_read_only_window_is_mapped_without_stores() {
     let line = maps.lines().find(|line| line.starts_with(&start)).unwrap();
     assert!(line.contains("r--s"), "{line}");
 }
+
+/// A limit on the length of files would end the process by a signal; it is an error instead.
+#[test]
+fn a_limit_on_the_length_of_files_is_an_error() {
+    use nix::sys::resource::{Resource, setrlimit};
+    let _ = (crate::writer_hold(), page_len());
+    let child = crate::fork::in_child(|| {
+        setrlimit(Resource::RLIMIT_FSIZE, 1 << 20, 1 << 20).unwrap();
+        let refused = Region::shared(2 << 20, Pages::Base).unwrap_err();
+        let arena = crate::Arena::new().unwrap();
+        let memory = Region::private(4 << 20).unwrap();
+        memory.store_u64(0, 7).unwrap();
+        let moved = arena.adopt(&memory);
+        refused.raw_os_error() == Some(libc::ENOMEM)
+            && matches!(moved, Err(crate::AdoptRefusal::ArenaFull))
+            && memory.load_u64(0) == Ok(7)
+            && Region::shared(1 << 20, Pages::Base).is_ok()
+    });
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.unwrap()).unwrap());
+    let end = nix::sys::wait::waitpid(pid, None).unwrap();
+    assert_eq!(end, nix::sys::wait::WaitStatus::Exited(pid, 0));
+}
