@@ -249,7 +249,7 @@ unsafe impl Sync for Registry {}
 impl Registry {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a fork's end wakes nobody: it must not allocate"
+        reason = "a fork's end wakes no thread: it must not allocate"
     )]
     fn acquire(&self) {
         let mut tries = 0_u32;
@@ -271,13 +271,13 @@ impl Registry {
 
 extern "C" fn before_fork() {
     REGISTRY.acquire();
-    // SAFETY: held just now.
+    // SAFETY: this thread took the registry in the line before.
     let lists = unsafe { &*REGISTRY.lists.get() };
     snapshot::prepare(!lists.moved.is_empty());
 }
 
 extern "C" fn after_in_parent() {
-    // SAFETY: held since before_fork.
+    // SAFETY: this thread has held the registry since before_fork.
     let lists = unsafe { &*REGISTRY.lists.get() };
     // Pages must not move until the child has them.
     snapshot::wait_for_child(lists.moved.iter().map(|pages| pages.len).sum());

@@ -24,7 +24,7 @@ const LOOK_NS: u64 = 20_000;
 
 /// Makes [`HeldMemory`] for registrations with pages in one arena.
 #[derive(Debug)]
-pub struct Holder {
+pub struct MemoryHolder {
     /// The arena as this process's device sees it; `None`: no address space for it.
     arena: Option<Region>,
     /// Device and inode of the arena, as the kernel shows them of a mapping.
@@ -37,20 +37,20 @@ pub struct Holder {
 
 /// Registered memory, for accesses of peers. Clones are the same memory.
 #[derive(Debug, Clone)]
-pub struct HeldMemory(Arc<Held>);
+pub struct HeldMemory(Arc<HeldParts>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldParts {
     memory: Region,
     /// Pages in the arena, in order: offset in `memory` and the device's own window on them.
     aliases: Vec<(usize, Region)>,
     /// `None`: the memory is not the program's to unmap.
-    guard: Option<Guard>,
+    guard: Option<UnmapGuard>,
 }
 
 /// What tells whether the program's addresses still show the memory.
 #[derive(Debug)]
-struct Guard {
+struct UnmapGuard {
     origins: Option<Arc<Origins>>,
     /// What lay there at registration, in order. Pages of the arena that are not this registration's count as anonymous:
     /// they come and go with others.
@@ -61,10 +61,10 @@ struct Guard {
     /// The last look that found all as it was: addresses, and the time until which it is believed. Written by the thread
     /// that serves peers; a torn look only delays a refusal.
     seen: [AtomicU64; 3],
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
-impl Holder {
+impl MemoryHolder {
     /// For pages that move to `arena`.
     #[must_use]
     pub fn new(arena: &Arena) -> Self {
@@ -100,15 +100,15 @@ impl Holder {
         let aliases = extents.iter().filter_map(alias).collect();
         let runs = self.runs(memory, !extents.is_empty());
         let origins = self.origins.clone().filter(|_| runs.is_some());
-        let guard = Guard {
+        let guard = UnmapGuard {
             origins,
             runs: runs.unwrap_or_default(),
             file: self.file,
             has_kernel_copies: self.has_kernel_copies,
             seen: Default::default(),
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         };
-        HeldMemory(Arc::new(Held { memory: memory.clone(), aliases, guard: Some(guard) }))
+        HeldMemory(Arc::new(HeldParts { memory: memory.clone(), aliases, guard: Some(guard) }))
     }
 
     /// What lies under the pages of the memory, of which the whole ones in the arena are its own or not.
@@ -140,7 +140,7 @@ impl HeldMemory {
     /// Memory that stays mapped as long as the region.
     #[must_use]
     pub fn plain(memory: &Region) -> Self {
-        Self(Arc::new(Held { memory: memory.clone(), aliases: Vec::new(), guard: None }))
+        Self(Arc::new(HeldParts { memory: memory.clone(), aliases: Vec::new(), guard: None }))
     }
 
     /// Address of the byte at `offset`.
@@ -184,8 +184,10 @@ impl HeldMemory {
     /// [`MemoryGone`]; some bytes may have been stored.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), MemoryGone> {
         self.pieces(offset, bytes.len(), |place, done, len| match place {
-            Place::Plain(memory, at) => memory.write(at, &bytes[done..done + len]).map_err(gone),
-            Place::Program(addr) => store(addr, &bytes[done..done + len]),
+            PiecePlace::Plain(memory, at) => {
+                memory.write(at, &bytes[done..done + len]).map_err(gone)
+            }
+            PiecePlace::Program(addr) => store(addr, &bytes[done..done + len]),
         })
     }
 
@@ -197,8 +199,8 @@ impl HeldMemory {
         self.pieces(offset, bytes.len(), |place, done, len| {
             let bytes = &bytes[done..done + len];
             match place {
-                Place::Plain(memory, at) => memory.write_ordered(at, bytes).map_err(gone),
-                Place::Program(addr) => {
+                PiecePlace::Plain(memory, at) => memory.write_ordered(at, bytes).map_err(gone),
+                PiecePlace::Program(addr) => {
                     // The kernel copies in one go what lies in one word.
                     let body = ((addr + len).saturating_sub(1) & !7).saturating_sub(addr);
                     store(addr, &bytes[..body])?;
@@ -216,8 +218,8 @@ impl HeldMemory {
         self.pieces(offset, bytes.len(), |place, done, len| {
             let bytes = &mut bytes[done..done + len];
             match place {
-                Place::Plain(memory, at) => memory.read(at, bytes).map_err(gone),
-                Place::Program(addr) => load(addr, bytes),
+                PiecePlace::Plain(memory, at) => memory.read(at, bytes).map_err(gone),
+                PiecePlace::Program(addr) => load(addr, bytes),
             }
         })
     }
@@ -263,14 +265,14 @@ impl HeldMemory {
         &self,
         offset: usize,
         len: usize,
-        mut f: impl FnMut(Place<'_>, usize, usize) -> Result<(), MemoryGone>,
+        mut f: impl FnMut(PiecePlace<'_>, usize, usize) -> Result<(), MemoryGone>,
     ) -> Result<(), MemoryGone> {
         let held = &*self.0;
         if held.guard.is_none() {
-            return f(Place::Plain(&held.memory, offset), 0, len);
+            return f(PiecePlace::Plain(&held.memory, offset), 0, len);
         }
         if let Some((memory, at)) = self.alias(offset, len) {
-            return f(Place::Plain(memory, at), 0, len);
+            return f(PiecePlace::Plain(memory, at), 0, len);
         }
         self.mixed(offset, len, &mut f)
     }
@@ -280,7 +282,7 @@ impl HeldMemory {
         &self,
         offset: usize,
         len: usize,
-        f: &mut dyn FnMut(Place<'_>, usize, usize) -> Result<(), MemoryGone>,
+        f: &mut dyn FnMut(PiecePlace<'_>, usize, usize) -> Result<(), MemoryGone>,
     ) -> Result<(), MemoryGone> {
         let held = &*self.0;
         held.memory.sub(offset, len).map_err(gone)?;
@@ -292,15 +294,15 @@ impl HeldMemory {
             let by_kernel = held.guard.as_ref().is_some_and(|guard| guard.has_kernel_copies);
             let take = if let Some((start, alias)) = held.aliases.iter().find(inside) {
                 let take = (len - done).min(alias.len() - (at - start));
-                f(Place::Plain(alias, at - start), done, take)?;
+                f(PiecePlace::Plain(alias, at - start), done, take)?;
                 take
             } else {
                 let next = held.aliases.iter().map(|(start, _)| *start).find(|start| *start > at);
                 let take = (len - done).min(next.map_or(usize::MAX, |next| next - at));
                 let place = if by_kernel {
-                    Place::Program(held.memory.addr() + at)
+                    PiecePlace::Program(held.memory.addr() + at)
                 } else {
-                    Place::Plain(&held.memory, at)
+                    PiecePlace::Plain(&held.memory, at)
                 };
                 f(place, done, take)?;
                 take
@@ -312,7 +314,7 @@ impl HeldMemory {
 }
 
 /// Where a part lies.
-enum Place<'a> {
+enum PiecePlace<'a> {
     /// Memory that stays mapped.
     Plain(&'a Region, usize),
     /// An address of the program, to be reached through the kernel.
@@ -328,11 +330,11 @@ fn gone(_: OutOfBounds) -> MemoryGone {
     MemoryGone
 }
 
-impl Guard {
+impl UnmapGuard {
     /// Says once what a peer's program will wonder about.
     #[cold]
     fn tell(&self, part: &Region) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
             let (addr, len) = (format_args!("{:#x}", part.addr()), part.len());
             tracing::warn!(
                 addr,

@@ -17,9 +17,19 @@ mod text;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
-use crate::fork::{self, FdWatch};
-use crate::region::page_len;
+use nix::unistd::{SysconfVar, sysconf};
+
+/// The system's base page size in bytes.
+pub(crate) fn page_len() -> usize {
+    static PAGE_LEN: OnceLock<usize> = OnceLock::new();
+    *PAGE_LEN.get_or_init(|| {
+        let answer = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        // Every system answers; 4096 is the size both supported architectures use by default.
+        answer.and_then(|len| usize::try_from(len).ok()).unwrap_or(4096)
+    })
+}
 
 /// Why a mapping's pages are not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -100,30 +110,11 @@ impl OriginRun {
     }
 }
 
-/// The mappings of this process, asked for one at a time, as often as needed.
+/// The mappings of this process, asked for one at a time, as often as needed. Nothing is locked or allocated: a child
+/// that was just forked uses it, too. One that was made before a fork shows the parent's.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    /// Declared first: it goes before the descriptor.
-    _watch: FdWatch,
     query: query::Query,
-}
-
-/// The mappings of a process that must not lock or allocate: a child that was just forked.
-#[derive(Debug)]
-pub(crate) struct Mapped(query::Query);
-
-impl Mapped {
-    /// `None`: the kernel cannot be asked.
-    pub(crate) fn new() -> Option<Self> {
-        let query = query::Query::new().ok()?;
-        query.origin_at(0).ok()?;
-        Some(Self(query))
-    }
-
-    /// The mapping of the byte at `addr`, or the next one.
-    pub(crate) fn at_or_after(&self, addr: usize) -> Option<OriginRun> {
-        self.0.origin_at(addr).ok().flatten()
-    }
 }
 
 impl Origins {
@@ -132,10 +123,10 @@ impl Origins {
     pub(crate) fn new() -> io::Result<Self> {
         let query = query::Query::new()?;
         query.origin_at(0)?;
-        Ok(Self { _watch: fork::watch_fd(query.fd())?, query })
+        Ok(Self { query })
     }
 
-    /// The mapping of the byte at `addr`; `None`: there is none, or it cannot be told.
+    /// The mapping of the byte at `addr`; `None`: there is none, or the kernel does not say.
     pub(crate) fn at(&self, addr: usize) -> Option<OriginRun> {
         self.at_or_after(addr).filter(|run| run.start <= addr)
     }

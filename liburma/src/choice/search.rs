@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_was_tried_is_said() {
         let refusal = load(other(), &[c"urma_init"]).unwrap_err();
-        assert_eq!(refusal.code.status(), libc::EOPNOTSUPP);
+        assert_eq!(refusal.number.get(), libc::EOPNOTSUPP);
         for part in [other().name, OWN.name, "liburma.so.0: no such file", FOLDERS_VARIABLE] {
             assert!(refusal.why.contains(part), "{part}: {}", refusal.why);
         }

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t
 /// Stops the library and its providers; without `urma_init` it does nothing, and succeeds.
 /// `URMA_FAIL`: a provider's `uninit` failed; everything was stopped all the same.
 pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
-    call::status(|| library::stop())
+    call::status(library::stop)
 }
 
 /// The user address space id of this process.

@@ -25,7 +25,7 @@ static void tell(int fd) {
     need(send(fd, &go, 1, MSG_NOSIGNAL) == 1, "send");
 }
 
-static void hear(int fd) {
+static void await_peer(int fd) {
     char go;
     need(recv(fd, &go, 1, MSG_WAITALL) == 1, "recv");
 }
@@ -61,17 +61,17 @@ static int be_owner(int fd, const char *kind) {
     card.seg = seg->seg;
     need(send(fd, &card, sizeof card, MSG_NOSIGNAL) == sizeof card, "send");
 
-    hear(fd);
+    await_peer(fd);
     need(pages[skip] == 2, "the first write is there");
     need(munmap(pages, LEN) == 0, "munmap");
     tell(fd);
-    hear(fd);
+    await_peer(fd);
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     unsigned char *later = mmap(pages, LEN, PROT_READ | PROT_WRITE, flags, -1, 0);
     need(later == pages, "mmap again");
     memset(later, 7, LEN);
     tell(fd);
-    hear(fd);
+    await_peer(fd);
     need(urma_unregister_seg(seg) == URMA_SUCCESS, "urma_unregister_seg");
     size_t changed = 0;
     for (size_t at = 0; at < LEN; at++) {
@@ -127,11 +127,11 @@ static int be_peer(int fd) {
     uint64_t middle = LEN / 2 - there->seg.ubva.va % 8;
     try_all(there, "before", 0, 4096);
     tell(fd);
-    hear(fd);
+    await_peer(fd);
     try_all(there, "unmapped", 0, 4096);
     try_all(there, "unmapped", middle, 4096);
     tell(fd);
-    hear(fd);
+    await_peer(fd);
     try_all(there, "later", 0, 4096);
     try_all(there, "later", middle, 4096);
     tell(fd);

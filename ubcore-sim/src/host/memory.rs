@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use urma_mem::{Adoption, Arena, Extent, HeldMemory, Holder, Region};
+use urma_mem::{Adoption, Arena, Extent, HeldMemory, MemoryHolder, Region};
 
 use crate::ports::{MemoryHost, SharedExtent};
 
@@ -27,7 +27,7 @@ pub enum PageMoving {
 #[derive(Debug)]
 pub struct ArenaMemory {
     arena: Arena,
-    holder: Holder,
+    holder: MemoryHolder,
     moving: PageMoving,
     adoptions: Mutex<BTreeMap<u32, Adoption>>,
 }
@@ -36,7 +36,7 @@ impl ArenaMemory {
     /// Creates the state of a node that has moved no pages yet.
     #[must_use]
     pub fn new(arena: Arena, moving: PageMoving) -> Self {
-        Self { holder: Holder::new(&arena), arena, moving, adoptions: Mutex::default() }
+        Self { holder: MemoryHolder::new(&arena), arena, moving, adoptions: Mutex::default() }
     }
 
     /// Registrations that have pages in the arena.

@@ -21,8 +21,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
 use super::{Flag, MovedPages};
-use crate::maps::{Mapped, Origin};
-use crate::region::page_len;
+use crate::maps::{Origin, Origins, page_len};
 
 /// How long a parent waits for its child's copies: this, and [`WAIT_MS_PER_MIB`] on top.
 const WAIT_MS: u64 = 10_000;
@@ -46,13 +45,16 @@ pub(super) struct Snapshot {
 }
 
 /// Used by the thread that holds the registry, and after it in the child by the thread that copies.
-struct Place(UnsafeCell<Snapshot>);
+struct SnapshotCell(UnsafeCell<Snapshot>);
 // SAFETY: the registry's holder is alone before and after a fork; the copying thread has it from its start until it clears
 // COPYING, for which the next fork of its process waits.
-unsafe impl Sync for Place {}
+unsafe impl Sync for SnapshotCell {}
 
-static PLACE: Place =
-    Place(UnsafeCell::new(Snapshot { pipe: [-1; 2], pages: Vec::new(), files: [(-1, -1); FILES] }));
+static PLACE: SnapshotCell = SnapshotCell(UnsafeCell::new(Snapshot {
+    pipe: [-1; 2],
+    pages: Vec::new(),
+    files: [(-1, -1); FILES],
+}));
 /// A thread of this process copies.
 static COPYING: Flag = Flag::new(false);
 
@@ -73,12 +75,12 @@ pub(super) fn prepare(has_pages: bool) {
         if !COPYING.load(Ordering::Acquire) {
             break;
         }
-        // SAFETY: sleeps.
+        // SAFETY: it only reads the time that it is given.
         unsafe { libc::nanosleep(&raw const pause, core::ptr::null_mut()) };
     }
     let mut pipe = [-1; 2];
     if has_pages {
-        // SAFETY: room for two descriptors.
+        // SAFETY: the array has room for the two descriptors.
         let made = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
         if made != 0 {
             pipe = [-1; 2];
@@ -97,7 +99,7 @@ pub(super) fn wait_for_child(bytes: usize) {
     if from < 0 {
         return;
     }
-    // SAFETY: made for this fork, and known to nobody else.
+    // SAFETY: made for this fork, and known to no other thread.
     unsafe { libc::close(to) };
     let limit = WAIT_MS + WAIT_MS_PER_MIB * (bytes as u64 >> 20);
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
@@ -125,9 +127,9 @@ pub(super) fn wait_for_child(bytes: usize) {
 pub(super) fn take_over(pages: &mut Vec<MovedPages>) {
     // SAFETY: the only thread of the child.
     let snapshot = unsafe { &mut *place() };
-    let mapped = Mapped::new();
+    let mapped = Origins::new().ok();
     snapshot.files = [(-1, -1); FILES];
-    let mut run = DataRun::NONE;
+    let mut run = FileRun::NONE;
     for pages in pages.iter() {
         let file = file_of(snapshot, pages.fd);
         each_shown(mapped.as_ref(), pages, |part| take_private(part, file, &mut run));
@@ -175,11 +177,11 @@ pub(super) fn start() {
     }
 }
 
-/// Takes the copies.
+/// Takes the copies of all pages, in the thread that does only that.
 extern "C" fn copy_all(_: *mut c_void) -> libc::c_int {
     // SAFETY: this thread's since COPYING was set.
     let snapshot = unsafe { &mut *place() };
-    let mut run = DataRun::NONE;
+    let mut run = FileRun::NONE;
     for at in 0..snapshot.pages.len() {
         let Some(pages) = snapshot.pages.get(at).copied() else { break };
         let file = snapshot.files.iter().find(|(fd, _)| *fd == pages.fd).map(|(_, file)| *file);
@@ -227,7 +229,7 @@ fn file_of(snapshot: &mut Snapshot, fd: RawFd) -> RawFd {
 
 /// Calls `f` with each part of the pages that this process has mapped where the parent had: it may have asked for
 /// `MADV_DONTFORK`, or have unmapped some.
-fn each_shown(mapped: Option<&Mapped>, pages: &MovedPages, mut f: impl FnMut(MovedPages)) {
+fn each_shown(mapped: Option<&Origins>, pages: &MovedPages, mut f: impl FnMut(MovedPages)) {
     let Some(mapped) = mapped else { return f(*pages) };
     let (mut at, end) = (pages.addr, pages.addr + pages.len);
     while at < end {
@@ -245,7 +247,7 @@ fn each_shown(mapped: Option<&Mapped>, pages: &MovedPages, mut f: impl FnMut(Mov
 }
 
 /// Puts a private view of the same file under pages with content, and anonymous memory under the others.
-fn take_private(pages: MovedPages, file: RawFd, run: &mut DataRun) {
+fn take_private(pages: MovedPages, file: RawFd, run: &mut FileRun) {
     let fd = if file < 0 { pages.fd } else { file };
     each_data(&pages, file, run, |at, len, has_data| {
         let skip = libc::off_t::try_from(at - pages.addr).unwrap_or(0);
@@ -270,16 +272,16 @@ fn take_private(pages: MovedPages, file: RawFd, run: &mut DataRun) {
 
 /// The run of content in a file that was found last. One goes through many notes, and to find its end takes as long as it is.
 #[derive(Clone, Copy)]
-struct DataRun {
+struct FileRun {
     file: RawFd,
     start: usize,
     end: usize,
 }
 
-impl DataRun {
+impl FileRun {
     const NONE: Self = Self { file: -1, start: 0, end: 0 };
 
-    /// Where content begins at or after `offset`, and where it ends; all of it where that cannot be told.
+    /// Where content begins at or after `offset`, and where it ends; all of it where that cannot be known.
     fn at(&mut self, file: RawFd, offset: usize) -> (usize, usize) {
         if self.file == file && (self.start..self.end).contains(&offset) {
             return (offset, self.end);
@@ -306,7 +308,7 @@ impl DataRun {
 fn each_data(
     pages: &MovedPages,
     file: RawFd,
-    run: &mut DataRun,
+    run: &mut FileRun,
     mut f: impl FnMut(usize, usize, bool),
 ) {
     let (base, end) = (base_of(pages), pages.addr + pages.len);

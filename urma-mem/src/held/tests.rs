@@ -1,3 +1,4 @@
+//! Memory that its program unmaps, and what lies there then.
 #![expect(clippy::unwrap_used, reason = "a test may stop")]
 
 use core::ptr::without_provenance_mut;
@@ -66,7 +67,7 @@ fn alone(task: impl FnOnce()) {
 fn moved_memory_that_is_unmapped_is_refused_and_what_comes_later_stays() {
     alone(|| {
         let arena = Arena::new().unwrap();
-        let holder = Holder::new(&arena);
+        let holder = MemoryHolder::new(&arena);
         // Head and tail are on pages that do not move.
         let at = mapped(0, 4, None);
         let memory = region(at + 100, 4 * page_len() - 200);
@@ -101,8 +102,12 @@ fn moved_memory_that_is_unmapped_is_refused_and_what_comes_later_stays() {
         held.write(page_len(), &[9; 100]).unwrap();
         assert!(bytes_at(at, 4 * page_len()).iter().all(|byte| *byte == 0));
         // Moving back what is not there any more must not touch it either.
+        let file = Region::shared(4 * page_len(), Pages::Base).unwrap();
+        mapped(at, 4, Some(&file));
         adoption.release().unwrap();
-        assert!(bytes_at(at, 4 * page_len()).iter().all(|byte| *byte == 0));
+        file.store_u8(2 * page_len(), 5).unwrap();
+        assert_eq!(bytes_at(at + 2 * page_len(), 1), [5], "the file is mapped there still");
+        assert_eq!(bytes_at(at + page_len(), 1), [0]);
         unmap(at, 4);
     });
 }
@@ -110,7 +115,7 @@ fn moved_memory_that_is_unmapped_is_refused_and_what_comes_later_stays() {
 #[test]
 fn memory_that_did_not_move_ends_no_process() {
     alone(|| {
-        let holder = Holder::new(&Arena::new().unwrap());
+        let holder = MemoryHolder::new(&Arena::new().unwrap());
         let at = mapped(0, 2, None);
         let memory = region(at, 2 * page_len());
         let held = holder.hold(&memory, &[]);
@@ -124,12 +129,12 @@ fn memory_that_did_not_move_ends_no_process() {
 }
 
 #[test]
-fn a_file_is_told_from_another_and_from_another_place_in_it() {
+fn a_file_differs_from_another_and_from_another_place_in_it() {
     alone(|| {
         if !can_look() {
             return;
         }
-        let holder = Holder::new(&Arena::new().unwrap());
+        let holder = MemoryHolder::new(&Arena::new().unwrap());
         let [one, other] = [(); 2].map(|()| Region::shared(2 * page_len(), Pages::Base).unwrap());
         let at = mapped(0, 2, Some(&one));
         let held = holder.hold(&region(at, 2 * page_len()), &[]);
@@ -150,7 +155,7 @@ fn a_file_is_told_from_another_and_from_another_place_in_it() {
 fn pages_that_move_with_another_registration_stay_believed() {
     alone(|| {
         let arena = Arena::new().unwrap();
-        let holder = Holder::new(&arena);
+        let holder = MemoryHolder::new(&arena);
         let at = mapped(0, 3, None);
         let small = region(at + page_len() + 64, 128);
         let held = holder.hold(&small, &[]);

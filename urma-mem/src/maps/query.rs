@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 
 use super::{FoundMapping, Origin, OriginRun, Traits, Unmovable};
 
@@ -39,11 +39,6 @@ impl Query {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             mapped => mapped,
         }
-    }
-
-    /// The descriptor.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.maps.as_fd()
     }
 
     /// Origin of the mapping that `addr` lies in, or of the next one.

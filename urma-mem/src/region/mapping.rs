@@ -10,29 +10,19 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::stat::fstat;
-use nix::unistd::{SysconfVar, ftruncate, sysconf};
+use nix::unistd::ftruncate;
 
 use super::{MapAccess, Pages};
 use crate::fork::{self, MovedPages};
+pub(crate) use crate::maps::page_len;
 
 const HUGE_LEN: usize = 2 << 20;
-
-/// The system's base page size in bytes.
-pub(crate) fn page_len() -> usize {
-    static PAGE_LEN: OnceLock<usize> = OnceLock::new();
-    *PAGE_LEN.get_or_init(|| {
-        let answer = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-        // Every system answers; 4096 is the size both supported architectures use by default.
-        answer.and_then(|len| usize::try_from(len).ok()).unwrap_or(4096)
-    })
-}
 
 /// Checks that each byte is mapped, by one query, whatever the length.
 ///

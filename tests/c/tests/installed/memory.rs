@@ -18,7 +18,7 @@ fn lines<'a>(said: &'a str, what: &str) -> Vec<&'a str> {
     found
 }
 
-/// `URMA_CR_REM_ACCESS_ABORT_ERR`.
+/// How a line ends for `URMA_CR_REM_ACCESS_ABORT_ERR`.
 const DENIED: &str = " 8";
 
 /// A peer's packets for memory that its program unmapped end with an access error; the program lives, and what it mapped

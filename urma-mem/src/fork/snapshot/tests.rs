@@ -1,3 +1,4 @@
+//! Forked children, while parents and peers go on.
 #![expect(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -180,11 +181,10 @@ fn forks_of_a_program_with_busy_threads_end() {
                 program.memory.store_u64(24, 3).unwrap();
             }
         });
-        for _ in 0..5 {
-            let child = in_child(|| program.changed() == 0);
-            assert!(succeeded(child.unwrap()));
-        }
+        let children = [(); 5].map(|()| succeeded(in_child(|| program.changed() == 0).unwrap()));
+        // First: a failure must not leave the thread running.
         stop.store(true, Ordering::Relaxed);
+        assert_eq!(children, [true; 5]);
     });
 }
 
