@@ -173,7 +173,7 @@ impl Number {
         Code { number: self, words: ReasonWords(Reason::keep(words).number()) }
     }
 
-    /// The answer of a call that ran as programs expect: nobody asks why.
+    /// The answer of a call that ran as programs expect: no line says why.
     pub(crate) const fn expected(self) -> Code {
         Code { number: self, words: ReasonWords::SAID }
     }

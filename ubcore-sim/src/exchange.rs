@@ -23,6 +23,7 @@ mod message;
 mod modelled;
 mod next_piece;
 mod outcome;
+mod owners;
 mod pair;
 mod path;
 mod paths;

@@ -346,7 +346,7 @@ mod tests {
             stranger.command(&format!("offer {}", open.eid));
             assert_eq!(stranger.answer("descriptors="), "4", "{role}");
         }
-        // A process with as many rights may trace, and whoever may trace any process.
+        // A process with as many rights may trace, and so may one that may trace any process.
         for role in ["node", "guarded"] {
             let node = Other::start(role, None, Namespace::Same);
             let mut tracer = Other::start("stranger", None, Namespace::Same);

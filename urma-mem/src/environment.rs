@@ -1,4 +1,4 @@
-//! What the process was given by whoever started it, and whether that is believed.
+//! What the process was given by the process that started it, and whether that is believed.
 //!
 //! *Owns*: every read of the environment by this workspace's libraries and tools, and the rule whether the process has
 //! more rights than its caller. *Gives*: variables, and one line about those that were ignored. *Must not*: know what a

@@ -359,8 +359,6 @@ mod tests {
 
     use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-    use crate::region::{Pages, Region};
-
     /// Fourteen pages: private, read-only, shared, of a file, executable, unmapped, and private
     /// again.
     #[expect(clippy::unwrap_used, reason = "a test may stop")]
@@ -374,14 +372,12 @@ mod tests {
         let addr = start.addr().get();
         let at = |pages: usize| start.map_addr(|addr| addr.saturating_add(pages * page));
         let fixed = MapFlags::MAP_FIXED;
-        let shared = Region::shared(page, Pages::Base).unwrap();
         let exe = File::open("/proc/self/exe").unwrap();
         // SAFETY: every range is this function's own.
         unsafe {
             mprotect(at(2), page, ProtFlags::PROT_READ).unwrap();
             let over = Some(at(4).addr());
-            mmap(over, len(1), rw, fixed | MapFlags::MAP_SHARED, shared.fd().unwrap().0, 0)
-                .unwrap();
+            mmap_anonymous(over, len(1), rw, fixed | MapFlags::MAP_SHARED).unwrap();
             mmap(Some(at(6).addr()), len(1), rw, fixed | private, exe.as_fd(), 0).unwrap();
             mprotect(at(8), page, rw | ProtFlags::PROT_EXEC).unwrap();
             munmap(at(10), page).unwrap();
@@ -454,11 +450,16 @@ mod tests {
     #[test]
     fn present_runs_follow_the_touched_pages() {
         let page = page_len();
-        let region = Region::private(page * 8).unwrap();
+        let len = (page * 8).try_into().unwrap();
+        let (rw, private) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { mmap_anonymous(None, len, rw, private) }.unwrap();
         for touched in [1, 2, 5] {
-            region.store_u8(touched * page, 1).unwrap();
+            let at = start.map_addr(|addr| addr.saturating_add(touched * page)).cast::<u8>();
+            // SAFETY: a byte of this function's own mapping.
+            unsafe { at.write(1) };
         }
-        let addr = region.addr();
+        let addr = start.addr().get();
         assert_eq!(
             present_runs(addr, page * 8),
             [(addr + page, page * 2), (addr + 5 * page, page)]

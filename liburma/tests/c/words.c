@@ -9,25 +9,25 @@
 
 static struct end here, there;
 static int lines;
-static char last[1024];
+static char newest[1024];
 
 static void keep(int level, char *message)
 {
     if (level <= 4) { /* warnings and worse, which standard error gets too */
         lines++;
-        snprintf(last, sizeof last, "%s", message);
+        snprintf(newest, sizeof newest, "%s", message);
     }
 }
 
 static void said(const char *call, const char *const words[])
 {
     if (lines != 1) {
-        fprintf(stderr, "%s: %d lines, the last one: %s\n", call, lines, last);
+        fprintf(stderr, "%s: %d lines, the newest one: %s\n", call, lines, newest);
         exit(1);
     }
     for (int i = 0; words[i] != NULL; i++) {
-        if (strstr(last, words[i]) == NULL) {
-            fprintf(stderr, "%s: no \"%s\" in: %s\n", call, words[i], last);
+        if (strstr(newest, words[i]) == NULL) {
+            fprintf(stderr, "%s: no \"%s\" in: %s\n", call, words[i], newest);
             exit(1);
         }
     }
@@ -37,7 +37,7 @@ static void said(const char *call, const char *const words[])
     do {                                                                                           \
         const char *const words[] = {__VA_ARGS__, NULL};                                           \
         lines = 0;                                                                                 \
-        last[0] = 0;                                                                               \
+        newest[0] = 0;                                                                               \
         CHECK(refused);                                                                            \
         said(#refused, words);                                                                     \
     } while (0)
@@ -47,7 +47,7 @@ static void said(const char *call, const char *const words[])
         lines = 0;                                                                                 \
         CHECK(holds);                                                                              \
         if (lines != 0) {                                                                          \
-            fprintf(stderr, "%s: %d lines: %s\n", #holds, lines, last);                            \
+            fprintf(stderr, "%s: %d lines: %s\n", #holds, lines, newest);                            \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
@@ -148,7 +148,7 @@ static void posts(void)
     while (status == URMA_SUCCESS) {
         status = urma_post_jfr_wr(here.jfr, &receive, &bad_receive);
     }
-    CHECK(status == URMA_ENOMEM && lines == 1 && strstr(last, "the queue is full") != NULL);
+    CHECK(status == URMA_ENOMEM && lines == 1 && strstr(newest, "the queue is full") != NULL);
     for (int i = 0; i < 20; i++) {
         SILENT(urma_post_jfr_wr(here.jfr, &receive, &bad_receive) == URMA_ENOMEM);
     }

@@ -20,7 +20,7 @@ pub struct LogSetup {
 /// named on standard error in any case.
 pub fn log(log: LogSetup) {
     if let Some(line) = ignored() {
-        // Nobody reads it: the tool's own answer shows that, too.
+        // No terminal reads it: the tool's own answer shows that, too.
         let _ = writeln!(io::stderr(), "{line}");
     }
     let silent = if log.verbose { "debug" } else { "off" };

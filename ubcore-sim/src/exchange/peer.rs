@@ -115,7 +115,7 @@ impl Peer {
         let answers = self.answers_of_step(work.now, busy, answers);
         let Self { line, requester, responder, .. } = self;
         if work.now >= requester.timer() && requester.on_time(line, work) == TimedOut::Some {
-            // Where too much waits for the host already, the user is told another time.
+            // Where too much waits for the host already, the user gets the reason another time.
             let request = HostRequest::AskWhy { eid: self.eid, is_packets: line.is_packets() };
             let _ = work.base.tables.ask_host(request);
         }

@@ -11,7 +11,7 @@
 //! 1. of a node that is idle: it loses nothing;
 //! 2. of a node whose message is unfinished and does not go on, or whose TP broke off and did not come again;
 //! 3. of the source with the most places, if it has more than [`SHARE`] and more than the one that asks: of its node
-//!    that made no progress for the longest time, which is told that this one is closed for it, so that its requests
+//!    that made no progress for the longest time, which gets a CLOSE, so that its requests
 //!    end with an error instead of being executed twice.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
 
+use super::owners::PlaceOwner;
 use super::peer::Peer;
 use super::state::Exchange;
 use crate::endpoint::{PeerTp, TpEndpoint};
@@ -31,64 +32,9 @@ const SHARE: usize = limits::PEERS / 8;
 const STALLED_NS: Nanos = 10_000_000_000;
 /// Nor does a TP that broke off so long ago.
 const BROKEN_NS: Nanos = 60_000_000_000;
-/// The owners of loopback addresses are looked up at most so often.
-const OWNERS_NS: Nanos = 100_000_000;
-/// User ids from here on are given out in blocks, one to each user who may have more (subuid(5)).
-const SUBORDINATE: u32 = 100_000;
-const SUBORDINATE_BLOCK: u32 = 65_536;
-
-/// Who has more than one address at no cost.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Source {
-    /// This node's own program, and nodes that share memory with it.
-    Own,
-    /// A user of this host.
-    User(u32),
-    /// Nobody has the loopback address any more.
-    Nobody,
-    /// The hosts of an IPv4 /24.
-    Net4([u8; 3]),
-    /// The hosts of an IPv6 /64.
-    Net6([u8; 8]),
-}
-
-/// The users whose processes have loopback addresses, as they were found last.
-#[derive(Debug, Default)]
-pub(super) struct LoopbackOwners {
-    by_eid: BTreeMap<RawEid, u32>,
-    looked_at: Option<Nanos>,
-}
-
-impl LoopbackOwners {
-    fn look(&mut self, now: Nanos, find: fn() -> Vec<(RawEid, u32)>) {
-        let is_fresh = self.looked_at.is_some_and(|at| now.saturating_sub(at) < OWNERS_NS);
-        if !is_fresh {
-            self.by_eid = find().into_iter().collect();
-            self.looked_at = Some(now);
-        }
-    }
-
-    fn source(&self, eid: RawEid) -> Source {
-        let [a, b, c, d, e, f, g, h, rest @ ..] = eid.0;
-        if (a, b, c, d, e, f, g, h) != (0, 0, 0, 0, 0, 0, 0, 0) || rest[..4] != [0, 0, 0xff, 0xff] {
-            return Source::Net6([a, b, c, d, e, f, g, h]);
-        }
-        if rest[4] != 127 {
-            return Source::Net4([rest[4], rest[5], rest[6]]);
-        }
-        self.by_eid.get(&eid).map_or(Source::Nobody, |uid| Source::User(user(*uid)))
-    }
-}
-
-/// The user behind a user id: those of one block belong to one user.
-fn user(uid: u32) -> u32 {
-    let beyond = uid.checked_sub(SUBORDINATE);
-    beyond.map_or(uid, |beyond| uid - beyond % SUBORDINATE_BLOCK)
-}
-
 /// Why a node gives its place up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Victim {
+struct EvictedPeer {
     eid: RawEid,
     reason: CloseReason,
 }
@@ -130,10 +76,10 @@ impl Exchange {
         true
     }
 
-    fn victim(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<Victim> {
+    fn victim(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<EvictedPeer> {
         let idle = self.peers.values().filter_map(|peer| peer.idle_since(&self.endpoint, now));
         if let Some((_, eid)) = idle.min() {
-            return Some(Victim { eid, reason: CloseReason::Idle });
+            return Some(EvictedPeer { eid, reason: CloseReason::Idle });
         }
         let stalled = self
             .peers
@@ -141,54 +87,25 @@ impl Exchange {
             .filter(|peer| peer.is_passive(&self.endpoint) && peer.is_stalled(&self.endpoint, now));
         let longest = stalled.map(|peer| (peer.responder.progress_at, peer.eid)).min();
         if let Some((_, eid)) = longest {
-            return Some(Victim { eid, reason: CloseReason::Shutdown });
+            return Some(EvictedPeer { eid, reason: CloseReason::Shutdown });
         }
         self.crowding(base, now, asking)
     }
 
     /// The node to go of the source that takes more than its share.
-    fn crowding(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<Victim> {
+    fn crowding(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<EvictedPeer> {
         self.owners.look(now, base.tables.cfg.loopback_owners);
         let Self { peers, endpoint, owners, .. } = self;
-        let mut taken: BTreeMap<Source, (usize, (Nanos, RawEid))> = BTreeMap::new();
+        let mut taken: BTreeMap<PlaceOwner, (usize, (Nanos, RawEid))> = BTreeMap::new();
         for peer in peers.values().filter(|peer| peer.is_passive(endpoint)) {
             let oldest = (peer.responder.progress_at, peer.eid);
             let entry = taken.entry(owners.source(peer.eid)).or_insert((0, oldest));
             *entry = (entry.0 + 1, entry.1.min(oldest));
         }
-        let asking = asking.map_or(Source::Own, |eid| owners.source(eid));
+        let asking = asking.map_or(PlaceOwner::Own, |eid| owners.source(eid));
         let own = taken.get(&asking).map_or(0, |(count, _)| *count);
         let (most, (_, eid)) = taken.into_values().max_by_key(|(count, _)| *count)?;
-        (most > SHARE && most > own + 1).then_some(Victim { eid, reason: CloseReason::Shutdown })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_is_what_costs_more_than_an_address() {
-        let mut owners = LoopbackOwners::default();
-        let v4 = |octets: [u8; 4]| {
-            let mut eid = RawEid([0; 16]);
-            eid.0[10..12].fill(0xff);
-            eid.0[12..].copy_from_slice(&octets);
-            eid
-        };
-        owners.look(0, || Vec::new());
-        assert_eq!(owners.source(v4([127, 9, 0, 1])), Source::Nobody);
-        owners.by_eid.insert(v4([127, 9, 0, 1]), 1000);
-        owners.by_eid.insert(v4([127, 9, 0, 2]), 165_537);
-        assert_eq!(owners.source(v4([127, 9, 0, 1])), Source::User(1000));
-        assert_eq!(owners.source(v4([127, 9, 0, 2])), Source::User(165_536));
-        assert_eq!(user(165_535), 100_000, "the block before");
-        assert_eq!(owners.source(v4([10, 0, 1, 2])), Source::Net4([10, 0, 1]));
-        let mut v6 = RawEid([7; 16]);
-        assert_eq!(owners.source(v6), Source::Net6([7; 8]));
-        v6.0[15] = 1;
-        assert_eq!(owners.source(v6), Source::Net6([7; 8]), "one prefix");
-        v6.0[7] = 1;
-        assert_ne!(owners.source(v6), Source::Net6([7; 8]));
+        (most > SHARE && most > own + 1)
+            .then_some(EvictedPeer { eid, reason: CloseReason::Shutdown })
     }
 }

@@ -9,10 +9,10 @@ use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
 use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
+use super::owners::LoopbackOwners;
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
-use super::places::LoopbackOwners;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use super::standard::StandardJetties;

@@ -116,7 +116,7 @@ pub fn check(socket: impl AsFd, with: ShareWith) -> Result<Credentials, Distrust
 
 /// Whether the kernel would let the process of `pidfd`, of this user and user namespace, trace this one.
 fn may_trace(pidfd: &OwnedFd) -> io::Result<bool> {
-    /// CAP_SYS_PTRACE.
+    /// Bit of `CAP_SYS_PTRACE` in a set of capabilities.
     const TRACES_ANY: u64 = 1 << 19;
     let number = number_in_proc(pidfd)?;
     let own = Capabilities::of("/proc/self/status")?;

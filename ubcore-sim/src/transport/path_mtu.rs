@@ -7,7 +7,7 @@
 //!
 //! RFC 8899 in spirit. A TP starts with [`Mtu::MIN`], which passes every path, and asks at once about the
 //! largest size that may pass; until that answer nothing is cut into packets ([`PathMtu::is_first`]). What the system
-//! says of the route is a hint: anybody who knows two addresses can forge the ICMP message that it believes. So the size
+//! says of the route is a hint: any host that knows two addresses can forge the ICMP message that it believes. So the size
 //! that it names is asked about, then a larger one; where that passes, the system was lied to. What gets
 //! no echo is followed by the sizes of common links, then by halves. Packets of a TP stay as they were cut, so a
 //! TP whose packets do not pass any more is replaced.

@@ -106,7 +106,7 @@ pub(super) fn wait_for_child(bytes: usize) {
     let mut poll = libc::pollfd { fd: from, events: libc::POLLIN, revents: 0 };
     // A signal's handler may have run: then once more, so that signals cannot make it endless.
     for _ in 0..1000 {
-        // SAFETY: one entry.
+        // SAFETY: `poll` is this function's own, and its length is 1.
         match unsafe { libc::poll(&raw mut poll, 1, limit) } {
             0 => {
                 tracing::error!(

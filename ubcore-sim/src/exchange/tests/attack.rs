@@ -176,7 +176,7 @@ fn packets_of_unknown_paths_are_answered_seldom() {
     w.now += 99_999;
     assert_eq!(notices(&mut w, 1_000), 0);
     w.now += 1;
-    assert_eq!(notices(&mut w, 2_000), 1, "a peer that lost its path hears of it");
+    assert_eq!(notices(&mut w, 2_000), 1, "a peer that lost its path gets a notice");
 }
 
 /// A datagram for queue 2000 with the number `number`.

@@ -109,7 +109,7 @@ fn is_known(w: &World, eid: RawEid) -> bool {
 }
 
 #[test]
-fn who_fills_all_places_from_one_network_keeps_nobody_out() {
+fn who_fills_all_places_from_one_network_keeps_no_other_node_out() {
     let mut w = filled(1);
     let (used, honest, first) = (w.eid(0), node_of(77, 0), node_of(0, 0));
     // Of its own network it is one of too many itself.

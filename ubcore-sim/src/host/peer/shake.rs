@@ -324,13 +324,8 @@ impl Peers {
         match shown.hello.kind {
             HelloKind::Refuse(SharingRefusal::Busy) => {
                 // Its own connection to this node is in progress, or this one comes too early.
-                self.links.insert(
-                    key,
-                    PeerConnection {
-                        socket: None,
-                        state: ConnectionState::Wanted { eid, deadline },
-                    },
-                );
+                let state = ConnectionState::Wanted { eid, deadline };
+                self.links.insert(key, PeerConnection { socket: None, state });
             }
             HelloKind::Refuse(reason) => {
                 tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");

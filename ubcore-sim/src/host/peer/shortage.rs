@@ -42,7 +42,7 @@ impl Shortages {
     }
 }
 
-/// How often bad connections came: anybody on the host makes thousands of them in a second, and a line for each would fill
+/// How often bad connections came: any process of the host makes thousands of them in a second, and a line for each would fill
 /// the log and hide others.
 #[derive(Debug, Default)]
 pub(super) struct Noise(BTreeMap<&'static str, u64>);

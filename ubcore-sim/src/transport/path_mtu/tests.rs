@@ -290,7 +290,7 @@ fn the_system_narrows_a_path_soon() {
 
 #[test]
 fn a_forged_word_about_the_route_narrows_nothing() {
-    // The route takes 1500 bytes; the system was told that it takes 552, and says so of everything too long.
+    // The route takes 1500 bytes; the system believes that it takes 552, and says so of everything too long.
     let mut walk = Walk::new(8192, 1500);
     walk.run(990 * MS);
     assert_eq!((walk.path.payload(), walk.path.datagram_max()), (1388, 8192));

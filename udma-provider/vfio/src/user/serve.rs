@@ -135,19 +135,19 @@ pub fn refuse(socket: &UnixStream, errno: Errno) -> io::Result<()> {
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug)]
-struct RefusedRequest {
+struct RefusedMessage {
     errno: Errno,
     /// The rule that the request breaks; without one the error number says it.
     rule: WireRule,
 }
 
-impl From<Errno> for RefusedRequest {
+impl From<Errno> for RefusedMessage {
     fn from(errno: Errno) -> Self {
         Self { errno, rule: "" }
     }
 }
 
-impl From<WireRule> for RefusedRequest {
+impl From<WireRule> for RefusedMessage {
     fn from(rule: WireRule) -> Self {
         Self { errno: Errno::INVAL, rule }
     }
@@ -190,7 +190,7 @@ impl ServedClient<'_> {
             }
             let (reply, ServedReply { body, file }) = match result {
                 Ok(result) => (header.reply(result.body.len()), result),
-                Err(RefusedRequest { errno, .. }) => {
+                Err(RefusedMessage { errno, .. }) => {
                     (header.refusal(errno.raw_os_error().unsigned_abs()), ServedReply::default())
                 }
             };
@@ -201,7 +201,7 @@ impl ServedClient<'_> {
     }
 
     /// Says why a request is refused, for the first ones of a client: it may send them without end.
-    fn log(&mut self, header: UserHeader, RefusedRequest { errno, rule }: RefusedRequest) {
+    fn log(&mut self, header: UserHeader, RefusedMessage { errno, rule }: RefusedMessage) {
         if self.logged < LOGGED_MAX {
             self.logged += 1;
             let (name, number) = (command::name(header.command), header.command);
@@ -209,12 +209,12 @@ impl ServedClient<'_> {
         }
     }
 
-    fn answer(&mut self, message: UserMessage) -> Result<ServedReply, RefusedRequest> {
+    fn answer(&mut self, message: UserMessage) -> Result<ServedReply, RefusedMessage> {
         let (body, command) = (message.body.as_slice(), message.header.command);
         if message.is_cut {
             let rule =
                 "the descriptors of a message find room: 8 at most, and within the server's limit";
-            return Err(RefusedRequest { errno: Errno::MFILE, rule });
+            return Err(RefusedMessage { errno: Errno::MFILE, rule });
         }
         match (command == command::VERSION, self.has_version) {
             (true, true) => return Err("the version is agreed on once".into()),
@@ -234,7 +234,7 @@ impl ServedClient<'_> {
             command::DMA_UNMAP => self.dma_unmap(body),
             command::GET_INFO => sized(body, INFO_LEN)
                 .map(|_| UserBody::default().words(&[INFO_LEN, RESETTABLE_PCI, REGIONS, IRQS]).0)
-                .map_err(RefusedRequest::from),
+                .map_err(RefusedMessage::from),
             command::GET_IRQ_INFO => self.irq_info(body),
             command::SET_IRQS => self.set_irqs(body, message.fds),
             command::REGION_READ => self.read(body),
@@ -245,14 +245,14 @@ impl ServedClient<'_> {
         Ok(ServedReply { body, file: None })
     }
 
-    fn version(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedRequest> {
+    fn version(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedMessage> {
         let (major, minor) = VERSION;
         let mut fields = Fields(body);
         let numbers = fields.half().zip(fields.half());
         let (found, newest) = numbers.ok_or("a message has all its fields")?;
         if found != major {
             let rule = "the major version is 0";
-            return Err(RefusedRequest { errno: Errno::OPNOTSUPP, rule });
+            return Err(RefusedMessage { errno: Errno::OPNOTSUPP, rule });
         }
         check_version_data(fields.rest())?;
         self.has_version = true;
@@ -261,7 +261,7 @@ impl ServedClient<'_> {
         Ok([&major.to_le_bytes(), &minor.to_le_bytes(), CAPABILITIES].concat())
     }
 
-    fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, RefusedRequest> {
+    fn dma_map(&mut self, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, RefusedMessage> {
         let map = UserDmaMap::decode(body)?;
         self.mapped.check(map.address, map.size, self.quota)?;
         let fd = fds.pop();
@@ -291,7 +291,7 @@ impl ServedClient<'_> {
         Ok(Vec::new())
     }
 
-    fn dma_unmap(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedRequest> {
+    fn dma_unmap(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedMessage> {
         let (address, size) = decode_unmap(body)?;
         for first in self.mapped.remove(address, size)? {
             match self.function.map(first, None) {
@@ -303,7 +303,7 @@ impl ServedClient<'_> {
         Ok(body.to_vec())
     }
 
-    fn region_info(&self, body: &[u8]) -> Result<ServedReply, RefusedRequest> {
+    fn region_info(&self, body: &[u8]) -> Result<ServedReply, RefusedMessage> {
         sized(body, RegionInfo::LEN)?;
         let argsz = Fields(body).word().unwrap_or(0);
         let region = index_of(body).filter(|index| *index < REGIONS);
@@ -318,7 +318,7 @@ impl ServedClient<'_> {
         Ok(ServedReply { body, file: memory.filter(|_| has_file) })
     }
 
-    fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, RefusedRequest> {
+    fn irq_info(&self, body: &[u8]) -> Result<Vec<u8>, RefusedMessage> {
         sized(body, IRQ_INFO_LEN)?;
         let index = index_of(body).filter(|index| *index < IRQS);
         let index = index.ok_or("the kind of interrupts exists")?;
@@ -327,7 +327,7 @@ impl ServedClient<'_> {
     }
 
     /// Vectors with an eventfd each; without descriptors they are raised no more, as QEMU sends -1.
-    fn set_irqs(&mut self, body: &[u8], fds: Vec<OwnedFd>) -> Result<Vec<u8>, RefusedRequest> {
+    fn set_irqs(&mut self, body: &[u8], fds: Vec<OwnedFd>) -> Result<Vec<u8>, RefusedMessage> {
         let set = SetIrqs::decode(body)?;
         let count = if set.index < IRQS { self.function.vectors(set.index) } else { 0 };
         let mut set_one = |vector, fd| self.function.set_vector(set.index, vector, fd);
@@ -345,7 +345,7 @@ impl ServedClient<'_> {
         Ok(Vec::new())
     }
 
-    fn read(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedRequest> {
+    fn read(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedMessage> {
         let (access, _) = RegionAccess::decode(body).ok_or("a message has all its fields")?;
         let len = self.check(access)?;
         let mut data = vec![0; len];
@@ -353,7 +353,7 @@ impl ServedClient<'_> {
         Ok(access.encode(&data))
     }
 
-    fn write(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedRequest> {
+    fn write(&mut self, body: &[u8]) -> Result<Vec<u8>, RefusedMessage> {
         let (access, data) = RegionAccess::decode(body).ok_or("a message has all its fields")?;
         let len = self.check(access)?;
         if data.len() != len {
@@ -367,7 +367,7 @@ impl ServedClient<'_> {
     }
 
     /// Bytes of an access that lies within its region.
-    fn check(&self, access: RegionAccess) -> Result<usize, RefusedRequest> {
+    fn check(&self, access: RegionAccess) -> Result<usize, RefusedMessage> {
         let len = usize::try_from(access.count).map_err(|_| Errno::INVAL)?;
         let shape = if access.region < REGIONS {
             self.function.shape(access.region)

@@ -302,9 +302,9 @@ fn prefetches_are_ahead_by_as_many_requests_as_a_miss_takes() {
 
 /// LRU that counts the hits it sees.
 #[derive(Debug)]
-struct CountsHits(Box<dyn crate::policy::Policy>, Arc<AtomicU64>);
+struct CountsHits(Box<dyn Policy>, Arc<AtomicU64>);
 
-impl crate::policy::Policy for CountsHits {
+impl Policy for CountsHits {
     fn on_hit(&mut self, slot: u32) {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.on_hit(slot);
@@ -338,9 +338,8 @@ impl crate::policy::Policy for CountsHits {
 #[test]
 fn accesses_in_one_step_leave_what_as_many_accesses_would() {
     let hits = Arc::new(AtomicU64::new(0));
-    let mut policy = |slots| -> Box<dyn crate::policy::Policy> {
-        Box::new(CountsHits(lru(slots), Arc::clone(&hits)))
-    };
+    let mut policy =
+        |slots| -> Box<dyn Policy> { Box::new(CountsHits(lru(slots), Arc::clone(&hits))) };
     let mut cache = ContextCache::unchecked(quiet_cfg(), &mut policy);
     cache.create(1, &page(1)).unwrap();
     assert!(!cache.hit_again((handle(1), 0), SmallOp::Add(2), (3, 0)), "it is not in L1");

@@ -224,7 +224,7 @@ fn a_nak_is_answered_once() {
     assert_eq!(sent(&mut end), 14, "another gap");
 }
 
-/// A router marks packets when its queue is long; the sender hears of it by the next acknowledgement, once.
+/// A router marks packets when its queue is long; the sender learns of it by the next acknowledgement, once.
 #[test]
 fn the_mark_of_a_congested_router_reaches_the_acknowledgement() {
     for strategy in
