@@ -77,7 +77,7 @@ pub fn ignored() -> Option<String> {
     ))
 }
 
-/// Says once what is ignored, as soon as somebody takes what is said.
+/// Says once what is ignored, as soon as a log takes the line.
 fn say() {
     static SAID: Once = Once::new();
     if tracing::dispatcher::has_been_set()

@@ -19,8 +19,8 @@ pub(super) enum PlaceOwner {
     Own,
     /// A user of this host.
     User(u32),
-    /// Nobody has the loopback address any more.
-    Nobody,
+    /// No process has the loopback address any more.
+    Unowned,
     /// The hosts of an IPv4 /24.
     Net4([u8; 3]),
     /// The hosts of an IPv6 /64.
@@ -51,7 +51,7 @@ impl LoopbackOwners {
         if rest[4] != 127 {
             return PlaceOwner::Net4([rest[4], rest[5], rest[6]]);
         }
-        self.by_eid.get(&eid).map_or(PlaceOwner::Nobody, |uid| PlaceOwner::User(user(*uid)))
+        self.by_eid.get(&eid).map_or(PlaceOwner::Unowned, |uid| PlaceOwner::User(user(*uid)))
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
             eid
         };
         owners.look(0, Vec::new);
-        assert_eq!(owners.source(v4([127, 9, 0, 1])), PlaceOwner::Nobody);
+        assert_eq!(owners.source(v4([127, 9, 0, 1])), PlaceOwner::Unowned);
         owners.by_eid.insert(v4([127, 9, 0, 1]), 1000);
         owners.by_eid.insert(v4([127, 9, 0, 2]), 165_537);
         assert_eq!(owners.source(v4([127, 9, 0, 1])), PlaceOwner::User(1000));

@@ -801,8 +801,7 @@ fn a_message_like_the_newest_one_is_checked_for_its_length_and_place() {
     let mut bench = Bench::new(TransportMode::Rm);
     let good = [sge(&bench.local, 0, 8)];
     assert_eq!(post!(bench, SendOp::Send { src: &good }), None);
-    for (at, len, is_good) in
-        [(0, 8192, true), (0, 8193, false), (0, 0, true), (LEN - 7, 8, false)]
+    for (at, len, is_good) in [(0, 8192, true), (0, 8193, false), (0, 0, true), (LEN - 7, 8, false)]
     {
         let before = again(&bench);
         let piece = [sge(&bench.local, at, len)];

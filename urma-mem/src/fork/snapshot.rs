@@ -119,7 +119,7 @@ pub(super) fn wait_for_child(bytes: usize) {
             _ => {}
         }
     }
-    // SAFETY: as above.
+    // SAFETY: a descriptor of this fork, known to no other thread.
     unsafe { libc::close(from) };
 }
 
@@ -147,7 +147,7 @@ pub(super) fn start() {
     if to < 0 {
         return close_files(snapshot);
     }
-    // SAFETY: the parent's end.
+    // SAFETY: the parent's end of the pipe, which this child has no use for.
     unsafe { libc::close(from) };
     if snapshot.pages.is_empty() {
         finish(snapshot);
@@ -163,7 +163,7 @@ pub(super) fn start() {
         | libc::CLONE_SYSVSEM;
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: room for a set.
+    // SAFETY: `before` has room for a set, which the call fills.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: two sets, of which the first is filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
@@ -219,7 +219,7 @@ fn file_of(snapshot: &mut Snapshot, fd: RawFd) -> RawFd {
             return slot.1;
         }
         if slot.0 < 0 {
-            // SAFETY: duplicates a descriptor.
+            // SAFETY: duplicates a descriptor that the pages keep open.
             *slot = (fd, unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) });
             return slot.1;
         }
@@ -385,7 +385,7 @@ mod raw {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
+        // SAFETY: as above, of the same mapping of this child.
         unsafe {
             core::arch::asm!(
                 "svc 0",

@@ -126,9 +126,9 @@ fn who_fills_all_places_from_one_network_keeps_no_other_node_out() {
     }
     arrive(&mut w, 1, honest, &proven);
     let said = answers(&mut w, 1);
-    let is_told =
+    let is_notified =
         |body: &Body| matches!(body, Body::Close(close) if discriminant(&close.reason) == closed);
-    assert!(said.iter().any(is_told), "who loses its place repeats nothing: {said:?}");
+    assert!(said.iter().any(is_notified), "who loses its place repeats nothing: {said:?}");
     assert!(said.iter().any(|body| matches!(body, Body::Accept(_))), "{said:?}");
     assert!(is_known(&w, honest) && is_known(&w, used) && !is_known(&w, first));
     assert_eq!(w.counter(1, Counter::MessagesBroken), 1, "its receive is for others");
@@ -155,7 +155,7 @@ fn a_message_that_does_not_go_on_keeps_no_place() {
 fn a_broken_path_keeps_no_place_from_others() {
     let mut w = filled(9);
     w.run(55 * SECOND);
-    // Nobody answered the question whether it still holds the TP; a request may still be repeated.
+    // no process answered the question whether it still holds the TP; a request may still be repeated.
     assert_eq!(w.known()[1].1, 1, "all paths broke off, but that of the honest pair");
     w.run(10 * SECOND);
     assert!(open(&mut w, node_of(77, 0)).is_some());
