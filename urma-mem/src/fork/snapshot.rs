@@ -169,7 +169,7 @@ pub(super) fn start() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     // SAFETY: `copy_all` returns, and uses nothing but its stack, which is free, and the snapshot.
     let thread = unsafe { libc::clone(copy_all, top.cast(), flags, core::ptr::null_mut()) };
-    // SAFETY: `before` was filled above.
+    // SAFETY: `before` was filled by the call above, which succeeded.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut()) };
     if thread < 0 {
         // No thread to be had: then before the child's first line.

@@ -155,7 +155,7 @@ fn a_message_that_does_not_go_on_keeps_no_place() {
 fn a_broken_path_keeps_no_place_from_others() {
     let mut w = filled(9);
     w.run(55 * SECOND);
-    // no process answered the question whether it still holds the TP; a request may still be repeated.
+    // No process answered the question whether it still holds the TP; a request may still be repeated.
     assert_eq!(w.known()[1].1, 1, "all paths broke off, but that of the honest pair");
     w.run(10 * SECOND);
     assert!(open(&mut w, node_of(77, 0)).is_some());
