@@ -233,7 +233,7 @@ impl HeldMemory {
         memory.store_u64_release(at, value)
     }
 
-    /// As [`Region::atomic_u64`]. What is not in the arena is changed at its address: [`HeldMemory::is_there`] comes right before.
+    /// Carries out an atomic of 8 bytes ([`Region::atomic_u64`]). What is not in the arena is changed at its address: [`HeldMemory::is_there`] comes right before.
     ///
     /// # Errors
     /// Outside, or not aligned.
@@ -242,7 +242,7 @@ impl HeldMemory {
         memory.atomic_u64(at, op)
     }
 
-    /// As [`HeldMemory::atomic_u64`], of 4 bytes.
+    /// Carries out an atomic of 4 bytes; see [`HeldMemory::atomic_u64`].
     ///
     /// # Errors
     /// Outside, or not aligned.

@@ -131,7 +131,7 @@ impl Origins {
         self.at_or_after(addr).filter(|run| run.start <= addr)
     }
 
-    /// As [`Origins::at`], or the next mapping.
+    /// The mapping at an address, or the next one behind it.
     pub(crate) fn at_or_after(&self, addr: usize) -> Option<OriginRun> {
         self.query.origin_at(addr).ok().flatten()
     }

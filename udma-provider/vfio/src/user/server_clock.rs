@@ -43,7 +43,7 @@ impl ServerClock {
         self.await_within(socket, bound, bound * STARVED_MAX)
     }
 
-    /// As [`ServerClock::await_reply`], `most` at most of any time.
+    /// Waits for a reply like [`ServerClock::await_reply`], for at most `most`, with or without a processor for the daemon.
     fn await_within(&self, socket: &UnixStream, bound: Duration, most: Duration) -> io::Result<()> {
         let begun = Instant::now();
         let slice = bound / SLICES;
