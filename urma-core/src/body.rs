@@ -76,7 +76,8 @@ impl SendHalf {
         if let Some(atomic) = OneAtomic::of(wr) {
             return self.post_atomic(&atomic, wrs);
         }
-        let Some(message) = OneMessage::of(wr) else { return self.post_all(wrs) };
+        // Out of line: the requests that are posted by the million need no registers for the others.
+        let Some(message) = OneMessage::of(wr) else { return self.post_list(wrs) };
         if self.last_message.is_of(&message) && self.rules.carries(&message) {
             match self.queue.post_message_like_last(&again::moved_message(&message)) {
                 PostedAgain::Posted => return Ok(()),

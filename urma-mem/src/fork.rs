@@ -4,7 +4,7 @@
 //! Owns: the lists of page ranges, descriptors, flags and functions, the handlers around `fork`,
 //! the generation. Takes: ranges from the arena and from shared regions, descriptors and flags of a
 //! device, functions of a library. Gives: `generation`, `forked_since`; in the child: private copies under the noted pages
-//! (moved ones, and the rings of a driver, which the parent's device reads; see [`snapshot`]), `/dev/null` in the
+//! (moved ones, and the rings of a driver, which the parent's device reads; see `fork/snapshot.rs`), `/dev/null` in the
 //! place of every watched descriptor, every watched flag set, every function called. Must not: allocate or lock anything
 //! but its own word in the child.
 //!

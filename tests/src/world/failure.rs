@@ -115,7 +115,8 @@ pub fn refused<T, E: Into<Status>>(what: &str, seen: Result<T, E>, wanted: Statu
     match seen.map_err(Into::into) {
         Err(status) if status == wanted => Ok(()),
         Err(status) => {
-            Err(Failure::new(format!("{what} was refused with {status:?}, not {wanted:?}")))
+            let wanted = wanted.kind();
+            Err(Failure::new(format!("{what} was refused with {status:?}; {wanted:?} is due")))
         }
         Ok(_) => Err(Failure::new(format!("{what} was not refused ({wanted:?} is due)"))),
     }
@@ -144,7 +145,7 @@ mod tests {
         let refusal = |seen: Result<(), Status>| refused("a call", seen, Status::NoMemory);
         assert!(refusal(Err(Status::NoMemory)).is_ok());
         let text = says(refusal(Err(Status::Fail)));
-        assert!(text.contains("refused with Fail, not NoMemory"), "{text}");
+        assert!(text.contains("refused with Fail: ") && text.contains("; NoMemory is due"), "{text}");
         let text = says(refusal(Ok(())));
         assert!(text.contains("a call was not refused"), "{text}");
     }

@@ -117,6 +117,8 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
 pub enum GiveWay {
     /// To those that wait for it now.
     Yield,
+    /// As [`GiveWay::Yield`], to see whether there are any: nothing where the device's polls make no call.
+    Probe,
     /// Waits in the kernel for some 100 us at the longest, or for what the next poll would find.
     Wait,
 }
@@ -126,7 +128,7 @@ impl GiveWay {
     #[expect(clippy::disallowed_methods, reason = "the event is that another thread has run")]
     pub fn give(self) {
         match self {
-            Self::Yield => std::thread::yield_now(),
+            Self::Yield | Self::Probe => std::thread::yield_now(),
             Self::Wait => std::thread::sleep(GIVE_WAY),
         }
     }

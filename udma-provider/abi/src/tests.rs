@@ -249,10 +249,10 @@ fn statuses_map_to_distinct_codes_and_back() {
     assert_eq!(CqeStatus::from_code(6, 0, true), CqeStatus::WrFlushErrDone);
     let unknown = CqeStatus::Unknown { status: 0, substatus: 0 };
     assert_eq!(CqeStatus::from_code(0, 0, true), unknown, "success never ends a flush");
-    for code in 0..=11 {
+    for code in 0..=12 {
         assert_eq!(CmdStatus::from_code(code) as u8, code);
     }
-    assert_eq!(CmdStatus::from_code(12), CmdStatus::Unknown);
+    assert_eq!(CmdStatus::from_code(13), CmdStatus::Unknown);
 }
 
 /// docs/device-spec.md: queue numbers of 20 bits, pages of 4 KiB from 0x100000 on, entries of 64 and

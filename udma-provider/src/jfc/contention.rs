@@ -5,13 +5,15 @@
 //! polls are counted; one in [`POLLS_PER_LOOK`] reads the clock and decides:
 //!
 //! - *alone*: spins on. Where each poll costs a system call or an access to a device anyway, a yield now and then shows
-//!   whether others wait, since they run then. Polls of a lull cost some ns, and make no call.
-//! - *shared*, since a yield took long, or the clock made a step that shows a lost slice: yields at each look, until
-//!   no thread has taken the processor for a number of yields.
+//!   whether others wait, since they run then. Polls that make no call cost some ns, and get none from here.
+//! - *shared*, since another thread ran in a yield, or the clock made a step that shows a lost slice: yields at each
+//!   look, until no thread has taken the processor for a number of yields. A yield that took long was not always
+//!   used: a tracer stops the thread as well. The kernel's count of switches tells.
 //! - *starved*, since two slices were lost in a short time: others do not give the processor back. Waits in the kernel at
 //!   each look. A thread that sleeps keeps its share, lets the scheduler move waiting threads to the free processor, and runs
 //!   soon after it wakes.
 
+use nix::sys::resource::{UsageWho, getrusage};
 use udma_abi::{GiveWay, Nanos};
 
 /// What an empty poll costs.
@@ -19,7 +21,7 @@ use udma_abi::{GiveWay, Nanos};
 pub(super) enum PollCost {
     /// Some loads, in a lull.
     Loads,
-    /// A step of the device.
+    /// A step of the device, which may make a call.
     Step,
 }
 
@@ -34,6 +36,8 @@ pub(super) struct Contention {
     yielded_at: Nanos,
     /// Yields that are left until the processor counts as this thread's alone.
     yields: u32,
+    /// How often the kernel had taken the processor from this thread, as of the latest yield that took long.
+    taken: u64,
     /// Until when looks wait in the kernel.
     waits_until: Nanos,
 }
@@ -53,6 +57,7 @@ impl Contention {
         cost: PollCost,
         now: impl Fn() -> Nanos,
         give_way: impl FnOnce(GiveWay),
+        taken: impl FnOnce() -> u64,
     ) {
         let at = now();
         if self.looked_at != 0 {
@@ -68,11 +73,14 @@ impl Contention {
         if self.yields == 0 && !is_probe {
             return;
         }
+        give_way(if self.yields == 0 { GiveWay::Probe } else { GiveWay::Yield });
         self.yields = self.yields.saturating_sub(1);
-        give_way(GiveWay::Yield);
         let back = now();
         if back.saturating_sub(at) >= TAKEN_NS {
-            self.yields = YIELDS_MAX;
+            let before = std::mem::replace(&mut self.taken, taken());
+            if self.taken != before {
+                self.yields = YIELDS_MAX;
+            }
         }
         self.on_passed(back, back.saturating_sub(at));
         (self.looked_at, self.yielded_at) = (back, back);
@@ -92,6 +100,12 @@ impl Contention {
     }
 }
 
+/// How often the kernel has given the processor of this thread to another one that was to run, or to run first.
+pub(super) fn times_taken() -> u64 {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD);
+    usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
+}
+
 /// Empty polls between two looks: 0.2 us on one host.
 pub(super) const POLLS_PER_LOOK: u32 = 64;
 /// A thread that takes so long for them has lost a slice of its processor, in ns.
@@ -100,12 +114,12 @@ const SLICE_NS: Nanos = 1_000_000;
 const AGAIN_NS: Nanos = 50_000_000;
 /// How long looks wait in the kernel then, in ns.
 const STARVED_NS: Nanos = 250_000_000;
-/// A yield that takes longer was used by another thread, in ns.
+/// A yield that takes longer may have been used by another thread, in ns.
 const TAKEN_NS: Nanos = 2_000;
 /// Time between yields that show whether another thread waits, in ns: they take less than one in a hundred.
 const PROBE_NS: Nanos = 50_000;
 /// Yields in a row that no thread uses, until the processor counts as this thread's alone.
-const YIELDS_MAX: u32 = 64;
+const YIELDS_MAX: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -119,12 +133,16 @@ mod tests {
         cost: PollCost,
         now: Cell<Nanos>,
         gave: Cell<[u32; 2]>,
+        /// Switches that the kernel counts: none where a tracer is what takes the time.
+        taken: Cell<u64>,
+        is_traced: bool,
     }
 
     impl Poller {
         fn new(cost: PollCost) -> Self {
             let (now, gave) = (Cell::new(1_000_000_000), Cell::new([0; 2]));
-            Self { contention: Contention::default(), cost, now, gave }
+            let contention = Contention::default();
+            Self { contention, cost, now, gave, taken: Cell::new(0), is_traced: false }
         }
 
         /// Looks `count` times, where others take its processor for `taken` ns when it yields, and a wait takes 70 us.
@@ -133,17 +151,21 @@ mod tests {
             self.gave.set([0; 2]);
             for _ in 0..count {
                 self.pause(200);
-                let (now, gave) = (&self.now, &self.gave);
+                let (now, gave, switches) = (&self.now, &self.gave, &self.taken);
+                let is_traced = self.is_traced;
                 let give = |way| {
                     let [yields, waits] = gave.get();
                     let (counts, took) = match way {
-                        GiveWay::Yield => ([yields + 1, waits], taken),
+                        GiveWay::Yield | GiveWay::Probe => ([yields + 1, waits], taken),
                         GiveWay::Wait => ([yields, waits + 1], 70_000),
                     };
                     gave.set(counts);
                     now.set(now.get() + took);
+                    if took > 1_000 && !is_traced {
+                        switches.set(switches.get() + 1);
+                    }
                 };
-                self.contention.look(self.cost, || now.get(), give);
+                self.contention.look(self.cost, || now.get(), give, || switches.get());
             }
             self.gave.get()
         }
@@ -166,6 +188,15 @@ mod tests {
         poller.pause(3_000_000);
         assert_eq!(poller.spin(1000, 5_000), [1000, 0], "others use it");
         assert_eq!(poller.spin(1000, 300), [YIELDS_MAX, 0]);
+    }
+
+    #[test]
+    fn yields_that_take_long_and_that_nobody_used_end() {
+        let mut poller = Poller::new(PollCost::Loads);
+        poller.is_traced = true;
+        poller.spin(100, 300);
+        poller.pause(3_000_000);
+        assert_eq!(poller.spin(1000, 50_000), [YIELDS_MAX, 0]);
     }
 
     #[test]

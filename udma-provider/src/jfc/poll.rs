@@ -14,7 +14,7 @@ use urma_mem::lull::{Lull, LullLook};
 
 use super::{
     JfcCore, POLLS_PER_STATUS, RingReader,
-    contention::{Contention, POLLS_PER_LOOK, PollCost},
+    contention::{Contention, POLLS_PER_LOOK, PollCost, times_taken},
 };
 use crate::carried::{CarriedRequest, CarriedSink};
 
@@ -92,7 +92,8 @@ impl PollHalf {
         self.polls = polls;
         if polls.is_multiple_of(POLLS_PER_LOOK) {
             let backing = &self.core.driver.backing;
-            self.contention.look(cost, || backing.now(), |how| backing.give_way(how));
+            let give_way = |how| backing.give_way(how);
+            self.contention.look(cost, || backing.now(), give_way, times_taken);
         }
     }
 
