@@ -8,7 +8,7 @@
 //! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
 //! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
 
-mod contention;
+pub(crate) mod contention;
 mod entry;
 mod poll;
 

@@ -145,7 +145,10 @@ mod tests {
         let refusal = |seen: Result<(), Status>| refused("a call", seen, Status::NoMemory);
         assert!(refusal(Err(Status::NoMemory)).is_ok());
         let text = says(refusal(Err(Status::Fail)));
-        assert!(text.contains("refused with Fail: ") && text.contains("; NoMemory is due"), "{text}");
+        assert!(
+            text.contains("refused with Fail: ") && text.contains("; NoMemory is due"),
+            "{text}"
+        );
         let text = says(refusal(Ok(())));
         assert!(text.contains("a call was not refused"), "{text}");
     }

@@ -14,7 +14,7 @@ use urma_mem::lull::{Lull, LullLook};
 
 use super::{
     JfcCore, POLLS_PER_STATUS, RingReader,
-    contention::{Contention, POLLS_PER_LOOK, PollCost, times_taken},
+    contention::{self, POLLS_PER_LOOK, PollCost},
 };
 use crate::carried::{CarriedRequest, CarriedSink};
 
@@ -28,13 +28,12 @@ pub(super) struct PollHalf {
     carried: CarriedSink,
     /// Polls that found nothing, counted.
     polls: u32,
-    contention: Contention,
 }
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
         let (lull, carried) = (Lull::default(), CarriedSink::default());
-        Self { core, lull, carried, polls: 0, contention: Contention::default() }
+        Self { core, lull, carried, polls: 0 }
     }
 
     /// The oldest completion that is in no ring, if all before it are taken.
@@ -73,7 +72,6 @@ impl PollHalf {
         if look == LullLook::PeerWrote
             && let Some(found) = self.poll_entry(out)
         {
-            self.contention.end_spin();
             return Ok(found);
         }
         if look == LullLook::Holds && self.core.is_empty() {
@@ -92,8 +90,7 @@ impl PollHalf {
         self.polls = polls;
         if polls.is_multiple_of(POLLS_PER_LOOK) {
             let backing = &self.core.driver.backing;
-            let give_way = |how| backing.give_way(how);
-            self.contention.look(cost, || backing.now(), give_way, times_taken);
+            contention::look(cost, || backing.now(), |how| backing.give_way(how));
         }
     }
 
@@ -151,8 +148,6 @@ impl PollHalf {
         if found == 0 {
             // The reader is free: another thread may poll while this one gives way.
             self.count_empty(self.polls.wrapping_add(1), PollCost::Step);
-        } else {
-            self.contention.end_spin();
         }
         Ok(found)
     }

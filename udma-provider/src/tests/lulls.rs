@@ -1,12 +1,18 @@
 //! Polls in a lull take no step, and find all that there is without one.
 
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
 use udma_abi::{Cqe, GiveWay, ReceivedMessage};
 use urma_core::{
     Completion, CrStatus, RecvWr, Status,
     ops::{DoneLook, DoneRecord, JfcParts},
 };
+use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::{Bench, contexts, jfr_cfg, poll_all, signalled};
+use crate::jfc::contention::times_taken;
 
 /// A JFC whose polls found nothing: from now on they take no step.
 fn quiet(bench: &Bench) -> JfcParts {
@@ -96,6 +102,7 @@ fn a_poller_whose_processor_is_shared_gives_it_away() {
     let mut spin = |polls: u32| {
         bench.toy.state().ways.clear();
         for at in 0..polls {
+            bench.toy.state().clock += 50;
             if at % 2 == 0 || jfc.queue.take_done(&mut record) != DoneLook::Empty {
                 assert!(poll_all(&mut jfc).is_empty());
             }
@@ -103,10 +110,39 @@ fn a_poller_whose_processor_is_shared_gives_it_away() {
         bench.toy.state().ways.clone()
     };
     assert_eq!(spin(1000), []);
-    bench.toy.state().clock += 3_000_000;
-    assert_eq!(spin(640), [GiveWay::Yield; 10]);
-    bench.toy.state().clock += 3_000_000;
-    assert_eq!(spin(640), [GiveWay::Wait; 10]);
+    for way in [GiveWay::Yield, GiveWay::Wait] {
+        lose_processor();
+        bench.toy.state().clock += 3_000_000;
+        assert_eq!(spin(640), [way; 10]);
+    }
+}
+
+/// Spins beside another thread on one processor until the kernel has given that to the other one.
+fn lose_processor() {
+    let one = |processor: &mut CpuSet| {
+        let first = (0..CpuSet::count()).find(|cpu| processor.is_set(*cpu).unwrap_or(false));
+        *processor = CpuSet::new();
+        processor.set(first.expect("one that may be used")).unwrap();
+    };
+    let this = Pid::from_raw(0);
+    let all = sched_getaffinity(this).unwrap();
+    let mut processor = all;
+    one(&mut processor);
+    sched_setaffinity(this, &processor).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let before = times_taken();
+        while times_taken() == before {
+            std::hint::spin_loop();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    sched_setaffinity(this, &all).unwrap();
 }
 
 /// A look says that nothing is there as long as a poll would, and leaves all else to a poll.
