@@ -33,15 +33,17 @@ thread_local! {
     static CONTENTION: Cell<Contention> = const { Cell::new(Contention::NONE) };
 }
 
-/// [`POLLS_PER_LOOK`] more polls of a JFC found nothing.
+/// A number of polls of a JFC found nothing. In how many more of them the next look is due.
 #[cold]
 #[inline(never)]
-pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnce(GiveWay)) {
+pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnce(GiveWay)) -> u32 {
     CONTENTION.with(|own| {
         let mut contention = own.get();
         contention.look(cost, now, give_way, times_taken);
         own.set(contention);
-    });
+        let is_shared = contention.yields != 0 || contention.looked_at < contention.waits_until;
+        if is_shared && cost == PollCost::Step { STEPS_PER_LOOK } else { POLLS_PER_LOOK }
+    })
 }
 
 /// Of one thread that polls.
@@ -134,6 +136,8 @@ pub(crate) fn times_taken() -> u64 {
 
 /// Empty polls between two looks: 0.2 us on one host.
 pub(super) const POLLS_PER_LOOK: u32 = 64;
+/// As [`POLLS_PER_LOOK`], where each poll may make a call, and the processor is shared.
+const STEPS_PER_LOOK: u32 = 4;
 /// A thread that takes so long from look to look may have lost a slice of its processor, in ns.
 const SLICE_NS: Nanos = 1_000_000;
 /// Two such losses in this time show that others do not give the processor back, in ns.

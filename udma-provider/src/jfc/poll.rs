@@ -28,12 +28,14 @@ pub(super) struct PollHalf {
     carried: CarriedSink,
     /// Polls that found nothing, counted.
     polls: u32,
+    /// Of these, until the next look at the processor.
+    until_look: u32,
 }
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
         let (lull, carried) = (Lull::default(), CarriedSink::default());
-        Self { core, lull, carried, polls: 0 }
+        Self { core, lull, carried, polls: 0, until_look: POLLS_PER_LOOK }
     }
 
     /// The oldest completion that is in no ring, if all before it are taken.
@@ -88,9 +90,11 @@ impl PollHalf {
     #[inline(always)]
     fn count_empty(&mut self, polls: u32, cost: PollCost) {
         self.polls = polls;
-        if polls.is_multiple_of(POLLS_PER_LOOK) {
+        self.until_look = self.until_look.wrapping_sub(1);
+        if self.until_look == 0 {
             let backing = &self.core.driver.backing;
-            contention::look(cost, || backing.now(), |how| backing.give_way(how));
+            let next = contention::look(cost, || backing.now(), |how| backing.give_way(how));
+            self.until_look = next;
         }
     }
 
