@@ -2,13 +2,14 @@
 //!
 //! *Owns*: the count of its allocations while it works. *Takes*: its part on the command line, its
 //! peer's line on standard input. *Gives*: its own line, `set` when the peer is known, then
-//! `done ALLOCATIONS`. *Must not*: allocate or call the system between start and end, unless asked
+//! `done ALLOCATIONS SWITCHES`, the latter as often as another thread got its processor. *Must not*: allocate or call the system between start and end, unless asked
 //! to.
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, Write};
 
 use clap::{Parser, ValueEnum};
+use nix::sys::resource::{UsageWho, getrusage};
 use urma_mem::count::{Counting, allocations};
 
 mod duty;
@@ -74,7 +75,8 @@ fn main() -> Outcome<()> {
         (Part::Client, kind) => work.one_sided(args.ops, kind),
         (Part::Server, _) => work.stand_by(),
     }?;
-    say(&format!("done {count}"))?;
+    let switches = getrusage(UsageWho::RUSAGE_SELF)?.involuntary_context_switches();
+    say(&format!("done {count} {switches}"))?;
     // The end of the input: both are done.
     received()?;
     Ok(())

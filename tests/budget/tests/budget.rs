@@ -1,7 +1,8 @@
 //! The budget of an operation between two processes of one host that are both awake: no system
 //! call, no allocation. What a run costs besides its operations falls out: two runs, one twice as
 //! long, are compared. A process that is kept from its processor for a while is not awake, and then
-//! calls are due: on a busy machine the least of a few runs of each length is taken.
+//! calls are due: those by which it gives way, a number of them for each time that it lost its processor, are not counted;
+//! and on a busy machine the least of a few runs of each length is taken.
 //!
 //! *Owns*: the runs, the numbers, the limits. *Takes*: `strace`, which counts the calls of every
 //! thread; `URMA_BUDGET_OPS`. *Must not*: run two pairs at once: they would not stay awake.
@@ -28,6 +29,14 @@ const PLANTED_OPS: u64 = 200_000;
 const ALLOCATIONS_LIMIT: i64 = 16;
 /// System calls by which the longer run must stay below the shorter one's plus this.
 const CALLS_LIMIT: i64 = 1000;
+/// Calls of a poller that gives way: each time that it lost its processor, it yields and looks a number of times.
+const YIELD_CALLS: [&str; 2] = ["sched_yield", "getrusage"];
+/// How many of these are due each time.
+const YIELD_CALLS_DUE: i64 = 40;
+/// Where it lost two slices in a short time, it sleeps instead of spinning, for 0.25 s.
+const SLEEP_CALLS: [&str; 2] = ["clock_nanosleep", "nanosleep"];
+/// How many sleeps are due each time.
+const SLEEP_CALLS_DUE: i64 = 4_000;
 /// Runs of each length, at most.
 const ATTEMPTS: usize = 3;
 
@@ -133,14 +142,16 @@ impl Worker {
         Ok(input.flush()?)
     }
 
-    fn allocations(&mut self) -> Outcome<i64> {
+    /// What it allocated, and how often it lost its processor.
+    fn done(&mut self) -> Outcome<[i64; 2]> {
         let line = self.receive()?;
-        let count = line.trim().strip_prefix("done ").ok_or("a worker is not done")?;
-        Ok(count.parse()?)
+        let counts = line.trim().strip_prefix("done ").ok_or("a worker is not done")?;
+        let (allocations, switches) = counts.split_once(' ').ok_or("no count of switches")?;
+        Ok([allocations.parse()?, switches.parse()?])
     }
 
-    /// Ends it; its calls.
-    fn end(mut self) -> Outcome<Option<i64>> {
+    /// Ends it; its calls, but for those that were due for its lost processor.
+    fn end(mut self, switches: i64) -> Outcome<Option<i64>> {
         drop(self.input.take());
         if !self.child.wait()?.success() {
             return Err(self.early_end());
@@ -148,7 +159,13 @@ impl Worker {
         let Some(path) = self.calls.take() else { return Ok(None) };
         let table = fs::read_to_string(&path)?;
         fs::remove_file(&path)?;
-        Ok(Some(total_calls(&table)?))
+        let due = |names: [&str; 2], each: i64| -> Outcome<i64> {
+            let calls = names.map(|name| calls_of(&table, name));
+            let [one, other] = calls;
+            Ok((one? + other?).min(switches * each))
+        };
+        let given = due(YIELD_CALLS, YIELD_CALLS_DUE)? + due(SLEEP_CALLS, SLEEP_CALLS_DUE)?;
+        Ok(Some(calls_of(&table, "total")? - given))
     }
 }
 
@@ -166,11 +183,15 @@ fn has_strace() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The number of calls in the last line of strace's table: share, seconds, microseconds per call,
-/// calls, errors (may be missing), `total`.
-fn total_calls(table: &str) -> Outcome<i64> {
-    let line = table.lines().rfind(|line| line.ends_with(" total")).ok_or("no total")?;
-    Ok(line.split_whitespace().nth(3).ok_or("no calls in the total")?.parse()?)
+/// The number of calls of this name in strace's table, whose lines are: share, seconds, microseconds per call, calls,
+/// errors (may be missing), name; the last name is `total`. A call that was not made has no line.
+fn calls_of(table: &str, name: &str) -> Outcome<i64> {
+    let has_name = |line: &&str| line.split_whitespace().last() == Some(name);
+    match table.lines().rfind(has_name) {
+        Some(line) => Ok(line.split_whitespace().nth(3).ok_or("no calls in the line")?.parse()?),
+        None if name == "total" => Err("no total".into()),
+        None => Ok(0),
+    }
 }
 
 /// Runs a pair of processes for `ops` operations.
@@ -182,8 +203,9 @@ fn run(kind: &str, ops: u64, planted: Planted) -> Outcome<Cost> {
     server.receive()?;
     client.tell(&there)?;
     client.receive()?;
-    let allocations = client.allocations()? + server.allocations()?;
-    let (client, server) = (client.end()?, server.end()?);
+    let (here, there) = (client.done()?, server.done()?);
+    let allocations = here[0] + there[0];
+    let (client, server) = (client.end(here[1])?, server.end(there[1])?);
     Ok(Cost { calls: client.zip(server).map(|(client, server)| client + server), allocations })
 }
 
@@ -281,13 +303,14 @@ fn a_worker_that_ends_says_why() -> Outcome<()> {
 }
 
 #[test]
-fn calls_are_read_from_the_last_line() -> Outcome<()> {
+fn calls_are_read_from_their_line() -> Outcome<()> {
     let table = "% time     seconds  usecs/call     calls    errors syscall\n\
                  ------ ----------- ----------- --------- --------- ----------------\n\
                  \x20 0.00    0.000000           0        10           read\n\
                  ------ ----------- ----------- --------- --------- ----------------\n\
                  100.00    0.000000           0        93         2 total\n";
-    assert_eq!(total_calls(table)?, 93);
-    assert!(total_calls("").is_err());
+    assert_eq!((calls_of(table, "total")?, calls_of(table, "read")?), (93, 10));
+    assert_eq!(calls_of(table, "write")?, 0);
+    assert!(calls_of("", "total").is_err());
     Ok(())
 }
