@@ -199,7 +199,7 @@ pub(crate) fn status_of(error: &BackingError) -> Status {
     match error {
         BackingError::IovaTaken { .. } | BackingError::IovaRange { .. } => Status::NoMemory,
         BackingError::NotMapped(_) | BackingError::Unreachable(_) => {
-            Status::Invalid.why(format_args!("the device cannot reach the memory: {error}"))
+            Status::Invalid.why(format_args!("{error}"))
         }
         BackingError::Os(error) if error.raw_os_error() == Some(EDQUOT) => Status::Quota,
         BackingError::Vector(_) | BackingError::Os(_) => Status::NoMemory,

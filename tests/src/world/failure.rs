@@ -65,7 +65,7 @@ from! {
 impl From<Status> for Failure {
     #[track_caller]
     fn from(status: Status) -> Self {
-        Self::new(format!("{status:?}: {status}"))
+        Self::new(format!("{status:?}"))
     }
 }
 
