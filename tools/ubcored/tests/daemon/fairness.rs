@@ -19,7 +19,7 @@ fn clients_that_all_move_data_have_equal_shares() {
     let asked = std::env::var(FAIRNESS).unwrap_or_else(|_| "8,1".to_owned());
     let (clients, seconds) = asked.split_once(',').unwrap();
     let (clients, seconds): (usize, u64) = (clients.parse().unwrap(), seconds.parse().unwrap());
-    let daemon = Daemon::start("fair");
+    let daemon = Daemon::with("fair", &["--clients", &clients.max(64).to_string()], &[]);
     let barrier = Arc::new(Barrier::new(clients));
     let threads: Vec<_> = (0..clients)
         .map(|_| {
