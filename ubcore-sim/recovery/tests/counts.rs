@@ -47,6 +47,19 @@ fn a_sender_with_nothing_to_send_is_not_woken_by_its_pacer() {
     assert_eq!(send(&mut sender, 0, at), [15]);
 }
 
+/// The pacer lets the next packet go half a millisecond later, and before that the timer expires.
+#[test]
+fn a_sender_that_waits_for_its_pacer_is_woken_by_its_timer() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::Delay);
+    send(&mut sender, 10, 0);
+    acknowledge(&mut sender, 10, 0, 10 * MS);
+    send(&mut sender, 1, 10 * MS);
+    let expiry = sender.timer().deadline().expect("a packet is out");
+    let now = expiry - MS / 10;
+    assert_eq!(send(&mut sender, 6, now).len(), 5, "a burst and one on credit");
+    assert_eq!(sender.poll_deadline(), Some(expiry));
+}
+
 #[test]
 fn acknowledgements_of_one_window_double_it_one_by_one() {
     for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
@@ -189,4 +202,121 @@ fn a_receiver_acknowledges_each_fourth_packet_or_after_its_delay() {
     assert!(!receiver.has_ack());
     receiver.on_time(1012);
     assert!(receiver.has_ack() && receiver.acks_sent() == 3);
+}
+
+#[test]
+fn a_sender_whose_packets_all_came_waits_for_nothing() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::None);
+    send(&mut sender, 3, 0);
+    acknowledge(&mut sender, 2, 1, MS);
+    assert!(sender.timer().deadline().is_some(), "one is out");
+    acknowledge(&mut sender, 3, 2, MS);
+    assert_eq!((sender.timer().deadline(), sender.poll_deadline()), (None, None));
+    // The next packet has the whole time: 1 ms, its variation and the margin.
+    send(&mut sender, 1, 100 * MS);
+    assert!(sender.timer().deadline() > Some(102 * MS), "{:?}", sender.timer().deadline());
+}
+
+#[test]
+fn a_repeated_packet_has_as_many_copies_as_the_strategy_says_where_no_new_one_waits() {
+    for (tail_copies, loss, queued, wanted) in [
+        (1, 0.05, 0, vec![1, 2]),
+        (2, 0.05, 0, vec![1, 1, 2, 2]),
+        (3, 0.05, 0, vec![1, 1, 1, 2, 2, 2]),
+        (3, 0.05, 1, vec![1, 2, 4]),
+        (3, 0.0, 0, vec![1, 2]),
+    ] {
+        let mut sender = sender(Recovery::Knitting { tail_copies }, CongestionChoice::None);
+        sender.protect_tail(loss);
+        send(&mut sender, 4, 0);
+        report(&mut sender, 1, 2, MS);
+        let copies = wanted.iter().filter(|seq| **seq < 4).count() as u64;
+        assert_eq!(send(&mut sender, queued, MS), wanted, "{tail_copies} {loss} {queued}");
+        assert_eq!(sender.stats().sent_again, copies);
+    }
+}
+
+#[test]
+fn a_packet_answers_the_report_that_named_it_last() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 4, 0);
+    let mut again = |tier, ticket, run| {
+        let mut report = LossReport::new(tier, ticket);
+        assert!(report.push(LossRun { start: run, count: 1 }));
+        sender.on_report(MS, &report).expect("only what was sent");
+    };
+    again(1, 0, 1);
+    again(1, 0, 2);
+    // The next tier names one of them before it is sent again.
+    again(2, 9, 1);
+    let sent: Vec<_> = std::iter::from_fn(|| sender.poll(MS)).collect();
+    let answers: Vec<_> = sent.iter().map(|packet| (packet.seq, packet.answers)).collect();
+    assert_eq!(answers, [(1, (2, 9)), (2, (1, 0))]);
+}
+
+/// The pacer holds a packet back, then a loss makes the window smaller than what is on the path: the pacer's time is none at
+/// which anything could leave.
+#[test]
+fn a_sender_whose_path_is_full_is_not_woken_by_its_pacer() {
+    let mut sender = sender(KNIT, CongestionChoice::Cubic);
+    send(&mut sender, 64, 0);
+    acknowledge(&mut sender, 10, 0, 10 * MS);
+    let mut now = 10 * MS;
+    while sender.ledger().on_path() < 17 {
+        send(&mut sender, 0, now);
+        now += MS;
+    }
+    now -= MS;
+    assert!(sender.poll(now).is_none() && !sender.is_path_full(), "the pacer holds it back");
+    let paced = sender.poll_deadline().expect("a packet waits");
+    assert!(paced < now + MS, "{paced}");
+    report(&mut sender, 10, 1, now);
+    assert!(sender.is_path_full(), "{:?}", sender.congestion_window());
+    assert_eq!(sender.poll_deadline(), sender.timer().deadline());
+}
+
+/// A millisecond between two marks; from the ninth one on twice as long each time, 65.536 s at most.
+#[test]
+fn marks_without_an_answer_come_ever_later_and_an_answer_ends_that() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 1, 0);
+    let mut at = 0;
+    assert!(sender.poll_tail(at).is_some(), "at once");
+    let mut next = |sender: &mut TpSender, wait_ms: u64| {
+        assert!(sender.poll_tail(at + wait_ms * MS - 1).is_none(), "sooner than {wait_ms} ms");
+        at += wait_ms * MS;
+        assert!(sender.poll_tail(at).is_some(), "after {wait_ms} ms");
+        at
+    };
+    for sent in 1..30_u32 {
+        next(&mut sender, 1 << sent.saturating_sub(8).min(16));
+    }
+    let now = next(&mut sender, 1 << 16);
+    let ack = AckFeedback { edge: 0, gap: false, trigger: None, received: [0; 4] };
+    sender.on_ack(now, &ack).expect("nothing new");
+    for _ in 0..8 {
+        next(&mut sender, 1);
+    }
+}
+
+#[test]
+fn an_acknowledgement_answers_the_latest_packet() {
+    let mut pool = KnittingPool::new();
+    let policy = AckPolicy { every: 4, delay_ns: 1000 };
+    let mut receiver = TpReceiver::new(Recovery::SelectiveRepeat.record(1), policy);
+    for seq in 0..6 {
+        let arrival = receiver.on_data(seq, seq, DataMark::default(), &mut pool).expect("sound");
+        receiver.acknowledge(seq, seq, arrival, false);
+        if seq == 3 {
+            let ack = receiver.poll_ack(&pool).expect("it is due").expect("sound");
+            assert_eq!((ack.edge, ack.trigger), (4, Some(3)));
+        }
+    }
+    // What no packet causes changes nothing of that.
+    receiver.acknowledge_at_once();
+    let mut triggers = Vec::new();
+    triggers.push(receiver.poll_ack(&pool).expect("it is due").expect("sound").trigger);
+    receiver.acknowledge_at_once();
+    triggers.push(receiver.poll_ack(&pool).expect("it is due").expect("sound").trigger);
+    assert_eq!(triggers, [Some(5), None]);
 }

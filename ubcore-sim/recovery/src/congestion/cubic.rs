@@ -357,4 +357,13 @@ mod tests {
         // Seven, 1.2 times as fast.
         assert_eq!(cubic.interval_ps(), 1_190_476_190);
     }
+
+    #[test]
+    fn a_round_trip_time_counts_an_eighth() {
+        let mut cubic = Cubic::new();
+        cubic.on_news(&PathNews { rtt: Some(RTT), ..PathNews::default() });
+        cubic.on_news(&PathNews { rtt: Some(2 * RTT), ..PathNews::default() });
+        // 11.25 ms, twice as fast.
+        assert_eq!((cubic.window(), cubic.interval_ps()), (10, 562_500_000));
+    }
 }

@@ -535,4 +535,45 @@ mod tests {
         assert_eq!(delay.interval_ps(), 500_000_000);
         assert_eq!(steady(10.0, RTT).interval_ps(), 800_000_000);
     }
+
+    #[test]
+    fn a_round_trip_time_counts_an_eighth() {
+        let mut delay = Delay::new();
+        delay.sample(0, RTT);
+        delay.sample(0, 2 * RTT);
+        assert_eq!(delay.interval_ps(), 562_500_000, "11.25 ms, twice as fast");
+    }
+
+    #[test]
+    fn a_cautious_window_grows_by_a_quarter_of_what_was_acknowledged() {
+        for (phase, grown) in [
+            (DelayPhase::SlowStart, 108.0),
+            (DelayPhase::Cautious { rounds: 2, queued: 0 }, 102.0),
+            (DelayPhase::Steady, 100.0),
+        ] {
+            let mut delay = Delay { window: 100.0, phase, ..Delay::new() };
+            delay.on_news(&PathNews { acked: 8, flight_max: 100, ..PathNews::default() });
+            assert!((delay.window - grown).abs() < 1e-9, "{phase:?}: {}", delay.window);
+        }
+    }
+
+    /// With 10 ms and a usual queue of 0.44 ms: a sample with a quarter of that queue shows a path that was drained. Where
+    /// the usual queue is short, none does, but one that is shorter than ever.
+    #[test]
+    fn a_sample_with_a_quarter_of_the_usual_queue_shows_a_drain() {
+        for (usual, rtt, is_drained) in [
+            (14_000_000, 10_050_000, true),
+            (14_000_000, 10_109_000, true),
+            (14_000_000, 10_200_000, false),
+            (10_100_000, 10_000_000, false),
+            (RTT, 9_700_000, true),
+            (RTT, 9_900_000, false),
+        ] {
+            let mut delay = steady(100.0, RTT);
+            delay.sample(1, usual);
+            assert_eq!(delay.drained_at, Some(0), "{usual}");
+            delay.sample(7, rtt);
+            assert_eq!(delay.drained_at == Some(7), is_drained, "{usual} {rtt}");
+        }
+    }
 }

@@ -103,3 +103,61 @@ impl PathControl {
         self.pacer.set_rate(self.control.interval_ps(), window);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps the news; its window and rate never change.
+    #[derive(Debug)]
+    struct Listener(Arc<Mutex<Vec<PathNews>>>);
+
+    impl CongestionControl for Listener {
+        fn on_news(&mut self, news: &PathNews) {
+            self.0.lock().expect("the only thread").push(*news);
+        }
+
+        fn on_loss(&mut self, _now: Nanos) {}
+
+        fn on_timeout(&mut self, _now: Nanos) {}
+
+        fn window(&self) -> u64 {
+            64
+        }
+
+        fn interval_ps(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A round ends with the last packet that was on the path at its begin, and has the most packets of itself and the one
+    /// before.
+    #[test]
+    fn a_round_is_over_when_all_that_was_on_the_path_left_it() {
+        let heard = Arc::default();
+        let mut ledger = SendLedger::new(64);
+        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&heard))), &mut ledger);
+        let mut news_of = |sent: u64, received: u64| {
+            for _ in 0..sent {
+                ledger.push();
+                ledger.send_next(1).expect("it waits");
+                flow.on_sent(1, &ledger);
+            }
+            ledger.spread.prove(0, received);
+            ledger.advance(received, |_, _| ());
+            flow.on_feedback(2, None, &mut ledger);
+            let news = heard.lock().expect("the only thread").pop().expect("one");
+            (news.acked, news.flight_max, news.is_round_over)
+        };
+        assert_eq!(news_of(4, 0), (0, 4, false), "nothing left the path");
+        assert_eq!(news_of(0, 1), (1, 4, true), "the first round is of one packet");
+        assert_eq!(news_of(2, 3), (2, 5, false));
+        assert_eq!(news_of(0, 4), (1, 5, true), "all four of the begin");
+        assert_eq!(news_of(0, 5), (1, 5, false));
+        assert_eq!(news_of(0, 6), (1, 5, true));
+        assert_eq!(news_of(1, 7), (1, 2, true), "two at the begin of the round before");
+        assert_eq!(news_of(1, 8), (1, 1, true));
+    }
+}

@@ -151,4 +151,18 @@ mod tests {
         start.on_news(&sample);
         assert_eq!(start.growth(), Some(0.25));
     }
+
+    /// One sample of a round that is as short as those before shows that there is no queue.
+    #[test]
+    fn a_round_is_as_long_as_its_shortest_sample() {
+        let mut start = SlowStart::new();
+        round(&mut start, 10 * MS);
+        for rtt in [30, 10, 30, 30, 30, 30, 30, 30, 30] {
+            start.on_news(&PathNews { rtt: Some(rtt * MS), ..PathNews::default() });
+        }
+        assert_eq!(start.growth(), Some(1.0));
+        start.on_news(&PathNews { is_round_over: true, ..PathNews::default() });
+        round(&mut start, 30 * MS);
+        assert_eq!(start.growth(), Some(1.0 / CAUTIOUS_DIVISOR));
+    }
 }

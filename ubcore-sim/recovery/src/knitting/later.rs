@@ -175,3 +175,26 @@ impl LaterRuns {
         self.group_end = LineId::NONE;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_mem::Region;
+
+    use super::super::block::Holder;
+    use super::*;
+
+    #[test]
+    fn a_list_with_as_many_runs_as_tickets_takes_no_more() {
+        let mut pool = KnittingPool::new();
+        let region = Region::private(4 << 6).expect("memory");
+        pool.grow(0x4_0000, region, 6, 4).expect("a fresh piece");
+        let step = ListStep { now: 0, holder: Holder::new(1), edge: 0, top: 100 };
+        let run = LossRun { start: 5, count: 1 };
+        for (len, wanted) in
+            [(U24::MAX - 1, Ok(U24::MAX - 1)), (U24::MAX, Err(LossError::Exhausted))]
+        {
+            let mut runs = LaterRuns { len: U24::new(len), ..LaterRuns::new() };
+            assert_eq!(runs.push(&mut pool, step, run), wanted, "{len}");
+        }
+    }
+}

@@ -60,3 +60,41 @@ impl Retransmission for Adamap {
         Some(self.received_at.max(sent_at).saturating_add(self.timeout_ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_counts_from_what_was_sent_or_received_last_and_starts_over() {
+        let (mut adamap, mut ledger) = (Adamap::new(1000), SendLedger::new(8));
+        assert_eq!(adamap.poll_deadline(&ledger), None, "nothing is out");
+        ledger.push();
+        assert_eq!(adamap.poll_deadline(&ledger), None, "it is about to send");
+        ledger.push();
+        ledger.send_next(7).expect("a packet");
+        ledger.send_next(9).expect("a packet");
+        assert_eq!(adamap.poll_deadline(&ledger), Some(1009));
+        let news = AckNews {
+            edge: 0,
+            gap: false,
+            order_seen: 0,
+            trigger: None,
+            now: 50,
+            rtt: None,
+            rtt_min: None,
+        };
+        assert!(!adamap.on_ack(&news, &mut ledger));
+        assert_eq!(adamap.poll_deadline(&ledger), Some(1050));
+        ledger.push();
+        ledger.send_next(60).expect("a packet");
+        assert_eq!(adamap.poll_deadline(&ledger), Some(1060));
+        adamap.on_time(1059, &mut ledger);
+        assert!(!ledger.has_lost());
+        adamap.on_time(1060, &mut ledger);
+        let again = std::iter::from_fn(|| ledger.send_next(1070));
+        let again: Vec<_> = again.map(|(seq, slot)| (seq, slot.reported())).collect();
+        assert_eq!(again, [(0, (0, 0)), (1, (0, 0)), (2, (0, 0))]);
+        assert_eq!(adamap.poll_deadline(&ledger), Some(2070));
+    }
+}

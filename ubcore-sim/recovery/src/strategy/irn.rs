@@ -153,4 +153,40 @@ mod tests {
         assert_eq!(acknowledge(6, &mut ledger), [], "all holes went again");
         assert_eq!(acknowledge(9, &mut ledger), [7, 8]);
     }
+
+    /// The oldest packet goes again by itself after the timeout; a packet received behind it then repeats the others alone.
+    #[test]
+    fn a_timeout_repeats_the_oldest_packet_once() {
+        let (mut irn, mut ledger) = (Irn::new(1200), SendLedger::new(16));
+        for _ in 0..10 {
+            ledger.push();
+            ledger.send_next(0).expect("a packet");
+        }
+        let sent = |ledger: &mut SendLedger| {
+            std::iter::from_fn(|| ledger.send_next(2)).map(|(seq, _)| seq).collect::<Vec<_>>()
+        };
+        irn.on_timeout(&mut ledger);
+        assert_eq!(sent(&mut ledger), [0]);
+        let mut acknowledge = |edge, trigger, ledger: &mut SendLedger| {
+            ledger.advance(edge, |_, _| ());
+            let news = AckNews {
+                edge,
+                gap: false,
+                order_seen: 0,
+                trigger: Some(trigger),
+                now: 3,
+                rtt: None,
+                rtt_min: None,
+            };
+            irn.on_ack(&news, ledger);
+            sent(ledger)
+        };
+        assert_eq!(acknowledge(0, 3, &mut ledger), [1, 2]);
+        assert_eq!(acknowledge(0, 5, &mut ledger), [4]);
+        // All that was out at its begin was received: the next gap begins another recovery.
+        assert_eq!(acknowledge(10, 9, &mut ledger), []);
+        (0..4).for_each(|_| ledger.push());
+        assert_eq!(sent(&mut ledger), [10, 11, 12, 13]);
+        assert_eq!(acknowledge(10, 12, &mut ledger), [10, 11]);
+    }
 }
