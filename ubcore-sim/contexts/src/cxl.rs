@@ -190,3 +190,39 @@ impl CxlPages {
         ((place >> self.slot_bits) as usize, (place & ((1 << self.slot_bits) - 1)) as usize)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::token::{ContextToken, TokenBody};
+
+    #[test]
+    fn a_page_is_free_again_when_it_is_empty_and_no_move_holds_it() {
+        let mut pages = CxlPages::new(2 * 4096, 4096);
+        let put = |pages: &mut CxlPages, index| {
+            let token = ContextToken::new(index, 0, &TokenBody::Page { address: 1 });
+            pages.put(ContextRecord { token: token.expect("it is narrow"), small: 0 })
+        };
+        // 64 contexts to a page.
+        let first = put(&mut pages, 1).expect("a page");
+        let second = put(&mut pages, 63).expect("the same page");
+        assert_eq!((pages.page(first), pages.page(second), pages.usage()), (0, 0, (1, 2)));
+        pages.hold(first);
+        pages.remove(first);
+        pages.remove(second);
+        assert_eq!(pages.usage(), (1, 2), "a move reads it");
+        assert!(pages.give_up().is_none(), "and it is not given up");
+        pages.hold(first);
+        pages.release(first);
+        assert_eq!(pages.usage(), (1, 2), "another move reads it");
+        pages.release(first);
+        assert_eq!(pages.usage(), (0, 2));
+        // In use, and held by no move.
+        let third = put(&mut pages, 64).expect("a page");
+        pages.hold(third);
+        pages.release(third);
+        assert_eq!(pages.usage(), (1, 2));
+        assert_eq!(pages.give_up().map(|records| records.len()), Some(1));
+        assert_eq!(pages.usage(), (0, 2));
+    }
+}

@@ -35,6 +35,12 @@ impl PrefetchQueue {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+
+    /// More prefetches than begin a batch by themselves.
+    #[cfg(test)]
+    pub(super) fn fill(&mut self, handles: impl Iterator<Item = ContextHandle>) {
+        self.waiting.extend(handles.map(|handle| (handle, FlightCause::Prefetch)));
+    }
 }
 
 impl ContextCache {
@@ -154,10 +160,9 @@ impl ContextCache {
         self.counts.migration_hits += 1;
         self.counts.migration_bytes += handle.kind().token_len() as u64;
         self.counts.kinds[handle.kind() as usize].migration_hits += 1;
-        if self
-            .flights
-            .get(handle)
-            .is_some_and(|flight| flight.cause == FlightCause::Prefetch && flight.ops.is_empty())
+        if let Some(flight) = self.flights.get_mut(handle)
+            && flight.cause == FlightCause::Prefetch
+            && !std::mem::replace(&mut flight.is_late, true)
         {
             self.counts.prefetches_late += 1;
         }
@@ -326,6 +331,7 @@ impl ContextCache {
             begun_at: self.now,
             ready_at,
             ops: Vec::new(),
+            is_late: false,
             tries: 0,
         };
         self.flights.begin(handle, flight);

@@ -39,6 +39,8 @@ pub(super) struct Flight {
     pub(super) ready_at: u64,
     /// Operations of requests that wait, with the time since when.
     pub(super) ops: Vec<(SmallOp, u64)>,
+    /// Whether an access met it that was to be a prefetch.
+    pub(super) is_late: bool,
     pub(super) tries: u32,
 }
 

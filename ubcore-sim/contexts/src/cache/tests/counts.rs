@@ -357,3 +357,133 @@ fn accesses_in_one_step_leave_what_as_many_accesses_would() {
     assert_eq!(cache.directory.hits(handle(1), 50_000, 200_000), 109);
     assert!(!cache.hit_again((handle(1), 1), SmallOp::Read, (1, 50_000)), "another life");
 }
+
+/// The worker looks each 50 us, and knows the last access by units of 8.192 us: 2 of them at 20 us, 18 at 150 us.
+#[test]
+fn a_context_leaves_a_tier_when_it_was_idle_for_longer_than_the_limit() {
+    const LIMIT: u64 = 16 * 8192;
+    let mut run = run_of(CacheCfg { idle_l1_ns: LIMIT, ..quiet_cfg() }, 1..2);
+    run.access(handle(1), SmallOp::Read, 0).unwrap();
+    run.access(handle(1), SmallOp::Read, 20_000).unwrap();
+    run.advance(199_999).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::L1, "as long as the limit, no longer");
+    run.advance(200_000).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::ToL2);
+    // Two pages of two are in use: the same limit there.
+    let cfg = CacheCfg { idle_l1_ns: 60_000, idle_l2_ns: LIMIT, ..quiet_cfg() };
+    let mut run = run_of(cfg, 0..71);
+    for at in [0, 20_000] {
+        run.access(handle(1), SmallOp::Read, at).unwrap();
+        run.access(handle(70), SmallOp::Read, at).unwrap();
+    }
+    run.advance(199_999).unwrap();
+    assert_eq!((place(&run, 1), place(&run, 70)), (ContextPlace::L2, ContextPlace::L2));
+    run.advance(201_000).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::L3);
+}
+
+/// Sixteen slots; the first context changed two bytes of its small fields, the second none.
+#[test]
+fn an_eviction_writes_the_bytes_that_differ() {
+    let mut run = run_of(quiet_cfg(), 1..40);
+    let mut handles = (1..40).filter(|index| !handle(*index).bits().is_multiple_of(8)).zip(0..);
+    let mut access = |run: &mut Run, count: usize| {
+        for (index, number) in handles.by_ref().take(count) {
+            let op = if number == 0 { SmallOp::Add(511) } else { SmallOp::Read };
+            run.access(handle(index), op, number * 20_000).unwrap();
+            run.advance(number * 20_000 + 19_000).unwrap();
+        }
+        let counts = run.cache.counts();
+        let evicted = (counts.evicted_dirty, counts.evicted_clean);
+        (counts.installed, evicted, counts.written_back_bytes, counts.migrations_to_l2)
+    };
+    assert_eq!(access(&mut run, 16), (16, (0, 0), 0, 0));
+    assert_eq!(access(&mut run, 1), (17, (1, 0), 2, 1));
+    assert_eq!(access(&mut run, 1), (18, (1, 1), 2, 2));
+}
+
+/// 256 requests to the host at a time; the link and reads in service bound none here.
+#[test]
+fn urgent_requests_beyond_the_mailbox_wait_for_the_first_to_end() {
+    let mut run = run_of(CacheCfg { outstanding: 1024, ..quiet_cfg() }, 0..300);
+    for index in 0..300 {
+        run.cache.access(handle(index), 0, SmallOp::Read, 0).unwrap();
+    }
+    let counts = run.cache.counts();
+    assert_eq!((counts.fallbacks_expand, counts.mailbox_waits), (300, 44));
+    assert_eq!(counts.mailbox_depth_max, 256);
+}
+
+/// 4,096 bytes are the descriptors of 512 pages, which one read brings.
+#[test]
+fn a_context_comes_to_l2_with_its_cluster() {
+    let cfg = CacheCfg {
+        fill: FillRule::Threshold,
+        promote_l2: 3,
+        window_ns: 4_000_000,
+        l2_bytes: 4 * 4096,
+        ..quiet_cfg()
+    };
+    for (hit, cluster) in [(505, 500..512), (512, 512..530)] {
+        let mut run = run_of(cfg.clone(), 500..530);
+        run.destroy(handle(507)).unwrap();
+        for at in 0..3 {
+            run.access(handle(hit), SmallOp::Read, 1000 + at).unwrap();
+        }
+        run.advance(300_000).unwrap();
+        let in_l2 = |index: &u32| place(&run, *index) == ContextPlace::L2;
+        let found = (500..530).filter(|index| *index != 507).filter(in_l2);
+        let wanted = cluster.filter(|index| *index != 507);
+        assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>(), "{hit}");
+    }
+}
+
+#[test]
+fn one_of_so_many_accesses_counts_for_all_of_them() {
+    let mut run = run_of(CacheCfg { sample: 4, ..quiet_cfg() }, 1..2);
+    for (accesses, hits) in [(1, 4), (4, 4), (5, 8), (8, 8), (9, 12)] {
+        while run.cache.counts().accesses < accesses {
+            run.cache.access(handle(1), 0, SmallOp::Read, 0).unwrap();
+        }
+        assert_eq!(run.cache.directory.hits(handle(1), 0, 200_000), hits, "{accesses}");
+    }
+}
+
+#[test]
+fn a_prefetch_that_accesses_meet_is_late_once() {
+    for in_flight in [MeetMigration::Wait, MeetMigration::Optimistic] {
+        let mut run = run_of(CacheCfg { in_flight, ..quiet_cfg() }, 1..4);
+        run.step(|cache| cache.prefetch(&[handle(1), handle(2)], 0)).unwrap();
+        for _ in 0..3 {
+            run.access(handle(1), SmallOp::Read, 10).unwrap();
+        }
+        assert_eq!(run.cache.counts().prefetches_late, 1, "{in_flight:?}");
+        // What a request waits for is no prefetch.
+        run.access(handle(3), SmallOp::Add(1), 10).unwrap();
+        run.access(handle(3), SmallOp::Read, 10).unwrap();
+        run.access(handle(2), SmallOp::Add(1), 10).unwrap();
+        assert_eq!(run.cache.counts().prefetches_late, 2, "{in_flight:?}");
+        run.advance(50_000).unwrap();
+    }
+}
+
+#[test]
+fn a_batch_reads_256_contexts_and_the_queue_has_1024_places() {
+    let mut run = in_l2(2);
+    let now = run.cache.now;
+    // All but the first two are in no tier: they are skipped when their turn comes.
+    run.cache.queue.fill((3..1026).map(handle));
+    let before = run.cache.counts().clone();
+    run.cache.prefetch(&[handle(1)], now);
+    assert_eq!(run.cache.queue.len(), 1024 - 256);
+    assert_eq!(run.cache.counts().prefetches_skipped - before.prefetches_skipped, 256);
+    assert_eq!(run.cache.queue.deadline(), Some(now + 200));
+    // A full queue takes no prefetch; a request takes the place of the newest one, and goes first.
+    run.cache.queue.fill((2000..2256).map(handle));
+    run.cache.prefetch(&[handle(2)], now);
+    assert_eq!(run.cache.counts().prefetches_dropped - before.prefetches_dropped, 1);
+    assert_eq!(run.cache.queue.len(), 1024);
+    run.cache.access(handle(2), 0, SmallOp::Read, now).unwrap();
+    assert_eq!(run.cache.counts().prefetches_dropped - before.prefetches_dropped, 2);
+    assert_eq!((run.cache.queue.len(), place(&run, 2)), (1024 - 256, ContextPlace::ToL1));
+}
