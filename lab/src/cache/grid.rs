@@ -290,3 +290,55 @@ pub fn format(name: &str) -> Result<TraceFormat, GridError> {
         want: error.want,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots of these capacities for a trace of so many handles, or the field that is refused.
+    fn slots(capacity: &str, slot_bytes: u32, distinct: u32) -> Result<u32, &'static str> {
+        let text = CacheText {
+            policies: vec!["lru".to_owned()],
+            capacities: vec![capacity.to_owned()],
+            slot_bytes,
+            rule: SeedRule::AGED,
+            tiers: "off".to_owned(),
+            rate: "120M".to_owned(),
+            window: 64,
+        };
+        let trace = HandleTrace::new((0..distinct).collect()).expect("short");
+        let trace = Arc::new(NamedTrace::new("once", trace));
+        let cells = text.check().and_then(|grid| grid.cells(&[trace]));
+        cells.map(|cells| cells[0].capacity).map_err(|error| error.field)
+    }
+
+    #[test]
+    fn a_capacity_is_entries_bytes_or_a_share_of_the_handles_rounded_down() {
+        for (capacity, wanted) in [
+            ("7", Ok(7)),
+            ("1000", Ok(1000)),
+            ("1001", Err("capacity")),
+            ("0", Err("capacity")),
+            ("1K", Ok(32)),
+            ("1.99KiB", Ok(63)),
+            ("1M", Err("capacity")),
+            // 1000 x 0.1 / 100 and 1000 x 0.7 / 100 are a little below or above 1 and 7 in binary.
+            ("0.1%", Ok(1)),
+            ("0.7%", Ok(7)),
+            ("29%", Ok(290)),
+            ("33.39%", Ok(333)),
+            ("99.99%", Ok(999)),
+            ("100%", Ok(1000)),
+            ("0.09%", Err("capacity")),
+            ("100.1%", Err("capacity")),
+            ("-1%", Err("capacity")),
+            ("NaN%", Err("capacity")),
+        ] {
+            assert_eq!(slots(capacity, 32, 1000), wanted, "{capacity}");
+        }
+        assert_eq!((slots("1K", 16, 1000), slots("1K", 64, 1000)), (Ok(64), Ok(16)));
+        assert_eq!(slots("1K", 24, 1000), Err("slot-bytes"));
+        // Of three handles a third is none.
+        assert_eq!(slots("33%", 32, 3), Err("capacity"));
+    }
+}

@@ -467,4 +467,25 @@ pub(crate) mod tests {
         };
         assert_eq!(refused(&beyond), "window-bdps");
     }
+
+    /// A window takes as much as it can have packets in it, 48 bytes for each, and 6 GB in all.
+    #[test]
+    fn windows_take_no_more_memory_than_their_packets() {
+        let window = |size: &str, tps: u32| {
+            let mut grid = grid();
+            (grid.rates[0], grid.rtts[0]) = ("400G".to_owned(), "1s".to_owned());
+            (grid.sizes[0], grid.tps[0]) = (size.to_owned(), tps);
+            grid.window_bdps = Some(1000.0);
+            let cells = grid.cells().map_err(|error| error.field);
+            cells.map(|cells| cells[0].run.window_packets)
+        };
+        // A thousand products are 12 billion packets: as many as a window counts.
+        assert_eq!(window("4096B", 1), Ok(u32::MAX));
+        // 125 million packets of 4,096 bytes.
+        assert_eq!(window("512GB", 1), Ok(u32::MAX));
+        assert_eq!(window("512.001GB", 1), Err("window-bdps"));
+        assert_eq!(window("512GB", 1000), Ok(u32::MAX));
+        // Each of a thousand has a part of a packet more.
+        assert_eq!(window("512.001GB", 1000), Err("window-bdps"));
+    }
 }
