@@ -93,11 +93,19 @@ static void receive_queue(struct end *end)
     CHECK(seen.depth == cfg.depth && seen.max_sge == cfg.max_sge && seen.jfc == cfg.jfc);
     CHECK(seen.user_ctx == 0x88 && seen.token_value.token == TOKEN);
     CHECK(seen.min_rnr_timer == cfg.min_rnr_timer && seen.flag.value == cfg.flag.value);
-    attr.mask = JFR_STATE;
+    /* Only what the mask names is changed. */
+    attr.mask = JFR_RX_THRESHOLD;
+    attr.rx_threshold = 5;
     attr.state = URMA_JFR_STATE_ERROR;
     CHECK(urma_modify_jfr(jfr, &attr) == URMA_SUCCESS);
     CHECK(urma_query_jfr(jfr, &seen, &attr) == URMA_SUCCESS);
-    CHECK(attr.state == URMA_JFR_STATE_ERROR && attr.rx_threshold == 7);
+    CHECK(attr.state == URMA_JFR_STATE_READY && attr.rx_threshold == 5);
+    attr.mask = JFR_STATE;
+    attr.state = URMA_JFR_STATE_ERROR;
+    attr.rx_threshold = 7;
+    CHECK(urma_modify_jfr(jfr, &attr) == URMA_SUCCESS);
+    CHECK(urma_query_jfr(jfr, &seen, &attr) == URMA_SUCCESS);
+    CHECK(attr.state == URMA_JFR_STATE_ERROR && attr.rx_threshold == 5);
     CHECK(urma_delete_jfr(jfr) == URMA_SUCCESS);
 }
 
@@ -120,7 +128,15 @@ static void jetty(struct end *end)
     /* Who names no JFC for receives gets that of the JFR. */
     CHECK(seen.shared.jfc == end->jfr->jfr_cfg.jfc && jetty->jetty_cfg.shared.jfc == end->jfc);
     CHECK(cfg.shared.jfc == NULL);
-    attr.mask = JETTY_STATE;
+    /* The threshold is the JFR's; the state is not changed with it. */
+    attr.mask = JETTY_RX_THRESHOLD;
+    attr.rx_threshold = 3;
+    attr.state = URMA_JETTY_STATE_ERROR;
+    CHECK(urma_modify_jetty(jetty, &attr) == URMA_EINVAL);
+    CHECK(urma_query_jetty(jetty, &seen, &attr) == URMA_SUCCESS);
+    CHECK(attr.state == URMA_JETTY_STATE_READY);
+    attr.mask = JETTY_STATE; /* and not the threshold, which would be refused */
+    attr.rx_threshold = 4;
     attr.state = URMA_JETTY_STATE_ERROR;
     CHECK(urma_modify_jetty(jetty, &attr) == URMA_SUCCESS);
     attr.state = URMA_JETTY_STATE_READY;
@@ -221,6 +237,29 @@ static void lives(void)
     CHECK(urma_uninit() == URMA_SUCCESS);
 }
 
+/* A context with an import is not closed, and says so at once: each of these would wait for a second. */
+static void closing(urma_device_t *dev)
+{
+    struct end end;
+
+    end_open(&end, dev, URMA_TM_RM);
+    struct info info = end_info(&end);
+    urma_target_jetty_t *target = end_import_jetty(&end, &info);
+    CHECK(urma_unregister_seg(end.seg) == URMA_SUCCESS);
+    CHECK(urma_delete_jetty(end.jetty) == URMA_SUCCESS);
+    CHECK(urma_delete_jfr(end.jfr) == URMA_SUCCESS && urma_delete_jfc(end.jfc) == URMA_SUCCESS);
+    CHECK(urma_delete_jfce(end.jfce) == URMA_SUCCESS);
+    CHECK(urma_delete_context(end.ctx) == URMA_EAGAIN);
+    time_t start = time(NULL);
+    for (int i = 0; i < 60; i++) {
+        CHECK(dev->ops->delete_context(end.ctx) == URMA_EAGAIN);
+    }
+    CHECK(time(NULL) - start < 30);
+    CHECK(urma_unimport_jetty(target) == URMA_SUCCESS);
+    CHECK(urma_delete_context(end.ctx) == URMA_SUCCESS);
+    free(end.memory);
+}
+
 int main(void)
 {
     struct end end;
@@ -232,6 +271,7 @@ int main(void)
     receive_queue(&end);
     jetty(&end);
     modes(&end);
+    closing(end.ctx->dev);
     end_close(&end);
     CHECK(urma_uninit() == URMA_SUCCESS);
     return 0;
