@@ -4,10 +4,11 @@
 //! in tests/mutants. *Gives*: a line per mutant. *Must not*: change a file of the work tree.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs::{self, File},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -54,8 +55,10 @@ pub(crate) struct MutantsPlan {
     seconds: Option<u64>,
 }
 
-/// Seconds after which CI starts no further mutant.
-const CI_SECONDS: u64 = 60;
+/// Seconds after which CI starts no further mutant, from the end of the first build on.
+const CI_SECONDS: u64 = 45;
+/// Mutants of one target that follow a build without one.
+const GROUP_MAX: usize = 8;
 
 /// Counts of killed, surviving and failed mutants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -155,18 +158,22 @@ fn chosen(root: &Path, what: &MutantsPlan) -> Result<Vec<Mutant>, Failure> {
     }
 }
 
-/// Runs `mutants`, those of one package and test target together: before them the target is built
+/// Runs `mutants`, those of one package and test target together: before a few of them the target is built
 /// once without a mutant, and each of their tests runs in that build.
 fn all(trials: &Trials<'_>, mutants: &[Mutant]) -> Tally {
     let mut groups: BTreeMap<Vec<&str>, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         groups.entry(trial::target(&mutant.test)).or_default().push(mutant);
     }
-    let start = now();
-    let is_over = || trials.bounds.total.is_some_and(|total| start.elapsed() >= total);
+    // The first build takes most of the time, and proves nothing.
+    let start = Cell::new(None);
+    let is_over = || {
+        let passed = start.get().map(|start: Instant| start.elapsed());
+        trials.bounds.total.is_some_and(|total| passed.is_some_and(|passed| passed >= total))
+    };
     let mut tally = Tally::default();
-    for group in groups.into_values() {
-        let baselines = baselines(trials, &group, &is_over);
+    for group in groups.values().flat_map(|group| group.chunks(GROUP_MAX)) {
+        let baselines = baselines(trials, group, (&start, &is_over));
         for mutant in group {
             match baselines.get(mutant.test.as_slice()) {
                 Some(baseline) if !is_over() => tally.add(mutant, one(trials, mutant, baseline)),
@@ -182,7 +189,7 @@ fn all(trials: &Trials<'_>, mutants: &[Mutant]) -> Tally {
 fn baselines<'a>(
     trials: &Trials<'_>,
     group: &[&'a Mutant],
-    is_over: &dyn Fn() -> bool,
+    (begun, is_over): (&Cell<Option<Instant>>, &dyn Fn() -> bool),
 ) -> BTreeMap<&'a [String], Baseline> {
     let mut prepared = None;
     let mut baselines = BTreeMap::new();
@@ -191,6 +198,7 @@ fn baselines<'a>(
             continue;
         }
         let prepared = prepared.get_or_insert_with(|| trials.prepare(test));
+        begun.set(begun.get().or_else(|| Some(now())));
         baselines.insert(test, prepared.clone().and_then(|()| trials.baseline(test)));
     }
     baselines

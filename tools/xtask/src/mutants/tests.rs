@@ -48,8 +48,9 @@ impl Package {
 
     fn outcome_of(&self, bounds: Bounds, mutant: &Mutant) -> MutantResult {
         let trials = self.trials(bounds);
-        let baseline = baselines(&trials, &[mutant], &|| false).remove(mutant.test.as_slice());
-        let outcome = one(&trials, mutant, &baseline.unwrap());
+        let baselines = baselines(&trials, &[mutant], (&Cell::default(), &|| false));
+        let baseline = baselines.get(mutant.test.as_slice());
+        let outcome = one(&trials, mutant, baseline.unwrap());
         let there = fs::read_to_string(self.scratch.tree().join("src/lib.rs")).unwrap();
         assert_eq!(there, SOURCE, "the copy is as before");
         outcome
