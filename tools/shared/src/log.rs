@@ -2,10 +2,12 @@
 //!
 //! *Owns*: where it goes and how much of it. *Takes*: the environment variable `URMA_LOG`.
 
-use std::io::{self, Write};
+use std::io;
 
 use tracing_subscriber::EnvFilter;
 use urma_mem::environment::{ignored, variable};
+
+use crate::shown::{LogLines, say_error};
 
 /// Where the log goes and how much is said without `URMA_LOG`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,16 +23,17 @@ pub struct LogSetup {
 pub fn log(log: LogSetup) {
     if let Some(line) = ignored() {
         // No terminal reads it: the tool's own answer shows that, too.
-        let _ = writeln!(io::stderr(), "{line}");
+        say_error(&line);
     }
     let silent = if log.verbose { "debug" } else { "off" };
     let filter = variable("URMA_LOG").and_then(|text| EnvFilter::try_new(text.to_str()?).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(silent));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+    // Colors would be escaped, too.
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     // This is the only subscriber of the process; without it there is no log.
     let _ = if log.stdout {
-        subscriber.with_writer(io::stdout).try_init()
+        subscriber.with_writer(|| LogLines(io::stdout())).try_init()
     } else {
-        subscriber.with_writer(io::stderr).try_init()
+        subscriber.with_writer(|| LogLines(io::stderr())).try_init()
     };
 }

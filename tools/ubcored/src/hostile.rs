@@ -262,7 +262,8 @@ impl HostileClient {
 
 #[test]
 fn a_client_that_writes_anything_changes_nothing_of_another_one() {
-    let steps = std::env::var("URMA_HOSTILE_STEPS").ok().and_then(|text| text.parse().ok());
+    let steps = urma_tools::variable("URMA_HOSTILE_STEPS");
+    let steps = steps.and_then(|text| text.to_str()?.parse().ok());
     let attendants = Attendants::start().unwrap();
     let node = node();
     let mut victim = Victim::new(&node, &attendants);

@@ -129,9 +129,8 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the message of the program that ends")]
 fn fail(why: &str) -> ExitCode {
-    eprintln!("ubcored: {why}");
+    urma_tools::say_error(&format!("ubcored: {why}"));
     ExitCode::FAILURE
 }
 

@@ -14,7 +14,10 @@ use std::{
 use serde_json::Value;
 use ubcore_sim::NodeCfg;
 
-use crate::cli::{DaemonArgs, DaemonView};
+use crate::{
+    cli::{DaemonArgs, DaemonView},
+    nodes,
+};
 
 /// What `daemon` prints.
 ///
@@ -36,7 +39,7 @@ pub(crate) fn daemon(args: &DaemonArgs, json: bool) -> Result<String, String> {
     if !document.is_object() {
         return Err(format!("the daemon at {at}: its document is none: no object"));
     }
-    Ok(if json { body } else { table(&document) })
+    Ok(if json { body } else { table(&nodes::plain(document)) })
 }
 
 /// Where the daemon answers: as the command line says, else beside the socket of the settings.

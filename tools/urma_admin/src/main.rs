@@ -16,12 +16,7 @@ mod refused;
 mod run;
 mod show;
 
-use std::{
-    fmt::Write as _,
-    io::{self, IsTerminal, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser};
 use serde_json::json;
@@ -44,7 +39,7 @@ fn main() -> ExitCode {
     }
     let cli = AdminCli::parse();
     if let Some(line) = urma_tools::ignored() {
-        let _ = writeln!(io::stderr(), "urma_admin: {line}");
+        urma_tools::say_error(&format!("urma_admin: {line}"));
     }
     if let AdminVerb::Run(cfg) = &cli.verb {
         let refusal = run::run(cfg);
@@ -60,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(why: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "urma_admin: {why}");
+    urma_tools::say_error(&format!("urma_admin: {why}"));
     ExitCode::from(code)
 }
 
@@ -134,10 +129,9 @@ fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
         say(&captured.text(what));
     }
     if captured.count == 0 && cfg.contexts.is_none() {
-        let _ = writeln!(
-            io::stderr(),
+        urma_tools::say_error(
             "urma_admin: only packets can be captured; nodes of one host share memory unless \
-             URMA_PATH=packets"
+             URMA_PATH=packets",
         );
     }
     Ok(())
@@ -182,8 +176,8 @@ fn monitor(cfg: &Monitor, json: bool) -> Result<(), String> {
             say(&format!("{}\n", monitor::json(&document, before.as_ref(), cfg.interval)));
         } else {
             // A terminal is cleared, so that the look stands still.
-            let clear = if io::stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
-            say(&format!("{clear}{}", monitor::text(&document, before.as_ref(), cfg.interval)));
+            urma_tools::clear();
+            say(&monitor::text(&document, before.as_ref(), cfg.interval));
         }
         looks += 1;
         if looks == cfg.count || is_interrupted(&interrupt, cfg.interval) {
@@ -217,5 +211,6 @@ fn pause(bound: Duration) {
 }
 
 fn say(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
+    // To a closed output there is nothing to say.
+    let _ = urma_tools::say(text);
 }

@@ -8,6 +8,7 @@ use std::io;
 use serde_json::Value;
 use ubcore_sim::host::{eid_ip, inspect};
 use udma_abi::RawEid;
+use urma_tools::shown;
 
 /// A node that answered, or did not.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl AskedNode {
         let why = match serde_json::from_str::<Value>(text) {
             Ok(Value::Object(mut document)) => {
                 document.insert("command".to_owned(), Value::from(command(pid)));
-                let document = Some(Value::Object(document));
+                let document = Some(plain(Value::Object(document)));
                 return Self { eid, document, silent: None };
             }
             Ok(_) => "its answer is no document".to_owned(),
@@ -121,6 +122,18 @@ pub(crate) fn one(word: Option<&str>) -> Result<(AskedNode, Value), SelectError>
     }
 }
 
+/// A document whose texts are one line each, and only text: its process chose them, its name among them.
+pub(crate) fn plain(document: Value) -> Value {
+    match document {
+        Value::String(text) => Value::String(shown(&text)),
+        Value::Array(all) => Value::Array(all.into_iter().map(plain).collect()),
+        Value::Object(members) => Value::Object(
+            members.into_iter().map(|(key, value)| (shown(&key), plain(value))).collect(),
+        ),
+        Value::Null | Value::Bool(_) | Value::Number(_) => document,
+    }
+}
+
 /// The name of a process.
 pub(crate) fn command(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -151,5 +164,14 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn texts_of_a_document_are_one_line_and_only_text() {
+        let text = r#"{ "device": "udma0\nudma1", "a\u001b[2J": [{ "why": "\u001b]0;x\u0007" }] }"#;
+        let node = AskedNode::answered(EID, std::process::id(), text);
+        let document = node.document.expect("a document");
+        assert_eq!(document["device"], "udma0\\u000audma1");
+        assert_eq!(document["a\\u001b[2J"][0]["why"], "\\u001b]0;x\\u0007");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -65,8 +65,7 @@ fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
     let device = device::describe()?;
     class::enter(&device, &aliases)?;
     if let Some(notice) = &choice.notice {
-        // Where it cannot be written the program runs all the same.
-        let _ = writeln!(std::io::stderr(), "urma_admin: {notice}");
+        urma_tools::say_error(&format!("urma_admin: {notice}"));
     }
     let mut command = Command::new(program);
     command.args(args);

@@ -32,11 +32,7 @@ mod session;
 mod stats;
 mod verify;
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 use serde_json::{Map, Value, json};
@@ -83,7 +79,7 @@ fn measure(plan: &Plan, conditions: Vec<Condition>) -> ExitCode {
     let result = run(plan, &mut output);
     if let Some(warning) = before.and_then(|before| frequency::warning(before, frequency::spread()))
     {
-        let _ = writeln!(io::stderr(), "urma_perftest: warning: {warning}");
+        urma_tools::say_error(&format!("urma_perftest: warning: {warning}"));
     }
     output.end(result.is_ok());
     match result {
@@ -96,7 +92,7 @@ fn compare(cli: &CompareCli) -> ExitCode {
     match compare::compare(cli) {
         Err(refusal) => fail(&refusal.to_string(), 2),
         Ok(said) => {
-            let _ = io::stdout().write_all(said.text.as_bytes());
+            let _ = urma_tools::say(&said.text);
             exit_code(&said.failures)
         }
     }
@@ -105,13 +101,13 @@ fn compare(cli: &CompareCli) -> ExitCode {
 /// The end of a run that did what it should: conditions that hold make it a failure.
 fn exit_code(failures: &[String]) -> ExitCode {
     for failure in failures {
-        let _ = writeln!(io::stderr(), "urma_perftest: {failure}");
+        urma_tools::say_error(&format!("urma_perftest: {failure}"));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn fail(why: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "urma_perftest: {why}");
+    urma_tools::say_error(&format!("urma_perftest: {why}"));
     ExitCode::from(code)
 }
 
@@ -160,14 +156,13 @@ impl<'a> Output<'a> {
         if self.is_broken || self.plan.json {
             return;
         }
-        let mut out = io::stdout();
-        self.is_broken = out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err();
+        self.is_broken = urma_tools::say(text).is_err();
     }
 
     fn end(&mut self, is_complete: bool) {
         if self.plan.json {
             let document = self.document(is_complete);
-            let _ = writeln!(io::stdout(), "{document:#}");
+            let _ = urma_tools::say(&format!("{document:#}\n"));
         }
     }
 

@@ -13,6 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
+use urma_tools::shown;
 
 use crate::{
     clock::{RunningClock, WaitDeadline},
@@ -285,7 +286,7 @@ impl Oob {
         }
         let end = self.pending.iter().position(|byte| *byte == b'\n').unwrap_or(0);
         match serde_json::from_slice(&self.pending[..end]) {
-            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(why)),
+            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(shown(&why))),
             _ => Ok(()),
         }
     }
@@ -381,9 +382,12 @@ impl Oob {
         };
         let line: Vec<u8> = self.pending.drain(..=end).collect();
         match serde_json::from_slice(&line) {
-            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(why)),
+            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(shown(&why))),
             Ok(message) => Ok(Some(message)),
-            Err(error) => Err(OobError::Unexpected(format!("no message of this program: {error}"))),
+            Err(error) => {
+                let why = shown(&error.to_string());
+                Err(OobError::Unexpected(format!("no message of this program: {why}")))
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ mod probe;
 mod stat;
 
 use std::{
-    io::{self, Write},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -58,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(why: &str) -> ExitCode {
-    let _ = writeln!(io::stderr(), "urma_ping: {why}");
+    urma_tools::say_error(&format!("urma_ping: {why}"));
     ExitCode::from(2)
 }
 
@@ -85,7 +84,7 @@ fn open(cli: &PingCli) -> Result<(Answerer, Opened), String> {
 
 /// Only answers, until interrupted.
 fn serve(opened: &Opened, interrupt: &SignalFd) -> ExitCode {
-    let _ = writeln!(io::stdout(), "URMA_PING answering as {}", opened.context.eid());
+    let _ = urma_tools::say(&format!("URMA_PING answering as {}\n", opened.context.eid()));
     while !matches!(interrupt.read_signal(), Ok(Some(_))) {
         pause(LOOK);
     }
@@ -260,8 +259,10 @@ impl<'a> PingRun<'a> {
     fn end(&self, result: Result<(), Status>, obstacle: Option<&str>) -> ExitCode {
         let ms = self.start.elapsed().as_secs_f64() * 1000.0;
         if let Some(why) = obstacle {
-            let _ =
-                writeln!(io::stderr(), "urma_ping: no path to node {}: {why}", self.destination);
+            urma_tools::say_error(&format!(
+                "urma_ping: no path to node {}: {why}",
+                self.destination
+            ));
         }
         if self.cli.json {
             let mut document = self.stat.json(ms);
@@ -269,7 +270,7 @@ impl<'a> PingRun<'a> {
             document["size"] = json!(self.cli.size);
             document["error"] = json!(result.err().map(|status| status.to_string()));
             document["obstacle"] = json!(obstacle);
-            let _ = writeln!(io::stdout(), "{document:#}");
+            let _ = urma_tools::say(&format!("{document:#}\n"));
         } else if self.stat.transmitted != 0 {
             self.say(&self.stat.text(ms));
         }
@@ -307,7 +308,7 @@ impl<'a> PingRun<'a> {
 
     fn say(&self, text: &str) {
         if !self.cli.json {
-            let _ = io::stdout().write_all(text.as_bytes());
+            let _ = urma_tools::say(text);
         }
     }
 }

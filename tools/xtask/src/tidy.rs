@@ -12,6 +12,7 @@ mod documents;
 mod floors;
 mod glossary;
 mod manifest;
+mod outside;
 mod promises;
 mod reasons;
 mod source;
@@ -45,6 +46,8 @@ const RULES: &[(&str, Rule)] = &[
     ("every source file is reachable", source::reachable),
     ("every expect has a reason, nothing is allowed", source::expectations),
     ("unsafe code only in its homes", source::unsafety),
+    ("only urma_mem::environment reads the environment", outside::environment),
+    ("tools show text by urma_tools::say", outside::outputs),
     ("each path to Status::Invalid says why", reasons::given),
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),

@@ -120,6 +120,36 @@ fn a_refusal_carries_its_reason() {
 }
 
 #[test]
+fn a_reason_is_text_whatever_the_peer_wrote() {
+    let hostile = b"{\"Refused\":\"\\u001b]0;owned\\u0007\\u001b[2J\\n\"}\n";
+    let shown = "the peer gave up: \\u001b]0;owned\\u0007\\u001b[2J\\u000a";
+    let (mut oob, mut raw) = pair();
+    raw.write_all(hostile).unwrap();
+    assert_eq!(oob.receive("it").unwrap_err().to_string(), shown);
+    let (mut oob, mut raw) = pair();
+    raw.write_all(hostile).unwrap();
+    let error = std::iter::repeat_with(|| oob.check()).find_map(Result::err).unwrap();
+    assert_eq!(error.to_string(), shown);
+    let (mut oob, mut raw) = pair();
+    raw.write_all("{\"\u{9b}31m\":1}\n".as_bytes()).unwrap();
+    assert!(!oob.receive("it").unwrap_err().to_string().contains('\u{9b}'));
+}
+
+#[test]
+fn a_server_listens_at_the_address_of_its_command_line_alone() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let at = OobAddress { address: None, port, bind: Some("127.0.0.9"), ipv6: false };
+    let listener = at.listen().unwrap();
+    assert_eq!(listener.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 9], port)));
+    assert!(TcpStream::connect(("127.0.0.9", port)).is_ok());
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    // As UMDK's program does.
+    drop(listener);
+    let all = OobAddress { bind: None, ..at }.listen().unwrap();
+    assert!(all.local_addr().unwrap().ip().is_unspecified());
+}
+
+#[test]
 fn a_reason_is_found_behind_other_messages_and_waited_for() {
     let (mut oob, mut raw) = pair();
     raw.write_all(b"{\"Meet\":4}\n{\"Refused\":\"a wr").unwrap();

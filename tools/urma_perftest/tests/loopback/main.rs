@@ -534,3 +534,23 @@ fn pages_and_completions_are_made() {
     }
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// A peer may write anything into the reason for which it gives up.
+#[test]
+fn a_terminal_obeys_nothing_that_a_peer_says() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let client = start(&["send_lat", "-n", "5", "-S", "127.0.0.1", "-P", &port]);
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.write_all(
+        b"{\"Refused\":\"\\u001b]0;root\\u0007\\u001b[2J\\r\\nurma_perftest: all is well\"}\n",
+    )
+    .unwrap();
+    let output = end(client);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let shown = "the peer gave up: \\u001b]0;root\\u0007\\u001b[2J\\u000d\\u000aurma_perftest: all is well\n";
+    assert!(said.ends_with(shown), "{said:?}");
+    let all = said + &String::from_utf8_lossy(&output.stdout);
+    assert!(all.chars().all(|c| c == '\n' || !c.is_control()), "{all:?}");
+}
