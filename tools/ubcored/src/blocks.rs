@@ -88,6 +88,15 @@ mod tests {
         for word in [1, 0, 1, 3, 4, 5, 6, 7] {
             assert_eq!(blocks.take(page + 8 * word, 1), BlockWrite::Part, "{word}");
         }
+        // Eight words that are no block: one came twice, or one is missing.
+        for words in [[0, 1, 2, 2, 3, 4, 5, 6], [0, 1, 2, 4, 5, 6, 7, 7], [0, 2, 3, 4, 5, 6, 7, 1]]
+        {
+            blocks.clear();
+            for word in words {
+                assert_eq!(blocks.take(page + 8 * word, 1), BlockWrite::Part, "{words:?}");
+            }
+        }
+        blocks.clear();
         for id in 0..2 * PAGES_MAX as u64 {
             blocks.take(page + id * doorbell::PAGE_LEN, 1);
         }

@@ -74,7 +74,7 @@ impl ClientService {
     /// The daemon has no room for it.
     fn serve_process(&self, socket: &UnixStream, process: ClientProcess) -> io::Result<()> {
         let ClientProcess { uid, pid } = process;
-        let cfg = FunctionCfg { uasid: uid & UASID_MASK, quota: self.quota };
+        let cfg = FunctionCfg { uasid: uasid_of(uid), quota: self.quota };
         let shared = (Arc::clone(&self.attendants), Arc::clone(&self.descriptors));
         let mut served = NodeFunction::new(&self.node, cfg, shared)?;
         let function = Arc::clone(served.function());
@@ -99,7 +99,23 @@ impl ClientService {
     }
 }
 
+/// The address space of a user's functions, as peers see it.
+const fn uasid_of(uid: u32) -> u32 {
+    uid & UASID_MASK
+}
+
 /// A UASID has 24 bits.
 const UASID_MASK: u32 = (1 << 24) - 1;
 /// How long a client has to ask, for which there is no room.
 const REFUSAL_BOUND: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_space_is_the_low_bits_of_the_user() {
+        let found = [0, 1000, (1 << 24) - 1, 1 << 24, (1 << 24) + 1000, u32::MAX].map(uasid_of);
+        assert_eq!(found, [0, 1000, (1 << 24) - 1, 0, 1000, (1 << 24) - 1]);
+    }
+}

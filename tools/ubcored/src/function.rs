@@ -294,6 +294,28 @@ mod tests {
     }
 
     #[test]
+    fn regions_and_vectors_are_those_of_the_device() {
+        let mut function = function();
+        let len = |index| function.shape(index).len;
+        assert_eq!([BAR0, SLOTS, TABLE, CONFIG].map(len).map(u64::is_power_of_two), [true; 4]);
+        assert_eq!((len(SLOTS), len(CONFIG)), (SLOT_LEN as u64, ServedConfig::LEN as u64));
+        assert!((0..16).filter(|index| len(*index) > 0).eq([BAR0, SLOTS, TABLE, CONFIG]));
+        let memory: Vec<u32> = (0..16).filter(|index| function.memory(*index).is_some()).collect();
+        assert_eq!(memory, [SLOTS], "registers are no memory");
+        let vectors: Vec<u32> = (0..8).map(|index| function.vectors(index)).collect();
+        assert_eq!(vectors, [0, 0, u32::from(VECTORS), 0, 0, 0, 0, 0], "MSI-X alone");
+        // Doorbell memory is read and written as such, within its end; the table of vectors is the client's.
+        let mut word = [9; 8];
+        assert_eq!(function.write(SLOTS, 64, &[1, 2, 3, 4, 5, 6, 7, 8]), Ok(()));
+        assert_eq!(function.read(SLOTS, 64, &mut word), Ok(()));
+        assert_eq!(word, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(function.read(SLOTS, SLOT_LEN as u64 - 4, &mut word), Err(Errno::INVAL));
+        assert_eq!(function.write(SLOTS, SLOT_LEN as u64 - 4, &word), Err(Errno::INVAL));
+        assert_eq!(function.write(TABLE, 0, &[1; 8]), Ok(()));
+        assert_eq!((function.read(TABLE, 0, &mut word), word), (Ok(()), [0; 8]));
+    }
+
+    #[test]
     fn half_a_block_does_not_outlive_a_reset() {
         let block = regs::JETTY_PAGES + doorbell::DWQE;
         for is_reset in [false, true] {

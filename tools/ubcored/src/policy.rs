@@ -72,6 +72,10 @@ mod tests {
         assert!(listed.allows(7) && listed.allows(other) && !listed.allows(own));
         assert!(ClientUsers::Any.allows(other) && !ClientUsers::Any.allows(OVERFLOW_UID));
         assert_eq!("own".parse(), Ok(ClientUsers::Own));
+        for (users, are_several) in [("own", false), ("7", false), ("7,8", true), ("any", true)] {
+            let parsed: ClientUsers = users.parse().unwrap();
+            assert_eq!(parsed.are_several(), are_several, "{users}");
+        }
         for wrong in ["", "root", "1,", "-1"] {
             assert!(wrong.parse::<ClientUsers>().unwrap_err().contains("is no user id"), "{wrong}");
         }

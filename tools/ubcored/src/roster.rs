@@ -115,3 +115,22 @@ impl ClientRoster {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_left_and_who_was_refused_is_counted_by_how_and_why() {
+        let roster = ClientRoster::default();
+        for (number, ns, is_cut_off) in [(0, 5, false), (1, 9, true), (2, 3, false)] {
+            roster.remove(number, ns, is_cut_off);
+        }
+        assert_eq!(roster.left(), LeftCounts { served: 0, cut_off: 1, end_ns_max: 9 });
+        roster.count_refusal(RefusalReason::TooMany);
+        roster.count_refusal(RefusalReason::TooMany);
+        roster.count_refusal(RefusalReason::User);
+        let counts = RefusalReason::ALL.map(|reason| (reason.name(), roster.refusals(reason)));
+        assert_eq!(counts, [("user", 1), ("too_many", 2), ("resources", 0)]);
+    }
+}

@@ -208,3 +208,91 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Bytes of a request that are read: its first line is shorter.
 const REQUEST_MAX: usize = 1024;
 const TEXT: &str = "text/plain";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use ubcore_sim::{
+        NodeCfg,
+        device::{FunctionCfg, FunctionQuota, QuotaKind},
+        ports::Interrupt,
+    };
+
+    use super::*;
+    use crate::roster::ClientProcess;
+
+    #[derive(Debug)]
+    struct Silent;
+    impl Interrupt for Silent {
+        fn raise(&self, _: u16) {}
+    }
+
+    fn asked(report: &DaemonReport, request: &str) -> String {
+        let (mut asks, answers) = UnixStream::pair().unwrap();
+        asks.write_all(request.as_bytes()).unwrap();
+        report.answer(&answers).unwrap();
+        drop(answers);
+        let mut text = String::new();
+        asks.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// One client of three jetties at most, one that was cut off, and refusals.
+    #[test]
+    fn both_documents_have_every_count_under_its_name() {
+        let node = Node::open(NodeCfg::from_env().unwrap()).unwrap();
+        let quota = FunctionQuota::NONE.with(QuotaKind::Jetties, 3);
+        let served = node.add_function(FunctionCfg { uasid: 7, quota }, Arc::new(Silent)).unwrap();
+        let roster = Arc::<ClientRoster>::default();
+        let process = ClientProcess { uid: 70, pid: 71 };
+        let function = Arc::clone(served.function());
+        let entry = ServedEntry { process, since: Instant::now(), function };
+        roster.add(entry.clone());
+        roster.remove(roster.add(entry), 5000, true);
+        (0..4).for_each(|_| roster.count_refusal(RefusalReason::TooMany));
+        let descriptors = DescriptorBudget::new(64, 4);
+        let report = DaemonReport { node, roster, clients_max: 9, descriptors };
+
+        let answer = asked(&report, "GET /status HTTP/1.0\r\n\r\n");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200 OK\r\nContent-Type: application/json"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        let document: Value = serde_json::from_str(body).unwrap();
+        for (name, value) in
+            [("clients_max", 9), ("served", 2), ("cut_off", 1), ("end_ns_max", 5000)]
+        {
+            assert_eq!(document[name], value, "{name}");
+        }
+        let clients = document["clients"].as_array().unwrap();
+        assert_eq!(clients.len(), 1, "who left is none");
+        let one = &clients[0];
+        assert_eq!([&one["number"], &one["uid"], &one["pid"], &one["uasid"]], [0, 70, 71, 7]);
+        let jetties = &one["quotas"][QuotaKind::Jetties.name()];
+        assert_eq!([&jetties["used"], &jetties["most"], &jetties["refused"]], [0, 3, 0]);
+        assert_eq!(document["refused"], json!({ "user": 0, "too_many": 4, "resources": 0 }));
+        assert_eq!(document["descriptors"], json!({ "used": 0, "most": 64 }));
+
+        let metrics = asked(&report, "GET /metrics HTTP/1.0\r\n\r\n");
+        let kind = QuotaKind::Jetties.name();
+        for line in [
+            "ubcored_clients 1",
+            "ubcored_clients_max 9",
+            "ubcored_served_total 2",
+            "ubcored_cut_off_total 1",
+            "ubcored_end_ns_max 5000",
+            "ubcored_descriptors 0",
+            "ubcored_descriptors_max 64",
+            "ubcored_refused_total{reason=\"too_many\"} 4",
+            &format!("ubcored_quota_used{{client=\"0\",uid=\"70\",kind=\"{kind}\"}} 0"),
+            &format!("ubcored_quota_most{{client=\"0\",uid=\"70\",kind=\"{kind}\"}} 3"),
+            "ubcored_foreign_accesses{client=\"0\",uid=\"70\"} 0",
+        ] {
+            assert_eq!(metrics.lines().filter(|found| found == &line).count(), 1, "{line}");
+        }
+        for request in ["GET / HTTP/1.0\r\n", "GET /statuses HTTP/1.0\r\n", "POST /status \r\n"] {
+            assert!(asked(&report, request).starts_with("HTTP/1.0 404 Not Found"), "{request}");
+        }
+        drop(served);
+    }
+}
