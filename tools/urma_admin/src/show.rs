@@ -40,17 +40,21 @@ pub(crate) fn show(show: &ShowArgs, json: bool) -> Result<String, SelectError> {
             }
             nodes.iter().map(edges).collect()
         }
-        (what, _) => {
+        _ => {
             let device = show.device.as_deref().or(show.only.as_deref());
             let nodes = nodes::all(device)?;
             if !json {
-                let is_detailed = show.all || show.whole || (what.is_some() && !show.brief);
-                return Ok(devices(&nodes, is_detailed, show.whole));
+                return Ok(devices(&nodes, is_detailed(show), show.whole));
             }
             nodes.iter().map(whole).collect()
         }
     };
     Ok(format!("{value:#}\n"))
+}
+
+/// Whether more than a line of each node is asked for.
+const fn is_detailed(show: &ShowArgs) -> bool {
+    show.all || show.whole || (show.what.is_some() && !show.brief)
 }
 
 /// The EIDs of this host.
@@ -384,5 +388,97 @@ mod tests {
         assert!(text.contains("0x1000"), "{text}");
         let text = table(ObjectKind::Rc, &objects(&document, ObjectKind::Rc, None));
         assert!(text.contains("id=9,tpn=3") || text.contains("tpn=3,id=9"), "{text}");
+    }
+
+    /// A node at 10.0.0.1, with objects of each kind.
+    fn document() -> Value {
+        json!({
+            "device": "udma0", "pid": 7, "command": "prog", "mtu": 4096,
+            "queues": [
+                { "id": 1024, "kind": "jetty", "mode": "rc" },
+                { "id": 1025, "kind": "jfr", "mode": "rm" },
+                { "id": 1026, "kind": "jetty", "mode": "rm" },
+                { "id": 1027, "kind": "jfs", "mode": "rm" },
+            ],
+            "jfcs": [{ "id": 1 }, { "id": 2 }],
+            "jetty_groups": [{ "id": 3, "members": [1026] }],
+            "segments": [{ "token_id": 256 }],
+            "tps": [
+                { "eid": "10.0.0.2", "path": "packets", "reliable": 9, "unreliable": 11 },
+                { "eid": "10.0.0.3", "path": "memory", "reliable": 12, "unreliable": null },
+            ],
+            "capabilities": { "max_jfc": 0 },
+            "counters": { "packets_sent": 3, "packets_lost": 0 },
+        })
+    }
+
+    #[test]
+    fn each_kind_has_its_objects_and_its_number() {
+        let found = |kind, id| -> Vec<u64> {
+            let number = |object: &Value| {
+                ["id", "token_id", "reliable"].iter().find_map(|name| object[*name].as_u64())
+            };
+            objects(&document(), kind, id).iter().filter_map(number).collect()
+        };
+        assert_eq!(found(ObjectKind::Jetty, None), [1024, 1026]);
+        assert_eq!(found(ObjectKind::Rc, None), [1024]);
+        assert_eq!(found(ObjectKind::Jfr, None), [1025]);
+        assert_eq!(found(ObjectKind::Jfs, None), [1027]);
+        assert_eq!(found(ObjectKind::Jfc, Some(2)), [2]);
+        assert_eq!(found(ObjectKind::JettyGroup, Some(3)), [3]);
+        assert_eq!(found(ObjectKind::Seg, Some(256)), [256]);
+        assert!(found(ObjectKind::Jetty, Some(1025)).is_empty(), "it is no jetty");
+        for kind in [ObjectKind::Tp, ObjectKind::Tpreuse] {
+            assert_eq!(found(kind, None), [9, 12]);
+            // By either of its two numbers.
+            assert_eq!((found(kind, Some(9)), found(kind, Some(11))), (vec![9], vec![9]));
+            assert!(found(kind, Some(10)).is_empty());
+        }
+    }
+
+    #[test]
+    fn nodes_are_lines_and_details_have_what_is_there() {
+        let eid = ip_eid(std::net::Ipv4Addr::new(10, 0, 0, 1).into());
+        let nodes = [
+            AskedNode { eid, document: Some(document()), silent: None },
+            AskedNode { eid, document: None, silent: Some("no answer".to_owned()) },
+        ];
+        let brief = devices(&nodes, false, false);
+        let lines: Vec<Vec<&str>> =
+            brief.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines.len(), 4, "{brief}");
+        assert_eq!(lines[1], ["0", "udma0", "URMA_UB", "10.0.0.1", "ACTIVE"]);
+        assert_eq!(lines[2], ["1", "?", "URMA_UB", "10.0.0.1", "UNKNOWN"]);
+        assert_eq!(lines[3], ["no", "answer"]);
+        let detailed = devices(&nodes, true, false);
+        for line in [
+            "     process             : 7 (prog)\n",
+            "     mtu                 : 4096\n",
+            "     queues              : 4\n",
+            "     tps                 : 2\n",
+            "     capability max_jfc                     : 0\n",
+            "     counter    packets_sent                : 3\n",
+        ] {
+            assert!(detailed.contains(line), "{line}: {detailed}");
+        }
+        assert!(!detailed.contains("packets_lost"), "a counter of 0 says nothing: {detailed}");
+        assert!(!detailed.contains("1024") && devices(&nodes, true, true).contains("\n1024 "));
+    }
+
+    #[test]
+    fn details_are_shown_where_they_are_asked_for() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            show: ShowArgs,
+        }
+        let shown = |line: &str| {
+            let line = Line::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{e}"));
+            is_detailed(&line.show)
+        };
+        assert!(!shown("show") && !shown("show -d udma0") && !shown("show dev udma0 --brief"));
+        assert!(shown("show -a") && shown("show --whole") && shown("show dev udma0"));
     }
 }
