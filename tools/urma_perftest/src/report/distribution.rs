@@ -100,4 +100,25 @@ mod tests {
         assert!(text.contains("from the intended start, 10 samples"), "{text}");
         assert!(text.contains("  99.999       2.0"), "{text}");
     }
+
+    /// Of ten samples five are below 64 ns, three more below 128 ns and two up to 1,024 ns.
+    #[test]
+    fn ranges_have_their_counts_and_the_share_up_to_their_end() {
+        let samples = [10, 20, 30, 40, 50, 70, 80, 90, 600, 700];
+        let text = text(&of(&samples), 8, &FORM);
+        let table = text.split_once("below%\n").expect("a table").1;
+        let cells = |line: &str| -> Vec<String> {
+            line.split_whitespace().skip(1).map(str::to_owned).collect()
+        };
+        let rows: Vec<_> = table.lines().map(cells).collect();
+        let bars = [40, 24, 16].map(|len| "#".repeat(len));
+        assert_eq!(rows[0], ["5", "50.0000", bars[0].as_str()], "{text}");
+        assert_eq!(rows[1], ["3", "80.0000", bars[1].as_str()], "{text}");
+        assert_eq!(rows[2], ["2", "100.0000", bars[2].as_str()], "{text}");
+        assert_eq!(rows.len(), 3, "empty ranges are left out: {text}");
+        let value = json(&of(&samples), &FORM);
+        let mean = value["t_avg[us]"].as_f64().expect("a number");
+        assert!((mean - 0.169).abs() < 0.001, "{mean}");
+        assert_eq!((&value["samples"], &value["histogram"][1]["count"]), (&json!(10), &json!(3)));
+    }
 }
