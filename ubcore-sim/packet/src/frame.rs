@@ -258,4 +258,48 @@ mod tests {
         let needed = FRONT_MAX + 1;
         assert_eq!(refused, Err(PacketError::Truncated { needed, have: FRONT_MAX }));
     }
+
+    /// A frame with twelve bytes of payload from 10.0.0.1:7 to 10.0.0.2:4791, or the same over IPv6.
+    fn frame(is_v6: bool) -> Vec<u8> {
+        let end = |last: u8, port| match is_v6 {
+            true => SocketAddr::from((Ipv6Addr::from([last; 16]), port)),
+            false => SocketAddr::from((Ipv4Addr::new(10, 0, 0, last), port)),
+        };
+        let mut buf = [0; 128];
+        let len = emit([[1; 6], [2; 6]], end(1, 7), end(2, 4791), &[9; 12], &mut buf);
+        buf[..len.expect("it fits")].to_vec()
+    }
+
+    /// Each field that is checked, by itself: place in the frame, value, and what it is refused as.
+    #[test]
+    fn only_whole_datagrams_of_udp_are_frames() {
+        const ETHERNET: usize = 14;
+        for (is_v6, at, bytes, wanted) in [
+            (false, 12, [0x08, 0x06], "field"),
+            // More fragments follow; it is one; DF is no matter.
+            (false, ETHERNET + 6, [0x20, 0], "field"),
+            (false, ETHERNET + 6, [0x40, 1], "field"),
+            (false, ETHERNET + 6, [0, 0], ""),
+            (false, ETHERNET + 8, [64, 6], "field"),
+            (true, ETHERNET + 6, [6, 64], "field"),
+            // IP says less or more than UDP, and more than there is.
+            (false, ETHERNET + 2, [0, 39], "length"),
+            (false, ETHERNET + 2, [0, 41], "truncated"),
+            (true, ETHERNET + 4, [0, 19], "length"),
+            (true, ETHERNET + 4, [0, 21], "truncated"),
+            (false, ETHERNET + 24, [0, 19], "length"),
+            (false, ETHERNET + 24, [0, 21], "length"),
+        ] {
+            let mut frame = frame(is_v6);
+            frame[at..at + 2].copy_from_slice(&bytes);
+            let found = UdpDatagram::parse(&frame).map_or_else(|error| error.reason(), |_| "");
+            assert_eq!(found, wanted, "IPv6 {is_v6}, {bytes:?} at {at}");
+        }
+        let frame = frame(false);
+        let found = UdpDatagram::parse(&frame).expect("it is sound");
+        assert_eq!(
+            (found.payload, found.dest.port(), found.source.port()),
+            (&[9; 12][..], 4791, 7)
+        );
+    }
 }

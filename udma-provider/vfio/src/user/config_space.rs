@@ -168,6 +168,18 @@ mod tests {
         assert_eq!((word(&config, 0x50) & 0xffff, word(&config, 0x50) >> 24), (0x13, 3));
     }
 
+    /// A window has two registers: none begins at the second one of another, or beyond the six.
+    #[test]
+    fn a_window_that_has_no_place_changes_nothing() {
+        let identity = ServedIdentity { vendor: 0xcc08, device: 0xa001, vectors: 64 };
+        let none = ServedConfig::new(identity, &[], 4);
+        for index in [1, 3, 5, 6, 7, 255] {
+            let bar = ServedBar { index, len: 4096, is_memory: true };
+            let config = ServedConfig::new(identity, &[bar], 4);
+            assert_eq!((config.bytes, config.writable), (none.bytes, none.writable), "{index}");
+        }
+    }
+
     #[test]
     fn only_bits_that_can_be_changed_change_and_a_reset_takes_them_back() {
         let mut config = config();
