@@ -136,9 +136,9 @@ mod tests {
     /// before.
     #[test]
     fn a_round_is_over_when_all_that_was_on_the_path_left_it() {
-        let heard = Arc::default();
+        let seen = Arc::default();
         let mut ledger = SendLedger::new(64);
-        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&heard))), &mut ledger);
+        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&seen))), &mut ledger);
         let mut news_of = |sent: u64, received: u64| {
             for _ in 0..sent {
                 ledger.push();
@@ -148,7 +148,7 @@ mod tests {
             ledger.spread.prove(0, received);
             ledger.advance(received, |_, _| ());
             flow.on_feedback(2, None, &mut ledger);
-            let news = heard.lock().expect("the only thread").pop().expect("one");
+            let news = seen.lock().expect("the only thread").pop().expect("one");
             (news.acked, news.flight_max, news.is_round_over)
         };
         assert_eq!(news_of(4, 0), (0, 4, false), "nothing left the path");
