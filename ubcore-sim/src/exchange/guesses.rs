@@ -1,15 +1,23 @@
 //! Tokens that a node shows without ever having been right: how many of them are judged.
 //!
-//! *Owns*: what one node may still guess, and what it showed rightly. *Takes*: requests, results,
-//! time. *Gives*: how long a request waits. *Must not*: hold up what was right before; look at a
-//! token of this node.
+//! *Owns*: what one node may still guess, what all nodes together may guess of one target, and what a node showed rightly.
+//! *Takes*: requests, results, time. *Gives*: how long a request waits. *Must not*: hold up what was right before; look
+//! at a token of this node.
+//!
+//! A node costs its sender an address, of which a process has as many as it wants. So what protects a token is the bound for
+//! its target; that for each node keeps one node from using it up. A source that has hardly guessed is not held up by the
+//! guesses of others: a user (by the socket at its loopback address), an IPv4 address, an IPv6 /64.
 //!
 //! The refusal alone cannot be what comes late: a right guess would stand out by its answer, and its
 //! bytes would be placed. So a request that shows something unproven is not judged at all while its
 //! node waits; the answer makes the node send it again, as when there is no receive.
 
-use udma_abi::Nanos;
+use std::collections::BTreeMap;
+
+use udma_abi::{Nanos, RawEid};
 use urma_packet::{JettyId, RequestHeader, RequestOp, TokenId, TokenValue};
+
+use super::owners::{LoopbackOwners, PlaceOwner};
 
 /// Wrong guesses of one node that are judged without a wait.
 const BURST: u64 = 32;
@@ -20,8 +28,23 @@ pub(super) const FULL_NS: Nanos = BURST * INTERVAL_NS;
 /// Right tokens of one node are remembered in so many places, two in each: a request shows two.
 const PLACES: usize = 128;
 
+/// Wrong guesses of all nodes at one target that are judged without a wait.
+const TARGET_BURST: u64 = 256;
+/// Time after which one more is judged, in nanoseconds.
+const TARGET_INTERVAL_NS: Nanos = 16_000_000;
+/// Targets share so many counts, by chance, so that none is forgotten for another one.
+const TARGET_COUNTS: usize = 1024;
+/// Guesses that a source has beyond the bounds of targets.
+const SOURCE_BURST: u8 = 4;
+/// Time after its last guess when it has them again, in nanoseconds.
+const SOURCE_NS: Nanos = 3_600_000_000_000;
+/// Most sources that are remembered; when all are, the others are held up by each other's guesses, too.
+const SOURCES_MAX: usize = 1 << 16;
+
 const YEAR_NS: u128 = 365 * 24 * 3600 * 1_000_000_000;
-const _: () = assert!(INTERVAL_NS as u128 * (1 << 32) > 30 * YEAR_NS, "all values of a token");
+const _: () = assert!(INTERVAL_NS as u128 * (1 << 32) > 30 * YEAR_NS, "all values by one node");
+const _: () =
+    assert!(TARGET_INTERVAL_NS as u128 * (1 << 32) > 2 * YEAR_NS, "all values by all nodes");
 
 /// What a request shows: what it names, each with the token for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,11 +121,16 @@ impl Guesses {
     pub(super) fn wait_ns(&self, now: Nanos, shown: &Shown) -> Option<Nanos> {
         let owed = self.full_at.saturating_sub(now);
         let wait = owed.checked_sub((BURST - 1) * INTERVAL_NS).filter(|wait| *wait != 0)?;
-        shown.all().any(|key| !self.is_proven(key)).then_some(wait)
+        self.is_guess(shown).then_some(wait)
     }
 
-    /// A request was judged.
-    pub(super) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) {
+    /// Whether a request shows something that was not right before.
+    pub(super) fn is_guess(&self, shown: &Shown) -> bool {
+        shown.all().any(|key| !self.is_proven(key))
+    }
+
+    /// A request was judged. Whether it was a guess that counts.
+    pub(super) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) -> bool {
         let guessed = match judged {
             Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
@@ -110,12 +138,13 @@ impl Guesses {
                 // does not show whether this one was right, so it always counts.
                 judged == Judged::Right && shown.invalidates.is_some_and(|key| !self.is_proven(key))
             }
-            Judged::Wrong => shown.all().any(|key| !self.is_proven(key)),
+            Judged::Wrong => self.is_guess(shown),
             Judged::Neither => false,
         };
         if guessed {
             self.full_at = self.full_at.max(now).saturating_add(INTERVAL_NS);
         }
+        guessed
     }
 
     /// Whether the node ever guessed.
@@ -140,7 +169,149 @@ impl Guesses {
     }
 }
 
+/// Who guesses: the source of a node, of IPv4 each address.
+pub(super) type Guesser = (PlaceOwner, u8);
+
+/// The guesses of all nodes at each target.
+#[derive(Debug, Default)]
+pub(super) struct TargetGuesses {
+    /// When the whole burst is there again, of the targets of each count; empty before the first guess.
+    full_at: Vec<Nanos>,
+    /// When those of all targets are.
+    all_full_at: Nanos,
+    /// Sources that guessed: how often, and when last.
+    sources: BTreeMap<Guesser, (u8, Nanos)>,
+}
+
+impl TargetGuesses {
+    /// Whether guesses at some target are held up.
+    #[inline]
+    pub(super) fn is_used(&self, now: Nanos) -> bool {
+        self.all_full_at > now
+    }
+
+    /// How long a guess of a source waits before it is judged; `None`: not at all.
+    pub(super) fn wait_ns(&self, now: Nanos, by: Guesser, shown: &Shown) -> Option<Nanos> {
+        let full_at = shown.all().filter_map(|key| self.full_at.get(count_of(key))).max()?;
+        let owed = full_at.saturating_sub(now);
+        let wait = owed.checked_sub((TARGET_BURST - 1) * TARGET_INTERVAL_NS)?;
+        (wait != 0 && !self.is_trusted(now, by)).then_some(wait)
+    }
+
+    /// Whether a source has hardly guessed so far.
+    fn is_trusted(&self, now: Nanos, by: Guesser) -> bool {
+        match self.sources.get(&by) {
+            Some((times, last)) => *times < SOURCE_BURST || now.saturating_sub(*last) > SOURCE_NS,
+            None => self.sources.len() < SOURCES_MAX,
+        }
+    }
+
+    /// A guess of a source was wrong, or may have been.
+    pub(super) fn on_guess(&mut self, now: Nanos, by: Guesser, shown: &Shown) {
+        self.full_at.resize(TARGET_COUNTS, 0);
+        for key in shown.all() {
+            let full_at = &mut self.full_at[count_of(key)];
+            *full_at = (*full_at).max(now).saturating_add(TARGET_INTERVAL_NS);
+            self.all_full_at = self.all_full_at.max(*full_at);
+        }
+        if self.sources.len() == SOURCES_MAX {
+            self.sources.retain(|_, (_, last)| now.saturating_sub(*last) <= SOURCE_NS);
+        }
+        if self.sources.len() < SOURCES_MAX || self.sources.contains_key(&by) {
+            let (times, last) = self.sources.entry(by).or_insert((0, now));
+            let before = if now.saturating_sub(*last) > SOURCE_NS { 0 } else { *times };
+            (*times, *last) = (before.saturating_add(1), now);
+        }
+    }
+}
+
+/// Who a node guesses for.
+pub(super) fn guesser(
+    owners: &mut LoopbackOwners,
+    now: Nanos,
+    eid: RawEid,
+    find: fn() -> Vec<(RawEid, u32)>,
+) -> Guesser {
+    // Who has an address of another host is in the address.
+    if matches!(owners.source(eid), PlaceOwner::User(_) | PlaceOwner::Unowned) {
+        owners.look(now, find);
+    }
+    let source = owners.source(eid);
+    let address = if matches!(source, PlaceOwner::Net4(_)) { eid.0[15] } else { 0 };
+    (source, address)
+}
+
+/// The count of the target that a key names.
+fn count_of(key: u64) -> usize {
+    // Numbers in a row are far from each other by the golden ratio.
+    let spread = (key >> 33).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    usize::try_from(spread).unwrap_or(0) % TARGET_COUNTS
+}
+
 #[inline]
 fn place(key: u64) -> usize {
     usize::try_from(key >> 33).unwrap_or(0) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    fn loopback(last: u8) -> RawEid {
+        RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 9, 0, last])
+    }
+
+    /// All addresses of a user are one source, those of another one another.
+    #[test]
+    fn who_guesses_from_many_addresses_of_a_host_is_one() {
+        let users: fn() -> Vec<(RawEid, u32)> =
+            || (0..=254).map(|last| (loopback(last), 1000 + u32::from(last == 254))).collect();
+        let mut owners = LoopbackOwners::default();
+        let mut by = |last| guesser(&mut owners, 1, loopback(last), users);
+        let shown = Shown {
+            checked: [Some(key(SEGMENT, 2, Some(TokenValue(7)))), None],
+            invalidates: None,
+        };
+        let elsewhere = Shown { checked: [Some(key(SEGMENT, 3, None)), None], invalidates: None };
+        let mut targets = TargetGuesses::default();
+        for last in 0..200 {
+            targets.on_guess(0, by(last), &shown);
+        }
+        assert_eq!(targets.wait_ns(0, by(201), &shown), None, "the burst");
+        for last in 0..56 {
+            targets.on_guess(0, by(last), &shown);
+        }
+        assert_eq!(
+            targets.wait_ns(0, by(201), &shown),
+            Some(TARGET_INTERVAL_NS),
+            "a fresh address"
+        );
+        assert_eq!(targets.wait_ns(0, by(254), &shown), None, "another user");
+        assert_eq!(targets.wait_ns(0, by(201), &elsewhere), None, "another target");
+        for _ in 0..SOURCE_BURST {
+            assert_eq!(targets.wait_ns(0, by(254), &shown), None);
+            targets.on_guess(0, by(254), &shown);
+        }
+        assert!(targets.wait_ns(0, by(254), &shown).is_some(), "it guesses, too");
+        assert!(!targets.is_used(10 * SECOND));
+    }
+
+    /// Sources that are not remembered get nothing for it.
+    #[test]
+    fn more_sources_than_are_remembered_have_no_guesses_of_their_own() {
+        let shown = Shown { checked: [Some(key(SEGMENT, 2, None)), None], invalidates: None };
+        let mut targets = TargetGuesses::default();
+        for n in (0_u32..).take(SOURCES_MAX) {
+            let by = (PlaceOwner::User(n), 0);
+            targets.on_guess(0, by, &shown);
+        }
+        let fresh = (PlaceOwner::User(1 << 20), 0);
+        assert!(targets.wait_ns(0, fresh, &shown).is_some());
+        targets.on_guess(0, fresh, &shown);
+        assert_eq!(targets.sources.len(), SOURCES_MAX);
+        targets.on_guess(SOURCE_NS + 1, fresh, &shown);
+        assert_eq!(targets.sources.len(), 1, "an hour later");
+    }
 }

@@ -101,7 +101,7 @@ impl Responder {
         let guesses = source.is_limited.then_some(&mut self.guesses);
         let puller = self.puller.as_mut();
         let run = |work: &mut Work<'_>| execute(served, work, from, part, puller);
-        let outcome = judge(guesses, work, header, run);
+        let outcome = judge((guesses, source.eid), work, header, run);
         if outcome.is_progress() {
             self.progress_at = work.now;
         }
@@ -240,7 +240,7 @@ impl Responder {
         match header.op {
             RequestOp::Read if plain => {
                 let guesses = source.is_limited.then_some(&mut self.guesses);
-                match judge(guesses, work, header, |work| read(work, header)) {
+                match judge((guesses, source.eid), work, header, |work| read(work, header)) {
                     PieceOutcome::Read(job) => self.reads.push_back(job),
                     PieceOutcome::NotReady(status) | PieceOutcome::Done(Reply::Status(status)) => {
                         self.answer(header, Reply::Status(status));
@@ -402,21 +402,29 @@ fn is_taken_message(part: &Part<'_>, answer: Reply) -> bool {
     is_whole && part.header.op.is_send() && answer == Reply::Status(ResponseStatus::Ack)
 }
 
-/// Executes a piece of a request, unless its node guessed too much.
+/// Executes a piece of a request, unless its node guessed too much, or others did at its target.
 fn judge(
-    guesses: Option<&mut Guesses>,
+    (guesses, eid): (Option<&mut Guesses>, RawEid),
     work: &mut Work<'_>,
     header: &RequestHeader,
     execute: impl FnOnce(&mut Work<'_>) -> PieceOutcome,
 ) -> PieceOutcome {
     let Some(guesses) = guesses else { return execute(work) };
     let shown = Shown::by(header);
-    if let Some(wait) = guesses.wait_ns(work.now, &shown) {
+    let mut wait = guesses.wait_ns(work.now, &shown);
+    if wait.is_none() && work.targets.is_used(work.now) && guesses.is_guess(&shown) {
+        let by = work.guesser(eid);
+        wait = work.targets.wait_ns(work.now, by, &shown);
+    }
+    if let Some(wait) = wait {
         let timer = ResponseStatus::rnr_timer_of(wait);
         return PieceOutcome::NotReady(ResponseStatus::ReceiverNotReady { timer });
     }
     let outcome = execute(work);
-    guesses.on_judged(work.now, &shown, outcome.judged());
+    if guesses.on_judged(work.now, &shown, outcome.judged()) {
+        let by = work.guesser(eid);
+        work.targets.on_guess(work.now, by, &shown);
+    }
     outcome
 }
 

@@ -23,8 +23,20 @@ impl Exchange {
         base: &'a Base,
         now: Nanos,
     ) -> (&'a mut StandardJetties, Work<'a>) {
-        let Self { standard, senders, receives, endpoint, cache, receive_cache, bytes, .. } = self;
-        let work = Work { base, now, senders, receives, endpoint, cache, receive_cache, bytes };
+        let Self { standard, senders, receives, endpoint, targets, owners, bytes, .. } = self;
+        let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
+        let work = Work {
+            base,
+            now,
+            senders,
+            receives,
+            endpoint,
+            targets,
+            owners,
+            cache,
+            receive_cache,
+            bytes,
+        };
         (standard, work)
     }
 

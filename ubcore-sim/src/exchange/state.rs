@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
+use super::guesses::TargetGuesses;
 use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
 use super::owners::LoopbackOwners;
 use super::path::UsedPath;
@@ -32,6 +33,8 @@ pub(crate) struct Exchange {
     pub(super) peers: KnownPeers,
     /// Whose the places of peers from this host are.
     pub(super) owners: LoopbackOwners,
+    /// What peers guess of tokens.
+    pub(super) targets: TargetGuesses,
     /// Halves of peers on this host.
     pub(super) peer_halves: BTreeMap<RawEid, Region>,
     pub(super) paths: BTreeMap<u32, UsedPath>,
@@ -65,6 +68,7 @@ impl Exchange {
             endpoint: TpEndpoint::new(cfg),
             peers: KnownPeers::default(),
             owners: LoopbackOwners::default(),
+            targets: TargetGuesses::default(),
             peer_halves: BTreeMap::new(),
             paths: BTreeMap::new(),
             closing: Vec::new(),
@@ -89,9 +93,20 @@ impl Exchange {
         base: &'a Base,
         now: Nanos,
     ) -> (&'a mut BTreeMap<RawEid, Peer>, Work<'a>, &'a mut Vec<u8>) {
-        let Self { peers, senders, receives, endpoint, cache, receive_cache, bytes, inbox, .. } =
-            self;
-        let work = Work { base, now, senders, receives, endpoint, cache, receive_cache, bytes };
+        let Self { peers, senders, receives, endpoint, targets, owners, bytes, inbox, .. } = self;
+        let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
+        let work = Work {
+            base,
+            now,
+            senders,
+            receives,
+            endpoint,
+            targets,
+            owners,
+            cache,
+            receive_cache,
+            bytes,
+        };
         (peers, work, inbox)
     }
 

@@ -2,8 +2,10 @@
 //!
 //! *Owns*: borrows, for one call. *Must not*: reach another peer.
 
-use udma_abi::Nanos;
+use udma_abi::{Nanos, RawEid};
 
+use super::guesses::{self, Guesser, TargetGuesses};
+use super::owners::LoopbackOwners;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use crate::context::function::FunctionId;
@@ -20,6 +22,9 @@ pub(super) struct Work<'a> {
     pub(super) senders: &'a mut Senders,
     pub(super) receives: &'a mut ReceivingSides,
     pub(super) endpoint: &'a mut TpEndpoint,
+    /// What peers guess of tokens, and for whom.
+    pub(super) targets: &'a mut TargetGuesses,
+    pub(super) owners: &'a mut LoopbackOwners,
     /// Segments for accesses of peers.
     pub(super) cache: &'a mut SegmentCache,
     /// Segments for receives, of one function at a time.
@@ -28,6 +33,11 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Who a peer guesses tokens for.
+    pub(super) fn guesser(&mut self, eid: RawEid) -> Guesser {
+        guesses::guesser(self.owners, self.now, eid, self.base.tables.cfg.loopback_owners)
+    }
+
     /// All segments, for an access of a peer.
     pub(super) fn segments(&mut self) -> Segments<'_> {
         Segments { cache: self.cache, table: &self.base.tables.segments }

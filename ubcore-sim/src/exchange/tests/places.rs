@@ -2,14 +2,14 @@
 
 use std::mem::discriminant;
 
-use udma_abi::{Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
+use udma_abi::{Nanos, Opcode, RawEid, Sqe, cmd::Access, cmd::Mode, counters::Counter};
 use urma_packet::{
     Body, CloseReason, PacketHeader, Psn, RefuseReason, RequestFlags, RequestHeader, Tpn,
 };
 
 use super::super::{pair, request};
 use super::attack::{answers, arrive, connect};
-use super::world::{Kind, SENDER, World};
+use super::world::{Kind, SENDER, TOKEN, World};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::exchange::peer::Peer;
@@ -179,4 +179,52 @@ fn a_node_that_is_refused_says_that_the_peer_is_full() {
         w.run(10_000_000);
     };
     assert_eq!(asked, Connecting::Failed(udma_abi::CmdStatus::PeerFull));
+}
+
+/// Requests with the tokens `from..to`, each in a sequence of its own, so that none waits for another.
+fn guess(w: &mut World, from: RawEid, (tpn, first): (Tpn, Psn), tokens: std::ops::Range<u32>) {
+    for (at, token) in (0..).zip(tokens) {
+        let sqe =
+            Sqe { seg_token_value: token, token_value: token, ..w.to_memory(Opcode::Write, 2, 0) };
+        let initiator = pair::initiator(SENDER + at, true);
+        let whole = request::header(&sqe, initiator, Mode::Rm, 8).expect("a request");
+        let header = PacketHeader::new(tpn, first.plus(at), Body::Request(whole));
+        let mut bytes = vec![0; header.packet_len(8)];
+        header.emit(&[1; 8], &flow(from, w.eid(1)), &mut bytes).expect("valid");
+        let now = w.now;
+        w.nodes[1].on_datagram(now, from, &bytes);
+    }
+}
+
+/// As many addresses as it takes: each node may guess a little, all of them no more than the target allows. Who shows the
+/// right token from somewhere else is served at once.
+#[test]
+fn many_nodes_guess_no_faster_than_one_target_allows() {
+    let mut w = World::new(Kind::Packets);
+    let there = w.segment(1, 2, 4096, RW);
+    let denied = |w: &World| w.counter(1, Counter::AccessDenied);
+    let burst = |w: &mut World, nodes: std::ops::Range<usize>| {
+        for n in nodes {
+            let from = node_of(1, n);
+            let numbers = open(w, from).expect("there is room");
+            guess(w, from, numbers, 0..20);
+        }
+        w.run(10_000);
+    };
+    burst(&mut w, 0..40);
+    assert_eq!(denied(&w), 256, "of 800");
+    w.now += SECOND;
+    burst(&mut w, 40..80);
+    let later = denied(&w) - 256;
+    assert!((60..=66).contains(&later), "one each 16 ms: {later}");
+    // No turn is left; a user of another network has the token.
+    let honest = node_of(2, 0);
+    let numbers = open(&mut w, honest).expect("there is room");
+    let before = w.counter(1, Counter::RnrSent);
+    guess(&mut w, honest, numbers, TOKEN..TOKEN + 1);
+    w.run(10_000);
+    assert_eq!(w.counter(1, Counter::RnrSent), before);
+    let mut placed = [0; 8];
+    there.read(0, &mut placed).expect("in range");
+    assert_eq!((placed, denied(&w)), ([1; 8], 256 + later));
 }
