@@ -12,6 +12,7 @@ use urma_mem::Region;
 use urma_packet::TransactionHeader;
 
 use crate::endpoint::{PeerTp, TpEndpoint};
+use crate::engine::names::Naming;
 use crate::transport::PushError;
 pub(crate) use own::Loopback;
 use piece::{Broken, Inbound, PIECE_MAX, Payload};
@@ -61,10 +62,9 @@ impl Carrier {
         }
     }
 
-    /// For pieces that name their bytes ([`Payload::Named`]): the epoch, and the most bytes of one; `None`: it
-    /// carries none.
-    pub(crate) fn naming(&self) -> Option<(u64, usize)> {
-        if let Self::Ring(ring) = self { Some((ring.epoch(), ring.named_max())) } else { None }
+    /// What pieces may name ([`Payload::Named`]); `None`: it carries no such piece.
+    pub(crate) fn naming(&self) -> Option<Naming> {
+        if let Self::Ring(ring) = self { Some(ring.naming()) } else { None }
     }
 
     /// Whether a piece would be accepted now.

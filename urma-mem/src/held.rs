@@ -12,15 +12,19 @@
 //! Must not: be used for a program's own accesses to its own memory, which may fault as any others do.
 #![expect(unsafe_code, reason = "the system calls take raw vectors")]
 
+use std::io;
 use std::sync::Arc;
 
 use crate::maps::{Origin, OriginRun, Origins};
+use crate::procvm::ProcessMemory;
 use crate::region::{OutOfBounds, Region, WordAtomic, page_ceil, page_floor};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::{Arena, Extent};
 
 /// Nanoseconds for which a look at the mappings is believed. It costs a system call.
 const LOOK_NS: u64 = 20_000;
+/// Bytes at the end of what is pulled that are stored last: two words, so that an unaligned last one is whole.
+const TAIL: usize = 16;
 
 /// Makes [`HeldMemory`] for registrations with pages in one arena.
 #[derive(Debug)]
@@ -201,13 +205,52 @@ impl HeldMemory {
             match place {
                 PiecePlace::Plain(memory, at) => memory.write_ordered(at, bytes).map_err(gone),
                 PiecePlace::Program(addr) => {
-                    // The kernel copies in one go what lies in one word.
-                    let body = ((addr + len).saturating_sub(1) & !7).saturating_sub(addr);
+                    let body = body_len(addr, len);
                     store(addr, &bytes[..body])?;
                     store(addr + body, &bytes[body..])
                 }
             }
         })
+    }
+
+    /// Copies `len` bytes of `from` in.
+    ///
+    /// # Errors
+    /// [`MemoryGone`], also of bytes outside `from`; some bytes may have been stored.
+    pub fn copy_in(
+        &self,
+        offset: usize,
+        (from, from_offset): (&Region, usize),
+        (len, order): (usize, CopyOrder),
+    ) -> Result<(), MemoryGone> {
+        self.pieces(offset, len, |place, done, len| match place {
+            PiecePlace::Plain(memory, at) => {
+                from.copy_to_ordered(from_offset + done, memory, at, len).map_err(gone)
+            }
+            PiecePlace::Program(addr) => {
+                let part = from.sub(from_offset + done, len).map_err(gone)?;
+                let body = if order == CopyOrder::EndLast { body_len(addr, len) } else { len };
+                store_of(addr, &part.sub(0, body).map_err(gone)?)?;
+                store_of(addr + body, &part.sub(body, len - body).map_err(gone)?)
+            }
+        })
+    }
+
+    /// Copies `len` bytes at `addr` of another process in, all but the end by one system call.
+    ///
+    /// # Errors
+    /// The kernel does not read them there, or does not store them here; some bytes may have been stored.
+    pub fn pull(
+        &self,
+        offset: usize,
+        (process, addr): (&ProcessMemory, u64),
+        (len, order): (usize, CopyOrder),
+    ) -> io::Result<()> {
+        let mut tail = [0_u8; TAIL];
+        let body = if order == CopyOrder::EndLast { len.saturating_sub(TAIL) } else { len };
+        let tail = &mut tail[..len - body];
+        process.read_apart(addr, self.window(offset, body), body, tail)?;
+        self.write_ordered(offset + body, tail).map_err(io::Error::other)
     }
 
     /// Copies bytes out.
@@ -313,6 +356,15 @@ impl HeldMemory {
     }
 }
 
+/// Whether the last 8 bytes of a copy are stored after all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyOrder {
+    /// They come after the rest.
+    EndLast,
+    /// Any byte may be stored last.
+    Any,
+}
+
 /// Where a part lies.
 enum PiecePlace<'a> {
     /// Memory that stays mapped.
@@ -386,12 +438,32 @@ impl UnmapGuard {
     }
 }
 
+/// Bytes of `len` at `addr` before the word in which the last one lies: the kernel copies in one go what lies in one word.
+fn body_len(addr: usize, len: usize) -> usize {
+    ((addr + len).saturating_sub(1) & !7).saturating_sub(addr)
+}
+
 fn store(addr: usize, bytes: &[u8]) -> Result<(), MemoryGone> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     let pid = nix::unistd::getpid().as_raw();
     let here = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let there = vector(addr, bytes.len());
     // SAFETY: the kernel reads the caller's slice, and checks the addresses that it stores to: those of registered
     // memory, which the program lets peers change.
+    let moved = unsafe { libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0) };
+    finished(moved, bytes.len())
+}
+
+fn store_of(addr: usize, bytes: &Region) -> Result<(), MemoryGone> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let pid = nix::unistd::getpid().as_raw();
+    let (here, there) = (vector(bytes.addr(), bytes.len()), vector(addr, bytes.len()));
+    // SAFETY: the kernel reads a window that stays mapped while the region is borrowed, and checks the addresses that it
+    // stores to: those of registered memory, which the program lets peers change.
     let moved = unsafe { libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0) };
     finished(moved, bytes.len())
 }

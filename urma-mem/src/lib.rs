@@ -39,7 +39,7 @@ pub mod writers;
 
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
-pub use held::{HeldMemory, MemoryGone, MemoryHolder};
+pub use held::{CopyOrder, HeldMemory, MemoryGone, MemoryHolder};
 pub use maps::Unmovable;
 pub use region::{
     Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,

@@ -45,7 +45,7 @@ impl ProcessMemory {
         };
         let memory = Self { pid, witness_addr, witness };
         let byte = Region::private(1)?;
-        memory.read(witness_addr as u64, &byte, 1)?;
+        memory.read(witness_addr as u64, (&byte, 0), 1)?;
         Ok(memory)
     }
 
@@ -55,27 +55,44 @@ impl ProcessMemory {
         self.pid.unsigned_abs()
     }
 
-    /// Copies `len` bytes at `remote_addr` there to the start of the window (2.6 us for 8 bytes).
+    /// Copies `len` bytes at `remote_addr` there to `offset` of the window (2.6 us for 8 bytes).
     /// The bytes come in any order, and words of any size may be torn.
     ///
     /// # Errors
     /// `NotFound` when it is not the process meant any more; else the system's. On an error, the
     /// window may have been written.
-    pub fn read(&self, remote_addr: u64, into: &Region, len: usize) -> io::Result<()> {
+    pub fn read(&self, remote_addr: u64, window: (&Region, usize), len: usize) -> io::Result<()> {
+        self.read_apart(remote_addr, window, len, &mut [])
+    }
+
+    /// As [`ProcessMemory::read`], with the bytes behind the first `len` to `tail`: by the same system call.
+    ///
+    /// # Errors
+    /// As [`ProcessMemory::read`].
+    pub(crate) fn read_apart(
+        &self,
+        remote_addr: u64,
+        (window, offset): (&Region, usize),
+        len: usize,
+        tail: &mut [u8],
+    ) -> io::Result<()> {
         let refused = || io::Error::from(io::ErrorKind::InvalidInput);
         let start = usize::try_from(remote_addr).map_err(|_| refused())?;
-        if start.checked_add(len).is_none() || len > into.len() || !into.is_writable() {
+        let all = len.checked_add(tail.len()).ok_or_else(refused)?;
+        let into = window.sub(offset, len).map_err(|_| refused())?;
+        if start.checked_add(all).is_none() || !into.is_writable() {
             return Err(refused());
         }
         let mut seen = [0_u8; WITNESS_MAX];
-        let here = [vector(into.addr(), len), vector_of(&mut seen, self.witness.len())];
-        let there = [vector(start, len), vector(self.witness_addr, self.witness.len())];
-        // SAFETY: the local vectors are a mapped writable window of which no references exist, and
-        // bytes of this frame; the kernel checks the remote ones and changes nothing there.
+        let witness = self.witness.len();
+        let here = [vector(into.addr(), len), vector_of(tail), vector_of(&mut seen[..witness])];
+        let there = [vector(start, all), vector(self.witness_addr, witness)];
+        // SAFETY: the local vectors are a writable window of which no references exist, the caller's exclusive slice
+        // and bytes of this frame; the kernel checks the remote ones and changes nothing there.
         let moved =
-            unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 2, there.as_ptr(), 2, 0) };
+            unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 3, there.as_ptr(), 2, 0) };
         match usize::try_from(moved) {
-            Ok(moved) if moved == len + self.witness.len() => self.check(&seen),
+            Ok(moved) if moved == all + witness => self.check(&seen),
             // What is not there as a whole is not read.
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),
@@ -95,8 +112,8 @@ fn vector(addr: usize, len: usize) -> libc::iovec {
     libc::iovec { iov_base: core::ptr::without_provenance_mut(addr), iov_len: len }
 }
 
-fn vector_of(bytes: &mut [u8; WITNESS_MAX], len: usize) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len }
+fn vector_of(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -131,16 +148,16 @@ mod tests {
         let (mut child, addr) = child();
         let memory = ProcessMemory::open(child.id(), addr, witness(b"\x7fELF")).unwrap();
         let local = Region::private(4096).unwrap();
-        memory.read(addr, &local, 4096).unwrap();
+        memory.read(addr, (&local, 0), 4096).unwrap();
         let mut magic = [0; 4];
         local.read(0, &mut magic).unwrap();
         assert_eq!(&magic, b"\x7fELF");
-        assert!(memory.read(8, &local, 1).is_err(), "nothing is mapped there");
-        assert!(memory.read(u64::MAX, &local, 4096).is_err());
-        assert!(memory.read(addr, &local, 4097).is_err(), "longer than the window");
+        assert!(memory.read(8, (&local, 0), 1).is_err(), "nothing is mapped there");
+        assert!(memory.read(u64::MAX, (&local, 0), 4096).is_err());
+        assert!(memory.read(addr, (&local, 0), 4097).is_err(), "longer than the window");
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(memory.read(addr, &local, 1).is_err(), "a dead process has no memory");
+        assert!(memory.read(addr, (&local, 0), 1).is_err(), "a dead process has no memory");
     }
 
     #[test]
@@ -153,7 +170,7 @@ mod tests {
         // As if the id named another process now.
         mine.write(0, b"none").unwrap();
         let local = Region::private(64).unwrap();
-        let error = memory.read(addr, &local, 64).unwrap_err();
+        let error = memory.read(addr, (&local, 0), 64).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -165,8 +182,12 @@ mod tests {
         let addr = region.addr() as u64;
         let memory = ProcessMemory::open(std::process::id(), addr, region.clone()).unwrap();
         let local = Region::private(64).unwrap();
-        memory.read(addr, &local, 40).unwrap();
+        memory.read(addr, (&local, 0), 40).unwrap();
         assert_eq!(local.load_u8(39).unwrap(), 7);
+        memory.read(addr, (&local, 60), 4).unwrap();
+        assert_eq!(local.load_u8(63).unwrap(), 7);
+        assert!(memory.read(addr, (&local, 60), 5).is_err(), "past the end of the window");
+        assert_eq!(local.load_u8(40).unwrap(), 0);
         assert!(ProcessMemory::open(0, addr, region.clone()).is_err());
         assert!(ProcessMemory::open(u32::MAX, addr, region).is_err());
         let long = witness(&[7; WITNESS_MAX + 1]);

@@ -70,10 +70,12 @@ fn a_read_through_the_kernel_of_a_withdrawn_segment_delivers_nothing() {
     let pair = pair_sharing(Sharing::Pieces(&[]), KernelReads::Probe, |_| {});
     let mut s = scene_of(pair, 4, 6);
     let before = s.fill();
+    s.remote.mem.write(0, &[0xEE; 100]).unwrap();
     withdraw_mid_copy(&s);
     let cqe = s.run(on_seg(Opcode::Read, s.tpn, &s.remote, 0), &[s.local.sge(0, 100)]);
     assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::RemAccessAbort, 0));
-    assert_eq!(s.local.bytes(0, 100), before[..100]);
+    assert_eq!(s.local.bytes(0, 100), [0; 100], "none of the bytes that came");
+    assert_eq!(s.local.bytes(100, 100), before[100..200]);
     assert_eq!(s.a.dev.counter(Counter::KernelRequests), 0);
 }
 

@@ -12,7 +12,7 @@ use urma_mem::spsc::{Consumer, Entry, LINE_LEN, Producer, ReserveError};
 use urma_packet::{AckForm, FormWords, RequestFlags, Transaction, TransactionHeader, ack_words};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
-use crate::engine::names::{self, NamedBytes};
+use crate::engine::names::{self, NamedBytes, Naming, TakenNames};
 use crate::engine::short::ShortBody;
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
@@ -71,6 +71,7 @@ pub(crate) struct RingPair {
     sleep: SleepFlag,
     wake: Arc<dyn Wake>,
     my_half: Region,
+    peer_half: Region,
     piece_max: usize,
     named_max: usize,
     staged: bool,
@@ -101,13 +102,15 @@ impl RingPair {
             sleep: SleepFlag::new(peer_node.clone(), NODE_SLEEP).ok()?,
             wake: Arc::clone(wake),
             my_half: my_half.clone(),
+            peer_half: peer_half.clone(),
             staged: false,
         })
     }
 
-    /// Most bytes that a piece may name.
-    pub(crate) fn named_max(&self) -> usize {
-        self.named_max
+    /// What pieces may name.
+    pub(crate) fn naming(&self) -> Naming {
+        let (epoch, len_max) = (names::epoch(&self.my_half), self.named_max);
+        Naming { epoch, len_max, taken: TakenNames::in_half(&self.peer_half) }
     }
 
     pub(crate) fn piece_max(&self) -> usize {
@@ -239,11 +242,6 @@ impl RingPair {
         self.sleep.wake_if_asleep(|| self.wake.wake())
     }
 
-    /// The epoch of bytes that are named now.
-    pub(crate) fn epoch(&self) -> u64 {
-        names::epoch(&self.my_half)
-    }
-
     /// Bytes that were named are not to be read any more.
     pub(crate) fn take_names_back(&self) {
         names::take_back(&self.my_half);
@@ -277,9 +275,9 @@ fn payload_of(kind: u32, piece: &Transaction<'_>) -> Option<Payload> {
         KIND_PLACED => return piece.payload.is_empty().then_some(Payload::Placed),
         KIND_NAMED => {
             let named = NamedBytes::decode(piece.payload)?;
-            let is_send = matches!(&piece.header, TransactionHeader::Request(header)
-                if header.op.is_send() && !header.flags.contains(RequestFlags::DATAGRAM));
-            if !is_send {
+            let has_payload = matches!(&piece.header, TransactionHeader::Request(header)
+                if header.op.has_payload() && !header.flags.contains(RequestFlags::DATAGRAM));
+            if !has_payload {
                 return None;
             }
             (Payload::Named(named), named.len as usize)

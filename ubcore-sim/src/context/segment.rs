@@ -50,6 +50,8 @@ pub(crate) struct LocalSegment {
     pub(crate) life: u64,
     /// Its pages were given to peers; stays set when the token is invalidated.
     pub(crate) shared: bool,
+    /// Peers on this host find pages of it in the arena.
+    pub(crate) has_extents: bool,
     /// Bytes that cannot be read.
     poison: Poison,
     /// Cleared when it is unregistered; a cached reference is checked against it before use.
@@ -146,6 +148,7 @@ impl SegmentTable {
             access: new.access,
             token: new.token,
             shared: new.shared,
+            has_extents: largest.len != 0,
             poison,
             live: AtomicBool::new(true),
         };

@@ -9,7 +9,7 @@ use urma_mem::{Region, WordAtomic};
 
 use super::gather::{self, EntryWords, Local, MessageSpan, Segments};
 use super::pass_length::STREAM_MIN;
-use super::remote::{AccessResult, PathState, Want};
+use super::remote::{AccessResult, Landed, PathState, Want};
 use super::word::atomic_at;
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
@@ -162,11 +162,16 @@ impl Job<'_> {
         if write || matches!(reached, AccessResult::Yes(..)) {
             return Ok(reached);
         }
-        match path_state.fetch(faults, &want, (span.at, span.len))? {
+        let pieces = self.local.pieces(words);
+        let into = gather::place_of_only(pieces, &mut self.segments, span)?;
+        let into = into.as_ref().map(|(region, offset)| (region, *offset));
+        match path_state.fetch(faults, &want, (span.at, span.len), into)? {
             AccessResult::NotDirect => Ok(AccessResult::NotDirect),
-            AccessResult::Yes(landing, life) => {
+            AccessResult::Yes(landed, life) => {
                 cursor.by = By::Kernel;
-                gather::copy_in(self.local.pieces(words), &mut self.segments, span, (landing, 0))?;
+                if let Landed::At(landing) = landed {
+                    gather::copy_in(pieces, &mut self.segments, span, (landing, 0))?;
+                }
                 Ok(AccessResult::Yes((), life))
             }
         }

@@ -9,7 +9,8 @@ use udma_abi::{
     rqe::SGE_MAX,
     sqe::{SQE_WORDS_MAX, SqeFlags, control_len},
 };
-use urma_mem::Region;
+use urma_mem::procvm::ProcessMemory;
+use urma_mem::{CopyOrder, Region};
 
 use crate::context::segment::{LocalSegment, SegmentCache, SegmentTable};
 
@@ -212,6 +213,18 @@ fn only<'s>(
     Ok(Some((&segment.region, offset + skip)))
 }
 
+/// Where a span lies of a message in one piece; `None`: it is in several, or has no bytes.
+pub(crate) fn place_of_only(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: MessageSpan,
+) -> Result<Option<(Region, usize)>, CqeStatus> {
+    if sges.len() != 2 {
+        return Ok(None);
+    }
+    Ok(only(sges, segments, span)?.map(|(region, offset)| (region.clone(), offset)))
+}
+
 /// Copies a span of the local bytes to `to`, in message order; of the last span the end comes last.
 #[inline]
 pub(crate) fn copy_out(
@@ -295,6 +308,22 @@ pub(crate) fn copy_in(
     each(sges, segments, span, |to, offset, done, len| {
         let (to, offset) = to.memory.window(offset, len);
         from.copy_to_ordered(from_offset + done, to, offset, len).ok()
+    })
+}
+
+/// As [`copy_in`], from an address of another process; the end need not come last.
+///
+/// # Errors
+/// The kernel does not copy them.
+pub(crate) fn pull_in(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: MessageSpan,
+    (process, addr): (&ProcessMemory, u64),
+) -> Result<(), CqeStatus> {
+    each(sges, segments, span, |to, offset, done, len| {
+        let from = addr.checked_add(done as u64)?;
+        to.memory.pull(offset, (process, from), (len, CopyOrder::Any)).ok()
     })
 }
 

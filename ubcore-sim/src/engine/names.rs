@@ -1,6 +1,6 @@
 //! Bytes of a message that stay where they are: the sender names them, the receiver copies them.
 //!
-//! *Owns*: the form of a name, the word that takes names back. *Must not*: touch the bytes.
+//! *Owns*: the form of a name, the words that take names back and that say who takes which. *Must not*: touch the bytes.
 //!
 //! A request may end before the receiver took its bytes: flushed, or after its error timeout. Then its
 //! program may change them, so the sender takes all names back first: it adds one to a word of its half
@@ -8,7 +8,7 @@
 
 use urma_mem::Region;
 
-use crate::share::layout::HALF_NAMES;
+use crate::share::layout::{HALF_NAMES, HALF_TAKES};
 
 /// Bytes of a sender's registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,53 @@ impl NamedBytes {
         let (token_id, len) = (ids as u32, (ids >> 32) as u32);
         Some(Self { token_id, len, va, life, epoch })
     }
+}
+
+/// Which names a node takes of a peer, as it says in its half of the pair; a release that knew no such word takes those of
+/// messages alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TakenNames(u64);
+
+impl TakenNames {
+    const WRITES: u64 = 1;
+    const BY_KERNEL: u64 = 2;
+
+    /// Of a node that does, or does not, read the memory of the peer's process through the kernel.
+    pub(crate) fn of(reads_process: bool) -> Self {
+        Self(Self::WRITES | if reads_process { Self::BY_KERNEL } else { 0 })
+    }
+
+    /// Says so in the node's own half.
+    pub(crate) fn publish(self, half: &Region) {
+        // A half has the word.
+        let _ = half.store_u64_release(HALF_TAKES, self.0);
+    }
+
+    /// What the peer says in its half.
+    pub(crate) fn in_half(peer_half: &Region) -> Self {
+        Self(peer_half.load_u64_acquire(HALF_TAKES).unwrap_or(0))
+    }
+
+    /// Names of what is to be written, beside messages.
+    pub(crate) fn has_writes(self) -> bool {
+        self.0 & Self::WRITES != 0
+    }
+
+    /// Names of bytes that are not in the arena.
+    pub(crate) fn has_process(self) -> bool {
+        self.0 & Self::BY_KERNEL != 0
+    }
+}
+
+/// What may be named to a peer now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Naming {
+    /// Epoch of the names.
+    pub(crate) epoch: u64,
+    /// Most bytes of one.
+    pub(crate) len_max: usize,
+    /// Those that the peer takes.
+    pub(crate) taken: TakenNames,
 }
 
 /// What names in this half have for their epoch.

@@ -47,6 +47,15 @@ pub(crate) enum AccessResult<T> {
     NotDirect,
 }
 
+/// Where bytes came that the kernel brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Landed<'a> {
+    /// Where they were wanted.
+    InPlace,
+    /// At the start of this memory.
+    At(&'a Region),
+}
+
 /// State of one path in a send queue.
 #[derive(Debug)]
 pub(crate) struct PathState {
@@ -258,16 +267,17 @@ impl PathState {
         Self { guard, ..self }
     }
 
-    /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: the
-    /// bytes, at the start of the answer. They were looked at under one generation of the segment,
-    /// which is checked once more after the last of them came.
+    /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: to `into`, or to the start
+    /// of the answer. The bytes were looked at under one generation of the segment, which is checked once more after the
+    /// last of them came.
     #[cold]
     pub(crate) fn fetch(
         &mut self,
         faults: Faults,
         want: &Want,
         (at, len): (u64, usize),
-    ) -> Result<AccessResult<&Region>, CqeStatus> {
+        into: Option<(&Region, usize)>,
+    ) -> Result<AccessResult<Landed<'_>>, CqeStatus> {
         let denied = CqeStatus::RemAccessAbort;
         let Reach::Direct(parts) = &self.link.reach else { return Ok(AccessResult::NotDirect) };
         let (Some(process), Some(slot)) = (&parts.process, &mut self.slot) else {
@@ -276,25 +286,30 @@ impl PathState {
         if want.len <= WORD {
             return Ok(AccessResult::NotDirect);
         }
-        if self.landing.as_ref().is_none_or(|landing| landing.len() < len) {
+        if into.is_none() && self.landing.as_ref().is_none_or(|landing| landing.len() < len) {
             self.landing = Region::private(len.max(CHUNK_MAX)).ok();
         }
-        let Some(landing) = &self.landing else { return Ok(AccessResult::NotDirect) };
+        let (to, landed) = match (into, &self.landing) {
+            (Some(into), _) => (into, Landed::InPlace),
+            (None, Some(landing)) => ((landing, 0), Landed::At(landing)),
+            (None, None) => return Ok(AccessResult::NotDirect),
+        };
         let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
         let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
         hooks::pass(Hook::SlotAnnounced);
         let view = checked(&announced, view, (parts, faults), want)?;
-        let inside = want.va.wrapping_sub(view.rights.va);
-        let from = [inside, at].iter().try_fold(view.address, |sum, part| sum.checked_add(*part));
-        let Some(from) = from.filter(|_| view.address != 0) else {
-            return Ok(AccessResult::NotDirect);
-        };
-        let fetched = process.read(from, landing, len);
+        let from = address_of(view, want.va, want.len).and_then(|from| from.checked_add(at));
+        let Some(from) = from else { return Ok(AccessResult::NotDirect) };
+        let fetched = process.read(from, to, len);
         hooks::pass(Hook::CopyUnchecked);
         let life = view.imported;
-        announced.finish(&view.generation, life).map_err(|_| denied)?;
+        if announced.finish(&view.generation, life).is_err() {
+            // What was withdrawn may be something else by now: none of it is the program's to see.
+            let _ = to.0.zero(to.1, len);
+            return Err(denied);
+        }
         match fetched {
-            Ok(()) => Ok(AccessResult::Yes(landing, life)),
+            Ok(()) => Ok(AccessResult::Yes(landed, life)),
             // A page that is not there, a peer that is gone: the owner of the memory answers, or no
             // node does.
             Err(_) => Ok(AccessResult::NotDirect),
@@ -370,6 +385,12 @@ pub(super) fn place_of(view: &View, va: u64, len: u64) -> Option<usize> {
         let inside = offset_in(extent.va, extent.len, va, len)?;
         usize::try_from(extent.offset.checked_add(inside)?).ok()
     })
+}
+
+/// Where the owner's process has `len` bytes at `va`; `None`: not inside, or not to be read there.
+pub(super) fn address_of(view: &View, va: u64, len: u64) -> Option<u64> {
+    let inside = offset_in(view.rights.va, view.rights.len, va, len)?;
+    view.address.checked_add(inside).filter(|_| view.address != 0)
 }
 
 /// Hazard slot number `slot` of a half.

@@ -4,7 +4,7 @@
 //! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
 
 use udma_abi::{CqeStatus, NotifyKind, OpKind, Opcode, cmd::Access};
-use urma_mem::HeldMemory;
+use urma_mem::{CopyOrder, HeldMemory};
 use urma_packet::{
     AtomicOp, AtomicOperands, AtomicValue, OperandSize, RequestHeader, RequestOp, ResponseBody,
     ResponseHeader, ResponseStatus, TokenId,
@@ -14,6 +14,8 @@ use super::piece::Part;
 use super::serve::{PartialMessage, Reply};
 use super::work::Work;
 use crate::engine::direct::notify_at;
+use crate::engine::names::NamedBytes;
+use crate::engine::pull::{NamedPlace, PullError, Puller};
 use crate::engine::remote::{Want, check_absent, check_own};
 use crate::engine::word::operation;
 use udma_abi::counters::Counter;
@@ -138,6 +140,45 @@ pub(super) fn place(
         memory.write(at, part.bytes)
     };
     stored.map_err(|_| ResponseStatus::AccessAbort)
+}
+
+/// Stores a piece of a write whose bytes the peer names; the end of the message after everything before it.
+///
+/// # Errors
+/// An answer; [`NotPulled::NoBytes`]: the peer is to send the bytes.
+pub(super) fn place_named(
+    work: &mut Work<'_>,
+    (header, message): (&RequestHeader, &PartialMessage),
+    (bytes, is_last): (&NamedBytes, bool),
+    puller: Option<&mut Puller>,
+) -> Result<(), NotPulled> {
+    let (memory, offset) = check_again(work, header, message).map_err(NotPulled::Answer)?;
+    let (at, len) = (offset + message.done as usize, bytes.len as usize);
+    let order = if is_last { CopyOrder::EndLast } else { CopyOrder::Any };
+    let pulled = puller.ok_or(PullError::Unreachable).and_then(|puller| {
+        puller.pull(bytes, |place| match place {
+            NamedPlace::Arena(from, from_offset) => memory
+                .copy_in(at, (from, from_offset), (len, order))
+                .map_err(|_| PullError::Local(CqeStatus::RemAccessAbort)),
+            NamedPlace::Process(process, addr) => {
+                let pulled = memory.pull(at, (process, addr), (len, order));
+                pulled.map_err(|_| PullError::Unreachable)
+            }
+        })
+    });
+    pulled.map_err(|error| match error {
+        PullError::Unreachable => NotPulled::NoBytes,
+        PullError::Local(_) => NotPulled::Answer(ResponseStatus::AccessAbort),
+    })
+}
+
+/// Why named bytes of a write were not placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotPulled {
+    /// They are not where the peer said, or out of reach.
+    NoBytes,
+    /// The write ends with this.
+    Answer(ResponseStatus),
 }
 
 /// The 8 bytes after the payload, if the request has any.

@@ -15,7 +15,7 @@ use super::work::Work;
 use crate::carrier::piece::Payload;
 use crate::engine::gather::{self, MessageSpan, Store};
 use crate::engine::names::NamedBytes;
-use crate::engine::pull::{PullError, Puller};
+use crate::engine::pull::{NamedPlace, PullError, Puller};
 
 /// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
 pub(super) fn receive_for(
@@ -161,9 +161,20 @@ fn pull(
     let puller = puller.ok_or(PullError::Unreachable)?;
     let len = bytes.len as usize;
     let span = MessageSpan { at: u64::from(message.done), len, last: part.is_last() };
-    puller.pull(bytes, |memory, offset| {
-        let segments = &mut work.segments_of(taken.owner);
-        gather::copy_in(taken.pieces(), segments, span, (memory, offset))
+    let now = work.now;
+    let segments = &mut work.segments_of(taken.owner);
+    if !gather::are_there(taken.pieces(), segments, now) {
+        return Err(PullError::Local(CqeStatus::LocAccess));
+    }
+    puller.pull(bytes, |place| match place {
+        NamedPlace::Arena(memory, offset) => {
+            gather::copy_in(taken.pieces(), segments, span, (memory, offset))
+                .map_err(PullError::Local)
+        }
+        NamedPlace::Process(process, addr) => {
+            gather::pull_in(taken.pieces(), segments, span, (process, addr))
+                .map_err(|_| PullError::Unreachable)
+        }
     })
 }
 

@@ -12,12 +12,15 @@ use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::gather::{self, Local, Segments};
-use crate::engine::names::NamedBytes;
+use crate::engine::names::{NamedBytes, Naming};
 use crate::transport::PushError;
 
 /// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
 /// ring and out of it before the receiver could look at its place.
 const NAMED_MIN: u32 = 1 << 10;
+
+/// As [`NAMED_MIN`], of bytes that the kernel reads: its call takes as long as four copies of so many.
+const NAMED_TO_KERNEL_MIN: u32 = 8 << 10;
 
 /// Least payload of a piece that goes as a packet of its own, and is gathered where the packet is made.
 const PACKET_OF_ITS_OWN: usize = 1 << 10;
@@ -190,15 +193,17 @@ impl From<CqeStatus> for NotPushed {
     }
 }
 
-/// The next bytes of a request, when they are long and the receiver can read them where they lie: a message
-/// that comes again goes with its bytes.
+/// The next bytes of a request, when they are long and the receiver can read them where they lie: a request
+/// that comes again goes with its bytes, and one whose bytes are placed has none.
 pub(super) fn name(
     request: &Request,
     segments: Segments<'_>,
-    (epoch, len_max): (u64, usize),
+    Naming { epoch, len_max, taken }: Naming,
 ) -> Option<NamedBytes> {
     let never = RequestFlags::DATAGRAM | RequestFlags::RETRY;
-    let is_long = request.header.op.is_send() && request.len >= NAMED_MIN;
+    let op = &request.header.op;
+    let is_taken = op.is_send() || (op.has_payload() && !request.placed && taken.has_writes());
+    let is_long = is_taken && request.len >= NAMED_MIN;
     if !is_long || request.header.flags.intersects(never) {
         return None;
     }
@@ -206,7 +211,8 @@ pub(super) fn name(
     let sge = gather::list(request.local.pieces(&request.words)).next()?;
     let segment = segments.cache.find(segments.table, sge.token_id)?;
     let (va, len) = (sge.va.wrapping_add(u64::from(request.pushed)), request.len - request.pushed);
-    segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.shared)?;
+    let by_kernel = taken.has_process() && request.len >= NAMED_TO_KERNEL_MIN;
+    segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.has_extents || by_kernel)?;
     let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
     Some(NamedBytes { token_id: sge.token_id, len, va, life: segment.life, epoch })
 }

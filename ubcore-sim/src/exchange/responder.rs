@@ -469,7 +469,7 @@ fn execute(
         RequestOp::Write
         | RequestOp::WriteImm(_)
         | RequestOp::WriteNotify(_)
-        | RequestOp::WriteAtomicAdd(_) => write_piece(served, work, from, part),
+        | RequestOp::WriteAtomicAdd(_) => write_piece(served, work, (from, puller), part),
         RequestOp::Read => read(work, part.header),
         RequestOp::Atomic(op, operands) => match memory::atomic(work, part.header, op, &operands) {
             Ok(value) => PieceOutcome::Done(Reply::Value(value)),

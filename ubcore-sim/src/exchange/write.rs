@@ -5,13 +5,14 @@
 
 use urma_packet::ResponseStatus;
 
-use super::memory;
+use super::memory::{self, NotPulled};
 use super::message::{complete, receive_for};
 use super::outcome::PieceOutcome;
 use super::piece::{From, Part};
 use super::serve::{Late, PartialMessage, Served};
 use super::work::Work;
 use crate::carrier::piece::Payload;
+use crate::engine::pull::Puller;
 
 /// Steps by which the planted fault is late.
 const LATE_STEPS: u32 = 32;
@@ -35,7 +36,7 @@ pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
 pub(super) fn write_piece(
     served: &mut Served,
     work: &mut Work<'_>,
-    from: From,
+    (from, puller): (From, Option<&mut Puller>),
     part: &Part<'_>,
 ) -> PieceOutcome {
     let header = part.header;
@@ -63,9 +64,15 @@ pub(super) fn write_piece(
     let Some(message) = &mut served.message else {
         return PieceOutcome::refused(ResponseStatus::Length);
     };
-    let is_named = matches!(part.payload, Payload::Named(_));
-    let placed = if is_named || !message.fits(header, part.len()) {
+    let placed = if !message.fits(header, part.len()) {
         Err(ResponseStatus::Length)
+    } else if let Payload::Named(bytes) = &part.payload {
+        let named = (bytes, part.is_last());
+        match memory::place_named(work, (header, message), named, puller) {
+            Ok(()) => Ok(()),
+            Err(NotPulled::NoBytes) => return PieceOutcome::NoBytes,
+            Err(NotPulled::Answer(status)) => Err(status),
+        }
     } else if work.base.tables.faults.ack_before_placement() && part.is_first() && part.is_last() {
         served.late = Some(Late { header: *header, bytes: part.bytes.to_vec(), steps: LATE_STEPS });
         Ok(())

@@ -10,7 +10,8 @@
 //!   4096   segment table: SEGMENTS entries of 64 bytes
 //!   ..     further extents of segments: SEGMENTS blocks of 256 bytes (sparse; see context/segment)
 //! half (written by its owner only):
-//!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64, 32 names taken back u64
+//!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64, 32 names taken back u64,
+//!          40 names that its writer takes u64
 //!   128    my head of the inbound ring (urma_mem::spsc, consumer's half)
 //!   4096   hazard slots: SLOTS of urma_mem::hazard::SLOT_LEN
 //!   ..     my outbound ring (urma_mem::spsc, producer's half)
@@ -60,6 +61,8 @@ pub const HALF_RING_LEN: usize = 16;
 pub const HALF_INCARNATION: usize = 24;
 /// Offset of the count of times that bytes named in messages (`engine/pull.rs`) were taken back, in a half.
 pub const HALF_NAMES: usize = 32;
+/// Offset of the word that says which named bytes the writer of a half takes (`engine/names.rs`).
+pub const HALF_TAKES: usize = 40;
 /// Offset of the head of the inbound ring, in a half.
 pub const HALF_HEAD: usize = 128;
 /// Offset of the hazard slots, in a half.

@@ -174,3 +174,69 @@ fn pages_that_move_with_another_registration_stay_believed() {
         unmap(at, 3);
     });
 }
+
+/// Bytes of another window and of another process, to memory that moved in part and to memory that is gone.
+#[test]
+fn bytes_of_others_come_to_any_place_and_to_none_that_is_gone() {
+    alone(|| {
+        let arena = Arena::new().unwrap();
+        let holder = MemoryHolder::new(&arena);
+        let at = mapped(0, 4, None);
+        let memory = region(at + 100, 4 * page_len() - 200);
+        let adoption = arena.adopt(&memory).unwrap();
+        let (len, held) = (memory.len(), holder.hold(&memory, adoption.extents()));
+        let from = Region::private(4 * page_len()).unwrap();
+        let addr = from.addr() as u64;
+        from.write(0, b"witness!").unwrap();
+        let witness = from.sub(0, 8).unwrap();
+        let process = ProcessMemory::open(std::process::id(), addr, witness).unwrap();
+        for order in [CopyOrder::Any, CopyOrder::EndLast] {
+            for (offset, part) in
+                [(0, len), (1, 7), (3, 8), (page_len() - 50, 17), (len - 9, 9), (5, 0)]
+            {
+                for by_kernel in [false, true] {
+                    held.write(0, &vec![1; len]).unwrap();
+                    from.write(8, &vec![7; len]).unwrap();
+                    if by_kernel {
+                        held.pull(offset, (&process, addr + 8), (part, order)).unwrap();
+                    } else {
+                        held.copy_in(offset, (&from, 8), (part, order)).unwrap();
+                    }
+                    let wanted = [vec![1; offset], vec![7; part], vec![1; len - offset - part]];
+                    assert!(bytes_at(at + 100, len) == wanted.concat(), "{offset} {part}");
+                }
+            }
+        }
+        assert!(held.copy_in(0, (&from, from.len()), (1, CopyOrder::Any)).is_err());
+        assert!(held.pull(0, (&process, 8), (100, CopyOrder::Any)).is_err());
+        unmap(at, 4);
+        assert_eq!(held.copy_in(0, (&from, 0), (8, CopyOrder::Any)), Err(MemoryGone));
+        assert!(held.pull(0, (&process, addr), (64, CopyOrder::EndLast)).is_err());
+    });
+}
+
+/// The end comes after everything else: where the rest is not as it should be, it does not come.
+#[test]
+fn the_end_comes_after_the_rest() {
+    alone(|| {
+        let holder = MemoryHolder::new(&Arena::new().unwrap());
+        let at = mapped(0, 3, None);
+        let memory = region(at, 3 * page_len());
+        let held = holder.hold(&memory, &[]);
+        let from = Region::private(4 * page_len()).unwrap();
+        from.write(0, &vec![7; 4 * page_len()]).unwrap();
+        let (addr, witness) = (from.addr() as u64, Region::private(8).unwrap());
+        witness.write(0, &[7; 8]).unwrap();
+        let process = ProcessMemory::open(std::process::id(), addr, witness.clone()).unwrap();
+        // As if the number were another process's now.
+        witness.write(0, &[8; 8]).unwrap();
+        let all = (3 * page_len(), CopyOrder::EndLast);
+        assert!(held.pull(0, (&process, addr), all).is_err());
+        assert_eq!(bytes_at(at, 1), [7]);
+        assert_eq!(bytes_at(at + 3 * page_len() - 8, 8), [0; 8]);
+        unmap(at + page_len(), 1);
+        assert!(held.copy_in(0, (&from, 0), all).is_err());
+        assert_eq!(bytes_at(at + 3 * page_len() - 8, 8), [0; 8]);
+        unmap(at, 3);
+    });
+}

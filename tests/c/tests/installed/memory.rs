@@ -55,3 +55,58 @@ fn late_writes_on_the_same_host_change_nothing() {
         assert!(said.contains("lived, 0 bytes changed"), "{kind}: {said}");
     }
 }
+
+/// What a run of `shared` said, for memory of two kinds; `None`: it has no huge pages, which is said.
+fn shared(what: &str, [here, there]: [&str; 2], environment: &[(&str, &str)]) -> Option<String> {
+    let source = root().join("tests/c/programs/shared.c");
+    let built = GCC.build(&INSTALLED, &source, &[]);
+    let output = command(&built, &[what, here, there], environment).output().unwrap();
+    if output.status.code() == Some(77) {
+        urma_skip::skip(format!("{what} of {here} and {there}: no huge pages"));
+        return None;
+    }
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what} {here} {there} {environment:?}: {said}{errors}");
+    Some(said)
+}
+
+/// Memory that is a file mapped shared, at either end or at both: every operation, each byte, and every refusal; also where
+/// the kernel may not be asked for the bytes of a process, and in packets.
+#[test]
+fn memory_that_is_mapped_shared_is_written_and_read_like_any_other() {
+    let off = [("URMA_KERNEL_READS", "off")];
+    let packets = [("URMA_PATH", "packets")];
+    for (kinds, environment) in [
+        (["memfd", "shm"], &[][..]),
+        (["private", "memfd"], &[]),
+        (["memfd", "private"], &[]),
+        (["huge", "huge"], &[]),
+        (["memfd", "memfd"], &off),
+        (["memfd", "memfd"], &packets),
+    ] {
+        let Some(said) = shared("check", kinds, environment) else { continue };
+        assert!(said.contains("atomics: all"), "{kinds:?}: {said}");
+        for refused in ["wrong token: write", "wrong token: read"] {
+            let refused = lines(&said, refused);
+            assert!(refused.iter().all(|line| line.ends_with(DENIED)), "{kinds:?}: {said}");
+        }
+    }
+}
+
+/// Nothing is written after `urma_unregister_seg` returned, whatever was under way.
+#[test]
+fn shared_memory_that_is_unregistered_changes_no_more() {
+    for kinds in [["memfd", "memfd"], ["private", "shm"]] {
+        let said = shared("unregister", kinds, &[]).unwrap();
+        assert!(said.contains("unchanged after unregistering"), "{kinds:?}: {said}");
+        assert!(lines(&said, "refused").iter().all(|line| line.ends_with(DENIED)), "{said}");
+    }
+}
+
+/// A peer that is killed while its memory is written to ends the request, and nothing else.
+#[test]
+fn a_peer_that_dies_while_its_shared_memory_is_written_ends_the_request() {
+    let said = shared("dies", ["memfd", "memfd"], &[]).unwrap();
+    assert!(lines(&said, "refused").iter().all(|line| !line.ends_with(" 0")), "{said}");
+}

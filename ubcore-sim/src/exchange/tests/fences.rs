@@ -297,7 +297,12 @@ fn a_ring_entry_is_checked_before_it_is_used() {
         ("placed, with bytes", placed, with(send(Opcode::Write, 64), 64)),
         ("no name", named, with(send(Opcode::Send, 64), 31)),
         ("a name of other bytes", named, with(send(Opcode::Send, 64), 32)),
-        ("a name of a write", named, [send(Opcode::Write, 64), name_of(64)].concat()),
+        ("a name of a read", named, [send(Opcode::Read, 64), name_of(64)].concat()),
+        (
+            "a name of other bytes of a write",
+            named,
+            [send(Opcode::Write, 64), name_of(72)].concat(),
+        ),
         ("an unknown kind", 4, with(send(Opcode::Send, 64), 64)),
     ];
     for (name, kind, bytes) in cases {

@@ -12,7 +12,7 @@ use udma_abi::{
     sqe::{SQE_WORDS_MAX, SqeTargetKind, control_len},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Blocks, HeldMemory, Pages, Region};
+use urma_mem::{Blocks, HeldMemory, Pages, Region, procvm::ProcessMemory};
 
 use urma_packet::{FurtherPorts, ROCE_PORT};
 
@@ -39,6 +39,8 @@ const ACK_LEN: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Ring,
+    /// The same between processes that may read each other's memory.
+    ReadableRing,
     Packets,
 }
 
@@ -210,6 +212,13 @@ impl Node {
     }
 }
 
+/// The process of a node: this one.
+fn process_of(node: &Node) -> ProcessMemory {
+    let witness = node.base.tables.ports.node_region.sub(0, 40).unwrap();
+    let addr = witness.addr() as u64;
+    ProcessMemory::open(std::process::id(), addr, witness).unwrap()
+}
+
 /// Steps an exchange whose send queues no device wakes.
 pub(super) fn step(exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
     let mut busy = exchange.begin_step(base, now);
@@ -252,6 +261,11 @@ impl World {
         world
     }
 
+    /// Two nodes on one host, which may read each other's process through the kernel.
+    pub(super) fn of_readable_processes() -> Self {
+        Self::with(Kind::ReadableRing, [4096; 2], (1, RcWire::Urma))
+    }
+
     fn with(kind: Kind, mtus: [u32; 2], of: (u8, RcWire)) -> Self {
         let mut world = Self {
             nodes: [Node::of(1, mtus[0], 7, of), Node::of(2, mtus[1], 7, of)],
@@ -274,7 +288,7 @@ impl World {
         assert_eq!(a.exchange.connect(&a.base, now, eids[1], Mode::Rm), Connecting::Pending);
         match kind {
             Kind::Packets => a.exchange.on_packet_peer(eids[1]),
-            Kind::Ring => {
+            Kind::Ring | Kind::ReadableRing => {
                 let halves =
                     [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
                 let arena = &world.arena;
@@ -284,7 +298,7 @@ impl World {
                     my_half: mine.clone(),
                     peer_half: theirs.clone(),
                     wake: Arc::<Line>::clone(&world.line),
-                    process: None,
+                    process: (kind == Kind::ReadableRing).then(|| process_of(peer)),
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);
                 let of_b = parts(a, &halves[1], &halves[0]);
