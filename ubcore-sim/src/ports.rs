@@ -50,6 +50,12 @@ pub trait MemoryHost: Send + Sync + Debug {
         HeldMemory::plain(region)
     }
 
+    /// Why peers on this host do not reach the registration `key` directly, for reports; `None`: they do, or it is not known.
+    fn why_not_direct(&self, key: u32) -> Option<String> {
+        let _ = key;
+        None
+    }
+
     /// Takes the pages back under private addresses, content kept. After it returned, a late
     /// write of a peer lands where no thread reads.
     fn unshare(&self, key: u32);

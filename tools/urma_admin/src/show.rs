@@ -192,6 +192,7 @@ fn columns(kind: ObjectKind) -> &'static [(&'static str, usize)] {
             ("access", 22),
             ("has_token", 9),
             ("shared", 6),
+            ("why_not_direct", 16),
         ],
         ObjectKind::Tp => &[
             ("eid", 18),
@@ -377,7 +378,8 @@ mod tests {
                 { "id": 1024, "kind": "jetty", "mode": "rc", "bound": { "tpn": 3, "id": 9 } },
                 { "id": 1025, "kind": "jfr", "mode": "rm", "receives": 7, "jfcs": [1, 2] },
             ],
-            "segments": [{ "token_id": 256, "va": 4096, "len": 8, "access": ["read"] }],
+            "segments": [{ "token_id": 256, "va": 4096, "len": 8, "access": ["read"],
+                "shared": false, "why_not_direct": "already shared memory" }],
         });
         assert_eq!(objects(&document, ObjectKind::Rc, None).len(), 1);
         assert_eq!(objects(&document, ObjectKind::Jetty, Some(7)).len(), 0);
@@ -386,6 +388,7 @@ mod tests {
         assert!(text.contains("1,2"), "{text}");
         let text = table(ObjectKind::Seg, &objects(&document, ObjectKind::Seg, None));
         assert!(text.contains("0x1000"), "{text}");
+        assert!(text.contains("already shared memory"), "{text}");
         let text = table(ObjectKind::Rc, &objects(&document, ObjectKind::Rc, None));
         assert!(text.contains("id=9,tpn=3") || text.contains("tpn=3,id=9"), "{text}");
     }

@@ -40,7 +40,7 @@ pub struct QueueLook {
 }
 
 /// State of one registered segment for reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SegmentLook {
     /// Token id, `tid << 8`.
     pub token_id: u32,
@@ -54,6 +54,8 @@ pub struct SegmentLook {
     pub has_token: bool,
     /// Peers on this host reach (part of) it directly.
     pub is_shared: bool,
+    /// Why they do not, if that is known.
+    pub why_not_direct: Option<String>,
 }
 
 /// State of all objects of a device at one time, for reports.
@@ -110,7 +112,8 @@ impl SoftwareDevice {
                     len: segment.len,
                     access: segment.access,
                     has_token: segment.token.is_some(),
-                    is_shared: segment.shared,
+                    is_shared: segment.has_extents,
+                    why_not_direct: self.base.tables.ports.memory.why_not_direct(tid),
                 })
             });
             let groups = objects.groups.iter();

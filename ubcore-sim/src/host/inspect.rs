@@ -127,13 +127,15 @@ fn segment(segment: &SegmentLook) -> String {
     let access: Vec<String> =
         segment.access.iter_names().map(|(name, _)| quoted(&name.to_lowercase())).collect();
     format!(
-        "{{\"token_id\":{},\"va\":{},\"len\":{},\"access\":[{}],\"has_token\":{},\"shared\":{}}}",
+        "{{\"token_id\":{},\"va\":{},\"len\":{},\"access\":[{}],\"has_token\":{},\"shared\":{},\
+         \"why_not_direct\":{}}}",
         segment.token_id,
         segment.va,
         segment.len,
         access.join(","),
         segment.has_token,
-        segment.is_shared
+        segment.is_shared,
+        optional(segment.why_not_direct.as_deref().map(quoted))
     )
 }
 

@@ -30,19 +30,26 @@ pub struct ArenaMemory {
     holder: MemoryHolder,
     moving: PageMoving,
     adoptions: Mutex<BTreeMap<u32, Adoption>>,
+    /// Why registrations of which nothing moved stayed where they are.
+    refusals: Mutex<BTreeMap<u32, String>>,
 }
 
 impl ArenaMemory {
     /// Creates the state of a node that has moved no pages yet.
     #[must_use]
     pub fn new(arena: Arena, moving: PageMoving) -> Self {
-        Self { holder: MemoryHolder::new(&arena), arena, moving, adoptions: Mutex::default() }
+        let holder = MemoryHolder::new(&arena);
+        Self { holder, arena, moving, adoptions: Mutex::default(), refusals: Mutex::default() }
     }
 
     /// Registrations that have pages in the arena.
     #[must_use]
     pub fn moved(&self) -> usize {
         self.adoptions().len()
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Control plane only. A panic elsewhere leaves whole entries.
@@ -54,12 +61,14 @@ impl ArenaMemory {
 impl MemoryHost for ArenaMemory {
     fn share(&self, key: u32, region: &Region) -> Vec<SharedExtent> {
         if self.moving == PageMoving::Off {
+            self.refusals().insert(key, "page moving is turned off".to_owned());
             return Vec::new();
         }
         let adoption = match self.arena.adopt(region) {
             Ok(adoption) => adoption,
             Err(reason) => {
                 tracing::info!(key, ?region, %reason, "memory is not reachable directly");
+                self.refusals().insert(key, reason.to_string());
                 return Vec::new();
             }
         };
@@ -83,7 +92,12 @@ impl MemoryHost for ArenaMemory {
         self.holder.hold(region, &extents)
     }
 
+    fn why_not_direct(&self, key: u32) -> Option<String> {
+        self.refusals().get(&key).cloned()
+    }
+
     fn unshare(&self, key: u32) {
+        self.refusals().remove(&key);
         // The lock is not held while pages move.
         let adoption = self.adoptions().remove(&key);
         if let Some(Err(error)) = adoption.map(Adoption::revoke) {
@@ -125,6 +139,21 @@ mod tests {
     fn nothing_moves_when_it_is_off() {
         let memory = ArenaMemory::new(Arena::new().unwrap(), PageMoving::Off);
         assert_eq!(memory.share(1, &Region::private(1 << 20).unwrap()), []);
+        assert_eq!(memory.why_not_direct(1).as_deref(), Some("page moving is turned off"));
         memory.unshare(1);
+        assert_eq!(memory.why_not_direct(1), None);
+    }
+
+    #[test]
+    fn what_others_have_already_says_so() {
+        let memory = ArenaMemory::new(Arena::new().unwrap(), PageMoving::On);
+        let shared = Region::shared(1 << 20, urma_mem::Pages::Base).unwrap();
+        assert_eq!(memory.share(1, &shared), []);
+        let why = memory.why_not_direct(1).unwrap();
+        assert!(why.contains("already shared memory"), "{why}");
+        assert_eq!(memory.share(2, &Region::private(1 << 20).unwrap()).len(), 1);
+        assert_eq!(memory.why_not_direct(2), None);
+        memory.unshare(1);
+        memory.unshare(2);
     }
 }
