@@ -20,6 +20,7 @@ use udma_abi::DeviceBacking;
 use urma_core::Status;
 use urma_mem::{
     fork::{FdWatch, watch_fd},
+    room::thread_refused,
     sync::{AtomicBool, Ordering},
 };
 
@@ -117,7 +118,8 @@ impl SharedVector {
         });
         let served = Arc::clone(&passed);
         let thread = std::thread::Builder::new().name("urma-events".to_owned());
-        thread.spawn(move || served.run()).map_err(refused)?;
+        let started = thread.spawn(move || served.run());
+        started.map_err(|error| refused(thread_refused("the shared vector", &error)))?;
         Ok(Self(passed))
     }
 }

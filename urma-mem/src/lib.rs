@@ -30,6 +30,7 @@ pub mod maps;
 pub mod procvm;
 pub mod region;
 pub mod relay;
+pub mod room;
 pub mod serial;
 pub mod sleep;
 pub mod spsc;

@@ -81,7 +81,8 @@ impl Background {
             inquiry: Inquiry::default(),
         };
         let name = "urma-node".to_owned();
-        let handle = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
+        let started = std::thread::Builder::new().name(name).spawn(move || worker.run());
+        let handle = started.map_err(|error| urma_mem::room::thread_refused("a node", &error))?;
         Ok(Self { handle })
     }
 

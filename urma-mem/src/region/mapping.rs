@@ -21,6 +21,7 @@ use nix::unistd::ftruncate;
 use super::{MapAccess, Pages};
 use crate::fork::{self, MovedPages};
 pub(crate) use crate::maps::page_len;
+use crate::room;
 
 const HUGE_LEN: usize = 2 << 20;
 
@@ -82,6 +83,7 @@ impl RegionPages {
             Pages::Huge2M => (MFdFlags::MFD_HUGETLB | MFdFlags::MFD_HUGE_2MB, HUGE_LEN),
         };
         let len_file = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::InvalidInput)?;
+        room::check(len_file)?;
         let fd = new_memfd("urma-region", flags)?;
         lengthen(&fd, len_file as u64)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
@@ -96,6 +98,7 @@ impl RegionPages {
 
     pub(super) fn new_private(len: usize) -> io::Result<Self> {
         let len = page_ceil(len).and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
+        room::check(len.get())?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
         // mapping.
@@ -111,6 +114,7 @@ impl RegionPages {
     ) -> io::Result<Self> {
         let end = offset.checked_add(len as u64).ok_or(io::ErrorKind::InvalidInput)?;
         check_cannot_shrink(fd.as_fd(), end)?;
+        room::check_address_space(len)?;
         Self::of_file(fd, offset, len, access)
     }
 
@@ -131,6 +135,7 @@ impl RegionPages {
     ) -> io::Result<Self> {
         let len = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.2.get()));
         let whole = len.and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
+        room::check_address_space(whole.get())?;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
         // mapping.
         let base =
