@@ -16,6 +16,7 @@ pub use config::{ConfigError, EidSource, NodeCfg};
 pub use function::ClientFunction;
 pub use settings::{Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
+pub use urma_mem::fork::ForkCopies;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 use urma_packet::{Tpn, WINDOW_MAX};
 use urma_recovery::CongestionChoice;
@@ -120,6 +121,7 @@ impl Node {
         let device = SoftwareDevice::new(device_cfg, ports);
         let wakeup = new_wakeup()?;
         let wake = Arc::clone(&wakeup);
+        urma_mem::fork::copy_at_forks(cfg.fork_copies);
         let kernel_reads = cfg.kernel_reads;
         let share =
             LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };

@@ -269,11 +269,30 @@ impl Registry {
     }
 }
 
+/// What a forked child gets of registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ForkCopies {
+    /// The bytes as at the fork, of which it makes copies.
+    #[default]
+    On,
+    /// Pages of its own as it stores to them; the others have what the parent and its peers store later.
+    Off,
+}
+
+/// Whether children of this process get copies of registered memory: by default they do.
+static COPIES: Flag = Flag::new(true);
+
+/// From now on children of this process get copies of registered memory, or they do not: then a fork costs nothing for it,
+/// and a child sees what is stored later in pages to which it did not store itself.
+pub fn copy_at_forks(copies: ForkCopies) {
+    COPIES.store(copies == ForkCopies::On, Ordering::Relaxed);
+}
+
 extern "C" fn before_fork() {
     REGISTRY.acquire();
     // SAFETY: this thread took the registry in the line before.
     let lists = unsafe { &*REGISTRY.lists.get() };
-    snapshot::prepare(!lists.moved.is_empty());
+    snapshot::prepare(!lists.moved.is_empty() && COPIES.load(Ordering::Relaxed));
 }
 
 extern "C" fn after_in_parent() {

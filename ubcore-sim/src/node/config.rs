@@ -6,7 +6,7 @@
 use std::{borrow::Cow, ffi::OsString, net::IpAddr, path::PathBuf};
 
 use udma_abi::RawEid;
-use urma_mem::{HugePages, Writers};
+use urma_mem::{HugePages, Writers, fork::ForkCopies};
 use urma_packet::{FurtherPorts, WINDOW_MAX};
 use urma_recovery::CongestionChoice;
 
@@ -61,8 +61,10 @@ pub struct NodeCfg {
     pub writers: Writers,
     /// Pages that moved memory gets.
     pub huge_pages: HugePages,
-    /// Whether READs of a peer's memory that is not shared may go through the kernel.
+    /// Whether a peer's memory that is not shared may be read through the kernel.
     pub kernel_reads: KernelReads,
+    /// What children of this process get of registered memory: as the newest node says.
+    pub fork_copies: ForkCopies,
     /// With which processes of its user memory is shared.
     pub share_with: ShareWith,
     /// Whether short requests of idle send queues take the express lane.
@@ -124,6 +126,7 @@ impl Default for NodeCfg {
             writers: Writers::Held,
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
+            fork_copies: ForkCopies::On,
             share_with: ShareWith::Tracers,
             lane: ExpressLane::On,
             contexts: ContextModelMode::Off,
@@ -199,6 +202,7 @@ impl NodeCfg {
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
+    /// | `URMA_FORK_COPIES` | `on` (a forked child has registered memory as at the fork), `off` |
     /// | `URMA_SHARE_WITH` | `tracers` (processes of the user that may trace this one), `user` (all of them) |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
@@ -271,6 +275,9 @@ impl NodeCfg {
         }
         if let Some(is_on) = switch("URMA_KERNEL_READS")? {
             self.kernel_reads = if is_on { KernelReads::Probe } else { KernelReads::Off };
+        }
+        if let Some(is_on) = switch("URMA_FORK_COPIES")? {
+            self.fork_copies = if is_on { ForkCopies::On } else { ForkCopies::Off };
         }
         self.share_with = text("URMA_SHARE_WITH").map_or(Ok(self.share_with), share_with_of)?;
         if let Some(is_on) = switch("URMA_LANE")? {
@@ -622,6 +629,7 @@ mod tests {
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
+        assert_eq!(with("URMA_FORK_COPIES", "off").unwrap().fork_copies, ForkCopies::Off);
         assert_eq!(with("URMA_SHARE_WITH", "user").unwrap().share_with, ShareWith::User);
         assert_eq!(with("URMA_SHARE_WITH", "tracers").unwrap().share_with, ShareWith::Tracers);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
@@ -700,6 +708,7 @@ mod tests {
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),
+            ("URMA_FORK_COPIES", "never"),
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),

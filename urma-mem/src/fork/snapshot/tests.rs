@@ -166,6 +166,97 @@ fn a_child_that_executes_or_ends_lets_its_parent_go_on() {
     }
 }
 
+/// Of a page that is registered in part no byte changes in the child, neither of the part nor of the rest.
+#[test]
+fn bytes_beside_registered_ones_are_as_at_the_fork_too() {
+    let _ = crate::writer_hold();
+    let arena = Arena::new().unwrap();
+    let all = Region::private(4 * page_len()).unwrap();
+    all.write(0, &vec![1; 4 * page_len()]).unwrap();
+    // From the middle of the first page to the middle of the last one.
+    let part = all.sub(page_len() / 2, 3 * page_len()).unwrap();
+    let adoption = arena.adopt(&part).unwrap();
+    let later = gate();
+    let child = in_child(|| {
+        wait(&later);
+        let mut seen = vec![0; 4 * page_len()];
+        all.read(0, &mut seen).is_ok() && seen.iter().all(|byte| *byte == 1)
+    });
+    all.write(0, &vec![2; 4 * page_len()]).unwrap();
+    open(&later);
+    assert!(succeeded(child.unwrap()));
+    adoption.release().unwrap();
+    assert_eq!(all.load_u8(page_len() / 2), Ok(2));
+}
+
+/// What was asked for before registering: pages that move lose it, and a child has their bytes. The kernel goes on to do it
+/// for pages that did not move, and for all of them when they have moved back and are advised again.
+#[test]
+fn advice_from_before_registering_is_lost_with_the_move() {
+    let _ = crate::writer_hold();
+    for advice in [libc::MADV_WIPEONFORK, libc::MADV_DONTFORK] {
+        let arena = Arena::new().unwrap();
+        let all = Region::private(4 * page_len()).unwrap();
+        all.write(0, &vec![1; 4 * page_len()]).unwrap();
+        let at = core::ptr::without_provenance_mut(all.addr());
+        // SAFETY: advice about this test's own pages, which changes nothing here.
+        assert_eq!(unsafe { libc::madvise(at, all.len(), advice) }, 0);
+        let adoption = arena.adopt(&all.sub(page_len() / 2, 3 * page_len()).unwrap()).unwrap();
+        let [first, second] = [0, 1].map(|page| all.sub(page * page_len(), page_len()).unwrap());
+        let child = in_child(|| {
+            let head = match advice {
+                libc::MADV_WIPEONFORK => first.load_u8(0) == Ok(0),
+                _ => !first.is_mapped(),
+            };
+            head && second.load_u8(0) == Ok(1)
+        });
+        assert!(succeeded(child.unwrap()), "{advice}");
+        adoption.release().unwrap();
+    }
+}
+
+/// What is started to execute something else waits for no copies and makes none: no handler runs, while a fork would wait
+/// for the registry, which this test holds. (The standard library starts programs by `posix_spawn`.)
+#[test]
+fn posix_spawn_does_not_pay() {
+    let program = program(HugePages::Off);
+    let before = crate::fork::generation();
+    crate::fork::REGISTRY.acquire();
+    let (starter, results) = std::sync::mpsc::channel();
+    let starts = std::thread::spawn(move || {
+        let spawned = std::process::Command::new("true").status().unwrap().success();
+        starter.send(spawned).unwrap();
+    });
+    let came = results.recv_timeout(std::time::Duration::from_secs(20));
+    crate::fork::REGISTRY.release();
+    starts.join().unwrap();
+    assert_eq!(came, Ok(true));
+    assert_eq!((crate::fork::generation(), program.changed()), (before, 0));
+}
+
+/// Without copies a fork does not wait, and a child sees later stores.
+#[test]
+fn copies_can_be_turned_off() {
+    // In a process of its own: the choice is of the whole process.
+    let alone = in_child(|| {
+        crate::fork::copy_at_forks(crate::fork::ForkCopies::Off);
+        let program = program(HugePages::Off);
+        let (stored, later) = (gate(), gate());
+        let child = in_child(|| {
+            program.memory.store_u64(16, 5).unwrap();
+            open(&stored);
+            wait(&later);
+            // The page that the child stored to is its own; others have what came later.
+            program.is_as_before(0) && program.memory.load_u64(page_len() + 8) == Ok(99)
+        });
+        wait(&stored);
+        program.change();
+        open(&later);
+        succeeded(child.unwrap()) && program.memory.load_u64(16) == Ok(0)
+    });
+    assert!(succeeded(alone.unwrap()));
+}
+
 /// Other threads register, unregister and store all the time.
 #[test]
 fn forks_of_a_program_with_busy_threads_end() {
