@@ -108,11 +108,12 @@ fn run_connected(
     live: Option<Live>,
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
-    let session = join(plan, oob)?;
+    let mut session = join(plan, oob)?;
     let path = session.objects.path();
     let nodes = (session.context.eid(), session.objects.targets[0].target().id.eid);
     audience.on_connected(path);
-    sizes(plan, oob, (session, live), audience).map_err(|error| error.explained(nodes, path))
+    // The node lives until the reason is found: it is asked, too.
+    sizes(plan, oob, (&mut session, live), audience).map_err(|error| error.explained(nodes, path))
 }
 
 /// Compares the tests, opens the device, imports what the peer has.
@@ -160,7 +161,7 @@ fn pin(core: usize) -> Result<(), RunError> {
 fn sizes(
     plan: &Plan,
     oob: &mut Oob,
-    (mut session, mut live): (Session, Option<Live>),
+    (session, mut live): (&mut Session, Option<Live>),
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
     let test = &plan.test;

@@ -120,3 +120,31 @@ fn a_server_of_another_wire_version_is_named() {
     says(&obstacle(far, near, &[]), "version", &["10.80.0.2", "version 1", "same release"]);
     assert!(refusing.join().expect("it answers"));
 }
+
+/// A rule of the kernel drops what comes to port 4791, as a firewall does: without a word, at a path that worked.
+#[test]
+fn a_request_without_an_acknowledgement_says_that_a_firewall_drops_it() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    let words = ["write_bw", "-D", "50", "-P", "18515"];
+    let mut serving = far.start(far.command(PROGRAM).args(words));
+    while !serving.line().expect("the server waits").contains("Waiting for client") {}
+    let mut command = near.command(PROGRAM);
+    command.args(words).args(["-S", &far.address().to_string()]).env("URMA_LOG", "warn");
+    let mut client = near.start(&mut command);
+    while !client.line().expect("the client connects").contains("BW average") {}
+    // The table of the host's own addresses comes first, unless it is moved.
+    far.ip(&[
+        "rule add pref 10 lookup local",
+        "rule add pref 5 ipproto udp dport 4791 blackhole",
+        "rule del pref 0",
+    ]);
+    let ended = client.end();
+    drop(serving);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    // The log asks once for all requests; the program may end before it has its answer.
+    let line = "requests to node 10.80.0.2 ended without an acknowledgement (status 9): firewall: ";
+    assert!(ended.stderr.matches(line).count() <= 1, "{ended:?}");
+    let error = ended.stderr.lines().find(|line| line.starts_with("urma_perftest: "));
+    says(error.expect("an error"), "firewall", &["10.80.0.2"]);
+}
