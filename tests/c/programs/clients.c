@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The order in which known clients call the library, each as two contexts of one process: clients WHO.
+ * The order in which known clients call the library, each as two contexts of one process: clients WHO [DEVICE].
+ * DEVICE is a name, or "eid": a client that is configured with the EID of the node alone.
  * Nothing of theirs is in here but which functions they call, in which order, and with which sizes.
  *
- *   yuanrong  a bonding device, balanced; no MSN; jetties with up to 13 pieces, over CTP; the arena is shared memory
+ *   yuanrong  a bonding device, balanced; no MSN; jetties with 13 pieces, over CTP; the arena is shared memory
  *   hcom      a bonding device with EID and attributes; RC over RTP; waits on the descriptor, then in the library
- *   brpc      an event channel for each connection; messages of a block; sleeps on epoll
+ *   brpc      an event channel for each connection; messages of a block over CTP; sleeps on epoll
  *   verbs     as a program of ibverbs becomes one of URMA: tokens in plain text, RC, queues in the error state first
  *   tent      no bonding device; one receive queue for all jetties; batches of WRITE and READ, polled
  */
@@ -25,7 +26,7 @@
 #error "programs test for this name, and leave out what balances otherwise"
 #endif
 
-enum { ARENA = 1 << 20, LIMIT_MS = 60000, BATCH = 16, PIECE = 64 << 10, BLOCK = 8192 };
+enum { ARENA = 1 << 20, LIMIT_MS = 60000, BATCH = 16, PIECE = 64 << 10, BLOCK = 8192, PIECES = 13 };
 
 /* What a client asks of its ends. */
 struct wish {
@@ -76,6 +77,19 @@ static uint32_t eid_index_of(urma_device_t *dev)
     CHECK(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_UB) == dev);
     urma_free_eid_list(list);
     return index;
+}
+
+/* The device that the EID of the node names. */
+static urma_device_t *device_by_eid(void)
+{
+    uint32_t count = 0;
+    urma_device_t *dev, *any = device_of("");
+    urma_eid_info_t *list = urma_get_eid_list(any, &count);
+
+    CHECK(list != NULL);
+    CHECK((dev = urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_UB)) != NULL);
+    urma_free_eid_list(list);
+    return dev;
 }
 
 static void control(urma_context_t *ctx, uint32_t opcode, void *value, uint32_t len)
@@ -284,6 +298,27 @@ static void post_rw(struct peer *from, urma_opcode_t opcode, size_t offset, uint
     CHECK(urma_post_jetty_send_wr(from->jetty, &wr.base, &bad) == URMA_SUCCESS);
 }
 
+/* One WRITE of pieces of a block each, which lie apart here and together there. */
+static void gather(struct peer *from, const struct peer *to)
+{
+    urma_sge_t here[PIECES], there = piece(from->far, 0, PIECES * BLOCK);
+    urma_jfs_wr_t wr = {.opcode = URMA_OPC_WRITE, .tjetty = from->target}, *bad = NULL;
+
+    for (int i = 0; i < PIECES; i++) {
+        here[i] = piece(from->seg, (size_t)(PIECES - 1 - i) * PIECE, BLOCK);
+    }
+    wr.flag.bs.complete_enable = 1;
+    wr.rw.src.sge = here;
+    wr.rw.src.num_sge = PIECES;
+    wr.rw.dst.sge = &there;
+    wr.rw.dst.num_sge = 1;
+    CHECK(urma_post_jetty_send_wr(from->jetty, &wr, &bad) == URMA_SUCCESS);
+    (void)next_by_event(from, -1);
+    for (int i = 0; i < PIECES; i++) {
+        CHECK(memcmp(to->arena + i * BLOCK, from->arena + (PIECES - 1 - i) * PIECE, BLOCK) == 0);
+    }
+}
+
 static void fill(uint8_t *arena, unsigned seed)
 {
     for (size_t i = 0; i < ARENA; i++) {
@@ -315,6 +350,7 @@ static void put_and_get(struct peer ends[2], const struct wish *wish)
         CHECK(next_by_event(&ends[0], -1).user_ctx == i);
     }
     CHECK(memcmp(ends[0].arena, ends[1].arena, ARENA) == 0);
+    gather(&ends[0], &ends[1]);
     fill(ends[1].arena, 2);
     for (uint64_t i = 0; i < BATCH; i++) {
         post_rw(&ends[0], URMA_OPC_READ, i * PIECE, i, 0);
@@ -344,15 +380,12 @@ static struct wish wish_of(const char *who, const urma_device_attr_t *attr)
 
     if (strcmp(who, "yuanrong") == 0) {
         wish.jfc_depth = attr->dev_cap.max_jfc_depth;
-        /* It asks for 13; of a device that says fewer, for all of them. */
-        wish.send_pieces = attr->dev_cap.max_jfs_sge < 13 ? (uint8_t)attr->dev_cap.max_jfs_sge : 13;
+        wish.send_pieces = PIECES;
         wish.is_shared_memory = 1;
     } else if (strcmp(who, "hcom") == 0) {
         wish.mode = URMA_TM_RC;
         wish.tp_type = URMA_RTP;
         wish.send_pieces = 4;
-    } else if (strcmp(who, "brpc") == 0) {
-        wish.tp_type = URMA_RTP;
     } else if (strcmp(who, "verbs") == 0) {
         wish.mode = URMA_TM_RC;
         wish.tp_type = URMA_RTP;
@@ -371,6 +404,12 @@ int main(int argc, char **argv)
 
     CHECK(urma_init(NULL) == URMA_SUCCESS);
     urma_device_t *dev = device_of(is_bonding ? "bonding_dev_" : "udma");
+    if (argc > 2) {
+        dev = strcmp(argv[2], "eid") == 0 ? device_by_eid() : urma_get_device_by_name(argv[2]);
+        CHECK(dev != NULL);
+    }
+    char name[URMA_MAX_NAME];
+    snprintf(name, sizeof(name), "%s", dev->name);
     CHECK(urma_query_device(dev, &attr) == URMA_SUCCESS);
     struct wish wish = wish_of(who, &attr);
     memset(ends, 0, sizeof(ends));
@@ -411,6 +450,6 @@ int main(int argc, char **argv)
         }
     }
     CHECK(urma_uninit() == URMA_SUCCESS);
-    printf("%s is served\n", who);
+    printf("%s is served by %s\n", who, name);
     return 0;
 }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn yields_that_take_long_and_that_nobody_used_end() {
+    fn yields_that_take_long_and_that_no_thread_used_end() {
         let mut poller = Poller::new(PollCost::Loads);
         poller.is_traced = true;
         poller.spin(100, 300);

@@ -12,15 +12,28 @@ use urma_c_tests::{GCC, Prefix, finish, root, scratch};
 
 use crate::{INSTALLED, command, profiles::B081};
 
-/// Runs the sequence of one client on every path.
+/// The name of the device that clients look for.
+const BONDING: &str = "bonding_dev_0";
+
+/// Runs the sequence of one client on every path: on the device that it looks for, on the bonding device by its name, and on
+/// that which the EID of the node names.
 fn is_served(tree: &Prefix, who: &str, paths: &[&str]) {
+    let own = if matches!(who, "yuanrong" | "hcom") { BONDING } else { "udma0" };
     let ends = format!("-I{}", root().join("liburma/tests/c").display());
     let source = root().join("tests/c/programs/clients.c");
     let program = GCC.build(tree, &source, &["-std=gnu11", "-Wno-pedantic", &ends]);
     for path in paths {
-        let environment = [("URMA_DEVICE_ALIAS", "bonding_dev_0"), ("URMA_PATH", path)];
-        let said = finish(&command(&program, &[who], &environment));
-        assert_eq!(said.out, format!("{who} is served\n"), "{path}: {}", said.err);
+        let environment = [("URMA_DEVICE_ALIAS", BONDING), ("URMA_PATH", path)];
+        for (words, device) in [
+            (&[who][..], own),
+            (&[who, BONDING], BONDING),
+            // As UBSocket chooses.
+            (&[who, "eid"], BONDING),
+        ] {
+            let said = finish(&command(&program, words, &environment));
+            let served = format!("{who} is served by {device}\n");
+            assert_eq!(said.out, served, "{words:?}, {path}: {}", said.err);
+        }
     }
 }
 
