@@ -60,7 +60,8 @@ fn late_writes_on_the_same_host_change_nothing() {
 fn shared(what: &str, [here, there]: [&str; 2], environment: &[(&str, &str)]) -> Option<String> {
     let source = root().join("tests/c/programs/shared.c");
     let built = GCC.build(&INSTALLED, &source, &[]);
-    let output = command(&built, &[what, here, there], environment).output().unwrap();
+    let output = command(&built, &[what, here, there], environment).output();
+    let output = output.expect("the program starts");
     if output.status.code() == Some(77) {
         urma_skip::skip(format!("{what} of {here} and {there}: no huge pages"));
         return None;
