@@ -24,7 +24,6 @@ use crate::{
     slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, forget_usual, is_there},
 };
 
-pub(crate) use report::providers_are;
 pub(crate) use user::{Recorded, UserArray, UserPtr, args, c_text, some, text, value};
 
 /// What a refused call answers with, and why.

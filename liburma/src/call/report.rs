@@ -5,7 +5,7 @@
 //! call that succeeds anything; change `errno`.
 
 use core::{cell::Cell, ffi::c_int};
-use std::{borrow::Cow, sync::OnceLock};
+use std::borrow::Cow;
 
 use urma_mem::sync::{AtomicU64, Ordering};
 
@@ -14,25 +14,6 @@ use super::{Code, ReasonWords, errno, set_errno};
 std::thread_local! {
     /// The number of the answer of this thread's newest refused call, whose line is in the log.
     static SAID: Cell<c_int> = const { Cell::new(0) };
-}
-
-/// Names the providers of others, which give numbers alone; there is one once the first has registered.
-static PROVIDERS: OnceLock<fn() -> Vec<String>> = OnceLock::new();
-
-/// `names` are those of the providers that may have answered when an operation gave no reason.
-pub(crate) fn providers_are(names: fn() -> Vec<String>) {
-    let _ = PROVIDERS.set(names);
-}
-
-/// Words for an answer of an operation that gave none.
-fn unexplained(number: c_int) -> String {
-    let names = PROVIDERS.get().map_or_else(Vec::new, |names| names());
-    let who = match &names[..] {
-        [] => "the operation of the device's provider".to_owned(),
-        [name] => format!("provider {name}"),
-        several => format!("a provider ({})", several.join(", ")),
-    };
-    format!("{who} answered {number}, and gives no reason")
 }
 
 /// The words for the number that an operation of a table answered with: an operation of this library said them itself.
@@ -93,7 +74,8 @@ fn say(function: &str, number: c_int, words: ReasonWords) {
     let now_s = now_s();
     let Some(left_out) = admitted(&function, number, now_s) else { return };
     let line = |words: Option<&str>| {
-        let words = words.map_or_else(|| Cow::Owned(unexplained(number)), Cow::Borrowed);
+        let words = words
+            .unwrap_or("the operation of the device's provider answered so, and gives no reason");
         let errno = errno_name(number);
         match left_out {
             0 => tracing::warn!(target: "urma", "{function} refused ({errno}): {words}"),
@@ -223,16 +205,6 @@ mod tests {
         for (body, known) in bodies {
             assert_eq!(name(body), known);
         }
-    }
-
-    #[test]
-    fn an_answer_without_a_reason_names_who_gave_it() {
-        assert_eq!(
-            unexplained(22),
-            "the operation of the device's provider answered 22, and gives no reason"
-        );
-        providers_are(|| vec!["sample".to_owned()]);
-        assert_eq!(unexplained(12), "provider sample answered 12, and gives no reason");
     }
 
     #[test]

@@ -130,17 +130,10 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
     let entry = ENTRIES.iter().find(is_taken).ok_or_else(|| {
         refuse!(ENOMEM, "{} providers are registered, which is the most", ENTRIES.len())
     })?;
-    call::providers_are(names);
     entry.driver.set(ops.as_ptr());
     let object = if IS_LOADING.get() { LOADING } else { 0 };
     entry.object.store(object, Ordering::Release);
     Ok(())
-}
-
-/// Names of the providers of others, which answer with numbers alone.
-fn names() -> Vec<String> {
-    let is_built_in = |name: &String| name == "udma";
-    all().map(Provider::name).filter(|name| !is_built_in(name)).collect()
 }
 
 /// What devices of a provider point to; the provider is registered if it is not yet.

@@ -164,9 +164,6 @@ fn a_provider_beside_the_library_is_found_without_a_setting() {
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{}\n{said}", run.status);
     assert!(!said.contains("provider skipped"), "{said}");
-    // The provider gives numbers alone; the line says whose.
-    let line = "urma_post_jetty_send_wr refused (EINVAL): provider sample answered 22, and gives no reason";
-    assert_eq!(said.matches(line).count(), 1, "{said}");
 }
 
 #[test]
