@@ -96,7 +96,10 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/device-spec.md");
         let text = std::fs::read_to_string(path).expect("docs/device-spec.md");
         let section = text.split("\n## 3. ").nth(1).and_then(|rest| rest.split("\n## ").next());
-        let lines = section.expect("section 3").lines().filter(|line| line.starts_with("| "));
+        // The first table: another one, of other columns, may follow.
+        let lines = section.expect("section 3").lines().skip_while(|line| !line.starts_with("| "));
+        let lines = lines.take_while(|line| line.starts_with('|'));
+        let lines = lines.filter(|line| line.starts_with("| "));
         let cells = |line: &str| {
             let mut cells =
                 line.trim_matches('|').splitn(4, '|').map(|cell| cell.trim().to_owned());

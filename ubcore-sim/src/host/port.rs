@@ -273,6 +273,19 @@ impl PacketPort {
         count
     }
 
+    /// As [`PacketPort::send`], before the link closes, up to `most` times: waits for a thread that is at it, since none
+    /// comes to what would be left to it.
+    pub fn send_last(&self, device: &SoftwareDevice, now: Nanos, most: usize) {
+        let _ = self.link.with_blocking(|link| {
+            let Some(link) = link else { return };
+            for _ in 0..most {
+                if self.send_on(link.as_mut(), device, now) == 0 {
+                    break;
+                }
+            }
+        });
+    }
+
     /// Waits for a datagram, `most` at the longest. Other threads use the link meanwhile.
     pub fn wait(&self, most: Duration) {
         let Some(link) = self.watched().clone() else { return };

@@ -354,7 +354,7 @@ impl SharedNode {
         if self.device.has_packet_peers() {
             self.linger(LINGER_NS);
             self.device.close_peers();
-            self.send_all();
+            self.port.send_last(&self.device, self.clock.now(), CLOSES_MAX);
         }
     }
 
@@ -364,7 +364,7 @@ impl SharedNode {
         if self.device.has_packet_peers() {
             self.linger(linger);
             self.device.leave_peers();
-            self.send_all();
+            self.port.send_last(&self.device, self.clock.now(), CLOSES_MAX);
             self.port.close();
         }
     }
@@ -380,15 +380,6 @@ impl SharedNode {
             }
             if !is_busy {
                 self.port.wait(TICK);
-            }
-        }
-    }
-
-    fn send_all(&self) {
-        // Each call sends a bounded number.
-        for _ in 0..CLOSES_MAX {
-            if self.port.send(&self.device, self.clock.now()) == 0 {
-                break;
             }
         }
     }

@@ -82,7 +82,6 @@ fn memory_that_is_mapped_shared_is_written_and_read_like_any_other() {
         (["memfd", "shm"], &[][..]),
         (["private", "memfd"], &[]),
         (["memfd", "private"], &[]),
-        (["huge", "huge"], &[]),
         (["memfd", "memfd"], &off),
         (["memfd", "memfd"], &packets),
     ] {
@@ -93,6 +92,14 @@ fn memory_that_is_mapped_shared_is_written_and_read_like_any_other() {
             assert!(refused.iter().all(|line| line.ends_with(DENIED)), "{kinds:?}: {said}");
         }
     }
+}
+
+/// The same of files of huge pages.
+#[test]
+#[ignore = "needs huge pages: sysctl vm.nr_hugepages=64"]
+fn memory_of_huge_pages_is_written_and_read_like_any_other() {
+    let said = shared("check", ["huge", "huge"], &[]).unwrap();
+    assert!(said.contains("atomics: all"), "{said}");
 }
 
 /// Nothing is written after `urma_unregister_seg` returned, whatever was under way.

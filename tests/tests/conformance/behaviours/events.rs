@@ -105,7 +105,13 @@ fn descriptor_is_readable_while_unconsumed(setup: Setup) -> Outcome {
         same("events", w.a.half.jfce.wait(&mut out, Some(limit()))?, 1)?;
         let jfc = if out[0] == w.a.half.jfc.id() { &w.a.half.jfc } else { &w.a.half.recv_jfc };
         jfc.ack_events(1)?;
-        let is_readable = readable(w.a.half.jfce.fd(), if left == 1 { limit() } else { SHORT })?;
+        let within = if left == 1 { limit() } else { SHORT };
+        let mut is_readable = readable(w.a.half.jfce.fd(), within)?;
+        if setup.is_vfio && left == 0 && is_readable {
+            // An interrupt may come after its event was taken with an earlier one: a wait finds nothing, and takes it.
+            same("events", w.a.half.jfce.wait(&mut out, Some(Duration::ZERO))?, 0)?;
+            is_readable = readable(w.a.half.jfce.fd(), SHORT)?;
+        }
         same("readable with events left", is_readable, left == 1)?;
     }
     Ok(())
