@@ -6,7 +6,7 @@
 //!
 //! Two things end a program without an error to handle: the heap of a Rust program that gets no memory aborts it, and the
 //! kernel kills a process of a control group that has no memory left when a page is touched. So a mapping leaves
-//! [`RESERVE`] to the heap, and one that cannot be filled within the group is not made. What others take afterwards, and
+//! 8 MiB to the heap, and one that cannot be filled within the group is not made. What others take afterwards, and
 //! what the program itself allocates, is not known here.
 
 use std::fmt;
