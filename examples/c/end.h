@@ -75,20 +75,28 @@ static inline void end_make_queues(end_t *end) {
     need((end->jetty = urma_create_jetty(end->ctx, &jetty)) != NULL, "urma_create_jetty");
 }
 
+#define ALL_ACCESS (URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC)
+
+static inline urma_target_seg_t *register_at(urma_context_t *ctx, void *memory, size_t len,
+                                             unsigned access) {
+    urma_seg_cfg_t cfg;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.va = (uint64_t)(uintptr_t)memory;
+    cfg.len = len;
+    cfg.token_value.token = TOKEN;
+    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
+    cfg.flag.bs.access = access;
+    urma_target_seg_t *seg = urma_register_seg(ctx, &cfg);
+    need(seg != NULL, "urma_register_seg");
+    return seg;
+}
+
 static inline void end_register(end_t *end) {
     void *memory = NULL;
     need(posix_memalign(&memory, MEMORY_LEN, MEMORY_LEN) == 0, "memory");
     memset(memory, 0, MEMORY_LEN);
     end->memory = (unsigned char *)memory;
-
-    urma_seg_cfg_t cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.va = (uint64_t)(uintptr_t)memory;
-    cfg.len = MEMORY_LEN;
-    cfg.token_value.token = TOKEN;
-    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
-    cfg.flag.bs.access = URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC;
-    need((end->seg = urma_register_seg(end->ctx, &cfg)) != NULL, "urma_register_seg");
+    end->seg = register_at(end->ctx, memory, MEMORY_LEN, ALL_ACCESS);
 }
 
 /* A jetty of the device's first EID, and a page of memory. */
@@ -193,8 +201,8 @@ static inline void post_receive(end_t *end, uint64_t offset, uint32_t len) {
     need(urma_post_jetty_recv_wr(end->jetty, &wr, &bad) == URMA_SUCCESS, "urma_post_jetty_recv_wr");
 }
 
-/* Polls until a completion comes; it must tell of success. */
-static inline urma_cr_t end_wait(urma_jfc_t *jfc) {
+/* The next completion, whatever it says. */
+static inline urma_cr_t end_next(urma_jfc_t *jfc) {
     urma_cr_t cr;
     memset(&cr, 0, sizeof cr);
     int count = 0;
@@ -202,6 +210,12 @@ static inline urma_cr_t end_wait(urma_jfc_t *jfc) {
         count = urma_poll_jfc(jfc, 1, &cr);
     }
     need(count == 1, "urma_poll_jfc");
+    return cr;
+}
+
+/* Polls until a completion comes; it must tell of success. */
+static inline urma_cr_t end_wait(urma_jfc_t *jfc) {
+    urma_cr_t cr = end_next(jfc);
     if (cr.status != URMA_CR_SUCCESS) {
         fprintf(stderr, "request %llu ended with status %d\n", (unsigned long long)cr.user_ctx,
                 (int)cr.status);

@@ -349,7 +349,7 @@ impl Exchange {
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let path = self.paths.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
         let (eid, dead) = (path.eid, path.dead);
-        let (peers, work, ..) = self.split(base, now);
+        let state::ExchangeParts { peers, work, .. } = self.split(base, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
         let header = work.senders.header(id, &sqe, handed.len);
         let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;

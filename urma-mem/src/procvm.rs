@@ -65,10 +65,10 @@ impl ProcessMemory {
         self.read_apart(remote_addr, window, len, &mut [])
     }
 
-    /// As [`ProcessMemory::read`], with the bytes behind the first `len` to `tail`: by the same system call.
+    /// Copies `len` bytes at `remote_addr` to the window, and the bytes behind them to `tail`, by one system call.
     ///
     /// # Errors
-    /// As [`ProcessMemory::read`].
+    /// Those of [`ProcessMemory::read`].
     pub(crate) fn read_apart(
         &self,
         remote_addr: u64,

@@ -53,7 +53,8 @@ pub(crate) fn check(len: usize) -> io::Result<()> {
     })
 }
 
-/// As [`check`], of address space alone and without a line: for the file of a peer, for which there is another way.
+/// Whether `len` bytes of address space can be had, without a line in the log: for the file of a peer, for which there is
+/// another way.
 ///
 /// # Errors
 /// `ENOMEM`.

@@ -48,19 +48,6 @@ static unsigned char *memory_of(size_t len) {
     return memory;
 }
 
-static urma_target_seg_t *register_all(end_t *end, void *memory, size_t len) {
-    urma_seg_cfg_t cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.va = (uint64_t)(uintptr_t)memory;
-    cfg.len = len;
-    cfg.token_value.token = TOKEN;
-    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
-    cfg.flag.bs.access = URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC;
-    urma_target_seg_t *seg = urma_register_seg(end->ctx, &cfg);
-    need(seg != NULL, "urma_register_seg");
-    return seg;
-}
-
 static void post_slice(worker_t *worker, unsigned at) {
     urma_sge_t here = sge(worker->local, at * slice, (uint32_t)slice);
     urma_sge_t there = sge(worker->remote, at * slice, (uint32_t)slice);
@@ -108,7 +95,7 @@ static int serve(int fd) {
     end_open(&end);
     unsigned char *memory = memory_of(len);
     memset(memory, 0xa5, len);
-    urma_target_seg_t *seg = register_all(&end, memory, len);
+    urma_target_seg_t *seg = register_at(end.ctx, memory, len, ALL_ACCESS);
     card_t card = end_card(&end);
     card.seg = seg->seg;
     tell(fd, &card, sizeof card);
@@ -133,7 +120,7 @@ static int run(int fd, unsigned workers, unsigned batches) {
     unsigned char *memory = memory_of(len);
     memset(memory, 0x5a, len);
     end_open(&all[0].end);
-    urma_target_seg_t *local = register_all(&all[0].end, memory, len);
+    urma_target_seg_t *local = register_at(all[0].end.ctx, memory, len, ALL_ACCESS);
     urma_target_seg_t *remote = end_import_seg(&all[0].end, &card);
     for (unsigned at = 0; at < workers; at++) {
         worker_t *worker = &all[at];

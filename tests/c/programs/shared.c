@@ -84,14 +84,7 @@ static void open_with(const char *kind, unsigned rights) {
     need(urma_init(NULL) == URMA_SUCCESS, "urma_init");
     end_open(&mine);
     memory = memory_of(kind);
-    urma_seg_cfg_t cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.va = (uint64_t)(uintptr_t)memory;
-    cfg.len = LEN;
-    cfg.token_value.token = TOKEN;
-    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
-    cfg.flag.bs.access = rights;
-    need((seg = urma_register_seg(mine.ctx, &cfg)) != NULL, "urma_register_seg");
+    seg = register_at(mine.ctx, memory, LEN, rights);
 }
 
 static card_t my_card(void) {
@@ -105,15 +98,8 @@ static urma_target_seg_t *there;
 
 /* Posts and waits: the status. */
 static int ends_with(urma_jfs_wr_t *wr) {
-    urma_cr_t cr;
-    memset(&cr, 0, sizeof cr);
     post(&mine, wr);
-    int count = 0;
-    for (unsigned polls = 0; count == 0 && polls < POLLS_MAX; polls++) {
-        count = urma_poll_jfc(mine.jfc, 1, &cr);
-    }
-    need(count == 1, "a completion");
-    return (int)cr.status;
+    return (int)end_next(mine.jfc).status;
 }
 
 static int moves(urma_opcode_t op, urma_target_seg_t *far, uint64_t here_at, uint64_t far_at,

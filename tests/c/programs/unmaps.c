@@ -30,19 +30,6 @@ static void await_peer(int fd) {
     need(recv(fd, &go, 1, MSG_WAITALL) == 1, "recv");
 }
 
-static urma_target_seg_t *register_at(unsigned char *memory, size_t len) {
-    urma_seg_cfg_t cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.va = (uint64_t)(uintptr_t)memory;
-    cfg.len = len;
-    cfg.token_value.token = TOKEN;
-    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
-    cfg.flag.bs.access = URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC;
-    urma_target_seg_t *seg = urma_register_seg(mine.ctx, &cfg);
-    need(seg != NULL, "urma_register_seg");
-    return seg;
-}
-
 static int be_owner(int fd, const char *kind) {
     need(urma_init(NULL) == URMA_SUCCESS, "urma_init");
     end_open(&mine);
@@ -56,7 +43,7 @@ static int be_owner(int fd, const char *kind) {
     need(pages != MAP_FAILED, "mmap");
     memset(pages, 1, LEN);
     size_t skip = strcmp(kind, "part") == 0 ? 104 : 0;
-    urma_target_seg_t *seg = register_at(pages + skip, LEN - 2 * skip);
+    urma_target_seg_t *seg = register_at(mine.ctx, pages + skip, LEN - 2 * skip, ALL_ACCESS);
     card_t card = end_card(&mine);
     card.seg = seg->seg;
     need(send(fd, &card, sizeof card, MSG_NOSIGNAL) == sizeof card, "send");
@@ -83,15 +70,8 @@ static int be_owner(int fd, const char *kind) {
 }
 
 static int ends_with(urma_jfs_wr_t *wr) {
-    urma_cr_t cr;
-    memset(&cr, 0, sizeof cr);
     post(&mine, wr);
-    int count = 0;
-    for (unsigned polls = 0; count == 0 && polls < POLLS_MAX; polls++) {
-        count = urma_poll_jfc(mine.jfc, 1, &cr);
-    }
-    need(count == 1, "a completion");
-    return (int)cr.status;
+    return (int)end_next(mine.jfc).status;
 }
 
 static urma_target_jetty_t *to;

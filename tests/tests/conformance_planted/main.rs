@@ -17,7 +17,8 @@ fn turns_red(fault: PlantedFault, name: &str, links: &[Link]) {
     turns_red_through(fault, name, links, links);
 }
 
-/// As [`turns_red`], where the C functions see it on the paths `c_links`.
+/// The behaviour holds without the fault and fails with it: on `links` through Rust, and on those that are in `c_links`
+/// through the C functions.
 fn turns_red_through(fault: PlantedFault, name: &str, links: &[Link], c_links: &[Link]) {
     let found = behaviours::all().find(|known| known.name == name);
     let known = found.unwrap_or_else(|| panic!("no behaviour is named {name}"));

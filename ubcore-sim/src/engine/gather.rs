@@ -311,7 +311,7 @@ pub(crate) fn copy_in(
     })
 }
 
-/// As [`copy_in`], from an address of another process; the end need not come last.
+/// Copies a piece of a message into the receive's SGEs from an address of another process, in any order.
 ///
 /// # Errors
 /// The kernel does not copy them.

@@ -12,7 +12,7 @@ use udma_abi::Nanos;
 
 use super::hold::Answers;
 use super::peer::FormTaken;
-use super::state::Exchange;
+use super::state::{Exchange, ExchangeParts};
 use crate::engine::base::Base;
 
 impl Exchange {
@@ -24,7 +24,7 @@ impl Exchange {
             return false;
         }
         let Some(from) = self.peers.awaited() else { return false };
-        let (peers, mut work, _) = self.split(base, now);
+        let ExchangeParts { peers, mut work, .. } = self.split(base, now);
         let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
         match taken {
             None => return false,

@@ -8,7 +8,7 @@ use super::lookups;
 use super::message::{self, MessageProgress};
 use super::peer::Peer;
 use super::piece::{From, Part};
-use super::state::Exchange;
+use super::state::{Exchange, ExchangeParts};
 use super::target::Unsequenced;
 use crate::carrier::piece::Payload;
 use crate::endpoint::{EndpointEvent, Reception};
@@ -22,7 +22,7 @@ impl Exchange {
         by: Reception<'_>,
         event: EndpointEvent<'_>,
     ) -> bool {
-        let (peers, mut work, inbox) = self.split(base, by.now);
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(base, by.now);
         match event {
             EndpointEvent::Nothing => return false,
             EndpointEvent::Packet => {}

@@ -24,7 +24,7 @@ use super::pair::Pair;
 use super::peer::Peer;
 use super::receive::FormReceiver;
 use super::short::{TakenForm, local_of, op_of};
-use super::state::Exchange;
+use super::state::{Exchange, ExchangeParts};
 use super::turns::LEASE_DOUBLINGS;
 use crate::carrier::Carrier;
 use crate::engine::base::Base;
@@ -263,7 +263,7 @@ impl Exchange {
     /// After a dialogue: ends the request that its last entry acknowledged, which its queue did not take.
     #[cold]
     pub(crate) fn end_answered(&mut self, base: &Base, now: Nanos, answered: &Answered) {
-        let (peers, mut work, _) = self.split(base, now);
+        let ExchangeParts { peers, mut work, .. } = self.split(base, now);
         if let Some(peer) = peers.get_mut(&answered.eid) {
             peer.take_acked(&mut work, Some(answered.pair), answered.tassn);
         }

@@ -19,7 +19,7 @@ use crate::transport::PushError;
 /// ring and out of it before the receiver could look at its place.
 const NAMED_MIN: u32 = 1 << 10;
 
-/// As [`NAMED_MIN`], of bytes that the kernel reads: its call takes as long as four copies of so many.
+/// Shortest message, in bytes, that the receiver reads through the kernel: the call takes as long as four copies of so many.
 const NAMED_TO_KERNEL_MIN: u32 = 8 << 10;
 
 /// Least payload of a piece that goes as a packet of its own, and is gathered where the packet is made.

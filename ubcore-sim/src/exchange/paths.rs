@@ -15,7 +15,7 @@ use urma_mem::Region;
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::sides::Connecting;
-use super::state::Exchange;
+use super::state::{Exchange, ExchangeParts};
 use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::cfg::RcWire;
 use crate::context::link::{DirectParts, NodePath, Reach};
@@ -244,7 +244,7 @@ impl Exchange {
             path.end(base, *tpn);
         }
         self.endpoint.remove(eid);
-        let (_, mut work, ..) = self.split(base, now);
+        let ExchangeParts { mut work, .. } = self.split(base, now);
         peer.on_new_life(&mut work, 0);
     }
 
@@ -259,7 +259,7 @@ impl Exchange {
         }
         self.endpoint.step(&base.tables);
         while let Some((eid, end)) = self.endpoint.poll_ended() {
-            let (peers, mut work, ..) = self.split(base, now);
+            let ExchangeParts { peers, mut work, .. } = self.split(base, now);
             let Some(peer) = peers.get_mut(&eid) else { continue };
             match end {
                 TpEnd::Lost { drained } => {

@@ -21,7 +21,7 @@ use urma_packet::CloseReason;
 
 use super::owners::PlaceOwner;
 use super::peer::Peer;
-use super::state::Exchange;
+use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::base::Base;
 use crate::limits;
@@ -66,7 +66,7 @@ impl Exchange {
             return true;
         }
         let Some(victim) = self.victim(base, now, asking) else { return false };
-        let (peers, mut work, _) = self.split(base, now);
+        let ExchangeParts { peers, mut work, .. } = self.split(base, now);
         if let Some(peer) = peers.get_mut(&victim.eid) {
             peer.responder.drop_answers();
             peer.responder.forget_served(&mut work);

@@ -8,58 +8,34 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use udma_abi::{CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_packet::{Bth, IcrcFlow, ROCE_PORT, roce::RocePacket};
 
-use super::standard::{BoundPair, StandardJetties};
-use super::state::Exchange;
-use super::work::Work;
+use super::standard::BoundPair;
+use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::Handed;
 use crate::ports::Transmit;
 
 impl Exchange {
-    /// The connections, and what work for one of them needs.
-    fn split_standard<'a>(
-        &'a mut self,
-        base: &'a Base,
-        now: Nanos,
-    ) -> (&'a mut StandardJetties, Work<'a>) {
-        let Self { standard, senders, receives, endpoint, targets, owners, bytes, .. } = self;
-        let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
-        let work = Work {
-            base,
-            now,
-            senders,
-            receives,
-            endpoint,
-            targets,
-            owners,
-            cache,
-            receive_cache,
-            bytes,
-        };
-        (standard, work)
-    }
-
     /// Opens the connection of jetty `id`.
     pub(super) fn bind_standard(&mut self, base: &Base, id: u32, pair: BoundPair) -> bool {
-        let (standard, work) = self.split_standard(base, 0);
+        let ExchangeParts { standard, work, .. } = self.split(base, 0);
         standard.open(&work, id, pair)
     }
 
     /// Ends the connection of jetty `id`, if it has one.
     pub(super) fn unbind_standard(&mut self, base: &Base, id: u32) {
-        let (standard, mut work) = self.split_standard(base, 0);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
         standard.close(&mut work, id);
     }
 
     /// As [`Exchange::unbind_standard`], of a jetty that stays bound.
     pub(super) fn end_standard(&mut self, base: &Base, id: u32) {
-        let (standard, mut work) = self.split_standard(base, 0);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
         standard.end(&mut work, id);
     }
 
     pub(super) fn purge_standard(&mut self, base: &Base, id: u32) {
-        let (standard, mut work) = self.split_standard(base, 0);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
         standard.purge(&mut work, id);
     }
 
@@ -73,7 +49,7 @@ impl Exchange {
         now: Nanos,
         (id, handed): (u32, &Handed),
     ) -> Result<(), CqeStatus> {
-        let (standard, mut work) = self.split_standard(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
         standard.post(&mut work, id, handed)
     }
 
@@ -82,7 +58,7 @@ impl Exchange {
         if self.standard.is_empty() {
             return false;
         }
-        let (standard, mut work) = self.split_standard(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
         standard.step(&mut work)
     }
 
@@ -112,7 +88,7 @@ impl Exchange {
             return drop(Counter::DropIcrc);
         }
         let Ok(packet) = RocePacket::parse(bytes) else { return drop(Counter::DropMalformed) };
-        let (standard, mut work) = self.split_standard(base, by.now);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, by.now);
         standard.on_packet(&mut work, by.from, &packet);
         true
     }
@@ -128,7 +104,7 @@ impl Exchange {
         if own_first && let Some(sent) = self.endpoint.poll_transmit(now, buf) {
             return Some(sent);
         }
-        let (standard, mut work) = self.split_standard(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
         let sent = standard.poll_transmit(&mut work, buf);
         self.sent_standard = sent.is_some();
         if sent.is_none() && !own_first {

@@ -62,6 +62,15 @@ pub(crate) struct Exchange {
     pub(super) inbox: Vec<u8>,
 }
 
+/// The exchange while one of its peers or connections works.
+pub(super) struct ExchangeParts<'a> {
+    pub(super) peers: &'a mut BTreeMap<RawEid, Peer>,
+    pub(super) standard: &'a mut StandardJetties,
+    /// What work for one of them needs.
+    pub(super) work: Work<'a>,
+    pub(super) inbox: &'a mut Vec<u8>,
+}
+
 impl Exchange {
     pub(crate) fn new(cfg: &DeviceCfg) -> Self {
         Self {
@@ -87,13 +96,20 @@ impl Exchange {
         }
     }
 
-    /// The peers, what work for one of them needs, and the inbox.
-    pub(super) fn split<'a>(
-        &'a mut self,
-        base: &'a Base,
-        now: Nanos,
-    ) -> (&'a mut BTreeMap<RawEid, Peer>, Work<'a>, &'a mut Vec<u8>) {
-        let Self { peers, senders, receives, endpoint, targets, owners, bytes, inbox, .. } = self;
+    /// Takes it apart for work with several peers.
+    pub(super) fn split<'a>(&'a mut self, base: &'a Base, now: Nanos) -> ExchangeParts<'a> {
+        let Self {
+            peers,
+            standard,
+            senders,
+            receives,
+            endpoint,
+            targets,
+            owners,
+            bytes,
+            inbox,
+            ..
+        } = self;
         let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
         let work = Work {
             base,
@@ -107,7 +123,7 @@ impl Exchange {
             receive_cache,
             bytes,
         };
-        (peers, work, inbox)
+        ExchangeParts { peers, standard, work, inbox }
     }
 
     /// Runs `f` on each peer with everything else at hand.
@@ -117,7 +133,7 @@ impl Exchange {
         now: Nanos,
         mut f: impl FnMut(&mut Peer, &mut Work<'_>, &mut Vec<u8>),
     ) {
-        let (peers, mut work, inbox) = self.split(base, now);
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(base, now);
         for peer in peers.values_mut() {
             f(peer, &mut work, inbox);
         }

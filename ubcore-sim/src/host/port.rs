@@ -273,8 +273,8 @@ impl PacketPort {
         count
     }
 
-    /// As [`PacketPort::send`], before the link closes, up to `most` times: waits for a thread that is at it, since none
-    /// comes to what would be left to it.
+    /// Sends what the device gives before the link closes, up to `most` batches. Waits for a thread that has the link: what
+    /// [`PacketPort::send`] would leave to that would be lost with the link.
     pub fn send_last(&self, device: &SoftwareDevice, now: Nanos, most: usize) {
         let _ = self.link.with_blocking(|link| {
             let Some(link) = link else { return };

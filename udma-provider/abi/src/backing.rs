@@ -117,7 +117,7 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
 pub enum GiveWay {
     /// To those that wait for it now.
     Yield,
-    /// As [`GiveWay::Yield`], to see whether there are any: nothing where the device's polls make no call.
+    /// Yields once to see whether any wait for it; does nothing where the device's polls make no call.
     Probe,
     /// Waits in the kernel for some 100 us at the longest, or for what the next poll would find.
     Wait,

@@ -136,7 +136,7 @@ pub(crate) fn times_taken() -> u64 {
 
 /// Empty polls between two looks: 0.2 us on one host.
 pub(super) const POLLS_PER_LOOK: u32 = 64;
-/// As [`POLLS_PER_LOOK`], where each poll may make a call, and the processor is shared.
+/// Empty polls between two looks at a processor that is shared, where each poll may make a call.
 const STEPS_PER_LOOK: u32 = 4;
 /// A thread that takes so long from look to look may have lost a slice of its processor, in ns.
 const SLICE_NS: Nanos = 1_000_000;

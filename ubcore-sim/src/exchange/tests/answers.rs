@@ -27,7 +27,8 @@ fn ack(tassn: u16, body: ResponseBody) -> ResponseHeader {
 fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
-    let (peers, mut work, ..) = node.exchange.split(&node.base, now);
+    let super::super::state::ExchangeParts { peers, mut work, .. } =
+        node.exchange.split(&node.base, now);
     peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
     w.run(1_000);
 }

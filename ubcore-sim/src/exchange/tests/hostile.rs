@@ -36,7 +36,8 @@ pub(super) fn piece_of(
 pub(super) fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
-    let (peers, mut work, ..) = node.exchange.split(&node.base, now);
+    let super::super::state::ExchangeParts { peers, mut work, .. } =
+        node.exchange.split(&node.base, now);
     let peer = peers.get_mut(&from).unwrap();
     let source = peer.source();
     peer.responder.answers.clear();
