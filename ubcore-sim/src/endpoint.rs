@@ -52,6 +52,9 @@ pub(crate) struct TpEndpoint {
     /// Checks that nodes receive at their addresses.
     challenger: Challenger,
     replies: Replies,
+    /// All TPs were closed, and not each peer was sent its CLOSE: that goes before any answer. A peer that is told first
+    /// that its TP is unknown connects to a node that is gone.
+    owes_closes: bool,
     /// Datagrams of nodes, so that none counts twice.
     recent: RecentDatagrams,
     pool: KnittingPool,
@@ -125,6 +128,7 @@ impl TpEndpoint {
             challenger: Challenger::new(numbers.key()),
             numbers,
             replies: Replies::default(),
+            owes_closes: false,
             recent: RecentDatagrams::default(),
             pool: KnittingPool::new(),
             ended: VecDeque::new(),
@@ -241,6 +245,7 @@ impl TpEndpoint {
     /// The node is about to close: ends all TPs, with a CLOSE to each peer.
     pub(crate) fn close_all(&mut self, reason: CloseReason) {
         let Self { tps, numbers, pool, .. } = self;
+        self.owes_closes = true;
         for tp in tps.values_mut() {
             tp.handshake.close(reason);
             drop_tp(tp, numbers, pool);
@@ -387,8 +392,10 @@ impl TpEndpoint {
     /// The next packet to send, at the front of `buf`; a run of packets where `buf` holds [`RUN_BYTES`].
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         // To look at all nodes costs more than an answer: not before each of them.
-        let found = if self.transmits.is_multiple_of(ANSWERS_IN_A_ROW) {
-            self.poll_peers(now, buf).or_else(|| self.poll_reply(buf))
+        let found = if self.owes_closes || self.transmits.is_multiple_of(ANSWERS_IN_A_ROW) {
+            let of_peer = self.poll_peers(now, buf);
+            self.owes_closes &= of_peer.is_some();
+            of_peer.or_else(|| self.poll_reply(buf))
         } else {
             self.poll_reply(buf).or_else(|| self.poll_peers(now, buf))
         };

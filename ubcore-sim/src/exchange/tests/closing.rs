@@ -91,6 +91,33 @@ fn a_closed_peer_ends_its_requests_at_once_and_once() {
     w.run(10_000 * MS);
 }
 
+/// A packet that comes between the end of the TPs and the CLOSE to each peer is answered after that: that a TP is unknown
+/// would make the peer connect to a node that is gone.
+#[test]
+fn a_node_that_closes_sends_its_close_before_any_answer() {
+    let mut w = pair();
+    let seq = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 0), &[(1, 0, 64)]);
+    w.run(5 * MS);
+    w.nodes[1].exchange.endpoint.close_all(CloseReason::Shutdown);
+    let other = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    let late = w.step_alone(0);
+    assert!(!late.is_empty(), "a packet for a TP that is over");
+    w.arrive(1, &late);
+    let last = w.take_sent(1);
+    w.stop(1);
+    w.arrive(0, &last);
+    w.run(1_000);
+    for seq in [seq, other] {
+        assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
+    }
+    let reason = |packet: &Vec<u8>| match Packet::parse(packet).expect("a packet").header.body {
+        Body::Close(close) => Some(close.reason),
+        _ => None,
+    };
+    let reasons: Vec<_> = last.iter().map(reason).collect();
+    assert_eq!(reasons, [Some(CloseReason::Shutdown), Some(CloseReason::UnknownTp)]);
+}
+
 #[test]
 fn a_response_before_the_close_ends_its_request_as_served() {
     let mut w = pair();
