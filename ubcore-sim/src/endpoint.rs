@@ -52,7 +52,7 @@ pub(crate) struct TpEndpoint {
     /// Checks that nodes receive at their addresses.
     challenger: Challenger,
     replies: Replies,
-    /// All TPs were closed, and not each peer was sent its CLOSE: that goes before any answer. A peer that is told first
+    /// All TPs were closed, and not each peer was sent its CLOSE: that goes before any answer. A peer that is notified first
     /// that its TP is unknown connects to a node that is gone.
     owes_closes: bool,
     /// Datagrams of nodes, so that none counts twice.
