@@ -47,6 +47,8 @@ pub struct Plan {
     pub access: SegmentAccess,
     /// How the segments are guarded.
     pub policy: TokenPolicy,
+    /// The segments are files that are mapped shared.
+    pub is_file: bool,
 }
 
 impl Plan {
@@ -66,6 +68,7 @@ impl Plan {
             len: 256 << 10,
             access: SegmentAccess::REMOTE_ALL,
             policy: TokenPolicy::None,
+            is_file: false,
         }
     }
 
@@ -75,7 +78,7 @@ impl Plan {
     /// What the API refused.
     pub fn half(&self, host: &Host) -> Outcome<Half> {
         let ctx = Arc::clone(&host.ctx);
-        let mem = Memory::new(self.len)?;
+        let mem = if self.is_file { Memory::in_file } else { Memory::new }(self.len)?;
         let jfce = ctx.create_jfce()?;
         let jfc = ctx.create_jfc(&JfcCfg::new(self.jfc_depth), Some(&jfce))?;
         let cfg = JfcCfg { flags: self.recv_jfc_flags, ..JfcCfg::new(self.recv_jfc_depth) };
@@ -116,6 +119,7 @@ impl World {
     #[track_caller]
     pub fn with(setup: Setup, change: impl FnOnce(&mut Plan)) -> Outcome<Self> {
         let mut plan = Plan::new(setup.mode);
+        plan.is_file = setup.moving == Moving::Files;
         change(&mut plan);
         let (host_a, host_b) = Host::pair(setup)?;
         Self::between(setup, &plan, &host_a, &host_b)

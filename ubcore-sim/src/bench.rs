@@ -41,7 +41,7 @@ use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::device::DeviceFunction;
 use crate::host::peer::KernelReads;
-use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, Wake};
+use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, SharedMemory, Wake};
 use crate::share::layout;
 use crate::{DeviceCfg, Ports, SoftwareDevice};
 
@@ -83,19 +83,20 @@ struct BenchMemory {
 }
 
 impl MemoryHost for BenchMemory {
-    fn share(&self, _key: u32, region: &Region) -> Vec<SharedExtent> {
+    fn share(&self, _key: u32, region: &Region) -> SharedMemory {
         if !self.arena.contains(region.addr(), region.len()) {
-            return Vec::new();
+            return SharedMemory::default();
         }
         let (va, len) = (region.addr() as u64, region.len() as u64);
         let offset = va - self.arena.addr() as u64;
-        match self.sharing {
+        let extents = match self.sharing {
             Sharing::Whole => vec![SharedExtent { va, len, offset }],
             Sharing::Pieces(pieces) => {
                 let piece = |&(at, len)| SharedExtent { va: va + at, len, offset: offset + at };
                 pieces.iter().map(piece).collect()
             }
-        }
+        };
+        SharedMemory { extents, file: None }
     }
 
     fn unshare(&self, _key: u32) {}
@@ -212,6 +213,7 @@ pub(crate) fn pair_sharing(
                 KernelReads::Probe => Some(own_process(peer.dev.node_region())),
                 KernelReads::Off => None,
             },
+            files: None,
         };
         me.dev.on_same_host_peer(0, peer.eid(), parts);
     }

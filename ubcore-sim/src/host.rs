@@ -12,6 +12,7 @@ pub mod claim;
 pub mod clock;
 pub mod descriptor;
 mod faulty;
+mod files;
 pub mod hello;
 mod inquiry;
 pub mod inspect;

@@ -114,7 +114,7 @@ impl Node {
         node_region.seal_future_write()?;
         let ports = Ports {
             interrupt: Arc::<EventVectors>::clone(&vectors),
-            memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving)),
+            memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving, cfg.file_sharing)),
             node_region: node_region.clone(),
             routes: routes(&cfg, eid),
         };
@@ -122,9 +122,16 @@ impl Node {
         let wakeup = new_wakeup()?;
         let wake = Arc::clone(&wakeup);
         urma_mem::fork::copy_at_forks(cfg.fork_copies);
-        let kernel_reads = cfg.kernel_reads;
-        let share =
-            LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
+        let share = LocalShare {
+            eid,
+            incarnation,
+            node_region,
+            arena,
+            half_len,
+            wake,
+            kernel_reads: cfg.kernel_reads,
+            file_sharing: cfg.file_sharing,
+        };
         let poll = Arc::new(Poll::new()?);
         let mut peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
         peers.share_with(cfg.share_with);

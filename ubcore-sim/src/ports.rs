@@ -7,7 +7,9 @@
 use std::{fmt::Debug, sync::Arc};
 
 use udma_abi::{Nanos, RawEid};
-use urma_mem::{HeldMemory, Region, procvm::ProcessMemory};
+use urma_mem::{
+    FilePlace, FileWindow, HeldMemory, Region, hazard::Generation, procvm::ProcessMemory,
+};
 
 /// A peer on this host: wakes it (an eventfd write; a flag in simulation) and reports whether it is
 /// there.
@@ -39,9 +41,9 @@ pub struct SharedExtent {
 
 /// Makes memory reachable by peers on this host (page moving), and takes it back.
 pub trait MemoryHost: Send + Sync + Debug {
-    /// Moves the shareable pages of `region`; returns what peers reach directly (may be empty,
-    /// with the reason logged). `key` names the registration in `unshare`.
-    fn share(&self, key: u32, region: &Region) -> Vec<SharedExtent>;
+    /// Moves the shareable pages of `region`, or keeps the file that it is a part of; returns what peers reach directly (may
+    /// be nothing, with the reason logged). `key` names the registration in `unshare`.
+    fn share(&self, key: u32, region: &Region) -> SharedMemory;
 
     /// How the device itself reaches `region`, of which `extents` are shared, for a peer: without dying when the program
     /// has unmapped it, and without touching what came to its addresses later.
@@ -59,6 +61,42 @@ pub trait MemoryHost: Send + Sync + Debug {
     /// Takes the pages back under private addresses, content kept. After it returned, a late
     /// write of a peer lands where no thread reads.
     fn unshare(&self, key: u32);
+}
+
+/// What peers on this host reach of registered memory without its owner: pages in the arena, or a part of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SharedMemory {
+    /// Pages in the arena.
+    pub extents: Vec<SharedExtent>,
+    /// The file in which all of it lies.
+    pub file: Option<FilePlace>,
+}
+
+/// A registration of a peer in one life.
+#[derive(Clone, Debug)]
+pub struct SegmentLife {
+    /// Its token id.
+    pub token_id: u32,
+    /// Its generation word in the peer's node region.
+    pub generation: Generation,
+    /// The value of that word while it lives.
+    pub life: u64,
+}
+
+impl SegmentLife {
+    /// Whether the peer has not unregistered it.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.generation.load() == self.life
+    }
+}
+
+/// Files of a peer's process, mapped into this one.
+pub trait PeerFiles: Send + Sync + Debug {
+    /// The file in which `segment` lies, up to the offset `end` at least. It stays mapped until the segment ends, for
+    /// whoever keeps the weak reference. `None`, with the reason logged: it cannot be mapped.
+    fn window(&self, segment: &SegmentLife, place: &FilePlace, end: u64)
+    -> Option<Arc<FileWindow>>;
 }
 
 /// What the host knows of routes to other nodes.
@@ -96,6 +134,8 @@ pub struct SameHostParts {
     /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read
     /// it.
     pub process: Option<ProcessMemory>,
+    /// The peer's files; `None`: this pair may not open them.
+    pub files: Option<Arc<dyn PeerFiles>>,
 }
 
 /// What the core requests of the host about a peer.

@@ -57,6 +57,7 @@ mod tests {
                 half_len: 8192,
                 wake: new_wakeup().unwrap(),
                 kernel_reads: KernelReads::Probe,
+                file_sharing: Default::default(),
             };
             let poll = Arc::new(Poll::new().unwrap());
             let peers = Peers::new(share, claim, PathChoice::SameHost, Arc::clone(&poll)).unwrap();

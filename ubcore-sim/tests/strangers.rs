@@ -51,6 +51,7 @@ mod tests {
             half_len: 8192,
             wake: new_wakeup().unwrap(),
             kernel_reads: KernelReads::Probe,
+            file_sharing: Default::default(),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod doorbells;
 pub mod ends;
 pub mod environment;
 pub mod event;
+pub mod files;
 pub mod fork;
 pub mod hazard;
 pub mod held;
@@ -32,6 +33,7 @@ pub mod region;
 pub mod relay;
 pub mod room;
 pub mod serial;
+mod sigbus;
 pub mod sleep;
 pub mod spsc;
 pub mod sync;
@@ -40,6 +42,7 @@ pub mod writers;
 
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
+pub use files::{FilePlace, FileRefusal, FileWindow, SharedFile, SharedFiles};
 pub use held::{CopyOrder, HeldMemory, MemoryGone, MemoryHolder};
 pub use maps::Unmovable;
 pub use region::{

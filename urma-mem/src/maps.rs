@@ -68,6 +68,7 @@ struct FoundMapping {
     end: usize,
     movable: Result<(), Unmovable>,
     origin: Origin,
+    is_writable: bool,
 }
 
 /// Where the bytes of a mapping come from: what tells it from one that came to its addresses later.
@@ -101,6 +102,8 @@ pub(crate) struct OriginRun {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) origin: Origin,
+    /// Each byte may be stored to.
+    pub(crate) is_writable: bool,
 }
 
 impl OriginRun {
@@ -145,7 +148,10 @@ impl Origins {
             let found = OriginRun { end: found.end.min(end), ..found };
             at = found.end;
             match runs.last_mut() {
-                Some(last) if last.from(found.start).origin == found.origin => last.end = found.end,
+                Some(last) if last.from(found.start).origin == found.origin => {
+                    last.end = found.end;
+                    last.is_writable &= found.is_writable;
+                }
                 _ => runs.push(found),
             }
         }

@@ -3,7 +3,7 @@
 //! Owns: the mapping's life (through `RegionPages`) and the bounds of the window.
 //! Takes: lengths, file descriptors of sealed files, or addresses the caller vouches for.
 //! Gives: `Region`, clonable and shareable, whose accessors are in `region/access.rs`.
-//! Must not: hand out references to the bytes; map a file that can shrink under it.
+//! Must not: hand out references to the bytes; map a file that can shrink under it, but for `files.rs`, which guards its windows.
 #![expect(unsafe_code, reason = "address arithmetic and the caller's own memory")]
 
 mod access;
@@ -95,6 +95,17 @@ impl Region {
     pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
         let mapping = RegionPages::of_fd(fd, offset, len, access)?;
         Ok(Self::over(mapping, len, access))
+    }
+
+    /// Maps the first `len` bytes of a file that may become shorter, for loads and stores: the caller guards the window
+    /// (`sigbus.rs`).
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn map_guarded(fd: OwnedFd, len: usize) -> io::Result<Self> {
+        let region = Self::over(RegionPages::of_guarded(fd, len)?, len, MapAccess::ReadWrite);
+        region.exclude_from_dumps();
+        Ok(region)
     }
 
     /// The bytes of `parts` side by side, as one window: their files are mapped once more. Parts that lie side by side

@@ -2,12 +2,13 @@
 /*
  * Registered memory that is a file mapped shared (memfd, /dev/shm, huge pages), between two processes of one host.
  *
- *   shared check|unregister|dies|measure HERE THERE
+ *   shared check|unregister|dies|shrinks|measure HERE THERE
  *
  * HERE is the memory of the process that posts, THERE that of the other one: memfd, shm, huge or private.
  * check: WRITE, READ, WRITE with immediate, SEND and atomics of many lengths and places, each byte compared, and what a
  * wrong token comes to. unregister: the owner unregisters while WRITEs go on; from
- * then on none of its bytes changes. dies: the owner is killed while WRITEs go on. measure: GB/s of each beside a copy of
+ * then on none of its bytes changes, and the other one soon has none of its files mapped. dies: the owner is killed while
+ * WRITEs go on. shrinks: the owner makes its file shorter while WRITEs and READs go on. measure: GB/s of each beside a copy of
  * as many bytes, in turn.
  */
 #include "../../../examples/c/end.h"
@@ -24,6 +25,8 @@
 #define BIG (1u << 20)
 
 static end_t mine;
+/* File of `memory`, or -1. */
+static int file = -1;
 static unsigned char *memory;
 static urma_target_seg_t *seg;
 
@@ -58,7 +61,8 @@ static void look_for_huge_pages(const char *kind) {
 
 /* Memory of a kind. */
 static unsigned char *memory_of(const char *kind) {
-    int file = -1, flags = MAP_SHARED;
+    int flags = MAP_SHARED;
+    file = -1;
     if (strcmp(kind, "private") == 0) {
         flags = MAP_PRIVATE | MAP_ANONYMOUS;
     } else if (strcmp(kind, "shm") == 0) {
@@ -73,9 +77,6 @@ static unsigned char *memory_of(const char *kind) {
     need(file < 0 || ftruncate(file, LEN) == 0, "ftruncate");
     unsigned char *pages = mmap(NULL, LEN, PROT_READ | PROT_WRITE, flags, file, 0);
     need(pages != MAP_FAILED, "mmap");
-    if (file >= 0) {
-        close(file);
-    }
     memset(pages, 0, LEN);
     return pages;
 }
@@ -84,6 +85,10 @@ static void open_with(const char *kind, unsigned rights) {
     need(urma_init(NULL) == URMA_SUCCESS, "urma_init");
     end_open(&mine);
     memory = memory_of(kind);
+    /* Nothing but the mapping has the file of a name that is gone. */
+    if (strcmp(kind, "shm") == 0) {
+        close(file);
+    }
     seg = register_at(mine.ctx, memory, LEN, rights);
 }
 
@@ -274,12 +279,50 @@ static void write_until_refused(void) {
     need(done > 0, "some writes before");
 }
 
-static void unregister_as_owner(int fd) {
+/* Waits for the other end, and until a write came as a whole. */
+static void await_write(int fd) {
     await_peer(fd);
-    /* Until one came as a whole. */
     for (unsigned polls = 0; *(volatile unsigned char *)&memory[BIG - 1] == 0; polls++) {
         need(polls < POLLS_MAX, "a write");
     }
+}
+
+/* Files of tests that this process has mapped. */
+static unsigned mapped(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    need(maps != NULL, "/proc/self/maps");
+    char line[512];
+    unsigned count = 0;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, "/memfd:shared") != NULL || strstr(line, "/urma-shared-") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+/* The owner's bytes are gone from BIG on. */
+static void shrink_as_owner(int fd) {
+    await_write(fd);
+    need(ftruncate(file, BIG) == 0, "ftruncate");
+    await_peer(fd);
+    printf("owner lives\n");
+}
+
+static void use_what_shrinks(void) {
+    int write = 0, read = 0;
+    for (unsigned i = 0; write == 0 || read == 0; i++) {
+        need(i < 1000000, "the file becomes shorter");
+        memset(memory, 1, BIG);
+        need(moves(URMA_OPC_WRITE, there, 0, 0, BIG) == 0, "write of what stays");
+        write = moves(URMA_OPC_WRITE, there, 0, BIG / 2, BIG);
+        read = moves(URMA_OPC_READ, there, 0, BIG / 2, BIG);
+    }
+    printf("write refused %d\nread refused %d\n", write, read);
+    printf("what stays: write %d\n", moves(URMA_OPC_WRITE, there, 0, 0, BIG));
+}
+
+static void unregister_as_owner(int fd) {
+    await_write(fd);
     usleep(3000);
     need(urma_unregister_seg(seg) == URMA_SUCCESS, "urma_unregister_seg");
     static unsigned char seen[BIG];
@@ -324,11 +367,10 @@ static int be_owner(int fd, const char *what, const char *kind) {
         check_as_owner(fd);
     } else if (strcmp(what, "unregister") == 0) {
         unregister_as_owner(fd);
+    } else if (strcmp(what, "shrinks") == 0) {
+        shrink_as_owner(fd);
     } else if (strcmp(what, "dies") == 0) {
-        await_peer(fd);
-        for (unsigned polls = 0; *(volatile unsigned char *)&memory[BIG - 1] == 0; polls++) {
-            need(polls < POLLS_MAX, "a write");
-        }
+        await_write(fd);
         raise(SIGKILL);
     } else {
         await_peer(fd);
@@ -356,8 +398,18 @@ static void be_peer(int fd, const char *what, const char *kind) {
         return;
     }
     tell(fd);
+    if (strcmp(what, "shrinks") == 0) {
+        use_what_shrinks();
+        tell(fd);
+        return;
+    }
+    unsigned before = mapped();
     write_until_refused();
     if (strcmp(what, "unregister") == 0) {
+        for (unsigned i = 0; mapped() > before && i < 500; i++) {
+            usleep(10000);
+        }
+        printf("%s mapped\n", mapped() > before ? "still" : "no more");
         tell(fd);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the pattern and the guard bytes. *Must not*: touch bytes beyond the window it prepares.
 
-use urma_mem::Region;
+use urma_mem::{Pages, Region};
 
 use super::{Failure, Outcome};
 
@@ -39,6 +39,14 @@ impl Memory {
     /// Out of memory.
     pub fn new(len: usize) -> Outcome<Self> {
         Ok(Self { region: Region::private(len)? })
+    }
+
+    /// `len` zeroed bytes of a file, mapped shared.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn in_file(len: usize) -> Outcome<Self> {
+        Ok(Self { region: Region::shared(len, Pages::Base)? })
     }
 
     /// Returns the region itself.

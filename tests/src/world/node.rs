@@ -15,7 +15,7 @@ use ubcore_sim::{
     host::{
         claim::ClaimError,
         ip_eid,
-        memory::PageMoving,
+        memory::{FileSharing, PageMoving},
         peer::{KernelReads, PathChoice},
     },
     link::{FaultCfg, LinkFaults},
@@ -191,11 +191,15 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         },
         page_moving: match setup.moving {
             Moving::On => PageMoving::On,
-            Moving::Off | Moving::Kernel => PageMoving::Off,
+            Moving::Off | Moving::Kernel | Moving::Files => PageMoving::Off,
         },
         kernel_reads: match setup.moving {
             Moving::Kernel => KernelReads::Probe,
-            Moving::On | Moving::Off => KernelReads::Off,
+            Moving::On | Moving::Off | Moving::Files => KernelReads::Off,
+        },
+        file_sharing: match setup.moving {
+            Moving::On | Moving::Files => FileSharing::On,
+            Moving::Off | Moving::Kernel => FileSharing::Off,
         },
         lane: setup.lane,
         rc: setup.rc,

@@ -31,6 +31,8 @@ pub enum Moving {
     Off,
     /// They stay, and READs go through the kernel where it lets them.
     Kernel,
+    /// The ends' segments lie in files that are mapped shared, and peers map these.
+    Files,
 }
 
 /// By which interface the objects are made and used.
@@ -211,6 +213,7 @@ impl Setup {
             standard(Link::Own),
             standard(Link::Packets).over_a_bad_link(),
             Self::new(Link::Host, Moving::Kernel, TransportMode::Rm),
+            Self::new(Link::Host, Moving::Files, TransportMode::Rm),
             long(Link::Own, TransportMode::Rm),
             long(Link::Host, TransportMode::Rm),
             long(Link::Host, TransportMode::Rc),
@@ -265,6 +268,7 @@ impl fmt::Display for Setup {
             Moving::On => "moved",
             Moving::Off => "still",
             Moving::Kernel => "kernel",
+            Moving::Files => "files",
         };
         let mode = match self.mode {
             TransportMode::Rm => "rm",

@@ -28,7 +28,7 @@ use clap::{CommandFactory, Parser};
 use ubcore_sim::{
     NodeCfg,
     device::{FunctionQuota, QuotaKind},
-    host::{eid_ip, ip_eid},
+    host::{eid_ip, ip_eid, memory::FileSharing},
 };
 use ubcored::{Attendants, DescriptorBudget};
 use urma::Opened;
@@ -146,7 +146,8 @@ fn run(cli: &DaemonCli) -> Result<(), String> {
     let status_listener = listen(&status)?;
     let cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
     let eid = cli.eid.map(ip_eid).or(cfg.eid);
-    let cfg = NodeCfg { eid, ubcored: None, ..cfg };
+    // What clients register is theirs: it does not lie in files that others of this user may open.
+    let cfg = NodeCfg { eid, ubcored: None, file_sharing: FileSharing::Off, ..cfg };
     // The driver of the first function gives the device its knitting pool; it has no queues.
     let opened = urma::open_node(cfg).map_err(|error| error.to_string())?;
     let Opened { node, device: _device, context: _context } = opened;

@@ -18,6 +18,7 @@ use crate::context::segment::NewSegment;
 use crate::context::tables::ASYNC_PENDING_MAX;
 use crate::hooks::{self, Hook};
 use crate::host::peer::KernelReads;
+use crate::ports::SharedMemory;
 
 /// Steps both nodes for a while.
 fn run(s: &mut Scene, steps: u64) {
@@ -130,7 +131,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
         token: Some(own.token),
         shared: false,
     };
-    s.a.dev.base.tables.segments.publish(new, &[]).unwrap();
+    s.a.dev.base.tables.segments.publish(new, &SharedMemory::default()).unwrap();
     own.mem.zero(0, 4096).unwrap();
     run(&mut s, 10);
     let cqe = s.a.poll(&mut s.jfc).expect("a completion");
@@ -329,7 +330,7 @@ fn an_entry_that_changes_while_it_is_read_is_not_used() {
             token,
             shared: false,
         };
-        owner.base.tables.segments.publish(new, &[]).unwrap();
+        owner.base.tables.segments.publish(new, &SharedMemory::default()).unwrap();
     });
     let cqe = s.run(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);
     assert_eq!(cqe.status, CqeStatus::RemAccessAbort);

@@ -23,11 +23,14 @@ use crate::context::tables::{LOADS_ONLY, Tables};
 use crate::engine::remote::{Want, check_own, view_extent};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
-use crate::ports::SharedExtent;
+use crate::ports::{SharedExtent, SharedMemory};
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// How long announced copies are waited for before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;
+/// The same for memory that lies in a file, of which nothing can be revoked: a peer that the scheduler took the processor
+/// from comes to its end.
+const DRAIN_FILE_NS: Nanos = 1_000_000_000;
 
 impl Commands {
     pub(super) fn alloc_tid(&mut self, at: &Around<'_>) -> CmdOutcome {
@@ -65,13 +68,17 @@ impl Commands {
         hooks::pass(Hook::DuringRegister);
         let host = &at.base.tables.ports.memory;
         let shared = if args.access.contains(Access::LOCAL_ONLY) {
-            Vec::new()
+            SharedMemory::default()
         } else {
             host.share(tid, &region)
         };
-        let memory = host.hold(&region, &shared);
-        let extents = longest_first(&shared, &region, args.va);
-        let shared = extents.iter().take(1 + EXTENTS).map(|e| e.len).sum();
+        let memory = host.hold(&region, &shared.extents);
+        let extents = longest_first(&shared.extents, &region, args.va);
+        let direct = match shared.file {
+            Some(_) => args.len,
+            None => extents.iter().take(1 + EXTENTS).map(|e| e.len).sum(),
+        };
+        let shared = SharedMemory { extents, ..shared };
         let new = NewSegment {
             owner: at.function.id,
             token_id: args.token_id,
@@ -82,9 +89,9 @@ impl Commands {
             token: args.token_value,
             shared: !args.access.contains(Access::LOCAL_ONLY),
         };
-        at.base.tables.segments.publish(new, &extents).ok_or(CmdStatus::NoRoom)?;
+        at.base.tables.segments.publish(new, &shared).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
-        Ok(CmdAnswer::ok(&[shared]))
+        Ok(CmdAnswer::ok(&[direct]))
     }
 
     pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> CmdOutcome {
@@ -94,7 +101,8 @@ impl Commands {
         }
         let segment = at.base.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
         hooks::pass(Hook::DuringUnregister);
-        let until = at.now.saturating_add(DRAIN_NS);
+        let patience = if segment.has_file { DRAIN_FILE_NS } else { DRAIN_NS };
+        let until = at.now.saturating_add(patience);
         let done = self.drained(at, &segment, until);
         Ok(done.unwrap_or(CmdAnswer::Later(PendingCommand::Drain { segment, until })))
     }

@@ -13,6 +13,8 @@ use urma_mem::ends::EndCount;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicBool, Ordering};
 
+use crate::ports::PeerFiles;
+
 /// One path to one node.
 #[derive(Debug)]
 pub(crate) struct NodePath {
@@ -37,7 +39,7 @@ pub(crate) enum Reach {
 }
 
 /// A same-host peer's memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DirectParts {
     /// Its node region, read-only.
     pub(crate) node: Region,
@@ -47,6 +49,8 @@ pub(crate) struct DirectParts {
     pub(crate) half: Region,
     /// Its memory through the kernel, when a probe showed that this pair may read it.
     pub(crate) process: Option<ProcessMemory>,
+    /// Its files, where this process may open them.
+    pub(crate) files: Option<Arc<dyn PeerFiles>>,
 }
 
 impl NodePath {

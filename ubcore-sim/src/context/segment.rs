@@ -5,9 +5,10 @@
 //!
 //! ```text
 //! entry: 0 generation (odd = valid), 1 va, 2 len, 3 va of the largest shared extent, 4 its length,
-//!        5 its offset in the arena, 6 access 8 | has token 1 << 8 | further extents 8 << 16
+//!        5 its offset in the arena, 6 access 8 | has token 1 << 8 | lies in a file 1 << 9 | further extents 8 << 16
 //!        | token value << 32, 7 address of the memory in this process (0: not to be read there)
-//! further extents: va, len, offset in the arena of each, the longest first
+//! further extents: va, len, offset in the arena of each, the longest first; of a segment that lies in a file instead:
+//!        descriptor in this process, device, inode, offset in the file of its first byte
 //! ```
 
 use std::sync::Arc;
@@ -15,19 +16,22 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use udma_abi::cmd::Access;
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{HeldMemory, Region, ends::EndCount, hazard::Generation};
+use urma_mem::{FilePlace, HeldMemory, Region, ends::EndCount, hazard::Generation};
 
 use super::function::FunctionId;
 use super::poison::{Marks, Poison};
 use super::table::IdTable;
 use super::token::fits;
-use crate::ports::SharedExtent;
+use crate::ports::{SharedExtent, SharedMemory};
 use crate::share::layout::{
     EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
 };
 
 /// Of a segment that shares nothing.
 const NOTHING: SharedExtent = SharedExtent { va: 0, len: 0, offset: 0 };
+
+/// Bit of the packed word: the segment lies in a file.
+pub(crate) const FILE_BIT: u32 = 9;
 
 /// Words of an entry.
 pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
@@ -52,6 +56,8 @@ pub(crate) struct LocalSegment {
     pub(crate) shared: bool,
     /// Peers on this host find pages of it in the arena.
     pub(crate) has_extents: bool,
+    /// Peers on this host find it in a file.
+    pub(crate) has_file: bool,
     /// Bytes that cannot be read.
     poison: Poison,
     /// Cleared when it is unregistered; a cached reference is checked against it before use.
@@ -125,10 +131,11 @@ impl SegmentTable {
         self.slot(tid_of(token_id)?)?.load_full().filter(|s| s.is_live())
     }
 
-    /// Makes a registration known here and to peers. `extents` are the shared parts in terms of the
+    /// Makes a registration known here and to peers. The extents of what is shared are in terms of the
     /// segment's addresses, the longest first; what the table has no room for is not published. Of
     /// memory with faults nothing is reached without its owner.
-    pub(crate) fn publish(&self, new: NewSegment, extents: &[SharedExtent]) -> Option<()> {
+    pub(crate) fn publish(&self, new: NewSegment, shared: &SharedMemory) -> Option<()> {
+        let extents = &shared.extents;
         let tid = tid_of(new.token_id)?;
         let slot = self.slots.get_or_make(u32::try_from(tid).ok()?, ArcSwapOption::empty)?;
         let generation = self.generation(tid)?;
@@ -136,6 +143,7 @@ impl SegmentTable {
         let is_open = poison.is_empty();
         let (largest, more) = extents.split_first().filter(|_| is_open).unwrap_or((&NOTHING, &[]));
         let more = more.get(..EXTENTS).unwrap_or(more);
+        let file = shared.file.filter(|_| is_open);
         let addr = if is_open { new.region.addr() as u64 } else { 0 };
         let segment = LocalSegment {
             owner: new.owner,
@@ -149,11 +157,13 @@ impl SegmentTable {
             token: new.token,
             shared: new.shared,
             has_extents: largest.len != 0,
+            has_file: file.is_some(),
             poison,
             live: AtomicBool::new(true),
         };
         let rights = u64::from(segment.access.bits())
             | u64::from(segment.token.is_some()) << 8
+            | u64::from(file.is_some()) << FILE_BIT
             | (more.len() as u64) << 16
             | u64::from(segment.token.unwrap_or(0)) << 32;
         let SharedExtent { va, len, offset } = *largest;
@@ -161,6 +171,10 @@ impl SegmentTable {
         self.node.store_block(entry_offset(tid) + 8, &words).ok()?;
         for (index, SharedExtent { va, len, offset }) in more.iter().copied().enumerate() {
             self.node.store_block(extent_offset(tid, index), &[va, len, offset]).ok()?;
+        }
+        if let Some(FilePlace { descriptor, device, inode, offset }) = file {
+            let words = [u64::from(descriptor), device, inode, offset];
+            self.node.store_block(extent_offset(tid, 0), &words).ok()?;
         }
         slot.store(Some(Arc::new(segment)));
         generation.revive().ok()?;
@@ -224,7 +238,7 @@ impl SegmentTable {
             token: old.token,
             shared: old.shared,
         };
-        self.publish(new, &[]).is_some()
+        self.publish(new, &SharedMemory::default()).is_some()
     }
 
     #[inline]
@@ -332,6 +346,8 @@ mod tests {
     use super::*;
     use crate::share::layout::NODE_LEN;
 
+    const NONE: SharedMemory = SharedMemory { extents: Vec::new(), file: None };
+
     /// A page that the first function may let others read.
     fn readable(token_id: u32) -> NewSegment {
         let region = Region::private(4096).expect("memory");
@@ -362,7 +378,7 @@ mod tests {
         let node = Region::private(NODE_LEN).unwrap();
         let table = SegmentTable::new(node.clone(), Arc::default());
         let mut cache = SegmentCache::of(FunctionId::FIRST);
-        assert!(table.publish(readable(5 << 8), &[]).is_some());
+        assert!(table.publish(readable(5 << 8), &NONE).is_some());
         assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 1);
         assert!(cache.find(&table, 5 << 8).is_some());
         assert!(cache.find(&table, (5 << 8) + 1).is_none());
@@ -379,7 +395,7 @@ mod tests {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let mut cache = SegmentCache::of(FunctionId::FIRST);
         let token_id = 5 << 8;
-        assert!(table.publish(readable(token_id), &[]).is_some());
+        assert!(table.publish(readable(token_id), &NONE).is_some());
         assert!(cache.known(token_id).is_none());
         assert!(cache.find(&table, token_id).is_some());
         assert!(cache.known(token_id).is_some());
@@ -393,7 +409,7 @@ mod tests {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap(), Arc::default());
         let token_id = 5 << 8;
         let new = NewSegment { shared: true, ..readable(token_id) };
-        assert!(table.publish(new, &[]).is_some());
+        assert!(table.publish(new, &NONE).is_some());
         let before = table.find(token_id).unwrap();
         assert!(!table.invalidate(FunctionId::FIRST, token_id, 8), "a wrong token changes nothing");
         assert!(!table.invalidate(FunctionId::new(1), token_id, 7), "of another function");
@@ -411,7 +427,7 @@ mod tests {
         let owners = [FunctionId::FIRST, FunctionId::new(1)];
         for (owner, token_id) in owners.into_iter().zip([5 << 8, 6 << 8]) {
             let new = NewSegment { owner, ..readable(token_id) };
-            assert!(table.publish(new, &[]).is_some());
+            assert!(table.publish(new, &NONE).is_some());
         }
         let mut cache = SegmentCache::of(owners[1]);
         assert!(cache.find(&table, 5 << 8).is_none() && cache.find(&table, 6 << 8).is_some());

@@ -112,7 +112,7 @@ impl SoftwareDevice {
                     len: segment.len,
                     access: segment.access,
                     has_token: segment.token.is_some(),
-                    is_shared: segment.has_extents,
+                    is_shared: segment.has_extents || segment.has_file,
                     why_not_direct: self.base.tables.ports.memory.why_not_direct(tid),
                 })
             });

@@ -144,7 +144,7 @@ impl Job<'_> {
         let Self { words, local, segments, faults, len, .. } = self;
         let (words, faults, len) = (*words, *faults, *len);
         let table = segments.table;
-        let reached = path_state.reach(table, faults, &want, |memory, offset| {
+        let mut touch = |memory: &Region, offset: usize| {
             if write {
                 if faults.last_byte_early() && span.at == 0 {
                     store_end_first(local, words, segments, len, (memory, offset));
@@ -157,7 +157,11 @@ impl Job<'_> {
             } else {
                 gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
             }
-        })?;
+        };
+        let mut reached = path_state.reach(table, faults, &want, &mut touch)?;
+        if matches!(reached, AccessResult::NotDirect) {
+            reached = path_state.reach_file(faults, &want, touch)?;
+        }
         // Only reads: a write that comes late could not be stopped.
         if write || matches!(reached, AccessResult::Yes(..)) {
             return Ok(reached);

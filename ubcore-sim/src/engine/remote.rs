@@ -4,11 +4,11 @@
 //! *Takes*: what a request names. *Gives*: the bytes, for the length of one closure. *Must not*:
 //! touch a byte before every check passed; hold an announcement between two chunks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use udma_abi::{CqeStatus, cmd::Access};
-use urma_mem::Region;
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, is_live};
+use urma_mem::{FilePlace, FileWindow, Region};
 
 use super::known::{KnownMemory, LifeProof};
 use super::names;
@@ -17,13 +17,13 @@ use crate::context::function::FunctionId;
 use crate::context::guesses::GuessBudget;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
-    ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, offset_in,
-    tid_of,
+    ENTRY_WORDS, FILE_BIT, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset,
+    offset_in, tid_of,
 };
 use crate::context::token::fits;
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
-use crate::ports::SharedExtent;
+use crate::ports::{SegmentLife, SharedExtent};
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// What a request wants of a segment.
@@ -123,6 +123,8 @@ pub(super) struct View {
     more: Box<[SharedExtent]>,
     /// Of `rights.va` in its owner's process; 0: not to be read there.
     address: u64,
+    /// Where it lies in a file; with the file once it was mapped. `None` also when it cannot be.
+    file: Option<(FilePlace, Weak<FileWindow>)>,
 }
 
 /// The part that decides.
@@ -265,6 +267,50 @@ impl PathState {
     /// This state of a queue that a client's function has.
     pub(crate) fn guarded(self, guard: Option<(FunctionId, Arc<GuessBudget>)>) -> Self {
         Self { guard, ..self }
+    }
+
+    /// As [`PathState::reach_peer`], in memory that the peer had mapped shared: through a mapping of the same file. What the
+    /// file has lost meanwhile is not reached here.
+    #[cold]
+    pub(crate) fn reach_file<T>(
+        &mut self,
+        faults: Faults,
+        want: &Want,
+        touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
+    ) -> Result<AccessResult<T>, CqeStatus> {
+        let denied = CqeStatus::RemAccessAbort;
+        let not_direct = Ok(AccessResult::NotDirect);
+        let (Reach::Direct(parts), Some(slot)) = (&self.link.reach, &mut self.slot) else {
+            return not_direct;
+        };
+        let Some(files) = &parts.files else { return not_direct };
+        let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
+        let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
+        hooks::pass(Hook::SlotAnnounced);
+        checked(&announced, view, (parts, faults), want)?;
+        let Some(view) = view else { return not_direct };
+        let Some((place, known)) = &mut view.file else { return not_direct };
+        let window = known.upgrade().or_else(|| {
+            let generation = view.generation.clone();
+            let life = SegmentLife { token_id: view.token_id, generation, life: view.imported };
+            let window = files.window(&life, place, place.offset.checked_add(view.rights.len)?)?;
+            *known = Arc::downgrade(&window);
+            Some(window)
+        });
+        let Some(window) = window else {
+            view.file = None;
+            return not_direct;
+        };
+        let place = place.offset.wrapping_add(want.va.wrapping_sub(view.rights.va));
+        let Ok(place) = usize::try_from(place) else { return not_direct };
+        let value = touch(window.bytes(), place)?;
+        hooks::pass(Hook::CopyUnchecked);
+        if window.is_lost() {
+            view.file = None;
+            return not_direct;
+        }
+        announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
+        Ok(AccessResult::Yes(value, view.imported))
     }
 
     /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: to `into`, or to the start
@@ -520,13 +566,21 @@ impl View {
                 Some(SharedExtent { va, len, offset })
             })
             .collect::<Option<_>>()?;
+        let file = if words[6] >> FILE_BIT & 1 == 1 {
+            let [descriptor, device, inode, offset] =
+                node.load_block(extent_offset(tid, 0)).ok()?;
+            let descriptor = u32::try_from(descriptor).ok()?;
+            Some((FilePlace { descriptor, device, inode, offset }, Weak::new()))
+        } else {
+            None
+        };
         hooks::pass(Hook::EntryRead);
         if generation.load() != imported {
             return None;
         }
         let shared = SharedExtent { va: words[3], len: words[4], offset: words[5] };
         let address = words[7];
-        Some(Self { token_id, imported, generation, rights, shared, more, address })
+        Some(Self { token_id, imported, generation, rights, shared, more, address, file })
     }
 
     /// As [`place_in`], in what is shared besides the largest extent.

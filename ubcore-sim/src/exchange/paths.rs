@@ -133,12 +133,7 @@ impl Exchange {
         let path = paths.entry(tpn).or_insert_with(|| {
             let reach = match (kind, &peer.direct) {
                 (TpPath::Local, _) => Reach::Own,
-                (TpPath::SameHost, Some(parts)) => Reach::Direct(DirectParts {
-                    node: parts.node.clone(),
-                    arena: parts.arena.clone(),
-                    half: parts.half.clone(),
-                    process: parts.process.clone(),
-                }),
+                (TpPath::SameHost, Some(parts)) => Reach::Direct(parts.clone()),
                 (TpPath::SameHost, None) | (TpPath::Packets, _) => Reach::Messages,
             };
             base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
@@ -180,9 +175,9 @@ impl Exchange {
                 peer.unreachable = Some(CmdStatus::Unreachable);
             }
         }
-        let SameHostParts { peer_node, peer_arena, my_half, process, .. } = parts;
+        let SameHostParts { peer_node, peer_arena, my_half, process, files, .. } = parts;
         let (node, arena, half) = (peer_node, peer_arena, my_half);
-        let direct = DirectParts { node, arena, half, process };
+        let direct = DirectParts { node, arena, half, process, files };
         peer.responder.puller = Puller::new(&direct, &parts.peer_half);
         peer.direct = Some(direct);
         self.peer_halves.insert(eid, parts.peer_half);

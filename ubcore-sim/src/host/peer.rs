@@ -26,6 +26,7 @@ use udma_abi::{CmdStatus, Nanos, RawEid};
 use super::{
     claim::{self, Claim, Connect},
     descriptor::ForkGuarded,
+    files::{self, MappedFiles},
     hello::{self, HelloKind, SharingRefusal},
     poll::{Interest, Poll},
     trust::{self, Credentials, Distrust, ShareWith},
@@ -116,6 +117,8 @@ pub struct Peers {
     noise: Noise,
     /// While connections cannot be accepted.
     pause: RetryPause,
+    /// When mapped files of peers are looked after next; [`Nanos::MAX`]: none was seen.
+    files_at: Nanos,
     /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
     reasons: BTreeMap<RawEid, &'static str>,
 }
@@ -137,7 +140,17 @@ enum ConnectionState {
     /// The peer's: nothing received yet.
     Accepted { deadline: Nanos, credentials: Credentials },
     /// The connection is in use, with a node of this incarnation.
-    Up { eid: RawEid, incarnation: u64 },
+    Up { eid: RawEid, incarnation: u64, files: Option<Arc<MappedFiles>> },
+}
+
+impl ConnectionState {
+    /// Files of the peer that are mapped and may end.
+    fn mapped(&self) -> Option<&MappedFiles> {
+        match self {
+            Self::Up { files, .. } => files.as_deref().filter(|files| files.has_files()),
+            Self::Wanted { .. } | Self::Offered { .. } | Self::Accepted { .. } => None,
+        }
+    }
 }
 
 impl ConnectionState {
@@ -194,6 +207,7 @@ impl Peers {
             shortages: Shortages::default(),
             noise: Noise::default(),
             pause: RetryPause::default(),
+            files_at: Nanos::MAX,
             reasons: BTreeMap::new(),
         })
     }
@@ -285,6 +299,7 @@ impl Peers {
             self.watch_claim(Interest::Read);
             self.on_claim_ready(now);
         }
+        self.look_after_files(now);
         let late: Vec<u64> = self
             .links
             .iter()
@@ -308,11 +323,29 @@ impl Peers {
         }
     }
 
+    /// Unmaps files of peers in which no segment lives any more.
+    fn look_after_files(&mut self, now: Nanos) {
+        let is_due = self.files_at <= now;
+        let mut has_files = false;
+        for files in self.links.values().filter_map(|link| link.state.mapped()) {
+            if is_due {
+                files.drop_ended();
+            }
+            has_files |= files.has_files();
+        }
+        if !has_files {
+            self.files_at = Nanos::MAX;
+        } else if is_due || self.files_at == Nanos::MAX {
+            self.files_at = now + files::LOOK_NS;
+        }
+    }
+
     /// When [`Peers::on_tick`] wants to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self, now: Nanos) -> Deadline {
         let deadlines = self.links.values().filter_map(|link| link.state.deadline());
-        let earliest = deadlines.chain(self.pause.until()).min()?;
+        let files = (self.files_at != Nanos::MAX).then_some(self.files_at);
+        let earliest = deadlines.chain(self.pause.until()).chain(files).min()?;
         let retries =
             self.links.values().any(|l| matches!(l.state, ConnectionState::Wanted { .. }));
         Some(if retries { earliest.min(now + RETRY_NS) } else { earliest })

@@ -18,7 +18,7 @@ use crate::{
     },
     host::{
         ip_eid,
-        memory::PageMoving,
+        memory::{FileSharing, PageMoving},
         peer::{KernelReads, PathChoice},
         trust::ShareWith,
         udp::UdpOffload,
@@ -63,6 +63,8 @@ pub struct NodeCfg {
     pub huge_pages: HugePages,
     /// Whether a peer's memory that is not shared may be read through the kernel.
     pub kernel_reads: KernelReads,
+    /// Whether files that registered memory is a part of are mapped by peers on this host, and theirs here.
+    pub file_sharing: FileSharing,
     /// What children of this process get of registered memory: as the newest node says.
     pub fork_copies: ForkCopies,
     /// With which processes of its user memory is shared.
@@ -126,6 +128,7 @@ impl Default for NodeCfg {
             writers: Writers::Held,
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
+            file_sharing: FileSharing::On,
             fork_copies: ForkCopies::On,
             share_with: ShareWith::Tracers,
             lane: ExpressLane::On,
@@ -202,6 +205,7 @@ impl NodeCfg {
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
+    /// | `URMA_SHARE_FILES` | `on` (memory that is a file mapped shared is mapped by peers on this host, too), `off` |
     /// | `URMA_FORK_COPIES` | `on` (a forked child has registered memory as at the fork), `off` |
     /// | `URMA_SHARE_WITH` | `tracers` (processes of the user that may trace this one), `user` (all of them) |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
@@ -275,6 +279,9 @@ impl NodeCfg {
         }
         if let Some(is_on) = switch("URMA_KERNEL_READS")? {
             self.kernel_reads = if is_on { KernelReads::Probe } else { KernelReads::Off };
+        }
+        if let Some(is_on) = switch("URMA_SHARE_FILES")? {
+            self.file_sharing = if is_on { FileSharing::On } else { FileSharing::Off };
         }
         if let Some(is_on) = switch("URMA_FORK_COPIES")? {
             self.fork_copies = if is_on { ForkCopies::On } else { ForkCopies::Off };
@@ -629,6 +636,7 @@ mod tests {
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
+        assert_eq!(with("URMA_SHARE_FILES", "off").unwrap().file_sharing, FileSharing::Off);
         assert_eq!(with("URMA_FORK_COPIES", "off").unwrap().fork_copies, ForkCopies::Off);
         assert_eq!(with("URMA_SHARE_WITH", "user").unwrap().share_with, ShareWith::User);
         assert_eq!(with("URMA_SHARE_WITH", "tracers").unwrap().share_with, ShareWith::Tracers);
@@ -708,6 +716,7 @@ mod tests {
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),
+            ("URMA_SHARE_FILES", "all"),
             ("URMA_FORK_COPIES", "never"),
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),

@@ -164,7 +164,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 26] = [
+const SETTINGS: [(&str, &str, &str); 27] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
     ("URMA_PORT_MODE", "port_mode", "active-backup"),
@@ -173,6 +173,7 @@ const SETTINGS: [(&str, &str, &str); 26] = [
     ("URMA_HOLD_WRITERS", "hold_writers", "on"),
     ("URMA_HUGE_PAGES", "huge_pages", "off"),
     ("URMA_KERNEL_READS", "kernel_reads", "on"),
+    ("URMA_SHARE_FILES", "share_files", "on"),
     ("URMA_FORK_COPIES", "fork_copies", "on"),
     ("URMA_SHARE_WITH", "share_with", "tracers"),
     ("URMA_LANE", "lane", "on"),
@@ -192,7 +193,7 @@ const SETTINGS: [(&str, &str, &str); 26] = [
     ("URMA_VFIO", "vfio", "none"),
     ("URMA_UBCORED", "ubcored", "none"),
 ];
-const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, fork_copies, share_with, lane, doorbells, \
+const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, share_files, fork_copies, share_with, lane, doorbells, \
                     context_cache, packet_engine, packet_engine_cfg, prepare, mtu, rc, rc_mtu, tp_recovery, tp_window, tp_congestion, \
                     udp_offload, link_faults, vfio or ubcored";
 /// Variable with the path of the only file to read.

@@ -18,7 +18,7 @@ use crate::cfg::DeviceCfg;
 use crate::device::SoftwareDevice;
 use crate::host::{
     interrupt::EventVectors,
-    memory::{ArenaMemory, PageMoving},
+    memory::{ArenaMemory, FileSharing, PageMoving},
 };
 use crate::link::Datagram;
 use crate::ports::Ports;
@@ -87,7 +87,7 @@ impl SimNode {
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let ports = Ports {
             interrupt: Arc::<EventVectors>::clone(&vectors),
-            memory: Arc::new(ArenaMemory::new(arena, page_moving)),
+            memory: Arc::new(ArenaMemory::new(arena, page_moving, FileSharing::Off)),
             node_region: Region::shared(layout::NODE_LEN, Pages::Base)?,
             routes: None,
         };
@@ -169,6 +169,7 @@ impl SimNode {
             peer_half,
             wake: Arc::<SimWake>::clone(&self.wakeup),
             process: None,
+            files: None,
         }
     }
 }

@@ -54,6 +54,7 @@ impl Query {
                     start: found.start,
                     end: found.end,
                     origin: found.origin,
+                    is_writable: found.is_writable,
                 };
                 found.map(|found| found.map(run))
             }
@@ -99,7 +100,8 @@ impl Query {
             is_shared: traits.is_shared,
         };
         let (start, end) = (place(call.vma_start)?, place(call.vma_end)?);
-        Ok(Some(FoundMapping { start, end, movable, origin }))
+        let is_writable = call.vma_flags & WRITABLE != 0;
+        Ok(Some(FoundMapping { start, end, movable, origin, is_writable }))
     }
 }
 

@@ -70,6 +70,7 @@ fn parse(line: &str) -> Option<FoundMapping> {
         end: usize::from_str_radix(end, 16).ok()?,
         movable: traits.movable(),
         origin,
+        is_writable: permissions.as_bytes().get(1) == Some(&b'w'),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Owns: `mmap`, `munmap`, memfd creation and seals.
 //! Takes: lengths, descriptors.
 //! Gives: a base address that stays mapped until the mapping is dropped.
-//! Must not: map a file that is not sealed against shrinking.
+//! Must not: map a file that is not sealed against shrinking, but for `files.rs`, which guards its windows.
 #![expect(unsafe_code, reason = "mmap and munmap")]
 
 use core::num::NonZeroUsize;
@@ -116,6 +116,12 @@ impl RegionPages {
         check_cannot_shrink(fd.as_fd(), end)?;
         room::check_address_space(len)?;
         Self::of_file(fd, offset, len, access)
+    }
+
+    /// Maps the first `len` bytes of a file that may become shorter.
+    pub(super) fn of_guarded(fd: OwnedFd, len: usize) -> io::Result<Self> {
+        room::check_address_space(len)?;
+        Self::of_file(fd, 0, len, MapAccess::ReadWrite)
     }
 
     /// Maps `len` bytes of a file of which the caller knows that it stays at least that long.

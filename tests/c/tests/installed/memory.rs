@@ -79,12 +79,14 @@ fn shared(what: &str, [here, there]: [&str; 2], environment: &[(&str, &str)]) ->
 /// the kernel may not be asked for the bytes of a process, and in packets.
 #[test]
 fn memory_that_is_mapped_shared_is_written_and_read_like_any_other() {
-    let off = [("URMA_KERNEL_READS", "off")];
+    let files_off = [("URMA_SHARE_FILES", "off")];
+    let off = [("URMA_SHARE_FILES", "off"), ("URMA_KERNEL_READS", "off")];
     let packets = [("URMA_PATH", "packets")];
     for (kinds, environment) in [
         (["memfd", "shm"], &[][..]),
         (["private", "memfd"], &[]),
         (["memfd", "private"], &[]),
+        (["memfd", "memfd"], &files_off),
         (["memfd", "memfd"], &off),
         (["memfd", "memfd"], &packets),
     ] {
@@ -117,10 +119,25 @@ fn memory_of_huge_pages_is_written_and_read_like_any_other() {
 /// Nothing is written after `urma_unregister_seg` returned, whatever was under way.
 #[test]
 fn shared_memory_that_is_unregistered_changes_no_more() {
-    for kinds in [["memfd", "memfd"], ["private", "shm"]] {
-        let said = shared("unregister", kinds, &[]).unwrap();
+    let off = [("URMA_SHARE_FILES", "off")];
+    for (kinds, environment) in
+        [(["memfd", "memfd"], &[][..]), (["memfd", "memfd"], &off), (["private", "shm"], &[])]
+    {
+        let said = shared("unregister", kinds, environment).unwrap();
         assert!(said.contains("unchanged after unregistering"), "{kinds:?}: {said}");
+        assert!(said.contains("no more mapped"), "{kinds:?}: {said}");
         assert!(lines(&said, "refused").iter().all(|line| line.ends_with(DENIED)), "{said}");
+    }
+}
+
+/// A file that its owner makes shorter while peers use it: what is gone is refused, and neither program ends.
+#[test]
+fn shared_memory_that_becomes_shorter_is_refused_and_ends_no_program() {
+    let off = [("URMA_SHARE_FILES", "off")];
+    for environment in [&[][..], &off] {
+        let said = shared("shrinks", ["memfd", "memfd"], environment).unwrap();
+        assert!(lines(&said, "refused").iter().all(|line| line.ends_with(DENIED)), "{said}");
+        assert!(said.contains("what stays: write 0") && said.contains("owner lives"), "{said}");
     }
 }
 

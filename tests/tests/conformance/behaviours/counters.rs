@@ -50,7 +50,7 @@ fn counters_name_the_path_of_writes(setup: Setup) -> Outcome {
     let step = format!("{seen:?}");
     match (setup.link, setup.moving) {
         (Link::Own, _) => same("requests by packets", seen.packets, 0),
-        (Link::Host, Moving::On) => {
+        (Link::Host, Moving::On | Moving::Files) => {
             same("requests", seen, Paths { direct: 10, kernel: 0, ring: 0, packets: 0 })?;
             same("direct bytes", w.a.counter("direct_bytes")? - bytes, 1000)
         }
@@ -74,7 +74,9 @@ fn counters_name_the_path_of_reads(setup: Setup) -> Outcome {
     let none = Paths { direct: 0, kernel: 0, ring: 0, packets: 0 };
     match (setup.link, setup.moving) {
         (Link::Own, _) => same("requests by packets", seen.packets, 0),
-        (Link::Host, Moving::On) => same("requests", seen, Paths { direct: 10, ..none }),
+        (Link::Host, Moving::On | Moving::Files) => {
+            same("requests", seen, Paths { direct: 10, ..none })
+        }
         (Link::Host, Moving::Off) => same("requests", seen, Paths { ring: 10, ..none }),
         (Link::Host, Moving::Kernel) => same("requests", seen, Paths { kernel: 10, ..none }),
         (Link::Packets, _) => check(seen.packets == 10, step),

@@ -22,7 +22,9 @@ use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{BoundTo, Connecting, Exchange, RecvSide, SendSide, is_standard};
-use crate::ports::{Interrupt, MemoryHost, Ports, Route, SameHostParts, SharedExtent, Wake};
+use crate::ports::{
+    Interrupt, MemoryHost, Ports, Route, SameHostParts, SharedExtent, SharedMemory, Wake,
+};
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
 
@@ -62,8 +64,8 @@ impl Interrupt for Quiet {
     fn raise(&self, _vector: u16) {}
 }
 impl MemoryHost for Quiet {
-    fn share(&self, _key: u32, _region: &Region) -> Vec<SharedExtent> {
-        Vec::new()
+    fn share(&self, _key: u32, _region: &Region) -> SharedMemory {
+        SharedMemory::default()
     }
     fn unshare(&self, _key: u32) {}
 }
@@ -299,6 +301,7 @@ impl World {
                     peer_half: theirs.clone(),
                     wake: Arc::<Line>::clone(&world.line),
                     process: (kind == Kind::ReadableRing).then(|| process_of(peer)),
+                    files: None,
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);
                 let of_b = parts(a, &halves[1], &halves[0]);
@@ -428,7 +431,8 @@ impl World {
             token: Some(TOKEN),
             shared: true,
         };
-        self.nodes[n].base.tables.segments.publish(new, &[extent]).unwrap();
+        let shared = SharedMemory { extents: vec![extent], file: None };
+        self.nodes[n].base.tables.segments.publish(new, &shared).unwrap();
         region
     }
 
@@ -444,7 +448,7 @@ impl World {
             token: Some(TOKEN),
             shared: false,
         };
-        self.nodes[n].base.tables.segments.publish(new, &[]).unwrap();
+        self.nodes[n].base.tables.segments.publish(new, &SharedMemory::default()).unwrap();
         region
     }
 

@@ -22,6 +22,7 @@ use crate::{
         descriptor::{ForkGuarded, is_shortage},
         hello::{FDS, Hello, HelloKind, ReceivedHello},
         interrupt::signal,
+        memory::FileSharing,
         trust::Credentials,
     },
     ports::{SameHostParts, Wake},
@@ -45,6 +46,8 @@ pub struct LocalShare {
     /// Whether the kernel may be asked for bytes of a peer's process, and a peer may ask it for bytes
     /// of this one.
     pub kernel_reads: KernelReads,
+    /// Whether files of a peer's process are mapped.
+    pub file_sharing: FileSharing,
 }
 
 /// Whether `process_vm_readv` may be used between nodes, for READs of memory that is not shared.
@@ -156,6 +159,7 @@ pub(super) fn parts(
     let peer_node = map(node, node_len, MapAccess::ReadOnly, "node region")?;
     Ok(SameHostParts {
         process: probe(share, &hello, &peer_node, credentials),
+        files: None,
         peer_node,
         peer_arena: map_arena(arena, hello.arena_len)?,
         peer_half: map(half, half_len, MapAccess::ReadOnly, "half")?,

@@ -9,6 +9,8 @@ use super::hello::{Hello, HelloError, ReceivedHello};
 use super::offer::BadOffer;
 use super::*;
 use crate::host::descriptor::is_shortage;
+use crate::host::memory::FileSharing;
+use crate::ports::PeerFiles;
 
 impl Peers {
     /// Connects link `key` and offers, if its peer's queue has room.
@@ -217,7 +219,7 @@ impl Peers {
         for (key, link) in &self.links {
             match link.state {
                 ConnectionState::Offered { eid, .. } if eid == hello.eid => seeking = true,
-                ConnectionState::Up { eid, incarnation } if eid == hello.eid => {
+                ConnectionState::Up { eid, incarnation, .. } if eid == hello.eid => {
                     if incarnation == hello.incarnation {
                         return Err(SharingRefusal::Busy);
                     }
@@ -270,7 +272,7 @@ impl Peers {
             .message(&self.share, HelloKind::Accept, eid)
             .and_then(|(message, fds)| hello::send(&socket, &message, &fds));
         match sent {
-            Ok(()) => self.open(key, socket, (eid, incarnation), opened),
+            Ok(()) => self.open(key, socket, (eid, incarnation), (credentials.pid, opened)),
             Err(error) => {
                 self.shortages.note("an offer could not be answered", &error);
             }
@@ -349,7 +351,9 @@ impl Peers {
             HelloKind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
                 let incarnation = shown.hello.incarnation;
                 match parts(&self.share, *offer, shown, (&socket, credentials)) {
-                    Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
+                    Ok(opened) => {
+                        self.open(key, socket, (eid, incarnation), (credentials.pid, opened));
+                    }
                     Err(bad) if self.on_bad_offer(eid, &bad) => {
                         self.remember(eid, SHORT_HERE);
                         self.give_up(eid, CmdStatus::Unreachable);
@@ -373,10 +377,13 @@ impl Peers {
         &mut self,
         key: u64,
         socket: Arc<ForkGuarded>,
-        node: (RawEid, u64),
-        parts: SameHostParts,
+        (eid, incarnation): (RawEid, u64),
+        (pid, parts): (u32, SameHostParts),
     ) {
-        let (eid, incarnation) = node;
+        let files = (self.share.file_sharing == FileSharing::On)
+            .then(|| Arc::new(MappedFiles::new(pid, Arc::clone(&self.share.wake))));
+        let of_core = files.clone().map(|files| files as Arc<dyn PeerFiles>);
+        let parts = SameHostParts { files: of_core, ..parts };
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.reasons.remove(&eid);
         self.shortages.on_pair();
@@ -384,7 +391,7 @@ impl Peers {
             key,
             PeerConnection {
                 socket: Some(socket),
-                state: ConnectionState::Up { eid, incarnation },
+                state: ConnectionState::Up { eid, incarnation, files },
             },
         );
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });

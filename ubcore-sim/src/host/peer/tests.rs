@@ -1,5 +1,6 @@
 //! Peers of one host: found, refused, lost.
 
+use crate::host::memory::FileSharing;
 use std::{
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -87,6 +88,7 @@ fn share(eid: RawEid, incarnation: u64) -> LocalShare {
         half_len: 16384,
         wake: new_wakeup().unwrap(),
         kernel_reads: KernelReads::Probe,
+        file_sharing: FileSharing::On,
     }
 }
 
