@@ -319,6 +319,18 @@ mod tests {
     }
 
     #[test]
+    fn without_a_right_to_open_mappings_the_file_is_found_among_the_open_ones() {
+        let file = memfd(LEN);
+        let seen = file.metadata().unwrap();
+        let id = (seen.dev(), seen.ino());
+        let found = open_own(id).unwrap().unwrap();
+        assert_ne!(found.as_raw_fd(), file.as_raw_fd());
+        assert_eq!(found.metadata().unwrap().ino(), seen.ino());
+        drop((file, found));
+        assert!(open_own(id).unwrap().is_none(), "nobody has it open");
+    }
+
+    #[test]
     fn another_file_under_the_descriptor_is_not_mapped() {
         let file = memfd(LEN);
         let memory = mapped(&file, 0, LEN, BOTH);
