@@ -75,7 +75,7 @@ pub struct SharedMemory {
 /// A registration of a peer in one life.
 #[derive(Clone, Debug)]
 pub struct SegmentLife {
-    /// Its token id.
+    /// Token id of the segment.
     pub token_id: u32,
     /// Its generation word in the peer's node region.
     pub generation: Generation,
@@ -94,7 +94,7 @@ impl SegmentLife {
 /// Files of a peer's process, mapped into this one.
 pub trait PeerFiles: Send + Sync + Debug {
     /// The file in which `segment` lies, up to the offset `end` at least. It stays mapped until the segment ends, for
-    /// whoever keeps the weak reference. `None`, with the reason logged: it cannot be mapped.
+    /// a caller that keeps the weak reference. `None`, with the reason logged: it cannot be mapped.
     fn window(&self, segment: &SegmentLife, place: &FilePlace, end: u64)
     -> Option<Arc<FileWindow>>;
 }

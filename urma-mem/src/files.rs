@@ -4,7 +4,7 @@
 //! the file open under a descriptor of its own ([`SharedFiles::behind`]); a peer that may trace the owner opens that
 //! descriptor through `/proc` and maps the file ([`FileWindow::map`]).
 //!
-//! Two things differ from the arena. Whoever has the file may shorten it, or it may have holes that no memory is left
+//! Two things differ from the arena. A process that has the file may shorten it, or it may have holes that no memory is left
 //! for: an access to such a page would end the process. The window is guarded against that (`sigbus.rs`) and says afterwards
 //! that it was lost. And a page of a file cannot be replaced under a peer that was stopped in the middle of a copy: its late
 //! store lands in the file.
@@ -38,7 +38,7 @@ pub enum FileRefusal {
     /// The file is on a disk, or something else than memory.
     #[error("its file does not lie in memory (tmpfs or hugetlbfs)")]
     NotMemory,
-    /// The system refused.
+    /// The system refused to open it.
     #[error("its file cannot be opened: {0}")]
     System(#[from] io::Error),
 }
@@ -327,7 +327,7 @@ mod tests {
         assert_ne!(found.as_raw_fd(), file.as_raw_fd());
         assert_eq!(found.metadata().unwrap().ino(), seen.ino());
         drop((file, found));
-        assert!(open_own(id).unwrap().is_none(), "nobody has it open");
+        assert!(open_own(id).unwrap().is_none(), "no descriptor has it open");
     }
 
     #[test]

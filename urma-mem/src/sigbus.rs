@@ -5,7 +5,7 @@
 //!
 //! A file that was mapped may become shorter, or have holes for which no memory is left; the kernel answers an access to
 //! such a page with SIGBUS. The handler puts a private page there, so that the access goes on, and marks the window as
-//! lost: what was stored went nowhere, what was loaded is nothing, and whoever used the window looks at the mark after.
+//! lost: what was stored went nowhere, what was loaded is nothing, and a caller looks at the mark after each use.
 //! All other signals go to the handler that was there before. A thread that blocks SIGBUS, and a program that replaces the
 //! handler later without calling it, ends by such an access as without the handler.
 #![expect(unsafe_code, reason = "a signal handler, and what it does")]

@@ -71,7 +71,7 @@ fn a_sigbus_of_other_memory_goes_to_the_handler_before_or_ends_the_process() {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for fault in [touch_what_is_gone, || raise(Signal::SIGBUS).expect("raise")] {
         let without = child(|| {
-            // SAFETY: the default action.
+            // SAFETY: the default action is no handler.
             unsafe { sigaction(Signal::SIGBUS, &default) }.expect("an action");
             let (_file, _window) = window();
             fault();

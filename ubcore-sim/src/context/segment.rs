@@ -31,7 +31,7 @@ use crate::share::layout::{
 const NOTHING: SharedExtent = SharedExtent { va: 0, len: 0, offset: 0 };
 
 /// Bit of the packed word: the segment lies in a file.
-pub(crate) const FILE_BIT: u32 = 9;
+const FILE_BIT: u32 = 9;
 
 /// Words of an entry.
 pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
@@ -259,6 +259,15 @@ pub(crate) const fn entry_offset(tid: usize) -> usize {
 /// Offset of a further extent in a node region.
 pub(crate) const fn extent_offset(tid: usize, index: usize) -> usize {
     NODE_EXTENTS + tid * EXTENTS_LEN + index * EXTENT_LEN
+}
+
+/// Where a segment lies in a file, in a node region whose entry has the packed word `packed`; `None`: it does not.
+pub(crate) fn file_place(node: &Region, tid: usize, packed: u64) -> Option<FilePlace> {
+    if packed >> FILE_BIT & 1 == 0 {
+        return None;
+    }
+    let [descriptor, device, inode, offset] = node.load_block(extent_offset(tid, 0)).ok()?;
+    Some(FilePlace { descriptor: u32::try_from(descriptor).ok()?, device, inode, offset })
 }
 
 /// The table index of a token id; `None` for one that no table has.

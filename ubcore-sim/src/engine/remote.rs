@@ -17,7 +17,7 @@ use crate::context::function::FunctionId;
 use crate::context::guesses::GuessBudget;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
-    ENTRY_WORDS, FILE_BIT, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset,
+    ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, file_place,
     offset_in, tid_of,
 };
 use crate::context::token::fits;
@@ -566,14 +566,7 @@ impl View {
                 Some(SharedExtent { va, len, offset })
             })
             .collect::<Option<_>>()?;
-        let file = if words[6] >> FILE_BIT & 1 == 1 {
-            let [descriptor, device, inode, offset] =
-                node.load_block(extent_offset(tid, 0)).ok()?;
-            let descriptor = u32::try_from(descriptor).ok()?;
-            Some((FilePlace { descriptor, device, inode, offset }, Weak::new()))
-        } else {
-            None
-        };
+        let file = file_place(node, tid, words[6]).map(|place| (place, Weak::new()));
         hooks::pass(Hook::EntryRead);
         if generation.load() != imported {
             return None;

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("urma-rc", &["urma-packet"]),
+    ("inc", &["urma-packet"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
     ("urma-contexts", &["urma-mem"]),

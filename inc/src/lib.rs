@@ -1,0 +1,18 @@
+//! In-network computing: switches add up the vectors of many hosts on their way, and send the sum back.
+//!
+//! - owns: the INC header ([`wire`]), element types and operators ([`element`]), reductions with their exactness
+//!   rule ([`reduce`]), the slots of a switch ([`switch`]).
+//! - takes: messages of a reliable or unreliable edge, the time. gives: messages to send, counters.
+//! - must not: own a socket, a thread or a clock, or know any URMA object.
+//!
+//! A host splits a vector into *chunks*, each one message. A switch has a *slot* for each chunk of a window; when the
+//! contributions of all *children* are there, the slot's value goes to the *parent* switch, or, at the root of the tree,
+//! back to the children as the result.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
+
+pub mod element;
+pub mod reduce;
+pub mod switch;
+pub mod wire;

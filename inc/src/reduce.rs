@@ -1,0 +1,365 @@
+//! Reductions, exact to the bit.
+//!
+//! The result of a switch is the expression of its children from index 0 on, from left to right. Integers wrap, so their
+//! order does not matter ([`accumulate`]); floats are added in that order whenever they come ([`fold`]): IEEE 754, to
+//! nearest even, nothing fused, nothing flushed. F16 and BF16 are added as F32 and rounded once. Any NaN becomes the
+//! canonical one.
+
+use half::{bf16, f16};
+
+use crate::element::{ElementType, Operator, Reduction};
+
+/// Elements of F16 and BF16 that are widened at a time: 1 KiB of the stack.
+const WIDE_BLOCK: usize = 256;
+
+/// Sets each element of `acc` to `acc op data`. Both are as long, in whole elements; what one has beyond the other stays.
+///
+/// Bits depend on the order of calls where [`Reduction::is_ordered`]: use [`fold`] there.
+pub fn accumulate(reduction: Reduction, acc: &mut [u8], data: &[u8]) {
+    let operator = reduction.operator();
+    match reduction.element() {
+        ElementType::I8 => integers(operator, acc, data, i8::from_le_bytes, i8::to_le_bytes),
+        ElementType::I16 => integers(operator, acc, data, i16::from_le_bytes, i16::to_le_bytes),
+        ElementType::I32 => integers(operator, acc, data, i32::from_le_bytes, i32::to_le_bytes),
+        ElementType::I64 => integers(operator, acc, data, i64::from_le_bytes, i64::to_le_bytes),
+        ElementType::U8 => integers(operator, acc, data, u8::from_le_bytes, u8::to_le_bytes),
+        ElementType::U16 => integers(operator, acc, data, u16::from_le_bytes, u16::to_le_bytes),
+        ElementType::U32 => integers(operator, acc, data, u32::from_le_bytes, u32::to_le_bytes),
+        ElementType::U64 => integers(operator, acc, data, u64::from_le_bytes, u64::to_le_bytes),
+        ElementType::F32 => floats(operator, acc, data, f32::from_le_bytes, f32::to_le_bytes),
+        ElementType::F64 => floats(operator, acc, data, f64::from_le_bytes, f64::to_le_bytes),
+        ElementType::F16 => floats(operator, acc, data, f16_of, f16_to),
+        ElementType::Bf16 => floats(operator, acc, data, bf16_of, bf16_to),
+        ElementType::I32I32 => pairs(operator, acc, data, i32::from_le_bytes),
+        ElementType::I64I32 => pairs(operator, acc, data, i64::from_le_bytes),
+        ElementType::F32I32 => pairs(operator, acc, data, f32::from_le_bytes),
+        ElementType::F64I32 => pairs(operator, acc, data, f64::from_le_bytes),
+    }
+}
+
+/// Writes the expression of `parts`, from the first to the last, to `out`. All are as long as `out`, in whole elements.
+pub fn fold(
+    reduction: Reduction,
+    parts: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+    out: &mut [u8],
+) {
+    let operator = reduction.operator();
+    match reduction.element() {
+        ElementType::F16 => wide(operator, parts, out, f16_of, f16_to),
+        ElementType::Bf16 => wide(operator, parts, out, bf16_of, bf16_to),
+        ElementType::I8
+        | ElementType::I16
+        | ElementType::I32
+        | ElementType::I64
+        | ElementType::U8
+        | ElementType::U16
+        | ElementType::U32
+        | ElementType::U64
+        | ElementType::F32
+        | ElementType::F64
+        | ElementType::I32I32
+        | ElementType::I64I32
+        | ElementType::F32I32
+        | ElementType::F64I32 => {
+            let mut parts = parts;
+            if let Some(first) = parts.next() {
+                copy(out, first.as_ref());
+            }
+            for part in parts {
+                accumulate(reduction, out, part.as_ref());
+            }
+            canonical(reduction.element(), out);
+        }
+    }
+}
+
+fn copy(out: &mut [u8], from: &[u8]) {
+    let len = out.len().min(from.len());
+    out[..len].copy_from_slice(&from[..len]);
+}
+
+/// Calls `f(accumulated, operand)` for each element of `N` bytes.
+#[inline(always)]
+fn each<const N: usize>(acc: &mut [u8], data: &[u8], mut f: impl FnMut(&mut [u8; N], &[u8; N])) {
+    let (acc, _) = acc.as_chunks_mut();
+    let (data, _) = data.as_chunks();
+    for (acc, data) in acc.iter_mut().zip(data) {
+        f(acc, data);
+    }
+}
+
+/// What integers of all widths have.
+trait Integer: Copy + Ord + Default {
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn of_bool(value: bool) -> Self;
+}
+
+macro_rules! integer {
+    ($($type:ident)+) => { $(
+        impl Integer for $type {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline(always)]
+            fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline(always)]
+            fn and(self, other: Self) -> Self { self & other }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self { self | other }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self { self ^ other }
+            #[inline(always)]
+            fn of_bool(value: bool) -> Self { value.into() }
+        }
+    )+ };
+}
+
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+#[inline(always)]
+fn integers<T: Integer, const N: usize>(
+    operator: Operator,
+    acc: &mut [u8],
+    data: &[u8],
+    of: impl Fn([u8; N]) -> T,
+    to: impl Fn(T) -> [u8; N],
+) {
+    // One loop for each operator: the choice is made once, and each loop can be vectorized.
+    macro_rules! with {
+        ($f:expr) => {{
+            let f = $f;
+            each(acc, data, |acc, data| *acc = to(f(of(*acc), of(*data))));
+        }};
+    }
+    let is_true = |value: T| value != T::default();
+    match operator {
+        Operator::Sum => with!(T::sum),
+        Operator::Prod => with!(T::product),
+        Operator::Min => with!(|a: T, b: T| a.min(b)),
+        Operator::Max => with!(|a: T, b: T| a.max(b)),
+        Operator::Land => with!(|a, b| T::of_bool(is_true(a) & is_true(b))),
+        Operator::Lor => with!(|a, b| T::of_bool(is_true(a) | is_true(b))),
+        Operator::Lxor => with!(|a, b| T::of_bool(is_true(a) ^ is_true(b))),
+        Operator::Band => with!(T::and),
+        Operator::Bor => with!(T::or),
+        Operator::Bxor => with!(T::xor),
+        // No reduction of integers.
+        Operator::MinLoc | Operator::MaxLoc => {}
+    }
+}
+
+/// What binary32 and binary64 have.
+trait Float: Copy + PartialOrd + core::ops::Add<Output = Self> + core::ops::Mul<Output = Self> {
+    const NAN: Self;
+    fn is_nan(self) -> bool;
+    fn is_negative(self) -> bool;
+}
+
+macro_rules! float {
+    ($($type:ident $nan:literal)+) => { $(
+        impl Float for $type {
+            const NAN: Self = Self::from_bits($nan);
+            #[inline(always)]
+            fn is_nan(self) -> bool { self.is_nan() }
+            #[inline(always)]
+            fn is_negative(self) -> bool { self.is_sign_negative() }
+        }
+    )+ };
+}
+
+float!(f32 0x7fc0_0000 f64 0x7ff8_0000_0000_0000);
+
+/// The lesser one; a NaN wins, -0 is below +0.
+#[inline(always)]
+fn least<T: Float>(a: T, b: T) -> T {
+    match () {
+        () if a.is_nan() || b.is_nan() => T::NAN,
+        () if a < b || a == b && a.is_negative() => a,
+        () => b,
+    }
+}
+
+/// The greater one; a NaN wins, -0 is below +0.
+#[inline(always)]
+fn greatest<T: Float>(a: T, b: T) -> T {
+    match () {
+        () if a.is_nan() || b.is_nan() => T::NAN,
+        () if a > b || a == b && !a.is_negative() => a,
+        () => b,
+    }
+}
+
+#[inline(always)]
+fn floats<T: Float, const N: usize>(
+    operator: Operator,
+    acc: &mut [u8],
+    data: &[u8],
+    of: impl Fn([u8; N]) -> T,
+    to: impl Fn(T) -> [u8; N],
+) {
+    macro_rules! with {
+        ($f:expr) => {{
+            let f = $f;
+            each(acc, data, |acc, data| *acc = to(f(of(*acc), of(*data))));
+        }};
+    }
+    match operator {
+        Operator::Sum => with!(|a: T, b: T| a + b),
+        Operator::Prod => with!(|a: T, b: T| a * b),
+        Operator::Min => with!(least::<T>),
+        Operator::Max => with!(greatest::<T>),
+        // No reductions of floats.
+        Operator::Land
+        | Operator::Lor
+        | Operator::Lxor
+        | Operator::Band
+        | Operator::Bor
+        | Operator::Bxor
+        | Operator::MinLoc
+        | Operator::MaxLoc => {}
+    }
+}
+
+/// The fold of F16 or BF16: in F32, rounded at the end.
+fn wide(
+    operator: Operator,
+    parts: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+    out: &mut [u8],
+    of: impl Fn([u8; 2]) -> f32,
+    to: impl Fn(f32) -> [u8; 2],
+) {
+    let mut acc = [0.0_f32; WIDE_BLOCK];
+    let (out, _) = out.as_chunks_mut::<2>();
+    for (block, out) in out.chunks_mut(WIDE_BLOCK).enumerate() {
+        let at = block * WIDE_BLOCK;
+        let acc = &mut acc[..out.len()];
+        for (index, part) in parts.clone().enumerate() {
+            let (part, _) = part.as_ref().as_chunks::<2>();
+            let operands = part.iter().skip(at).map(|half| of(*half));
+            for (acc, operand) in acc.iter_mut().zip(operands) {
+                *acc = if index == 0 { operand } else { apply(operator, *acc, operand) };
+            }
+        }
+        for (out, acc) in out.iter_mut().zip(acc) {
+            *out = to(*acc);
+        }
+    }
+}
+
+#[inline(always)]
+fn apply(operator: Operator, a: f32, b: f32) -> f32 {
+    match operator {
+        Operator::Sum => a + b,
+        Operator::Prod => a * b,
+        Operator::Min => least(a, b),
+        Operator::Max => greatest(a, b),
+        // No reductions of floats.
+        Operator::Land
+        | Operator::Lor
+        | Operator::Lxor
+        | Operator::Band
+        | Operator::Bor
+        | Operator::Bxor
+        | Operator::MinLoc
+        | Operator::MaxLoc => a,
+    }
+}
+
+fn f16_of(bytes: [u8; 2]) -> f32 {
+    f16::from_le_bytes(bytes).to_f32()
+}
+
+fn f16_to(value: f32) -> [u8; 2] {
+    if value.is_nan() { 0x7e00_u16.to_le_bytes() } else { f16::from_f32(value).to_le_bytes() }
+}
+
+fn bf16_of(bytes: [u8; 2]) -> f32 {
+    bf16::from_le_bytes(bytes).to_f32()
+}
+
+fn bf16_to(value: f32) -> [u8; 2] {
+    if value.is_nan() { 0x7fc0_u16.to_le_bytes() } else { bf16::from_f32(value).to_le_bytes() }
+}
+
+/// Bytes of an index.
+const INDEX_LEN: usize = 4;
+
+/// Takes the operand where it is better. Values that compare with nothing, NaN, are better than all others; of equally good
+/// ones the lower index is taken.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "a NaN differs from itself")]
+fn pairs<T: Copy + PartialOrd, const N: usize>(
+    operator: Operator,
+    acc: &mut [u8],
+    data: &[u8],
+    of: impl Fn([u8; N]) -> T,
+) {
+    let size = N + INDEX_LEN;
+    let value = |pair: &[u8]| pair.first_chunk().map(|bytes| of(*bytes));
+    let index = |pair: &[u8]| {
+        pair.last_chunk().map_or(0, |bytes: &[u8; INDEX_LEN]| i32::from_le_bytes(*bytes))
+    };
+    for (acc, data) in acc.chunks_exact_mut(size).zip(data.chunks_exact(size)) {
+        let (Some(have), Some(new)) = (value(acc), value(data)) else { continue };
+        let (have_nan, new_nan) = (have != have, new != new);
+        let is_beyond = if operator == Operator::MinLoc { new < have } else { new > have };
+        let is_better = !have_nan && (new_nan || is_beyond);
+        let is_tie = have == new || (have_nan && new_nan);
+        if is_better || is_tie && index(data) < index(acc) {
+            acc.copy_from_slice(data);
+        }
+    }
+}
+
+/// Replaces each NaN by the canonical one.
+fn canonical(element: ElementType, out: &mut [u8]) {
+    match element {
+        ElementType::F32 => nans(out, size_of::<f32>(), f32::from_le_bytes, f32::NAN_BYTES),
+        ElementType::F64 => nans(out, size_of::<f64>(), f64::from_le_bytes, f64::NAN_BYTES),
+        ElementType::F32I32 => nans(out, element.size(), f32::from_le_bytes, f32::NAN_BYTES),
+        ElementType::F64I32 => nans(out, element.size(), f64::from_le_bytes, f64::NAN_BYTES),
+        // Rounding did it.
+        ElementType::F16 | ElementType::Bf16 => {}
+        ElementType::I8
+        | ElementType::I16
+        | ElementType::I32
+        | ElementType::I64
+        | ElementType::U8
+        | ElementType::U16
+        | ElementType::U32
+        | ElementType::U64
+        | ElementType::I32I32
+        | ElementType::I64I32 => {}
+    }
+}
+
+/// Bytes of the canonical NaN.
+trait NanBytes<const N: usize> {
+    const NAN_BYTES: [u8; N];
+}
+
+impl NanBytes<4> for f32 {
+    const NAN_BYTES: [u8; 4] = <Self as Float>::NAN.to_le_bytes();
+}
+
+impl NanBytes<8> for f64 {
+    const NAN_BYTES: [u8; 8] = <Self as Float>::NAN.to_le_bytes();
+}
+
+fn nans<T: Float, const N: usize>(
+    out: &mut [u8],
+    size: usize,
+    of: impl Fn([u8; N]) -> T,
+    nan: [u8; N],
+) {
+    for element in out.chunks_exact_mut(size) {
+        if let Some(value) = element.first_chunk_mut()
+            && of(*value).is_nan()
+        {
+            *value = nan;
+        }
+    }
+}
