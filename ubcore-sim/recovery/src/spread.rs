@@ -171,6 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn a_choice_that_is_said_again_ends_no_run() {
+        let mut spread = Spread::new();
+        let mut routes = Vec::new();
+        for _ in 0..8 {
+            spread.set_usable(0b11, 4);
+            routes.extend(routes_of(&mut spread, 1));
+        }
+        assert_eq!(routes, [1, 1, 1, 1, 0, 0, 0, 0]);
+        // Another length of runs is another choice.
+        assert_eq!(routes_of(&mut spread, 2), [1, 1]);
+        spread.set_usable(0b11, 3);
+        assert_eq!(routes_of(&mut spread, 4), [0, 0, 0, 1]);
+    }
+
+    #[test]
     fn a_route_that_is_none_any_more_is_left_at_once() {
         let mut spread = Spread::new();
         spread.set_usable(0b11, 4);

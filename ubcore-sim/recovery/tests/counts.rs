@@ -320,3 +320,138 @@ fn an_acknowledgement_answers_the_latest_packet() {
     triggers.push(receiver.poll_ack(&pool).expect("it is due").expect("sound").trigger);
     assert_eq!(triggers, [Some(5), None]);
 }
+
+#[test]
+fn the_latest_transmission_that_was_lost_decides_whether_a_loss_is_news() {
+    let mut sender = sender(KNIT, CongestionChoice::Cubic);
+    send(&mut sender, 64, 0);
+    acknowledge(&mut sender, 10, 0, 10 * MS);
+    let early = send(&mut sender, 0, 10 * MS);
+    report(&mut sender, early[0], 1, 20 * MS);
+    assert_eq!(sender.congestion_window(), Some(14));
+    send(&mut sender, 0, 20 * MS);
+    let later = send(&mut sender, 0, 22 * MS);
+    // One report names a packet that was sent after the reduction, and behind it one of before.
+    let mut both = LossReport::new(1, 1);
+    for start in [later[0], early[1]] {
+        assert!(both.push(LossRun { start, count: 1 }));
+    }
+    sender.on_report(23 * MS, &both).expect("only what was sent");
+    assert_eq!(sender.congestion_window(), Some(9));
+}
+
+#[test]
+fn lost_packets_that_came_after_all_hold_nothing_up() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 8, 0);
+    report(&mut sender, 5, 1, MS);
+    report(&mut sender, 1, 2, MS);
+    assert!(sender.has_sendable() && sender.ledger().has_lost());
+    acknowledge(&mut sender, 4, 3, MS);
+    assert!(sender.ledger().has_lost(), "packet 5 still is");
+    acknowledge(&mut sender, 6, 5, MS);
+    assert_eq!((sender.ledger().has_lost(), sender.has_sendable()), (false, false));
+    sender.push();
+    assert_eq!(sender.poll_new(MS), Some(8), "a new packet waits for none of them");
+}
+
+#[test]
+fn a_gap_that_an_acknowledgement_names_twice_is_answered_once() {
+    let mut sender = sender(Recovery::GoBackN, CongestionChoice::None);
+    send(&mut sender, 4, 0);
+    let mut gap_at = |edge| {
+        let ack = AckFeedback { edge, gap: true, trigger: None, received: [0; 4] };
+        sender.on_ack(MS, &ack).expect("only what was sent");
+        send(&mut sender, 0, MS)
+    };
+    assert_eq!(gap_at(1), [1, 2, 3]);
+    assert_eq!(gap_at(1), [], "the network doubled it");
+    assert_eq!(gap_at(2), [2, 3], "another gap");
+    assert_eq!(gap_at(1), [], "an old one is that of the edge");
+}
+
+#[test]
+fn a_receiver_that_keeps_nothing_names_each_gap_once() {
+    let mut pool = KnittingPool::new();
+    let policy = AckPolicy { every: 100, delay_ns: 1000 };
+    let mut receiver = TpReceiver::new(Recovery::GoBackN.record(1), policy);
+    let mut take = |seq| {
+        let arrival = receiver.on_data(0, seq, DataMark::default(), &mut pool).expect("sound");
+        receiver.acknowledge(0, seq, arrival, false);
+        let ack = receiver.poll_ack(&pool).map(|ack| ack.expect("sound"));
+        ack.map(|ack| (ack.edge, ack.gap, ack.trigger))
+    };
+    assert_eq!(take(2), Some((0, true, Some(2))));
+    assert_eq!((take(3), take(4)), (None, None), "the same gap");
+    assert_eq!((take(0), take(1)), (None, None), "in order, and fewer than a hundred");
+    assert_eq!(take(3), Some((2, true, Some(3))), "the next gap");
+    assert_eq!(take(1), Some((2, false, Some(1))), "what was received is acknowledged at once");
+    assert_eq!(take(4), None);
+}
+
+/// A packet that went by two routes shows of neither that it carries anything.
+#[test]
+fn a_packet_that_changed_its_route_forgives_none() {
+    let mut sender = sender(Recovery::SelectiveRepeat, CongestionChoice::None);
+    let timeout = |sender: &mut TpSender| {
+        let expiry = sender.timer().deadline().expect("a packet is out");
+        sender.on_time(expiry).expect("not the last one");
+        expiry
+    };
+    sender.set_routes(0b10, 1);
+    assert_eq!(send(&mut sender, 1, 0), [0]);
+    let mut now = timeout(&mut sender);
+    sender.set_routes(0b01, 1);
+    assert_eq!(send(&mut sender, 0, now), [0]);
+    now = timeout(&mut sender);
+    assert_eq!((sender.expired(0), sender.expired(1)), (1, 1));
+    assert_eq!(send(&mut sender, 0, now), [0]);
+    let ack = |edge| AckFeedback { edge, gap: false, trigger: None, received: [0; 4] };
+    sender.on_ack(now + MS, &ack(1)).expect("only what was sent");
+    assert_eq!((sender.expired(0), sender.expired(1)), (1, 1), "one of the two");
+    // Twice by the same one.
+    assert_eq!(send(&mut sender, 1, now + MS), [1]);
+    now = timeout(&mut sender);
+    assert_eq!((send(&mut sender, 0, now), sender.expired(0)), (vec![1], 2));
+    sender.on_ack(now + MS, &ack(2)).expect("only what was sent");
+    assert_eq!((sender.expired(0), sender.expired(1)), (0, 1));
+}
+
+#[test]
+fn a_mark_says_the_highest_end_of_what_was_reported_whatever_the_order() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 20, 0);
+    report(&mut sender, 10, 3, MS);
+    report(&mut sender, 4, 2, MS);
+    assert_eq!(send(&mut sender, 0, MS), [10, 11, 12, 4, 5]);
+    let mark = sender.poll_tail(MS).expect("reports are answered");
+    assert_eq!((mark.first_end, mark.ticket_end, mark.end), (13, 0, 20));
+    // Reports of later tiers name tickets, one a run.
+    let mut again = LossReport::new(2, 7);
+    for start in [4, 11] {
+        assert!(again.push(LossRun { start, count: 1 }));
+    }
+    sender.on_report(2 * MS, &again).expect("only what was sent");
+    assert_eq!(send(&mut sender, 0, 2 * MS), [4, 11]);
+    let mark = sender.poll_tail(2 * MS).expect("reports are answered");
+    assert_eq!((mark.first_end, mark.ticket_end), (13, 9));
+}
+
+/// A round trip of 0.2 ms: an acknowledgement is sooner there than a mark is worth. A longer one, of 10 ms.
+#[test]
+fn marks_wait_for_acknowledgements_where_the_path_is_short() {
+    for (rtt, wanted) in [(MS / 5, MS), (10 * MS, 0)] {
+        let mut sender = sender(KNIT, CongestionChoice::None);
+        send(&mut sender, 1, 0);
+        acknowledge(&mut sender, 1, 0, rtt);
+        let now = 50 * MS;
+        send(&mut sender, 4, now);
+        let at = sender.poll_deadline().expect("packets are out");
+        let wanted = if wanted == 0 { 0 } else { now + wanted };
+        assert_eq!(at, wanted, "{rtt}");
+        let at = at.max(now);
+        assert!(at == now || sender.poll_tail(at - 1).is_none());
+        assert!(sender.poll_tail(at).is_some(), "{rtt}");
+        assert!(sender.poll_tail(at).is_none(), "one");
+    }
+}

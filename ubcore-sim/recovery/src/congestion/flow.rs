@@ -93,7 +93,6 @@ impl PathControl {
         self.reduced_at = Some(now);
         self.resolved = ledger.spread.resolved();
         self.lost = ledger.lost_count();
-        self.round_end = ledger.spread.sent();
         self.apply(ledger);
     }
 

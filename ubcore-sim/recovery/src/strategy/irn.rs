@@ -189,4 +189,61 @@ mod tests {
         assert_eq!(sent(&mut ledger), [10, 11, 12, 13]);
         assert_eq!(acknowledge(10, 12, &mut ledger), [10, 11]);
     }
+
+    /// Sends so many packets, and all that is to be sent again after each acknowledgement.
+    struct Exchange(Irn, SendLedger);
+
+    impl Exchange {
+        fn new(packets: u64) -> Self {
+            let mut exchange = Self(Irn::new(1200), SendLedger::new(32));
+            exchange.send(packets);
+            exchange
+        }
+
+        fn send(&mut self, packets: u64) -> Vec<u64> {
+            (0..packets).for_each(|_| self.1.push());
+            std::iter::from_fn(|| self.1.send_next(2)).map(|(seq, _)| seq).collect()
+        }
+
+        fn acknowledge(&mut self, edge: u64, trigger: u64) -> Vec<u64> {
+            self.1.advance(edge, |_, _| ());
+            let (trigger, rtt) = (Some(trigger), None);
+            let news =
+                AckNews { edge, gap: false, order_seen: 0, trigger, now: 3, rtt, rtt_min: None };
+            self.0.on_ack(&news, &mut self.1);
+            self.send(0)
+        }
+    }
+
+    /// Acknowledgements overtake each other: holes are those below the highest packet received, whichever came last.
+    #[test]
+    fn holes_lie_below_the_highest_packet_received() {
+        let mut exchange = Exchange::new(10);
+        assert_eq!(exchange.acknowledge(0, 9), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        exchange.0.on_timeout(&mut exchange.1);
+        assert_eq!(exchange.send(0), [0]);
+        assert_eq!(exchange.acknowledge(0, 5), [1, 2, 3, 4, 6, 7, 8]);
+    }
+
+    /// Packets beyond the end of a recovery went again in it; once it is over they may go again.
+    #[test]
+    fn a_recovery_is_over_when_all_that_was_out_at_its_begin_came() {
+        for (edge, again) in [(9, vec![]), (10, vec![10, 11])] {
+            let mut exchange = Exchange::new(10);
+            assert_eq!(exchange.acknowledge(0, 1), [0]);
+            assert_eq!(exchange.send(4), [10, 11, 12, 13]);
+            assert_eq!(exchange.acknowledge(9, 13), [9, 10, 11, 12], "in the same recovery");
+            assert_eq!(exchange.acknowledge(edge, 12), again, "{edge}");
+        }
+    }
+
+    /// A receiver also answers a packet that it did not take.
+    #[test]
+    fn the_first_packet_that_is_missing_is_not_received_although_it_is_answered() {
+        let mut exchange = Exchange::new(3);
+        assert_eq!(exchange.acknowledge(0, 0), []);
+        assert_eq!(exchange.1.slot(0).fate(), Fate::InFlight);
+        exchange.0.on_timeout(&mut exchange.1);
+        assert_eq!(exchange.send(0), [0]);
+    }
 }
