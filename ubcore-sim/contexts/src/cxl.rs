@@ -225,4 +225,42 @@ mod tests {
         assert_eq!(pages.give_up().map(|records| records.len()), Some(1));
         assert_eq!(pages.usage(), (0, 2));
     }
+
+    #[test]
+    fn a_context_that_is_put_again_keeps_its_place_and_counts_once() {
+        let mut pages = CxlPages::new(2 * 4096, 4096);
+        let mut put = |small| {
+            let token = ContextToken::new(1, 0, &TokenBody::Page { address: 1 });
+            let place = pages.put(ContextRecord { token: token.expect("it is narrow"), small });
+            (place.expect("a page"), pages.usage())
+        };
+        let (place, usage) = put(5);
+        assert_eq!((usage, put(6)), ((1, 2), (place, (1, 2))));
+        assert_eq!(pages.record(place).map(|record| record.small), Some(6));
+        pages.remove(place);
+        assert_eq!(pages.usage(), (0, 2), "the page is free");
+    }
+
+    #[test]
+    fn the_page_that_was_used_least_recently_is_given_up() {
+        let mut pages = CxlPages::new(3 * 4096, 4096);
+        let places: Vec<u32> = (0..3)
+            .map(|page| {
+                let token = ContextToken::new(64 * page + 7, 0, &TokenBody::Page { address: 1 });
+                let token = token.expect("it is narrow");
+                pages.put(ContextRecord { token, small: page.into() }).expect("a page")
+            })
+            .collect();
+        pages.touch(places[0]);
+        pages.hold(places[1]);
+        let given = |pages: &mut CxlPages| {
+            let records = pages.give_up()?;
+            Some(records.iter().map(|(place, record)| (*place, record.small)).collect::<Vec<_>>())
+        };
+        assert_eq!(given(&mut pages), Some(vec![(places[2], 2)]), "the other one is held");
+        pages.release(places[1]);
+        assert_eq!(given(&mut pages), Some(vec![(places[1], 1)]));
+        assert_eq!(given(&mut pages), Some(vec![(places[0], 0)]));
+        assert_eq!((given(&mut pages), pages.usage()), (None, (0, 3)));
+    }
 }

@@ -311,4 +311,27 @@ mod tests {
         assert_eq!((hits(&directory, 5), hits(&directory, 6)), (3, 1));
         assert_eq!(directory.idle(handle, 6 * half), 10 * STAMP_NS);
     }
+
+    #[test]
+    fn a_table_doubles_up_to_its_limit() {
+        for (limit, index, wanted) in [
+            (1000, 0, [64, 128, 256, 512, 1000]),
+            (1000, 200, [201, 402, 804, 1000, 1000]),
+            (100, 63, [64, 100, 100, 100, 100]),
+            (10, 3, [10; 5]),
+        ] {
+            let mut directory = Directory::default();
+            let mut index = index;
+            for wanted in wanted {
+                let handle = ContextHandle::new(ContextKind::Page, index).expect("small");
+                directory.grow(handle, limit).expect("below the limit");
+                assert_eq!(directory.len(ContextKind::Page), wanted, "{limit} {index}");
+                assert_eq!(directory.bytes(), wanted as usize * DIRECTORY_ENTRY_LEN);
+                index = wanted.min(u32::try_from(limit).expect("small") - 1);
+            }
+            let beyond =
+                ContextHandle::new(ContextKind::Page, u32::try_from(limit).expect("small"));
+            assert!(directory.grow(beyond.expect("small"), limit).is_err(), "{limit}");
+        }
+    }
 }

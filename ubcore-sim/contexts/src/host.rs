@@ -187,4 +187,14 @@ mod tests {
         (0..to_u32(MAILBOX_PLACES)).for_each(|index| assert!(mailbox.push(handle(index), 0)));
         assert!(!mailbox.push(handle(0), 0), "the mailbox is full");
     }
+
+    #[test]
+    fn urgent_and_background_requests_share_the_places_of_the_mailbox() {
+        for (urgent, wanted) in [(0, 256), (1, 255), (255, 1), (256, 0), (300, 0)] {
+            let mut mailbox = Mailbox::default();
+            let handle = ContextHandle::new(ContextKind::Page, 1).unwrap();
+            let taken = (0..300).filter(|_| mailbox.push(handle, urgent)).count();
+            assert_eq!((taken, mailbox.depth()), (wanted, wanted), "{urgent}");
+        }
+    }
 }

@@ -308,9 +308,29 @@ mod tests {
             "page count is 8: 7, as the bitmap says, within 8 slots"
         );
         assert_eq!(error(|b| b[6] = 65), "page slots is 65: at most 64");
+        // Seven slots, of which the bitmap uses eight: the count is right.
+        assert_eq!(error(|b| b[6] = 7), "page count is 8: 8, as the bitmap says, within 7 slots");
         assert!(error(|b| b[9] = 1).contains("record form is 1"));
         assert_eq!(error(|b| b[43] = 1), "token index is 18446744073709551615: at most 28 bits");
         assert_eq!(error(|b| b.push(0)), "page tail is 1: no bytes behind the last record");
         assert!(error(|b| b.truncate(40)).contains("page bytes left"));
+    }
+
+    #[test]
+    fn a_number_has_at_most_64_bits() {
+        let read = |last: &[u8]| {
+            let bytes = [&[0xff; 9], last].concat();
+            let mut rest = bytes.as_slice();
+            take_varint(&mut rest).map(|value| (value, rest.len())).map_err(|e| e.to_string())
+        };
+        assert_eq!(read(&[1, 7]), Ok((u64::MAX, 1)));
+        assert_eq!(read(&[0]), Ok((u64::MAX >> 1, 0)));
+        assert_eq!(read(&[2]), Err("varint is 2: at most 64 bits".to_owned()));
+        assert_eq!(read(&[0x81]), Err("varint is 129: at most 64 bits".to_owned()));
+        for value in [0, 1, 0x7f, 0x80, 1 << 63, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            assert_eq!(take_varint(&mut bytes.as_slice()), Ok(value));
+        }
     }
 }

@@ -103,4 +103,43 @@ mod tests {
         assert!(adaptation.look(2, 10, [2000, 1199, 800, 0, 1800]));
         assert_eq!(adaptation.promote_l1(), 64);
     }
+
+    #[test]
+    fn a_threshold_beyond_its_range_stays_where_it_is() {
+        let (link_full, host_full) = ([100, 50, 50, 10, 0], [1000, 100, 900, 0, 900]);
+        for (from, risen, fallen) in [
+            (0, 0, 0),
+            (1, 2, 1),
+            (2, 4, 2),
+            (3, 6, 2),
+            (600, 1024, 300),
+            (1024, 1024, 512),
+            (2000, 2000, 1000),
+        ] {
+            let look = |busy, counters| {
+                let mut adaptation = Adaptation::new(from);
+                let has_changed = adaptation.look(1, busy, counters);
+                assert_eq!(has_changed, adaptation.promote_l1() != from, "{from}");
+                adaptation.promote_l1()
+            };
+            assert_eq!((look(90, link_full), look(10, host_full)), (risen, fallen), "{from}");
+        }
+    }
+
+    #[test]
+    fn each_bound_of_the_load_counts() {
+        // Accesses, hits in L1, misses, hits in L2, requests to the host; 70 % of 100 us are 233 requests of 300 ns.
+        for (busy, counters, wanted) in [
+            (86, [100, 0, 100, 49, 0], 256),
+            (86, [100, 0, 100, 50, 0], 128),
+            (100, [0, 0, 100, 0, 900], 128),
+            (0, [1000, 0, 1000, 0, 236], 128),
+            (0, [1000, 0, 1000, 0, 237], 64),
+            (86, [1000, 0, 1000, 500, 237], 64),
+        ] {
+            let mut adaptation = Adaptation::new(128);
+            adaptation.look(0, busy, counters);
+            assert_eq!(adaptation.promote_l1(), wanted, "{busy} {counters:?}");
+        }
+    }
 }

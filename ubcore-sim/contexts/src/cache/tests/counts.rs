@@ -487,3 +487,47 @@ fn a_batch_reads_256_contexts_and_the_queue_has_1024_places() {
     assert_eq!(run.cache.counts().prefetches_dropped - before.prefetches_dropped, 2);
     assert_eq!((run.cache.queue.len(), place(&run, 2)), (1024 - 256, ContextPlace::ToL1));
 }
+
+/// A writer of strong fields goes on while a context is on its way: that is no failure of the host.
+#[test]
+fn a_context_whose_strong_fields_change_on_its_way_arrives() {
+    let mut run = run_of(quiet_cfg(), 1..2);
+    run.access(handle(1), SmallOp::Add(1), 0).unwrap();
+    for value in 0..5 {
+        let due = run.cache.flights.get(handle(1)).unwrap().ready_at;
+        run.cache.write_strong((handle(1), 0), &page(10 + value), due - 1).unwrap();
+        run.advance(due).unwrap();
+        assert_eq!(place(&run, 1), ContextPlace::ToL1, "{value}");
+    }
+    run.advance(1_000_000).unwrap();
+    let counts = run.cache.counts();
+    assert_eq!((counts.fetches, counts.fetches_again, counts.fetches_failed), (1, 5, 0));
+    let word = run.cache.directory.read(handle(1)).unwrap();
+    let slot = run.cache.chip.slot(word.offset());
+    assert_eq!((word.place(), slot.word.read()), (ContextPlace::L1, 1));
+    assert_eq!(slot.token.map(|token| token.body()), Some(page(14)));
+}
+
+#[test]
+fn the_deepest_that_the_mailbox_was_is_kept() {
+    let mut run = run_of(CacheCfg { outstanding: 1024, ..quiet_cfg() }, 0..400);
+    for index in 0..20 {
+        run.access(handle(index), SmallOp::Read, 0).unwrap();
+    }
+    assert_eq!(run.cache.counts().mailbox_depth_max, 20);
+    // All of them ended.
+    run.access(handle(20), SmallOp::Read, 1_000_000).unwrap();
+    run.step(|cache| cache.prefetch(&[handle(21)], 1_000_000)).unwrap();
+    assert_eq!(run.cache.counts().mailbox_depth_max, 20);
+    let handles: Vec<_> = (22..52).map(handle).collect();
+    run.step(|cache| cache.prefetch(&handles, 2_000_000)).unwrap();
+    assert_eq!(run.cache.counts().mailbox_depth_max, 30);
+    // One read at a time: prefetches wait behind it, each of them deepens the mailbox.
+    let mut run = run_of(CacheCfg { outstanding: 1, ..quiet_cfg() }, 0..10);
+    run.access(handle(0), SmallOp::Read, 0).unwrap();
+    let handles: Vec<_> = (1..6).map(handle).collect();
+    run.step(|cache| cache.prefetch(&handles, 0)).unwrap();
+    assert_eq!(run.cache.counts().mailbox_depth_max, 6);
+    run.advance(1_000_000).unwrap();
+    assert_eq!(run.cache.counts().mailbox_depth_max, 6);
+}
