@@ -322,9 +322,11 @@ mod tests {
             ("1K", Ok(32)),
             ("1.99KiB", Ok(63)),
             ("1M", Err("capacity")),
-            // 1000 x 0.1 / 100 and 1000 x 0.7 / 100 are a little below or above 1 and 7 in binary.
             ("0.1%", Ok(1)),
             ("0.7%", Ok(7)),
+            // 1000 x 32.3 / 100 and 1000 x 64.6 / 100 are a little below 323 and 646 in binary.
+            ("32.3%", Ok(323)),
+            ("64.6%", Ok(646)),
             ("29%", Ok(290)),
             ("33.39%", Ok(333)),
             ("99.99%", Ok(999)),
