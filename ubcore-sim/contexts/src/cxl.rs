@@ -263,4 +263,15 @@ mod tests {
         assert_eq!(given(&mut pages), Some(vec![(places[0], 0)]));
         assert_eq!((given(&mut pages), pages.usage()), (None, (0, 3)));
     }
+
+    #[test]
+    fn a_context_has_room_where_its_neighbours_are() {
+        let mut pages = CxlPages::new(4096, 4096);
+        let handle = |index| ContextHandle::new(ContextKind::Page, index).expect("small");
+        assert!(pages.has_room(handle(1)) && pages.has_room(handle(64)));
+        let token = ContextToken::new(1, 0, &TokenBody::Page { address: 1 });
+        pages.put(ContextRecord { token: token.expect("it is narrow"), small: 0 });
+        assert!(pages.has_room(handle(63)), "in the page of the first");
+        assert!(!pages.has_room(handle(64)), "there is no other page");
+    }
 }

@@ -177,4 +177,34 @@ mod tests {
         assert_eq!(memory.busy_percent(5_000), 52);
         assert_eq!(memory.busy_percent(40_000), 0);
     }
+
+    #[test]
+    fn reads_in_service_are_counted_until_they_end() {
+        let mut service = BoundedService::new(2);
+        assert_eq!((service.free_at(0), service.begin(0)), (0, 0));
+        service.end(10);
+        assert_eq!((service.free_at(0), service.depth(0)), (0, 1));
+        service.end(20);
+        assert_eq!((service.free_at(0), service.free_at(9), service.depth(9)), (10, 10, 2));
+        assert_eq!((service.free_at(10), service.depth(10)), (10, 1));
+        // Reads of far memory are such, and writes are not.
+        let mut memory = FarMemory::new(1, 200, 7);
+        memory.write(0, 64);
+        assert_eq!(memory.free_at(0), 0);
+        let end = memory.read(0, 900, 64);
+        assert_eq!((memory.free_at(0), memory.free_at(end - 1)), (end, end));
+        let second = memory.read(0, 900, 64);
+        assert!(second > end, "it waits for the first");
+        assert_eq!((memory.free_at(end), memory.free_at(second)), (second, second));
+    }
+
+    #[test]
+    fn a_link_is_busy_for_all_of_the_time_at_most() {
+        let mut memory = FarMemory::new(64, 200, 7);
+        // 10 us, and forty more.
+        for (bytes, wanted) in [(125_000, 50), (125_000, 100), (1_000_000, 100)] {
+            memory.write(0, bytes);
+            assert_eq!(memory.busy_percent(0), wanted, "{bytes}");
+        }
+    }
 }

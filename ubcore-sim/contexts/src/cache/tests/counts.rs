@@ -531,3 +531,54 @@ fn the_deepest_that_the_mailbox_was_is_kept() {
     run.advance(1_000_000).unwrap();
     assert_eq!(run.cache.counts().mailbox_depth_max, 6);
 }
+
+#[test]
+fn a_request_for_a_prefetch_that_waits_makes_it_late() {
+    let mut run = in_l2(4);
+    let now = run.cache.now;
+    let before = run.cache.counts().clone();
+    run.step(|cache| cache.prefetch(&[1, 2, 3, 4].map(handle), now)).unwrap();
+    run.access(handle(3), SmallOp::Read, now).unwrap();
+    let counts = run.cache.counts();
+    let late = counts.prefetches_late - before.prefetches_late;
+    let skipped = counts.prefetches_skipped - before.prefetches_skipped;
+    assert_eq!((late, skipped), (1, 1));
+    // The others went with it.
+    let issued = counts.prefetches_issued - before.prefetches_issued;
+    assert_eq!((issued, run.cache.queue.len()), (3, 0));
+}
+
+#[test]
+fn a_context_that_ends_on_its_way_leaves_no_page_behind() {
+    let mut run = in_l2(1);
+    assert_eq!(run.cache.cxl.usage(), (1, 4));
+    let now = run.cache.now;
+    run.access(handle(1), SmallOp::Add(1), now).unwrap();
+    assert_eq!(place(&run, 1), ContextPlace::ToL1);
+    run.destroy(handle(1)).unwrap();
+    assert_eq!(run.cache.cxl.usage(), (0, 4));
+}
+
+#[test]
+fn no_context_moves_up_where_there_is_no_l2() {
+    let cfg = CacheCfg {
+        fill: FillRule::Threshold,
+        promote_l2: 3,
+        window_ns: 4_000_000,
+        l2_bytes: 0,
+        ..quiet_cfg()
+    };
+    let mut run = run_of(cfg, 1..3);
+    for at in 0..9 {
+        run.access(handle(1), SmallOp::Read, 1000 + at).unwrap();
+    }
+    run.advance(400_000).unwrap();
+    assert_eq!((place(&run, 1), run.cache.counts().fetches), (ContextPlace::L3, 0));
+}
+
+#[test]
+fn hits_that_a_bank_had_no_place_for_are_counted() {
+    let mut run = run_of(quiet_cfg(), 1..2);
+    run.cache.chip.hits_lost = 7;
+    assert_eq!(run.cache.counts().hits_lost, 7);
+}
