@@ -185,10 +185,15 @@ mod tests {
             let (fd, offset) = file.fd().unwrap();
             Region::map_fd(fd.try_clone_to_owned()?, offset, LEN, crate::MapAccess::ReadWrite)
         };
-        let makers: [(&str, &dyn Fn() -> io::Result<Region>); 4] = [
+        let guarded = || {
+            let fd = file.fd().map(|(fd, _)| fd.try_clone_to_owned());
+            Region::map_guarded(fd.ok_or(io::ErrorKind::InvalidInput)??, LEN)
+        };
+        let makers: [(&str, &dyn Fn() -> io::Result<Region>); 5] = [
             ("shared", &|| Region::shared(LEN, Pages::Base)),
             ("private", &|| Region::private(LEN)),
             ("of a descriptor", &again),
+            ("guarded", &guarded),
             ("joined", &|| Ok(Region::joined(std::slice::from_ref(&file), 1)?.0)),
         ];
         for (what, make) in makers {
