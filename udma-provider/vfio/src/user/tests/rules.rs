@@ -8,7 +8,11 @@ use std::{
         unix::net::UnixStream,
     },
     process::Command,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -18,14 +22,16 @@ use rustix::{
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::{Resource, Rlimit, setrlimit},
 };
+use udma_abi::{BackingError, DeviceBacking, DmaAccess, slots::SLOT_LEN};
 use urma_mem::{Pages, Region};
 
-use super::{agreed, ask, served};
+use super::{Doubler, agreed, ask, nic, served};
 use crate::{
     device::{AccessWidth, PciError, PciWindow},
     user::{
+        MapQuota,
         link::{UserError, UserLink},
-        refuse, stream,
+        refuse, serve, stream,
         window::UserWindow,
         wire::{
             self, IrqAction, RegionAccess, RegionInfo, SetIrqs, UserBody, UserDmaMap, UserHeader,
@@ -241,6 +247,12 @@ fn an_access_lies_within_its_region() {
         let body = access.encode(&vec![0; data]);
         assert_eq!(ask(&socket, command::REGION_WRITE, &body, &[]).0, INVAL, "{data} bytes for 8");
     }
+    // The function takes any number of bytes in configuration space.
+    let access = RegionAccess { offset: 4, region: 7, count: 2 };
+    for (data, wanted) in [(0, INVAL), (1, INVAL), (2, None), (3, INVAL), (4, INVAL)] {
+        let body = access.encode(&vec![0; data]);
+        assert_eq!(ask(&socket, command::REGION_WRITE, &body, &[]).0, wanted, "{data} bytes for 2");
+    }
     drop(socket);
     server.join().unwrap();
 }
@@ -449,4 +461,130 @@ fn a_window_is_mapped_whole_and_within_its_region_or_not_at_all() {
     assert!(broken(open(2, 16384, (0, 16384))).contains("sealed file of its length"));
     assert!(broken(open(1, LEN, (0, LEN))).contains("asked for"));
     assert_eq!(wire::FDS_MAX, 8);
+}
+
+#[test]
+fn memory_of_another_length_than_its_region_is_not_offered() {
+    for (len, wanted) in
+        [(SLOT_LEN, true), (SLOT_LEN / 2, false), (2 * SLOT_LEN, false), (0, false)]
+    {
+        let (socket, server) = UnixStream::pair().unwrap();
+        let memory = (len > 0).then(|| Region::shared(len, Pages::Base).unwrap());
+        let thread = std::thread::spawn(move || {
+            let mut function = Doubler { memory, ..Doubler::default() };
+            let _ = serve(&server, &mut function, MapQuota::default());
+        });
+        let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
+        let reply = link.request(command::GET_REGION_INFO, &RegionInfo::question(2), &[], 32);
+        let reply = reply.unwrap();
+        let info = RegionInfo::decode(&reply.body).unwrap();
+        assert_eq!((info.len, info.is_mapped), (SLOT_LEN as u64, wanted), "{len}");
+        assert_eq!(reply.fds.len(), usize::from(wanted), "{len}");
+        link.close();
+        thread.join().unwrap();
+    }
+}
+
+/// The socket takes the message in many pieces.
+#[test]
+fn descriptors_go_with_the_first_piece_of_a_message_alone() {
+    let (client, server) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
+    let bound = Duration::from_secs(60);
+    let sender = std::thread::spawn(move || {
+        let memory = memory();
+        let body = vec![7; 60_000];
+        let header = UserHeader::request(1, command::REGION_WRITE, body.len(), false);
+        stream::send(&client, header, &body, (&[memory.fd().unwrap().0], bound)).unwrap();
+    });
+    let message = stream::receive(&server, bound, bound).unwrap();
+    sender.join().unwrap();
+    assert_eq!((message.fds.len(), message.is_cut, message.body), (1, false, vec![7; 60_000]));
+}
+
+/// Counts warnings of its thread.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn the_log_names_the_first_eight_refusals_of_a_client() {
+    let (socket, server) = UnixStream::pair().unwrap();
+    let warnings = Arc::<AtomicUsize>::default();
+    let subscriber = Warnings(Arc::clone(&warnings));
+    let thread = std::thread::spawn(move || {
+        tracing::subscriber::with_default(subscriber, || {
+            let _ = serve(&server, &mut Doubler::default(), MapQuota::default());
+        });
+    });
+    let mut said = Vec::new();
+    for _ in 0..12 {
+        assert_eq!(ask(&socket, command::RESET, &[], &[]).0, INVAL, "before the version");
+        said.push(warnings.load(Ordering::Relaxed));
+    }
+    drop(socket);
+    thread.join().unwrap();
+    assert_eq!(said, [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]);
+}
+
+#[test]
+fn a_block_lies_within_its_window_at_a_multiple_of_its_words() {
+    let (sent, seen) = mpsc::channel();
+    let window = window_of(move |command, body| {
+        sent.send((command, RegionAccess::decode(body).map(|(access, _)| access.offset))).unwrap();
+        (described(2, 4096, (0, 0)), None)
+    });
+    let window = window.unwrap().unwrap();
+    for offset in [1, 4, 63, 4040, 4096, u64::MAX - 7] {
+        let refused = window.write_block(offset, &[5; 8]);
+        assert!(
+            matches!(refused, Err(PciError::Access { width: 64, len: 4096, .. })),
+            "{offset} {refused:?}"
+        );
+    }
+    window.write_block(4032, &[5; 8]).unwrap();
+    let bound = Duration::from_secs(20);
+    assert_eq!(seen.recv_timeout(bound).unwrap().0, command::GET_REGION_INFO);
+    let first = seen.recv_timeout(bound).unwrap();
+    assert_eq!(first, (command::REGION_WRITE, Some(4032)), "the others were not sent");
+}
+
+#[test]
+fn memory_that_begins_within_a_page_of_its_file_is_not_sent() {
+    let (socket, server) = served();
+    let device = nic(socket);
+    let region = Region::shared(16384, Pages::Base).unwrap();
+    for (at, wanted) in [(16, false), (2048, false), (4096, true)] {
+        let part = region.sub(at, 4096).unwrap();
+        let mapped = device.dma().map(0x1000, &part, DmaAccess::Both);
+        match &mapped {
+            Ok(()) => assert!(wanted, "{at}"),
+            Err(BackingError::Unreachable(why)) => {
+                assert!(!wanted && why.contains("page of its file"), "{at} {why}");
+            }
+            Err(other) => panic!("{at}: the server was asked: {other}"),
+        }
+    }
+    drop(device);
+    assert_eq!(server.join().unwrap(), 0);
 }
