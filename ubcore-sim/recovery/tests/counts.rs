@@ -2,8 +2,8 @@
 //! becomes.
 
 use urma_recovery::{
-    AckFeedback, AckPolicy, CongestionChoice, DataMark, KnittingPool, LossReport, LossRun,
-    Recovery, RtoCfg, SenderCfg, TpReceiver, TpSender,
+    AckFeedback, AckPolicy, CongestionChoice, DataMark, DmaCfg, DmaModel, KnittingPool, LossError,
+    LossReport, LossRun, Recovery, RtoCfg, SenderCfg, TailMark, TpReceiver, TpSender,
 };
 
 const MS: u64 = 1_000_000;
@@ -454,4 +454,53 @@ fn marks_wait_for_acknowledgements_where_the_path_is_short() {
         assert!(sender.poll_tail(at).is_some(), "{rtt}");
         assert!(sender.poll_tail(at).is_none(), "one");
     }
+}
+
+/// 200 packets are a group; with its repair packets it has no more than 256 symbols, as a code over bytes.
+#[test]
+fn a_group_has_at_most_56_repair_packets() {
+    for (packets, loss, wanted) in
+        [(200, 0.25, 56), (200, 0.05, 23), (100, 0.25, 30), (100, 0.35, 0)]
+    {
+        let congestion = CongestionChoice::None;
+        let rto = RtoCfg::default();
+        let cfg = SenderCfg { window_packets: 256, recovery: KNIT, rto, congestion };
+        let mut sender = TpSender::new(&cfg);
+        sender.protect_tail(loss);
+        send(&mut sender, packets, 0);
+        let repairs = std::iter::from_fn(|| sender.poll_repair(0)).count();
+        assert_eq!(repairs, wanted, "{packets} {loss}");
+    }
+}
+
+#[test]
+fn a_mark_stands_for_what_was_reported_behind_protected_packets() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    sender.protect_tail(0.05);
+    send(&mut sender, 40, 0);
+    assert_eq!(sender.poll_repair(0).map(|mark| (mark.end, mark.number)), Some((40, 0)));
+    send(&mut sender, 2, 0);
+    report(&mut sender, 41, 1, MS);
+    assert_eq!(send(&mut sender, 0, MS), [41]);
+    assert_eq!(sender.poll_repair(MS).map(|mark| (mark.end, mark.number)), Some((40, 1)));
+    let mark = sender.poll_tail(MS).expect("a report was answered");
+    assert_eq!((mark.first_end, mark.end), (42, 42));
+}
+
+/// What a record says of packets rests on the pool; without its answers nothing is acknowledged.
+#[test]
+fn a_receiver_whose_pool_does_not_answer_takes_nothing() {
+    let mut pool = KnittingPool::new();
+    let policy = AckPolicy { every: 1, delay_ns: 0 };
+    let mut receiver = TpReceiver::new(KNIT.record(1), policy);
+    assert!(receiver.on_data(0, 0, DataMark::default(), &mut pool).is_ok());
+    let mark = TailMark { end: 2, ..TailMark::default() };
+    assert!(receiver.on_tail(0, &mark, &mut pool).is_ok());
+    *pool.dma_mut() = DmaModel::new(DmaCfg { silent_every: 1, ..DmaCfg::default() });
+    pool.dma_mut().on_read(0);
+    assert!(pool.dma().has_failed());
+    let unanswered = Err(LossError::Unanswered);
+    assert_eq!(receiver.on_data(1, 1, DataMark::default(), &mut pool).map(drop), unanswered);
+    assert_eq!(receiver.on_tail(1, &mark, &mut pool), unanswered);
+    assert_eq!(receiver.on_record_time(1, &mut pool), unanswered);
 }
