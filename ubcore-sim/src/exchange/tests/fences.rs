@@ -298,6 +298,7 @@ fn a_ring_entry_is_checked_before_it_is_used() {
         ("no name", named, with(send(Opcode::Send, 64), 31)),
         ("a name of other bytes", named, with(send(Opcode::Send, 64), 32)),
         ("a name of a read", named, [send(Opcode::Read, 64), name_of(64)].concat()),
+        ("a name of no bytes of a read", named, [send(Opcode::Read, 64), name_of(0)].concat()),
         (
             "a name of other bytes of a write",
             named,
