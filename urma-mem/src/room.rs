@@ -171,8 +171,9 @@ mod tests {
 
     /// Bytes of address space that the process has.
     fn space() -> u64 {
-        let pages = fs::read_to_string("/proc/self/statm").unwrap();
-        pages.split(' ').next().unwrap().parse::<u64>().unwrap() * page_len() as u64
+        let pages = fs::read_to_string("/proc/self/statm").expect("it is always there");
+        let pages = pages.split(' ').next().expect("a word");
+        pages.parse::<u64>().expect("a number") * page_len() as u64
     }
 
     /// A limit on address space leaves the heap its part, whatever is mapped: a mapping is an error before the heap ends

@@ -8,11 +8,7 @@ use std::{
         unix::net::UnixStream,
     },
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -23,7 +19,10 @@ use rustix::{
     process::{Resource, Rlimit, setrlimit},
 };
 use udma_abi::{BackingError, DeviceBacking, DmaAccess, slots::SLOT_LEN};
-use urma_mem::{Pages, Region};
+use urma_mem::{
+    Pages, Region,
+    sync::{AtomicU64, Ordering},
+};
 
 use super::{Doubler, agreed, ask, nic, served};
 use crate::{
@@ -508,7 +507,7 @@ fn descriptors_go_with_the_first_piece_of_a_message_alone() {
 }
 
 /// Counts warnings of its thread.
-struct Warnings(Arc<AtomicUsize>);
+struct Warnings(Arc<AtomicU64>);
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
@@ -542,7 +541,7 @@ fn the_log_names_the_first_eight_refusals_of_a_client() {
 #[ignore = "the process of another test"]
 fn twelve_refusals() {
     let (socket, server) = UnixStream::pair().unwrap();
-    let warnings = Arc::<AtomicUsize>::default();
+    let warnings = Arc::<AtomicU64>::default();
     let subscriber = Warnings(Arc::clone(&warnings));
     let thread = std::thread::spawn(move || {
         tracing::subscriber::with_default(subscriber, || {
