@@ -594,7 +594,74 @@ pub(crate) fn view_extent(parts: &DirectParts, want: &Want) -> Result<Option<usi
 
 #[cfg(test)]
 mod tests {
+    use udma_abi::RawEid;
+    use urma_mem::{HeldMemory, Pages, SharedFiles};
+
     use super::*;
+    use crate::context::segment::NewSegment;
+    use crate::ports::{PeerFiles, SharedMemory};
+    use crate::share::layout::{NODE_LEN, half_len};
+
+    #[derive(Debug)]
+    struct OwnFiles;
+
+    impl PeerFiles for OwnFiles {
+        fn window(&self, _: &SegmentLife, place: &FilePlace, _: u64) -> Option<Arc<FileWindow>> {
+            // The caller keeps a weak reference only.
+            static KEPT: std::sync::OnceLock<Arc<FileWindow>> = std::sync::OnceLock::new();
+            let map = || Arc::new(FileWindow::map(std::process::id(), place).unwrap());
+            Some(Arc::clone(KEPT.get_or_init(map)))
+        }
+    }
+
+    /// A request is checked again: between the first look and this one the segment may have begun another life.
+    #[test]
+    fn a_file_is_reached_with_the_rights_and_in_the_life_of_its_segment_only() {
+        let (token_id, file) = (5 << 8, Region::shared(8192, Pages::Base).unwrap());
+        let (_held, place) = SharedFiles::default().behind(&file.sub(4096, 4096).unwrap()).unwrap();
+        let node = Region::private(NODE_LEN).unwrap();
+        let table = SegmentTable::new(node.clone(), Arc::default());
+        let region = file.sub(4096, 4096).unwrap();
+        let new = NewSegment {
+            owner: FunctionId::FIRST,
+            token_id,
+            va: 0x1000,
+            memory: HeldMemory::plain(&region),
+            region,
+            access: Access::READ,
+            token: Some(7),
+            shared: true,
+        };
+        let shared = SharedMemory { extents: Vec::new(), file: Some(place) };
+        table.publish(new, &shared).unwrap();
+        let half = Region::private(half_len(4096)).unwrap();
+        let arena = Region::private(4096).unwrap();
+        let files: Option<Arc<dyn PeerFiles>> = Some(Arc::new(OwnFiles));
+        let parts = DirectParts { node, arena, half, process: None, files };
+        let link = NodePath::new(1, RawEid([0; 16]), false, Reach::Direct(parts));
+        let mut path = PathState::new(Arc::new(link), 1);
+        let (right, life) = (Access::READ, 0);
+        let want = Want { token_id, token: Some(7), va: 0x1010, len: 16, right, life };
+        let mut reached = |want: Want| {
+            let at = |memory: &Region, offset: usize| Ok(memory.addr() + offset);
+            path.reach_file(Faults::default(), &want, at)
+        };
+        file.write(4096 + 16, b"there").unwrap();
+        let Ok(AccessResult::Yes(_, life)) = reached(want) else { panic!("it is allowed") };
+        for refused in [
+            Want { token: Some(8), ..want },
+            Want { token: None, ..want },
+            Want { va: 0x1ff8, ..want },
+            Want { va: 0xfff, ..want },
+            Want { right: Access::WRITE, ..want },
+            Want { life: life + 2, ..want },
+            Want { token_id: 6 << 8, ..want },
+        ] {
+            assert!(reached(refused).is_err(), "{refused:?}");
+        }
+        table.kill(token_id).unwrap();
+        assert!(reached(want).is_err(), "it was unregistered");
+    }
 
     #[test]
     fn each_slot_has_a_place_of_its_own_in_the_page_that_has_its_number() {
