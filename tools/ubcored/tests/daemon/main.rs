@@ -3,6 +3,8 @@
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests of processes in real time"))]
 
 #[cfg(test)]
+mod asleep;
+#[cfg(test)]
 mod c;
 #[cfg(test)]
 mod door;
