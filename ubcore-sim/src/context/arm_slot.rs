@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use udma_abi::slots::{SlotArm, SlotDoorbell};
+use udma_abi::{
+    doorbell::CqArm,
+    slots::{SlotArm, SlotDoorbell},
+};
 use urma_mem::{
     Region,
     doorbells::{SlotGeometry, SlotWords},
+    event::{ArmKind, ShownArm},
     sync::{AtomicUsize, Ordering},
 };
 
@@ -21,17 +25,6 @@ const NO_SLOT: usize = usize::MAX;
 pub(crate) struct ArmSlot {
     memory: ArcSwapOption<Region>,
     slot: AtomicUsize,
-}
-
-/// Newest arm that a slot shows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShownArm {
-    /// Count of the slot with this arm.
-    pub(crate) count: u32,
-    /// Which completions fire it.
-    pub(crate) arm: SlotArm,
-    /// Consumer index, at least as new as the arm, 24 bits.
-    pub(crate) ci: u32,
 }
 
 impl ArmSlot {
@@ -62,9 +55,22 @@ impl ArmSlot {
         let words = SlotWords::read(&**memory.as_ref()?, SlotGeometry::DEVICE, slot)?;
         match SlotDoorbell::decode(words.value) {
             Some(SlotDoorbell::Jfc { jfcn: named, ci }) if named == jfcn => {
-                Some(ShownArm { count: words.count, arm: SlotArm::decode(words.detail), ci })
+                Some(shown_arm(words.count, words.detail, ci))
             }
             _ => None,
         }
+    }
+}
+
+/// The arm of a slot with this count and detail.
+pub(crate) fn shown_arm(count: u32, detail: u32, ci: u32) -> ShownArm {
+    ShownArm { count, kind: kind_of(SlotArm::decode(detail).arm), ci }
+}
+
+/// As a register or a slot has it.
+pub(crate) const fn kind_of(arm: CqArm) -> ArmKind {
+    match arm {
+        CqArm::Any => ArmKind::Any,
+        CqArm::Solicited => ArmKind::Solicited,
     }
 }

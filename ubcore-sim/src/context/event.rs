@@ -41,12 +41,22 @@ impl EventQueue {
     /// Writes an event, and raises the vector for it as soon as all before it are written; `false` when the ring is full.
     pub(crate) fn push(&self, event: Eqe) -> bool {
         let Some(at) = self.writer.claim() else { return false };
+        self.write(at, event);
+        true
+    }
+
+    /// The order of its entries and interrupts.
+    pub(crate) fn writer(&self) -> &EventWriter {
+        &self.writer
+    }
+
+    /// Writes an event at a place that was claimed from the writer.
+    pub(crate) fn write(&self, at: u64, event: Eqe) {
         let words = event.encode(self.writer.owner(at));
         let offset = usize::try_from(at % self.depth).unwrap_or(0) * EQE_LEN;
         // The ring's length was checked when it was made.
         let _ = self.ring.store_block_last(offset, &words, 0);
         self.writer.on_stored(at, || self.interrupt.raise(self.vector));
-        true
     }
 
     /// The consumer index moved (free running, 32 bits). `None`: an impossible value. `Some(true)`:

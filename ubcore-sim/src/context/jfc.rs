@@ -1,40 +1,25 @@
 //! Completion queues: slots reserved before work starts, entries written by many, events once.
 //!
 //! *Owns*: producer side of a completion ring, by atomics alone. *Takes*: reservations, entries,
-//! the consumer's doorbell. *Gives*: entries in host memory, at most one event per arm.
+//! the consumer's doorbell. *Gives*: entries in host memory, one event per arm ([`urma_mem::event`] has the rules, and their model).
 //! *Must not*: overwrite an entry the driver has not consumed; wait.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use udma_abi::{
-    Cqe, Eqe,
-    cqe::CQE_WORDS,
-    doorbell::{CqArm, JfcDoorbell},
-};
+use udma_abi::{Cqe, Eqe, cqe::CQE_WORDS, doorbell::JfcDoorbell};
+use urma_mem::event::{ArmedIndices, ShownArm};
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use urma_mem::{Blocks, Region};
 
 use super::{
-    arm_slot::{ArmSlot, ShownArm},
+    arm_slot::{ArmSlot, kind_of},
     event::EventQueue,
     function::FunctionId,
     lives::Lives,
 };
 use crate::hooks::{self, Hook};
 
-/// Not armed, and no slot can show an arm.
-const UNARMED: u64 = 0;
-const ARMED_ANY: u64 = 1;
-const ARMED_SOLICITED: u64 = 2;
-/// Bits that say which completions fire.
-const ARM_KIND: u64 = 3;
-/// A slot may show a newer arm.
-const ARM_IN_SLOT: u64 = 4;
-/// The count of the slot with the last arm that was taken from it is from this bit.
-const ARM_COUNT_SHIFT: u32 = 32;
-/// No arm was seen yet: differs from every sequence number of two bits.
-const NO_ARM_SN: u32 = 4;
 /// Entries from which on a slot more or less in reserve does not matter.
 const DEEP: u64 = 128;
 
@@ -48,20 +33,9 @@ pub(crate) struct DeviceJfc {
     depth: AtomicU64,
     /// Entries written plus slots reserved; never more than `ci + depth`.
     claimed: AtomicU64,
-    pi: AtomicU64,
-    ci: AtomicU64,
-    arm: AtomicU64,
-    arm_sn: AtomicU32,
+    indices: ArmedIndices,
     slot: ArmSlot,
-    /// One beyond the last entry that counts as solicited.
-    solicited: AtomicU64,
-    /// The event queue was full when this JFC had to fire.
-    event_pending: AtomicBool,
-    /// Fire after this many completions; at most 1 means each.
-    moderate_count: AtomicU32,
     moderate_us: AtomicU32,
-    /// `pi` when it was armed, for moderation.
-    armed_at: AtomicU64,
     /// A send queue stopped because no slot was left.
     stopped: AtomicBool,
     pub(crate) users: AtomicU32,
@@ -113,16 +87,9 @@ impl DeviceJfc {
             owner: AtomicU32::new(0),
             depth: zero(),
             claimed: zero(),
-            pi: zero(),
-            ci: zero(),
-            arm: AtomicU64::new(UNARMED),
-            arm_sn: AtomicU32::new(NO_ARM_SN),
+            indices: ArmedIndices::default(),
             slot: ArmSlot::new(),
-            solicited: zero(),
-            event_pending: AtomicBool::new(false),
-            moderate_count: AtomicU32::new(0),
             moderate_us: AtomicU32::new(0),
-            armed_at: zero(),
             stopped: AtomicBool::new(false),
             users: AtomicU32::new(0),
             eq: ArcSwapOption::empty(),
@@ -139,14 +106,10 @@ impl DeviceJfc {
         eq: Option<Arc<EventQueue>>,
     ) {
         self.owner.store(owner.number().into(), Ordering::SeqCst);
-        for word in [&self.claimed, &self.pi, &self.ci, &self.solicited, &self.armed_at] {
-            word.store(0, Ordering::SeqCst);
-        }
+        self.claimed.store(0, Ordering::SeqCst);
+        self.indices.reset();
         self.depth.store(u64::from(entries.mask()) + 1, Ordering::SeqCst);
-        self.arm.store(UNARMED, Ordering::SeqCst);
         self.slot.open(doorbells);
-        self.arm_sn.store(NO_ARM_SN, Ordering::SeqCst);
-        self.event_pending.store(false, Ordering::SeqCst);
         self.stopped.store(false, Ordering::SeqCst);
         self.set_moderation(0, 0);
         self.users.store(0, Ordering::SeqCst);
@@ -174,7 +137,7 @@ impl DeviceJfc {
     }
 
     pub(crate) fn set_moderation(&self, count: u32, period_us: u32) {
-        self.moderate_count.store(count, Ordering::SeqCst);
+        self.indices.moderate(count);
         self.moderate_us.store(period_us, Ordering::SeqCst);
     }
 
@@ -196,8 +159,10 @@ impl DeviceJfc {
     #[inline]
     pub(crate) fn on_doorbell(&self, db: JfcDoorbell) -> Rung {
         let consumed = self.on_consumed(db.ci);
-        if let Some(arm) = db.arm.filter(|_| consumed != Rung::Bad) {
-            self.on_arm(arm, db.arm_sn);
+        if let Some(arm) = db.arm.filter(|_| consumed != Rung::Bad)
+            && self.indices.arm(kind_of(arm), db.arm_sn)
+        {
+            self.raise();
         }
         consumed
     }
@@ -205,17 +170,17 @@ impl DeviceJfc {
     /// Takes the consumer index, of which 24 bits count.
     #[inline]
     pub(crate) fn on_consumed(&self, ci: u32) -> Rung {
-        let before = self.ci.load(Ordering::Relaxed);
+        let before = self.indices.consumed();
         #[expect(clippy::cast_possible_truncation, reason = "an index of 24 bits")]
         let moved = u64::from(ci.wrapping_sub(before as u32) & 0x00ff_ffff);
-        if before + moved > self.pi.load(Ordering::Acquire) {
+        if before + moved > self.indices.produced() {
             return Rung::Bad;
         }
         if moved == 0 {
             return Rung::Quiet;
         }
         // Before the look at the word: who left it looks at the index after leaving it.
-        self.ci.store(before + moved, Ordering::SeqCst);
+        self.indices.consume(before + moved);
         if self.stopped.load(Ordering::SeqCst) {
             self.stopped.store(false, Ordering::SeqCst);
             return Rung::Restart;
@@ -223,96 +188,33 @@ impl DeviceJfc {
         Rung::Quiet
     }
 
-    fn on_arm(&self, arm: CqArm, sn: u8) {
-        if self.arm_sn.swap(u32::from(sn), Ordering::SeqCst) == u32::from(sn) {
-            return;
-        }
-        self.armed_at.store(self.pi.load(Ordering::SeqCst), Ordering::SeqCst);
-        let armed = |word| Some(word & !ARM_KIND | kind_of(arm));
-        let _ = self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, armed);
-        self.fire_for_waiting(arm, self.ci.load(Ordering::SeqCst));
-    }
-
     /// Takes what the slot `slot` of the owner's doorbell memory rang with; `is_new`: its arm, too.
     pub(crate) fn on_slot(&self, slot: usize, shown: ShownArm, is_new: bool) -> Rung {
         if self.slot.is_other(slot) {
             // Before the slot is known: from then on completions take its arms.
-            let count = u64::from(shown.count.wrapping_sub(u32::from(is_new)));
-            let word = |word| Some(count << ARM_COUNT_SHIFT | ARM_IN_SLOT | word & ARM_KIND);
-            let _ = self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, word);
+            self.indices.expect_slot(shown.count.wrapping_sub(u32::from(is_new)));
             self.slot.set(slot);
         }
         let consumed = self.on_consumed(shown.ci);
-        if consumed != Rung::Bad {
-            let now = self.pi.load(Ordering::SeqCst);
-            self.take_arm(shown, (self.ci.load(Ordering::SeqCst), now));
+        if consumed != Rung::Bad && self.indices.arm_shown(shown) {
+            self.raise();
         }
         consumed
     }
 
-    /// Takes an arm that the slot shows, unless it was taken before. `ci` is a consumer index that was read before the slot, `at`
-    /// the first entry that counts for moderation.
-    fn take_arm(&self, shown: ShownArm, (ci, at): (u64, u64)) {
-        #[expect(clippy::cast_possible_truncation, reason = "an index of 24 bits")]
-        let ci = ci + u64::from(shown.ci.wrapping_sub(ci as u32) & 0x00ff_ffff);
-        if ci > self.pi.load(Ordering::SeqCst) {
-            return;
-        }
-        let word = u64::from(shown.count) << ARM_COUNT_SHIFT | ARM_IN_SLOT | kind_of(shown.arm.arm);
-        // Modulo 2^32: between two takers, the one that read the slot earlier loses.
-        let newer = |taken: u64| {
-            let ahead = (word >> ARM_COUNT_SHIFT).wrapping_sub(taken >> ARM_COUNT_SHIFT) << 32;
-            (ahead != 0 && ahead < 1 << 63).then_some(word)
-        };
-        if self.arm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, newer).is_ok() {
-            self.armed_at.store(at, Ordering::SeqCst);
-            self.fire_for_waiting(shown.arm.arm, ci);
-        }
-    }
-
-    /// A completion from here on sees the arm; what completed before is looked at now. An
-    /// entry whose index is taken but not yet visible may fire a moment early, never late.
-    fn fire_for_waiting(&self, arm: CqArm, ci: u64) {
-        let waiting = match arm {
-            CqArm::Any => self.pi.load(Ordering::SeqCst),
-            CqArm::Solicited => self.solicited.load(Ordering::SeqCst),
-        };
-        if waiting > ci {
-            self.fire();
-        }
-    }
-
-    /// The arm that counts for entry `at`, which is written: a slot may show one that was stored before.
-    fn arm_for(&self, at: u64) -> u64 {
-        let arm = self.arm.load(Ordering::SeqCst);
-        if arm & ARM_IN_SLOT == 0 {
-            return arm;
-        }
-        // Before the slot: the index there is not older.
-        let ci = self.ci.load(Ordering::SeqCst);
-        if let Some(shown) = self.slot.read(self.id) {
-            self.take_arm(shown, (ci, at));
-        }
-        self.arm.load(Ordering::SeqCst)
-    }
-
-    /// Fires if armed: one event per arm.
+    /// Writes the event that is due.
     #[cold]
-    fn fire(&self) {
-        if self.arm.fetch_and(!ARM_KIND, Ordering::SeqCst) & ARM_KIND != 0 {
-            self.event_pending.store(true, Ordering::SeqCst);
-            self.push_pending();
+    fn raise(&self) {
+        if let Some(eq) = self.eq.load().as_ref() {
+            self.indices.raise(eq.writer(), |at| eq.write(at, Eqe::Completion { jfcn: self.id }));
         }
     }
 
     /// Writes the event that a full event queue refused, if there is one now.
     pub(crate) fn push_pending(&self) {
-        let eq = self.eq.load();
-        let Some(eq) = eq.as_ref() else { return };
-        if self.event_pending.swap(false, Ordering::SeqCst)
-            && !eq.push(Eqe::Completion { jfcn: self.id })
-        {
-            self.event_pending.store(true, Ordering::SeqCst);
+        if let Some(eq) = self.eq.load().as_ref() {
+            let write = |at| eq.write(at, Eqe::Completion { jfcn: self.id });
+            self.indices.raise_pending(eq.writer(), write);
         }
     }
 
@@ -322,8 +224,8 @@ impl DeviceJfc {
 
     /// An armed JFC with moderation by time has waited long enough: fire if anything came.
     pub(crate) fn on_period(&self) {
-        if self.pi.load(Ordering::SeqCst) > self.armed_at.load(Ordering::SeqCst) {
-            self.fire();
+        if self.indices.fire_if_any() {
+            self.raise();
         }
     }
 
@@ -331,16 +233,7 @@ impl DeviceJfc {
     /// came; `None` when there is nothing to wait for.
     pub(crate) fn period_us(&self) -> Option<u32> {
         let us = self.moderate_us.load(Ordering::Relaxed);
-        let wants = us != 0
-            && self.arm.load(Ordering::Relaxed) & ARM_KIND != 0
-            && self.pi.load(Ordering::Relaxed) > self.armed_at.load(Ordering::Relaxed);
-        wants.then_some(us)
-    }
-
-    fn is_moderated(&self, at: u64) -> bool {
-        let count = u64::from(self.moderate_count.load(Ordering::Relaxed));
-        // An arm that came after the entry counts from a later one.
-        count > 1 && (at + 1).saturating_sub(self.armed_at.load(Ordering::Relaxed)) < count
+        (us != 0 && self.indices.is_waiting()).then_some(us)
     }
 }
 
@@ -354,7 +247,7 @@ impl JfcPort {
     pub(crate) fn reserve(&self) -> bool {
         let jfc = &*self.jfc;
         let claimed = jfc.claimed.fetch_add(1, Ordering::SeqCst);
-        if claimed - jfc.ci.load(Ordering::Relaxed) <= self.mask {
+        if claimed - jfc.indices.consumed() <= self.mask {
             return true;
         }
         jfc.claimed.fetch_sub(1, Ordering::SeqCst);
@@ -366,7 +259,7 @@ impl JfcPort {
     #[inline(always)]
     pub(crate) fn may_give(&self, jfcn: u32, next: u32) -> bool {
         let jfc = &*self.jfc;
-        jfc.id == jfcn && self.next_index() == next && jfc.arm.load(Ordering::SeqCst) == UNARMED
+        jfc.id == jfcn && self.next_index() == next && jfc.indices.is_unarmed()
     }
 
     /// Reserves a slot, or leaves word that a sender waits for one.
@@ -381,7 +274,7 @@ impl JfcPort {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^32")]
     pub(crate) fn next_index(&self) -> u32 {
-        self.jfc.pi.load(Ordering::Acquire) as u32
+        self.jfc.indices.produced() as u32
     }
 
     /// Whether a queue may keep a slot between two requests.
@@ -392,7 +285,7 @@ impl JfcPort {
     /// Whether less than half of the entries are written and not consumed, or reserved.
     #[inline]
     pub(crate) fn is_roomy(&self) -> bool {
-        let ci = self.jfc.ci.load(Ordering::Relaxed);
+        let ci = self.jfc.indices.consumed();
         // Of two moments, the difference may be anything: then there is no room.
         self.jfc.claimed.load(Ordering::Relaxed).wrapping_sub(ci) <= self.mask / 2
     }
@@ -400,7 +293,7 @@ impl JfcPort {
     /// Slots that are reserved and not written.
     #[cfg(test)]
     pub(crate) fn reserved(&self) -> u64 {
-        self.jfc.claimed.load(Ordering::SeqCst) - self.jfc.pi.load(Ordering::SeqCst)
+        self.jfc.claimed.load(Ordering::SeqCst) - self.jfc.indices.produced()
     }
 
     /// Gives a reserved slot back unused. Whether send queues stopped for want of one: the caller
@@ -427,10 +320,7 @@ impl JfcPort {
         encode: impl FnOnce(bool) -> [u64; CQE_WORDS],
     ) {
         let jfc = &*self.jfc;
-        let at = jfc.pi.fetch_add(1, Ordering::SeqCst);
-        if solicited {
-            jfc.solicited.fetch_max(at + 1, Ordering::SeqCst);
-        }
+        let at = jfc.indices.take_index(solicited);
         let owner = (at >> self.depth_log2) & 1 == 0;
         let words = encode(owner);
         #[expect(clippy::cast_possible_truncation, reason = "the ring takes it modulo its depth")]
@@ -443,27 +333,16 @@ impl JfcPort {
         }
         // The device writes to the ring: that was checked when the JFC was made.
         let _ = self.ring.store_first_last(index, &words);
-        if jfc.arm.load(Ordering::SeqCst) != UNARMED {
+        if !jfc.indices.is_unarmed() {
             self.after_armed(at, solicited);
         }
     }
 
     #[cold]
     fn after_armed(&self, at: u64, solicited: bool) {
-        let fits = match self.jfc.arm_for(at) & ARM_KIND {
-            UNARMED => false,
-            ARMED_SOLICITED => solicited,
-            _ => true,
-        };
-        if fits && !self.jfc.is_moderated(at) {
-            self.jfc.fire();
+        let jfc = &*self.jfc;
+        if jfc.indices.is_event_due((at, solicited), || jfc.slot.read(jfc.id)) {
+            jfc.raise();
         }
-    }
-}
-
-const fn kind_of(arm: CqArm) -> u64 {
-    match arm {
-        CqArm::Any => ARMED_ANY,
-        CqArm::Solicited => ARMED_SOLICITED,
     }
 }

@@ -11,13 +11,13 @@ use udma_abi::{
     counters::Counter,
     doorbell::{self, JfcDoorbell},
     regs::{self, control, status},
-    slots::{SlotArm, SlotDoorbell},
+    slots::SlotDoorbell,
     sqe::BLOCK_WORDS,
 };
 use urma_mem::{doorbells::RungSlot, sync::Ordering};
 
 use super::SoftwareDevice;
-use crate::context::arm_slot::ShownArm;
+use crate::context::arm_slot::shown_arm;
 use crate::context::function::DeviceFunction;
 use crate::context::jfc::{DeviceJfc, Rung};
 use crate::engine::queue::DeviceSendQueue;
@@ -108,7 +108,7 @@ impl SoftwareDevice {
             Some(SlotDoorbell::Jfc { jfcn, ci }) => {
                 if let Some(jfc) = self.jfc_of(function, jfcn) {
                     let (arm, is_new) = (rung.detail.unwrap_or(0), rung.detail.is_some());
-                    let shown = ShownArm { count: rung.count, arm: SlotArm::decode(arm), ci };
+                    let shown = shown_arm(rung.count, arm, ci);
                     let rang = jfc.on_slot(rung.slot, shown, is_new);
                     self.after_jfc(now, jfc, (rang, is_new));
                 }
