@@ -758,8 +758,8 @@ mod tests {
             switch.on_child(0, 0, &first, &one(1));
             switch.on_child(0, 1, &other, &vec![0; other.data_len()]);
             assert_eq!(switch.aborted(), Some(AbortReason::Contradiction), "{other:?}");
-            let told: Vec<_> = sent(&mut switch).into_iter().map(|(to, ..)| to).collect();
-            assert_eq!(told, [To::Child(0), To::Child(1), To::Child(2), To::Parent]);
+            let receivers: Vec<_> = sent(&mut switch).into_iter().map(|(to, ..)| to).collect();
+            assert_eq!(receivers, [To::Child(0), To::Child(1), To::Child(2), To::Parent]);
             // A child that goes on gets it again; nothing is added.
             switch.on_child(0, 2, &first, &one(1));
             let [(To::Child(2), header, _)] = &sent(&mut switch)[..] else { panic!() };
