@@ -412,4 +412,26 @@ mod tests {
             "the one that came first"
         );
     }
+
+    /// Whatever may leave: the one that the policy names, or the only one that may.
+    #[test]
+    fn a_victim_lies_in_the_bank_of_the_handle_that_comes() {
+        let mut chip = ChipSlots::new(8, 2, &mut crate::policy::lru);
+        let (mut taken, mut index) = (0, 0);
+        while taken < 8 {
+            taken += u32::from(chip.install(token(index), 0, None).is_some());
+            index += 1;
+        }
+        for index in 1000..1020 {
+            let handle = token(index).handle();
+            let bank = to_u32(chip.bank_of(handle));
+            assert!(!chip.has_room(handle));
+            let victim = chip.victim(handle, |_| true).expect("one may leave");
+            assert_eq!(victim / 4, bank, "{index}");
+            let last = chip.slot(4 * bank + 3).token;
+            let only = chip.victim(handle, |slot| slot.token == last);
+            assert_eq!(only, Some(4 * bank + 3), "{index}");
+            assert_eq!(chip.victim(handle, |_| false), None);
+        }
+    }
 }

@@ -29,3 +29,19 @@ impl SmallOp {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_replaces_the_bits_of_its_mask_alone() {
+        let small = 0xffff_0000_1234_5678;
+        let store = |mask, value| SmallOp::Store { mask, value }.apply(small);
+        assert_eq!(store(0xffff, 0xabcd_9abc), 0xffff_0000_1234_9abc);
+        assert_eq!((store(0, u64::MAX), store(u64::MAX, 7)), (small, 7));
+        assert_eq!(store(0xff << 56, 0), 0x00ff_0000_1234_5678);
+        assert_eq!(SmallOp::Read.apply(small), small);
+        assert_eq!(SmallOp::Add(1 << 63 | 8).apply(small), 0x7fff_0000_1234_5680);
+    }
+}
