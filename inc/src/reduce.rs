@@ -363,3 +363,90 @@ fn nans<T: Float, const N: usize>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reduction(operator: Operator, element: ElementType) -> Reduction {
+        Reduction::new(operator, element).unwrap()
+    }
+
+    /// The fold of values that have these bytes.
+    fn folded(operator: Operator, element: ElementType, parts: &[&[u8]]) -> Vec<u8> {
+        let mut out = vec![0; parts[0].len()];
+        fold(reduction(operator, element), parts.iter(), &mut out);
+        out
+    }
+
+    #[test]
+    fn any_nan_becomes_the_canonical_one() {
+        // Signalling, negative, with a payload.
+        let single = 0xffa0_1234_u32.to_le_bytes();
+        let double = 0xfff4_0000_0000_0001_u64.to_le_bytes();
+        let (half, brain) = (0xfd01_u16.to_le_bytes(), 0xffa1_u16.to_le_bytes());
+        for operator in [Operator::Sum, Operator::Prod, Operator::Min, Operator::Max] {
+            // Of one operand, too.
+            for count in [1, 2] {
+                let of = |element, nan: &[u8], one: &[u8]| {
+                    folded(operator, element, &[nan, one][..count])
+                };
+                let one = of(ElementType::F32, &single, &1.0_f32.to_le_bytes());
+                assert_eq!(one, 0x7fc0_0000_u32.to_le_bytes(), "{operator:?}");
+                let one = of(ElementType::F64, &double, &1.0_f64.to_le_bytes());
+                assert_eq!(one, 0x7ff8_0000_0000_0000_u64.to_le_bytes(), "{operator:?}");
+                let one = of(ElementType::F16, &half, &0x3c00_u16.to_le_bytes());
+                assert_eq!(one, 0x7e00_u16.to_le_bytes(), "{operator:?}");
+                let one = of(ElementType::Bf16, &brain, &0x3f80_u16.to_le_bytes());
+                assert_eq!(one, 0x7fc0_u16.to_le_bytes(), "{operator:?}");
+            }
+        }
+        let pair = [&single[..], &3_i32.to_le_bytes()].concat();
+        let wanted = [&0x7fc0_0000_u32.to_le_bytes()[..], &3_i32.to_le_bytes()].concat();
+        assert_eq!(folded(Operator::MinLoc, ElementType::F32I32, &[&pair]), wanted);
+    }
+
+    #[test]
+    fn minus_zero_is_below_zero_and_a_nan_wins() {
+        let of = |operator, a: f32, b: f32| {
+            let out = folded(operator, ElementType::F32, &[&a.to_le_bytes(), &b.to_le_bytes()]);
+            f32::from_le_bytes(out.try_into().unwrap())
+        };
+        for (a, b) in [(0.0, -0.0), (-0.0, 0.0)] {
+            assert_eq!(of(Operator::Min, a, b).to_bits(), (-0.0_f32).to_bits());
+            assert_eq!(of(Operator::Max, a, b).to_bits(), 0.0_f32.to_bits());
+        }
+        for (a, b) in [(f32::NAN, 1.0), (1.0, f32::NAN)] {
+            assert!(of(Operator::Min, a, b).is_nan() && of(Operator::Max, a, b).is_nan());
+        }
+    }
+
+    #[test]
+    fn of_equal_values_the_lower_index_is_taken_from_either_side() {
+        let pair = |value: i32, index: i32| [value.to_le_bytes(), index.to_le_bytes()].concat();
+        for operator in [Operator::MinLoc, Operator::MaxLoc] {
+            for parts in [[pair(5, 9), pair(5, -3)], [pair(5, -3), pair(5, 9)]] {
+                let out = folded(operator, ElementType::I32I32, &[&parts[0], &parts[1]]);
+                assert_eq!(out, pair(5, -3));
+            }
+        }
+        let out = folded(Operator::MaxLoc, ElementType::I32I32, &[&pair(5, 9), &pair(6, 99)]);
+        assert_eq!(out, pair(6, 99));
+    }
+
+    #[test]
+    fn halves_of_more_than_one_block_are_each_added() {
+        let len = 2 * WIDE_BLOCK + 3;
+        let ones: Vec<u8> = (0..len).flat_map(|_| f16::from_f32(1.0).to_le_bytes()).collect();
+        let numbers: Vec<u8> = (0..len)
+            .flat_map(|at| f16::from_f32(f32::from(u16::try_from(at).unwrap())).to_le_bytes())
+            .collect();
+        let out = folded(Operator::Sum, ElementType::F16, &[&numbers, &ones]);
+        for (at, half) in out.as_chunks::<2>().0.iter().enumerate() {
+            assert_eq!(
+                f16::from_le_bytes(*half).to_f32(),
+                f32::from(u16::try_from(at).unwrap()) + 1.0
+            );
+        }
+    }
+}

@@ -15,9 +15,9 @@ fn finds(rule: Rule, path: &str, good: &str, bad: &str) {
 #[test]
 fn rules_about_sources() {
     finds(source::room_cards, "a/src/lib.rs", "//! A room.\n", "use std::fs;\n");
-    let long = format!("//! x\n{}", "fn f() {}\n".repeat(600));
+    let long = format!("//! x\n{}", "fn f() {}\n".repeat(1000));
     finds(source::lengths, "a/src/x.rs", &long[..300], &long);
-    let tested = format!("//! x\n#[cfg(test)]\nmod tests {{\n{}", "\n".repeat(700));
+    let tested = format!("//! x\n#[cfg(test)]\nmod tests {{\n{}", "\n".repeat(1100));
     assert!(source::lengths(&[file("a/src/x.rs", &tested)]).is_empty());
     let allow = "#[allow(dead_code)]\n";
     finds(source::expectations, "a/src/x.rs", "#[expect(x, reason = \"r\")]\n", allow);

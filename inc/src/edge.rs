@@ -1,0 +1,645 @@
+//! An edge of the tree: messages in packets of the standard opcodes, and back.
+//!
+//! An edge is a pair of QPNs. On a *reliable* one (RC) the receiver acknowledges, and sends one NAK for each gap; the sender
+//! goes back. An *unreliable* one (UC) has no acknowledgement: a gap drops the message it is in, and hosts repeat. The sender
+//! keeps no bytes: what is sent again is read from its slot again.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use urma_packet::roce::{Aeth, ImmDt, Reth, RoceExt, RoceHeader, RocePacket, Syndrome, rc};
+use urma_packet::{Bth, Congestion, PacketError, Psn, ResponseStatus, Tpn};
+
+use crate::element::Reduction;
+use crate::switch::IncTime;
+use crate::wire::{Collective, HEADER_LEN, IncHeader, IncKind, Seq, TreeEpoch};
+
+/// Packets of a message at most.
+pub const PACKETS_MAX: u8 = 8;
+/// Opcodes of UC are those of RC and this.
+const TRANSPORT_UC: u8 = 0x20;
+/// Packets after which the receiver acknowledges, and the sender asks for it.
+const ACK_EVERY: u32 = 16;
+/// Bounds of the retransmission timer.
+const TIMER: Range<IncTime> = 1_000_000..100_000_000;
+/// Timeouts in a row after which an edge is dead.
+const TIMEOUTS_MAX: u32 = 7;
+
+/// What repairs a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reliability {
+    /// Acknowledgements and retransmission (RC).
+    Reliable,
+    /// The hosts' timers (UC).
+    Unreliable,
+}
+
+/// How messages are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageMode {
+    /// SEND, into posted receives.
+    Send,
+    /// RDMA WRITE, into the window of the receiver.
+    Write,
+}
+
+/// What a message consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// An INC header, and the chunk's number as immediate.
+    Inc,
+    /// Data alone, of an allreduce that was agreed before: the n-th message is chunk n.
+    Plain(Reduction),
+}
+
+/// Memory of one end to which the other one writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteWindow {
+    /// Address of the place of chunk 0.
+    pub base: u64,
+    /// Remote key of the memory.
+    pub key: u32,
+}
+
+/// An edge, as one of its ends sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeCfg {
+    /// QPN of this end.
+    pub qpn: Tpn,
+    /// QPN of the other end.
+    pub peer_qpn: Tpn,
+    /// First PSN that this end sends.
+    pub first_psn: Psn,
+    /// First PSN that the other end sends.
+    pub peer_first_psn: Psn,
+    /// What repairs a loss.
+    pub reliability: Reliability,
+    /// How messages are moved.
+    pub mode: MessageMode,
+    /// What a message consists of.
+    pub framing: Framing,
+    /// Payload of a packet in bytes: 256 to 4096, a power of two.
+    pub path_mtu: u16,
+    /// Packets of a message at most, 1 to 8.
+    pub packets: u8,
+    /// Chunks of a window.
+    pub window: u32,
+    /// Window of this end.
+    pub here: WriteWindow,
+    /// Window of the other end.
+    pub there: WriteWindow,
+    /// Partition key of the tenant.
+    pub pkey: u16,
+    /// Life of the tree, for messages without a header.
+    pub epoch: TreeEpoch,
+    /// Number of the first chunk, for messages without a header.
+    pub first: Seq,
+}
+
+/// What happened on an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EdgeCounts {
+    /// Packets that were refused, by the reasons of [`PacketError::REASONS`].
+    pub refused: [u64; PacketError::REASONS.len()],
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Gaps that were reported.
+    pub naks: u64,
+    /// Packets that were sent again.
+    pub repeats: u64,
+    /// Messages that were dropped for a gap in them.
+    pub dropped: u64,
+    /// Times that the timer ran out.
+    pub timeouts: u64,
+}
+
+/// A packet to be sent: headers, then `inc`, then the bytes of the chunk's message that `data` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgePacket {
+    /// BTH and extension headers.
+    pub header: RoceHeader,
+    /// The INC header, in the first packet of a message.
+    pub inc: Option<[u8; HEADER_LEN]>,
+    /// Chunk whose data is sent.
+    pub seq: Seq,
+    /// Bytes of the chunk's data.
+    pub data: Range<usize>,
+}
+
+/// A message that is not acknowledged yet.
+#[derive(Debug, Clone, Copy)]
+struct Outgoing {
+    first_psn: Psn,
+    packets: u32,
+    header: IncHeader,
+    /// When its first packet was sent; `None`: not yet, or more than once.
+    sent_at: Option<IncTime>,
+}
+
+/// One end of an edge.
+#[derive(Debug, Clone)]
+pub struct Edge {
+    cfg: EdgeCfg,
+    // Sending.
+    outgoing: VecDeque<Outgoing>,
+    /// PSN of the next message.
+    next_psn: Psn,
+    /// PSN of the next packet.
+    send_psn: Psn,
+    /// PSN after the last one that was ever sent.
+    sent_psn: Psn,
+    timer: Option<IncTime>,
+    timeouts: u32,
+    srtt: Option<IncTime>,
+    /// Nothing is sent before this time: the receiver was not ready.
+    not_before: IncTime,
+    /// Packets since the last one that asked for an acknowledgement.
+    unasked: u32,
+    // Receiving.
+    expected: Psn,
+    is_nak_sent: bool,
+    /// Messages that were received.
+    msn: u32,
+    /// Packets received since the last acknowledgement.
+    unacked: u32,
+    owed: Option<Syndrome>,
+    message: Vec<u8>,
+    /// The packets so far began a message.
+    is_open: bool,
+    dead: bool,
+    counts: EdgeCounts,
+}
+
+/// PacketPlace of a packet in its message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PacketPlace {
+    is_first: bool,
+    is_last: bool,
+}
+
+impl Edge {
+    /// An edge on which nothing was sent.
+    #[must_use]
+    pub fn new(cfg: EdgeCfg) -> Self {
+        let message = Vec::with_capacity(usize::from(cfg.packets) * usize::from(cfg.path_mtu));
+        Self {
+            outgoing: VecDeque::new(),
+            next_psn: cfg.first_psn,
+            send_psn: cfg.first_psn,
+            sent_psn: cfg.first_psn,
+            timer: None,
+            timeouts: 0,
+            srtt: None,
+            not_before: 0,
+            unasked: 0,
+            expected: cfg.peer_first_psn,
+            is_nak_sent: false,
+            msn: 0,
+            unacked: 0,
+            owed: None,
+            message,
+            is_open: false,
+            dead: false,
+            counts: EdgeCounts::default(),
+            cfg,
+        }
+    }
+
+    /// Whether the other end does not answer any more, or refused what was sent.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> EdgeCounts {
+        self.counts
+    }
+
+    /// Queues a message. Its data is asked for when its packets are sent, and asked for again when they are repeated.
+    pub fn send(&mut self, header: &IncHeader) {
+        let (_, len) = self.lengths(header);
+        let packets = len.div_ceil(usize::from(self.cfg.path_mtu)).max(1);
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        let message =
+            Outgoing { first_psn: self.next_psn, packets, header: *header, sent_at: None };
+        self.outgoing.push_back(message);
+        self.next_psn = self.next_psn.plus(packets);
+    }
+
+    /// The other end has shown by its messages that it has all up to chunk `seq`.
+    pub fn on_proof(&mut self, seq: Seq) {
+        while let Some(first) = self.outgoing.front()
+            && !seq.is_before(first.header.seq)
+            && !self.send_psn.is_before(first.first_psn.plus(first.packets))
+        {
+            self.outgoing.pop_front();
+        }
+        if self.outgoing.is_empty() {
+            self.timer = None;
+        }
+    }
+
+    /// A packet for this end, whose ICRC was verified. The message that it completes, if it does: its header and its data.
+    ///
+    /// # Errors
+    /// [`PacketError`]: the packet is refused, and counted.
+    pub fn on_packet<'a>(
+        &'a mut self,
+        now: IncTime,
+        packet: &RocePacket<'a>,
+    ) -> Result<Option<(IncHeader, &'a [u8])>, PacketError> {
+        let bth = &packet.header.bth;
+        if self.dead {
+            return Ok(None);
+        }
+        if bth.dest != self.cfg.qpn || bth.pkey != self.cfg.pkey {
+            return self.refuse(field("destination QP", bth.dest.value().into()));
+        }
+        if bth.opcode == rc::ACKNOWLEDGE && self.is_reliable() {
+            if let Some(aeth) = packet.header.ext.aeth {
+                self.on_acknowledge(now, bth.psn, aeth.syndrome);
+            }
+            return Ok(None);
+        }
+        let Some(place) = self.place_of(bth.opcode) else {
+            return self.refuse(PacketError::Opcode(bth.opcode));
+        };
+        let distance = bth.psn.distance_from(self.expected);
+        if self.is_reliable() && distance != 0 {
+            if distance < 0 {
+                self.counts.duplicates += 1;
+                self.owed = Some(POSITIVE);
+            } else if !self.is_nak_sent {
+                self.is_nak_sent = true;
+                self.counts.naks += 1;
+                self.owed = Some(Syndrome::PsnSequence);
+            }
+            return Ok(None);
+        }
+        if distance != 0 && std::mem::take(&mut self.is_open) {
+            self.counts.dropped += 1;
+        }
+        if place.is_first == self.is_open {
+            if self.is_reliable() {
+                self.owed = Some(Syndrome::InvalidRequest);
+                return self.refuse(PacketError::Opcode(bth.opcode));
+            }
+            if !place.is_first {
+                // The rest of a message whose beginning was lost.
+                self.expected = bth.psn.plus(1);
+                return Ok(None);
+            }
+            self.counts.dropped += 1;
+        }
+        if place.is_first
+            && let Err(error) = self.check_place(packet)
+        {
+            if self.is_reliable() {
+                self.owed = Some(Syndrome::RemoteAccess);
+            }
+            return self.refuse(error);
+        }
+        self.take_packet(packet, place)
+    }
+
+    /// A packet at its turn.
+    fn take_packet<'a>(
+        &'a mut self,
+        packet: &RocePacket<'a>,
+        place: PacketPlace,
+    ) -> Result<Option<(IncHeader, &'a [u8])>, PacketError> {
+        let bth = &packet.header.bth;
+        self.expected = bth.psn.plus(1);
+        self.is_nak_sent = false;
+        self.is_open = !place.is_last;
+        self.unacked += 1;
+        if self.is_reliable() && (bth.ack_req || self.unacked >= ACK_EVERY) {
+            self.owed = Some(POSITIVE);
+        }
+        if place.is_first {
+            self.message.clear();
+        }
+        let len = self.message.len() + packet.payload.len();
+        if len > usize::from(self.cfg.packets) * usize::from(self.cfg.path_mtu) {
+            self.is_open = false;
+            let expected = self.message.capacity();
+            return self.refuse(PacketError::Length { expected, found: len });
+        }
+        if !place.is_last {
+            self.message.extend_from_slice(packet.payload);
+            return Ok(None);
+        }
+        let number = self.msn;
+        self.msn = self.msn.wrapping_add(1);
+        let imm = packet.header.ext.imm.map(|imm| imm.value);
+        let parsed = if place.is_first {
+            self.parse(packet.payload, imm, number)
+        } else {
+            self.message.extend_from_slice(packet.payload);
+            self.parse(&self.message, imm, number)
+        };
+        match parsed {
+            // Borrowed again: a refusal is counted.
+            Ok((header, at)) if place.is_first => Ok(Some((header, &packet.payload[at..]))),
+            Ok((header, at)) => Ok(Some((header, &self.message[at..]))),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// Header of a whole message, and where its data begins.
+    fn parse(
+        &self,
+        message: &[u8],
+        imm: Option<u32>,
+        number: u32,
+    ) -> Result<(IncHeader, usize), PacketError> {
+        match (self.cfg.framing, imm) {
+            (Framing::Inc, Some(imm)) => {
+                let (header, _) = IncHeader::parse_with_imm(message, imm)?;
+                Ok((header, HEADER_LEN))
+            }
+            (Framing::Inc, None) => Err(field("immediate", 0)),
+            (Framing::Plain(reduction), _) => {
+                let size = reduction.element().size();
+                let (count, rest) = (message.len() / size, message.len() % size);
+                let count = u16::try_from(count).ok().filter(|_| rest == 0);
+                let found = message.len();
+                let count = count.ok_or(PacketError::Length { expected: found - rest, found })?;
+                let header = IncHeader {
+                    kind: IncKind::Contribution(Collective::Allreduce(reduction)),
+                    seq: self.cfg.first.plus(number),
+                    epoch: self.cfg.epoch,
+                    op_id: 0,
+                    is_repeat: false,
+                    is_last: false,
+                    count,
+                };
+                Ok((header, 0))
+            }
+        }
+    }
+
+    /// Of a WRITE: whether it goes to the place of its chunk, with the key of this end.
+    fn check_place(&self, packet: &RocePacket<'_>) -> Result<(), PacketError> {
+        let Some(reth) = packet.header.ext.reth else { return Ok(()) };
+        let seq = match self.cfg.framing {
+            Framing::Plain(_) => self.cfg.first.plus(self.msn),
+            Framing::Inc => {
+                let bytes = packet.payload.get(4..8).and_then(|bytes| bytes.first_chunk());
+                let have = packet.payload.len();
+                let bytes = bytes.ok_or(PacketError::Truncated { needed: HEADER_LEN, have })?;
+                Seq(u32::from_be_bytes(*bytes))
+            }
+        };
+        if reth.rkey != self.cfg.here.key {
+            return Err(field("remote key", reth.rkey.into()));
+        }
+        if reth.va != self.place(self.cfg.here, seq) {
+            return Err(field("virtual address", reth.va));
+        }
+        let most = self.stride();
+        if u64::from(reth.dma_len) > most {
+            return Err(field("DMA length", reth.dma_len.into()));
+        }
+        Ok(())
+    }
+
+    /// An acknowledgement of the other end.
+    fn on_acknowledge(&mut self, now: IncTime, psn: Psn, syndrome: Syndrome) {
+        let (acked, goes_back) = match syndrome {
+            Syndrome::Ack { .. } => (psn.plus(1), false),
+            Syndrome::PsnSequence => (psn, true),
+            Syndrome::RnrNak { timer } => {
+                self.not_before = now.saturating_add(ResponseStatus::rnr_timer_ns(timer));
+                (psn, true)
+            }
+            Syndrome::InvalidRequest
+            | Syndrome::RemoteAccess
+            | Syndrome::RemoteOperation
+            | Syndrome::InvalidRdRequest => {
+                self.dead = true;
+                return;
+            }
+        };
+        // Of what was never sent, or was acknowledged before, nothing is to be learned.
+        let Some(first) = self.outgoing.front().map(|message| message.first_psn) else { return };
+        if self.sent_psn.is_before(acked) || acked.is_before(first) {
+            return;
+        }
+        let mut is_progress = false;
+        while let Some(first) = self.outgoing.front()
+            && !acked.is_before(first.first_psn.plus(first.packets))
+        {
+            if let Some(sent_at) = first.sent_at {
+                let sample = now.saturating_sub(sent_at);
+                self.srtt = Some(self.srtt.map_or(sample, |srtt| srtt - srtt / 8 + sample / 8));
+            }
+            self.outgoing.pop_front();
+            is_progress = true;
+        }
+        if is_progress {
+            self.timeouts = 0;
+        }
+        if self.send_psn.is_before(acked) {
+            self.send_psn = acked;
+        }
+        if goes_back {
+            self.go_back(acked);
+        }
+        self.timer = self.outgoing.front().map(|_| now + self.timeout());
+    }
+
+    /// Everything from `psn` on is sent again.
+    fn go_back(&mut self, psn: Psn) {
+        if psn.is_before(self.send_psn) {
+            self.send_psn = psn;
+            for message in &mut self.outgoing {
+                message.sent_at = None;
+            }
+        }
+    }
+
+    /// The time has come that [`Edge::poll_deadline`] gave.
+    pub fn on_time(&mut self, now: IncTime) {
+        if self.timer.is_none_or(|at| at > now) {
+            return;
+        }
+        self.counts.timeouts += 1;
+        self.timeouts += 1;
+        if self.timeouts >= TIMEOUTS_MAX {
+            self.dead = true;
+            self.timer = None;
+            return;
+        }
+        if let Some(first) = self.outgoing.front() {
+            self.go_back(first.first_psn);
+        }
+        self.timer = Some(now + self.timeout());
+    }
+
+    /// When [`Edge::on_time`] is due; `None`: nothing waits for an acknowledgement.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<IncTime> {
+        if self.dead { None } else { self.timer }
+    }
+
+    /// The next packet to be sent.
+    pub fn poll_packet(&mut self, now: IncTime) -> Option<EdgePacket> {
+        if let Some(syndrome) = self.owed.take() {
+            return Some(self.acknowledgement(syndrome));
+        }
+        if self.dead || now < self.not_before {
+            return None;
+        }
+        let is_within = |message: &Outgoing| {
+            let at = self.send_psn.distance_from(message.first_psn);
+            (0..message.packets).contains(&u32::try_from(at).unwrap_or(u32::MAX))
+        };
+        let index = self.outgoing.iter().position(is_within)?;
+        let message = self.outgoing[index];
+        let nth = message.first_psn;
+        let nth = u32::try_from(self.send_psn.distance_from(nth)).unwrap_or(0);
+        let is_repeat = self.send_psn.is_before(self.sent_psn);
+        self.counts.repeats += u64::from(is_repeat);
+        self.unasked += 1;
+        let asks = self.is_reliable() && (is_repeat || self.unasked >= ACK_EVERY);
+        if asks {
+            self.unasked = 0;
+        }
+        let packet = self.packet(&message, nth, asks);
+        if nth == 0 && !is_repeat {
+            self.outgoing[index].sent_at = Some(now);
+        }
+        self.send_psn = self.send_psn.plus(1);
+        if self.sent_psn.is_before(self.send_psn) {
+            self.sent_psn = self.send_psn;
+        }
+        if self.is_reliable() {
+            self.timer = self.timer.or_else(|| Some(now + self.timeout()));
+        } else if nth + 1 == message.packets {
+            self.outgoing.pop_front();
+        }
+        Some(packet)
+    }
+
+    fn packet(&self, message: &Outgoing, nth: u32, asks: bool) -> EdgePacket {
+        let (header_len, len) = self.lengths(&message.header);
+        let mtu = usize::from(self.cfg.path_mtu);
+        let start = nth as usize * mtu;
+        let end = len.min(start + mtu);
+        let data = start.saturating_sub(header_len)..end.saturating_sub(header_len);
+        let place = PacketPlace { is_first: nth == 0, is_last: nth + 1 == message.packets };
+        let has_imm = place.is_last && self.cfg.framing == Framing::Inc;
+        let seq = message.header.seq;
+        let is_write = self.cfg.mode == MessageMode::Write;
+        let reth = (is_write && place.is_first).then(|| Reth {
+            va: self.place(self.cfg.there, seq),
+            rkey: self.cfg.there.key,
+            dma_len: u32::try_from(len).unwrap_or(u32::MAX),
+        });
+        let ext =
+            RoceExt { reth, imm: has_imm.then_some(ImmDt { value: seq.0 }), ..RoceExt::default() };
+        let opcode = self.opcode(place, has_imm);
+        let header = RoceHeader { bth: self.bth(opcode, message.first_psn.plus(nth), asks), ext };
+        let inc = (place.is_first && header_len != 0).then(|| message.header.to_bytes());
+        EdgePacket { header, inc, seq, data }
+    }
+
+    fn acknowledgement(&mut self, syndrome: Syndrome) -> EdgePacket {
+        self.unacked = 0;
+        let psn = match syndrome {
+            Syndrome::Ack { .. } => self.expected.plus(0x00ff_ffff),
+            Syndrome::RnrNak { .. }
+            | Syndrome::PsnSequence
+            | Syndrome::InvalidRequest
+            | Syndrome::RemoteAccess
+            | Syndrome::RemoteOperation
+            | Syndrome::InvalidRdRequest => self.expected,
+        };
+        let aeth = Some(Aeth { syndrome, msn: self.msn & 0x00ff_ffff });
+        let ext = RoceExt { aeth, ..RoceExt::default() };
+        let header = RoceHeader { bth: self.bth(rc::ACKNOWLEDGE, psn, false), ext };
+        EdgePacket { header, inc: None, seq: Seq(0), data: 0..0 }
+    }
+
+    fn bth(&self, opcode: u8, psn: Psn, ack_req: bool) -> Bth {
+        Bth {
+            opcode,
+            solicited: false,
+            mig_req: false,
+            pad: 0,
+            version: 0,
+            pkey: self.cfg.pkey,
+            congestion: Congestion::default(),
+            dest: self.cfg.peer_qpn,
+            ack_req,
+            repeated: false,
+            psn,
+        }
+    }
+
+    /// Bytes of the INC header in a message, and of the whole message.
+    fn lengths(&self, header: &IncHeader) -> (usize, usize) {
+        let header_len = if self.cfg.framing == Framing::Inc { HEADER_LEN } else { 0 };
+        (header_len, header_len + header.data_len())
+    }
+
+    fn stride(&self) -> u64 {
+        u64::from(self.cfg.packets) * u64::from(self.cfg.path_mtu)
+    }
+
+    /// Address of a chunk's place in a window.
+    fn place(&self, window: WriteWindow, seq: Seq) -> u64 {
+        let places = 2 * u64::from(self.cfg.window);
+        window.base.wrapping_add(u64::from(seq.0) % places * self.stride())
+    }
+
+    fn timeout(&self) -> IncTime {
+        let rtt = self.srtt.map_or(TIMER.start, |srtt| 4 * srtt);
+        (rtt.max(TIMER.start) << self.timeouts.min(16)).min(TIMER.end)
+    }
+
+    fn is_reliable(&self) -> bool {
+        self.cfg.reliability == Reliability::Reliable
+    }
+
+    fn opcode(&self, place: PacketPlace, has_imm: bool) -> u8 {
+        let is_write = self.cfg.mode == MessageMode::Write;
+        let opcode = match (is_write, place.is_first, place.is_last, has_imm) {
+            (false, true, false, _) => rc::SEND_FIRST,
+            (false, false, false, _) => rc::SEND_MIDDLE,
+            (false, false, true, false) => rc::SEND_LAST,
+            (false, false, true, true) => rc::SEND_LAST_IMM,
+            (false, true, true, false) => rc::SEND_ONLY,
+            (false, true, true, true) => rc::SEND_ONLY_IMM,
+            (true, true, false, _) => rc::WRITE_FIRST,
+            (true, false, false, _) => rc::WRITE_MIDDLE,
+            (true, false, true, false) => rc::WRITE_LAST,
+            (true, false, true, true) => rc::WRITE_LAST_IMM,
+            (true, true, true, false) => rc::WRITE_ONLY,
+            (true, true, true, true) => rc::WRITE_ONLY_IMM,
+        };
+        if self.is_reliable() { opcode } else { opcode | TRANSPORT_UC }
+    }
+
+    /// The place that an opcode of this edge stands for; `None`: it is of another transport, mode or framing.
+    fn place_of(&self, opcode: u8) -> Option<PacketPlace> {
+        let all = [(true, true), (true, false), (false, false), (false, true)];
+        let places = all.map(|(is_first, is_last)| PacketPlace { is_first, is_last });
+        let has_imm = self.cfg.framing == Framing::Inc;
+        places.into_iter().find(|place| self.opcode(*place, has_imm && place.is_last) == opcode)
+    }
+
+    fn refuse<T>(&mut self, error: PacketError) -> Result<T, PacketError> {
+        self.counts.refused[error.index()] += 1;
+        Err(error)
+    }
+}
+
+const POSITIVE: Syndrome = Syndrome::Ack { credit: 0x1f };
+
+const fn field(field: &'static str, value: u64) -> PacketError {
+    PacketError::Field { field, value }
+}

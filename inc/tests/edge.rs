@@ -1,0 +1,320 @@
+//! Edges under loss, doubling and reordering, and packet by packet.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::collections::BTreeMap;
+
+use inc::edge::{Edge, EdgeCfg, EdgePacket, Framing, MessageMode, Reliability, WriteWindow};
+use inc::element::{ElementType, Operator, Reduction};
+use inc::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
+use urma_packet::roce::{RocePacket, Syndrome, rc};
+use urma_packet::{ICRC_LEN, Psn, Tpn};
+
+const MS: u64 = 1_000_000;
+
+fn cfg(reliability: Reliability, mode: MessageMode, framing: Framing) -> [EdgeCfg; 2] {
+    let psns = [Psn::new(0x00ff_fff0), Psn::new(7)];
+    let windows = [WriteWindow { base: 0, key: 11 }, WriteWindow { base: 0x7f00_0000, key: 22 }];
+    [(0, 1), (1, 0)].map(|(me, peer)| EdgeCfg {
+        qpn: Tpn::new(0x100 + me).unwrap(),
+        peer_qpn: Tpn::new(0x100 + peer).unwrap(),
+        first_psn: psns[me as usize],
+        peer_first_psn: psns[peer as usize],
+        reliability,
+        mode,
+        framing,
+        path_mtu: 256,
+        packets: 3,
+        window: 8,
+        here: windows[me as usize],
+        there: windows[peer as usize],
+        pkey: 0xffff,
+        epoch: TreeEpoch(3),
+        first: Seq(0),
+    })
+}
+
+fn pair(reliability: Reliability, mode: MessageMode, framing: Framing) -> [Edge; 2] {
+    cfg(reliability, mode, framing).map(Edge::new)
+}
+
+fn sum() -> Reduction {
+    Reduction::new(Operator::Sum, ElementType::U8).unwrap()
+}
+
+/// A contribution of as many bytes, and the bytes.
+fn message(seq: u32, len: u16) -> (IncHeader, Vec<u8>) {
+    let header = IncHeader {
+        kind: IncKind::Contribution(Collective::Allreduce(sum())),
+        seq: Seq(seq),
+        epoch: TreeEpoch(3),
+        op_id: 0,
+        is_repeat: false,
+        is_last: false,
+        count: len,
+    };
+    (header, (0..len).map(|at| (u32::from(at) * 7 + seq).to_le_bytes()[0]).collect())
+}
+
+/// The packet on the wire, with an ICRC that is not looked at.
+fn emitted(packet: &EdgePacket, data: &[u8]) -> Vec<u8> {
+    let inc = packet.inc.map_or(&[][..], |_| packet.inc.as_ref().unwrap());
+    let payload = [inc, &data[packet.data.clone()]].concat();
+    let mut bytes = vec![0; 512];
+    let frame = packet.header.emit_headers(payload.len(), &mut bytes).unwrap();
+    bytes[frame.payload].copy_from_slice(&payload);
+    bytes.truncate(frame.total);
+    assert!(bytes.len() > ICRC_LEN);
+    bytes
+}
+
+/// Takes all packets that are ready.
+fn drain(edge: &mut Edge, now: u64, sent: &BTreeMap<u32, Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(packet) = edge.poll_packet(now) {
+        let none = Vec::new();
+        all.push(emitted(&packet, sent.get(&packet.seq.0).unwrap_or(&none)));
+    }
+    all
+}
+
+fn take(edge: &mut Edge, now: u64, bytes: &[u8]) -> Option<(IncHeader, Vec<u8>)> {
+    let packet = RocePacket::parse(bytes).unwrap();
+    let taken = edge.on_packet(now, &packet).unwrap();
+    taken.map(|(header, data)| (header, data.to_vec()))
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Messages of all lengths, one way, over a link that loses, doubles and delays. What came.
+fn run(seed: u64, edges: &mut [Edge; 2], count: u32, loss: u64) -> Vec<(IncHeader, Vec<u8>)> {
+    let mut state = seed;
+    let mut sent = BTreeMap::new();
+    for seq in 0..count {
+        let (header, data) = message(seq, u16::try_from(random(&mut state) % 700).unwrap());
+        edges[0].send(&header);
+        sent.insert(seq, data);
+    }
+    let (mut now, mut flying, mut number) = (0, BTreeMap::new(), 0_u64);
+    let mut came = Vec::new();
+    for _ in 0..100_000 {
+        for from in [0, 1] {
+            for bytes in drain(&mut edges[from], now, &sent) {
+                for _ in 0..1 + u64::from(random(&mut state) % 1000 < loss) {
+                    if random(&mut state) % 1000 >= loss {
+                        number += 1;
+                        let at = now + 1000 + random(&mut state) % 3000;
+                        flying.insert((at, number), (1 - from, bytes.clone()));
+                    }
+                }
+            }
+        }
+        let timer = edges.iter().filter_map(Edge::poll_deadline).min();
+        match (flying.keys().next().map(|(at, _)| *at), timer) {
+            (None, None) => break,
+            (arrival, timer) if arrival.is_some_and(|at| timer.is_none_or(|timer| at <= timer)) => {
+                let ((at, _), (to, bytes)) = flying.pop_first().unwrap();
+                now = at;
+                came.extend(take(&mut edges[to], now, &bytes));
+            }
+            (_, timer) => {
+                now = timer.unwrap();
+                edges.iter_mut().for_each(|edge| edge.on_time(now));
+            }
+        }
+    }
+    for (header, data) in &came {
+        assert_eq!(data, &sent[&header.seq.0], "chunk {}", header.seq);
+    }
+    came
+}
+
+#[test]
+fn a_reliable_edge_brings_each_message_once_and_in_order() {
+    let mut repeats = 0;
+    for seed in 0..12 {
+        for mode in [MessageMode::Send, MessageMode::Write] {
+            for framing in [Framing::Inc, Framing::Plain(sum())] {
+                let loss = [0, 10, 100][usize::try_from(seed % 3).unwrap()];
+                let mut edges = pair(Reliability::Reliable, mode, framing);
+                let came = run(seed, &mut edges, 100, loss);
+                let seqs: Vec<_> = came.iter().map(|(header, _)| header.seq.0).collect();
+                assert_eq!(seqs, (0..100).collect::<Vec<_>>(), "seed {seed} {mode:?} {framing:?}");
+                assert!(!edges.iter().any(Edge::is_dead));
+                repeats += edges[0].counts().repeats;
+            }
+        }
+    }
+    assert!(repeats > 500, "the link was bad");
+}
+
+#[test]
+fn an_unreliable_edge_brings_whole_messages_and_drops_what_has_a_gap() {
+    let mut dropped = 0;
+    for seed in 0..12 {
+        for mode in [MessageMode::Send, MessageMode::Write] {
+            let loss = [0, 20][usize::try_from(seed % 2).unwrap()];
+            let mut edges = pair(Reliability::Unreliable, mode, Framing::Inc);
+            let came = run(seed, &mut edges, 100, loss);
+            // The link delays: of messages of several packets many have a gap.
+            assert!(came.len() > 5, "seed {seed}: {}", came.len());
+            dropped += edges[1].counts().dropped;
+            assert_eq!(edges[0].poll_deadline(), None, "no timer");
+        }
+    }
+    assert!(dropped > 50);
+}
+
+#[test]
+fn a_gap_is_reported_once_until_it_is_filled() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let mut sent = BTreeMap::new();
+    for seq in 0..6 {
+        let (header, data) = message(seq, 10);
+        a.send(&header);
+        sent.insert(seq, data);
+    }
+    let packets = drain(&mut a, 0, &sent);
+    assert!(take(&mut b, 0, &packets[0]).is_some());
+    for late in &packets[2..] {
+        assert!(take(&mut b, 0, late).is_none());
+    }
+    let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("one NAK") };
+    let aeth = RocePacket::parse(nak).unwrap().header;
+    assert_eq!(aeth.ext.aeth.unwrap().syndrome, Syndrome::PsnSequence);
+    assert_eq!((aeth.bth.psn, b.counts().naks), (Psn::new(0x00ff_fff1), 1));
+    take(&mut a, MS, nak);
+    let again = drain(&mut a, MS, &sent);
+    assert_eq!(again.len(), 5, "all from the gap on");
+    // What is sent again asks for an acknowledgement; the first packets did not.
+    let asks = |bytes: &Vec<u8>| RocePacket::parse(bytes).unwrap().header.bth.ack_req;
+    assert!(again.iter().all(asks) && !packets.iter().any(asks));
+    for packet in &again {
+        assert!(take(&mut b, MS, packet).is_some());
+    }
+    for answer in drain(&mut b, MS, &sent) {
+        take(&mut a, MS, &answer);
+    }
+    assert_eq!((a.poll_deadline(), a.counts().repeats), (None, 5));
+    // A repeat of what came is acknowledged and not handed up.
+    assert!(take(&mut b, MS, &packets[0]).is_none());
+    assert_eq!((b.counts().duplicates, drain(&mut b, MS, &sent).len()), (1, 1));
+}
+
+#[test]
+fn each_sixteenth_packet_is_acknowledged_and_asks_for_it() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let mut sent = BTreeMap::new();
+    for seq in 0..40 {
+        let (header, data) = message(seq, 1);
+        a.send(&header);
+        sent.insert(seq, data);
+    }
+    let packets = drain(&mut a, 0, &sent);
+    let asks = |bytes: &&Vec<u8>| RocePacket::parse(bytes).unwrap().header.bth.ack_req;
+    assert_eq!(packets.iter().filter(asks).count(), 2);
+    let mut answers = 0;
+    for packet in &packets {
+        take(&mut b, 0, packet);
+        answers += drain(&mut b, 0, &sent).len();
+    }
+    assert_eq!(answers, 2);
+    // What a message of the other end proves needs no acknowledgement.
+    a.on_proof(Seq(39));
+    assert_eq!(a.poll_deadline(), None);
+}
+
+#[test]
+fn an_edge_whose_other_end_is_silent_is_dead_after_seven_timeouts() {
+    let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let (header, data) = message(0, 10);
+    let sent = BTreeMap::from([(0, data)]);
+    a.send(&header);
+    let mut waits = Vec::new();
+    let mut now = 0;
+    while let Some(at) = {
+        drain(&mut a, now, &sent);
+        a.poll_deadline()
+    } {
+        waits.push((at - now) / MS);
+        now = at;
+        a.on_time(now);
+    }
+    // 4 srtt is at least a millisecond; it doubles, up to 100 ms.
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64]);
+    assert!(a.is_dead() && a.poll_packet(now).is_none());
+    assert_eq!((a.counts().timeouts, a.counts().repeats), (7, 6));
+}
+
+#[test]
+fn a_write_to_another_place_or_with_another_key_is_refused() {
+    let [a, _] = cfg(Reliability::Reliable, MessageMode::Write, Framing::Inc);
+    let (header, data) = message(3, 10);
+    let sent = BTreeMap::from([(3, data)]);
+    for there in [
+        WriteWindow { key: 23, ..a.there },
+        WriteWindow { base: a.there.base + 768, ..a.there },
+        WriteWindow { base: 0, ..a.there },
+    ] {
+        let mut wrong = Edge::new(EdgeCfg { there, ..a });
+        let [_, mut b] = pair(Reliability::Reliable, MessageMode::Write, Framing::Inc);
+        wrong.send(&header);
+        let packets = drain(&mut wrong, 0, &sent);
+        let packet = RocePacket::parse(&packets[0]).unwrap();
+        assert_eq!(b.on_packet(0, &packet).unwrap_err().reason(), "field");
+        let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
+        let syndrome = RocePacket::parse(nak).unwrap().header.ext.aeth.unwrap().syndrome;
+        assert_eq!(syndrome, Syndrome::RemoteAccess);
+        take(&mut wrong, 0, nak);
+        assert!(wrong.is_dead());
+    }
+    // The right one.
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Write, Framing::Inc);
+    a.send(&header);
+    let packets = drain(&mut a, 0, &sent);
+    let reth = RocePacket::parse(&packets[0]).unwrap().header.ext.reth.unwrap();
+    assert_eq!((reth.va, reth.rkey, reth.dma_len), (0x7f00_0000 + 3 * 768, 22, 26));
+    assert!(take(&mut b, 0, &packets[0]).is_some());
+}
+
+#[test]
+fn packets_of_other_edges_transports_and_framings_are_refused() {
+    let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let (header, data) = message(0, 700);
+    let sent = BTreeMap::from([(0, data)]);
+    a.send(&header);
+    let packets = drain(&mut a, 0, &sent);
+    let refusal = |edge: &mut Edge, bytes: &[u8]| {
+        let packet = RocePacket::parse(bytes).unwrap();
+        edge.on_packet(0, &packet).map(|_| ()).map_err(|error| error.reason())
+    };
+    let of = |reliability, mode, framing| pair(reliability, mode, framing)[1].clone();
+    let mut right = of(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    for (mut other, reason) in [
+        (of(Reliability::Unreliable, MessageMode::Send, Framing::Inc), "opcode"),
+        (of(Reliability::Reliable, MessageMode::Write, Framing::Inc), "opcode"),
+    ] {
+        assert_eq!(refusal(&mut other, &packets[0]), Err(reason));
+        assert_eq!(other.counts().refused.iter().sum::<u64>(), 1);
+    }
+    let mut changed = packets[0].clone();
+    changed[7] ^= 1;
+    assert_eq!(refusal(&mut right, &changed), Err("field"), "another QPN");
+    let mut changed = packets[0].clone();
+    changed[2] ^= 0x80;
+    assert_eq!(refusal(&mut right, &changed), Err("field"), "another tenant's partition");
+    // A message that begins in the middle.
+    assert_eq!(refusal(&mut right, &packets[0]), Ok(()));
+    let mut begins = packets[1].clone();
+    begins[0] = rc::SEND_FIRST;
+    assert_eq!(refusal(&mut right, &begins), Err("opcode"));
+    let [nak] = &drain(&mut right, 0, &sent)[..] else { panic!("a NAK") };
+    let syndrome = RocePacket::parse(nak).unwrap().header.ext.aeth.unwrap().syndrome;
+    assert_eq!(syndrome, Syndrome::InvalidRequest);
+}
