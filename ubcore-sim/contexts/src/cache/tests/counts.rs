@@ -5,7 +5,7 @@ use std::sync::Arc;
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use super::*;
-use crate::directory::PINNED;
+use crate::directory::{DIRTY, PINNED};
 
 fn handle(index: u32) -> ContextHandle {
     ContextHandle::new(ContextKind::Page, index).unwrap()
@@ -581,4 +581,25 @@ fn hits_that_a_bank_had_no_place_for_are_counted() {
     let mut run = run_of(quiet_cfg(), 1..2);
     run.cache.chip.hits_lost = 7;
     assert_eq!(run.cache.counts().hits_lost, 7);
+}
+
+#[test]
+fn a_change_in_one_step_with_others_is_written_back_like_any() {
+    for (op, is_dirty) in
+        [(SmallOp::Read, false), (SmallOp::Add(0), false), (SmallOp::Add(2), true)]
+    {
+        let mut run = run_of(quiet_cfg(), 1..2);
+        run.cache.access(handle(1), 0, SmallOp::Read, 0).unwrap();
+        run.cache.advance(50_000);
+        assert!(run.cache.hit_again((handle(1), 0), op, (3, 50_000)));
+        let word = run.cache.directory.read(handle(1)).unwrap();
+        assert_eq!((word.place(), word.has(DIRTY)), (ContextPlace::L1, is_dirty), "{op:?}");
+    }
+}
+
+#[test]
+fn a_cache_without_contexts_has_nothing_to_look_at() {
+    let mut run = Run::new(quiet_cfg(), None);
+    run.cache.advance(1_000_000);
+    assert_eq!((run.cache.counts().fetches, run.cache.next_event()), (0, Some(1_050_000)));
 }
