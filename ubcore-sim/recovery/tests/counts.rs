@@ -504,3 +504,35 @@ fn a_receiver_whose_pool_does_not_answer_takes_nothing() {
     assert_eq!(receiver.on_tail(1, &mark, &mut pool), unanswered);
     assert_eq!(receiver.on_record_time(1, &mut pool), unanswered);
 }
+
+/// Marks come each millisecond, from the ninth on later and later; the timer expires after 10 ms all the same.
+#[test]
+fn a_sender_is_woken_by_what_is_due_first() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 1, 0);
+    assert_eq!(sender.timer().deadline(), Some(10 * MS));
+    for at in 0..8 {
+        assert!(sender.poll_tail(at * MS).is_some(), "{at}");
+        assert_eq!(sender.poll_deadline(), Some((at + 1) * MS), "the next mark");
+    }
+    assert!(sender.poll_tail(8 * MS).is_some() && sender.poll_tail(10 * MS).is_some());
+    assert_eq!(sender.poll_deadline(), Some(10 * MS), "the timer");
+}
+
+#[test]
+fn a_new_packet_waits_for_the_path_and_for_copies_of_others() {
+    let mut full = sender(KNIT, CongestionChoice::None);
+    full.bound_path(2);
+    (0..3).for_each(|_| full.push());
+    let sent: Vec<u64> = std::iter::from_fn(|| full.poll_new(0)).collect();
+    assert_eq!((sent, full.is_path_full()), (vec![0, 1], true));
+    let mut copying = sender(Recovery::Knitting { tail_copies: 2 }, CongestionChoice::None);
+    copying.protect_tail(0.05);
+    send(&mut copying, 4, 0);
+    report(&mut copying, 1, 1, MS);
+    assert_eq!(copying.poll(MS).map(|packet| packet.seq), Some(1));
+    copying.push();
+    assert_eq!(copying.poll_new(MS), None, "a copy goes first");
+    assert_eq!(copying.poll(MS).map(|packet| packet.seq), Some(1));
+    assert_eq!(copying.poll_new(MS), Some(4));
+}

@@ -599,3 +599,17 @@ fn memory_that_begins_within_a_page_of_its_file_is_not_sent() {
     drop(device);
     assert_eq!(server.join().unwrap(), 0);
 }
+
+#[test]
+fn a_client_that_hangs_up_ends_well_and_one_that_breaks_the_framing_does_not() {
+    let whole = UserHeader::request(1, command::VERSION, 100, true).encode();
+    let huge = UserHeader { size: u32::MAX, ..UserHeader::request(1, command::VERSION, 0, true) };
+    let cases = [(&[][..], true), (&whole[..7], true), (&whole, true), (&huge.encode(), false)];
+    for (bytes, ends_well) in cases {
+        let (client, server) = UnixStream::pair().unwrap();
+        rustix::io::write(&client, bytes).unwrap();
+        drop(client);
+        let ended = serve(&server, &mut Doubler::default(), MapQuota::default());
+        assert_eq!(ended.is_ok(), ends_well, "{bytes:?} {ended:?}");
+    }
+}
