@@ -19,6 +19,7 @@ use crate::arena::{Arena, ArenaShared, CHUNK_LEN, Ledger, Moved};
 use crate::fork;
 use crate::maps::{self, RangePart, Unmovable};
 use crate::region::{Region, page_ceil, page_floor};
+use crate::room;
 
 /// Why nothing of a region was moved.
 #[derive(Debug, thiserror::Error)]
@@ -75,14 +76,16 @@ impl Arena {
         let end = page_floor(region.addr() + region.len());
         let start = page_ceil(region.addr()).filter(|start| *start < end);
         let start = start.ok_or(AdoptRefusal::NoWholePage)?;
-        // Reading the process's mappings allocates: before the ledger is locked and pages are in motion.
+        // Reading files of the system allocates: before the ledger is locked and pages are in motion.
+        let step = step(end - start);
         let on_stack = 0_u8;
-        let pieces = maps::pieces(start, end - start, core::ptr::from_ref(&on_stack).addr())?;
+        let mut pieces = maps::pieces(start, end - start, core::ptr::from_ref(&on_stack).addr())?;
+        maps::ask_for_advice(&mut pieces, fork::hold);
         let mut ledger = self.shared.ledger();
         let mut extents = Vec::new();
-        let taken = take(&self.shared, &mut ledger, &pieces, &mut extents);
+        let taken = take((&self.shared, step), &mut ledger, &pieces, &mut extents);
         if let Err(refusal) = taken {
-            if let Err(error) = give_back(&self.shared, &mut ledger, &extents) {
+            if let Err(error) = give_back((&self.shared, step), &mut ledger, &extents) {
                 tracing::error!(%error, "pages of a refused adoption stay shared");
             }
             return Err(refusal);
@@ -139,7 +142,8 @@ impl Adoption {
         if extents.is_empty() || fork::forked_since(self.shared.generation) {
             return Ok(());
         }
-        give_back(&self.shared, &mut self.shared.ledger(), &extents)
+        let step = step(extents.iter().map(|extent| extent.len).sum());
+        give_back((&self.shared, step), &mut self.shared.ledger(), &extents)
     }
 }
 
@@ -153,7 +157,7 @@ impl Drop for Adoption {
 
 /// Counts and moves all movable pieces; what was done so far is in `extents` also on failure.
 fn take(
-    shared: &ArenaShared,
+    (shared, step): (&ArenaShared, usize),
     ledger: &mut Ledger,
     pieces: &[RangePart],
     extents: &mut Vec<Extent>,
@@ -168,7 +172,9 @@ fn take(
             let (gap_end, known) = next.map_or((end, None), |(start, m)| (start, Some(m)));
             if at < gap_end {
                 if piece.movable.is_ok() {
-                    let extent = move_in(shared, ledger, (at, gap_end - at), piece.is_locked)?;
+                    let range = (at, gap_end - at);
+                    let kept = (piece.is_locked, piece.is_dontfork);
+                    let extent = move_in((shared, step), ledger, range, kept)?;
                     push(extents, extent);
                 }
                 at = gap_end;
@@ -184,18 +190,18 @@ fn take(
 
 /// Moves one range that is not in the arena yet.
 fn move_in(
-    shared: &ArenaShared,
+    (shared, step): (&ArenaShared, usize),
     ledger: &mut Ledger,
     (addr, len): (usize, usize),
-    is_locked: bool,
+    (is_locked, is_dontfork): (bool, bool),
 ) -> Result<Extent, AdoptRefusal> {
     let offset = ledger.take_offset(addr, len, shared.len()).ok_or(AdoptRefusal::ArenaFull)?;
-    for (at, chunk) in chunks(addr, len) {
+    for (at, chunk) in chunks(addr, len, step) {
         let to = offset + (at - addr) as u64;
-        if let Err(error) = pages::move_in(shared, at, chunk, to) {
-            let done = Moved { len: at - addr, offset, holders: 1, is_locked };
+        if let Err(error) = pages::move_in(shared, (at, chunk), to, is_dontfork) {
+            let done = Moved { len: at - addr, offset, holders: 1, is_locked, is_dontfork };
             if done.len != 0 {
-                move_out(shared, addr, done)?;
+                move_out((shared, step), addr, done)?;
             }
             return Err(error.into());
         }
@@ -204,7 +210,7 @@ fn move_in(
     if is_locked {
         pages::lock(addr, len);
     }
-    ledger.moved.insert(addr, Moved { len, offset, holders: 1, is_locked });
+    ledger.moved.insert(addr, Moved { len, offset, holders: 1, is_locked, is_dontfork });
     Ok(Extent { addr, len, arena_offset: offset })
 }
 
@@ -223,7 +229,11 @@ fn push(extents: &mut Vec<Extent>, extent: Extent) {
 
 /// Uncounts the extents' ranges and moves those back that no extent counts any more. All are tried;
 /// the first error is the answer.
-fn give_back(shared: &ArenaShared, ledger: &mut Ledger, extents: &[Extent]) -> io::Result<()> {
+fn give_back(
+    (shared, step): (&ArenaShared, usize),
+    ledger: &mut Ledger,
+    extents: &[Extent],
+) -> io::Result<()> {
     let mut answer = Ok(());
     for extent in extents {
         let end = extent.addr + extent.len;
@@ -237,7 +247,7 @@ fn give_back(shared: &ArenaShared, ledger: &mut Ledger, extents: &[Extent]) -> i
                 // Also after a failure: the owner may unmap the range now, and then the ledger would lie
                 // about whatever comes to its addresses.
                 ledger.moved.remove(&addr);
-                let moved_out = move_out(shared, addr, moved);
+                let moved_out = move_out((shared, step), addr, moved);
                 answer = answer.and(moved_out);
             }
         }
@@ -246,20 +256,31 @@ fn give_back(shared: &ArenaShared, ledger: &mut Ledger, extents: &[Extent]) -> i
 }
 
 /// Moves one range back.
-fn move_out(shared: &ArenaShared, addr: usize, moved: Moved) -> io::Result<()> {
-    pages::move_out(shared, addr, moved.len, moved.offset)?;
+fn move_out((shared, step): (&ArenaShared, usize), addr: usize, moved: Moved) -> io::Result<()> {
+    pages::move_out((shared, step), addr, moved)?;
     if moved.is_locked {
         pages::lock(addr, moved.len);
     }
     Ok(())
 }
 
-/// A range in pieces that end on chunk boundaries.
-fn chunks(addr: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+/// Bytes of a range that move at a time. For a moment they are there twice, and the kernel ends a program whose control
+/// group has no room for them: where that is nearly full, few move at a time.
+fn step(len: usize) -> usize {
+    if len < GROUP_MIN || room::group_has(2 * CHUNK_LEN) { CHUNK_LEN } else { SMALL_STEP }
+}
+
+/// Shorter ranges move as they are: to look at the control group takes a good part of the time that the move does.
+const GROUP_MIN: usize = 256 << 10;
+/// Bytes that a control group has left in any program that is not about to end.
+const SMALL_STEP: usize = 64 << 10;
+
+/// A range in pieces that end at multiples of `step`.
+fn chunks(addr: usize, len: usize, step: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = addr + len;
     let mut at = addr;
     core::iter::from_fn(move || {
-        let next = end.min((at / CHUNK_LEN + 1) * CHUNK_LEN);
+        let next = end.min((at / step + 1) * step);
         let piece = (at < end).then_some((at, next - at));
         at = next;
         piece

@@ -99,6 +99,7 @@ pub(crate) struct Moved {
     pub(crate) holders: usize,
     /// The pages were locked in memory before the move.
     pub(crate) is_locked: bool,
+    pub(crate) is_dontfork: bool,
 }
 
 impl Arena {

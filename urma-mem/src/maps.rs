@@ -11,6 +11,7 @@
 //! the kind: there the list of all mappings is read up to the end of the range.
 #![expect(unsafe_code, reason = "madvise")]
 
+mod advice;
 mod query;
 mod text;
 
@@ -20,6 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use nix::unistd::{SysconfVar, sysconf};
+
+use advice::ForkAdvice;
 
 /// The system's base page size in bytes.
 pub(crate) fn page_len() -> usize {
@@ -46,6 +49,9 @@ pub enum Unmovable {
     /// Not plainly readable and writable.
     #[error("not readable and writable")]
     Protection,
+    /// Zero in forked children (`MADV_WIPEONFORK`), which the kernel does for private memory alone.
+    #[error("wiped in forked children")]
+    Wiped,
     /// Nothing is mapped there.
     #[error("not mapped")]
     Absent,
@@ -59,6 +65,8 @@ pub(crate) struct RangePart {
     pub(crate) movable: Result<(), Unmovable>,
     /// Locked in memory (`mlock`).
     pub(crate) is_locked: bool,
+    /// Not there in forked children (`MADV_DONTFORK`).
+    pub(crate) is_dontfork: bool,
 }
 
 /// A mapping that an address lies in, or the next one after it.
@@ -196,6 +204,23 @@ pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<V
     }
 }
 
+/// Asks what becomes of movable pieces in forked children; `hold` keeps forks away. Of kernels that cannot be asked for a mapping
+/// nothing is learned.
+pub(crate) fn ask_for_advice<H>(pieces: &mut [RangePart], hold: impl Fn() -> H) {
+    let Ok(query) = query::Query::new() else { return };
+    for piece in pieces.iter_mut().filter(|piece| piece.movable.is_ok()) {
+        let advice = {
+            let _no_fork = hold();
+            advice::of(&query, piece.addr)
+        };
+        match advice {
+            ForkAdvice::Inherit => {}
+            ForkAdvice::DontFork => piece.is_dontfork = true,
+            ForkAdvice::Wipe => piece.movable = Err(Unmovable::Wiped),
+        }
+    }
+}
+
 /// Whether this kernel can be asked for a mapping.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn can_be_asked() -> bool {
@@ -227,7 +252,7 @@ fn cut(
         let movable = if has_stack { Err(Unmovable::Stack) } else { mapped.movable };
         let stop = mapped.end.min(end);
         let is_locked = is_locked(at);
-        pieces.push(RangePart { addr: at, len: stop - at, movable, is_locked });
+        pieces.push(RangePart { addr: at, len: stop - at, movable, is_locked, is_dontfork: false });
         at = stop;
     }
     if at < end {
@@ -238,7 +263,7 @@ fn cut(
 
 fn absent(start: usize, end: usize) -> RangePart {
     let movable = Err(Unmovable::Absent);
-    RangePart { addr: start, len: end - start, movable, is_locked: false }
+    RangePart { addr: start, len: end - start, movable, is_locked: false, is_dontfork: false }
 }
 
 /// Whether the mapping of the page at `addr` is locked in memory. Only such mappings refuse to let

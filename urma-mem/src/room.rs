@@ -84,6 +84,12 @@ fn no_group_memory(len: usize) -> Option<NoRoom> {
     over(NoRoom { limit, value, used, needed: len as u64 })
 }
 
+/// Whether the control group has at least `len` bytes left, as far as it shows.
+pub(crate) fn group_has(len: usize) -> bool {
+    let room = fs::read_to_string("/proc/self/cgroup").ok().and_then(|group| group_memory(&group));
+    room.is_none_or(|(value, used)| used.saturating_add(len as u64) <= value)
+}
+
 fn over(room: NoRoom) -> Option<NoRoom> {
     let NoRoom { value, used, needed, .. } = room;
     (used.saturating_add(needed).saturating_add(RESERVE) > value).then_some(room)

@@ -15,7 +15,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Whence, lseek};
 
 use super::chunks;
-use crate::arena::{ArenaShared, CHUNK_LEN, HugePages};
+use crate::arena::{ArenaShared, CHUNK_LEN, HugePages, Moved};
 use crate::fork::{self, MovedPages};
 use crate::maps::Present;
 use crate::region::{file_offset, populate};
@@ -25,9 +25,9 @@ use crate::region::{file_offset, populate};
 /// On failure the chunk is where it was.
 pub(super) fn move_in(
     shared: &ArenaShared,
-    addr: usize,
-    len: usize,
+    (addr, len): (usize, usize),
     offset: u64,
+    is_dontfork: bool,
 ) -> io::Result<()> {
     let present = Present::before(addr, len);
     let start = file_offset(offset)?;
@@ -51,6 +51,9 @@ pub(super) fn move_in(
         return Err(error);
     }
     drop(writers);
+    if is_dontfork {
+        keep_from_forks(addr, len);
+    }
     held.add(MovedPages { addr, len, fd, offset: start });
     Ok(())
 }
@@ -60,15 +63,18 @@ pub(super) fn move_in(
 /// On failure the rest of the range stays shared, with its content, and is no longer kept from
 /// forks: its owner may unmap it now.
 pub(super) fn move_out(
-    shared: &ArenaShared,
+    (shared, step): (&ArenaShared, usize),
     addr: usize,
-    len: usize,
-    offset: u64,
+    moved: Moved,
 ) -> io::Result<()> {
+    let Moved { len, offset, is_dontfork, .. } = moved;
     // One new mapping for the whole range: its pieces join again under the old addresses.
     let spare = new_private(len).inspect_err(|_| forget(addr, len))?;
+    if is_dontfork {
+        keep_from_forks(spare, len);
+    }
     let mut data = DataRun { end: offset };
-    for (at, chunk) in chunks(addr, len) {
+    for (at, chunk) in chunks(addr, len, step) {
         let skip = at - addr;
         let from = offset + skip as u64;
         // What its owner mapped there meanwhile is not ours to replace.
@@ -174,6 +180,17 @@ pub(super) fn lock(addr: usize, len: usize) {
     if unsafe { libc::mlock(core::ptr::without_provenance(addr), len) } != 0 {
         let error = io::Error::last_os_error();
         tracing::warn!(%error, len, "moved pages could not be locked in memory again");
+    }
+}
+
+/// Keeps pages out of forked children, as they were before the move.
+fn keep_from_forks(addr: usize, len: usize) {
+    // SAFETY: the advice changes no content; the range is mapped (its owner keeps it so).
+    if unsafe { libc::madvise(core::ptr::without_provenance_mut(addr), len, libc::MADV_DONTFORK) }
+        != 0
+    {
+        let error = io::Error::last_os_error();
+        tracing::warn!(%error, len, "moved pages could not be kept out of forked children again");
     }
 }
 
