@@ -161,6 +161,10 @@ fn group_threads(lines: &str) -> Option<String> {
 }
 
 #[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "a test may stop")]
+mod groups;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use nix::sys::resource::setrlimit;
     use nix::sys::wait::{WaitStatus, waitpid};
