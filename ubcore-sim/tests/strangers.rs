@@ -94,6 +94,9 @@ mod tests {
     #[ignore = "started by the other tests"]
     fn child() {
         let role = std::env::var_os(CHILD).expect("a role");
+        if role.as_encoded_bytes().starts_with(b"whole") {
+            return be_whole(role == "whole-guarded");
+        }
         let claim = Claim::random().unwrap();
         let eid = claim.eid();
         println!("eid={}", eid_ip(eid));
@@ -121,6 +124,16 @@ mod tests {
             };
             println!("descriptors={}", got.map_or(0, |got| got.fds.len()));
         }
+    }
+
+    /// A node as a program opens it that has no settings, until the test is over.
+    fn be_whole(is_guarded: bool) {
+        if is_guarded {
+            rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
+        }
+        let node = Node::open(NodeCfg::default()).unwrap();
+        println!("eid={}", eid_ip(node.eid()));
+        std::io::stdin().lines().for_each(drop);
     }
 
     fn serve(claim: Claim, with: ShareWith, commands: &mpsc::Receiver<String>) {
@@ -353,6 +366,19 @@ mod tests {
             let mut tracer = Other::start("stranger", None, Namespace::Same);
             tracer.command(&format!("offer {}", node.eid));
             assert_eq!(tracer.answer("descriptors="), "4", "{role}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_settings_is_guarded_too() {
+        let [Some(mine)] = users(1)[..] else {
+            return urma_skip::skip("another user is started by root, on a path open to all");
+        };
+        let mut stranger = Other::start("stranger", Some(mine), Namespace::Same);
+        for (role, descriptors) in [("whole-guarded", "0"), ("whole", "4")] {
+            let node = Other::start(role, Some(mine), Namespace::Same);
+            stranger.command(&format!("offer {}", node.eid));
+            assert_eq!(stranger.answer("descriptors="), descriptors, "{role}");
         }
     }
 
