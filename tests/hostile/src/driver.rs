@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ubcore_sim::{
     DeviceCfg, Ports, SoftwareDevice,
     device::DeviceFunction,
-    ports::{HostRequest, Interrupt, MemoryHost, SharedExtent},
+    ports::{HostRequest, Interrupt, MemoryHost, SharedMemory},
     share::layout::NODE_LEN,
 };
 use udma_abi::{
@@ -70,8 +70,8 @@ impl Interrupt for Quiet {
 }
 
 impl MemoryHost for Quiet {
-    fn share(&self, _key: u32, _region: &Region) -> Vec<SharedExtent> {
-        Vec::new()
+    fn share(&self, _key: u32, _region: &Region) -> SharedMemory {
+        SharedMemory::default()
     }
 
     fn unshare(&self, _key: u32) {}
