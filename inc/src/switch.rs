@@ -394,6 +394,7 @@ impl Communicator {
         let slot = &mut self.slots[index];
         if slot.collective != collective
             || slot.first.op_id != header.op_id
+            || slot.first.is_last != header.is_last
             || !self.has_its_count(index, child, header)
         {
             return self.abort(seq, AbortReason::Contradiction);
@@ -752,6 +753,8 @@ mod tests {
             contribution(0, Collective::Allreduce(product), 1),
             contribution(0, Collective::Reduce(sum(), Rank(0)), 1),
             IncHeader { op_id: 9, ..first },
+            // Of an operation that is longer than the others'.
+            IncHeader { is_last: true, ..first },
             contribution(0, allreduce, 2),
         ] {
             let mut switch = hosts(3, true);

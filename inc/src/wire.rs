@@ -153,6 +153,19 @@ impl fmt::Display for Seq {
     }
 }
 
+impl fmt::Display for AbortReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MemberDead => "a member died",
+            Self::Contradiction => "members called different operations, or with different sizes",
+            Self::Quota => "the tenant has no slots left in a switch",
+            Self::EdgeDead => "an edge of the tree is dead",
+            Self::ShutDown => "a switch or the controller shuts down",
+            Self::Protocol => "a member broke the protocol",
+        })
+    }
+}
+
 impl AbortReason {
     const ALL: [Self; 6] = [
         Self::MemberDead,

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use inc::element::{ElementType, Operator, Reduction};
+use inc::member::{Member, MemberCfg, OperationId};
 use inc::reduce::fold;
 use inc::switch::{Child, Communicator, CommunicatorCfg, To};
-use inc::wire::{Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
+use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
 
 /// A generator (SplitMix64): the same numbers for the same seed.
 struct Random(u64);
@@ -92,32 +93,27 @@ struct Switch {
 struct Host {
     /// Its edge to the switch.
     up: End,
-    /// Chunks sent so far.
-    sent: u32,
-    answered: BTreeMap<u32, Vec<u8>>,
-    /// When the oldest chunk without an answer is sent again.
-    again_at: u64,
+    member: Member,
+    results: Vec<Vec<u8>>,
 }
 
-/// What all hosts do, chunk by chunk.
-struct Chunk {
+/// What all hosts call, one after the other.
+struct Call {
     collective: Collective,
-    count: u16,
     inputs: Vec<Vec<u8>>,
 }
 
 const WINDOW: u32 = 4;
 const DATA_MAX: usize = 96;
 const RTO: u64 = 1000;
+const BOUND: u64 = 1 << 40;
 
 struct World {
     random: Random,
     tree: Tree,
     switches: Vec<Switch>,
     hosts: Vec<Host>,
-    chunks: Vec<Chunk>,
-    first: Seq,
-    epoch: TreeEpoch,
+    calls: Vec<Call>,
     now: u64,
     /// Messages on their way, by arrival.
     flying: BTreeMap<(u64, u64), (End, Vec<u8>)>,
@@ -168,7 +164,7 @@ fn build(
     me
 }
 
-fn random_chunk(random: &mut Random, ranks: u16) -> Chunk {
+fn random_call(random: &mut Random, ranks: u16) -> Call {
     let reduction = loop {
         let operator = Operator::ALL[usize::try_from(random.below(12)).unwrap()];
         let element = ElementType::ALL[usize::try_from(random.below(16)).unwrap()];
@@ -183,13 +179,13 @@ fn random_chunk(random: &mut Random, ranks: u16) -> Chunk {
         2 => Collective::Broadcast(reduction.element(), root),
         _ => Collective::Barrier,
     };
+    // None, one, or up to six chunks.
     let size = collective.element_size();
-    let count = DATA_MAX.checked_div(size).map_or(0, |most| 1 + random.below(most as u64));
-    let len = usize::try_from(count).unwrap() * size;
+    let most = (6 * DATA_MAX).checked_div(size).map_or(0, |most| random.below(1 + most as u64));
+    let len = usize::try_from(most).unwrap() * size;
     let input =
         |random: &mut Random| -> Vec<u8> { (0..len).map(|_| random.next() as u8).collect() };
-    let inputs = (0..ranks).map(|_| input(random)).collect();
-    Chunk { collective, count: u16::try_from(count).unwrap(), inputs }
+    Call { collective, inputs: (0..ranks).map(|_| input(random)).collect() }
 }
 
 impl World {
@@ -207,17 +203,26 @@ impl World {
         let epoch = TreeEpoch(random.next() as u16);
         let (mut switches, mut ups) = (Vec::new(), BTreeMap::new());
         build(&tree, &mut switches, &mut ups, (epoch, first));
-        let host =
-            |rank| Host { up: ups[&rank], sent: 0, answered: BTreeMap::new(), again_at: u64::MAX };
-        let chunks = (0..30).map(|_| random_chunk(&mut random, ranks)).collect();
+        let host = |rank| Host {
+            up: ups[&rank],
+            member: Member::new(MemberCfg {
+                rank: Rank(rank),
+                window: WINDOW,
+                data_max: DATA_MAX,
+                epoch,
+                first,
+                pause_min_ns: RTO,
+                bound_ns: BOUND,
+            }),
+            results: Vec::new(),
+        };
+        let calls = (0..12).map(|_| random_call(&mut random, ranks)).collect();
         let worst = [0, 10_000, 100_000, 300_000][usize::try_from(random.below(4)).unwrap()];
         Self {
             hosts: (0..ranks).map(host).collect(),
             tree,
             switches,
-            chunks,
-            first,
-            epoch,
+            calls,
             now: 0,
             flying: BTreeMap::new(),
             flown: 0,
@@ -240,63 +245,28 @@ impl World {
         }
     }
 
-    fn contribute(&mut self, host: usize, chunk: u32, is_repeat: bool) {
-        let spec = &self.chunks[chunk as usize];
-        let is_silent = spec.collective.root() != Some(Rank(u16::try_from(host).unwrap()))
-            && matches!(spec.collective, Collective::Broadcast(..));
-        let (count, data) =
-            if is_silent { (0, &[][..]) } else { (spec.count, &spec.inputs[host][..]) };
-        let header = IncHeader {
-            kind: IncKind::Contribution(spec.collective),
-            seq: self.first.plus(chunk),
-            epoch: self.epoch,
-            op_id: chunk as u16,
-            is_repeat,
-            is_last: true,
-            count,
-        };
-        let message = [&header.to_bytes()[..], data].concat();
-        self.send(self.hosts[host].up, message);
-    }
-
-    /// A host sends chunk s when it has the answer of s - W, and repeats the oldest without one.
+    /// Sends what a host has to send, and keeps what is over.
     fn host_goes_on(&mut self, host: usize) {
-        let all = u32::try_from(self.chunks.len()).unwrap();
-        loop {
-            let next = self.hosts[host].sent;
-            let may = next < WINDOW || self.hosts[host].answered.contains_key(&(next - WINDOW));
-            if next == all || !may {
-                break;
-            }
-            self.hosts[host].sent += 1;
-            self.contribute(host, next, false);
+        let mut out = Vec::new();
+        let Host { member, results, up } = &mut self.hosts[host];
+        while let Some((header, data)) = member.poll_transmit(self.now) {
+            out.push([&header.to_bytes()[..], data].concat());
         }
-        let waits = (0..self.hosts[host].sent).any(|c| !self.hosts[host].answered.contains_key(&c));
-        self.hosts[host].again_at = if waits { self.now + RTO } else { u64::MAX };
-    }
-
-    fn repeat(&mut self, host: usize) {
-        let missing: Vec<_> = (0..self.hosts[host].sent)
-            .filter(|chunk| !self.hosts[host].answered.contains_key(chunk))
-            .collect();
-        for chunk in missing {
-            self.contribute(host, chunk, true);
+        while let Some(finished) = member.poll_finished() {
+            assert_eq!(finished.id, OperationId(results.len() as u64), "in order");
+            results.push(finished.result.unwrap());
         }
-        self.hosts[host].again_at = self.now + RTO;
+        let up = *up;
+        for message in out {
+            self.send(up, message);
+        }
     }
 
     fn receive(&mut self, end: End, message: &[u8]) {
         let (header, data) = IncHeader::parse(message).unwrap();
         match end {
             End::Host(host) => {
-                let chunk = header.seq.since(self.first);
-                match header.kind {
-                    IncKind::Result(_) => {
-                        self.hosts[host].answered.entry(chunk).or_insert_with(|| data.to_vec())
-                    }
-                    IncKind::Release(_) => self.hosts[host].answered.entry(chunk).or_default(),
-                    other => panic!("{other:?}"),
-                };
+                self.hosts[host].member.on_message(self.now, &header, data);
                 self.host_goes_on(host);
             }
             End::FromChild(switch, child) => {
@@ -325,32 +295,39 @@ impl World {
         }
     }
 
-    /// Runs until every host has every answer, within a bound.
+    /// Runs until every host has every result, within a bound.
     fn run(&mut self) {
-        (0..self.hosts.len()).for_each(|host| self.host_goes_on(host));
+        for host in 0..self.hosts.len() {
+            for call in &self.calls {
+                let input = call.inputs[host].clone().into();
+                self.hosts[host].member.submit(0, call.collective, input).unwrap();
+            }
+            self.host_goes_on(host);
+        }
         for _ in 0..2_000_000 {
-            let timer = self.hosts.iter().map(|host| host.again_at).min().unwrap();
+            let deadlines = self.hosts.iter().map(|host| host.member.poll_deadline());
+            let timer = deadlines.enumerate().filter_map(|(host, at)| Some((at?, host))).min();
             let arrival = self.flying.keys().next().map(|(at, _)| *at);
-            let is_over = self.hosts.iter().all(|host| host.answered.len() == self.chunks.len());
-            match arrival {
-                Some(at) if at <= timer => {
+            match (arrival, timer) {
+                (None, None) => return,
+                (Some(at), timer) if timer.is_none_or(|(timer, _)| at <= timer) => {
                     self.now = at;
                     let (_, (end, message)) = self.flying.pop_first().unwrap();
                     self.receive(end, &message);
                 }
-                None if is_over => return,
-                _ => {
-                    self.now = timer;
-                    let host = self.hosts.iter().position(|host| host.again_at == timer).unwrap();
-                    self.repeat(host);
+                (_, timer) => {
+                    let (at, host) = timer.unwrap();
+                    self.now = at;
+                    self.hosts[host].member.on_time(at);
+                    self.host_goes_on(host);
                 }
             }
         }
-        panic!("not done: {:?}", self.hosts.iter().map(|h| h.answered.len()).collect::<Vec<_>>());
+        panic!("not done: {:?}", self.hosts.iter().map(|h| h.results.len()).collect::<Vec<_>>());
     }
 
-    /// What a host is to get of a chunk.
-    fn expected(&self, host: usize, chunk: &Chunk) -> Vec<u8> {
+    /// What a host is to get of a call.
+    fn expected(&self, host: usize, chunk: &Call) -> Vec<u8> {
         let rank = Rank(u16::try_from(host).unwrap());
         match chunk.collective {
             Collective::Allreduce(reduction) => self.tree.value(&chunk.inputs, reduction),
@@ -381,13 +358,13 @@ fn every_answer_is_exact_whatever_is_lost_doubled_or_late() {
         assert!(!has_empty_switch(&world.tree));
         world.run();
         for (host, state) in world.hosts.iter().enumerate() {
-            for (index, chunk) in world.chunks.iter().enumerate() {
-                let found = &state.answered[&u32::try_from(index).unwrap()];
-                let wanted = world.expected(host, chunk);
+            assert_eq!(state.results.len(), world.calls.len(), "seed {seed}, host {host}");
+            for (index, (found, call)) in state.results.iter().zip(&world.calls).enumerate() {
+                let wanted = world.expected(host, call);
                 assert_eq!(
                     found, &wanted,
-                    "seed {seed}, host {host}, chunk {index}: {:?}",
-                    chunk.collective
+                    "seed {seed}, host {host}, call {index}: {:?}",
+                    call.collective
                 );
             }
         }
