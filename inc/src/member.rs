@@ -1,6 +1,6 @@
 //! One rank's side of a communicator: operations become chunks, answers become results.
 //!
-//! An operation is split into chunks of as many elements as a message holds. Chunk s is sent when the answer of s - W is there;
+//! An operation is split into chunks of as many elements as a message holds. SentChunk s is sent when the answer of s - W is there;
 //! so the switches' slots are free for it ([`crate::switch`]). What is not answered in time is sent again. Operations
 //! end in the order of their submission, each once, with its result or with an error.
 
@@ -80,7 +80,7 @@ pub enum SubmitError {
 /// An operation that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Which one.
+    /// Number of the operation.
     pub id: OperationId,
     /// The result: the reduction, the broadcast data, or nothing where this rank gets none.
     pub result: Result<Vec<u8>, OperationError>,
@@ -102,7 +102,7 @@ struct Operation {
 
 /// A chunk of the last two windows.
 #[derive(Debug, Clone)]
-struct Chunk {
+struct SentChunk {
     header: IncHeader,
     input: Arc<[u8]>,
     data: Range<usize>,
@@ -115,16 +115,16 @@ struct Chunk {
 
 /// One rank of a communicator.
 #[derive(Debug)]
-pub struct Member {
+pub struct GroupMember {
     cfg: MemberCfg,
-    /// Chunk that is sent next.
+    /// SentChunk that is sent next.
     next: Seq,
     /// First chunk of the next operation.
     end: Seq,
     /// Oldest chunk without an answer.
     oldest: Seq,
     /// Two windows of chunks, by their number.
-    chunks: Vec<Option<Chunk>>,
+    chunks: Vec<Option<SentChunk>>,
     operations: VecDeque<Operation>,
     operation_next: u64,
     finished: VecDeque<Finished>,
@@ -136,7 +136,7 @@ pub struct Member {
     repeated: u64,
 }
 
-impl Member {
+impl GroupMember {
     /// A member that has done nothing yet.
     #[must_use]
     pub fn new(cfg: MemberCfg) -> Self {
@@ -276,7 +276,7 @@ impl Member {
         self.sent(now, index, false)
     }
 
-    /// When [`Member::on_time`] is due; `None`: no answer is waited for.
+    /// When [`GroupMember::on_time`] is due; `None`: no answer is waited for.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<IncTime> {
         if self.over.is_some() {
@@ -287,13 +287,13 @@ impl Member {
         repeats.chain(bound).min()
     }
 
-    /// The time has come that [`Member::poll_deadline`] gave.
+    /// The time has come that [`GroupMember::poll_deadline`] gave.
     pub fn on_time(&mut self, now: IncTime) {
         if self.operations.front().is_some_and(|operation| operation.deadline <= now) {
             self.is_abort_owed = true;
             return self.end_all(OperationError::Timeout(self.cfg.bound_ns));
         }
-        let is_due = |chunk: &&Chunk| chunk.sent_at.saturating_add(chunk.pause) <= now;
+        let is_due = |chunk: &&SentChunk| chunk.sent_at.saturating_add(chunk.pause) <= now;
         let due: Vec<_> = self.in_flight().filter(is_due).map(|chunk| chunk.header.seq).collect();
         for seq in due {
             if !self.repeats.contains(&seq) {
@@ -314,7 +314,7 @@ impl Member {
     }
 
     /// Chunks that were sent and have no answer.
-    fn in_flight(&self) -> impl Iterator<Item = &Chunk> {
+    fn in_flight(&self) -> impl Iterator<Item = &SentChunk> {
         let count = self.next.since(self.oldest);
         (0..count)
             .filter_map(|at| self.chunks[self.index_of(self.oldest.plus(at))].as_ref())
@@ -334,7 +334,7 @@ impl Member {
     }
 
     /// A chunk of an operation that is under way.
-    fn chunk(&self, seq: Seq) -> Option<Chunk> {
+    fn chunk(&self, seq: Seq) -> Option<SentChunk> {
         let is_its = |operation: &&Operation| seq.since(operation.first) < operation.chunks;
         let operation = self.operations.iter().find(is_its)?;
         let (collective, nth) = (operation.collective, seq.since(operation.first));
@@ -349,7 +349,7 @@ impl Member {
         let [op_id, _] = operation.id.0.to_le_bytes().as_chunks::<2>().0[..2] else { return None };
         let is_last = nth + 1 == operation.chunks;
         let kind = IncKind::Contribution(collective);
-        Some(Chunk {
+        Some(SentChunk {
             header: self.header(kind, seq, u16::from_le_bytes(op_id), count, is_last),
             input: Arc::clone(&operation.input),
             data,
@@ -442,7 +442,7 @@ mod tests {
     }
 
     /// A switch with two members.
-    fn pair() -> (Communicator, [Member; 2]) {
+    fn pair() -> (Communicator, [GroupMember; 2]) {
         let of = cfg(0);
         let switch = CommunicatorCfg {
             children: vec![Child::Host(Rank(0)), Child::Host(Rank(1))],
@@ -453,11 +453,11 @@ mod tests {
             first: of.first,
             forward_pause_ns: 0,
         };
-        (Communicator::new(&switch).unwrap(), [0, 1].map(|rank| Member::new(cfg(rank))))
+        (Communicator::new(&switch).unwrap(), [0, 1].map(|rank| GroupMember::new(cfg(rank))))
     }
 
     /// Carries messages until there are none.
-    fn carry(switch: &mut Communicator, members: &mut [Member; 2], now: IncTime) {
+    fn carry(switch: &mut Communicator, members: &mut [GroupMember; 2], now: IncTime) {
         loop {
             let mut is_over = true;
             for (child, member) in members.iter_mut().enumerate() {
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn messages_that_answer_nothing_change_nothing() {
-        let mut member = Member::new(cfg(0));
+        let mut member = GroupMember::new(cfg(0));
         member.submit(0, sum(), bytes(&[1])).unwrap();
         let (header, _) = member.poll_transmit(0).unwrap();
         let result = IncHeader { kind: IncKind::Result(sum()), ..header };
@@ -578,14 +578,14 @@ mod tests {
 
     #[test]
     fn what_is_no_operation_is_refused_with_the_reason() {
-        let mut member = Member::new(cfg(0));
+        let mut member = GroupMember::new(cfg(0));
         let mut refusal = |collective, len: usize| {
             member.submit(0, collective, vec![0; len].into()).unwrap_err().to_string()
         };
         assert!(refusal(sum(), 7).contains("7 bytes are no whole elements of 4 bytes"));
         assert!(refusal(Collective::Barrier, 1).contains("a barrier has no data"));
         let small = MemberCfg { data_max: 3, ..cfg(0) };
-        let refused = Member::new(small).submit(0, sum(), bytes(&[1])).unwrap_err();
+        let refused = GroupMember::new(small).submit(0, sum(), bytes(&[1])).unwrap_err();
         assert_eq!(refused, SubmitError::Element { size: 4, data_max: 3 });
     }
 }

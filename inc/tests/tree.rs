@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use inc::element::{ElementType, Operator, Reduction};
-use inc::member::{Member, MemberCfg, OperationId};
+use inc::member::{GroupMember, MemberCfg, OperationId};
 use inc::reduce::fold;
 use inc::switch::{Child, Communicator, CommunicatorCfg, To};
 use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
@@ -93,7 +93,7 @@ struct Switch {
 struct Host {
     /// Its edge to the switch.
     up: End,
-    member: Member,
+    member: GroupMember,
     results: Vec<Vec<u8>>,
 }
 
@@ -205,7 +205,7 @@ impl World {
         build(&tree, &mut switches, &mut ups, (epoch, first));
         let host = |rank| Host {
             up: ups[&rank],
-            member: Member::new(MemberCfg {
+            member: GroupMember::new(MemberCfg {
                 rank: Rank(rank),
                 window: WINDOW,
                 data_max: DATA_MAX,
