@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use crate::element::{ElementType, Operator, Reduction};
 
-/// Elements of F16 and BF16 that are widened at a time: 1 KiB of the stack.
+/// Elements of F16 and BF16 that are widened at a time: twice 1 KiB of the stack.
 const WIDE_BLOCK: usize = 256;
 
 /// Sets each element of `acc` to `acc op data`. Both are as long, in whole elements; what one has beyond the other stays.
@@ -78,13 +78,17 @@ fn copy(out: &mut [u8], from: &[u8]) {
     out[..len].copy_from_slice(&from[..len]);
 }
 
-/// Calls `f(accumulated, operand)` for each element of `N` bytes.
+/// Sets each element of `N` bytes to `f` of it and its operand. Inlined for each operator, so that each loop can be vectorized.
 #[inline(always)]
-fn each<const N: usize>(acc: &mut [u8], data: &[u8], mut f: impl FnMut(&mut [u8; N], &[u8; N])) {
+fn combine<T, const N: usize>(
+    (acc, data): (&mut [u8], &[u8]),
+    (of, to): (impl Fn([u8; N]) -> T, impl Fn(T) -> [u8; N]),
+    f: impl Fn(T, T) -> T,
+) {
     let (acc, _) = acc.as_chunks_mut();
     let (data, _) = data.as_chunks();
     for (acc, data) in acc.iter_mut().zip(data) {
-        f(acc, data);
+        *acc = to(f(of(*acc), of(*data)));
     }
 }
 
@@ -127,25 +131,19 @@ fn integers<T: Integer, const N: usize>(
     of: impl Fn([u8; N]) -> T,
     to: impl Fn(T) -> [u8; N],
 ) {
-    // One loop for each operator: the choice is made once, and each loop can be vectorized.
-    macro_rules! with {
-        ($f:expr) => {{
-            let f = $f;
-            each(acc, data, |acc, data| *acc = to(f(of(*acc), of(*data))));
-        }};
-    }
+    let (bytes, code) = ((acc, data), (of, to));
     let is_true = |value: T| value != T::default();
     match operator {
-        Operator::Sum => with!(T::sum),
-        Operator::Prod => with!(T::product),
-        Operator::Min => with!(|a: T, b: T| a.min(b)),
-        Operator::Max => with!(|a: T, b: T| a.max(b)),
-        Operator::Land => with!(|a, b| T::of_bool(is_true(a) & is_true(b))),
-        Operator::Lor => with!(|a, b| T::of_bool(is_true(a) | is_true(b))),
-        Operator::Lxor => with!(|a, b| T::of_bool(is_true(a) ^ is_true(b))),
-        Operator::Band => with!(T::and),
-        Operator::Bor => with!(T::or),
-        Operator::Bxor => with!(T::xor),
+        Operator::Sum => combine(bytes, code, T::sum),
+        Operator::Prod => combine(bytes, code, T::product),
+        Operator::Min => combine(bytes, code, |a: T, b: T| a.min(b)),
+        Operator::Max => combine(bytes, code, |a: T, b: T| a.max(b)),
+        Operator::Land => combine(bytes, code, |a, b| T::of_bool(is_true(a) & is_true(b))),
+        Operator::Lor => combine(bytes, code, |a, b| T::of_bool(is_true(a) | is_true(b))),
+        Operator::Lxor => combine(bytes, code, |a, b| T::of_bool(is_true(a) ^ is_true(b))),
+        Operator::Band => combine(bytes, code, T::and),
+        Operator::Bor => combine(bytes, code, T::or),
+        Operator::Bxor => combine(bytes, code, T::xor),
         // No reduction of integers.
         Operator::MinLoc | Operator::MaxLoc => {}
     }
@@ -200,17 +198,12 @@ fn floats<T: Float, const N: usize>(
     of: impl Fn([u8; N]) -> T,
     to: impl Fn(T) -> [u8; N],
 ) {
-    macro_rules! with {
-        ($f:expr) => {{
-            let f = $f;
-            each(acc, data, |acc, data| *acc = to(f(of(*acc), of(*data))));
-        }};
-    }
+    let (bytes, code) = ((acc, data), (of, to));
     match operator {
-        Operator::Sum => with!(|a: T, b: T| a + b),
-        Operator::Prod => with!(|a: T, b: T| a * b),
-        Operator::Min => with!(least::<T>),
-        Operator::Max => with!(greatest::<T>),
+        Operator::Sum => combine(bytes, code, |a: T, b: T| a + b),
+        Operator::Prod => combine(bytes, code, |a: T, b: T| a * b),
+        Operator::Min => combine(bytes, code, least::<T>),
+        Operator::Max => combine(bytes, code, greatest::<T>),
         // No reductions of floats.
         Operator::Land
         | Operator::Lor
@@ -231,40 +224,28 @@ fn wide(
     of: impl Fn([u8; 2]) -> f32,
     to: impl Fn(f32) -> [u8; 2],
 ) {
-    let mut acc = [0.0_f32; WIDE_BLOCK];
+    const SINGLE: usize = size_of::<f32>();
+    let (mut acc, mut operand) = ([0; SINGLE * WIDE_BLOCK], [0; SINGLE * WIDE_BLOCK]);
     let (out, _) = out.as_chunks_mut::<2>();
     for (block, out) in out.chunks_mut(WIDE_BLOCK).enumerate() {
-        let at = block * WIDE_BLOCK;
-        let acc = &mut acc[..out.len()];
-        for (index, part) in parts.clone().enumerate() {
-            let (part, _) = part.as_ref().as_chunks::<2>();
-            let operands = part.iter().skip(at).map(|half| of(*half));
-            for (acc, operand) in acc.iter_mut().zip(operands) {
-                *acc = if index == 0 { operand } else { apply(operator, *acc, operand) };
+        let widen = |part: &[u8], wide: &mut [u8]| {
+            let (halves, _) = part.as_chunks::<2>();
+            let halves = halves.iter().skip(block * WIDE_BLOCK).take(WIDE_BLOCK);
+            for (wide, half) in wide.as_chunks_mut().0.iter_mut().zip(halves) {
+                *wide = of(*half).to_le_bytes();
             }
+        };
+        let mut parts = parts.clone();
+        if let Some(first) = parts.next() {
+            widen(first.as_ref(), &mut acc);
         }
-        for (out, acc) in out.iter_mut().zip(acc) {
-            *out = to(*acc);
+        for part in parts {
+            widen(part.as_ref(), &mut operand);
+            floats(operator, &mut acc, &operand, f32::from_le_bytes, f32::to_le_bytes);
         }
-    }
-}
-
-#[inline(always)]
-fn apply(operator: Operator, a: f32, b: f32) -> f32 {
-    match operator {
-        Operator::Sum => a + b,
-        Operator::Prod => a * b,
-        Operator::Min => least(a, b),
-        Operator::Max => greatest(a, b),
-        // No reductions of floats.
-        Operator::Land
-        | Operator::Lor
-        | Operator::Lxor
-        | Operator::Band
-        | Operator::Bor
-        | Operator::Bxor
-        | Operator::MinLoc
-        | Operator::MaxLoc => a,
+        for (out, wide) in out.iter_mut().zip(acc.as_chunks().0) {
+            *out = to(f32::from_le_bytes(*wide));
+        }
     }
 }
 
@@ -317,10 +298,12 @@ fn pairs<T: Copy + PartialOrd, const N: usize>(
 /// Replaces each NaN by the canonical one.
 fn canonical(element: ElementType, out: &mut [u8]) {
     match element {
-        ElementType::F32 => nans(out, size_of::<f32>(), f32::from_le_bytes, f32::NAN_BYTES),
-        ElementType::F64 => nans(out, size_of::<f64>(), f64::from_le_bytes, f64::NAN_BYTES),
-        ElementType::F32I32 => nans(out, element.size(), f32::from_le_bytes, f32::NAN_BYTES),
-        ElementType::F64I32 => nans(out, element.size(), f64::from_le_bytes, f64::NAN_BYTES),
+        ElementType::F32 | ElementType::F32I32 => {
+            nans(out, element.size(), f32::from_le_bytes, f32::to_le_bytes);
+        }
+        ElementType::F64 | ElementType::F64I32 => {
+            nans(out, element.size(), f64::from_le_bytes, f64::to_le_bytes);
+        }
         // Rounding did it.
         ElementType::F16 | ElementType::Bf16 => {}
         ElementType::I8
@@ -336,30 +319,17 @@ fn canonical(element: ElementType, out: &mut [u8]) {
     }
 }
 
-/// Bytes of the canonical NaN.
-trait NanBytes<const N: usize> {
-    const NAN_BYTES: [u8; N];
-}
-
-impl NanBytes<4> for f32 {
-    const NAN_BYTES: [u8; 4] = <Self as Float>::NAN.to_le_bytes();
-}
-
-impl NanBytes<8> for f64 {
-    const NAN_BYTES: [u8; 8] = <Self as Float>::NAN.to_le_bytes();
-}
-
 fn nans<T: Float, const N: usize>(
     out: &mut [u8],
     size: usize,
     of: impl Fn([u8; N]) -> T,
-    nan: [u8; N],
+    to: impl Fn(T) -> [u8; N],
 ) {
     for element in out.chunks_exact_mut(size) {
         if let Some(value) = element.first_chunk_mut()
             && of(*value).is_nan()
         {
-            *value = nan;
+            *value = to(T::NAN);
         }
     }
 }
