@@ -11,19 +11,21 @@ use urma_packet::roce::{Aeth, ImmDt, Reth, RoceExt, RoceHeader, RocePacket, Synd
 use urma_packet::{Bth, Congestion, PacketError, Psn, ResponseStatus, Tpn};
 
 use crate::element::Reduction;
-use crate::switch::IncTime;
+use crate::switch::{IncTime, WindowError, check_window};
 use crate::wire::{Collective, HEADER_LEN, IncHeader, IncKind, Seq, TreeEpoch};
 
 /// Packets of a message at most.
-pub const PACKETS_MAX: u8 = 8;
+const PACKETS_MAX: u8 = 8;
+/// Payloads that a packet of a path may have.
+const PATH_MTUS: std::ops::RangeInclusive<u16> = 256..=4096;
 /// Opcodes of UC are those of RC and this.
 const TRANSPORT_UC: u8 = 0x20;
 /// Packets after which the receiver acknowledges, and the sender asks for it.
 const ACK_EVERY: u32 = 16;
 /// Bounds of the retransmission timer.
 const TIMER: Range<IncTime> = 1_000_000..100_000_000;
-/// Timeouts in a row after which an edge is dead.
-const TIMEOUTS_MAX: u32 = 7;
+/// Rounds without progress, of timeouts or NAKs, after which an edge is dead.
+const FRUITLESS_MAX: u32 = 7;
 
 /// What repairs a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +98,20 @@ pub struct EdgeCfg {
     pub first: Seq,
 }
 
+/// Why an edge cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EdgeCfgError {
+    /// Not a power of two from 256 to 4096.
+    #[error("a path MTU is a power of two from 256 to 4096 bytes, not {0}")]
+    PathMtu(u16),
+    /// None, or more than eight.
+    #[error("a message has 1 to 8 packets, not {0}")]
+    Packets(u8),
+    /// Not a power of two from 2 to 1024.
+    #[error(transparent)]
+    Window(#[from] WindowError),
+}
+
 /// What happened on an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EdgeCounts {
@@ -149,10 +165,10 @@ pub struct Edge {
     /// PSN after the last one that was ever sent.
     sent_psn: Psn,
     timer: Option<IncTime>,
-    timeouts: u32,
+    fruitless: u32,
     srtt: Option<IncTime>,
     /// Nothing is sent before this time: the receiver was not ready.
-    not_before: IncTime,
+    not_before: Option<IncTime>,
     /// Packets since the last one that asked for an acknowledgement.
     unasked: u32,
     // Receiving.
@@ -179,18 +195,27 @@ struct PacketPlace {
 
 impl Edge {
     /// An edge on which nothing was sent.
-    #[must_use]
-    pub fn new(cfg: EdgeCfg) -> Self {
+    ///
+    /// # Errors
+    /// [`EdgeCfgError`].
+    pub fn new(cfg: EdgeCfg) -> Result<Self, EdgeCfgError> {
+        if !cfg.path_mtu.is_power_of_two() || !PATH_MTUS.contains(&cfg.path_mtu) {
+            return Err(EdgeCfgError::PathMtu(cfg.path_mtu));
+        }
+        if !(1..=PACKETS_MAX).contains(&cfg.packets) {
+            return Err(EdgeCfgError::Packets(cfg.packets));
+        }
+        check_window(cfg.window)?;
         let message = Vec::with_capacity(usize::from(cfg.packets) * usize::from(cfg.path_mtu));
-        Self {
+        Ok(Self {
             outgoing: VecDeque::new(),
             next_psn: cfg.first_psn,
             send_psn: cfg.first_psn,
             sent_psn: cfg.first_psn,
             timer: None,
-            timeouts: 0,
+            fruitless: 0,
             srtt: None,
-            not_before: 0,
+            not_before: None,
             unasked: 0,
             expected: cfg.peer_first_psn,
             is_nak_sent: false,
@@ -202,7 +227,7 @@ impl Edge {
             dead: false,
             counts: EdgeCounts::default(),
             cfg,
-        }
+        })
     }
 
     /// Whether the other end does not answer any more, or refused what was sent.
@@ -218,14 +243,22 @@ impl Edge {
     }
 
     /// Queues a message. Its data is asked for when its packets are sent, and asked for again when they are repeated.
-    pub fn send(&mut self, header: &IncHeader) {
-        let (_, len) = self.lengths(header);
+    ///
+    /// # Errors
+    /// [`PacketError::Length`]: it does not fit the packets of a message.
+    pub fn send(&mut self, header: &IncHeader) -> Result<(), PacketError> {
+        let (_, found) = self.lengths(header);
+        let (len, expected) = (found, self.message_max());
+        if found > expected {
+            return Err(PacketError::Length { expected, found });
+        }
         let packets = len.div_ceil(usize::from(self.cfg.path_mtu)).max(1);
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let message =
             Outgoing { first_psn: self.next_psn, packets, header: *header, sent_at: None };
         self.outgoing.push_back(message);
         self.next_psn = self.next_psn.plus(packets);
+        Ok(())
     }
 
     /// The other end has shown by its messages that it has all up to chunk `seq`.
@@ -322,9 +355,9 @@ impl Edge {
             self.message.clear();
         }
         let len = self.message.len() + packet.payload.len();
-        if len > usize::from(self.cfg.packets) * usize::from(self.cfg.path_mtu) {
+        let expected = self.message_max();
+        if len > expected {
             self.is_open = false;
-            let expected = self.message.capacity();
             return self.refuse(PacketError::Length { expected, found: len });
         }
         if !place.is_last {
@@ -399,8 +432,7 @@ impl Edge {
         if reth.va != self.place(self.cfg.here, seq) {
             return Err(field("virtual address", reth.va));
         }
-        let most = self.stride();
-        if u64::from(reth.dma_len) > most {
+        if u64::from(reth.dma_len) > self.stride() {
             return Err(field("DMA length", reth.dma_len.into()));
         }
         Ok(())
@@ -411,10 +443,7 @@ impl Edge {
         let (acked, goes_back) = match syndrome {
             Syndrome::Ack { .. } => (psn.plus(1), false),
             Syndrome::PsnSequence => (psn, true),
-            Syndrome::RnrNak { timer } => {
-                self.not_before = now.saturating_add(ResponseStatus::rnr_timer_ns(timer));
-                (psn, true)
-            }
+            Syndrome::RnrNak { .. } => (psn, true),
             Syndrome::InvalidRequest
             | Syndrome::RemoteAccess
             | Syndrome::RemoteOperation
@@ -440,7 +469,9 @@ impl Edge {
             is_progress = true;
         }
         if is_progress {
-            self.timeouts = 0;
+            self.fruitless = 0;
+        } else if syndrome == Syndrome::PsnSequence {
+            self.count_fruitless();
         }
         if self.send_psn.is_before(acked) {
             self.send_psn = acked;
@@ -448,7 +479,18 @@ impl Edge {
         if goes_back {
             self.go_back(acked);
         }
-        self.timer = self.outgoing.front().map(|_| now + self.timeout());
+        let mut start = now;
+        if let Syndrome::RnrNak { timer } = syndrome {
+            start = now.saturating_add(ResponseStatus::rnr_timer_ns(timer));
+            self.not_before = Some(start);
+        }
+        self.timer = self.outgoing.front().map(|_| start + self.timeout());
+    }
+
+    /// A round of the sender brought nothing.
+    fn count_fruitless(&mut self) {
+        self.fruitless += 1;
+        self.dead |= self.fruitless >= FRUITLESS_MAX;
     }
 
     /// Everything from `psn` on is sent again.
@@ -463,26 +505,22 @@ impl Edge {
 
     /// The time has come that [`Edge::poll_deadline`] gave.
     pub fn on_time(&mut self, now: IncTime) {
+        self.not_before = self.not_before.filter(|at| *at > now);
         if self.timer.is_none_or(|at| at > now) {
             return;
         }
         self.counts.timeouts += 1;
-        self.timeouts += 1;
-        if self.timeouts >= TIMEOUTS_MAX {
-            self.dead = true;
-            self.timer = None;
-            return;
-        }
+        self.count_fruitless();
         if let Some(first) = self.outgoing.front() {
             self.go_back(first.first_psn);
         }
         self.timer = Some(now + self.timeout());
     }
 
-    /// When [`Edge::on_time`] is due; `None`: nothing waits for an acknowledgement.
+    /// When [`Edge::on_time`] is due; `None`: nothing waits for an acknowledgement, or for a receiver to be ready.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<IncTime> {
-        if self.dead { None } else { self.timer }
+        if self.dead { None } else { self.timer.into_iter().chain(self.not_before).min() }
     }
 
     /// The next packet to be sent.
@@ -490,7 +528,7 @@ impl Edge {
         if let Some(syndrome) = self.owed.take() {
             return Some(self.acknowledgement(syndrome));
         }
-        if self.dead || now < self.not_before {
+        if self.dead || self.not_before.is_some_and(|at| now < at) {
             return None;
         }
         let is_within = |message: &Outgoing| {
@@ -587,7 +625,12 @@ impl Edge {
     }
 
     fn stride(&self) -> u64 {
-        u64::from(self.cfg.packets) * u64::from(self.cfg.path_mtu)
+        self.message_max() as u64
+    }
+
+    /// Bytes of a message at most.
+    fn message_max(&self) -> usize {
+        usize::from(self.cfg.packets) * usize::from(self.cfg.path_mtu)
     }
 
     /// Address of a chunk's place in a window.
@@ -598,7 +641,7 @@ impl Edge {
 
     fn timeout(&self) -> IncTime {
         let rtt = self.srtt.map_or(TIMER.start, |srtt| 4 * srtt);
-        (rtt.max(TIMER.start) << self.timeouts.min(16)).min(TIMER.end)
+        (rtt.max(TIMER.start) << self.fruitless.min(16)).min(TIMER.end)
     }
 
     fn is_reliable(&self) -> bool {

@@ -8,11 +8,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::switch::IncTime;
+use crate::switch::{IncTime, WindowError, check_window};
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 
 /// Longest pause between two repeats of a chunk.
 const PAUSE_MAX: IncTime = 100_000_000;
+
+/// Chunks from the oldest to the newest under way: their numbers compare by the sign of the difference.
+const SEQ_DISTANCE_MAX: usize = (1 << 31) - 1;
 
 /// What a member is made with.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +74,12 @@ pub enum SubmitError {
         size: usize,
         /// Bytes of data in a message.
         data_max: usize,
+    },
+    /// More chunks than numbers tell apart.
+    #[error("{chunks} chunks beside those under way: at most 2^31 - 1 may be")]
+    TooLong {
+        /// Chunks of the operation.
+        chunks: usize,
     },
     /// The communicator is over.
     #[error(transparent)]
@@ -138,9 +147,12 @@ pub struct GroupMember {
 
 impl GroupMember {
     /// A member that has done nothing yet.
-    #[must_use]
-    pub fn new(cfg: MemberCfg) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub fn new(cfg: MemberCfg) -> Result<Self, WindowError> {
+        check_window(cfg.window)?;
+        Ok(Self {
             next: cfg.first,
             end: cfg.first,
             oldest: cfg.first,
@@ -154,7 +166,7 @@ impl GroupMember {
             is_abort_owed: false,
             repeated: 0,
             cfg,
-        }
+        })
     }
 
     /// Begins an operation. All members submit the same ones in the same order, each with as many elements: of a broadcast
@@ -181,10 +193,14 @@ impl GroupMember {
         if size != 0 && !len.is_multiple_of(size) {
             return Err(SubmitError::Elements { len, size });
         }
-        let chunks = len.checked_div(self.chunk_len(collective)).map_or(0, |whole| {
-            whole + usize::from(!len.is_multiple_of(self.chunk_len(collective)))
-        });
-        let chunks = u32::try_from(chunks.max(1)).unwrap_or(u32::MAX);
+        let most = self.chunk_len(collective);
+        let chunks = if most == 0 { 1 } else { len.div_ceil(most).max(1) };
+        let under_way = self.end.since(self.oldest) as usize;
+        let too_long = SubmitError::TooLong { chunks };
+        if under_way.saturating_add(chunks) > SEQ_DISTANCE_MAX {
+            return Err(too_long);
+        }
+        let chunks = u32::try_from(chunks).map_err(|_| too_long)?;
         let id = OperationId(self.operation_next);
         self.operation_next += 1;
         let gets_data = gets_data(collective, self.cfg.rank);
@@ -346,11 +362,11 @@ impl GroupMember {
             matches!(collective, Collective::Broadcast(_, root) if root != self.cfg.rank);
         let count = data.len().checked_div(collective.element_size()).filter(|_| !is_silent);
         let count = u16::try_from(count.unwrap_or(0)).ok()?;
-        let [op_id, _] = operation.id.0.to_le_bytes().as_chunks::<2>().0[..2] else { return None };
+        let op_id = u16::try_from(operation.id.0 & 0xffff).ok()?;
         let is_last = nth + 1 == operation.chunks;
         let kind = IncKind::Contribution(collective);
         Some(SentChunk {
-            header: self.header(kind, seq, u16::from_le_bytes(op_id), count, is_last),
+            header: self.header(kind, seq, op_id, count, is_last),
             input: Arc::clone(&operation.input),
             data,
             is_answered: false,
@@ -453,7 +469,10 @@ mod tests {
             first: of.first,
             forward_pause_ns: 0,
         };
-        (Communicator::new(&switch).unwrap(), [0, 1].map(|rank| GroupMember::new(cfg(rank))))
+        (
+            Communicator::new(&switch).unwrap(),
+            [0, 1].map(|rank| GroupMember::new(cfg(rank)).unwrap()),
+        )
     }
 
     /// Carries messages until there are none.
@@ -550,7 +569,7 @@ mod tests {
 
     #[test]
     fn messages_that_answer_nothing_change_nothing() {
-        let mut member = GroupMember::new(cfg(0));
+        let mut member = GroupMember::new(cfg(0)).unwrap();
         member.submit(0, sum(), bytes(&[1])).unwrap();
         let (header, _) = member.poll_transmit(0).unwrap();
         let result = IncHeader { kind: IncKind::Result(sum()), ..header };
@@ -578,14 +597,18 @@ mod tests {
 
     #[test]
     fn what_is_no_operation_is_refused_with_the_reason() {
-        let mut member = GroupMember::new(cfg(0));
+        let mut member = GroupMember::new(cfg(0)).unwrap();
         let mut refusal = |collective, len: usize| {
             member.submit(0, collective, vec![0; len].into()).unwrap_err().to_string()
         };
         assert!(refusal(sum(), 7).contains("7 bytes are no whole elements of 4 bytes"));
         assert!(refusal(Collective::Barrier, 1).contains("a barrier has no data"));
+        for window in [0, 3, 2048] {
+            let error = GroupMember::new(MemberCfg { window, ..cfg(0) }).unwrap_err();
+            assert!(error.to_string().contains(&format!("not {window}")));
+        }
         let small = MemberCfg { data_max: 3, ..cfg(0) };
-        let refused = GroupMember::new(small).submit(0, sum(), bytes(&[1])).unwrap_err();
+        let refused = GroupMember::new(small).unwrap().submit(0, sum(), bytes(&[1])).unwrap_err();
         assert_eq!(refused, SubmitError::Element { size: 4, data_max: 3 });
     }
 }

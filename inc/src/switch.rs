@@ -13,9 +13,9 @@ use crate::reduce::{accumulate, fold};
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 
 /// Children of a switch at most.
-pub const CHILDREN_MAX: usize = 64;
+const CHILDREN_MAX: usize = 64;
 /// Chunks of a window at least and at most.
-pub const WINDOW: std::ops::RangeInclusive<u32> = 2..=1024;
+const WINDOW: std::ops::RangeInclusive<u32> = 2..=1024;
 
 /// Time in nanoseconds, from any fixed start.
 pub type IncTime = u64;
@@ -55,8 +55,8 @@ pub enum CommunicatorCfgError {
     #[error("a switch has 1 to 64 children of a communicator, not {0}")]
     Children(usize),
     /// Not a power of two from 2 to 1024.
-    #[error("a window is a power of two from 2 to 1024 chunks, not {0}")]
-    Window(u32),
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// No data fits a message.
     #[error("a message has at least one byte of data")]
     DataMax,
@@ -70,6 +70,20 @@ pub enum CommunicatorCfgError {
         /// Second child that has it below.
         second: usize,
     },
+}
+
+/// A number of chunks that is no window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a window is a power of two from 2 to 1024 chunks, not {0}")]
+pub struct WindowError(pub u32);
+
+/// Whether a window may have so many chunks.
+///
+/// # Errors
+/// [`WindowError`].
+pub fn check_window(chunks: u32) -> Result<(), WindowError> {
+    let is_one = chunks.is_power_of_two() && WINDOW.contains(&chunks);
+    if is_one { Ok(()) } else { Err(WindowError(chunks)) }
 }
 
 /// What happened, since the communicator was made.
@@ -193,9 +207,7 @@ impl Communicator {
         if !(1..=CHILDREN_MAX).contains(&count) {
             return Err(CommunicatorCfgError::Children(count));
         }
-        if !cfg.window.is_power_of_two() || !WINDOW.contains(&cfg.window) {
-            return Err(CommunicatorCfgError::Window(cfg.window));
-        }
+        check_window(cfg.window)?;
         if cfg.data_max == 0 {
             return Err(CommunicatorCfgError::DataMax);
         }

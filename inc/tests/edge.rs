@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use inc::edge::{Edge, EdgeCfg, EdgePacket, Framing, MessageMode, Reliability, WriteWindow};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
-use urma_packet::roce::{RocePacket, Syndrome, rc};
+use urma_packet::roce::{Aeth, RoceExt, RocePacket, Syndrome, rc};
 use urma_packet::{ICRC_LEN, Psn, Tpn};
 
 const MS: u64 = 1_000_000;
@@ -35,7 +35,7 @@ fn cfg(reliability: Reliability, mode: MessageMode, framing: Framing) -> [EdgeCf
 }
 
 fn pair(reliability: Reliability, mode: MessageMode, framing: Framing) -> [Edge; 2] {
-    cfg(reliability, mode, framing).map(Edge::new)
+    cfg(reliability, mode, framing).map(|cfg| Edge::new(cfg).unwrap())
 }
 
 fn sum() -> Reduction {
@@ -98,7 +98,7 @@ fn run(seed: u64, edges: &mut [Edge; 2], count: u32, loss: u64) -> Vec<(IncHeade
     let mut sent = BTreeMap::new();
     for seq in 0..count {
         let (header, data) = message(seq, u16::try_from(random(&mut state) % 700).unwrap());
-        edges[0].send(&header);
+        edges[0].send(&header).unwrap();
         sent.insert(seq, data);
     }
     let (mut now, mut flying, mut number) = (0, BTreeMap::new(), 0_u64);
@@ -177,7 +177,7 @@ fn a_gap_is_reported_once_until_it_is_filled() {
     let mut sent = BTreeMap::new();
     for seq in 0..6 {
         let (header, data) = message(seq, 10);
-        a.send(&header);
+        a.send(&header).unwrap();
         sent.insert(seq, data);
     }
     let packets = drain(&mut a, 0, &sent);
@@ -213,7 +213,7 @@ fn each_sixteenth_packet_is_acknowledged_and_asks_for_it() {
     let mut sent = BTreeMap::new();
     for seq in 0..40 {
         let (header, data) = message(seq, 1);
-        a.send(&header);
+        a.send(&header).unwrap();
         sent.insert(seq, data);
     }
     let packets = drain(&mut a, 0, &sent);
@@ -235,7 +235,7 @@ fn an_edge_whose_other_end_is_silent_is_dead_after_seven_timeouts() {
     let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
     let (header, data) = message(0, 10);
     let sent = BTreeMap::from([(0, data)]);
-    a.send(&header);
+    a.send(&header).unwrap();
     let mut waits = Vec::new();
     let mut now = 0;
     while let Some(at) = {
@@ -262,9 +262,9 @@ fn a_write_to_another_place_or_with_another_key_is_refused() {
         WriteWindow { base: a.there.base + 768, ..a.there },
         WriteWindow { base: 0, ..a.there },
     ] {
-        let mut wrong = Edge::new(EdgeCfg { there, ..a });
+        let mut wrong = Edge::new(EdgeCfg { there, ..a }).unwrap();
         let [_, mut b] = pair(Reliability::Reliable, MessageMode::Write, Framing::Inc);
-        wrong.send(&header);
+        wrong.send(&header).unwrap();
         let packets = drain(&mut wrong, 0, &sent);
         let packet = RocePacket::parse(&packets[0]).unwrap();
         assert_eq!(b.on_packet(0, &packet).unwrap_err().reason(), "field");
@@ -276,7 +276,7 @@ fn a_write_to_another_place_or_with_another_key_is_refused() {
     }
     // The right one.
     let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Write, Framing::Inc);
-    a.send(&header);
+    a.send(&header).unwrap();
     let packets = drain(&mut a, 0, &sent);
     let reth = RocePacket::parse(&packets[0]).unwrap().header.ext.reth.unwrap();
     assert_eq!((reth.va, reth.rkey, reth.dma_len), (0x7f00_0000 + 3 * 768, 22, 26));
@@ -288,7 +288,7 @@ fn packets_of_other_edges_transports_and_framings_are_refused() {
     let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
     let (header, data) = message(0, 700);
     let sent = BTreeMap::from([(0, data)]);
-    a.send(&header);
+    a.send(&header).unwrap();
     let packets = drain(&mut a, 0, &sent);
     let refusal = |edge: &mut Edge, bytes: &[u8]| {
         let packet = RocePacket::parse(bytes).unwrap();
@@ -317,4 +317,63 @@ fn packets_of_other_edges_transports_and_framings_are_refused() {
     let [nak] = &drain(&mut right, 0, &sent)[..] else { panic!("a NAK") };
     let syndrome = RocePacket::parse(nak).unwrap().header.ext.aeth.unwrap().syndrome;
     assert_eq!(syndrome, Syndrome::InvalidRequest);
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_left_alone_for_its_time() {
+    let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let (header, data) = message(0, 10);
+    let sent = BTreeMap::from([(0, data)]);
+    a.send(&header).unwrap();
+    let first = drain(&mut a, 0, &sent);
+    // As a verbs program without a receive answers: timer code 20 is 10.24 ms.
+    let mut nak = RocePacket::parse(&first[0]).unwrap().header;
+    let syndrome = Syndrome::RnrNak { timer: 20 };
+    nak.bth.opcode = rc::ACKNOWLEDGE;
+    nak.bth.dest = Tpn::new(0x100).unwrap();
+    nak.ext = RoceExt { aeth: Some(Aeth { syndrome, msn: 0 }), ..RoceExt::default() };
+    let packet = RocePacket { header: nak, payload: &[] };
+    assert_eq!(a.on_packet(0, &packet), Ok(None));
+    assert!(drain(&mut a, 10 * MS, &sent).is_empty());
+    let at = a.poll_deadline().unwrap();
+    assert_eq!(at, 10_240_000);
+    a.on_time(at);
+    assert_eq!(drain(&mut a, at, &sent).len(), 1);
+    assert_eq!((a.counts().timeouts, a.is_dead()), (0, false));
+    assert!(a.poll_deadline().unwrap() > at, "a timer again");
+}
+
+#[test]
+fn naks_that_bring_nothing_end_an_edge_as_timeouts_do() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let mut sent = BTreeMap::new();
+    for seq in 0..2 {
+        let (header, data) = message(seq, 10);
+        a.send(&header).unwrap();
+        sent.insert(seq, data);
+    }
+    let packets = drain(&mut a, 0, &sent);
+    take(&mut b, 0, &packets[1]);
+    let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
+    let rounds = (0..100).take_while(|_| {
+        take(&mut a, 0, nak);
+        !drain(&mut a, 0, &sent).is_empty()
+    });
+    assert_eq!((rounds.count(), a.is_dead()), (6, true));
+}
+
+#[test]
+fn what_is_no_edge_and_no_message_of_it_is_refused() {
+    let [right, _] = cfg(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let refusal = |cfg| Edge::new(cfg).unwrap_err().to_string();
+    for path_mtu in [0, 128, 300, 8192] {
+        assert!(refusal(EdgeCfg { path_mtu, ..right }).contains(&format!("not {path_mtu}")));
+    }
+    for packets in [0, 9] {
+        assert!(refusal(EdgeCfg { packets, ..right }).contains(&format!("not {packets}")));
+    }
+    assert!(refusal(EdgeCfg { window: 3, ..right }).contains("not 3"));
+    let mut edge = Edge::new(right).unwrap();
+    assert!(edge.send(&message(0, 3 * 256 - 16).0).is_ok());
+    assert_eq!(edge.send(&message(1, 3 * 256 - 15).0).unwrap_err().reason(), "length");
 }

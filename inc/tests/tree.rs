@@ -213,7 +213,8 @@ impl World {
                 first,
                 pause_min_ns: RTO,
                 bound_ns: BOUND,
-            }),
+            })
+            .unwrap(),
             results: Vec::new(),
         };
         let calls = (0..12).map(|_| random_call(&mut random, ranks)).collect();
