@@ -5,13 +5,14 @@
 //! keeps no bytes: what is sent again is read from its slot again.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use urma_packet::roce::{Aeth, ImmDt, Reth, RoceExt, RoceHeader, RocePacket, Syndrome, rc};
 use urma_packet::{Bth, Congestion, PacketError, Psn, ResponseStatus, Tpn};
 
 use crate::element::Reduction;
-use crate::switch::{IncTime, WindowError, check_window};
+use crate::slots::{IncTime, WindowError, check_window};
 use crate::wire::{Collective, HEADER_LEN, IncHeader, IncKind, Seq, TreeEpoch};
 
 /// Packets of a message at most.
@@ -63,17 +64,9 @@ pub struct WriteWindow {
     pub key: u32,
 }
 
-/// An edge, as one of its ends sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct EdgeCfg {
-    /// QPN of this end.
-    pub qpn: Tpn,
-    /// QPN of the other end.
-    pub peer_qpn: Tpn,
-    /// First PSN that this end sends.
-    pub first_psn: Psn,
-    /// First PSN that the other end sends.
-    pub peer_first_psn: Psn,
+/// How messages travel on all edges of a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EdgeAttributes {
     /// What repairs a loss.
     pub reliability: Reliability,
     /// How messages are moved.
@@ -84,18 +77,86 @@ pub struct EdgeCfg {
     pub path_mtu: u16,
     /// Packets of a message at most, 1 to 8.
     pub packets: u8,
-    /// Chunks of a window.
+    /// Chunks of a window: a power of two, 2 to 1024.
     pub window: u32,
-    /// Window of this end.
-    pub here: WriteWindow,
-    /// Window of the other end.
-    pub there: WriteWindow,
     /// Partition key of the tenant.
     pub pkey: u16,
+}
+
+/// One end of an edge, as the other end has to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EdgeEnd {
+    /// Where its packets arrive.
+    pub address: SocketAddr,
+    /// QPN.
+    pub qpn: Tpn,
+    /// First PSN that it sends.
+    pub first_psn: Psn,
+    /// Its memory for WRITEs.
+    pub window: WriteWindow,
+}
+
+/// An edge, as one of its ends sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeCfg {
+    /// How messages travel.
+    pub attributes: EdgeAttributes,
+    /// This end.
+    pub here: EdgeEnd,
+    /// The other end.
+    pub there: EdgeEnd,
     /// Life of the tree, for messages without a header.
     pub epoch: TreeEpoch,
     /// Number of the first chunk, for messages without a header.
     pub first: Seq,
+}
+
+impl EdgeAttributes {
+    /// Reliable, by SEND, one packet of 4096 bytes a message, 64 chunks in flight.
+    pub const DEFAULT: Self = Self {
+        reliability: Reliability::Reliable,
+        mode: MessageMode::Send,
+        framing: Framing::Inc,
+        path_mtu: 4096,
+        packets: 1,
+        window: 64,
+        pkey: 0xffff,
+    };
+
+    /// Whether such edges can be.
+    ///
+    /// # Errors
+    /// [`EdgeCfgError`].
+    pub fn check(&self) -> Result<(), EdgeCfgError> {
+        if !self.path_mtu.is_power_of_two() || !PATH_MTUS.contains(&self.path_mtu) {
+            return Err(EdgeCfgError::PathMtu(self.path_mtu));
+        }
+        if !(1..=PACKETS_MAX).contains(&self.packets) {
+            return Err(EdgeCfgError::Packets(self.packets));
+        }
+        check_window(self.window)?;
+        Ok(())
+    }
+
+    /// Bytes of a message at most; also from one place of a window to the next.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        usize::from(self.packets) * usize::from(self.path_mtu)
+    }
+
+    /// Bytes of data in a message at most.
+    #[must_use]
+    pub fn data_max(&self) -> usize {
+        self.stride() - self.header_len()
+    }
+
+    /// Bytes of the INC header in a message.
+    fn header_len(&self) -> usize {
+        match self.framing {
+            Framing::Inc => HEADER_LEN,
+            Framing::Plain(_) => 0,
+        }
+    }
 }
 
 /// Why an edge cannot be made.
@@ -199,25 +260,19 @@ impl Edge {
     /// # Errors
     /// [`EdgeCfgError`].
     pub fn new(cfg: EdgeCfg) -> Result<Self, EdgeCfgError> {
-        if !cfg.path_mtu.is_power_of_two() || !PATH_MTUS.contains(&cfg.path_mtu) {
-            return Err(EdgeCfgError::PathMtu(cfg.path_mtu));
-        }
-        if !(1..=PACKETS_MAX).contains(&cfg.packets) {
-            return Err(EdgeCfgError::Packets(cfg.packets));
-        }
-        check_window(cfg.window)?;
-        let message = Vec::with_capacity(usize::from(cfg.packets) * usize::from(cfg.path_mtu));
+        cfg.attributes.check()?;
+        let message = Vec::with_capacity(cfg.attributes.stride());
         Ok(Self {
             outgoing: VecDeque::new(),
-            next_psn: cfg.first_psn,
-            send_psn: cfg.first_psn,
-            sent_psn: cfg.first_psn,
+            next_psn: cfg.here.first_psn,
+            send_psn: cfg.here.first_psn,
+            sent_psn: cfg.here.first_psn,
             timer: None,
             fruitless: 0,
             srtt: None,
             not_before: None,
             unasked: 0,
-            expected: cfg.peer_first_psn,
+            expected: cfg.there.first_psn,
             is_nak_sent: false,
             msn: 0,
             unacked: 0,
@@ -252,7 +307,7 @@ impl Edge {
         if found > expected {
             return Err(PacketError::Length { expected, found });
         }
-        let packets = len.div_ceil(usize::from(self.cfg.path_mtu)).max(1);
+        let packets = len.div_ceil(usize::from(self.cfg.attributes.path_mtu)).max(1);
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let message =
             Outgoing { first_psn: self.next_psn, packets, header: *header, sent_at: None };
@@ -287,7 +342,7 @@ impl Edge {
         if self.dead {
             return Ok(None);
         }
-        if bth.dest != self.cfg.qpn || bth.pkey != self.cfg.pkey {
+        if bth.dest != self.cfg.here.qpn || bth.pkey != self.cfg.attributes.pkey {
             return self.refuse(field("destination QP", bth.dest.value().into()));
         }
         if bth.opcode == rc::ACKNOWLEDGE && self.is_reliable() {
@@ -388,7 +443,7 @@ impl Edge {
         imm: Option<u32>,
         number: u32,
     ) -> Result<(IncHeader, usize), PacketError> {
-        match (self.cfg.framing, imm) {
+        match (self.cfg.attributes.framing, imm) {
             (Framing::Inc, Some(imm)) => {
                 let (header, _) = IncHeader::parse_with_imm(message, imm)?;
                 Ok((header, HEADER_LEN))
@@ -417,7 +472,7 @@ impl Edge {
     /// Of a WRITE: whether it goes to the place of its chunk, with the key of this end.
     fn check_place(&self, packet: &RocePacket<'_>) -> Result<(), PacketError> {
         let Some(reth) = packet.header.ext.reth else { return Ok(()) };
-        let seq = match self.cfg.framing {
+        let seq = match self.cfg.attributes.framing {
             Framing::Plain(_) => self.cfg.first.plus(self.msn),
             Framing::Inc => {
                 let bytes = packet.payload.get(4..8).and_then(|bytes| bytes.first_chunk());
@@ -426,10 +481,10 @@ impl Edge {
                 Seq(u32::from_be_bytes(*bytes))
             }
         };
-        if reth.rkey != self.cfg.here.key {
+        if reth.rkey != self.cfg.here.window.key {
             return Err(field("remote key", reth.rkey.into()));
         }
-        if reth.va != self.place(self.cfg.here, seq) {
+        if reth.va != self.place(self.cfg.here.window, seq) {
             return Err(field("virtual address", reth.va));
         }
         if u64::from(reth.dma_len) > self.stride() {
@@ -564,17 +619,17 @@ impl Edge {
 
     fn packet(&self, message: &Outgoing, nth: u32, asks: bool) -> EdgePacket {
         let (header_len, len) = self.lengths(&message.header);
-        let mtu = usize::from(self.cfg.path_mtu);
+        let mtu = usize::from(self.cfg.attributes.path_mtu);
         let start = nth as usize * mtu;
         let end = len.min(start + mtu);
         let data = start.saturating_sub(header_len)..end.saturating_sub(header_len);
         let place = PacketPlace { is_first: nth == 0, is_last: nth + 1 == message.packets };
-        let has_imm = place.is_last && self.cfg.framing == Framing::Inc;
+        let has_imm = place.is_last && self.cfg.attributes.framing == Framing::Inc;
         let seq = message.header.seq;
-        let is_write = self.cfg.mode == MessageMode::Write;
+        let is_write = self.cfg.attributes.mode == MessageMode::Write;
         let reth = (is_write && place.is_first).then(|| Reth {
-            va: self.place(self.cfg.there, seq),
-            rkey: self.cfg.there.key,
+            va: self.place(self.cfg.there.window, seq),
+            rkey: self.cfg.there.window.key,
             dma_len: u32::try_from(len).unwrap_or(u32::MAX),
         });
         let ext =
@@ -609,9 +664,9 @@ impl Edge {
             mig_req: false,
             pad: 0,
             version: 0,
-            pkey: self.cfg.pkey,
+            pkey: self.cfg.attributes.pkey,
             congestion: Congestion::default(),
-            dest: self.cfg.peer_qpn,
+            dest: self.cfg.there.qpn,
             ack_req,
             repeated: false,
             psn,
@@ -620,7 +675,7 @@ impl Edge {
 
     /// Bytes of the INC header in a message, and of the whole message.
     fn lengths(&self, header: &IncHeader) -> (usize, usize) {
-        let header_len = if self.cfg.framing == Framing::Inc { HEADER_LEN } else { 0 };
+        let header_len = self.cfg.attributes.header_len();
         (header_len, header_len + header.data_len())
     }
 
@@ -630,12 +685,12 @@ impl Edge {
 
     /// Bytes of a message at most.
     fn message_max(&self) -> usize {
-        usize::from(self.cfg.packets) * usize::from(self.cfg.path_mtu)
+        self.cfg.attributes.stride()
     }
 
     /// Address of a chunk's place in a window.
     fn place(&self, window: WriteWindow, seq: Seq) -> u64 {
-        let places = 2 * u64::from(self.cfg.window);
+        let places = 2 * u64::from(self.cfg.attributes.window);
         window.base.wrapping_add(u64::from(seq.0) % places * self.stride())
     }
 
@@ -645,11 +700,11 @@ impl Edge {
     }
 
     fn is_reliable(&self) -> bool {
-        self.cfg.reliability == Reliability::Reliable
+        self.cfg.attributes.reliability == Reliability::Reliable
     }
 
     fn opcode(&self, place: PacketPlace, has_imm: bool) -> u8 {
-        let is_write = self.cfg.mode == MessageMode::Write;
+        let is_write = self.cfg.attributes.mode == MessageMode::Write;
         let opcode = match (is_write, place.is_first, place.is_last, has_imm) {
             (false, true, false, _) => rc::SEND_FIRST,
             (false, false, false, _) => rc::SEND_MIDDLE,
@@ -671,7 +726,7 @@ impl Edge {
     fn place_of(&self, opcode: u8) -> Option<PacketPlace> {
         let all = [(true, true), (true, false), (false, false), (false, true)];
         let places = all.map(|(is_first, is_last)| PacketPlace { is_first, is_last });
-        let has_imm = self.cfg.framing == Framing::Inc;
+        let has_imm = self.cfg.attributes.framing == Framing::Inc;
         places.into_iter().find(|place| self.opcode(*place, has_imm && place.is_last) == opcode)
     }
 

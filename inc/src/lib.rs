@@ -1,7 +1,7 @@
 //! In-network computing: switches add up the vectors of many hosts on their way, and send the sum back.
 //!
 //! - owns: the INC header ([`wire`]), element types and operators ([`element`]), reductions with their exactness
-//!   rule ([`reduce`]), edges ([`edge`]), the slots of a switch ([`switch`]), a rank ([`member`]).
+//!   rule ([`reduce`]), edges ([`edge`]), the slots of a switch ([`slots`]), a rank ([`member`]).
 //! - takes: messages of a reliable or unreliable edge, the time. gives: messages to send, counters.
 //! - must not: own a socket, a thread or a clock, or know any URMA object.
 //!
@@ -12,9 +12,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
+pub mod control;
 pub mod edge;
 pub mod element;
 pub mod member;
 pub mod reduce;
-pub mod switch;
+pub mod slots;
 pub mod wire;

@@ -1,14 +1,14 @@
 //! One rank's side of a communicator: operations become chunks, answers become results.
 //!
 //! An operation is split into chunks of as many elements as a message holds. SentChunk s is sent when the answer of s - W is there;
-//! so the switches' slots are free for it ([`crate::switch`]). What is not answered in time is sent again. Operations
+//! so the switches' slots are free for it ([`crate::slots`]). What is not answered in time is sent again. Operations
 //! end in the order of their submission, each once, with its result or with an error.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::switch::{IncTime, WindowError, check_window};
+use crate::slots::{IncTime, WindowError, check_window};
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 
 /// Longest pause between two repeats of a chunk.
@@ -433,7 +433,7 @@ fn gets_data(collective: Collective, rank: Rank) -> bool {
 mod tests {
     use super::*;
     use crate::element::{ElementType, Operator, Reduction};
-    use crate::switch::{Child, Communicator, CommunicatorCfg, To};
+    use crate::slots::{Child, Communicator, CommunicatorCfg, To};
 
     const MS: IncTime = 1_000_000;
 

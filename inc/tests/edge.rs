@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use inc::edge::{Edge, EdgeCfg, EdgePacket, Framing, MessageMode, Reliability, WriteWindow};
+use inc::edge::{
+    Edge, EdgeAttributes, EdgeCfg, EdgeEnd, EdgePacket, Framing, MessageMode, Reliability,
+    WriteWindow,
+};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
 use urma_packet::roce::{Aeth, RoceExt, RocePacket, Syndrome, rc};
@@ -15,23 +19,30 @@ const MS: u64 = 1_000_000;
 fn cfg(reliability: Reliability, mode: MessageMode, framing: Framing) -> [EdgeCfg; 2] {
     let psns = [Psn::new(0x00ff_fff0), Psn::new(7)];
     let windows = [WriteWindow { base: 0, key: 11 }, WriteWindow { base: 0x7f00_0000, key: 22 }];
-    [(0, 1), (1, 0)].map(|(me, peer)| EdgeCfg {
-        qpn: Tpn::new(0x100 + me).unwrap(),
-        peer_qpn: Tpn::new(0x100 + peer).unwrap(),
-        first_psn: psns[me as usize],
-        peer_first_psn: psns[peer as usize],
+    let attributes = EdgeAttributes {
         reliability,
         mode,
         framing,
         path_mtu: 256,
         packets: 3,
         window: 8,
-        here: windows[me as usize],
-        there: windows[peer as usize],
-        pkey: 0xffff,
-        epoch: TreeEpoch(3),
-        first: Seq(0),
-    })
+        ..EdgeAttributes::DEFAULT
+    };
+    let ends = [0, 1].map(|end| EdgeEnd {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 4791)),
+        qpn: Tpn::new(0x100 + end).unwrap(),
+        first_psn: psns[end as usize],
+        window: windows[end as usize],
+    });
+    let (epoch, first) = (TreeEpoch(3), Seq(0));
+    let cfg = |here: usize, there: usize| EdgeCfg {
+        attributes,
+        here: ends[here],
+        there: ends[there],
+        epoch,
+        first,
+    };
+    [cfg(0, 1), cfg(1, 0)]
 }
 
 fn pair(reliability: Reliability, mode: MessageMode, framing: Framing) -> [Edge; 2] {
@@ -257,11 +268,12 @@ fn a_write_to_another_place_or_with_another_key_is_refused() {
     let [a, _] = cfg(Reliability::Reliable, MessageMode::Write, Framing::Inc);
     let (header, data) = message(3, 10);
     let sent = BTreeMap::from([(3, data)]);
-    for there in [
-        WriteWindow { key: 23, ..a.there },
-        WriteWindow { base: a.there.base + 768, ..a.there },
-        WriteWindow { base: 0, ..a.there },
+    for window in [
+        WriteWindow { key: 23, ..a.there.window },
+        WriteWindow { base: a.there.window.base + 768, ..a.there.window },
+        WriteWindow { base: 0, ..a.there.window },
     ] {
+        let there = EdgeEnd { window, ..a.there };
         let mut wrong = Edge::new(EdgeCfg { there, ..a }).unwrap();
         let [_, mut b] = pair(Reliability::Reliable, MessageMode::Write, Framing::Inc);
         wrong.send(&header).unwrap();
@@ -365,14 +377,20 @@ fn naks_that_bring_nothing_end_an_edge_as_timeouts_do() {
 #[test]
 fn what_is_no_edge_and_no_message_of_it_is_refused() {
     let [right, _] = cfg(Reliability::Reliable, MessageMode::Send, Framing::Inc);
-    let refusal = |cfg| Edge::new(cfg).unwrap_err().to_string();
+    let refusal = |attributes| Edge::new(EdgeCfg { attributes, ..right }).unwrap_err().to_string();
     for path_mtu in [0, 128, 300, 8192] {
-        assert!(refusal(EdgeCfg { path_mtu, ..right }).contains(&format!("not {path_mtu}")));
+        assert!(
+            refusal(EdgeAttributes { path_mtu, ..right.attributes })
+                .contains(&format!("not {path_mtu}"))
+        );
     }
     for packets in [0, 9] {
-        assert!(refusal(EdgeCfg { packets, ..right }).contains(&format!("not {packets}")));
+        assert!(
+            refusal(EdgeAttributes { packets, ..right.attributes })
+                .contains(&format!("not {packets}"))
+        );
     }
-    assert!(refusal(EdgeCfg { window: 3, ..right }).contains("not 3"));
+    assert!(refusal(EdgeAttributes { window: 3, ..right.attributes }).contains("not 3"));
     let mut edge = Edge::new(right).unwrap();
     assert!(edge.send(&message(0, 3 * 256 - 16).0).is_ok());
     assert_eq!(edge.send(&message(1, 3 * 256 - 15).0).unwrap_err().reason(), "length");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::member::{GroupMember, MemberCfg, OperationId};
 use inc::reduce::fold;
-use inc::switch::{Child, Communicator, CommunicatorCfg, To};
+use inc::slots::{Child, Communicator, CommunicatorCfg, To};
 use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
 
 /// A generator (SplitMix64): the same numbers for the same seed.

@@ -40,7 +40,7 @@ pub struct CommunicatorCfg {
 }
 
 /// A child of a switch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Child {
     /// A member of the communicator itself.
     Host(Rank),

@@ -1,0 +1,167 @@
+//! What a controller says to the switches and hosts of a communicator, and what they say to it.
+//!
+//! A tree is installed in two steps. [`SwitchCommand::Install`] gives each switch its part; it answers with the ends of
+//! its edges. [`SwitchCommand::Start`] gives it the other ends, which may be used from then on. A host tells its end when
+//! it joins, and learns the switch's by [`HostCommand::Start`].
+//!
+//! When a switch or an edge of the tree is lost, [`HostCommand::Prepare`] ends the epoch. Each host answers with what it
+//! has ([`ChunkReport`]), and the controller makes a [`ResumePlan`] of all answers for the next tree.
+
+use std::net::SocketAddr;
+
+use crate::edge::{EdgeAttributes, EdgeEnd};
+use crate::slots::{Child, To};
+use crate::wire::{AbortReason, Collective, IncHeader, Rank, Seq, TreeEpoch};
+
+/// Number of a communicator, from its controller; no other one ever has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommunicatorId(pub u64);
+
+/// A communicator in one life of its tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TreeLife {
+    /// The communicator.
+    pub communicator: CommunicatorId,
+    /// The life.
+    pub epoch: TreeEpoch,
+}
+
+/// The part of a tree that one switch gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreePart {
+    /// How messages travel on all edges.
+    pub attributes: EdgeAttributes,
+    /// Whose quota its memory counts to.
+    pub tenant: u32,
+    /// The children, in the order of the lowest rank below each, and the address of this switch that each sends to.
+    pub children: Vec<(Child, SocketAddr)>,
+    /// The address of this switch that the parent sends to; `None`: this is the root.
+    pub parent: Option<SocketAddr>,
+}
+
+/// The ends of a switch's edges: its own, or the other ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeEnds {
+    /// Of the edges to the children, in their order.
+    pub children: Vec<EdgeEnd>,
+    /// Of the edge to the parent; `None`: at the root.
+    pub parent: Option<EdgeEnd>,
+}
+
+/// What a controller says to a switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwitchCommand {
+    /// Reserve memory and QPNs for a part of a tree. The same communicator's older life, if it is there, is dropped.
+    /// Answered by [`SwitchReport::Installed`] or [`SwitchReport::Refused`].
+    Install(TreeLife, TreePart),
+    /// The tree is installed everywhere, and begins with the chunk `first`; `ends` are the other ends of all edges.
+    Start(TreeLife, Seq, EdgeEnds),
+    /// The communicator ends: children and parent are told the reason.
+    Abort(CommunicatorId, AbortReason),
+    /// Give back memory and QPNs.
+    Remove(CommunicatorId),
+}
+
+/// What a switch says to its controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwitchReport {
+    /// A part is installed; the ends of its edges at this switch.
+    Installed(TreeLife, EdgeEnds),
+    /// A part cannot be installed.
+    Refused(TreeLife, InstallError),
+    /// An edge is dead.
+    EdgeDead(TreeLife, To),
+    /// The communicator was aborted at this switch.
+    Aborted(TreeLife, AbortReason),
+    /// Two children contradict each other: what the slot began with, and what child `child` sent.
+    Contradiction {
+        /// The communicator.
+        life: TreeLife,
+        /// The child that differs.
+        child: usize,
+        /// The first contribution to the chunk.
+        first: IncHeader,
+        /// The one that differs.
+        second: IncHeader,
+    },
+}
+
+/// Why a part of a tree cannot be installed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// The memory of the switch, or the tenant's part of it.
+    #[error("{needed} bytes of slots are needed, {free} are free")]
+    Memory {
+        /// Bytes that the part takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The number of communicators.
+    #[error("the switch has {0} communicators, as many as it may have")]
+    Communicators(usize),
+    /// The part contradicts itself.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// What a controller says to a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostCommand {
+    /// A tree begins, or the fallback without one.
+    Start(TreeLife, TreeStart),
+    /// The epoch is over: refuse its messages, and answer with [`HostReport::Chunks`] for the epoch `epoch`.
+    Prepare(TreeLife),
+    /// The communicator ends; the text says why, and names who caused it.
+    Abort(CommunicatorId, AbortReason, String),
+}
+
+/// How a life of a tree begins for a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeStart {
+    /// The switch's end of the host's edge, or why there is no tree: the fallback goes on.
+    pub parent: Result<EdgeEnd, String>,
+    /// What is done with the chunks of earlier lives.
+    pub plan: ResumePlan,
+}
+
+/// What is done with the chunks that an earlier life did not bring to all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumePlan {
+    /// The first chunk of the new life: the least that some rank has no answer of.
+    pub first: Seq,
+    /// For the chunks from `first` on: the rank that broadcasts the result, as it has it; `None`: all contribute again. All
+    /// contribute to the chunks after it.
+    pub owners: Vec<Option<Rank>>,
+}
+
+/// What a host says to its controller about a communicator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostReport {
+    /// What it has, and the end of its edge in the next life.
+    Chunks(TreeLife, ChunkReport, EdgeEnd),
+    /// Its edge to the switch is dead.
+    EdgeDead(TreeLife),
+    /// It was told an abort by the switch; what it was doing at that time.
+    Aborted(TreeLife, AbortReason, Option<CurrentOperation>),
+}
+
+/// What a rank has of the chunks of the last life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkReport {
+    /// The least chunk without an answer.
+    pub oldest: Seq,
+    /// Of the 2W chunks from `oldest` - W on: whether the rank has the chunk's result and can give it to others.
+    pub has_result: Vec<bool>,
+}
+
+/// The operation that a rank is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CurrentOperation {
+    /// Its number modulo 2^16.
+    pub op_id: u16,
+    /// What it does.
+    pub collective: Collective,
+    /// Elements in all.
+    pub elements: u64,
+}
