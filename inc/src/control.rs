@@ -10,8 +10,8 @@
 use std::net::SocketAddr;
 
 use crate::edge::{EdgeAttributes, EdgeEnd};
-use crate::slots::{Child, To};
-use crate::wire::{AbortReason, Collective, IncHeader, Rank, Seq, TreeEpoch};
+use crate::slots::{Child, Contradiction, To};
+use crate::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
 
 /// Number of a communicator, from its controller; no other one ever has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,9 +20,9 @@ pub struct CommunicatorId(pub u64);
 /// A communicator in one life of its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TreeLife {
-    /// The communicator.
+    /// The communicator that lives.
     pub communicator: CommunicatorId,
-    /// The life.
+    /// Number of the life.
     pub epoch: TreeEpoch,
 }
 
@@ -56,7 +56,7 @@ pub enum SwitchCommand {
     Install(TreeLife, TreePart),
     /// The tree is installed everywhere, and begins with the chunk `first`; `ends` are the other ends of all edges.
     Start(TreeLife, Seq, EdgeEnds),
-    /// The communicator ends: children and parent are told the reason.
+    /// The communicator ends: children and parent receive the reason.
     Abort(CommunicatorId, AbortReason),
     /// Give back memory and QPNs.
     Remove(CommunicatorId),
@@ -73,17 +73,8 @@ pub enum SwitchReport {
     EdgeDead(TreeLife, To),
     /// The communicator was aborted at this switch.
     Aborted(TreeLife, AbortReason),
-    /// Two children contradict each other: what the slot began with, and what child `child` sent.
-    Contradiction {
-        /// The communicator.
-        life: TreeLife,
-        /// The child that differs.
-        child: usize,
-        /// The first contribution to the chunk.
-        first: IncHeader,
-        /// The one that differs.
-        second: IncHeader,
-    },
+    /// Two children contradict each other.
+    Contradiction(TreeLife, Contradiction),
 }
 
 /// Why a part of a tree cannot be installed.
@@ -164,4 +155,62 @@ pub struct CurrentOperation {
     pub collective: Collective,
     /// Elements in all.
     pub elements: u64,
+}
+
+/// Reports of which no plan can be made: a rank lies, or its program is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// There is no report.
+    #[error("no rank reported what it has")]
+    Empty,
+    /// A map of another window.
+    #[error("rank {} reports {found} chunks, {expected} were asked for", rank.0)]
+    Map {
+        /// Rank that reported it.
+        rank: Rank,
+        /// Chunks of the map.
+        found: usize,
+        /// Twice the window.
+        expected: usize,
+    },
+    /// No two ranks of one communicator can be so far apart.
+    #[error("rank {} waits for chunk {}, another one for {}: that is more than a window", rank.0, oldest.0, first.0)]
+    Apart {
+        /// Rank that is ahead.
+        rank: Rank,
+        /// The chunk that it waits for.
+        oldest: Seq,
+        /// The chunk that the last one waits for.
+        first: Seq,
+    },
+}
+
+impl ResumePlan {
+    /// Makes the plan of what all ranks of a communicator with `window` chunks have.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn of(window: u32, reports: &[(Rank, ChunkReport)]) -> Result<Self, PlanError> {
+        let expected = 2 * window as usize;
+        let oldest = reports.iter().map(|(_, report)| report.oldest);
+        let first = oldest.reduce(Seq::min_of).ok_or(PlanError::Empty)?;
+        let mut owners: Vec<Option<Rank>> = vec![None; expected];
+        for (rank, ChunkReport { oldest, has_result }) in reports {
+            let (rank, found) = (*rank, has_result.len());
+            if found != expected {
+                return Err(PlanError::Map { rank, found, expected });
+            }
+            if oldest.since(first) > window {
+                return Err(PlanError::Apart { rank, oldest: *oldest, first });
+            }
+            // Its map begins a window before the chunk that it waits for.
+            let skip = first.since(oldest.back(window)) as usize;
+            for (owner, _) in owners.iter_mut().zip(&has_result[skip..]).filter(|(_, has)| **has) {
+                *owner = Some(owner.map_or(rank, |other| other.min(rank)));
+            }
+        }
+        let used = owners.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        owners.truncate(used);
+        Ok(Self { first, owners })
+    }
 }

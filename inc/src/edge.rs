@@ -88,7 +88,7 @@ pub struct EdgeAttributes {
 pub struct EdgeEnd {
     /// Where its packets arrive.
     pub address: SocketAddr,
-    /// QPN.
+    /// QPN that packets to it carry.
     pub qpn: Tpn,
     /// First PSN that it sends.
     pub first_psn: Psn,

@@ -16,6 +16,7 @@ pub mod control;
 pub mod edge;
 pub mod element;
 pub mod member;
+pub mod port;
 pub mod reduce;
 pub mod slots;
 pub mod wire;

@@ -1,13 +1,20 @@
 //! One rank's side of a communicator: operations become chunks, answers become results.
 //!
-//! An operation is split into chunks of as many elements as a message holds. SentChunk s is sent when the answer of s - W is there;
-//! so the switches' slots are free for it ([`crate::slots`]). What is not answered in time is sent again. Operations
-//! end in the order of their submission, each once, with its result or with an error.
+//! An operation is split into chunks of as many elements as a message holds. Chunk s is sent when the answer of s - W is
+//! there; so the switches' slots are free for it ([`crate::slots`]). What is not answered in time is sent again.
+//! Operations end in the order of their submission, each once, with its result or with an error.
+//!
+//! A member lives through several trees ([`crate::control`]). [`GroupMember::prepare`] ends the life of one;
+//! [`GroupMember::start`] begins that of the next, in which chunks are sent again whose answer some member has not got.
+//! For that it keeps what it contributed to the last 2W chunks, and the answers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::control::{ChunkReport, CurrentOperation, ResumePlan};
+use crate::edge::Framing;
+use crate::element::{ElementType, Reduction};
 use crate::slots::{IncTime, WindowError, check_window};
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 
@@ -26,10 +33,8 @@ pub struct MemberCfg {
     pub window: u32,
     /// Bytes of data in a message at most.
     pub data_max: usize,
-    /// Life of the tree.
-    pub epoch: TreeEpoch,
-    /// First chunk of this life.
-    pub first: Seq,
+    /// What a message consists of.
+    pub framing: Framing,
     /// A chunk without an answer is sent again after this time at the soonest, and after four round trips.
     pub pause_min_ns: IncTime,
     /// An operation that takes longer ends with an error.
@@ -81,6 +86,11 @@ pub enum SubmitError {
         /// Chunks of the operation.
         chunks: usize,
     },
+    /// Messages without a header can be of one reduction alone.
+    #[error(
+        "the edges of this communicator have plain framing: nothing but an allreduce of {0:?} can be"
+    )]
+    Framing(Reduction),
     /// The communicator is over.
     #[error(transparent)]
     Over(#[from] OperationError),
@@ -91,8 +101,9 @@ pub enum SubmitError {
 pub struct Finished {
     /// Number of the operation.
     pub id: OperationId,
-    /// The result: the reduction, the broadcast data, or nothing where this rank gets none.
-    pub result: Result<Vec<u8>, OperationError>,
+    /// The result: the reduction, the broadcast data, or nothing where this rank gets none. The member may go on to use
+    /// it for others, after a change of the tree.
+    pub result: Result<Arc<Vec<u8>>, OperationError>,
 }
 
 #[derive(Debug)]
@@ -112,10 +123,20 @@ struct Operation {
 /// A chunk of the last two windows.
 #[derive(Debug, Clone)]
 struct SentChunk {
+    /// Its first header, without the epoch.
     header: IncHeader,
+    collective: Collective,
     input: Arc<[u8]>,
+    /// The result of its operation, once that is over.
+    output: Option<Arc<Vec<u8>>>,
+    /// Its bytes in the input and in the output.
     data: Range<usize>,
+    /// Its operation has the answer.
+    is_delivered: bool,
+    /// It was answered in this life of the tree.
     is_answered: bool,
+    /// The collective that is sent for it in this life.
+    sent_as: Collective,
     sent_at: IncTime,
     /// It was sent once only, so its answer shows the round trip.
     is_first_try: bool,
@@ -126,12 +147,20 @@ struct SentChunk {
 #[derive(Debug)]
 pub struct GroupMember {
     cfg: MemberCfg,
-    /// SentChunk that is sent next.
+    /// Life of the tree; `None`: there is none yet, or its successor is awaited.
+    epoch: Option<TreeEpoch>,
+    has_started: bool,
+    plan: ResumePlan,
+    /// Chunk that is sent next.
     next: Seq,
+    /// First chunk that no life has sent.
+    made: Seq,
     /// First chunk of the next operation.
     end: Seq,
-    /// Oldest chunk without an answer.
+    /// Oldest chunk without an answer in this life.
     oldest: Seq,
+    /// Oldest chunk that its operation has no answer of.
+    undelivered: Seq,
     /// Two windows of chunks, by their number.
     chunks: Vec<Option<SentChunk>>,
     operations: VecDeque<Operation>,
@@ -146,16 +175,21 @@ pub struct GroupMember {
 }
 
 impl GroupMember {
-    /// A member that has done nothing yet.
+    /// A member without a tree: operations may be submitted, and wait for it.
     ///
     /// # Errors
     /// [`WindowError`].
     pub fn new(cfg: MemberCfg) -> Result<Self, WindowError> {
         check_window(cfg.window)?;
         Ok(Self {
-            next: cfg.first,
-            end: cfg.first,
-            oldest: cfg.first,
+            epoch: None,
+            has_started: false,
+            plan: ResumePlan { first: Seq(0), owners: Vec::new() },
+            next: Seq(0),
+            made: Seq(0),
+            end: Seq(0),
+            oldest: Seq(0),
+            undelivered: Seq(0),
             chunks: vec![None; 2 * cfg.window as usize],
             operations: VecDeque::new(),
             operation_next: 0,
@@ -183,6 +217,11 @@ impl GroupMember {
         if let Some(error) = self.over {
             return Err(error.into());
         }
+        if let Framing::Plain(reduction) = self.cfg.framing
+            && collective != Collective::Allreduce(reduction)
+        {
+            return Err(SubmitError::Framing(reduction));
+        }
         let (len, size) = (input.len(), collective.element_size());
         if size == 0 && len != 0 {
             return Err(SubmitError::Data(len));
@@ -195,7 +234,7 @@ impl GroupMember {
         }
         let most = self.chunk_len(collective);
         let chunks = if most == 0 { 1 } else { len.div_ceil(most).max(1) };
-        let under_way = self.end.since(self.oldest) as usize;
+        let under_way = self.end.since(self.undelivered.min_of(self.oldest)) as usize;
         let too_long = SubmitError::TooLong { chunks };
         if under_way.saturating_add(chunks) > SEQ_DISTANCE_MAX {
             return Err(too_long);
@@ -219,9 +258,67 @@ impl GroupMember {
         Ok(id)
     }
 
+    /// A life of the tree begins. Chunks of an earlier one are sent again from `plan.first` on.
+    pub fn start(&mut self, epoch: TreeEpoch, plan: ResumePlan) {
+        if self.over.is_some() || self.epoch.is_some() {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_started, true) {
+            // What was submitted so far was numbered from 0 on.
+            for operation in &mut self.operations {
+                operation.first = operation.first.plus(plan.first.0);
+            }
+            self.end = self.end.plus(plan.first.0);
+            (self.made, self.undelivered) = (plan.first, plan.first);
+        }
+        // By the plan's rule it begins at or before what this member waits for, and within what it keeps.
+        let again = self.made.since(plan.first);
+        let is_mine = |at: &u32| plan.owners[*at as usize] == Some(self.cfg.rank);
+        let mut mine = (0..).take(plan.owners.len()).filter(is_mine).map(|at| plan.first.plus(at));
+        if mine.any(|seq| !self.has_result(seq))
+            || self.undelivered.is_before(plan.first)
+            || again > 2 * self.cfg.window
+        {
+            return self.end_all(OperationError::Aborted(AbortReason::Protocol));
+        }
+        for chunk in self.chunks.iter_mut().flatten() {
+            (chunk.is_answered, chunk.is_first_try) = (false, false);
+        }
+        self.epoch = Some(epoch);
+        (self.next, self.oldest) = (plan.first, plan.first);
+        self.plan = plan;
+    }
+
+    /// The life of the tree is over: messages of it are refused from now on, and nothing is sent until the next one
+    /// starts. What this member has of its chunks.
+    pub fn prepare(&mut self) -> ChunkReport {
+        self.epoch = None;
+        self.repeats.clear();
+        let oldest = self.undelivered;
+        let start = oldest.back(self.cfg.window);
+        let has_result = |at| self.has_result(start.plus(at));
+        ChunkReport { oldest, has_result: (0..2 * self.cfg.window).map(has_result).collect() }
+    }
+
+    /// The communicator is over.
+    pub fn abort(&mut self, reason: AbortReason) {
+        if self.over.is_none() {
+            self.end_all(OperationError::Aborted(reason));
+        }
+    }
+
+    /// The operation whose answer is waited for.
+    #[must_use]
+    pub fn current(&self) -> Option<CurrentOperation> {
+        let operation = self.operations.front()?;
+        let (collective, len) = (operation.collective, operation.input.len());
+        let elements = len.checked_div(collective.element_size()).unwrap_or(0) as u64;
+        Some(CurrentOperation { op_id: op_id(operation.id), collective, elements })
+    }
+
     /// A message of the switch.
     pub fn on_message(&mut self, now: IncTime, header: &IncHeader, data: &[u8]) {
-        if header.epoch != self.cfg.epoch || self.over.is_some() {
+        if Some(header.epoch) != self.epoch || self.over.is_some() {
             return;
         }
         let (collective, data) = match header.kind {
@@ -230,43 +327,52 @@ impl GroupMember {
             IncKind::Abort(reason) => return self.end_all(OperationError::Aborted(reason)),
             IncKind::Contribution(_) => return,
         };
-        let index = self.index_of(header.seq);
+        let (rank, index) = (self.cfg.rank, self.index_of(header.seq));
         let Some(chunk) = &mut self.chunks[index] else { return };
         let is_meant = chunk.header.seq == header.seq
-            && chunk.header.kind == IncKind::Contribution(collective)
+            && chunk.sent_as == collective
             && chunk.header.op_id == header.op_id;
-        if !is_meant || chunk.is_answered {
+        if !is_meant || chunk.is_answered || !header.seq.is_before(self.next) {
             return;
         }
-        let gets_data = gets_data(collective, self.cfg.rank);
-        let wanted = if gets_data { chunk.data.len() } else { 0 };
+        // Whether this answer has data, and whether the operation wants it.
+        let (brings_data, wants_data) =
+            (gets_data(collective, rank), gets_data(chunk.collective, rank));
         let is_result = matches!(header.kind, IncKind::Result(_));
-        if data.len() != wanted || is_result != (gets_data || collective == Collective::Barrier) {
+        // A root that another rank's broadcast of its own data reaches needs none of it.
+        let fits = match (brings_data, wants_data) {
+            (true, false) => true,
+            (true, true) => data.len() == chunk.data.len(),
+            (false, _) => data.is_empty(),
+        };
+        if !fits || is_result != (brings_data || collective == Collective::Barrier) {
             return;
         }
-        let operation = self
-            .operations
-            .iter_mut()
-            .find(|operation| header.seq.since(operation.first) < operation.chunks);
-        let Some(operation) = operation else { return };
-        chunk.is_answered = true;
         if chunk.is_first_try {
             let sample = now.saturating_sub(chunk.sent_at);
             self.srtt = Some(self.srtt.map_or(sample, |srtt| srtt - srtt / 8 + sample / 8));
         }
-        let place = chunk.data.clone();
-        if gets_data {
-            operation.output[place].copy_from_slice(data);
+        chunk.is_answered = true;
+        if !std::mem::replace(&mut chunk.is_delivered, true) {
+            let operation = self
+                .operations
+                .iter_mut()
+                .find(|operation| header.seq.since(operation.first) < operation.chunks);
+            let Some(operation) = operation else { return };
+            if wants_data && brings_data {
+                operation.output[chunk.data.clone()].copy_from_slice(data);
+            }
+            operation.answered += 1;
         }
-        operation.answered += 1;
         self.advance();
     }
 
-    /// The next message to be sent: its header and its data.
-    pub fn poll_transmit(&mut self, now: IncTime) -> Option<(IncHeader, &[u8])> {
+    /// The header of the next message to be sent; its data is that of [`GroupMember::data_of`].
+    pub fn poll_transmit(&mut self, now: IncTime) -> Option<IncHeader> {
+        let epoch = self.epoch?;
         if std::mem::take(&mut self.is_abort_owed) {
             let kind = IncKind::Abort(AbortReason::EdgeDead);
-            return Some((self.header(kind, self.oldest, 0, 0, false), &[]));
+            return Some(IncHeader { epoch, ..header_of(kind, self.oldest) });
         }
         if self.over.is_some() {
             return None;
@@ -278,7 +384,7 @@ impl GroupMember {
                 .is_some_and(|chunk| chunk.header.seq == seq && !chunk.is_answered);
             if is_due {
                 self.repeated += 1;
-                return self.sent(now, index, true);
+                return self.sent(now, epoch, index, true);
             }
         }
         let may_send = self.next.since(self.oldest) < self.cfg.window;
@@ -287,9 +393,29 @@ impl GroupMember {
         }
         let seq = self.next;
         let index = self.index_of(seq);
-        self.chunks[index] = Some(self.chunk(seq)?);
-        self.next = self.next.plus(1);
-        self.sent(now, index, false)
+        if seq == self.made {
+            self.chunks[index] = Some(self.chunk(seq)?);
+            self.made = seq.plus(1);
+        }
+        self.next = seq.plus(1);
+        self.sent(now, epoch, index, false)
+    }
+
+    /// The data of a chunk's message that was sent in this life, for as long as it may have to be sent again.
+    #[must_use]
+    pub fn data_of(&self, seq: Seq) -> &[u8] {
+        let Some(chunk) = &self.chunks[self.index_of(seq)] else { return &[] };
+        if chunk.header.seq != seq {
+            return &[];
+        }
+        let gives_result =
+            self.owner_of(seq) == Some(self.cfg.rank) && gets_data(chunk.collective, self.cfg.rank);
+        let all = match &chunk.output {
+            _ if !gives_result => Some(&chunk.input[..]),
+            Some(output) => Some(&output[..]),
+            None => self.operation_of(seq).map(|operation| &operation.output[..]),
+        };
+        all.and_then(|all| all.get(chunk.data.clone())).unwrap_or_default()
     }
 
     /// When [`GroupMember::on_time`] is due; `None`: no answer is waited for.
@@ -329,30 +455,69 @@ impl GroupMember {
         self.repeated
     }
 
-    /// Chunks that were sent and have no answer.
+    /// Chunks that were sent in this life and have no answer.
     fn in_flight(&self) -> impl Iterator<Item = &SentChunk> {
-        let count = self.next.since(self.oldest);
+        // Of messages without a header a repeat would count as the next chunk: their edge alone repeats.
+        let may_repeat = self.epoch.is_some() && self.cfg.framing == Framing::Inc;
+        let count = if may_repeat { self.next.since(self.oldest) } else { 0 };
         (0..count)
             .filter_map(|at| self.chunks[self.index_of(self.oldest.plus(at))].as_ref())
             .filter(|chunk| !chunk.is_answered)
     }
 
-    /// Marks a chunk as sent, and gives its message.
-    fn sent(&mut self, now: IncTime, index: usize, is_repeat: bool) -> Option<(IncHeader, &[u8])> {
+    /// Marks a chunk as sent, and gives its header.
+    fn sent(
+        &mut self,
+        now: IncTime,
+        epoch: TreeEpoch,
+        index: usize,
+        is_repeat: bool,
+    ) -> Option<IncHeader> {
         let first_pause = self.srtt.map_or(0, |srtt| 4 * srtt).max(self.cfg.pause_min_ns);
+        let seq = self.chunks[index].as_ref()?.header.seq;
+        let (owner, rank) = (self.owner_of(seq), self.cfg.rank);
         let chunk = self.chunks[index].as_mut()?;
         chunk.sent_at = now;
         chunk.is_first_try &= !is_repeat;
         chunk.pause = if is_repeat { 2 * chunk.pause } else { first_pause }.min(PAUSE_MAX);
-        chunk.header.is_repeat = is_repeat;
-        let data = if chunk.header.count == 0 { 0..0 } else { chunk.data.clone() };
-        Some((chunk.header, &chunk.input[data]))
+        let mut count = chunk.header.count;
+        chunk.sent_as = chunk.collective;
+        if let Some(owner) = owner {
+            let (element, has_readers) = broadcast_of(chunk.collective);
+            chunk.sent_as = Collective::Broadcast(element, owner);
+            let elements = chunk.data.len().checked_div(element.size()).unwrap_or(0);
+            count =
+                u16::try_from(elements).ok().filter(|_| owner == rank && has_readers).unwrap_or(0);
+        }
+        let kind = IncKind::Contribution(chunk.sent_as);
+        Some(IncHeader { kind, epoch, is_repeat, count, ..chunk.header })
+    }
+
+    /// The rank that gives the result of a chunk of an earlier life to all.
+    fn owner_of(&self, seq: Seq) -> Option<Rank> {
+        let at = seq.since(self.plan.first) as usize;
+        self.plan.owners.get(at).copied().flatten()
+    }
+
+    fn operation_of(&self, seq: Seq) -> Option<&Operation> {
+        self.operations.iter().find(|operation| seq.since(operation.first) < operation.chunks)
+    }
+
+    /// Whether this member can give the result of a chunk to those that have none.
+    fn has_result(&self, seq: Seq) -> bool {
+        let Some(chunk) = &self.chunks[self.index_of(seq)] else { return false };
+        let gives = match chunk.collective {
+            Collective::Allreduce(_) => chunk.is_delivered,
+            Collective::Reduce(_, root) => chunk.is_delivered && root == self.cfg.rank,
+            Collective::Broadcast(_, root) => chunk.is_delivered || root == self.cfg.rank,
+            Collective::Barrier => false,
+        };
+        gives && chunk.header.seq == seq
     }
 
     /// A chunk of an operation that is under way.
     fn chunk(&self, seq: Seq) -> Option<SentChunk> {
-        let is_its = |operation: &&Operation| seq.since(operation.first) < operation.chunks;
-        let operation = self.operations.iter().find(is_its)?;
+        let operation = self.operation_of(seq)?;
         let (collective, nth) = (operation.collective, seq.since(operation.first));
         let len = self.chunk_len(collective);
         let start = nth as usize * len;
@@ -362,22 +527,24 @@ impl GroupMember {
             matches!(collective, Collective::Broadcast(_, root) if root != self.cfg.rank);
         let count = data.len().checked_div(collective.element_size()).filter(|_| !is_silent);
         let count = u16::try_from(count.unwrap_or(0)).ok()?;
-        let op_id = u16::try_from(operation.id.0 & 0xffff).ok()?;
-        let is_last = nth + 1 == operation.chunks;
+        // What the other end cannot see in messages without a header stays zero.
+        let is_plain = self.cfg.framing != Framing::Inc;
+        let op_id = if is_plain { 0 } else { op_id(operation.id) };
+        let is_last = !is_plain && nth + 1 == operation.chunks;
         let kind = IncKind::Contribution(collective);
         Some(SentChunk {
-            header: self.header(kind, seq, op_id, count, is_last),
+            header: IncHeader { op_id, is_last, count, ..header_of(kind, seq) },
+            collective,
             input: Arc::clone(&operation.input),
+            output: None,
             data,
+            is_delivered: false,
             is_answered: false,
+            sent_as: collective,
             sent_at: 0,
             is_first_try: true,
             pause: 0,
         })
-    }
-
-    fn header(&self, kind: IncKind, seq: Seq, op_id: u16, count: u16, is_last: bool) -> IncHeader {
-        IncHeader { kind, seq, epoch: self.cfg.epoch, op_id, is_repeat: false, is_last, count }
     }
 
     /// Bytes of the data of a chunk; 0: there is none.
@@ -390,20 +557,33 @@ impl GroupMember {
 
     /// Moves on over what is answered, and ends operations whose chunks all are.
     fn advance(&mut self) {
-        while self.oldest != self.next {
-            let chunk = &self.chunks[self.index_of(self.oldest)];
-            if !chunk.as_ref().is_some_and(|chunk| chunk.is_answered) {
-                break;
-            }
+        while self.oldest != self.next && self.is_chunk(self.oldest, |chunk| chunk.is_answered) {
             self.oldest = self.oldest.plus(1);
         }
-        while let Some(first) = self.operations.front()
-            && first.answered == first.chunks
+        while self.undelivered != self.made
+            && self.is_chunk(self.undelivered, |chunk| chunk.is_delivered)
         {
-            let Some(operation) = self.operations.pop_front() else { return };
-            let result = Ok(operation.output);
-            self.finished.push_back(Finished { id: operation.id, result });
+            self.undelivered = self.undelivered.plus(1);
         }
+        while let Some(operation) =
+            self.operations.pop_front_if(|first| first.answered == first.chunks)
+        {
+            let output = Arc::new(operation.output);
+            let kept = operation.chunks.min(2 * self.cfg.window);
+            for back in 1..=kept {
+                let seq = operation.first.plus(operation.chunks - back);
+                let index = self.index_of(seq);
+                let chunk = self.chunks[index].as_mut().filter(|chunk| chunk.header.seq == seq);
+                if let Some(chunk) = chunk {
+                    chunk.output = Some(Arc::clone(&output));
+                }
+            }
+            self.finished.push_back(Finished { id: operation.id, result: Ok(output) });
+        }
+    }
+
+    fn is_chunk(&self, seq: Seq, what: impl FnOnce(&SentChunk) -> bool) -> bool {
+        self.chunks[self.index_of(seq)].as_ref().is_some_and(what)
     }
 
     fn end_all(&mut self, error: OperationError) {
@@ -416,6 +596,28 @@ impl GroupMember {
 
     fn index_of(&self, seq: Seq) -> usize {
         (seq.0 & (2 * self.cfg.window - 1)) as usize
+    }
+}
+
+/// The operation's number as messages carry it.
+const fn op_id(id: OperationId) -> u16 {
+    (id.0 & 0xffff) as u16
+}
+
+/// A header without data, of no operation and no life.
+const fn header_of(kind: IncKind, seq: Seq) -> IncHeader {
+    let epoch = TreeEpoch(0);
+    IncHeader { kind, seq, epoch, op_id: 0, is_repeat: false, is_last: false, count: 0 }
+}
+
+/// Elements of the broadcast by which the result of a chunk goes to those that have none, and whether any rank but the
+/// one that has it gets data.
+const fn broadcast_of(collective: Collective) -> (ElementType, bool) {
+    match collective {
+        Collective::Allreduce(reduction) => (reduction.element(), true),
+        Collective::Broadcast(element, _) => (element, true),
+        Collective::Reduce(reduction, _) => (reduction.element(), false),
+        Collective::Barrier => (ElementType::U8, false),
     }
 }
 
@@ -436,17 +638,24 @@ mod tests {
     use crate::slots::{Child, Communicator, CommunicatorCfg, To};
 
     const MS: IncTime = 1_000_000;
+    const EPOCH: TreeEpoch = TreeEpoch(1);
+    const FIRST: Seq = Seq(u32::MAX);
 
     fn cfg(rank: u16) -> MemberCfg {
         MemberCfg {
             rank: Rank(rank),
             window: 4,
             data_max: 16,
-            epoch: TreeEpoch(1),
-            first: Seq(u32::MAX),
+            framing: Framing::Inc,
             pause_min_ns: MS,
             bound_ns: 1000 * MS,
         }
+    }
+
+    fn member(rank: u16) -> GroupMember {
+        let mut member = GroupMember::new(cfg(rank)).unwrap();
+        member.start(EPOCH, ResumePlan { first: FIRST, owners: Vec::new() });
+        member
     }
 
     fn sum() -> Collective {
@@ -465,14 +674,11 @@ mod tests {
             has_parent: false,
             window: of.window,
             data_max: of.data_max,
-            epoch: of.epoch,
-            first: of.first,
+            epoch: EPOCH,
+            first: FIRST,
             forward_pause_ns: 0,
         };
-        (
-            Communicator::new(&switch).unwrap(),
-            [0, 1].map(|rank| GroupMember::new(cfg(rank)).unwrap()),
-        )
+        (Communicator::new(&switch).unwrap(), [0, 1].map(member))
     }
 
     /// Carries messages until there are none.
@@ -480,8 +686,9 @@ mod tests {
         loop {
             let mut is_over = true;
             for (child, member) in members.iter_mut().enumerate() {
-                while let Some((header, data)) = member.poll_transmit(now) {
+                while let Some(header) = member.poll_transmit(now) {
                     is_over = false;
+                    let data = &member.data_of(header.seq)[..header.data_len()];
                     switch.on_child(now, child, &header, data);
                 }
             }
@@ -512,7 +719,7 @@ mod tests {
             for (id, wanted) in [&doubled[..], &[14], &[], &[]].into_iter().enumerate() {
                 let finished = member.poll_finished().unwrap();
                 assert_eq!(finished.id, OperationId(id as u64));
-                assert_eq!(finished.result.unwrap(), *bytes(wanted));
+                assert_eq!(finished.result.unwrap()[..], *bytes(wanted));
             }
             assert_eq!((member.poll_finished(), member.poll_deadline()), (None, None));
         }
@@ -544,11 +751,12 @@ mod tests {
         member.submit(5 * MS, sum(), bytes(&[2])).unwrap();
         let (mut now, mut at) = (0, Vec::new());
         loop {
-            while let Some((header, data)) = member.poll_transmit(now) {
+            while let Some(header) = member.poll_transmit(now) {
                 if header.seq == Seq(u32::MAX) && !matches!(header.kind, IncKind::Abort(_)) {
                     assert_eq!(header.is_repeat, !at.is_empty());
                     at.push(now / MS);
                 }
+                let data = &member.data_of(header.seq)[..header.data_len()];
                 switch.on_child(now, 0, &header, data);
             }
             let Some(next) = member.poll_deadline() else { break };
@@ -569,9 +777,9 @@ mod tests {
 
     #[test]
     fn messages_that_answer_nothing_change_nothing() {
-        let mut member = GroupMember::new(cfg(0)).unwrap();
+        let mut member = member(0);
         member.submit(0, sum(), bytes(&[1])).unwrap();
-        let (header, _) = member.poll_transmit(0).unwrap();
+        let header = member.poll_transmit(0).unwrap();
         let result = IncHeader { kind: IncKind::Result(sum()), ..header };
         let product = Reduction::new(Operator::Prod, ElementType::I32).unwrap();
         for (other, data) in [
@@ -591,13 +799,33 @@ mod tests {
         }
         member.on_message(0, &result, &[9, 0, 0, 0]);
         member.on_message(0, &result, &[8, 0, 0, 0]);
-        assert_eq!(member.poll_finished().unwrap().result.unwrap(), [9, 0, 0, 0]);
+        assert_eq!(*member.poll_finished().unwrap().result.unwrap(), [9, 0, 0, 0]);
         assert_eq!(member.poll_finished(), None);
     }
 
     #[test]
+    fn a_plan_that_no_reports_can_make_ends_the_communicator() {
+        let owner = |rank| vec![Some(Rank(rank))];
+        for (first, owners) in [
+            // It waits for this chunk itself, cannot give its result, and cannot go back so far.
+            (FIRST.plus(1), Vec::new()),
+            (FIRST, owner(0)),
+            (FIRST.back(9), Vec::new()),
+        ] {
+            let mut member = member(0);
+            member.submit(0, sum(), bytes(&[1])).unwrap();
+            assert!(member.poll_transmit(0).is_some());
+            let report = member.prepare();
+            assert_eq!((report.oldest, report.has_result), (FIRST, vec![false; 8]));
+            member.start(TreeEpoch(2), ResumePlan { first, owners });
+            let error = OperationError::Aborted(AbortReason::Protocol);
+            assert_eq!(member.poll_finished().unwrap().result, Err(error));
+        }
+    }
+
+    #[test]
     fn what_is_no_operation_is_refused_with_the_reason() {
-        let mut member = GroupMember::new(cfg(0)).unwrap();
+        let mut member = member(0);
         let mut refusal = |collective, len: usize| {
             member.submit(0, collective, vec![0; len].into()).unwrap_err().to_string()
         };

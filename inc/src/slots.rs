@@ -105,6 +105,17 @@ pub struct SwitchCounts {
     pub aborts: u64,
 }
 
+/// Two contributions to a chunk that cannot both be: of other operations, or of other sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The child that sent the second one.
+    pub child: usize,
+    /// The first contribution to the chunk.
+    pub first: IncHeader,
+    /// The one that differs from it.
+    pub second: IncHeader,
+}
+
 /// Where a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
@@ -177,6 +188,7 @@ pub struct Communicator {
     waiting: Vec<u8>,
     transmits: VecDeque<Queued>,
     aborted: Option<AbortReason>,
+    contradiction: Option<Contradiction>,
     counts: SwitchCounts,
 }
 
@@ -244,6 +256,7 @@ impl Communicator {
             waiting: Vec::new(),
             transmits: VecDeque::new(),
             aborted: None,
+            contradiction: None,
             counts: SwitchCounts::default(),
         })
     }
@@ -350,6 +363,20 @@ impl Communicator {
         self.transmits.clear();
     }
 
+    /// The two contributions for which the communicator was aborted, once.
+    pub fn take_contradiction(&mut self) -> Option<Contradiction> {
+        self.contradiction.take()
+    }
+
+    /// The data of a message that was sent to a child or to the parent: it stays until they have it.
+    #[must_use]
+    pub fn data_of(&self, seq: Seq) -> &[u8] {
+        let index = self.index_of(seq);
+        let (slot, at) = (&self.slots[index], index * self.data_max);
+        let is_its = slot.state != ChunkState::Free && slot.first.seq == seq;
+        if is_its { &self.data[at..at + slot.first.data_len()] } else { &[] }
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> SwitchCounts {
@@ -409,6 +436,8 @@ impl Communicator {
             || slot.first.is_last != header.is_last
             || !self.has_its_count(index, child, header)
         {
+            let first = self.slots[index].first;
+            self.contradiction = Some(Contradiction { child, first, second: *header });
             return self.abort(seq, AbortReason::Contradiction);
         }
         let slot = &mut self.slots[index];

@@ -126,6 +126,18 @@ impl Seq {
         Self(self.0.wrapping_add(n))
     }
 
+    /// The number `n` chunks before.
+    #[must_use]
+    pub const fn back(self, n: u32) -> Self {
+        Self(self.0.wrapping_sub(n))
+    }
+
+    /// The earlier one of the two.
+    #[must_use]
+    pub const fn min_of(self, other: Self) -> Self {
+        if other.is_before(self) { other } else { self }
+    }
+
     /// Chunks from `earlier` to this one; what it means when this one is earlier is for the caller.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u32 {

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use inc::control::ResumePlan;
+use inc::edge::Framing;
 use inc::element::{ElementType, Operator, Reduction};
 use inc::member::{GroupMember, MemberCfg, OperationId};
 use inc::reduce::fold;
@@ -52,6 +54,22 @@ impl Tree {
         Self::Switch((0..children).map(|_| child(random, ranks)).collect())
     }
 
+    /// Another tree with the same ranks, in this order.
+    fn of(random: &mut Random, depth: u32, mut ranks: &[Rank]) -> Self {
+        let mut children = Vec::new();
+        while !ranks.is_empty() {
+            let len = 1 + usize::try_from(random.below(ranks.len() as u64)).unwrap();
+            let (some, rest) = ranks.split_at(len);
+            match some {
+                [rank] if random.below(2) == 0 => children.push(Self::Host(rank.0)),
+                some if depth > 1 => children.push(Self::of(random, depth - 1, some)),
+                some => children.extend(some.iter().map(|rank| Self::Host(rank.0))),
+            }
+            ranks = rest;
+        }
+        Self::Switch(children)
+    }
+
     fn ranks(&self) -> Vec<Rank> {
         match self {
             Self::Host(rank) => vec![Rank(*rank)],
@@ -94,6 +112,9 @@ struct Host {
     /// Its edge to the switch.
     up: End,
     member: GroupMember,
+    submitted: usize,
+    /// Calls that it submits before the first of them is over.
+    ahead: usize,
     results: Vec<Vec<u8>>,
 }
 
@@ -110,7 +131,9 @@ const BOUND: u64 = 1 << 40;
 
 struct World {
     random: Random,
-    tree: Tree,
+    /// Of each life.
+    trees: Vec<Tree>,
+    epoch: TreeEpoch,
     switches: Vec<Switch>,
     hosts: Vec<Host>,
     calls: Vec<Call>,
@@ -118,6 +141,8 @@ struct World {
     /// Messages on their way, by arrival.
     flying: BTreeMap<(u64, u64), (End, Vec<u8>)>,
     flown: u64,
+    violations: u64,
+    doubled: u64,
     loss_ppm: u64,
     doubled_ppm: u64,
 }
@@ -188,6 +213,20 @@ fn random_call(random: &mut Random, ranks: u16) -> Call {
     Call { collective, inputs: (0..ranks).map(|_| input(random)).collect() }
 }
 
+fn started(rank: u16, epoch: TreeEpoch, first: Seq) -> GroupMember {
+    let mut member = GroupMember::new(MemberCfg {
+        rank: Rank(rank),
+        window: WINDOW,
+        data_max: DATA_MAX,
+        framing: Framing::Inc,
+        pause_min_ns: RTO,
+        bound_ns: BOUND,
+    })
+    .unwrap();
+    member.start(epoch, ResumePlan { first, owners: Vec::new() });
+    member
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
@@ -203,30 +242,27 @@ impl World {
         let epoch = TreeEpoch(random.next() as u16);
         let (mut switches, mut ups) = (Vec::new(), BTreeMap::new());
         build(&tree, &mut switches, &mut ups, (epoch, first));
-        let host = |rank| Host {
+        let calls = (0..12).map(|_| random_call(&mut random, ranks)).collect();
+        let mut host = |rank| Host {
             up: ups[&rank],
-            member: GroupMember::new(MemberCfg {
-                rank: Rank(rank),
-                window: WINDOW,
-                data_max: DATA_MAX,
-                epoch,
-                first,
-                pause_min_ns: RTO,
-                bound_ns: BOUND,
-            })
-            .unwrap(),
+            member: started(rank, epoch, first),
+            submitted: 0,
+            ahead: 1 + usize::try_from(random.below(12)).unwrap(),
             results: Vec::new(),
         };
-        let calls = (0..12).map(|_| random_call(&mut random, ranks)).collect();
+        let hosts = (0..ranks).map(&mut host).collect();
         let worst = [0, 10_000, 100_000, 300_000][usize::try_from(random.below(4)).unwrap()];
         Self {
-            hosts: (0..ranks).map(host).collect(),
-            tree,
+            hosts,
+            trees: vec![tree],
+            epoch,
             switches,
             calls,
             now: 0,
             flying: BTreeMap::new(),
             flown: 0,
+            violations: 0,
+            doubled: 0,
             loss_ppm: worst,
             doubled_ppm: worst,
             random,
@@ -249,13 +285,20 @@ impl World {
     /// Sends what a host has to send, and keeps what is over.
     fn host_goes_on(&mut self, host: usize) {
         let mut out = Vec::new();
-        let Host { member, results, up } = &mut self.hosts[host];
-        while let Some((header, data)) = member.poll_transmit(self.now) {
-            out.push([&header.to_bytes()[..], data].concat());
-        }
+        let Host { member, results, up, submitted, ahead } = &mut self.hosts[host];
         while let Some(finished) = member.poll_finished() {
             assert_eq!(finished.id, OperationId(results.len() as u64), "in order");
-            results.push(finished.result.unwrap());
+            results.push(finished.result.unwrap().to_vec());
+        }
+        while let Some(call) = self.calls.get(*submitted)
+            && *submitted < results.len() + *ahead
+        {
+            *submitted += 1;
+            member.submit(self.now, call.collective, call.inputs[host].clone().into()).unwrap();
+        }
+        while let Some(header) = member.poll_transmit(self.now) {
+            let data = &member.data_of(header.seq)[..header.data_len()];
+            out.push([&header.to_bytes()[..], data].concat());
         }
         let up = *up;
         for message in out {
@@ -296,16 +339,52 @@ impl World {
         }
     }
 
-    /// Runs until every host has every result, within a bound.
-    fn run(&mut self) {
+    /// The tree is lost; another one takes over.
+    fn replace_tree(&mut self) {
+        let reports: Vec<_> = (0..)
+            .zip(&mut self.hosts)
+            .map(|(rank, host)| (Rank(rank), host.member.prepare()))
+            .collect();
+        let plan = ResumePlan::of(WINDOW, &reports).unwrap();
+        self.count();
+        let ranks = self.trees[0].ranks();
+        let depth = 1 + u32::try_from(self.random.below(3)).unwrap();
+        let tree = Tree::of(&mut self.random, depth, &ranks);
+        self.epoch = TreeEpoch(self.epoch.0.wrapping_add(1));
+        let mut ups = BTreeMap::new();
+        self.switches.clear();
+        build(&tree, &mut self.switches, &mut ups, (self.epoch, plan.first));
+        self.trees.push(tree);
+        // What is on its way to the hosts still arrives.
+        self.flying.retain(|_, (end, _)| matches!(end, End::Host(_)));
         for host in 0..self.hosts.len() {
-            for call in &self.calls {
-                let input = call.inputs[host].clone().into();
-                self.hosts[host].member.submit(0, call.collective, input).unwrap();
-            }
+            let up = ups[&u16::try_from(host).unwrap()];
+            self.hosts[host].up = up;
+            self.hosts[host].member.start(self.epoch, plan.clone());
             self.host_goes_on(host);
         }
-        for _ in 0..2_000_000 {
+    }
+
+    /// Adds up what the switches counted.
+    fn count(&mut self) {
+        for switch in &self.switches {
+            let counts = switch.slots.counts();
+            self.violations += counts.violations + counts.aborts;
+            self.doubled += counts.duplicates;
+        }
+    }
+
+    /// Runs until every host has every result, within a bound. A tree is lost every so many events.
+    fn run(&mut self, lost_every: Option<u64>) {
+        for host in 0..self.hosts.len() {
+            self.host_goes_on(host);
+        }
+        let mut next = lost_every.unwrap_or(u64::MAX);
+        for event in 0..2_000_000 {
+            if event == next && self.trees.len() < 6 {
+                self.replace_tree();
+                next += 1 + self.random.below(2 * lost_every.unwrap_or(1));
+            }
             let deadlines = self.hosts.iter().map(|host| host.member.poll_deadline());
             let timer = deadlines.enumerate().filter_map(|(host, at)| Some((at?, host))).min();
             let arrival = self.flying.keys().next().map(|(at, _)| *at);
@@ -327,13 +406,13 @@ impl World {
         panic!("not done: {:?}", self.hosts.iter().map(|h| h.results.len()).collect::<Vec<_>>());
     }
 
-    /// What a host is to get of a call.
-    fn expected(&self, host: usize, chunk: &Call) -> Vec<u8> {
+    /// What a host is to get of a call, by a tree.
+    fn expected(&self, tree: &Tree, host: usize, chunk: &Call) -> Vec<u8> {
         let rank = Rank(u16::try_from(host).unwrap());
         match chunk.collective {
-            Collective::Allreduce(reduction) => self.tree.value(&chunk.inputs, reduction),
+            Collective::Allreduce(reduction) => tree.value(&chunk.inputs, reduction),
             Collective::Reduce(reduction, root) if root == rank => {
-                self.tree.value(&chunk.inputs, reduction)
+                tree.value(&chunk.inputs, reduction)
             }
             Collective::Broadcast(_, root) if root != rank => {
                 chunk.inputs[usize::from(root.0)].clone()
@@ -351,30 +430,61 @@ fn has_empty_switch(tree: &Tree) -> bool {
     }
 }
 
+/// Checks all results; the number of chunks whose bits are not those of the first tree.
+fn check(world: &mut World, seed: u64) -> usize {
+    let mut later = 0;
+    for (index, call) in world.calls.iter().enumerate() {
+        let len = (DATA_MAX / call.collective.element_size().max(1)).max(1)
+            * call.collective.element_size().max(1);
+        // The tree by which each chunk was reduced, the same one for all ranks.
+        let mut by: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (host, state) in world.hosts.iter().enumerate() {
+            assert_eq!(state.results.len(), world.calls.len(), "seed {seed}, host {host}");
+            let found = &state.results[index];
+            let wanted: Vec<_> =
+                world.trees.iter().map(|tree| world.expected(tree, host, call)).collect();
+            assert_eq!(found.len(), wanted[0].len(), "seed {seed}, host {host}, call {index}");
+            for (nth, found) in found.chunks(len).enumerate() {
+                let is_its = |tree: &usize| wanted[*tree].chunks(len).nth(nth) == Some(found);
+                let all = by.entry(nth).or_insert_with(|| (0..wanted.len()).collect());
+                all.retain(is_its);
+                assert!(
+                    !all.is_empty(),
+                    "seed {seed}, host {host}, call {index}, chunk {nth}: {:?}",
+                    call.collective
+                );
+            }
+        }
+        later += by.values().filter(|trees| !trees.contains(&0)).count();
+    }
+    let in_use: usize = world.switches.iter().map(|switch| switch.slots.slots_in_use()).sum();
+    world.count();
+    assert_eq!((world.violations, in_use), (0, 0), "seed {seed}");
+    later
+}
+
 #[test]
 fn every_answer_is_exact_whatever_is_lost_doubled_or_late() {
     let mut doubled = 0;
     for seed in 0..400 {
         let mut world = World::new(seed);
-        assert!(!has_empty_switch(&world.tree));
-        world.run();
-        for (host, state) in world.hosts.iter().enumerate() {
-            assert_eq!(state.results.len(), world.calls.len(), "seed {seed}, host {host}");
-            for (index, (found, call)) in state.results.iter().zip(&world.calls).enumerate() {
-                let wanted = world.expected(host, call);
-                assert_eq!(
-                    found, &wanted,
-                    "seed {seed}, host {host}, call {index}: {:?}",
-                    call.collective
-                );
-            }
-        }
-        for switch in &world.switches {
-            let counts = switch.slots.counts();
-            let seen = (counts.violations, counts.aborts, switch.slots.slots_in_use());
-            assert_eq!(seen, (0, 0, 0), "seed {seed}: {counts:?}");
-            doubled += counts.duplicates;
-        }
+        assert!(!has_empty_switch(&world.trees[0]));
+        world.run(None);
+        assert_eq!(check(&mut world, seed), 0);
+        doubled += world.doubled;
     }
     assert!(doubled > 1000, "the links were bad");
+}
+
+#[test]
+fn a_tree_that_is_replaced_midway_changes_no_answer_and_all_ranks_have_the_same_bits() {
+    let (mut later, mut lost) = (0, 0);
+    for seed in 0..400 {
+        let mut world = World::new(seed);
+        let every = 20 + 7 * (seed % 40);
+        world.run(Some(every));
+        later += check(&mut world, seed);
+        lost += world.trees.len() - 1;
+    }
+    assert!(lost > 1000 && later > 100, "{lost} trees lost, {later} chunks reduced by later ones");
 }

@@ -1,0 +1,401 @@
+//! The edges of a switch or host behind one address: datagrams in, messages out, and back.
+//!
+//! - owns: a table of edges by QPN, which of them have packets to send, their timers.
+//! - takes: datagrams, the time, messages to send. gives: messages, datagrams, dead edges.
+//! - must not: know what a message means.
+//!
+//! QPNs begin at a random number, go up, and are not used again for a minute: a late packet of a closed edge meets nobody.
+//! A packet is taken from the address of the edge's other end alone.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use urma_packet::roce::RocePacket;
+use urma_packet::{IcrcFlow, PacketError, Psn, Tpn};
+
+use crate::edge::{Edge, EdgeCfg, EdgeCfgError, EdgeCounts, EdgeEnd, WriteWindow};
+use crate::slots::IncTime;
+use crate::wire::{IncHeader, Seq};
+
+/// A closed edge's QPN is free again after this time.
+const QPN_REST: IncTime = 60_000_000_000;
+/// Edges of one port at most: far fewer than QPNs, so that one is always free.
+const EDGES_MAX: usize = 1 << 20;
+/// QPNs 0 and 1 are special on every RoCE node.
+const QPN_MIN: u32 = 2;
+const QPN_END: u32 = 1 << 24;
+/// Packets of one edge in a row.
+const BURST: u32 = 16;
+/// Segmentation numbers the packets of a run in the Identification, which a socket does not show.
+const ID_MAX: u16 = 63;
+
+/// Numbers that nobody outside can guess, from the system's generator; in a simulation from its seed.
+pub type RandomSource = Box<dyn FnMut() -> u64 + Send>;
+
+/// An edge of a port, until it is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EdgeId(usize);
+
+/// Why a datagram was not taken, and counts of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortCounts {
+    /// Refused before their edge was known, or by an edge, by the reasons of [`PacketError::REASONS`].
+    pub refused: [u64; PacketError::REASONS.len()],
+    /// The QPN is no edge's.
+    pub unknown_qpns: u64,
+    /// From another address than that of the edge's other end.
+    pub wrong_sources: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Gaps that were reported.
+    pub naks: u64,
+    /// Packets that were sent again.
+    pub repeats: u64,
+}
+
+/// A datagram to be sent: its bytes are the first `len` of the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortDatagram {
+    /// Address of this end.
+    pub source: SocketAddr,
+    /// Address of the other end.
+    pub dest: SocketAddr,
+    /// UDP payload in bytes, ICRC included.
+    pub len: usize,
+}
+
+struct PortEdge<O> {
+    owner: O,
+    here: EdgeEnd,
+    /// `None`: the other end is not known yet.
+    open: Option<OpenEdge>,
+    is_ready: bool,
+    is_timed: bool,
+    is_dead: bool,
+}
+
+struct OpenEdge {
+    edge: Edge,
+    there: SocketAddr,
+    out: IcrcFlow,
+    back: IcrcFlow,
+}
+
+/// The edges of a switch or host; each has an owner of type `O`.
+pub struct EdgePort<O> {
+    random: RandomSource,
+    edges: Vec<Option<PortEdge<O>>>,
+    /// Unused places of `edges`.
+    free: Vec<usize>,
+    /// `None`: of a closed edge that rests.
+    by_qpn: HashMap<u32, Option<usize>>,
+    next_qpn: u32,
+    /// QPNs of closed edges, and when they were closed.
+    resting: VecDeque<(u32, IncTime)>,
+    ready: VecDeque<usize>,
+    /// Packets that the first ready edge has sent in a row.
+    burst: u32,
+    /// At most one entry an edge; the time may have moved on since.
+    timers: BinaryHeap<Reverse<(IncTime, usize)>>,
+    dead: VecDeque<usize>,
+    /// Of edges that are closed, and of no edge.
+    counts: PortCounts,
+}
+
+impl<O: Copy> EdgePort<O> {
+    /// A port without edges.
+    #[must_use]
+    pub fn new(mut random: RandomSource) -> Self {
+        let next_qpn = QPN_MIN + low(random()) % (QPN_END - QPN_MIN);
+        Self {
+            random,
+            edges: Vec::new(),
+            free: Vec::new(),
+            by_qpn: HashMap::new(),
+            next_qpn,
+            resting: VecDeque::new(),
+            ready: VecDeque::new(),
+            burst: 0,
+            timers: BinaryHeap::new(),
+            dead: VecDeque::new(),
+            counts: PortCounts::default(),
+        }
+    }
+
+    /// A new edge whose other end is not known yet, reached at `address`; `None`: there are too many.
+    pub fn reserve(&mut self, now: IncTime, owner: O, address: SocketAddr) -> Option<EdgeId> {
+        let is_rested = |(_, at): &mut (u32, IncTime)| now.saturating_sub(*at) >= QPN_REST;
+        while let Some((qpn, _)) = self.resting.pop_front_if(is_rested) {
+            self.by_qpn.remove(&qpn);
+        }
+        if self.by_qpn.len() >= EDGES_MAX {
+            return None;
+        }
+        while self.by_qpn.contains_key(&self.next_qpn) {
+            self.next_qpn = qpn_after(self.next_qpn);
+        }
+        let qpn = self.next_qpn;
+        self.next_qpn = qpn_after(qpn);
+        let here = EdgeEnd {
+            address,
+            qpn: Tpn::from_low_bits(qpn),
+            first_psn: Psn::new(low((self.random)())),
+            window: WriteWindow { base: (self.random)() >> 17 << 12, key: low((self.random)()) },
+        };
+        let edge =
+            PortEdge { owner, here, open: None, is_ready: false, is_timed: false, is_dead: false };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.edges.push(None);
+            self.edges.len() - 1
+        });
+        self.edges[at] = Some(edge);
+        self.by_qpn.insert(qpn, Some(at));
+        Some(EdgeId(at))
+    }
+
+    /// This end of an edge.
+    #[must_use]
+    pub fn end(&self, id: EdgeId) -> Option<EdgeEnd> {
+        Some(self.edges.get(id.0)?.as_ref()?.here)
+    }
+
+    /// The other end of an edge is known: packets may come and go. `cfg.here` is that of [`EdgePort::end`].
+    ///
+    /// # Errors
+    /// [`EdgeCfgError`].
+    pub fn open(&mut self, id: EdgeId, cfg: EdgeCfg) -> Result<(), EdgeCfgError> {
+        let edge = Edge::new(cfg)?;
+        let Some(Some(place)) = self.edges.get_mut(id.0) else { return Ok(()) };
+        let (here, there) = (place.here.address, cfg.there.address);
+        let (out, back) = (IcrcFlow::new(here, there), IcrcFlow::new(there, here));
+        place.open = Some(OpenEdge { edge, there, out, back });
+        Ok(())
+    }
+
+    /// Forgets an edge. Its QPN rests.
+    pub fn close(&mut self, now: IncTime, id: EdgeId) {
+        let Some(edge) = self.edges.get_mut(id.0).and_then(Option::take) else { return };
+        let qpn = edge.here.qpn.value();
+        self.by_qpn.insert(qpn, None);
+        self.resting.push_back((qpn, now));
+        if let Some(open) = edge.open {
+            self.counts.add(&open.edge.counts());
+        }
+        self.ready.retain(|at| *at != id.0);
+        self.timers.retain(|Reverse((_, at))| *at != id.0);
+        self.dead.retain(|at| *at != id.0);
+        self.free.push(id.0);
+    }
+
+    /// Edges that there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.edges.len() - self.free.len()
+    }
+
+    /// Whether there is no edge.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What happened so far, on all edges.
+    #[must_use]
+    pub fn counts(&self) -> PortCounts {
+        let mut all = self.counts;
+        for edge in self.edges.iter().flatten() {
+            if let Some(open) = &edge.open {
+                all.add(&open.edge.counts());
+            }
+        }
+        all
+    }
+
+    /// A datagram for this port. The message that it completes, if it does: the owner of its edge, header and data.
+    pub fn on_datagram(
+        &mut self,
+        now: IncTime,
+        source: SocketAddr,
+        bytes: &[u8],
+        take: impl FnOnce(O, &IncHeader, &[u8]),
+    ) -> Option<EdgeId> {
+        // No edge is looked for before the packet has the form of one.
+        let packet = match RocePacket::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => {
+                self.counts.refused[error.index()] += 1;
+                return None;
+            }
+        };
+        let at = self.by_qpn.get(&packet.header.bth.dest.value()).copied().flatten();
+        let Some((at, place)) = at.and_then(|at| Some((at, self.edges[at].as_mut()?))) else {
+            self.counts.unknown_qpns += 1;
+            return None;
+        };
+        let Some(open) = &mut place.open else {
+            self.counts.unknown_qpns += 1;
+            return None;
+        };
+        if source.ip().to_canonical() != open.there.ip().to_canonical() {
+            self.counts.wrong_sources += 1;
+            return None;
+        }
+        // A NIC's source port may be any.
+        let other =
+            (source.port() != open.there.port()).then(|| IcrcFlow::new(source, place.here.address));
+        let flow = other.as_ref().unwrap_or(&open.back);
+        let checked = flow.of_len(bytes.len()).and_then(|f| f.verify_id_up_to(bytes, ID_MAX));
+        if let Err(error) = checked {
+            self.counts.refused[error.index()] += 1;
+            return None;
+        }
+        // The edge counts its refusals.
+        if let Ok(Some((header, data))) = open.edge.on_packet(now, &packet) {
+            take(place.owner, &header, data);
+        }
+        self.look_at(at);
+        Some(EdgeId(at))
+    }
+
+    /// Queues a message on an edge; nothing happens on one that is closed or dead.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`]: it does not fit the packets of a message.
+    pub fn send(&mut self, id: EdgeId, header: &IncHeader) -> Result<(), PacketError> {
+        let place = self.edges.get_mut(id.0).and_then(Option::as_mut);
+        let Some(open) = place.and_then(|place| place.open.as_mut()) else { return Ok(()) };
+        open.edge.send(header)?;
+        self.look_at(id.0);
+        Ok(())
+    }
+
+    /// The other end of an edge has shown that it has all messages up to chunk `seq`.
+    pub fn on_proof(&mut self, id: EdgeId, seq: Seq) {
+        let place = self.edges.get_mut(id.0).and_then(Option::as_mut);
+        if let Some(open) = place.and_then(|place| place.open.as_mut()) {
+            open.edge.on_proof(seq);
+        }
+    }
+
+    /// The next datagram, written to `buf`: at least 4096 bytes and the headers. `data` gives the data of a chunk that an
+    /// owner sends.
+    pub fn poll_transmit<'d>(
+        &mut self,
+        now: IncTime,
+        buf: &mut [u8],
+        data: impl Fn(O, Seq) -> &'d [u8],
+    ) -> Option<PortDatagram> {
+        while let Some(&at) = self.ready.front() {
+            let place = self.edges[at].as_mut()?;
+            let Some(open) = &mut place.open else { return None };
+            if self.burst < BURST
+                && let Some(packet) = open.edge.poll_packet(now)
+            {
+                self.burst += 1;
+                let inc = packet.inc.as_ref().map_or(&[][..], |inc| &inc[..]);
+                let range = packet.data.clone();
+                let all = if range.is_empty() { &[][..] } else { data(place.owner, packet.seq) };
+                let Some(piece) = all.get(range) else { continue };
+                let (source, dest) = (place.here.address, open.there);
+                let Ok(frame) = packet.header.emit_headers(inc.len() + piece.len(), buf) else {
+                    continue;
+                };
+                let (to_inc, to_data) = buf[frame.payload].split_at_mut(inc.len());
+                to_inc.copy_from_slice(inc);
+                to_data.copy_from_slice(piece);
+                if open.out.seal(&mut buf[..frame.total]).is_ok() {
+                    return Some(PortDatagram { source, dest, len: frame.total });
+                }
+                continue;
+            }
+            // Its turn is over: to the end of the queue, or out of it.
+            self.ready.pop_front();
+            place.is_ready = self.burst >= BURST;
+            if place.is_ready {
+                self.ready.push_back(at);
+            }
+            self.burst = 0;
+            self.set_timer(at);
+        }
+        None
+    }
+
+    /// When [`EdgePort::on_time`] is due, at the soonest.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<IncTime> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The time has come that [`EdgePort::poll_deadline`] gave.
+    pub fn on_time(&mut self, now: IncTime) {
+        while let Some(Reverse((at, index))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            let Some(Some(place)) = self.edges.get_mut(index) else { continue };
+            place.is_timed = false;
+            if let Some(open) = &mut place.open {
+                open.edge.on_time(now);
+            }
+            self.look_at(index);
+            self.set_timer(index);
+        }
+    }
+
+    /// An edge that died, once.
+    pub fn poll_dead(&mut self) -> Option<O> {
+        let at = self.dead.pop_front()?;
+        self.edges[at].as_ref().map(|place| place.owner)
+    }
+
+    /// After something happened on an edge: it may have packets to send, or be dead.
+    fn look_at(&mut self, at: usize) {
+        let Some(Some(place)) = self.edges.get_mut(at) else { return };
+        let Some(open) = &place.open else { return };
+        if open.edge.is_dead() && !std::mem::replace(&mut place.is_dead, true) {
+            self.dead.push_back(at);
+        }
+        if !std::mem::replace(&mut place.is_ready, true) {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// Enters an edge's time, unless it has an entry: that one is looked at again when it is due.
+    fn set_timer(&mut self, at: usize) {
+        let Some(Some(place)) = self.edges.get_mut(at) else { return };
+        let deadline = place.open.as_ref().and_then(|open| open.edge.poll_deadline());
+        if let (Some(deadline), false) = (deadline, place.is_timed) {
+            place.is_timed = true;
+            self.timers.push(Reverse((deadline, at)));
+        }
+    }
+}
+
+impl PortCounts {
+    fn add(&mut self, edge: &EdgeCounts) {
+        for (sum, more) in self.refused.iter_mut().zip(edge.refused) {
+            *sum += more;
+        }
+        self.duplicates += edge.duplicates;
+        self.naks += edge.naks;
+        self.repeats += edge.repeats;
+    }
+}
+
+impl<O> std::fmt::Debug for EdgePort<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EdgePort")
+            .field("edges", &(self.edges.len() - self.free.len()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The low 32 bits of a random number.
+const fn low(random: u64) -> u32 {
+    (random & 0xffff_ffff) as u32
+}
+
+const fn qpn_after(qpn: u32) -> u32 {
+    if qpn + 1 == QPN_END { QPN_MIN } else { qpn + 1 }
+}
