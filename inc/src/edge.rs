@@ -316,6 +316,29 @@ impl Edge {
         Ok(())
     }
 
+    /// The data of all messages is gone, and `header` is to be sent instead, an abort. It takes the numbers of packets that
+    /// the other end may not have; those that it has are duplicates to it.
+    pub fn abort(&mut self, header: &IncHeader) {
+        if self.cfg.attributes.framing != Framing::Inc {
+            // Nothing can be said without a header.
+            self.dead = true;
+            return;
+        }
+        let end = self.outgoing.iter().rfind(|message| message.first_psn.is_before(self.sent_psn));
+        let end = end.map_or(self.sent_psn, |message| message.first_psn.plus(message.packets));
+        let start = self.outgoing.front().map_or(end, |message| message.first_psn);
+        let count = u32::try_from(end.distance_from(start)).unwrap_or(0);
+        self.outgoing = (0..=count)
+            .map(|at| Outgoing {
+                first_psn: start.plus(at),
+                packets: 1,
+                header: *header,
+                sent_at: None,
+            })
+            .collect();
+        self.next_psn = end.plus(1);
+    }
+
     /// The other end has shown by its messages that it has all up to chunk `seq`.
     pub fn on_proof(&mut self, seq: Seq) {
         while let Some(first) = self.outgoing.front()

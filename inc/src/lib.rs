@@ -15,8 +15,10 @@
 pub mod control;
 pub mod edge;
 pub mod element;
+pub mod host;
 pub mod member;
 pub mod port;
 pub mod reduce;
 pub mod slots;
+pub mod switch;
 pub mod wire;

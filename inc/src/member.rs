@@ -51,6 +51,9 @@ pub enum OperationError {
     /// The communicator is over.
     #[error("the communicator was aborted: {0}")]
     Aborted(AbortReason),
+    /// There is no tree of switches, and no other way.
+    #[error("no switches can be had for the communicator")]
+    NoTree,
     /// Some member did not take part, or the tree carries nothing.
     #[error("no answer within {0} ns: a member did not call the operation, or the tree is cut")]
     Timeout(IncTime),
@@ -301,10 +304,16 @@ impl GroupMember {
     }
 
     /// The communicator is over.
-    pub fn abort(&mut self, reason: AbortReason) {
+    pub fn end(&mut self, error: OperationError) {
         if self.over.is_none() {
-            self.end_all(OperationError::Aborted(reason));
+            self.end_all(error);
         }
+    }
+
+    /// Why the communicator is over, if it is.
+    #[must_use]
+    pub fn over(&self) -> Option<OperationError> {
+        self.over
     }
 
     /// The operation whose answer is waited for.

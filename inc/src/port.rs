@@ -270,6 +270,15 @@ impl<O: Copy> EdgePort<O> {
         Ok(())
     }
 
+    /// The data of all messages on an edge is gone: `header`, an abort, is sent instead.
+    pub fn abort(&mut self, id: EdgeId, header: &IncHeader) {
+        let place = self.edges.get_mut(id.0).and_then(Option::as_mut);
+        if let Some(open) = place.and_then(|place| place.open.as_mut()) {
+            open.edge.abort(header);
+            self.look_at(id.0);
+        }
+    }
+
     /// The other end of an edge has shown that it has all messages up to chunk `seq`.
     pub fn on_proof(&mut self, id: EdgeId, seq: Seq) {
         let place = self.edges.get_mut(id.0).and_then(Option::as_mut);

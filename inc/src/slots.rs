@@ -13,7 +13,7 @@ use crate::reduce::{accumulate, fold};
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 
 /// Children of a switch at most.
-const CHILDREN_MAX: usize = 64;
+pub const CHILDREN_MAX: usize = 64;
 /// Chunks of a window at least and at most.
 const WINDOW: std::ops::RangeInclusive<u32> = 2..=1024;
 

@@ -145,6 +145,20 @@ impl Seq {
     }
 }
 
+impl IncHeader {
+    /// The header of an answer. In plain framing a message does not say which way it goes: what comes from the parent is a
+    /// result.
+    #[must_use]
+    pub const fn from_parent(self, is_plain: bool) -> Self {
+        match (is_plain, self.kind) {
+            (true, IncKind::Contribution(collective)) => {
+                Self { kind: IncKind::Result(collective), ..self }
+            }
+            (true | false, _) => self,
+        }
+    }
+}
+
 impl TreeEpoch {
     /// Whether it comes before `other`: the sign of the difference.
     #[must_use]

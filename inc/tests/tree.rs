@@ -9,86 +9,40 @@ use inc::control::ResumePlan;
 use inc::edge::Framing;
 use inc::element::{ElementType, Operator, Reduction};
 use inc::member::{GroupMember, MemberCfg, OperationId};
-use inc::reduce::fold;
 use inc::slots::{Child, Communicator, CommunicatorCfg, To};
 use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
 
-/// A generator (SplitMix64): the same numbers for the same seed.
-struct Random(u64);
+mod support;
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
+use support::{Random, Tree};
 
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn is_one_of(&mut self, ppm: u64) -> bool {
-        self.below(1_000_000) < ppm
-    }
+/// A switch with up to four children, some of which are switches, down to `depth`.
+fn random_tree(random: &mut Random, depth: u32, ranks: &mut u16) -> Tree {
+    let children = 1 + random.below(4);
+    let child = |random: &mut Random, ranks: &mut u16| {
+        if depth > 1 && random.below(2) == 0 {
+            return random_tree(random, depth - 1, ranks);
+        }
+        *ranks += 1;
+        Tree::Host(*ranks - 1)
+    };
+    Tree::Switch((0..children).map(|_| child(random, ranks)).collect())
 }
 
-/// What a tree is made of.
-enum Tree {
-    Host(u16),
-    Switch(Vec<Self>),
-}
-
-impl Tree {
-    /// A switch with up to four children, some of which are switches, down to `depth`.
-    fn random(random: &mut Random, depth: u32, ranks: &mut u16) -> Self {
-        let children = 1 + random.below(4);
-        let child = |random: &mut Random, ranks: &mut u16| {
-            if depth > 1 && random.below(2) == 0 {
-                return Self::random(random, depth - 1, ranks);
-            }
-            *ranks += 1;
-            Self::Host(*ranks - 1)
-        };
-        Self::Switch((0..children).map(|_| child(random, ranks)).collect())
-    }
-
-    /// Another tree with the same ranks, in this order.
-    fn of(random: &mut Random, depth: u32, mut ranks: &[Rank]) -> Self {
-        let mut children = Vec::new();
-        while !ranks.is_empty() {
-            let len = 1 + usize::try_from(random.below(ranks.len() as u64)).unwrap();
-            let (some, rest) = ranks.split_at(len);
-            match some {
-                [rank] if random.below(2) == 0 => children.push(Self::Host(rank.0)),
-                some if depth > 1 => children.push(Self::of(random, depth - 1, some)),
-                some => children.extend(some.iter().map(|rank| Self::Host(rank.0))),
-            }
-            ranks = rest;
+/// Another tree with the same ranks, in this order.
+fn tree_of(random: &mut Random, depth: u32, mut ranks: &[Rank]) -> Tree {
+    let mut children = Vec::new();
+    while !ranks.is_empty() {
+        let len = 1 + usize::try_from(random.below(ranks.len() as u64)).unwrap();
+        let (some, rest) = ranks.split_at(len);
+        match some {
+            [rank] if random.below(2) == 0 => children.push(Tree::Host(rank.0)),
+            some if depth > 1 => children.push(tree_of(random, depth - 1, some)),
+            some => children.extend(some.iter().map(|rank| Tree::Host(rank.0))),
         }
-        Self::Switch(children)
+        ranks = rest;
     }
-
-    fn ranks(&self) -> Vec<Rank> {
-        match self {
-            Self::Host(rank) => vec![Rank(*rank)],
-            Self::Switch(children) => children.iter().flat_map(Self::ranks).collect(),
-        }
-    }
-
-    /// The value of the expression that the tree is.
-    fn value(&self, inputs: &[Vec<u8>], reduction: Reduction) -> Vec<u8> {
-        match self {
-            Self::Host(rank) => inputs[usize::from(*rank)].clone(),
-            Self::Switch(children) => {
-                let parts: Vec<_> = children.iter().map(|c| c.value(inputs, reduction)).collect();
-                let mut out = vec![0; parts[0].len()];
-                fold(reduction, parts.iter(), &mut out);
-                out
-            }
-        }
-    }
+    Tree::Switch(children)
 }
 
 /// One end of an edge: a switch's child or parent, or a host.
@@ -232,7 +186,7 @@ impl World {
         let mut random = Random(seed);
         let mut ranks = 0;
         let depth = 1 + u32::try_from(random.below(3)).unwrap();
-        let mut tree = Tree::random(&mut random, depth, &mut ranks);
+        let mut tree = random_tree(&mut random, depth, &mut ranks);
         if ranks == 0 {
             (tree, ranks) = (Tree::Switch(vec![Tree::Host(0)]), 1);
         }
@@ -349,7 +303,7 @@ impl World {
         self.count();
         let ranks = self.trees[0].ranks();
         let depth = 1 + u32::try_from(self.random.below(3)).unwrap();
-        let tree = Tree::of(&mut self.random, depth, &ranks);
+        let tree = tree_of(&mut self.random, depth, &ranks);
         self.epoch = TreeEpoch(self.epoch.0.wrapping_add(1));
         let mut ups = BTreeMap::new();
         self.switches.clear();
