@@ -209,6 +209,13 @@ impl Host {
         self.members.get_mut(id.0)?.as_mut()?.member.poll_finished()
     }
 
+    /// Whether an operation of a member waits for its result.
+    #[must_use]
+    pub fn is_under_way(&self, id: MemberId, operation: OperationId) -> bool {
+        let member = self.members.get(id.0).and_then(Option::as_ref);
+        member.is_some_and(|place| place.member.is_under_way(operation))
+    }
+
     /// When [`Host::on_time`] is due, at the soonest.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<IncTime> {

@@ -325,6 +325,12 @@ impl GroupMember {
         Some(CurrentOperation { op_id: op_id(operation.id), collective, elements })
     }
 
+    /// Whether an operation waits for its result.
+    #[must_use]
+    pub fn is_under_way(&self, id: OperationId) -> bool {
+        self.operations.iter().any(|operation| operation.id == id)
+    }
+
     /// A message of the switch.
     pub fn on_message(&mut self, now: IncTime, header: &IncHeader, data: &[u8]) {
         if Some(header.epoch) != self.epoch || self.over.is_some() {

@@ -350,7 +350,11 @@ fn all_modes_framings_and_reliabilities_give_the_exact_sum_on_bad_links() {
                 }
                 let wanted = tree.value(&inputs, reduction);
                 for result in world.results() {
-                    assert!(result.as_ref() == Ok(&wanted), "{attributes:?}, {count} elements, {:?}", result.map(|all| all.len()));
+                    assert!(
+                        result.as_ref() == Ok(&wanted),
+                        "{attributes:?}, {count} elements, {:?}",
+                        result.map(|all| all.len())
+                    );
                 }
             }
             let counts: Vec<_> = world.switches.iter().flatten().map(Switch::port_counts).collect();

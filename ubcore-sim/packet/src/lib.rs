@@ -21,6 +21,7 @@ mod error;
 pub mod frame;
 mod icrc;
 mod num;
+mod renumber;
 pub mod roce;
 mod ub;
 
@@ -28,6 +29,7 @@ pub use bth::{BTH_LEN, Bth, BthWire, Congestion};
 pub use error::PacketError;
 pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow, IcrcFront};
 pub use num::{JettyId, Mtu, Psn, TokenId, TokenValue, Tpn, WireEid};
+pub use renumber::Renumber;
 pub use ub::*;
 
 /// UDP destination port of RoCEv2.

@@ -15,7 +15,6 @@
 //! other pieces than the sender made, of one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
 
 mod batch;
-mod renumber;
 mod results;
 mod runs;
 mod shield;
@@ -34,16 +33,17 @@ use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
-use urma_packet::{IcrcFlow, ROCE_PORT, TpOpcode};
+use urma_packet::{IcrcFlow, ROCE_PORT, Renumber, TpOpcode};
 
 use self::batch::PacketBatch;
-use self::renumber::Renumber;
 use self::results::SendResults;
 use self::runs::{Company, PacketRun, PacketRuns};
 use self::shield::Shield;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::{eid_ip, port_owner};
 use crate::ports::{Backlog, NodeAddr, RUN_MAX, Route, Transmit};
+
+const _: () = assert!(RUN_MAX - 1 <= Renumber::ID_MAX);
 
 /// Whether the kernel cuts runs of packets that are sent by one call, and joins those that are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,11 +9,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use urma_packet::{ICRC_LEN, IcrcFlow};
+use crate::bth::BTH_LEN;
+use crate::icrc::{ICRC_LEN, IcrcFlow};
 
 /// Differences for the lengths that were used last.
 #[derive(Debug, Default)]
-pub(super) struct Renumber {
+pub struct Renumber {
     lens: [Differences; LENS],
     next: usize,
 }
@@ -26,10 +27,13 @@ struct Differences {
 }
 
 impl Renumber {
+    /// Largest Identification that can be renumbered.
+    pub const ID_MAX: usize = (1 << BITS) - 1;
+
     /// Changes the ICRC of an IPv4 packet from Identification 0 to `id`, or back. Identifications
-    /// beyond [`ID_MAX`] and packets too short for an ICRC stay as they are.
-    pub(super) fn apply(&mut self, packet: &mut [u8], id: usize) {
-        if id == 0 || id > ID_MAX || packet.len() < LEN_MIN {
+    /// beyond [`Renumber::ID_MAX`] and packets too short for an ICRC stay as they are.
+    pub fn apply(&mut self, packet: &mut [u8], id: usize) {
+        if id == 0 || id > Self::ID_MAX || packet.len() < LEN_MIN {
             return;
         }
         let differences = self.of_len(packet.len());
@@ -42,7 +46,7 @@ impl Renumber {
     }
 
     /// The kernel gives the packets of a run, of `size` bytes each but the last, the Identifications 0, 1, 2, ...
-    pub(super) fn number(&mut self, run: &mut [u8], size: usize) {
+    pub fn number(&mut self, run: &mut [u8], size: usize) {
         for (id, packet) in run.chunks_mut(size).enumerate() {
             self.apply(packet, id);
         }
@@ -80,11 +84,8 @@ impl Differences {
 const LENS: usize = 4;
 /// Bits of the Identifications of a run.
 const BITS: usize = 7;
-/// Largest Identification that can be renumbered.
-pub(super) const ID_MAX: usize = (1 << BITS) - 1;
 /// Shortest packet in bytes: BTH and ICRC.
-const LEN_MIN: usize = urma_packet::BTH_LEN + ICRC_LEN;
-const _: () = assert!(crate::ports::RUN_MAX - 1 <= ID_MAX);
+const LEN_MIN: usize = BTH_LEN + ICRC_LEN;
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +98,7 @@ mod tests {
         fn one_xor_is_as_good_as_sealing_again(
             bytes in proptest::collection::vec(any::<u8>(), LEN_MIN..2000),
             ip in any::<[u8; 4]>(),
-            ids in proptest::collection::vec(0..=ID_MAX, 1..8),
+            ids in proptest::collection::vec(0..=Renumber::ID_MAX, 1..8),
         ) {
             let flow = IcrcFlow::new((ip, 4791).into(), ([127, 0, 0, 1], 4791).into());
             let mut renumber = Renumber::default();

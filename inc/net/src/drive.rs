@@ -1,0 +1,205 @@
+//! The loop around a station: datagrams in, datagrams out, timers, sleep.
+//!
+//! A station that has something to do is looked at again and again, with `sched_yield` between two looks that find
+//! nothing; after a millisecond of nothing it sleeps until a datagram, a [`Waker`] or a timer ends the sleep.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use inc::host::Host;
+use inc::port::{PortDatagram, RandomSource};
+use inc::slots::IncTime;
+use inc::switch::Switch;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::time::Timespec;
+
+use crate::udp::{UdpCounts, UdpPort};
+
+/// A station that finds nothing for this long sleeps.
+const IDLE: Duration = Duration::from_millis(1);
+/// Sleep is no longer, whatever a station says.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Receiving calls in a row before the station sends.
+const RECEIVES: usize = 4;
+
+/// What adds one to an eventfd, as the system counts.
+#[expect(clippy::host_endian_bytes, reason = "the system reads a number of this machine")]
+const COUNT_ONE: [u8; 8] = 1_u64.to_ne_bytes();
+
+/// A switch or a host, as a driver sees it.
+pub trait Station {
+    /// A datagram for the station.
+    fn on_datagram(&mut self, now: IncTime, source: SocketAddr, bytes: &[u8]);
+    /// The next datagram that it sends, written to `buf`.
+    fn poll_transmit(&mut self, now: IncTime, buf: &mut [u8]) -> Option<PortDatagram>;
+    /// When it is to be called at the latest.
+    fn poll_deadline(&self) -> Option<IncTime>;
+    /// That time has come.
+    fn on_time(&mut self, now: IncTime);
+}
+
+macro_rules! station {
+    ($($station:ty),*) => {$(
+        impl Station for $station {
+            fn on_datagram(&mut self, now: IncTime, source: SocketAddr, bytes: &[u8]) {
+                <$station>::on_datagram(self, now, source, bytes);
+            }
+            fn poll_transmit(&mut self, now: IncTime, buf: &mut [u8]) -> Option<PortDatagram> {
+                <$station>::poll_transmit(self, now, buf)
+            }
+            fn poll_deadline(&self) -> Option<IncTime> {
+                <$station>::poll_deadline(self)
+            }
+            fn on_time(&mut self, now: IncTime) {
+                <$station>::on_time(self, now);
+            }
+        }
+    )*};
+}
+station!(Switch, Host);
+
+/// Ends the sleep of a driver from another thread.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A driver that sleeps goes on; one that does not looks once more before it does.
+    pub fn wake(&self) {
+        // It fails when 2^64 - 1 wakes are pending: then it is awake.
+        let _ = rustix::io::write(&*self.0, &COUNT_ONE);
+    }
+}
+
+/// A station, its socket and its clock.
+#[derive(Debug)]
+pub struct Driver<S> {
+    /// What is driven.
+    pub station: S,
+    port: UdpPort,
+    origin: Instant,
+    waker: Waker,
+}
+
+impl<S: Station> Driver<S> {
+    /// A driver of a station behind an address.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new(station: S, address: SocketAddr) -> io::Result<Self> {
+        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
+        let port = UdpPort::bind(address)?;
+        Ok(Self { station, port, origin: clock(), waker })
+    }
+
+    /// Address and port of the station.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// What the socket did so far.
+    #[must_use]
+    pub fn counts(&self) -> UdpCounts {
+        self.port.counts()
+    }
+
+    /// Ends sleeps of this driver.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// The station's time.
+    #[must_use]
+    pub fn now(&self) -> IncTime {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// One look: what has arrived, what is due, what is to be sent. Whether there was anything.
+    pub fn turn(&mut self) -> bool {
+        let mut now = self.now();
+        let (station, port) = (&mut self.station, &mut self.port);
+        let mut is_busy = false;
+        for _ in 0..RECEIVES {
+            if !port.receive(|source, bytes| station.on_datagram(now, source, bytes)) {
+                break;
+            }
+            is_busy = true;
+            now = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+        if station.poll_deadline().is_some_and(|at| at <= now) {
+            station.on_time(now);
+            is_busy = true;
+        }
+        is_busy |= port.send(|buf| station.poll_transmit(now, buf));
+        is_busy
+    }
+
+    /// What sleeps for this driver; another thread may drive meanwhile.
+    #[must_use]
+    pub fn sleeper(&self) -> Sleeper {
+        Sleeper { socket: self.port.socket(), waker: self.waker.clone(), idle_since: None }
+    }
+
+    /// Time until the station is to be called at the latest.
+    #[must_use]
+    pub fn time_left(&self) -> Duration {
+        let left = self.station.poll_deadline().map(|at| at.saturating_sub(self.now()));
+        left.map_or(SLEEP_MAX, |left| SLEEP_MAX.min(Duration::from_nanos(left)))
+    }
+}
+
+/// What a thread does between two looks of a driver that find nothing.
+#[derive(Debug)]
+pub struct Sleeper {
+    socket: Arc<UdpSocket>,
+    waker: Waker,
+    idle_since: Option<Instant>,
+}
+
+impl Sleeper {
+    /// A look found something.
+    pub fn on_busy(&mut self) {
+        self.idle_since = None;
+    }
+
+    /// A look found nothing: lets others run, or, if there was nothing for a millisecond, sleeps until a datagram or a wake
+    /// comes, for `left` at most.
+    pub fn on_idle(&mut self, left: Duration) {
+        let idle_since = *self.idle_since.get_or_insert_with(clock);
+        if idle_since.elapsed() < IDLE {
+            std::thread::yield_now();
+            return;
+        }
+        let timeout = Timespec::try_from(left).ok();
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.waker.0.as_fd(), PollFlags::IN),
+        ];
+        let woken = poll(&mut fds, timeout.as_ref());
+        if woken.is_ok() && !fds[1].revents().is_empty() {
+            let _ = rustix::io::read(&*self.waker.0, &mut [0; 8]);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "drivers own the clock")]
+pub(crate) fn clock() -> Instant {
+    Instant::now()
+}
+
+/// Numbers that cannot be guessed: a generator that the system's seeds.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn system_random() -> io::Result<RandomSource> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    let mut random = ChaCha20Rng::from_seed(seed);
+    Ok(Box::new(move || random.next_u64()))
+}

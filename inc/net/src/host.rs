@@ -1,0 +1,281 @@
+//! A host that many threads share.
+//!
+//! Who waits for a result drives the host: it looks for datagrams itself, so no thread has to be woken in between. While
+//! nobody waits, a thread of the host's own looks after it: others may still need a repeat, and the controller an answer.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use inc::control::{HostCommand, HostReport};
+use inc::edge::EdgeEnd;
+use inc::host::{Host, HostMemberCfg, HostMemberError, MemberId};
+use inc::member::{Finished, OperationError, OperationId, SubmitError};
+use inc::port::PortCounts;
+use inc::wire::Collective;
+
+use crate::drive::{Driver, Sleeper, Waker, system_random};
+use crate::udp::UdpCounts;
+
+/// How long the host's own thread stays away while another one drives.
+const STAY_AWAY: Duration = Duration::from_millis(1);
+
+/// Takes what a member has to say to the controller. It is called with the host locked, and must not wait.
+pub type OnReport = Box<dyn FnMut(HostReport) + Send>;
+
+/// A host behind one address.
+#[derive(Debug)]
+pub struct LocalHost {
+    shared: Arc<HostShared>,
+    address: SocketAddr,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct HostShared {
+    state: Mutex<HostState>,
+    presence: Mutex<Presence>,
+    /// The host is over.
+    over: Condvar,
+}
+
+/// Who looks after the host.
+#[derive(Debug, Default)]
+struct Presence {
+    /// Threads that wait for a result, and so drive.
+    waiting: usize,
+    is_over: bool,
+}
+
+struct HostState {
+    driver: Driver<Host>,
+    members: HashMap<MemberId, OnReport>,
+    finished: HashMap<(MemberId, OperationId), Finished>,
+}
+
+impl LocalHost {
+    /// A host on an address of this machine; port 0 means any.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let driver = Driver::new(Host::new(system_random()?), address)?;
+        let (address, waker, sleeper) = (driver.address(), driver.waker(), driver.sleeper());
+        let state = HostState { driver, members: HashMap::new(), finished: HashMap::new() };
+        let shared = Arc::new(HostShared {
+            state: Mutex::new(state),
+            presence: Mutex::default(),
+            over: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("inc-host".into())
+            .spawn(move || of_thread.look_after(sleeper))?;
+        Ok(Self { shared, address, waker, thread: Some(thread) })
+    }
+
+    /// Address and port of the host.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new member, and its end of the edge to a switch.
+    ///
+    /// # Errors
+    /// [`HostMemberError`].
+    pub fn join(
+        &self,
+        cfg: HostMemberCfg,
+        on_report: OnReport,
+    ) -> Result<(MemberId, EdgeEnd), HostMemberError> {
+        let mut state = self.shared.lock();
+        let now = state.driver.now();
+        let (id, end) = state.driver.station.join(now, cfg)?;
+        state.members.insert(id, on_report);
+        Ok((id, end))
+    }
+
+    /// Forgets a member, its operations and their results.
+    pub fn leave(&self, id: MemberId) {
+        let mut state = self.shared.lock();
+        let now = state.driver.now();
+        state.driver.station.leave(now, id);
+        state.members.remove(&id);
+        state.finished.retain(|(member, _), _| *member != id);
+    }
+
+    /// Does what the controller says about a member's communicator.
+    pub fn on_command(&self, id: MemberId, command: HostCommand) {
+        let mut state = self.shared.lock();
+        let now = state.driver.now();
+        state.driver.station.on_command(now, id, command);
+        state.turn();
+        drop(state);
+        self.waker.wake();
+    }
+
+    /// Begins an operation.
+    ///
+    /// # Errors
+    /// [`SubmitError`].
+    pub fn submit(
+        &self,
+        id: MemberId,
+        collective: Collective,
+        input: Arc<[u8]>,
+    ) -> Result<OperationId, SubmitError> {
+        let mut state = self.shared.lock();
+        let now = state.driver.now();
+        let operation = state.driver.station.submit(now, id, collective, input)?;
+        state.turn();
+        Ok(operation)
+    }
+
+    /// Waits for the result of an operation, which ends within its bound. Each result is given once; of an operation that
+    /// was never begun, or whose result was given, there is [`OperationError::NoTree`].
+    ///
+    /// # Errors
+    /// [`OperationError`].
+    pub fn wait(
+        &self,
+        id: MemberId,
+        operation: OperationId,
+    ) -> Result<Arc<Vec<u8>>, OperationError> {
+        self.shared.presence().waiting += 1;
+        let result = self.wait_driving(id, operation);
+        self.shared.presence().waiting -= 1;
+        result
+    }
+
+    /// The result of an operation that is over, once.
+    #[must_use]
+    pub fn test(
+        &self,
+        id: MemberId,
+        operation: OperationId,
+    ) -> Option<Result<Arc<Vec<u8>>, OperationError>> {
+        let mut state = self.shared.lock();
+        state.turn();
+        state.finished.remove(&(id, operation)).map(|finished| finished.result)
+    }
+
+    /// Why a member's communicator has no tree or is over, as the controller says it.
+    #[must_use]
+    pub fn why(&self, id: MemberId) -> Option<String> {
+        self.shared.lock().driver.station.why(id).map(str::to_owned)
+    }
+
+    /// What the host's edges and its socket did so far.
+    #[must_use]
+    pub fn counts(&self) -> (PortCounts, UdpCounts) {
+        let state = self.shared.lock();
+        (state.driver.station.port_counts(), state.driver.counts())
+    }
+
+    fn wait_driving(
+        &self,
+        id: MemberId,
+        operation: OperationId,
+    ) -> Result<Arc<Vec<u8>>, OperationError> {
+        let mut sleeper = None;
+        loop {
+            let mut state = self.shared.lock();
+            let is_busy = state.turn();
+            if let Some(finished) = state.finished.remove(&(id, operation)) {
+                return finished.result;
+            }
+            if !state.driver.station.is_under_way(id, operation) {
+                return Err(OperationError::NoTree);
+            }
+            let left = state.driver.time_left();
+            let sleeper = sleeper.get_or_insert_with(|| state.driver.sleeper());
+            drop(state);
+            if is_busy {
+                sleeper.on_busy();
+            } else {
+                sleeper.on_idle(left);
+            }
+        }
+    }
+}
+
+impl Drop for LocalHost {
+    fn drop(&mut self) {
+        self.shared.presence().is_over = true;
+        self.shared.over.notify_all();
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl HostShared {
+    fn lock(&self) -> MutexGuard<'_, HostState> {
+        // A panic of another thread leaves the host as it was between two packets.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn presence(&self) -> MutexGuard<'_, Presence> {
+        self.presence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the host's own thread is to look after it now; `None`: the host is over. Another thread that drives is left
+    /// alone.
+    fn is_needed(&self) -> Option<bool> {
+        let presence = self.presence();
+        if !presence.is_over && presence.waiting != 0 {
+            // It is not woken when the last one has its result: soon there may be another.
+            drop(self.over.wait_timeout(presence, STAY_AWAY));
+            return Some(false);
+        }
+        (!presence.is_over).then_some(true)
+    }
+
+    /// The host's own thread.
+    fn look_after(&self, mut sleeper: Sleeper) {
+        while let Some(is_needed) = self.is_needed() {
+            if !is_needed {
+                continue;
+            }
+            let mut state = self.lock();
+            let is_busy = state.turn();
+            let left = state.driver.time_left();
+            drop(state);
+            if is_busy {
+                sleeper.on_busy();
+            } else {
+                sleeper.on_idle(left);
+            }
+        }
+    }
+}
+
+impl HostState {
+    /// One look of the driver; reports and results go where they belong.
+    fn turn(&mut self) -> bool {
+        let is_busy = self.driver.turn();
+        while let Some((id, report)) = self.driver.station.poll_report() {
+            if let Some(on_report) = self.members.get_mut(&id) {
+                on_report(report);
+            }
+        }
+        for id in self.members.keys() {
+            while let Some(finished) = self.driver.station.poll_finished(*id) {
+                self.finished.insert((*id, finished.id), finished);
+            }
+        }
+        is_busy
+    }
+}
+
+impl std::fmt::Debug for HostState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostState").field("driver", &self.driver).finish_non_exhaustive()
+    }
+}

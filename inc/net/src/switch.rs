@@ -1,0 +1,151 @@
+//! A switch with a thread of its own, which drives it and takes commands from others.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use inc::control::{SwitchCommand, SwitchReport};
+use inc::port::PortCounts;
+use inc::switch::{PartView, Switch, SwitchLimits};
+
+use crate::drive::{Driver, Waker, system_random};
+use crate::udp::UdpCounts;
+
+/// A question is answered at once, or the thread is gone.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Takes what a switch has to say to the controller. It is called by the switch's thread, and must not wait.
+pub type OnSwitchReport = Box<dyn FnMut(SwitchReport) + Send>;
+
+/// What a switch has and did, at one time.
+#[derive(Debug, Clone, Default)]
+pub struct SwitchView {
+    /// Its communicators.
+    pub parts: Vec<PartView>,
+    /// Its edges and datagrams of no edge.
+    pub port: PortCounts,
+    /// Its socket.
+    pub udp: UdpCounts,
+    /// Bytes that are reserved for slots.
+    pub memory: u64,
+    /// Edges that are reserved.
+    pub edges: usize,
+}
+
+enum ToThread {
+    Command(SwitchCommand),
+    View(Sender<SwitchView>),
+}
+
+/// A switch behind one address.
+#[derive(Debug)]
+pub struct LocalSwitch {
+    address: SocketAddr,
+    /// `None`: the thread is to end.
+    jobs: Option<Sender<ToThread>>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LocalSwitch {
+    /// A switch on an address of this machine; port 0 means any.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bind(
+        address: SocketAddr,
+        limits: SwitchLimits,
+        on_report: OnSwitchReport,
+    ) -> io::Result<Self> {
+        let driver = Driver::new(Switch::new(limits, system_random()?), address)?;
+        let (address, waker) = (driver.address(), driver.waker());
+        let (jobs, of_thread) = channel();
+        let thread = thread::Builder::new()
+            .name("inc-switch".into())
+            .spawn(move || look_after(driver, &of_thread, on_report))?;
+        Ok(Self { address, jobs: Some(jobs), waker, thread: Some(thread) })
+    }
+
+    /// Address and port of the switch.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Does what the controller says; what comes of it is reported.
+    pub fn on_command(&self, command: SwitchCommand) {
+        self.give(ToThread::Command(command));
+    }
+
+    /// What the switch has and did so far.
+    #[must_use]
+    pub fn view(&self) -> SwitchView {
+        let (give, take) = channel();
+        self.give(ToThread::View(give));
+        take.recv_timeout(ANSWER_MAX).unwrap_or_default()
+    }
+
+    fn give(&self, job: ToThread) {
+        if let Some(jobs) = &self.jobs {
+            // The thread takes jobs for as long as there is a sender.
+            let _ = jobs.send(job);
+            self.waker.wake();
+        }
+    }
+}
+
+impl Drop for LocalSwitch {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn look_after(
+    mut driver: Driver<Switch>,
+    jobs: &Receiver<ToThread>,
+    mut on_report: OnSwitchReport,
+) {
+    let mut sleeper = driver.sleeper();
+    loop {
+        loop {
+            match jobs.try_recv() {
+                Ok(ToThread::Command(command)) => {
+                    let now = driver.now();
+                    driver.station.on_command(now, command);
+                }
+                Ok(ToThread::View(asker)) => {
+                    // Who does not wait any more needs no answer.
+                    let _ = asker.send(view(&driver));
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        let is_busy = driver.turn();
+        while let Some(report) = driver.station.poll_report() {
+            on_report(report);
+        }
+        if is_busy {
+            sleeper.on_busy();
+        } else {
+            sleeper.on_idle(driver.time_left());
+        }
+    }
+}
+
+fn view(driver: &Driver<Switch>) -> SwitchView {
+    let (memory, edges) = driver.station.in_use();
+    SwitchView {
+        parts: driver.station.parts().collect(),
+        port: driver.station.port_counts(),
+        udp: driver.counts(),
+        memory,
+        edges,
+    }
+}
