@@ -15,13 +15,15 @@ pub(super) struct Run {
     /// Operations that wait, each context's in order.
     pending: Vec<(ContextHandle, SmallOp)>,
     now: u64,
+    /// What all accesses and wakes so far returned, as one number.
+    pub(super) returned: u64,
 }
 
 impl Run {
     pub(super) fn new(cfg: CacheCfg, fault: Option<ContextFault>) -> Self {
         let mut cache = ContextCache::unchecked(cfg, &mut policy);
         cache.plant(fault);
-        Self { cache, values: BTreeMap::new(), pending: Vec::new(), now: 0 }
+        Self { cache, values: BTreeMap::new(), pending: Vec::new(), now: 0, returned: 0 }
     }
 
     pub(super) fn create(&mut self, kind: ContextKind, index: u32) -> ContextHandle {
@@ -54,6 +56,7 @@ impl Run {
             };
         };
         before.compare(&self.cache)?;
+        self.fold([access.ready_at, access.mode as u64, access.small.unwrap_or(u64::MAX)]);
         match access.small {
             None => self.pending.push((handle, op)),
             Some(small) => self.apply(handle, op, small)?,
@@ -91,7 +94,8 @@ impl Run {
     /// Takes wakes, then checks every invariant and value.
     fn compare(&mut self) -> Result<(), String> {
         invariants(&self.cache)?;
-        while let Some(ContextWake { handle, op, small, .. }) = self.cache.poll_wake() {
+        while let Some(ContextWake { handle, op, small, at }) = self.cache.poll_wake() {
+            self.fold([handle.bits().into(), at, small.unwrap_or(u64::MAX)]);
             let at = self.pending.iter().position(|waiting| *waiting == (handle, op));
             let at = at.ok_or_else(|| format!("{handle:?} woke a request that did not wait"))?;
             self.pending.remove(at);
@@ -108,6 +112,12 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    fn fold(&mut self, numbers: [u64; 3]) {
+        for number in numbers {
+            self.returned = SplitMix64(self.returned ^ number).next();
+        }
     }
 
     fn apply(&mut self, handle: ContextHandle, op: SmallOp, small: u64) -> Result<(), String> {
