@@ -344,6 +344,39 @@ fn without_congestion_control_the_queue_is_full_and_most_is_dropped() {
     assert!(outcome.dropped > 10 * outcome.shares[0], "{outcome:?}");
 }
 
+/// As [`what_both_ends_send_in_some_runs_is_known`](../paths.rs): windows, rates and queues of some runs.
+#[test]
+fn the_shares_of_some_runs_are_known() {
+    let mut table = String::new();
+    for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
+        for recovery in [Recovery::SelectiveRepeat, KNIT] {
+            for (flows, lost, queue) in [(1, 0, 200), (2, 300, 200), (3, 0, 20)] {
+                let cfg =
+                    Bottleneck { lost, recovery, queue, ..Bottleneck::new(congestion, flows) };
+                let mut world = World::new(cfg, SECOND);
+                world.run(6 * SECOND);
+                let windows = world.ends.iter().map(|ends| ends.sender.congestion_window());
+                let windows: Vec<_> = windows.map(|window| window.unwrap_or(0)).collect();
+                let stats: Vec<_> = world.ends.iter().map(|ends| ends.sender.stats()).collect();
+                let again: Vec<_> = stats.iter().map(|stats| stats.sent_again).collect();
+                let timeouts: u64 = stats.iter().map(|stats| stats.timeouts).sum();
+                table += &format!(
+                    "{} {} {flows} {lost} {queue}: {:?} received, {again:?} again, {windows:?} windows, {timeouts} timeouts, {} dropped, {:?} waits\n",
+                    if recovery == KNIT { "knit" } else { "selective" },
+                    congestion.name(),
+                    world.outcome(5 * SECOND).shares,
+                    world.dropped,
+                    world.waits,
+                );
+            }
+        }
+    }
+    let known = include_str!("known_shares.txt");
+    let changed: Vec<_> =
+        table.lines().filter(|line| known.lines().all(|old| old != *line)).collect();
+    assert!(changed.is_empty() && table == known, "changed: {changed:#?}\nall of it:\n{table}");
+}
+
 #[test]
 fn a_path_that_falls_silent_and_comes_back_is_used_again() {
     for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
