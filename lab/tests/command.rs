@@ -215,3 +215,140 @@ fn a_file_is_read_and_its_capacity_may_be_in_bytes() {
     assert_eq!(cells[0]["hits"], cells[2]["hits"]);
     assert_eq!(cells[0]["accesses"].as_u64(), Some(4000));
 }
+
+/// Small grids of each experiment, `FILE` for a trace.
+const GRIDS: [(&str, &str); 5] = [
+    (
+        "wan",
+        "wan --rate 100G --rtt 1ms --strategy gbn,irn,seed,ours --payload 1000 --seeds 2 --workers 2 \
+         --loss iid:0.02,ge:0.02,amazon:0.01 --size 1MB --tps 1,3 --feedback-loss 0.02 --late 0.02 --late-by 20 \
+         --tail learnt --nic-lines 8 --dma-silent 50 --adamap-bits 16 --list-nodes 2",
+    ),
+    (
+        "paths",
+        "wan --rate 100G --rtt 1ms --strategy gbn,irn,seed,ours --payload 1000 --seeds 2 --workers 2 \
+         --loss google:0.01,microsoft:0.02,none --size 2bdp --window-bdps 1.5 --tail off --budget 30000",
+    ),
+    (
+        "cache",
+        "cache --format csv --file FILE --capacity 64,20% --tiers l2 --rate 20M --window 16 --aging 3 --alpha 2 --admit 2 \
+         --policy fifo,lru,clock,lfu,2q,sieve,s3fifo,arc,lirs,wtinylfu,seed,ours,opt,opt-bypass",
+    ),
+    (
+        "splice",
+        "splice --mix rpc,3000 --width 64 --ram 8K --bubble 0,0.3 --backpressure 0,0.2 --entries 2,8 --messages 100",
+    ),
+    ("issue", "splice --scheme fifo --reserve-issue 20 --too-long stop --messages 100"),
+];
+
+/// A folder with all files that a command writes; its output without what the machine's speed decides.
+/// Of a file that it reads the name is left out.
+fn written(name: &str, args: &str, trace: &str) -> String {
+    let plain = |text: String| text.replace(trace, "FILE");
+    let folder = std::env::temp_dir().join(format!("urma-lab-{name}-{}", std::process::id()));
+    let path = folder.to_str().expect("text");
+    let args = args.split_whitespace().map(|word| if word == "FILE" { trace } else { word });
+    let args: Vec<&str> = args.collect();
+    let mut known = String::new();
+    for shape in [&["--json", "--out", path][..], &[]] {
+        let output = urma_lab(&[&args, shape].concat());
+        assert!(output.status.success(), "{output:?}");
+        let text = plain(String::from_utf8(output.stdout).expect("text"));
+        let lines: Vec<String> = text.lines().filter_map(without_speed).collect();
+        known +=
+            &format!("{name} output: {} lines, {:016x}\n", lines.len(), digest(&lines.join("\n")));
+    }
+    let mut files: Vec<_> =
+        std::fs::read_dir(&folder).expect("a folder").map(|f| f.expect("a file").path()).collect();
+    files.sort();
+    for file in files {
+        let text = plain(std::fs::read_to_string(&file).expect("text"));
+        let file = file.file_name().and_then(|file| file.to_str()).expect("a name").to_owned();
+        match file.rsplit_once('.') {
+            Some((_, "csv")) => known += &csv_without_speed(&text),
+            Some((_, "jsonl")) => {
+                let lines: Vec<String> = text.lines().filter_map(without_speed).collect();
+                known += &format!("{name} {file}: {:016x}\n", digest(&lines.join("\n")));
+            }
+            _ => known += &format!("{name} {file}: {} bytes, {:016x}\n", text.len(), digest(&text)),
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    known
+}
+
+/// The 64 bits of FNV-1a.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Numbers to nine places: logarithms differ in the last bit between machines.
+fn rounded(number: f64) -> String {
+    format!("{number:.8e}")
+}
+
+/// Columns of which the machine's speed decides.
+fn is_speed(column: &str) -> bool {
+    column.starts_with("packets_per_second") || column.starts_with("ns_per_access")
+}
+
+fn csv_without_speed(text: &str) -> String {
+    let head: Vec<&str> = text.lines().next().expect("a head").split(',').collect();
+    let line = |line: &str| {
+        let cells = line.split(',').zip(&head).filter(|(_, column)| !is_speed(column));
+        let cells = cells.map(|(cell, _)| match cell.parse::<f64>() {
+            Ok(number) if cell.contains(['.', 'e']) => rounded(number),
+            _ => cell.to_owned(),
+        });
+        cells.collect::<Vec<_>>().join(",") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
+/// A line of JSON or of a table; `None`: the hash, which is of every last bit.
+fn without_speed(line: &str) -> Option<String> {
+    fn plain(value: &Value) -> String {
+        match value {
+            Value::Number(number) if number.is_f64() => {
+                number.as_f64().map_or_else(String::new, rounded)
+            }
+            Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(" "),
+            Value::Object(all) => {
+                let all = all.iter().filter(|(name, _)| !is_speed(name) && *name != "hash");
+                all.map(|(name, value)| format!("{name}: {}", plain(value)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            }
+            other => other.to_string(),
+        }
+    }
+    if line.starts_with("hash ") {
+        return None;
+    }
+    match serde_json::from_str::<Value>(line) {
+        Ok(value) => Some(plain(&value)),
+        // The last column of a row is a speed.
+        Err(_) => {
+            Some(line.trim_end().rsplit_once(' ').map_or("", |(row, _)| row.trim_end()).to_owned())
+        }
+    }
+}
+
+/// Published figures rest on what these commands print. A change that means to change them replaces the file by what the failure
+/// prints; what differs is then seen in review.
+#[test]
+fn results_of_small_grids_are_known() {
+    let file = std::env::temp_dir().join(format!("urma-lab-known-{}", std::process::id()));
+    let rows: String =
+        (0..6000_u64).map(|at| format!("{}\n", at * at % 601 + at / 50 % 7)).collect();
+    std::fs::write(&file, rows).expect("a file");
+    let path = file.to_str().expect("text");
+    let known: String = GRIDS.iter().map(|(name, args)| written(name, args, path)).collect();
+    std::fs::remove_file(&file).expect("it is there");
+    let old = include_str!("known_results.txt");
+    let changed: Vec<_> =
+        known.lines().filter(|line| old.lines().all(|old| old != *line)).collect();
+    assert!(changed.is_empty() && known == old, "changed: {changed:#?}\nall of it:\n{known}");
+}
