@@ -209,6 +209,29 @@ mod tests {
     }
 
     #[test]
+    fn each_size_names_its_release() {
+        for (at, (name, bytes, release)) in SIZES.into_iter().enumerate() {
+            let source = format!("struct {name} {{ char bytes[{bytes}]; }}; struct {name} a;");
+            let abi = built(&format!("size{at}"), &["-g"], &source);
+            assert_eq!(abi.release, Some(release), "{name} {bytes}");
+            assert_eq!(abi.because, format!("{name} has {bytes} bytes"));
+            // Only where there is a library of it.
+            let helps = ["26.06", "25.12.0.B081"].contains(&release);
+            let environment = helps.then(|| format!("URMA_ABI={release}"));
+            assert_eq!(abi.environment, environment, "{name} {bytes}");
+        }
+        // The attributes of the device say more, in whatever order they stand.
+        let both = "struct urma_rjetty { char bytes[48]; }; struct urma_rjetty r; \
+                    struct urma_device_attr { char bytes[368]; }; struct urma_device_attr a;";
+        assert_eq!(built("both", &["-g"], both).release, Some("25.12.0"));
+        let unknown = "struct urma_rjetty { char bytes[48]; }; struct urma_rjetty r; \
+                       struct urma_device_attr { char bytes[369]; }; struct urma_device_attr a;";
+        assert_eq!(built("unknown", &["-g"], unknown).release, Some("25.12.0 or 26.06"));
+        let defines = "void urma_init_abi_26_06(void) { }";
+        assert_eq!(built("defines", &["-g0"], defines).release, Some("26.06"));
+    }
+
+    #[test]
     fn other_files_are_refused() {
         assert!(of(Path::new("/etc/hostname")).is_err());
         assert!(of(Path::new("/nowhere")).is_err());

@@ -468,6 +468,125 @@ mod tests {
         assert!(!detailed.contains("1024") && devices(&nodes, true, true).contains("\n1024 "));
     }
 
+    /// Six nodes of this host, at loopback addresses.
+    fn neighbours() -> [AskedNode; 6] {
+        let eid = |last| ip_eid(std::net::Ipv4Addr::new(127, 9, 0, last).into());
+        let node = |last, document: Value| AskedNode {
+            eid: eid(last),
+            document: Some(document),
+            silent: None,
+        };
+        [
+            node(
+                1,
+                json!({ "device": "udma0", "pid": 7, "tps": [
+                { "eid": "127.9.0.2", "path": "packets", "users": 2, "tpns": [5], "why_not_faster": null },
+                { "eid": "127.9.0.3", "path": "packets", "users": 1, "tpns": [6], "why_not_faster": null },
+                { "eid": "127.9.0.5", "path": "same-host", "users": 1, "tpns": [], "why_not_faster": null },
+                { "eid": "10.99.0.9", "path": "packets", "users": 1, "tpns": [] },
+                { "eid": "10.99.0.9", "path": "packets", "users": 0, "tpns": [] },
+                { "eid": "10.99.0.8", "path": "none", "users": 0, "tpns": [3] },
+            ] }),
+            ),
+            node(
+                2,
+                json!({ "device": "udma1", "pid": 8, "tps": [
+                { "eid": "127.9.0.1", "path": "packets", "users": 1, "tpns": [9], "why_not_faster": "packets only",
+                  "routes": [{ "port": 0, "from": "a", "to": "b", "state": "idle", "sent_bytes": 1,
+                               "received_bytes": 2, "failures": 0 }] },
+            ] }),
+            ),
+            // Its path to the first one is another one now.
+            node(
+                3,
+                json!({ "device": "udma2", "pid": 9, "tps": [
+                { "eid": "127.9.0.1", "path": "same-host", "why_not_faster": "no reason of packets" },
+                { "eid": "127.9.0.2", "path": "packets", "users": 1, "tpns": [9], "why_not_faster": "of another" },
+            ] }),
+            ),
+            node(4, json!({ "device": "udma3", "pid": 10, "tps": [], "packets_refused": "taken" })),
+            node(5, json!({ "device": "udma4", "pid": 11 })),
+            AskedNode { eid: eid(6), document: None, silent: Some("it is gone".to_owned()) },
+        ]
+    }
+
+    /// None of these paths is looked into but those that are lost.
+    #[test]
+    fn who_reaches_whom_is_a_line_for_each_path() {
+        let nodes = neighbours();
+        let text = topo(&nodes);
+        let rows: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let joined: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        for (at, wanted) in [
+            "node process device peer path why not faster",
+            "127.9.0.1 7 udma0 127.9.0.2 packets the peer says: packets only",
+            "127.9.0.1 7 udma0 127.9.0.3 packets",
+            "127.9.0.1 7 udma0 127.9.0.5 same-host",
+            "127.9.0.1 7 udma0 10.99.0.9 packets not reached: address: this node's EID 127.9.0.1 is a loopback address,",
+            "127.9.0.1 7 udma0 10.99.0.9 packets",
+            "127.9.0.1 7 udma0 10.99.0.8 none not reached: address: this node's EID 127.9.0.1 is a loopback address,",
+            "127.9.0.2 8 udma1 127.9.0.1 packets packets only",
+            "port 0 a to b: idle, 1 bytes sent, 2 received, failed 0 times",
+            "127.9.0.3 9 udma2 127.9.0.1 same-host no reason of packets",
+            "127.9.0.3 9 udma2 127.9.0.2 packets of another",
+            "127.9.0.4 10 udma3 - - port: taken",
+            "127.9.0.5 11 udma4 - -",
+            "127.9.0.6 - it is gone",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let is_it = if wanted.ends_with(',') {
+                joined[at].starts_with(wanted)
+            } else {
+                joined[at] == wanted
+            };
+            assert!(is_it, "{wanted}: {text}");
+        }
+        assert_eq!(joined.len(), 14);
+        let edges: Vec<Value> = nodes.iter().map(edges).collect();
+        assert_eq!(edges[1]["peers"].as_array().map(Vec::len), Some(1));
+        assert_eq!((&edges[1]["eid"], &edges[1]["pid"]), (&"127.9.0.2".into(), &8.into()));
+        assert_eq!(edges[1]["device"], "udma1");
+        assert_eq!(edges[5], json!({ "eid": "127.9.0.6", "silent": "it is gone" }));
+    }
+
+    #[test]
+    fn tables_have_a_cell_for_each_kind_of_value() {
+        let segments =
+            [json!({ "token_id": 256, "va": 4096, "len": 8, "access": ["read", "write"],
+            "shared": true, "has_token": false })];
+        let text = table(ObjectKind::Seg, &segments);
+        let mut rows = text.lines();
+        assert_eq!(
+            rows.next().map(str::split_whitespace).map(Iterator::collect::<Vec<_>>),
+            Some(vec!["token_id", "va", "len", "access", "has_token", "shared", "why_not_direct"])
+        );
+        assert_eq!(
+            rows.next(),
+            Some(
+                "256         0x1000              8             read,write              false      true    -"
+            )
+        );
+        let rc = [json!({ "id": 7, "bound": { "id": 9, "tpn": 3 } })];
+        assert!(table(ObjectKind::Rc, &rc).contains("id=9,tpn=3"));
+        for (kind, first, last) in [
+            (ObjectKind::Jfc, "id", "id"),
+            (ObjectKind::JettyGroup, "id", "members"),
+            (ObjectKind::Jfs, "id", "jfcs"),
+            (ObjectKind::Jfr, "id", "jfcs"),
+            (ObjectKind::Jetty, "id", "group"),
+            (ObjectKind::Rc, "id", "bound"),
+            (ObjectKind::Tp, "eid", "why_not_faster"),
+            (ObjectKind::Tpreuse, "eid", "in_flight"),
+        ] {
+            let text = table(kind, &[]);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!((words[0], words[words.len() - 1]), (first, last), "{kind:?}");
+        }
+    }
+
     #[test]
     fn details_are_shown_where_they_are_asked_for() {
         use clap::Parser;

@@ -128,6 +128,7 @@ fn releases_are_those_that_are_installed() {
         return;
     }
     is_good(&output, &["release 2606 moved data"]);
+    assert!(!said(&output.stderr).contains("was built for"), "it is of that release: {output:?}");
     let missing = launch(&[], &["--release", "25.12.0.B081"], &[]);
     let why = said(&missing.stderr);
     assert_eq!(missing.status.code(), Some(125), "{why}");
@@ -226,6 +227,29 @@ fn a_bonding_device_is_there_unless_it_is_not_wanted_and_is_found_by_the_eid() {
     let other = launch(&[], &["--alias", "second"], &[]);
     is_good(&other, &["device second ", "by EID udma0"]);
     assert!(!said(&other.stdout).contains("bonding"), "{other:?}");
+}
+
+/// A launcher beside which no library lies leaves the choice to the loader, and looks at what it will choose.
+#[test]
+fn a_library_of_the_environment_is_judged_as_an_installed_one() {
+    let folder = urma_c_tests::scratch("launched-alone");
+    let admin = folder.join("urma_admin");
+    fs::copy(&TREE.admin, &admin).unwrap();
+    let lib = TREE.admin.with_file_name("../lib").canonicalize().unwrap();
+    let launch = |program: &Path| {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120"]).arg(&admin).args(["run", "--"]).arg(program);
+        command.env("LD_LIBRARY_PATH", &lib).env("URMA_EID", "random").output().unwrap()
+    };
+    let output = launch(&TREE.client);
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["release 2606 moved data"]);
+    let refused = launch(&stranger("elsewhere", 488, &["-g"]));
+    let why = said(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{why}");
+    assert!(why.contains("was built for release 25.12.0.B081"), "{why}");
 }
 
 #[test]

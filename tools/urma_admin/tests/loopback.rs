@@ -114,6 +114,70 @@ fn paths_are_shown_with_the_reason() {
     );
 }
 
+/// Every view as text and, with `--json`, as one document, of which each names the node.
+#[test]
+fn each_view_is_text_or_a_document() {
+    let (here, there) = (node(PathChoice::Auto), node(PathChoice::Auto));
+    let _way = reach(&here, &there);
+    let eid = here.context.eid().to_string();
+    let owner = format!("process             : {} (", std::process::id());
+    for (words, shown) in [
+        (&["show", "dev", &eid][..], &*owner),
+        (&["show", "dev", &eid, "--brief"], "udma0"),
+        (&["show", "-d", &eid], "udma0"),
+        (&["show_res", "-d", &eid, "-a"], "capability max_jetty"),
+        (&["list_res", "dev", &eid, "tp"], "same-host"),
+        (&["show", "topo", &eid], "same-host"),
+        (&["eid", "list"], &eid),
+        (&["show_stats", &eid], "per second"),
+        (&["monitor", &eid, "-c", "1"], "per second"),
+    ] {
+        let plain = text(words);
+        assert!(
+            plain.contains(shown) && plain.contains(&*eid) || words.contains(&"tp"),
+            "{words:?}: {plain}"
+        );
+        assert!(serde_json::from_str::<Value>(&plain).is_err(), "{words:?} is text");
+        let json = document(&[words, &["--json"]].concat());
+        assert!(json.to_string().contains(&eid), "{words:?}: {json}");
+    }
+    let brief = text(&["show", "dev", &eid, "--brief"]);
+    assert!(!brief.contains("capability"), "{brief}");
+    let all = document(&["show", "--json"]);
+    let pids = all.as_array().unwrap().iter().filter(|one| one["pid"] == std::process::id());
+    assert!(pids.count() >= 2, "{all:#}");
+    // A process id is a name, too, where one node has it only.
+    let several = admin(&["show", "dev", &std::process::id().to_string(), "jetty"]);
+    let why = String::from_utf8(several.stderr).unwrap();
+    assert!(!several.status.success() && why.contains("nodes fit: name one by its EID"), "{why}");
+    for interval in ["0", "0.009", "86401", "nan"] {
+        let refused = admin(&["monitor", &eid, "-c", "1", "-i", interval]);
+        let why = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && why.contains("0.01 to 86400"), "{interval}: {why}");
+    }
+}
+
+#[test]
+fn programs_and_settings_are_shown_as_text_and_as_documents() {
+    let known = document(&["abi", "/bin/true", "--json"]);
+    assert_eq!((&known["program"], &known["release"]), (&"/bin/true".into(), &Value::Null));
+    let plain = text(&["abi", "/bin/true"]);
+    assert!(plain.starts_with("/bin/true: release unknown: it has neither"), "{plain}");
+    assert_eq!(plain.lines().count(), 1, "nothing helps: {plain}");
+    let absent = admin(&["abi", "/nowhere/program"]);
+    let why = String::from_utf8(absent.stderr).unwrap();
+    assert!(absent.status.code() == Some(1) && why.contains("/nowhere/program: "), "{why}");
+    let settings = text(&["config"]);
+    let head: Vec<&str> = settings.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["key", "variable", "value", "origin"]);
+    let mtu = settings.lines().find(|line| line.starts_with("mtu ")).unwrap();
+    assert!(mtu.contains("URMA_MTU") && mtu.ends_with("default"), "{mtu}");
+    assert_eq!(
+        settings.lines().count() - 1,
+        document(&["config", "--json"]).as_object().unwrap().len()
+    );
+}
+
 #[test]
 fn what_stands_between_two_hosts_is_shown() {
     let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };

@@ -131,3 +131,40 @@ fn both(release: &str) -> String {
         .collect::<Vec<_>>()
         .join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_fits_each_release_that_it_may_be_of() {
+        for (built_for, serves, does) in [
+            ("26.06", "26.06", true),
+            ("26.06", "25.12.0.B081", false),
+            ("25.12.0 or 26.06", "26.06", true),
+            ("25.12.0 or 26.06", "25.12.0", true),
+            ("25.12.0 or 26.06", "25.12.0.B081", false),
+        ] {
+            assert_eq!(fits(built_for, serves), does, "{built_for} {serves}");
+        }
+    }
+
+    /// Where it was looked for, and the one command that installs it together with what is there.
+    #[test]
+    fn what_is_missing_comes_with_the_cure() {
+        let folders = [PathBuf::from("/p/lib/x"), PathBuf::from("/p/lib")];
+        let older = refusal("prog", "25.12.0.B081", "so it is", &folders);
+        assert_eq!(
+            older,
+            "prog was built for release 25.12.0.B081 of the C API (so it is): no liburma.so.0 of release 25.12.0.B081 \
+             lies in /p/lib/x or /p/lib, nor in urma-abi/25.12.0.B081 there; cargo xtask install --abi 26.06 --abi \
+             25.12.0.B081 installs it together with this program"
+        );
+        assert_eq!(both("26.06"), "--abi 26.06");
+        let either = refusal("prog", "25.12.0 or 26.06", "", &folders);
+        assert!(either.contains("no liburma.so.0 of release 26.06"), "{either}");
+        let oldest = refusal("prog", "24.12", "", &folders);
+        assert!(oldest.ends_with("build the program with headers of 26.06 or 25.12.0.B081"));
+        assert_eq!(of(&folders, "26.06"), None, "no library lies there");
+    }
+}
