@@ -603,3 +603,73 @@ fn a_cache_without_contexts_has_nothing_to_look_at() {
     run.cache.advance(1_000_000);
     assert_eq!((run.cache.counts().fetches, run.cache.next_event()), (0, Some(1_050_000)));
 }
+
+/// A context that left `from` for `to` a moment before the time that is returned.
+fn leaving(cfg: CacheCfg, (from, to): (ContextPlace, ContextPlace)) -> (Run, u64) {
+    let mut run = run_of(cfg, 1..3);
+    let mut now = 0;
+    if from != ContextPlace::L3 {
+        run.access(handle(1), SmallOp::Add(5), now).unwrap();
+        now += 100_000;
+        run.advance(now).unwrap();
+    }
+    if from == ContextPlace::L2 {
+        let word = run.cache.directory.read(handle(1)).unwrap();
+        run.step(|cache| cache.migrate(handle(1), word, ContextPlace::L2)).unwrap();
+        now += 100_000;
+        run.advance(now).unwrap();
+    }
+    assert_eq!(place(&run, 1), from);
+    if to == ContextPlace::L1 {
+        run.step(|cache| cache.prefetch(&[handle(1)], now)).unwrap();
+        now += 200;
+        run.advance(now).unwrap();
+    } else {
+        let word = run.cache.directory.read(handle(1)).unwrap();
+        // So that the write takes longer than a look at the chip.
+        run.cache.memory.write(now, 4096);
+        run.step(|cache| cache.migrate(handle(1), word, to)).unwrap();
+    }
+    (run, now)
+}
+
+/// Reads of contexts that leave each tier, at each time of their move: those that end before it does are served there.
+#[test]
+fn a_read_meets_a_move_where_the_context_was_if_it_is_the_faster_one() {
+    for (from, to, wanted) in [
+        (ContextPlace::L2, ContextPlace::L1, [16, 8]),
+        (ContextPlace::L3, ContextPlace::L1, [2, 22]),
+        (ContextPlace::L1, ContextPlace::L2, [24, 0]),
+    ] {
+        let mut modes = [0; 2];
+        for seed in 0..24 {
+            let cfg =
+                CacheCfg { in_flight: MeetMigration::Optimistic, l1_ns: 1, seed, ..quiet_cfg() };
+            let (mut run, now) = leaving(cfg, (from, to));
+            let end = run.cache.flights.get(handle(1)).unwrap().ready_at;
+            let access = run.access(handle(1), SmallOp::Read, now).unwrap().unwrap();
+            let counts = run.cache.counts();
+            let value = if from == ContextPlace::L3 { 0 } else { 5 };
+            if access.mode == AccessMode::Optimistic {
+                modes[0] += 1;
+                assert!(access.ready_at < end && access.small == Some(value), "{access:?} {end}");
+                assert_eq!((counts.optimistic_reads, counts.optimistic_retries), (1, 0));
+            } else {
+                modes[1] += 1;
+                assert_eq!((access.mode, access.small), (AccessMode::Waits, None));
+                assert_eq!((counts.optimistic_reads, counts.optimistic_retries), (0, 1));
+                assert!(access.ready_at > end);
+            }
+            // Behind an update that waits nothing is read there any more.
+            let later = if access.mode == AccessMode::Optimistic {
+                run.access(handle(1), SmallOp::Add(1), now).unwrap();
+                run.access(handle(1), SmallOp::Read, now).unwrap().unwrap()
+            } else {
+                access
+            };
+            assert_eq!(later.mode, AccessMode::Waits);
+            run.advance(now + 100_000).unwrap();
+        }
+        assert_eq!(modes, wanted, "{from:?}");
+    }
+}
