@@ -12,7 +12,7 @@ use inc::control::{
     CommunicatorId, EdgeEnds, HostCommand, ResumePlan, SwitchCommand, SwitchReport, TreeLife,
     TreePart, TreeStart,
 };
-use inc::edge::EdgeAttributes;
+use inc::edge::{EdgeAttributes, EdgeEnd};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::host::{HostMemberCfg, MemberId};
 use inc::slots::Child;
@@ -36,14 +36,14 @@ fn address(net: u8, at: usize) -> SocketAddr {
 }
 
 impl Tree {
-    /// A root with two leaves that have the same number of hosts.
-    fn new(net: u8, hosts: u16, attributes: EdgeAttributes) -> Self {
+    /// Hosts below a root, or below leaves of it.
+    fn new(net: u8, hosts: u16, leaves: usize, attributes: EdgeAttributes) -> Self {
         let switch = |at| {
             let (give, take) = channel();
             let on_report = Box::new(move |report| give.send(report).unwrap());
             (LocalSwitch::bind(address(net, at), LIMITS, on_report).unwrap(), take)
         };
-        let switches: Vec<_> = (1..4).map(switch).collect();
+        let switches: Vec<_> = (1..2 + leaves).map(switch).collect();
         let mut ends = Vec::new();
         let host = |rank: u16| {
             let host = LocalHost::bind(address(net, 100 + usize::from(rank))).unwrap();
@@ -59,7 +59,6 @@ impl Tree {
         };
         let hosts: Vec<_> = (0..hosts).map(host).collect();
         let ranks: Vec<Rank> = (0..hosts.len()).map(|r| Rank(u16::try_from(r).unwrap())).collect();
-        let halves: Vec<_> = ranks.chunks(ranks.len() / 2).collect();
         let install = |at: usize, children: Vec<Child>, has_parent: bool| {
             let (switch, reports) = &switches[at];
             let children = children.into_iter().map(|child| (child, switch.address())).collect();
@@ -69,22 +68,30 @@ impl Tree {
             let Ok(SwitchReport::Installed(_, ends)) = reports.recv_timeout(HANG) else { panic!() };
             ends
         };
-        let below = |half: &&[Rank]| Child::Switch(half.to_vec());
-        let root = install(0, halves.iter().map(below).collect(), false);
+        let start = |rank: &Rank, parent: EdgeEnd| {
+            let (host, id) = &hosts[usize::from(rank.0)];
+            let plan = ResumePlan { first: Seq(5), owners: Vec::new() };
+            let start = TreeStart { parent: Ok(parent), plan };
+            host.on_command(*id, HostCommand::Start(LIFE, start));
+            ends[usize::from(rank.0)]
+        };
+        let hosts_of = |some: &[Rank]| some.iter().map(|rank| Child::Host(*rank)).collect();
         let mut tops = Vec::new();
-        for (nth, half) in halves.iter().enumerate() {
-            let hosts_of = half.iter().map(|rank| Child::Host(*rank)).collect();
-            let mine = install(1 + nth, hosts_of, true);
-            for (rank, end) in half.iter().zip(&mine.children) {
-                let (host, id) = &hosts[usize::from(rank.0)];
-                let plan = ResumePlan { first: Seq(5), owners: Vec::new() };
-                let start = TreeStart { parent: Ok(*end), plan };
-                host.on_command(*id, HostCommand::Start(LIFE, start));
+        if leaves == 0 {
+            let root = install(0, hosts_of(&ranks), false);
+            tops.extend(ranks.iter().zip(&root.children).map(|(rank, end)| start(rank, *end)));
+        } else {
+            let parts: Vec<_> = ranks.chunks(ranks.len().div_ceil(leaves)).collect();
+            let below = |part: &&[Rank]| Child::Switch(part.to_vec());
+            let root = install(0, parts.iter().map(below).collect(), false);
+            for (nth, part) in parts.iter().enumerate() {
+                let mine = install(1 + nth, hosts_of(part), true);
+                let children = part.iter().zip(&mine.children);
+                let children = children.map(|(rank, end)| start(rank, *end)).collect();
+                let ends = EdgeEnds { children, parent: Some(root.children[nth]) };
+                switches[1 + nth].0.on_command(SwitchCommand::Start(LIFE, Seq(5), ends));
+                tops.push(mine.parent.unwrap());
             }
-            let children = half.iter().map(|rank| ends[usize::from(rank.0)]).collect();
-            let ends = EdgeEnds { children, parent: Some(root.children[nth]) };
-            switches[1 + nth].0.on_command(SwitchCommand::Start(LIFE, Seq(5), ends));
-            tops.push(mine.parent.unwrap());
         }
         let ends = EdgeEnds { children: tops, parent: None };
         switches[0].0.on_command(SwitchCommand::Start(LIFE, Seq(5), ends));
@@ -127,7 +134,7 @@ impl Tree {
 
 #[test]
 fn eight_hosts_below_three_switches_get_the_sum() {
-    let tree = Tree::new(1, 8, EdgeAttributes::DEFAULT);
+    let tree = Tree::new(1, 8, 2, EdgeAttributes::DEFAULT);
     for count in [1, 1000, 200_000] {
         tree.allreduce(count, 3);
     }
@@ -146,7 +153,7 @@ fn eight_hosts_below_three_switches_get_the_sum() {
 #[ignore = "a measurement; prints times"]
 fn measure() {
     for (net, hosts) in [(2, 2), (3, 4), (4, 8)] {
-        let tree = Tree::new(net, hosts, EdgeAttributes::DEFAULT);
+        let tree = Tree::new(net, hosts, 0, EdgeAttributes::DEFAULT);
         for (count, times) in
             [(1, 3000), (256, 3000), (1024, 2000), (16 << 10, 500), (256 << 10, 50)]
         {
