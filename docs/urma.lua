@@ -1,9 +1,9 @@
 -- Wireshark dissector for URMA packets: BTH opcodes 0xC0 to 0xCF with TVer 1, on UDP port 4791.
 --
--- Owns: the headers of docs/wire-spec.md, sections 2 to 8, under the filter names urma.*.
--- Everything else on the port goes on to Wireshark's own dissector of RoCEv2.
+-- Owns: the headers of docs/wire-spec.md, sections 2 to 8, under the filter names urma.*, and of section 13 (in-network
+-- computing) under inc.*. Everything else on the port goes on to Wireshark's own dissector of RoCEv2.
 -- Use: tshark -X lua_script:urma.lua -r FILE, or copy the file into Wireshark's plugin folder.
--- Tested by ubcore-sim/packet/tests/tshark.rs: every field equals what urma-packet decodes.
+-- Tested by ubcore-sim/packet/tests/tshark.rs and inc/tests/tshark.rs: every field equals what those crates decode.
 
 local PORT = 4791
 local BTH, ICRC = 12, 4
@@ -324,6 +324,91 @@ local function add_rest(packet, pad)
   add_payload(packet, payload, pad)
 end
 
+-- In-network computing: the header behind the standard headers of the first packet of a message.
+local inc = Proto("inc", "In-network computing")
+local INC_LENGTH = 16
+local INC_KINDS = { [1] = "contribution", [2] = "result", [3] = "release", [4] = "abort" }
+local INC_COLLECTIVES = { [0] = "allreduce", [1] = "reduce", [2] = "broadcast", [3] = "barrier" }
+local INC_OPERATORS = { [0] = "none", [1] = "SUM", [2] = "PROD", [3] = "MIN", [4] = "MAX",
+  [5] = "LAND", [6] = "LOR", [7] = "LXOR", [8] = "BAND", [9] = "BOR", [10] = "BXOR",
+  [11] = "MINLOC", [12] = "MAXLOC" }
+local INC_TYPES = { [0] = "none", [1] = "I8", [2] = "I16", [3] = "I32", [4] = "I64", [5] = "U8",
+  [6] = "U16", [7] = "U32", [8] = "U64", [9] = "F16", [10] = "BF16", [11] = "F32", [12] = "F64",
+  [16] = "I32_I32", [17] = "I64_I32", [18] = "F32_I32", [19] = "F64_I32" }
+local INC_REASONS = { [1] = "member dead", [2] = "contradiction", [3] = "quota",
+  [4] = "edge dead", [5] = "shut down", [6] = "protocol" }
+local inc_fields = {
+  version = ProtoField.uint8("inc.version", "Version", base.DEC, nil, 0xf0),
+  kind = ProtoField.uint8("inc.kind", "Kind", base.DEC, INC_KINDS, 0x0f),
+  collective = ProtoField.uint8("inc.collective", "Collective", base.DEC, INC_COLLECTIVES, 0xf0),
+  is_repeat = ProtoField.bool("inc.repeat", "REPEAT", 8, nil, 0x01),
+  is_last = ProtoField.bool("inc.last", "LAST", 8, nil, 0x02),
+  operator = ProtoField.uint8("inc.operator", "Operator", base.DEC, INC_OPERATORS),
+  element = ProtoField.uint8("inc.type", "Type", base.DEC, INC_TYPES),
+  seq = ProtoField.uint32("inc.seq", "Seq", base.DEC),
+  epoch = ProtoField.uint16("inc.epoch", "Epoch", base.DEC),
+  count = ProtoField.uint16("inc.count", "Count", base.DEC),
+  op_id = ProtoField.uint16("inc.op_id", "OpId", base.DEC),
+  root = ProtoField.uint16("inc.root", "Root", base.DEC),
+  reason = ProtoField.uint16("inc.reason", "Reason", base.DEC, INC_REASONS),
+  data = ProtoField.bytes("inc.data", "Data"),
+}
+local inc_listed = {}
+for _, field in pairs(inc_fields) do
+  inc_listed[#inc_listed + 1] = field
+end
+inc.fields = inc_listed
+
+-- Bytes of RETH and ImmDt before the INC header, by the opcode without its transport; whether there is an ImmDt.
+local INC_OPCODES = { [0x00] = { 0, false }, [0x05] = { 4, true }, [0x06] = { 16, false },
+  [0x0b] = { 20, true } }
+
+-- Where the INC header begins; nil: this is none. A message of one packet names its chunk twice.
+local function inc_start(tvb)
+  if tvb:len() < BTH + INC_LENGTH + ICRC then return nil end
+  local opcode = tvb:range(0, 1):uint()
+  local row = INC_OPCODES[opcode % 0x20]
+  if row == nil or opcode >= 0x40 then return nil end
+  local start = BTH + row[1]
+  if tvb:len() < start + INC_LENGTH + ICRC then return nil end
+  local byte = function(at) return tvb:range(start + at, 1):uint() end
+  local is_header = math.floor(byte(0) / 16) == 1 and INC_KINDS[byte(0) % 16] ~= nil
+    and INC_COLLECTIVES[math.floor(byte(1) / 16)] ~= nil and byte(1) % 16 < 4
+    and INC_OPERATORS[byte(2)] ~= nil and INC_TYPES[byte(3)] ~= nil
+  if not is_header then return nil end
+  if row[2] and tvb:range(start - 4, 4):uint() ~= tvb:range(start + 4, 4):uint() then return nil end
+  return start
+end
+
+local function add_inc(tvb, pinfo, tree)
+  local start = inc_start(tvb)
+  if start == nil then return end
+  local finish = tvb:len() - ICRC - tvb:range(1, 1):bitfield(2, 2)
+  local branch = tree:add(inc, tvb:range(start, finish - start))
+  local at = function(offset, length) return tvb:range(start + offset, length) end
+  local kind = at(0, 1):bitfield(4, 4)
+  branch:add(inc_fields.version, at(0, 1))
+  branch:add(inc_fields.kind, at(0, 1))
+  branch:add(inc_fields.collective, at(1, 1))
+  branch:add(inc_fields.is_repeat, at(1, 1))
+  branch:add(inc_fields.is_last, at(1, 1))
+  branch:add(inc_fields.operator, at(2, 1))
+  branch:add(inc_fields.element, at(3, 1))
+  branch:add(inc_fields.seq, at(4, 4))
+  branch:add(inc_fields.epoch, at(8, 2))
+  branch:add(inc_fields.count, at(10, 2))
+  branch:add(inc_fields.op_id, at(12, 2))
+  if kind == 4 then
+    branch:add(inc_fields.reason, at(14, 2))
+  else
+    branch:add(inc_fields.root, at(14, 2))
+  end
+  if finish > start + INC_LENGTH then
+    branch:add(inc_fields.data, tvb:range(start + INC_LENGTH, finish - start - INC_LENGTH))
+  end
+  pinfo.cols.info:append(string.format(" INC %s Seq=%u", INC_KINDS[kind], at(4, 4):uint()))
+end
+
 local function is_ours(tvb)
   return tvb:len() >= BTH + ICRC and tvb:range(0, 1):uint() >= 0xc0
     and tvb:range(1, 1):bitfield(4, 4) == 1
@@ -331,7 +416,9 @@ end
 
 function urma.dissector(tvb, pinfo, tree)
   if not is_ours(tvb) then
-    return infiniband:call(tvb, pinfo, tree)
+    local taken = infiniband:call(tvb, pinfo, tree)
+    add_inc(tvb, pinfo, tree)
+    return taken
   end
   local length = tvb:len()
   local opcode = tvb:range(0, 1):uint()
