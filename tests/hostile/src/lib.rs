@@ -8,6 +8,7 @@
 mod bytes;
 pub mod device;
 mod driver;
+pub mod inc;
 pub mod rc;
 pub mod shared_ring;
 

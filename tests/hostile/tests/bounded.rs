@@ -9,6 +9,7 @@ mod tests {
     use urma_hostile::{
         Bytes,
         device::device,
+        inc::inc,
         rc::{Rights, rc, rc_with},
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
@@ -40,6 +41,17 @@ mod tests {
             data in proptest::collection::vec(any::<u8>(), 0..1500)
         ) {
             rc(&data);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_child_or_parent_breaks_a_switch(
+            data in proptest::collection::vec(any::<u8>(), 0..1500)
+        ) {
+            inc(&data);
         }
     }
 
