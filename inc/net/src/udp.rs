@@ -4,7 +4,7 @@
 //! offload numbers the packets of a run from 0 on, and their ICRCs are changed to fit.
 
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use inc::port::PortDatagram;
@@ -210,4 +210,15 @@ impl UdpPort {
         self.counts.refused += count - sent;
         self.counts.sent_bytes += len as u64;
     }
+}
+
+/// The address of this machine from which another one is reached. Nothing is sent.
+///
+/// # Errors
+/// Those of the system: there is no way.
+pub fn source_of(other: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if other.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+    socket.connect(other)?;
+    Ok(socket.local_addr()?.ip())
 }
