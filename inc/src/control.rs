@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use crate::edge::{EdgeAttributes, EdgeEnd};
-use crate::slots::{Child, Contradiction, To};
+use crate::slots::{Child, Contradiction, SwitchCounts, To};
 use crate::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
 
 /// Number of a communicator, from its controller; no other one ever has it.
@@ -75,6 +75,9 @@ pub enum SwitchReport {
     Aborted(TreeLife, AbortReason),
     /// Two children contradict each other.
     Contradiction(TreeLife, Contradiction),
+    /// What a communicator did at this switch since it was installed there. Sent now and then, for metrics;
+    /// the last number is that of the slots in use.
+    Counts(CommunicatorId, SwitchCounts, u64),
 }
 
 /// Why a part of a tree cannot be installed.

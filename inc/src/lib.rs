@@ -13,6 +13,8 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod control;
+pub mod controller;
+pub mod document;
 pub mod edge;
 pub mod element;
 pub mod host;
@@ -21,4 +23,5 @@ pub mod port;
 pub mod reduce;
 pub mod slots;
 pub mod switch;
+pub mod topology;
 pub mod wire;

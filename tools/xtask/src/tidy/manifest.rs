@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-packet", &[]),
     ("urma-rc", &["urma-packet"]),
     ("inc", &["urma-packet"]),
+    ("inc-control", &["inc", "urma-packet"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
     ("urma-contexts", &["urma-mem"]),

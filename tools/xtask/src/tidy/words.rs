@@ -63,14 +63,15 @@ pub(super) fn banned(files: &[File]) -> Vec<String> {
 
 pub(super) fn names(files: &[File]) -> Vec<String> {
     let rust = files.iter().filter(|file| file.is_rust() && !file.path.contains("/tests/"));
-    // What the standard library or a C header calls so, is called so.
+    // What the standard library, a C header or a protocol calls so, is called so.
     let plain = |file: &File| File {
         path: file.path.clone(),
         text: file
             .text
             .replace(concat!("extern \"C\" fn ge", "t_"), "")
             .replace(concat!("fn ge", "t_mut("), "")
-            .replace(concat!("fn ge", "t_or_"), ""),
+            .replace(concat!("fn ge", "t_or_"), "")
+            .replace(concat!("async fn ge", "t_topology("), ""),
     };
     let plain: Vec<File> = rust.map(plain).collect();
     find(&plain.iter().collect::<Vec<_>>(), VAGUE)

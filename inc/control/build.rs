@@ -1,0 +1,15 @@
+//! Makes the messages and services of proto/inc/v1/inc.proto, and its description for reflection.
+
+use std::error::Error;
+use std::path::Path;
+
+use prost::Message;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=proto");
+    let files = protox::compile(["inc/v1/inc.proto"], ["proto"])?;
+    let out = std::env::var("OUT_DIR")?;
+    std::fs::write(Path::new(&out).join("inc.bin"), files.encode_to_vec())?;
+    tonic_prost_build::configure().compile_fds(files)?;
+    Ok(())
+}

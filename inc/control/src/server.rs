@@ -1,0 +1,653 @@
+//! A controller with sockets, a clock and a store.
+//!
+//! All calls and reports go through [`Controller`] one after the other. What it wants known after a restart is stored before
+//! any of its answers and commands leaves.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use inc::controller::{
+    CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
+    HostHello, JoinRequest, SessionId, SwitchCapacity, SwitchHello,
+};
+use inc::slots::IncTime;
+use inc::topology::PhysicalMap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::convert::{ConversionError, lives_of, ticket_of};
+use crate::proto::controller_server::{self, ControllerServer as HostsService};
+use crate::proto::switch_control_server::{self, SwitchControlServer as SwitchesService};
+use crate::store::ControllerStore;
+use crate::{TlsIdentity, proto, view};
+
+/// The controller's clock ticks so often.
+const TICK: Duration = Duration::from_millis(20);
+/// A session says hello in this time.
+const HELLO: Duration = Duration::from_secs(5);
+/// A wrong proof is answered after this time, so that guessing is slow.
+const PROOF_PAUSE: Duration = Duration::from_millis(200);
+/// A watcher gets changes of this time in one message.
+const WATCH_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a controller is started with.
+pub struct ControllerServerCfg {
+    /// Times, secrets and quotas.
+    pub controller: ControllerCfg,
+    /// The topology to begin with.
+    pub map: PhysicalMap,
+    /// Where it waits for hosts and tools.
+    pub hosts: SocketAddr,
+    /// Where it waits for switches.
+    pub switches: SocketAddr,
+    /// Where it keeps what it has to know after a restart.
+    pub store: Box<dyn ControllerStore>,
+    /// By which it proves who it is, and callers must; `None`: without TLS.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// A controller that runs in a thread of its own. Dropped, it ends.
+#[derive(Debug)]
+pub struct ControllerServer {
+    hosts: SocketAddr,
+    switches: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+/// Why a controller does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A port cannot be had.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Addresses beside loopback without TLS.
+    #[error("{0} is no loopback address: give certificates, or listen on 127.0.0.1")]
+    TlsNeeded(SocketAddr),
+    /// A thread or its runtime could not be made.
+    #[error("cannot start the controller's thread: {0}")]
+    Thread(#[source] io::Error),
+    /// A certificate, or the protocol's description.
+    #[error("cannot set up gRPC: {0}")]
+    Setup(String),
+    /// The server ended by an error.
+    #[error("the controller ended: {0}")]
+    Ended(String),
+}
+
+impl std::fmt::Debug for ControllerServerCfg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllerServerCfg").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+type SessionSender<T> = mpsc::UnboundedSender<Result<T, Status>>;
+
+struct ControlState {
+    controller: Controller,
+    store: Box<dyn ControllerStore>,
+    /// The last state could not be stored yet: nothing leaves until it is.
+    is_unsaved: bool,
+    calls: BTreeMap<CallId, oneshot::Sender<Result<CallAnswer, CallError>>>,
+    switches: BTreeMap<SessionId, SessionSender<proto::SwitchCommand>>,
+    hosts: BTreeMap<SessionId, SessionSender<proto::HostCommand>>,
+    number_next: u64,
+}
+
+/// A controller that calls of all connections share.
+struct SharedController {
+    state: Mutex<ControlState>,
+    start: Instant,
+    version: watch::Sender<u64>,
+}
+
+/// A call that waits; dropped before its answer, its caller is gone.
+struct WaitingCall<'a>(&'a SharedController, CallId);
+
+impl ControllerServer {
+    /// Listens, and starts a thread.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start(cfg: ControllerServerCfg) -> Result<Self, ServerError> {
+        let [hosts, switches] = [listen(cfg.hosts, &cfg)?, listen(cfg.switches, &cfg)?];
+        let address = |listener: &TcpListener, asked| {
+            listener.local_addr().map_err(|error| ServerError::Listen { address: asked, error })
+        };
+        let addresses = [address(&hosts, cfg.hosts)?, address(&switches, cfg.switches)?];
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let run = move || runtime.block_on(serve(cfg, [hosts, switches], stopped));
+        let thread = std::thread::Builder::new()
+            .name("inc-controller".to_owned())
+            .spawn(run)
+            .map_err(ServerError::Thread)?;
+        let [hosts, switches] = addresses;
+        Ok(Self { hosts, switches, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it waits for hosts and tools.
+    #[must_use]
+    pub fn hosts(&self) -> SocketAddr {
+        self.hosts
+    }
+
+    /// Where it waits for switches.
+    #[must_use]
+    pub fn switches(&self) -> SocketAddr {
+        self.switches
+    }
+
+    /// Waits until it ends, which it does by an error only.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn wait(mut self) -> Result<(), ServerError> {
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended
+            .unwrap_or(Ok(Ok(())))
+            .unwrap_or_else(|_| Err(ServerError::Ended("its thread panicked".to_owned())))
+    }
+}
+
+impl Drop for ControllerServer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(address: SocketAddr, cfg: &ControllerServerCfg) -> Result<TcpListener, ServerError> {
+    if cfg.tls.is_none() && !address.ip().is_loopback() {
+        return Err(ServerError::TlsNeeded(address));
+    }
+    let listener = TcpListener::bind(address);
+    let listener = listener.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| ServerError::Listen { address, error })
+}
+
+async fn serve(
+    cfg: ControllerServerCfg,
+    listeners: [TcpListener; 2],
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), ServerError> {
+    let setup = |error: &dyn std::fmt::Display| ServerError::Setup(error.to_string());
+    let shared = Arc::new(SharedController {
+        state: Mutex::new(ControlState {
+            controller: Controller::new(cfg.controller, cfg.map),
+            store: cfg.store,
+            is_unsaved: false,
+            calls: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            number_next: 1,
+        }),
+        start: Instant::now(),
+        version: watch::channel(0).0,
+    });
+    let mut servers = Vec::new();
+    for _ in 0..2 {
+        let mut server = Server::builder();
+        if let Some(tls) = &cfg.tls {
+            let tls = ServerTlsConfig::new()
+                .identity(Identity::from_pem(&tls.certificate, &tls.key))
+                .client_ca_root(Certificate::from_pem(&tls.authorities));
+            server = server.tls_config(tls).map_err(|error| setup(&error))?;
+        }
+        servers.push(server);
+    }
+    let incoming = listeners.map(|listener| {
+        tokio::net::TcpListener::from_std(listener)
+            .map(|listener| TcpIncoming::from(listener).with_nodelay(Some(true)))
+    });
+    let [hosts, switches] = incoming;
+    let (hosts, switches) =
+        (hosts.map_err(ServerError::Thread)?, switches.map_err(ServerError::Thread)?);
+    let (mut host_server, mut switch_server) = match &mut servers[..] {
+        [a, b] => (a.clone(), b.clone()),
+        _ => return Ok(()),
+    };
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<HostsService<HostCalls>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(proto::DESCRIPTION)
+        .build_v1()
+        .map_err(|error| setup(&error))?;
+    let hosts = host_server
+        .add_service(HostsService::new(HostCalls(Arc::clone(&shared))))
+        .add_service(health_service.clone())
+        .add_service(reflection)
+        .serve_with_incoming(hosts);
+    let switches = switch_server
+        .add_service(SwitchesService::new(SwitchCalls(Arc::clone(&shared))))
+        .add_service(health_service)
+        .serve_with_incoming(switches);
+    let ended = |result: Result<(), tonic::transport::Error>| {
+        Err(ServerError::Ended(result.err().map_or_else(String::new, |error| error.to_string())))
+    };
+    tokio::select! {
+        result = hosts => ended(result),
+        result = switches => ended(result),
+        () = tick(&shared) => Ok(()),
+        _ = stopped => Ok(()),
+    }
+}
+
+async fn tick(shared: &SharedController) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shared.with(|controller, now| controller.on_time(now));
+    }
+}
+
+impl SharedController {
+    fn lock(&self) -> MutexGuard<'_, ControlState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> IncTime {
+        // 0 means never.
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// One input; then all outputs go their way.
+    fn with<T>(&self, input: impl FnOnce(&mut Controller, IncTime) -> T) -> T {
+        let mut state = self.lock();
+        let result = input(&mut state.controller, self.now());
+        self.carry_out(&mut state);
+        result
+    }
+
+    fn carry_out(&self, state: &mut ControlState) {
+        state.is_unsaved |= state.controller.take_changed();
+        if state.is_unsaved {
+            let image = view::image(&state.controller);
+            if let Err(error) = state.store.save(&image) {
+                tracing::error!("the state cannot be stored, and all calls wait: {error}");
+                return;
+            }
+            state.is_unsaved = false;
+            self.version.send_modify(|version| *version = version.wrapping_add(1));
+        }
+        while let Some(action) = state.controller.poll_action() {
+            match action {
+                ControllerAction::Answer(call, answer) => {
+                    if let Some(waiting) = state.calls.remove(&call) {
+                        // A caller that is gone says so by its guard.
+                        let _ = waiting.send(answer);
+                    }
+                }
+                ControllerAction::ToSwitch(session, command) => {
+                    if let Some(sender) = state.switches.get(&session) {
+                        let _ = sender.send(Ok(command.into()));
+                    }
+                }
+                ControllerAction::ToHost(session, command) => {
+                    if let Some(sender) = state.hosts.get(&session) {
+                        let _ = sender.send(Ok(command.into()));
+                    }
+                }
+                ControllerAction::EndSession(session, why) => {
+                    tracing::info!(session = session.0, "session ended: {why}");
+                    if let Some(sender) = state.switches.remove(&session) {
+                        let _ = sender.send(Err(Status::unavailable(why.clone())));
+                    }
+                    if let Some(sender) = state.hosts.remove(&session) {
+                        let _ = sender.send(Err(Status::unavailable(why)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a call, and waits for its answer.
+    async fn call(&self, call: ControllerCall) -> Result<CallAnswer, Status> {
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut state = self.lock();
+            let id = CallId(state.number());
+            state.calls.insert(id, sender);
+            let now = self.now();
+            state.controller.on_call(now, id, call);
+            self.carry_out(&mut state);
+            id
+        };
+        let _waiting = WaitingCall(self, id);
+        let answer = answer.await.map_err(|_| Status::unavailable("the controller ends"))?;
+        if let Err(CallError::Proof { .. }) = &answer {
+            tokio::time::sleep(PROOF_PAUSE).await;
+        }
+        answer.map_err(|error| status(&error))
+    }
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if state.calls.remove(&self.1).is_some() {
+            let now = self.0.now();
+            state.controller.on_call_end(now, self.1);
+            self.0.carry_out(&mut state);
+        }
+    }
+}
+
+impl ControlState {
+    fn number(&mut self) -> u64 {
+        self.number_next += 1;
+        self.number_next
+    }
+}
+
+/// The answer to a call that is refused.
+fn status(error: &CallError) -> Status {
+    let code = match error {
+        CallError::Version { .. } | CallError::NotCreated(_) => Code::FailedPrecondition,
+        CallError::Proof { .. } => Code::PermissionDenied,
+        CallError::WorldSize(_) | CallError::Differs { .. } | CallError::RankRange { .. } => {
+            Code::InvalidArgument
+        }
+        CallError::RankTaken { .. } => Code::AlreadyExists,
+        CallError::Missing { .. } => Code::DeadlineExceeded,
+        CallError::UnknownMember | CallError::UnknownSwitch(_) => Code::NotFound,
+        CallError::Over { .. } => Code::Aborted,
+        CallError::TooMany { .. } => Code::ResourceExhausted,
+    };
+    Status::new(code, error.to_string())
+}
+
+impl From<ConversionError> for Status {
+    fn from(error: ConversionError) -> Self {
+        Self::invalid_argument(error.to_string())
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Status> {
+    let mut bytes = [0; N];
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| Status::internal(format!("no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+fn ip_of(text: &str) -> Result<IpAddr, Status> {
+    text.parse().map_err(|_| Status::invalid_argument(format!("{text:?} is no IP address")))
+}
+
+/// The first message of a session.
+async fn hello<T>(stream: &mut Streaming<T>) -> Result<T, Status> {
+    match tokio::time::timeout(HELLO, stream.message()).await {
+        Ok(message) => message?.ok_or_else(|| Status::invalid_argument("a session needs a hello")),
+        Err(_) => Err(Status::deadline_exceeded("no hello came")),
+    }
+}
+
+const MS: IncTime = 1_000_000;
+
+/// What hosts and tools call.
+struct HostCalls(Arc<SharedController>);
+
+#[tonic::async_trait]
+impl controller_server::Controller for HostCalls {
+    type HostSessionStream = UnboundedReceiverStream<Result<proto::HostCommand, Status>>;
+    type WatchStream = UnboundedReceiverStream<Result<proto::Snapshot, Status>>;
+
+    async fn challenge(
+        &self,
+        _: Request<proto::ChallengeRequest>,
+    ) -> Result<Response<proto::ChallengeResponse>, Status> {
+        let nonce = random::<16>()?;
+        self.0.call(ControllerCall::Challenge(nonce)).await?;
+        Ok(Response::new(proto::ChallengeResponse { nonce: nonce.to_vec() }))
+    }
+
+    async fn create_group(
+        &self,
+        request: Request<proto::CreateGroupRequest>,
+    ) -> Result<Response<proto::Ticket>, Status> {
+        let of = request.into_inner();
+        let join = JoinRequest {
+            version: of.version,
+            name: of.name,
+            world_size: of.world_size,
+            rank: of.rank,
+            address: ip_of(&of.address)?,
+            tenant: of.tenant,
+            nonce: <[u8; 16]>::try_from(&of.nonce[..]).unwrap_or_default(),
+            proof: of.proof,
+            key: u64::from_le_bytes(random()?),
+            wait_ns: of.wait_ms.saturating_mul(MS),
+        };
+        match self.0.call(ControllerCall::Join(join)).await? {
+            CallAnswer::Joined(ticket) => Ok(Response::new(ticket.into())),
+            CallAnswer::Done | CallAnswer::Created(_) => Err(Status::internal("no ticket")),
+        }
+    }
+
+    async fn create_communicator(
+        &self,
+        request: Request<proto::CreateCommunicatorRequest>,
+    ) -> Result<Response<proto::CreateCommunicatorResponse>, Status> {
+        let of = request.into_inner();
+        let call = ControllerCall::CreateCommunicator(
+            ticket_of(of.ticket)?,
+            of.attributes.ok_or(ConversionError("attributes"))?.try_into()?,
+            of.end.ok_or(ConversionError("end"))?.try_into()?,
+            of.wait_ms.saturating_mul(MS),
+        );
+        match self.0.call(call).await? {
+            CallAnswer::Created(id) => {
+                let communicator = id.0;
+                Ok(Response::new(proto::CreateCommunicatorResponse { communicator }))
+            }
+            CallAnswer::Done | CallAnswer::Joined(_) => Err(Status::internal("no communicator")),
+        }
+    }
+
+    async fn destroy_communicator(
+        &self,
+        request: Request<proto::DestroyCommunicatorRequest>,
+    ) -> Result<Response<proto::DestroyCommunicatorResponse>, Status> {
+        let of = request.into_inner();
+        let id = inc::control::CommunicatorId(of.communicator);
+        self.0.call(ControllerCall::DestroyCommunicator(ticket_of(of.ticket)?, id)).await?;
+        Ok(Response::new(proto::DestroyCommunicatorResponse {}))
+    }
+
+    async fn destroy_group(
+        &self,
+        request: Request<proto::Ticket>,
+    ) -> Result<Response<proto::DestroyGroupResponse>, Status> {
+        let ticket = ticket_of(Some(request.into_inner()))?;
+        self.0.call(ControllerCall::Leave(ticket)).await?;
+        Ok(Response::new(proto::DestroyGroupResponse {}))
+    }
+
+    async fn host_session(
+        &self,
+        request: Request<Streaming<proto::HostMessage>>,
+    ) -> Result<Response<Self::HostSessionStream>, Status> {
+        use proto::host_message::Message;
+        let mut stream = request.into_inner();
+        let Some(Message::Hello(of)) = hello(&mut stream).await?.message else {
+            return Err(Status::invalid_argument("a session begins with a hello"));
+        };
+        let (version, ticket) = (of.version, ticket_of(of.ticket)?);
+        let hello = HostHello { version, ticket, lives: lives_of(of.lives)? };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = {
+            let mut state = self.0.lock();
+            let id = SessionId(state.number());
+            state.hosts.insert(id, sender);
+            let now = self.0.now();
+            let result = state.controller.on_host_session(now, id, &hello);
+            if let Err(error) = &result {
+                state.hosts.remove(&id);
+                return Err(status(error));
+            }
+            self.0.carry_out(&mut state);
+            id
+        };
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = stream.message().await {
+                match message.message {
+                    Some(Message::Report(report)) => match report.try_into() {
+                        Ok(report) => shared.with(|of, now| of.on_host(now, id, report)),
+                        Err(error) => {
+                            tracing::warn!(session = id.0, "report of a host: {error}");
+                            break;
+                        }
+                    },
+                    Some(Message::Heartbeat(_)) => {
+                        shared.with(|of, now| of.on_heartbeat(now, id));
+                    }
+                    Some(Message::Hello(_)) | None => break,
+                }
+            }
+            shared.with(|of, now| of.on_session_end(now, id));
+            shared.lock().hosts.remove(&id);
+        });
+        Ok(Response::new(UnboundedReceiverStream::new(receiver)))
+    }
+
+    async fn list(
+        &self,
+        request: Request<proto::ListRequest>,
+    ) -> Result<Response<proto::Snapshot>, Status> {
+        let tenant = request.into_inner().tenant;
+        Ok(Response::new(view::snapshot(&self.0.lock().controller, tenant)))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<proto::ListRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let tenant = request.into_inner().tenant;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (shared, mut version) = (Arc::clone(&self.0), self.0.version.subscribe());
+        tokio::spawn(async move {
+            loop {
+                let snapshot = view::snapshot(&shared.lock().controller, tenant);
+                if sender.send(Ok(snapshot)).is_err() {
+                    return;
+                }
+                tokio::select! {
+                    changed = version.changed() => if changed.is_err() { return },
+                    () = sender.closed() => return,
+                }
+                tokio::time::sleep(WATCH_PAUSE).await;
+            }
+        });
+        Ok(Response::new(UnboundedReceiverStream::new(receiver)))
+    }
+
+    async fn get_topology(
+        &self,
+        _: Request<proto::GetTopologyRequest>,
+    ) -> Result<Response<proto::GetTopologyResponse>, Status> {
+        let state = self.0.lock();
+        let map = inc::document::write_map(state.controller.map());
+        let map = map.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(proto::GetTopologyResponse { map, trees: String::new() }))
+    }
+
+    async fn put_topology(
+        &self,
+        request: Request<proto::PutTopologyRequest>,
+    ) -> Result<Response<proto::PutTopologyResponse>, Status> {
+        let map = inc::document::read_map(&request.into_inner().map);
+        let map = map.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.0.call(ControllerCall::PutTopology(map)).await?;
+        Ok(Response::new(proto::PutTopologyResponse {}))
+    }
+}
+
+/// The calls of switches.
+struct SwitchCalls(Arc<SharedController>);
+
+#[tonic::async_trait]
+impl switch_control_server::SwitchControl for SwitchCalls {
+    type SessionStream = UnboundedReceiverStream<Result<proto::SwitchCommand, Status>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<proto::SwitchMessage>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        use proto::switch_message::Message;
+        let peer = request.remote_addr().map(|address| address.ip().to_canonical());
+        let mut stream = request.into_inner();
+        let Some(Message::Hello(of)) = hello(&mut stream).await?.message else {
+            return Err(Status::invalid_argument("a session begins with a hello"));
+        };
+        let address = if of.address.is_empty() {
+            peer.ok_or_else(|| Status::invalid_argument("the session has no address"))?
+        } else {
+            ip_of(&of.address)?
+        };
+        let hello = SwitchHello {
+            version: of.version,
+            name: (!of.name.is_empty()).then_some(of.name),
+            address,
+            incarnation: of.incarnation,
+            capacity: SwitchCapacity { memory: of.memory, communicators: of.communicators },
+            lives: lives_of(of.lives)?,
+        };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = {
+            let mut state = self.0.lock();
+            let id = SessionId(state.number());
+            state.switches.insert(id, sender);
+            let now = self.0.now();
+            if let Err(error) = state.controller.on_switch_session(now, id, hello) {
+                state.switches.remove(&id);
+                return Err(status(&error));
+            }
+            self.0.carry_out(&mut state);
+            id
+        };
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = stream.message().await {
+                match message.message {
+                    Some(Message::Report(report)) => match report.try_into() {
+                        Ok(report) => shared.with(|of, now| of.on_switch(now, id, report)),
+                        Err(error) => {
+                            tracing::warn!(session = id.0, "report of a switch: {error}");
+                            break;
+                        }
+                    },
+                    Some(Message::Heartbeat(_)) => {
+                        shared.with(|of, now| of.on_heartbeat(now, id));
+                    }
+                    Some(Message::Hello(_)) | None => break,
+                }
+            }
+            shared.with(|of, now| of.on_session_end(now, id));
+            shared.lock().switches.remove(&id);
+        });
+        Ok(Response::new(UnboundedReceiverStream::new(receiver)))
+    }
+}
