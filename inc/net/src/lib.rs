@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod drive;
+pub mod group;
 pub mod host;
 pub mod switch;
 pub mod udp;

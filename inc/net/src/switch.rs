@@ -1,14 +1,17 @@
-//! A switch with a thread of its own, which drives it and takes commands from others.
+//! A switch with a thread of its own, which drives it and takes commands from others, above all from a controller.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use inc::control::{SwitchCommand, SwitchReport};
+use inc::controller::SwitchCapacity;
 use inc::port::PortCounts;
 use inc::switch::{PartView, Switch, SwitchLimits};
+use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
 use crate::drive::{Driver, Waker, system_random};
 use crate::udp::UdpCounts;
@@ -32,6 +35,82 @@ pub struct SwitchView {
     pub memory: u64,
     /// Edges that are reserved.
     pub edges: usize,
+}
+
+/// What a switch of a controller is made with.
+#[derive(Debug, Clone)]
+pub struct ControlledSwitchCfg {
+    /// Where hosts and other switches send to.
+    pub address: SocketAddr,
+    /// What it may hold.
+    pub limits: SwitchLimits,
+    /// Where the controller waits for switches.
+    pub controller: SocketAddr,
+    /// Its name in the topology; `None`: it is found by its address.
+    pub name: Option<String>,
+    /// By which both sides prove who they are; `None`: without TLS.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// A switch that does what a controller says. When the controller is gone, its communicators go on.
+#[derive(Debug)]
+pub struct ControlledSwitch {
+    /// Closed first: its commands go to the switch.
+    session: Arc<OnceLock<SwitchSession>>,
+    switch: Arc<LocalSwitch>,
+}
+
+impl ControlledSwitch {
+    /// Starts a switch, and looks for its controller from then on.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn start(cfg: ControlledSwitchCfg) -> io::Result<Self> {
+        let SwitchLimits { memory, communicators } = cfg.limits;
+        let communicators = u32::try_from(communicators).unwrap_or(u32::MAX);
+        let incarnation = getrandom::u64().map_err(io::Error::other)?;
+        let session = Arc::<OnceLock<SwitchSession>>::default();
+        let of_reports = Arc::downgrade(&session);
+        let on_report = move |report: SwitchReport| {
+            // Nothing is reported before the controller said something.
+            if let Some(session) = of_reports.upgrade()
+                && let Some(session) = session.get()
+            {
+                session.report(report);
+            }
+        };
+        let switch = Arc::new(LocalSwitch::bind(cfg.address, cfg.limits, Box::new(on_report))?);
+        let of_commands = Arc::clone(&switch);
+        let opened = SwitchSession::open(
+            SwitchSessionCfg {
+                controller: cfg.controller,
+                name: cfg.name,
+                address: Some(switch.address().ip()),
+                incarnation,
+                capacity: SwitchCapacity { memory, communicators },
+                tls: cfg.tls,
+            },
+            Box::new(move |command| of_commands.on_command(command)),
+        );
+        let opened = opened.map_err(io::Error::other)?;
+        session.get_or_init(|| opened);
+        Ok(Self { session, switch })
+    }
+
+    /// The switch.
+    #[must_use]
+    pub fn switch(&self) -> &LocalSwitch {
+        &self.switch
+    }
+
+    /// Reports to the controller what each communicator did so far, for its metrics.
+    pub fn report_counts(&self) {
+        let Some(session) = self.session.get() else { return };
+        for part in self.switch.view().parts {
+            let in_use = part.slots_in_use as u64;
+            session.report(SwitchReport::Counts(part.life.communicator, part.counts, in_use));
+        }
+    }
 }
 
 enum ToThread {

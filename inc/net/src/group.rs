@@ -1,0 +1,461 @@
+//! A rank of a group, as programs use it: join, make communicators, reduce.
+//!
+//! ```no_run
+//! use inc::element::Operator;
+//! use inc_net::group::{CommunicatorCfg, Group, GroupCfg};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let group = Group::join(GroupCfg::new("10.0.0.9".parse()?, 4, 0))?;
+//! let communicator = group.communicator(CommunicatorCfg::default())?;
+//! let sum: Vec<f32> = communicator.allreduce(&[1.0, 2.0], Operator::Sum)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use inc::control::{CommunicatorId, HostReport};
+use inc::controller::GroupSecret;
+use inc::edge::EdgeAttributes;
+use inc::element::{ElementType, Operator, Reduction};
+use inc::host::{HostMemberCfg, HostMemberError, MemberId};
+use inc::member::{OperationError, OperationId, SubmitError};
+use inc::wire::{Collective, Rank};
+use inc_control::{HOSTS_PORT, HostSession, HostSessionCfg, JoinError, SessionError};
+use urma_packet::ROCE_PORT;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::host::LocalHost;
+use crate::udp::source_of;
+
+/// Name of a group that nobody named.
+pub const GROUP_DEFAULT: &str = "inccl";
+
+/// Which rank of which group this is.
+#[derive(Debug, Clone)]
+pub struct GroupCfg {
+    /// Where the controller waits for hosts.
+    pub controller: SocketAddr,
+    /// Name of the group: ranks with one name meet.
+    pub name: String,
+    /// Ranks of the group.
+    pub world_size: u16,
+    /// The number of this one, from 0 on.
+    pub rank: u16,
+    /// The address that switches send to; `None`: the one from which the controller is reached.
+    pub address: Option<IpAddr>,
+    /// Whose quota the group counts to.
+    pub tenant: u32,
+    /// What proves that this rank may join, if the controller wants a proof.
+    pub secret: Option<GroupSecret>,
+    /// The controller and all ranks are waited for so long.
+    pub wait: Duration,
+}
+
+/// How a communicator works: the same for all its ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct CommunicatorCfg {
+    /// How messages travel.
+    pub attributes: EdgeAttributes,
+    /// An operation that takes longer ends with an error.
+    pub bound: Duration,
+}
+
+/// Why a rank has no group or no communicator.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The numbers contradict each other.
+    #[error("rank {rank} of {world_size}: ranks are 0 to {world_size} - 1")]
+    Rank {
+        /// Rank that was asked for.
+        rank: u16,
+        /// Ranks of the group.
+        world_size: u16,
+    },
+    /// The machine has no way to the controller, or refuses a socket.
+    #[error("the operating system refused UDP {address}: {error}")]
+    Socket {
+        /// Local address that was to be bound, or the controller's.
+        address: SocketAddr,
+        /// Error of the system call.
+        error: io::Error,
+    },
+    /// The group did not come to be.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The communicator did not come to be.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The attributes cannot be.
+    #[error(transparent)]
+    Member(#[from] HostMemberError),
+}
+
+/// Why an operation has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CollectiveError {
+    /// It did not begin.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// There is no such reduction.
+    #[error("{operator:?} of {element:?} is no reduction")]
+    Reduction {
+        /// Operator that was asked for.
+        operator: Operator,
+        /// Type of the elements.
+        element: ElementType,
+    },
+    /// The root is no member.
+    #[error("root {} is no rank of a group of {world_size}", root.0)]
+    Root {
+        /// Rank that was named.
+        root: Rank,
+        /// Ranks of the group.
+        world_size: u16,
+    },
+    /// It ended without a result; the text is what the controller says of it.
+    #[error("{error}{}{}", if why.is_empty() { "" } else { ": " }, why)]
+    Operation {
+        /// What ended it.
+        error: OperationError,
+        /// The reason in words, or nothing.
+        why: String,
+    },
+}
+
+/// A rank of a group. Dropped, it leaves.
+#[derive(Debug)]
+pub struct Group {
+    cfg: GroupCfg,
+    session: Arc<HostSession>,
+    host: Arc<LocalHost>,
+}
+
+/// A rank of a communicator. Dropped, it is destroyed when all ranks did the same.
+#[derive(Debug)]
+pub struct Communicator {
+    id: CommunicatorId,
+    member: MemberId,
+    rank: Rank,
+    world_size: u16,
+    session: Arc<HostSession>,
+    host: Arc<LocalHost>,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub struct CollectiveRequest<'c> {
+    communicator: &'c Communicator,
+    operation: OperationId,
+    result: Option<Result<Arc<Vec<u8>>, CollectiveError>>,
+}
+
+/// A type of Rust that is an element type of vectors.
+pub trait VectorElement: FromBytes + IntoBytes + Immutable + Copy {
+    /// The element type.
+    const TYPE: ElementType;
+}
+
+macro_rules! elements {
+    ($($rust:ty => $element:ident),*) => {
+        $(impl VectorElement for $rust { const TYPE: ElementType = ElementType::$element; })*
+    };
+}
+elements!(
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    f32 => F32, f64 => F64
+);
+
+// Elements travel little-endian, and so they lie in memory.
+const _: () = assert!(cfg!(target_endian = "little"));
+
+impl GroupCfg {
+    /// Rank `rank` of the group of the default name, by the controller at an address.
+    #[must_use]
+    pub fn new(controller: IpAddr, world_size: u16, rank: u16) -> Self {
+        Self {
+            controller: SocketAddr::new(controller, HOSTS_PORT),
+            name: GROUP_DEFAULT.into(),
+            world_size,
+            rank,
+            address: None,
+            tenant: 0,
+            secret: None,
+            wait: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for CommunicatorCfg {
+    fn default() -> Self {
+        Self { attributes: EdgeAttributes::DEFAULT, bound: Duration::from_secs(30) }
+    }
+}
+
+impl Group {
+    /// Joins a group, and waits until all its ranks did.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub fn join(cfg: GroupCfg) -> Result<Self, GroupError> {
+        let (rank, world_size) = (cfg.rank, cfg.world_size);
+        if rank >= world_size {
+            return Err(GroupError::Rank { rank, world_size });
+        }
+        let host = Arc::new(bind(&cfg)?);
+        let session = HostSession::join(HostSessionCfg {
+            controller: cfg.controller,
+            group: cfg.name.clone(),
+            world_size: world_size.into(),
+            rank: rank.into(),
+            address: host.address().ip(),
+            tenant: cfg.tenant,
+            secret: cfg.secret.clone(),
+            wait: cfg.wait,
+            tls: None,
+        })?;
+        Ok(Self { cfg, session: Arc::new(session), host })
+    }
+
+    /// Makes a communicator with all ranks of the group.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub fn communicator(&self, cfg: CommunicatorCfg) -> Result<Communicator, GroupError> {
+        let rank = Rank(self.cfg.rank);
+        let of_reports = Arc::clone(&self.session);
+        let on_report = Box::new(move |report: HostReport| of_reports.report(report));
+        let member = HostMemberCfg {
+            rank,
+            attributes: cfg.attributes,
+            address: self.host.address(),
+            bound_ns: u64::try_from(cfg.bound.as_nanos()).unwrap_or(u64::MAX),
+        };
+        let (member, end) = self.host.join(member, on_report)?;
+        let of_commands = Arc::clone(&self.host);
+        let on_command = Box::new(move |command| of_commands.on_command(member, command));
+        match self.session.create_communicator(cfg.attributes, end, on_command) {
+            Ok(id) => Ok(Communicator {
+                id,
+                member,
+                rank,
+                world_size: self.cfg.world_size,
+                session: Arc::clone(&self.session),
+                host: Arc::clone(&self.host),
+            }),
+            Err(error) => {
+                self.host.leave(member);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The host behind the group: its address and counters.
+    #[must_use]
+    pub fn host(&self) -> &LocalHost {
+        &self.host
+    }
+}
+
+impl Communicator {
+    /// Number of this member.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Members of the communicator.
+    #[must_use]
+    pub fn world_size(&self) -> u16 {
+        self.world_size
+    }
+
+    /// Its number at the controller.
+    #[must_use]
+    pub fn id(&self) -> CommunicatorId {
+        self.id
+    }
+
+    /// Every rank gets the reduction of what all ranks give.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn allreduce<T: VectorElement>(
+        &self,
+        data: &[T],
+        operator: Operator,
+    ) -> Result<Vec<T>, CollectiveError> {
+        let collective = Collective::Allreduce(reduction(operator, T::TYPE)?);
+        Ok(values(&self.begin(collective, data.as_bytes())?.wait()?))
+    }
+
+    /// The root gets the reduction of what all ranks give, the others nothing.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn reduce<T: VectorElement>(
+        &self,
+        data: &[T],
+        operator: Operator,
+        root: Rank,
+    ) -> Result<Vec<T>, CollectiveError> {
+        let collective = Collective::Reduce(reduction(operator, T::TYPE)?, root);
+        Ok(values(&self.begin(collective, data.as_bytes())?.wait()?))
+    }
+
+    /// Every rank gets what the root gives; the others give as many elements of any value.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn broadcast<T: VectorElement>(
+        &self,
+        data: &[T],
+        root: Rank,
+    ) -> Result<Vec<T>, CollectiveError> {
+        let request = self.begin(Collective::Broadcast(T::TYPE, root), data.as_bytes())?;
+        let result = request.wait()?;
+        Ok(if root == self.rank { data.to_vec() } else { values(&result) })
+    }
+
+    /// Returns when all ranks have called it.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn barrier(&self) -> Result<(), CollectiveError> {
+        self.begin(Collective::Barrier, &[])?.wait().map(drop)
+    }
+
+    /// Every rank gets what each rank gives, one after the other; all give as many elements.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn allgather<T: VectorElement>(&self, data: &[T]) -> Result<Vec<T>, CollectiveError> {
+        let owners = (0..self.world_size).map(Rank);
+        let of = |owner| self.begin(Collective::Broadcast(T::TYPE, owner), data.as_bytes());
+        let requests: Result<Vec<_>, _> = owners.map(of).collect();
+        let mut all = Vec::with_capacity(data.len() * usize::from(self.world_size));
+        for (owner, request) in (0..).zip(requests?) {
+            let part = request.wait()?;
+            let own = if Rank(owner) == self.rank { data } else { &values(&part) };
+            all.extend_from_slice(own);
+        }
+        Ok(all)
+    }
+
+    /// Each rank gets its block of the reduction: of n ranks, which all give n equal blocks, rank r gets block r.
+    ///
+    /// # Errors
+    /// [`CollectiveError`]; [`SubmitError::Elements`] if the elements are no equal blocks.
+    pub fn reduce_scatter<T: VectorElement>(
+        &self,
+        data: &[T],
+        operator: Operator,
+    ) -> Result<Vec<T>, CollectiveError> {
+        let (ranks, len) = (usize::from(self.world_size), data.len());
+        if !len.is_multiple_of(ranks) {
+            return Err(SubmitError::Elements { len, size: ranks }.into());
+        }
+        let reduction = reduction(operator, T::TYPE)?;
+        let blocks = (0..self.world_size).map(Rank).zip(data.chunks((len / ranks).max(1)));
+        let of = |(owner, block): (Rank, &[T])| {
+            Ok((owner, self.begin(Collective::Reduce(reduction, owner), block.as_bytes())?))
+        };
+        let requests: Result<Vec<_>, CollectiveError> = blocks.map(of).collect();
+        let mut mine = Vec::new();
+        for (owner, request) in requests? {
+            let result = request.wait()?;
+            if owner == self.rank {
+                mine = values(&result);
+            }
+        }
+        Ok(mine)
+    }
+
+    /// Begins an operation on the bytes of elements, little-endian. All ranks begin the same ones in the same order, each
+    /// with as many elements.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn begin(
+        &self,
+        collective: Collective,
+        data: &[u8],
+    ) -> Result<CollectiveRequest<'_>, CollectiveError> {
+        if let Some(root) = collective.root().filter(|root| root.0 >= self.world_size) {
+            return Err(CollectiveError::Root { root, world_size: self.world_size });
+        }
+        let operation = self.host.submit(self.member, collective, data.into());
+        let operation = operation.map_err(|error| match error {
+            SubmitError::Over(error) => self.ended(error),
+            error => error.into(),
+        })?;
+        Ok(CollectiveRequest { communicator: self, operation, result: None })
+    }
+
+    fn ended(&self, error: OperationError) -> CollectiveError {
+        let why = self.host.why(self.member).unwrap_or_default();
+        CollectiveError::Operation { error, why }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // Until all ranks are here, the others may need what this one has.
+        if let Err(error) = self.session.destroy(self.id) {
+            tracing::debug!(communicator = self.id.0, %error, "destroyed without the others");
+        }
+        self.host.leave(self.member);
+    }
+}
+
+impl CollectiveRequest<'_> {
+    /// Waits for the result: bytes of elements, or nothing where this rank gets none.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn wait(mut self) -> Result<Arc<Vec<u8>>, CollectiveError> {
+        let of = self.communicator;
+        self.result.take().unwrap_or_else(|| {
+            of.host.wait(of.member, self.operation).map_err(|error| of.ended(error))
+        })
+    }
+
+    /// Whether the operation is over; [`CollectiveRequest::wait`] then returns at once.
+    pub fn is_over(&mut self) -> bool {
+        let of = self.communicator;
+        if self.result.is_none() {
+            let result = of.host.test(of.member, self.operation);
+            self.result = result.map(|result| result.map_err(|error| of.ended(error)));
+        }
+        self.result.is_some()
+    }
+}
+
+fn reduction(operator: Operator, element: ElementType) -> Result<Reduction, CollectiveError> {
+    let none = CollectiveError::Reduction { operator, element };
+    Reduction::new(operator, element).ok_or(none)
+}
+
+fn values<T: VectorElement>(bytes: &[u8]) -> Vec<T> {
+    let one = |bytes| T::read_from_bytes(bytes).ok();
+    bytes.chunks_exact(size_of::<T>()).filter_map(one).collect()
+}
+
+/// A host on the address that switches are to send to, on the port of `RoCEv2` if no other process of this address has it.
+fn bind(cfg: &GroupCfg) -> Result<LocalHost, GroupError> {
+    let failed = |address| move |error| GroupError::Socket { address, error };
+    let ip = match cfg.address {
+        Some(ip) => ip,
+        None => source_of(cfg.controller).map_err(failed(cfg.controller))?,
+    };
+    let standard = SocketAddr::new(ip, ROCE_PORT);
+    match LocalHost::bind(standard) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            LocalHost::bind(SocketAddr::new(ip, 0)).map_err(failed(standard))
+        }
+        result => result.map_err(failed(standard)),
+    }
+}

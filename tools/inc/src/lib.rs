@@ -1,0 +1,35 @@
+//! What the programs of in-network computing share: the signals that end them.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::fd::AsFd;
+
+/// SIGINT and SIGTERM, as something that can be waited for.
+#[derive(Debug)]
+pub struct Ends(SignalFd);
+
+impl Ends {
+    /// Watches for the signals; called before any thread starts, so that all of them inherit the mask.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch() -> nix::Result<Self> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGINT);
+        set.add(Signal::SIGTERM);
+        set.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Waits so long; whether a signal came.
+    #[must_use]
+    pub fn within(&self, most: Duration) -> bool {
+        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, timeout).is_ok_and(|ready| ready != 0)
+    }
+}
