@@ -958,3 +958,6 @@ impl Controller {
 fn check_version(theirs: u32) -> Result<(), CallError> {
     if theirs == CONTROL_VERSION { Ok(()) } else { Err(CallError::Version { theirs }) }
 }
+
+#[cfg(test)]
+mod tests;

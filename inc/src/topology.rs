@@ -1,7 +1,7 @@
 //! The physical map of switches, hosts and links, and the tree of a communicator in it.
 //!
 //! The tree's root is the switch with the least depth to all members; of several the one with the fewest edges, then the one
-//! whose fullest switch has most free memory. Paths are shortest paths; where there are several, one that the tree
+//! whose switches have most free memory in all. Paths are shortest paths; where there are several, one that the tree
 //! has already, then through the switch with most free memory. Children are in the order of the lowest rank below each, so
 //! the order in which floats are added is the same for the same map and members.
 
@@ -204,8 +204,9 @@ impl PhysicalMap {
             }
             match self.grow(root, distances, &neighbours, &free, members) {
                 Ok(shape) => {
-                    let least = shape.switches.iter().filter_map(|switch| free[switch.node]).min();
-                    let rank = (depth, shape.switches.len(), u64::MAX - least.unwrap_or(0));
+                    let room = shape.switches.iter().filter_map(|switch| free[switch.node]);
+                    let room = room.fold(0, u64::saturating_add);
+                    let rank = (depth, shape.switches.len(), u64::MAX - room);
                     if best.as_ref().is_none_or(|(least, _)| rank < *least) {
                         best = Some((rank, shape));
                     }

@@ -447,7 +447,8 @@ impl Controller {
                 return Ok(placed(&self.map, &shape, &of.attributes));
             };
             supply.excluded.insert(node);
-            full.get_or_insert(NoTree("quota", why));
+            // The last one is the one that no tree goes around.
+            full = Some(NoTree("quota", why));
         }
     }
 
