@@ -31,7 +31,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::host::LocalHost;
 use crate::udp::source_of;
 
-/// Name of a group that nobody named.
+/// A wait is looked at again after this time; the operation's bound ends it.
+const WAIT_STEP: Duration = Duration::from_secs(60);
+
+/// Name of a group that has been given none.
 pub const GROUP_DEFAULT: &str = "inccl";
 
 /// Which rank of which group this is.
@@ -134,9 +137,12 @@ pub struct Group {
     host: Arc<LocalHost>,
 }
 
-/// A rank of a communicator. Dropped, it is destroyed when all ranks did the same.
+/// A rank of a communicator. Dropped with all its requests, it is destroyed when all ranks did the same.
 #[derive(Debug)]
-pub struct Communicator {
+pub struct Communicator(Arc<CommunicatorRank>);
+
+#[derive(Debug)]
+struct CommunicatorRank {
     id: CommunicatorId,
     member: MemberId,
     rank: Rank,
@@ -147,8 +153,8 @@ pub struct Communicator {
 
 /// An operation under way.
 #[derive(Debug)]
-pub struct CollectiveRequest<'c> {
-    communicator: &'c Communicator,
+pub struct CollectiveRequest {
+    of: Arc<CommunicatorRank>,
     operation: OperationId,
     result: Option<Result<Arc<Vec<u8>>, CollectiveError>>,
 }
@@ -238,14 +244,14 @@ impl Group {
         let of_commands = Arc::clone(&self.host);
         let on_command = Box::new(move |command| of_commands.on_command(member, command));
         match self.session.create_communicator(cfg.attributes, end, on_command) {
-            Ok(id) => Ok(Communicator {
+            Ok(id) => Ok(Communicator(Arc::new(CommunicatorRank {
                 id,
                 member,
                 rank,
                 world_size: self.cfg.world_size,
                 session: Arc::clone(&self.session),
                 host: Arc::clone(&self.host),
-            }),
+            }))),
             Err(error) => {
                 self.host.leave(member);
                 Err(error.into())
@@ -264,19 +270,31 @@ impl Communicator {
     /// Number of this member.
     #[must_use]
     pub fn rank(&self) -> Rank {
-        self.rank
+        self.0.rank
     }
 
     /// Members of the communicator.
     #[must_use]
     pub fn world_size(&self) -> u16 {
-        self.world_size
+        self.0.world_size
     }
 
     /// Its number at the controller.
     #[must_use]
     pub fn id(&self) -> CommunicatorId {
-        self.id
+        self.0.id
+    }
+
+    /// Chunks that this rank sent again so far.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.0.host.repeated(self.0.member)
+    }
+
+    /// Why there is no tree of switches, or why the communicator is over; `None`: switches reduce.
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.0.host.why(self.0.member)
     }
 
     /// Every rank gets the reduction of what all ranks give.
@@ -317,7 +335,7 @@ impl Communicator {
     ) -> Result<Vec<T>, CollectiveError> {
         let request = self.begin(Collective::Broadcast(T::TYPE, root), data.as_bytes())?;
         let result = request.wait()?;
-        Ok(if root == self.rank { data.to_vec() } else { values(&result) })
+        Ok(if root == self.rank() { data.to_vec() } else { values(&result) })
     }
 
     /// Returns when all ranks have called it.
@@ -333,13 +351,13 @@ impl Communicator {
     /// # Errors
     /// [`CollectiveError`].
     pub fn allgather<T: VectorElement>(&self, data: &[T]) -> Result<Vec<T>, CollectiveError> {
-        let owners = (0..self.world_size).map(Rank);
+        let owners = (0..self.world_size()).map(Rank);
         let of = |owner| self.begin(Collective::Broadcast(T::TYPE, owner), data.as_bytes());
         let requests: Result<Vec<_>, _> = owners.map(of).collect();
-        let mut all = Vec::with_capacity(data.len() * usize::from(self.world_size));
+        let mut all = Vec::with_capacity(data.len() * usize::from(self.world_size()));
         for (owner, request) in (0..).zip(requests?) {
             let part = request.wait()?;
-            let own = if Rank(owner) == self.rank { data } else { &values(&part) };
+            let own = if Rank(owner) == self.rank() { data } else { &values(&part) };
             all.extend_from_slice(own);
         }
         Ok(all)
@@ -354,12 +372,12 @@ impl Communicator {
         data: &[T],
         operator: Operator,
     ) -> Result<Vec<T>, CollectiveError> {
-        let (ranks, len) = (usize::from(self.world_size), data.len());
+        let (ranks, len) = (usize::from(self.world_size()), data.len());
         if !len.is_multiple_of(ranks) {
             return Err(SubmitError::Elements { len, size: ranks }.into());
         }
         let reduction = reduction(operator, T::TYPE)?;
-        let blocks = (0..self.world_size).map(Rank).zip(data.chunks((len / ranks).max(1)));
+        let blocks = (0..self.world_size()).map(Rank).zip(data.chunks((len / ranks).max(1)));
         let of = |(owner, block): (Rank, &[T])| {
             Ok((owner, self.begin(Collective::Reduce(reduction, owner), block.as_bytes())?))
         };
@@ -367,7 +385,7 @@ impl Communicator {
         let mut mine = Vec::new();
         for (owner, request) in requests? {
             let result = request.wait()?;
-            if owner == self.rank {
+            if owner == self.rank() {
                 mine = values(&result);
             }
         }
@@ -383,25 +401,28 @@ impl Communicator {
         &self,
         collective: Collective,
         data: &[u8],
-    ) -> Result<CollectiveRequest<'_>, CollectiveError> {
-        if let Some(root) = collective.root().filter(|root| root.0 >= self.world_size) {
-            return Err(CollectiveError::Root { root, world_size: self.world_size });
+    ) -> Result<CollectiveRequest, CollectiveError> {
+        let world_size = self.world_size();
+        if let Some(root) = collective.root().filter(|root| root.0 >= world_size) {
+            return Err(CollectiveError::Root { root, world_size });
         }
-        let operation = self.host.submit(self.member, collective, data.into());
+        let operation = self.0.host.submit(self.0.member, collective, data.into());
         let operation = operation.map_err(|error| match error {
-            SubmitError::Over(error) => self.ended(error),
+            SubmitError::Over(error) => self.0.ended(error),
             error => error.into(),
         })?;
-        Ok(CollectiveRequest { communicator: self, operation, result: None })
+        Ok(CollectiveRequest { of: Arc::clone(&self.0), operation, result: None })
     }
+}
 
+impl CommunicatorRank {
     fn ended(&self, error: OperationError) -> CollectiveError {
         let why = self.host.why(self.member).unwrap_or_default();
         CollectiveError::Operation { error, why }
     }
 }
 
-impl Drop for Communicator {
+impl Drop for CommunicatorRank {
     fn drop(&mut self) {
         // Until all ranks are here, the others may need what this one has.
         if let Err(error) = self.session.destroy(self.id) {
@@ -411,26 +432,31 @@ impl Drop for Communicator {
     }
 }
 
-impl CollectiveRequest<'_> {
+impl CollectiveRequest {
     /// Waits for the result: bytes of elements, or nothing where this rank gets none.
     ///
     /// # Errors
     /// [`CollectiveError`].
     pub fn wait(mut self) -> Result<Arc<Vec<u8>>, CollectiveError> {
-        let of = self.communicator;
-        self.result.take().unwrap_or_else(|| {
-            of.host.wait(of.member, self.operation).map_err(|error| of.ended(error))
-        })
+        // The operation's own bound ends it.
+        while !self.wait_for(WAIT_STEP) {}
+        let none = || self.of.ended(OperationError::NoTree);
+        self.result.take().unwrap_or_else(|| Err(none()))
+    }
+
+    /// Waits for the result, so long at most; whether the operation is over, and [`CollectiveRequest::wait`] returns at once.
+    pub fn wait_for(&mut self, most: Duration) -> bool {
+        let of = &self.of;
+        if self.result.is_none() {
+            let result = of.host.wait(of.member, self.operation, most);
+            self.result = result.map(|result| result.map_err(|error| of.ended(error)));
+        }
+        self.result.is_some()
     }
 
     /// Whether the operation is over; [`CollectiveRequest::wait`] then returns at once.
     pub fn is_over(&mut self) -> bool {
-        let of = self.communicator;
-        if self.result.is_none() {
-            let result = of.host.test(of.member, self.operation);
-            self.result = result.map(|result| result.map_err(|error| of.ended(error)));
-        }
-        self.result.is_some()
+        self.wait_for(Duration::ZERO)
     }
 }
 

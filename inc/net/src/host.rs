@@ -17,11 +17,14 @@ use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
 use inc::wire::Collective;
 
-use crate::drive::{Driver, Sleeper, Waker, system_random};
+use crate::drive::{Driver, Sleeper, Waker, clock, system_random};
 use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
 const STAY_AWAY: Duration = Duration::from_millis(1);
+
+/// What an operation ended with.
+pub type OperationResult = Result<Arc<Vec<u8>>, OperationError>;
 
 /// Takes what a member has to say to the controller. It is called with the host locked, and must not wait.
 pub type OnReport = Box<dyn FnMut(HostReport) + Send>;
@@ -136,32 +139,28 @@ impl LocalHost {
         Ok(operation)
     }
 
-    /// Waits for the result of an operation, which ends within its bound. Each result is given once; of an operation that
-    /// was never begun, or whose result was given, there is [`OperationError::NoTree`].
+    /// Waits for the result of an operation, so long at most; `None`: it is under way. Each result is given once; of an
+    /// operation that was never begun, or whose result was given, there is [`OperationError::NoTree`].
     ///
     /// # Errors
     /// [`OperationError`].
+    #[must_use]
     pub fn wait(
         &self,
         id: MemberId,
         operation: OperationId,
-    ) -> Result<Arc<Vec<u8>>, OperationError> {
+        most: Duration,
+    ) -> Option<OperationResult> {
         self.shared.presence().waiting += 1;
-        let result = self.wait_driving(id, operation);
+        let result = self.wait_driving(id, operation, most);
         self.shared.presence().waiting -= 1;
         result
     }
 
-    /// The result of an operation that is over, once.
+    /// Chunks that a member sent again so far.
     #[must_use]
-    pub fn test(
-        &self,
-        id: MemberId,
-        operation: OperationId,
-    ) -> Option<Result<Arc<Vec<u8>>, OperationError>> {
-        let mut state = self.shared.lock();
-        state.turn();
-        state.finished.remove(&(id, operation)).map(|finished| finished.result)
+    pub fn repeated(&self, id: MemberId) -> u64 {
+        self.shared.lock().driver.station.repeated(id)
     }
 
     /// Why a member's communicator has no tree or is over, as the controller says it.
@@ -181,25 +180,32 @@ impl LocalHost {
         &self,
         id: MemberId,
         operation: OperationId,
-    ) -> Result<Arc<Vec<u8>>, OperationError> {
+        most: Duration,
+    ) -> Option<OperationResult> {
+        let start = clock();
         let mut sleeper = None;
         loop {
             let mut state = self.shared.lock();
             let is_busy = state.turn();
             if let Some(finished) = state.finished.remove(&(id, operation)) {
-                return finished.result;
+                return Some(finished.result);
             }
             if !state.driver.station.is_under_way(id, operation) {
-                return Err(OperationError::NoTree);
+                return Some(Err(OperationError::NoTree));
             }
-            let left = state.driver.time_left();
+            if is_busy {
+                drop(state);
+                sleeper.iter_mut().for_each(Sleeper::on_busy);
+                continue;
+            }
+            let left = most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return None;
+            }
+            let left = left.min(state.driver.time_left());
             let sleeper = sleeper.get_or_insert_with(|| state.driver.sleeper());
             drop(state);
-            if is_busy {
-                sleeper.on_busy();
-            } else {
-                sleeper.on_idle(left);
-            }
+            sleeper.on_idle(left);
         }
     }
 }

@@ -112,7 +112,7 @@ impl Tree {
                 let start = Instant::now();
                 let collective = Collective::Allreduce(reduction);
                 let operation = host.submit(id, collective, input.as_slice().into()).unwrap();
-                let result = host.wait(id, operation).unwrap();
+                let result = host.wait(id, operation, HANG).unwrap().unwrap();
                 let took = start.elapsed();
                 assert!(*result == wanted, "rank {rank}, {count} elements");
                 took
