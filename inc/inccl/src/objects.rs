@@ -1,0 +1,443 @@
+//! Groups, communicators and requests of a C program, by number: a handle that was given back, or never given, is refused.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use inc::controller::GroupSecret;
+use inc::edge::{EdgeAttributes, MessageMode, Reliability};
+use inc::element::{ElementType, Operator, Reduction};
+use inc::member::{OperationError, SubmitError};
+use inc::wire::{Collective, Rank};
+use inc_control::HOSTS_PORT;
+use inc_net::group::{
+    CollectiveError, CollectiveRequest, Communicator, CommunicatorCfg, GROUP_DEFAULT, Group,
+    GroupCfg, GroupError,
+};
+
+use crate::memory::Destination;
+
+/// Answers of calls, as in `inccl.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Answer {
+    Ok = 0,
+    Invalid,
+    Pending,
+    Aborted,
+    Timeout,
+    NoTree,
+    System,
+    Canceled,
+}
+
+/// Why a call has no result: its answer, and the words for `inccl_last_error`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub(crate) struct CallError {
+    pub(crate) answer: Answer,
+    pub(crate) words: String,
+}
+
+impl CallError {
+    pub(crate) const fn invalid(words: String) -> Self {
+        Self { answer: Answer::Invalid, words }
+    }
+
+    fn system(words: String) -> Self {
+        Self { answer: Answer::System, words }
+    }
+}
+
+impl From<GroupError> for CallError {
+    fn from(error: GroupError) -> Self {
+        let answer = match &error {
+            GroupError::Rank { .. } | GroupError::Member(_) => Answer::Invalid,
+            GroupError::Socket { .. } | GroupError::Join(_) | GroupError::Session(_) => {
+                Answer::System
+            }
+        };
+        Self { answer, words: error.to_string() }
+    }
+}
+
+impl From<CollectiveError> for CallError {
+    fn from(error: CollectiveError) -> Self {
+        let ended = |error: &OperationError| match error {
+            OperationError::Aborted(_) => Answer::Aborted,
+            OperationError::NoTree => Answer::NoTree,
+            OperationError::Timeout(_) => Answer::Timeout,
+        };
+        let answer = match &error {
+            CollectiveError::Submit(SubmitError::Over(error))
+            | CollectiveError::Operation { error, .. } => ended(error),
+            CollectiveError::Submit(_)
+            | CollectiveError::Reduction { .. }
+            | CollectiveError::Root { .. } => Answer::Invalid,
+        };
+        Self { answer, words: error.to_string() }
+    }
+}
+
+/// A communicator of C: one of Rust for each mode, since its calls choose the mode.
+#[derive(Debug)]
+pub(crate) struct CCommunicator {
+    group: Arc<Group>,
+    attributes: EdgeAttributes,
+    bound: Duration,
+    write: OnceLock<Communicator>,
+    send: OnceLock<Communicator>,
+    last_error: Mutex<String>,
+}
+
+/// A request of C: one operation or, of an allgather or reduce-scatter, one for each rank.
+#[derive(Debug)]
+pub(crate) struct CRequest {
+    pub(crate) communicator: Arc<CCommunicator>,
+    /// The operations that are not over, and where their results go.
+    parts: Vec<(CollectiveRequest, Option<Destination>)>,
+}
+
+#[derive(Debug)]
+enum CObject {
+    Group(Arc<Group>),
+    Communicator(Arc<CCommunicator>),
+    Request(Box<CRequest>),
+}
+
+#[derive(Debug, Default)]
+struct Objects {
+    all: BTreeMap<usize, CObject>,
+    last: usize,
+}
+
+/// Handles are numbers that look like no pointer, and are never given twice.
+const HANDLE_STEP: usize = 16;
+
+fn objects() -> MutexGuard<'static, Objects> {
+    static OBJECTS: Mutex<Objects> = Mutex::new(Objects { all: BTreeMap::new(), last: 0 });
+    OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add(object: CObject) -> usize {
+    let mut objects = objects();
+    objects.last += HANDLE_STEP;
+    let handle = objects.last;
+    objects.all.insert(handle, object);
+    handle
+}
+
+fn wrong(handle: usize, what: &str) -> CallError {
+    let why = if handle == 0 { "null" } else { "destroyed, or was never created" };
+    CallError::invalid(format!("{what} is {why}"))
+}
+
+/// The group behind a handle.
+pub(crate) fn group(handle: usize) -> Result<Arc<Group>, CallError> {
+    match objects().all.get(&handle) {
+        Some(CObject::Group(group)) => Ok(Arc::clone(group)),
+        _ => Err(wrong(handle, "group")),
+    }
+}
+
+/// The communicator behind a handle.
+pub(crate) fn communicator(handle: usize) -> Result<Arc<CCommunicator>, CallError> {
+    match objects().all.get(&handle) {
+        Some(CObject::Communicator(communicator)) => Ok(Arc::clone(communicator)),
+        _ => Err(wrong(handle, "comm")),
+    }
+}
+
+/// Takes a request out, to be put back if it is under way.
+pub(crate) fn take_request(handle: usize) -> Result<Box<CRequest>, CallError> {
+    let mut objects = objects();
+    match objects.all.remove(&handle) {
+        Some(CObject::Request(request)) => Ok(request),
+        Some(other) => {
+            objects.all.insert(handle, other);
+            Err(wrong(handle, "request"))
+        }
+        None => Err(wrong(handle, "request")),
+    }
+}
+
+pub(crate) fn put_request(handle: usize, request: Box<CRequest>) {
+    objects().all.insert(handle, CObject::Request(request));
+}
+
+pub(crate) fn add_request(request: CRequest) -> usize {
+    add(CObject::Request(Box::new(request)))
+}
+
+/// Joins a group by the arguments of C and the environment.
+pub(crate) fn create_group(
+    world_size: i32,
+    controller: Option<String>,
+    rank: i32,
+) -> Result<usize, CallError> {
+    let number = |value: i32, what: &str| {
+        u16::try_from(value)
+            .map_err(|_| CallError::invalid(format!("{what} is {value}: it is from 0 to 65535")))
+    };
+    let (world_size, rank) = (number(world_size, "world_size")?, number(rank, "rank")?);
+    let (controller, from) = match controller {
+        Some(text) => (text, "controller_ip"),
+        None => (environment("INCCL_MASTER")?.ok_or_else(no_controller)?, "INCCL_MASTER"),
+    };
+    let address = |text: &str, what: &str| {
+        text.parse::<IpAddr>()
+            .map_err(|_| CallError::invalid(format!("{what} is \"{text}\": no IP address")))
+    };
+    let controller = address(&controller, from)?;
+    let mut cfg = GroupCfg::new(controller, world_size, rank);
+    if let Some(name) = environment("INCCL_GROUP")? {
+        cfg.name = name;
+    }
+    if cfg.name.is_empty() {
+        cfg.name = GROUP_DEFAULT.into();
+    }
+    if let Some(own) = environment("INCCL_ADDRESS")? {
+        cfg.address = Some(address(&own, "INCCL_ADDRESS")?);
+    }
+    let port = environment_number("INCCL_PORT", u64::from(HOSTS_PORT))?;
+    let port = u16::try_from(port)
+        .map_err(|_| CallError::invalid(format!("INCCL_PORT is {port}: no TCP port")))?;
+    cfg.controller = SocketAddr::new(controller, port);
+    cfg.wait = Duration::from_secs(environment_number("INCCL_WAIT", cfg.wait.as_secs())?);
+    if let Some(file) = environment("INCCL_SECRET")? {
+        let secret = std::fs::read(Path::new(&file));
+        let secret =
+            secret.map_err(|error| CallError::system(format!("INCCL_SECRET: {file}: {error}")))?;
+        cfg.secret = Some(GroupSecret::new(secret.trim_ascii()));
+    }
+    Ok(add(CObject::Group(Arc::new(Group::join(cfg)?))))
+}
+
+fn no_controller() -> CallError {
+    CallError::invalid(
+        "controller_ip is null, and INCCL_MASTER does not name the controller".into(),
+    )
+}
+
+fn environment(name: &str) -> Result<Option<String>, CallError> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(_) => Err(CallError::invalid(format!("{name} is no UTF-8"))),
+    }
+}
+
+fn environment_number(name: &str, default: u64) -> Result<u64, CallError> {
+    let Some(text) = environment(name)? else { return Ok(default) };
+    text.parse().map_err(|_| CallError::invalid(format!("{name} is \"{text}\": no number")))
+}
+
+/// Forgets a group; it is left when its communicators are destroyed, too.
+pub(crate) fn destroy_group(handle: usize) -> Result<(), CallError> {
+    group(handle)?;
+    let gone = objects().all.remove(&handle);
+    drop(gone);
+    Ok(())
+}
+
+/// Makes a communicator in one mode; that in the other is made by the first call that needs it.
+pub(crate) fn create_communicator(
+    group_handle: usize,
+    attributes: EdgeAttributes,
+    bound: Duration,
+) -> Result<usize, CallError> {
+    let made = CCommunicator {
+        group: group(group_handle)?,
+        attributes,
+        bound,
+        write: OnceLock::new(),
+        send: OnceLock::new(),
+        last_error: Mutex::default(),
+    };
+    made.of(attributes.mode)?;
+    Ok(add(CObject::Communicator(Arc::new(made))))
+}
+
+/// Destroys a communicator. Its requests are under way no longer.
+pub(crate) fn destroy_communicator(handle: usize) -> Result<(), CallError> {
+    let communicator = communicator(handle)?;
+    let mut ended = Vec::new();
+    {
+        let mut objects = objects();
+        objects.all.remove(&handle);
+        let is_its = |_: &usize, object: &mut CObject| matches!(object, CObject::Request(request) if Arc::ptr_eq(&request.communicator, &communicator));
+        ended.extend(objects.all.extract_if(.., is_its));
+    }
+    // Not under the lock: destroying waits for the other ranks.
+    let count = ended.len();
+    drop((ended, communicator));
+    if count == 0 {
+        return Ok(());
+    }
+    let words =
+        format!("the communicator was destroyed with {count} requests under way: they are ended");
+    Err(CallError { answer: Answer::Canceled, words })
+}
+
+impl CCommunicator {
+    /// The communicator of a mode.
+    pub(crate) fn of(&self, mode: MessageMode) -> Result<&Communicator, CallError> {
+        let place = match mode {
+            MessageMode::Write => &self.write,
+            MessageMode::Send => &self.send,
+        };
+        if let Some(made) = place.get() {
+            return Ok(made);
+        }
+        let attributes = EdgeAttributes { mode, ..self.attributes };
+        let cfg = CommunicatorCfg { attributes, bound: self.bound };
+        let made = self.group.communicator(cfg)?;
+        Ok(place.get_or_init(|| made))
+    }
+
+    pub(crate) fn default_mode(&self) -> MessageMode {
+        self.attributes.mode
+    }
+
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    pub(crate) fn note(&self, words: &str) {
+        words.clone_into(&mut self.last_error.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn last_error(&self) -> String {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What an operation does, and where its result goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    /// Of one collective.
+    One(Collective),
+    /// All blocks, by a broadcast of each rank.
+    Allgather(ElementType),
+    /// A block, by a reduce for each rank.
+    ReduceScatter(Reduction),
+}
+
+impl CRequest {
+    /// Begins the operations of a call.
+    pub(crate) fn begin(
+        communicator: Arc<CCommunicator>,
+        mode: MessageMode,
+        wanted: Wanted,
+        input: &[u8],
+        to: Destination,
+    ) -> Result<Self, CallError> {
+        let of = communicator.of(mode)?;
+        let (rank, ranks) = (of.rank(), of.world_size());
+        let mut parts = Vec::new();
+        match wanted {
+            Wanted::One(collective) => {
+                let gets = match collective {
+                    Collective::Allreduce(_) => true,
+                    Collective::Reduce(_, root) => root == rank,
+                    Collective::Broadcast(_, root) => root != rank,
+                    Collective::Barrier => false,
+                };
+                parts.push((of.begin(collective, input)?, gets.then_some(to)));
+            }
+            Wanted::Allgather(element) => {
+                let len = input.len();
+                for owner in 0..ranks {
+                    let request = of.begin(Collective::Broadcast(element, Rank(owner)), input)?;
+                    let place = to.part(usize::from(owner) * len, len);
+                    if Rank(owner) == rank {
+                        place.write(input);
+                    }
+                    parts.push((request, (Rank(owner) != rank).then_some(place)));
+                }
+            }
+            Wanted::ReduceScatter(reduction) => {
+                let len = input.len() / usize::from(ranks);
+                for owner in 0..ranks {
+                    let at = usize::from(owner) * len;
+                    let collective = Collective::Reduce(reduction, Rank(owner));
+                    let request = of.begin(collective, &input[at..at + len])?;
+                    parts.push((request, (Rank(owner) == rank).then_some(to)));
+                }
+            }
+        }
+        // The first one is looked at first.
+        parts.reverse();
+        Ok(Self { communicator, parts })
+    }
+
+    /// Waits so long at most, and writes the results of what is over; `false`: something is under way.
+    pub(crate) fn wait(&mut self, most: Duration) -> Result<bool, CallError> {
+        while let Some((request, _)) = self.parts.last_mut() {
+            if !request.wait_for(most) {
+                return Ok(false);
+            }
+            let Some((request, to)) = self.parts.pop() else { break };
+            let result = request.wait()?;
+            if let Some(to) = to {
+                to.write(&result);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The element type of a number of C.
+pub(crate) fn element(number: i32) -> Result<ElementType, CallError> {
+    let found = u8::try_from(number).ok().and_then(ElementType::from_code);
+    found.ok_or_else(|| CallError::invalid(format!("type {number} is no element type")))
+}
+
+/// The reduction of two numbers of C.
+pub(crate) fn reduction(op: i32, of: ElementType) -> Result<Reduction, CallError> {
+    let found = u8::try_from(op).ok().and_then(Operator::from_code);
+    let operator = found.ok_or_else(|| CallError::invalid(format!("op {op} is no operator")))?;
+    let none = || CallError::invalid(format!("there is no {operator:?} of {of:?}"));
+    Reduction::new(operator, of).ok_or_else(none)
+}
+
+/// The rank of a number of C.
+pub(crate) fn rank(number: i32) -> Result<Rank, CallError> {
+    let rank = u16::try_from(number).map(Rank);
+    rank.map_err(|_| CallError::invalid(format!("root {number} is no rank")))
+}
+
+/// The attributes of an `inccl_attr`, where zero means the default.
+pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duration), CallError> {
+    let short = |value: u32, default: u16, what: &str| match value {
+        0 => Ok(default),
+        value => u16::try_from(value)
+            .map_err(|_| CallError::invalid(format!("{what} is {value}, far too large"))),
+    };
+    let mode = match attr.mode {
+        0 => MessageMode::Write,
+        1 => MessageMode::Send,
+        other => return Err(CallError::invalid(format!("mode {other} is none"))),
+    };
+    let reliability = match attr.edge {
+        0 => Reliability::Reliable,
+        1 => Reliability::Unreliable,
+        other => return Err(CallError::invalid(format!("edge {other} is none"))),
+    };
+    let attributes = EdgeAttributes {
+        mode,
+        reliability,
+        path_mtu: short(attr.path_mtu, PATH_MTU, "path_mtu")?,
+        packets: u8::try_from(short(attr.packets, 1, "packets")?).unwrap_or(u8::MAX),
+        window: short(attr.window, 64, "window")?.into(),
+        ..EdgeAttributes::DEFAULT
+    };
+    attributes.check().map_err(|error| CallError::invalid(error.to_string()))?;
+    let bound = if attr.bound_ms == 0 { 30_000 } else { attr.bound_ms };
+    Ok((attributes, Duration::from_millis(bound.into())))
+}
+
+/// Payload of a packet that fits every Ethernet.
+const PATH_MTU: u16 = 1024;
