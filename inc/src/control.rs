@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use crate::edge::{EdgeAttributes, EdgeEnd};
-use crate::slots::{Child, Contradiction, SwitchCounts, To};
+use crate::slots::{Child, ChunkConflict, SwitchCounts, To};
 use crate::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
 
 /// Number of a communicator, from its controller; no other one ever has it.
@@ -74,7 +74,7 @@ pub enum SwitchReport {
     /// The communicator was aborted at this switch.
     Aborted(TreeLife, AbortReason),
     /// Two children contradict each other.
-    Contradiction(TreeLife, Contradiction),
+    Contradiction(TreeLife, ChunkConflict),
     /// What a communicator did at this switch since it was installed there. Sent now and then, for metrics;
     /// the last number is that of the slots in use.
     Counts(CommunicatorId, SwitchCounts, u64),
@@ -136,7 +136,7 @@ pub enum HostReport {
     Chunks(TreeLife, ChunkReport, EdgeEnd),
     /// Its edge to the switch is dead.
     EdgeDead(TreeLife),
-    /// It was told an abort by the switch; what it was doing at that time.
+    /// The switch aborted it; what it was doing at that time.
     Aborted(TreeLife, AbortReason, Option<CurrentOperation>),
 }
 
@@ -154,9 +154,9 @@ pub struct ChunkReport {
 pub struct CurrentOperation {
     /// Its number modulo 2^16.
     pub op_id: u16,
-    /// What it does.
+    /// What it does with vectors.
     pub collective: Collective,
-    /// Elements in all.
+    /// Elements in all its chunks.
     pub elements: u64,
 }
 

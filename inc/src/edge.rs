@@ -99,9 +99,9 @@ pub struct EdgeEnd {
 /// An edge, as one of its ends sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeCfg {
-    /// How messages travel.
+    /// How messages travel on it.
     pub attributes: EdgeAttributes,
-    /// This end.
+    /// This end of the edge.
     pub here: EdgeEnd,
     /// The other end.
     pub there: EdgeEnd,

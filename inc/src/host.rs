@@ -42,7 +42,7 @@ pub enum HostMemberError {
     /// There cannot be such a window.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// A million edges.
+    /// It has a million edges.
     #[error("the host has no QPN left")]
     Full,
 }
@@ -147,7 +147,7 @@ impl Host {
                 place.member.end(OperationError::Aborted(reason));
             }
         }
-        self.settle(now, id);
+        self.send_chunks(now, id);
     }
 
     /// Begins an operation, see [`GroupMember::submit`].
@@ -164,7 +164,7 @@ impl Host {
         let member = self.members.get_mut(id.0).and_then(Option::as_mut);
         let member = member.ok_or(SubmitError::Over(OperationError::NoTree))?;
         let operation = member.member.submit(now, collective, input)?;
-        self.settle(now, id);
+        self.send_chunks(now, id);
         Ok(operation)
     }
 
@@ -185,7 +185,7 @@ impl Host {
         if let (Some(edge), Some((at, seq))) = (edge, taken) {
             // An answer shows that the contribution is there.
             self.port.on_proof(edge, seq);
-            self.settle(now, MemberId(at));
+            self.send_chunks(now, MemberId(at));
         }
         self.report_dead();
     }
@@ -230,7 +230,7 @@ impl Host {
             let Some(Some(place)) = self.members.get_mut(at) else { continue };
             if place.member.poll_deadline().is_some_and(|deadline| deadline <= now) {
                 place.member.on_time(now);
-                self.settle(now, MemberId(at));
+                self.send_chunks(now, MemberId(at));
             }
         }
         self.report_dead();
@@ -266,7 +266,7 @@ impl Host {
     }
 
     /// Queues what a member has to send.
-    fn settle(&mut self, now: IncTime, id: MemberId) {
+    fn send_chunks(&mut self, now: IncTime, id: MemberId) {
         let Some(Some(place)) = self.members.get_mut(id.0) else { return };
         while let Some(header) = place.member.poll_transmit(now) {
             // A chunk is cut to what a message holds.

@@ -650,7 +650,7 @@ fn gets_data(collective: Collective, rank: Rank) -> bool {
 mod tests {
     use super::*;
     use crate::element::{ElementType, Operator, Reduction};
-    use crate::slots::{Child, Communicator, CommunicatorCfg, To};
+    use crate::slots::{Child, CommunicatorSlots, CommunicatorSlotsCfg, To};
 
     const MS: IncTime = 1_000_000;
     const EPOCH: TreeEpoch = TreeEpoch(1);
@@ -682,9 +682,9 @@ mod tests {
     }
 
     /// A switch with two members.
-    fn pair() -> (Communicator, [GroupMember; 2]) {
+    fn pair() -> (CommunicatorSlots, [GroupMember; 2]) {
         let of = cfg(0);
-        let switch = CommunicatorCfg {
+        let switch = CommunicatorSlotsCfg {
             children: vec![Child::Host(Rank(0)), Child::Host(Rank(1))],
             has_parent: false,
             window: of.window,
@@ -693,11 +693,11 @@ mod tests {
             first: FIRST,
             forward_pause_ns: 0,
         };
-        (Communicator::new(&switch).unwrap(), [0, 1].map(member))
+        (CommunicatorSlots::new(&switch).unwrap(), [0, 1].map(member))
     }
 
     /// Carries messages until there are none.
-    fn carry(switch: &mut Communicator, members: &mut [GroupMember; 2], now: IncTime) {
+    fn carry(switch: &mut CommunicatorSlots, members: &mut [GroupMember; 2], now: IncTime) {
         loop {
             let mut is_over = true;
             for (child, member) in members.iter_mut().enumerate() {

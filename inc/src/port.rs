@@ -4,7 +4,7 @@
 //! - takes: datagrams, the time, messages to send. gives: messages, datagrams, dead edges.
 //! - must not: know what a message means.
 //!
-//! QPNs begin at a random number, go up, and are not used again for a minute: a late packet of a closed edge meets nobody.
+//! QPNs begin at a random number, go up, and are not used again for a minute: a late packet of a closed edge meets no other one.
 //! A packet is taken from the address of the edge's other end alone.
 
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ const BURST: u32 = 16;
 /// Segmentation numbers the packets of a run in the Identification, which a socket does not show.
 const ID_MAX: u16 = 63;
 
-/// Numbers that nobody outside can guess, from the system's generator; in a simulation from its seed.
+/// Numbers that no other station can guess, from the system's generator; in a simulation from its seed.
 pub type RandomSource = Box<dyn FnMut() -> u64 + Send>;
 
 /// An edge of a port, until it is closed.

@@ -1,6 +1,6 @@
 //! The slots of a switch: contributions of all children become one, whatever is lost, doubled or late.
 //!
-//! A [`Communicator`] is the part of a tree that one switch has: up to 64 children, a parent unless it is the root, and a
+//! A [`CommunicatorSlots`] is the part of a tree that one switch has: up to 64 children, a parent unless it is the root, and a
 //! window of W chunks. It has two banks of W slots each. A host sends chunk s only when it has the answer of chunk s - W.
 //! So who sends s proves that all have the answers up to s - 2W: the slot that s takes is free, and a kept answer is there
 //! for a child that may still ask. A repeat of a chunk that is done gets the kept answer again; a repeat of one that
@@ -22,7 +22,7 @@ pub type IncTime = u64;
 
 /// The part of a communicator's tree that one switch has.
 #[derive(Debug, Clone)]
-pub struct CommunicatorCfg {
+pub struct CommunicatorSlotsCfg {
     /// Children, in the order in which floats are added: 1 to 64.
     pub children: Vec<Child>,
     /// Whether there is a switch above.
@@ -50,7 +50,7 @@ pub enum Child {
 
 /// Why a communicator cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CommunicatorCfgError {
+pub enum CommunicatorSlotsCfgError {
     /// No child, or more than 64.
     #[error("a switch has 1 to 64 children of a communicator, not {0}")]
     Children(usize),
@@ -107,7 +107,7 @@ pub struct SwitchCounts {
 
 /// Two contributions to a chunk that cannot both be: of other operations, or of other sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contradiction {
+pub struct ChunkConflict {
     /// The child that sent the second one.
     pub child: usize,
     /// The first contribution to the chunk.
@@ -168,7 +168,7 @@ struct ChunkSlot {
 
 /// Slots and counters of one communicator in one switch.
 #[derive(Debug, Clone)]
-pub struct Communicator {
+pub struct CommunicatorSlots {
     /// Which children are hosts, with their rank.
     hosts: Vec<Option<Rank>>,
     /// Members below, in the order of their ranks, each with its child.
@@ -188,7 +188,7 @@ pub struct Communicator {
     waiting: Vec<u8>,
     transmits: VecDeque<Queued>,
     aborted: Option<AbortReason>,
-    contradiction: Option<Contradiction>,
+    contradiction: Option<ChunkConflict>,
     counts: SwitchCounts,
 }
 
@@ -209,19 +209,19 @@ const FREE: ChunkSlot = ChunkSlot {
     collective: Collective::Barrier,
 };
 
-impl Communicator {
+impl CommunicatorSlots {
     /// A communicator whose slots are all free.
     ///
     /// # Errors
-    /// [`CommunicatorCfgError`].
-    pub fn new(cfg: &CommunicatorCfg) -> Result<Self, CommunicatorCfgError> {
+    /// [`CommunicatorSlotsCfgError`].
+    pub fn new(cfg: &CommunicatorSlotsCfg) -> Result<Self, CommunicatorSlotsCfgError> {
         let count = cfg.children.len();
         if !(1..=CHILDREN_MAX).contains(&count) {
-            return Err(CommunicatorCfgError::Children(count));
+            return Err(CommunicatorSlotsCfgError::Children(count));
         }
         check_window(cfg.window)?;
         if cfg.data_max == 0 {
-            return Err(CommunicatorCfgError::DataMax);
+            return Err(CommunicatorSlotsCfgError::DataMax);
         }
         let mut below = Vec::new();
         for (index, child) in cfg.children.iter().enumerate() {
@@ -235,7 +235,7 @@ impl Communicator {
             below.array_windows().find(|[(a, _), (b, _)]| a == b)
         {
             let (rank, first, second) = (*rank, *first, *second);
-            return Err(CommunicatorCfgError::DoubledRank { rank, first, second });
+            return Err(CommunicatorSlotsCfgError::DoubledRank { rank, first, second });
         }
         let host = |child: &Child| match child {
             Child::Host(rank) => Some(*rank),
@@ -364,7 +364,7 @@ impl Communicator {
     }
 
     /// The two contributions for which the communicator was aborted, once.
-    pub fn take_contradiction(&mut self) -> Option<Contradiction> {
+    pub fn take_contradiction(&mut self) -> Option<ChunkConflict> {
         self.contradiction.take()
     }
 
@@ -437,7 +437,7 @@ impl Communicator {
             || !self.has_its_count(index, child, header)
         {
             let first = self.slots[index].first;
-            self.contradiction = Some(Contradiction { child, first, second: *header });
+            self.contradiction = Some(ChunkConflict { child, first, second: *header });
             return self.abort(seq, AbortReason::Contradiction);
         }
         let slot = &mut self.slots[index];
@@ -629,8 +629,8 @@ mod tests {
     const EPOCH: TreeEpoch = TreeEpoch(7);
     const WINDOW: u32 = 4;
 
-    fn cfg(children: Vec<Child>, has_parent: bool) -> CommunicatorCfg {
-        CommunicatorCfg {
+    fn cfg(children: Vec<Child>, has_parent: bool) -> CommunicatorSlotsCfg {
+        CommunicatorSlotsCfg {
             children,
             has_parent,
             window: WINDOW,
@@ -642,9 +642,9 @@ mod tests {
     }
 
     /// Hosts 0, 1, ... below one switch.
-    fn hosts(count: u16, has_parent: bool) -> Communicator {
+    fn hosts(count: u16, has_parent: bool) -> CommunicatorSlots {
         let children = (0..count).map(|rank| Child::Host(Rank(rank))).collect();
-        Communicator::new(&cfg(children, has_parent)).unwrap()
+        CommunicatorSlots::new(&cfg(children, has_parent)).unwrap()
     }
 
     fn sum() -> Reduction {
@@ -657,7 +657,7 @@ mod tests {
     }
 
     /// What is to be sent: where, what, and the data.
-    fn sent(switch: &mut Communicator) -> Vec<(To, IncHeader, Vec<u8>)> {
+    fn sent(switch: &mut CommunicatorSlots) -> Vec<(To, IncHeader, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(TreeMessage { to, header, data }) = switch.poll_transmit() {
             all.push((to, header, data.to_vec()));
@@ -739,7 +739,7 @@ mod tests {
     #[test]
     fn only_the_root_of_a_reduction_gets_data() {
         let children = vec![Child::Host(Rank(0)), Child::Switch(vec![Rank(1), Rank(2)])];
-        let mut switch = Communicator::new(&cfg(children, true)).unwrap();
+        let mut switch = CommunicatorSlots::new(&cfg(children, true)).unwrap();
         let reduce = |root| Collective::Reduce(sum(), Rank(root));
         for (seq, root) in [(0, 2), (1, 9)] {
             let header = contribution(seq, reduce(root), 1);
@@ -856,8 +856,9 @@ mod tests {
     #[test]
     fn memory_is_two_windows_of_slots_and_one_of_waiting_floats() {
         let children: Vec<_> = (0..8).map(|rank| Child::Host(Rank(rank))).collect();
-        let large = CommunicatorCfg { window: 64, data_max: 4096 - 16, ..cfg(children, false) };
-        let mut switch = Communicator::new(&large).unwrap();
+        let large =
+            CommunicatorSlotsCfg { window: 64, data_max: 4096 - 16, ..cfg(children, false) };
+        let mut switch = CommunicatorSlots::new(&large).unwrap();
         assert!(switch.memory_len() <= 2 * 64 * (4096 + 64), "{}", switch.memory_len());
         let before = switch.memory_len();
         let sum = Reduction::new(Operator::Sum, ElementType::F64).unwrap();
@@ -869,16 +870,18 @@ mod tests {
     #[test]
     fn what_cannot_be_a_communicator_is_refused() {
         let host = |rank| Child::Host(Rank(rank));
-        let fails = |cfg: &CommunicatorCfg| Communicator::new(cfg).unwrap_err().to_string();
+        let fails =
+            |cfg: &CommunicatorSlotsCfg| CommunicatorSlots::new(cfg).unwrap_err().to_string();
         assert!(fails(&cfg(vec![], true)).contains("not 0"));
         assert!(fails(&cfg((0..65).map(host).collect(), true)).contains("not 65"));
-        assert!(Communicator::new(&cfg((0..64).map(host).collect(), true)).is_ok());
+        assert!(CommunicatorSlots::new(&cfg((0..64).map(host).collect(), true)).is_ok());
         for window in [0, 1, 3, 2048] {
-            let wrong = CommunicatorCfg { window, ..cfg(vec![host(0)], true) };
+            let wrong = CommunicatorSlotsCfg { window, ..cfg(vec![host(0)], true) };
             assert!(fails(&wrong).contains(&format!("not {window}")));
         }
         assert!(
-            fails(&CommunicatorCfg { data_max: 0, ..cfg(vec![host(0)], true) }).contains("byte")
+            fails(&CommunicatorSlotsCfg { data_max: 0, ..cfg(vec![host(0)], true) })
+                .contains("byte")
         );
         let doubled = cfg(vec![host(4), Child::Switch(vec![Rank(3), Rank(4)])], true);
         assert!(fails(&doubled).contains("rank 4 is below children 0 and 1"));
@@ -895,7 +898,7 @@ mod tests {
 
         #[derive(Clone)]
         struct State {
-            switch: Communicator,
+            switch: CommunicatorSlots,
             /// Answers that the switch has sent, and those that came, by host and chunk.
             sent: [[bool; CHUNKS]; 2],
             answered: [[bool; CHUNKS]; 2],
@@ -927,8 +930,8 @@ mod tests {
         impl State {
             fn new(has_parent: bool) -> Self {
                 let children = vec![Child::Host(Rank(0)), Child::Host(Rank(1))];
-                let cfg = CommunicatorCfg { window: 2, ..cfg(children, has_parent) };
-                let switch = Communicator::new(&cfg).unwrap();
+                let cfg = CommunicatorSlotsCfg { window: 2, ..cfg(children, has_parent) };
+                let switch = CommunicatorSlots::new(&cfg).unwrap();
                 let none = [[false; CHUNKS]; 2];
                 Self { switch, sent: none, answered: none, forwarded: [false; CHUNKS] }
             }
@@ -1038,8 +1041,8 @@ mod tests {
             [(48, ElementType::I32), (4080, ElementType::I32), (4080, ElementType::F32)]
         {
             let children = (0..4).map(|rank| Child::Host(Rank(rank))).collect();
-            let cfg = CommunicatorCfg { window: 64, data_max, ..cfg(children, false) };
-            let mut switch = Communicator::new(&cfg).unwrap();
+            let cfg = CommunicatorSlotsCfg { window: 64, data_max, ..cfg(children, false) };
+            let mut switch = CommunicatorSlots::new(&cfg).unwrap();
             let sum = Reduction::new(Operator::Sum, element).unwrap();
             let count = u16::try_from(data_max / 4).unwrap();
             let data = vec![1; data_max];

@@ -4,7 +4,7 @@
 //! - takes: datagrams, commands of the controller, the time. gives: datagrams, reports to the controller.
 //! - must not: own a socket or a clock; decide about trees.
 //!
-//! One packet: [`EdgePort`] finds its edge and joins the message, [`Communicator`] adds it to a slot and answers, the
+//! One packet: [`EdgePort`] finds its edge and joins the message, [`CommunicatorSlots`] adds it to a slot and answers, the
 //! answers are queued on their edges, and [`Switch::poll_transmit`] writes them.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,8 +16,8 @@ use crate::control::{
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeEnd, Framing, Reliability};
 use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, RandomSource};
 use crate::slots::{
-    CHILDREN_MAX, Child, Communicator, CommunicatorCfg, CommunicatorCfgError, IncTime,
-    SwitchCounts, To,
+    CHILDREN_MAX, Child, CommunicatorSlots, CommunicatorSlotsCfg, CommunicatorSlotsCfgError,
+    IncTime, SwitchCounts, To,
 };
 use crate::wire::{AbortReason, IncHeader, IncKind, Seq};
 
@@ -32,7 +32,7 @@ const PAUSE_UNRELIABLE: IncTime = 500_000;
 pub struct SwitchLimits {
     /// Bytes of all slots.
     pub memory: u64,
-    /// Communicators at once.
+    /// Communicators at one time.
     pub communicators: usize,
 }
 
@@ -63,7 +63,7 @@ struct SwitchPart {
     attributes: EdgeAttributes,
     tenant: u32,
     memory: u64,
-    slots: Communicator,
+    slots: CommunicatorSlots,
     children: Vec<EdgeId>,
     parent: Option<EdgeId>,
     is_abort_reported: bool,
@@ -130,7 +130,7 @@ impl Switch {
                 if let Some(part) = &mut self.parts[at] {
                     part.slots.abort(Seq(0), reason);
                 }
-                self.settle(at);
+                self.send_answers(at);
             }
             SwitchCommand::Remove(communicator) => self.remove(now, communicator),
         }
@@ -158,7 +158,7 @@ impl Switch {
         });
         if let (Some(edge), Some((part, proven))) = (edge, taken) {
             self.port.on_proof(edge, proven);
-            self.settle(part);
+            self.send_answers(part);
         }
         self.report_dead();
     }
@@ -223,7 +223,7 @@ impl Switch {
         attributes.check().map_err(|error| invalid(&error))?;
         let count = part.children.len();
         if !(1..=CHILDREN_MAX).contains(&count) {
-            return Err(invalid(&CommunicatorCfgError::Children(count)));
+            return Err(invalid(&CommunicatorSlotsCfgError::Children(count)));
         }
         if self.by_id.len() >= self.limits.communicators {
             return Err(InstallError::Communicators(self.by_id.len()));
@@ -233,7 +233,7 @@ impl Switch {
             return Err(InstallError::Memory { needed, free });
         }
         let children: Vec<Child> = part.children.iter().map(|(child, _)| child.clone()).collect();
-        let cfg = CommunicatorCfg {
+        let cfg = CommunicatorSlotsCfg {
             children,
             has_parent: part.parent.is_some(),
             window: attributes.window,
@@ -245,7 +245,7 @@ impl Switch {
                 Reliability::Unreliable => PAUSE_UNRELIABLE,
             },
         };
-        let slots = Communicator::new(&cfg).map_err(|error| invalid(&error))?;
+        let slots = CommunicatorSlots::new(&cfg).map_err(|error| invalid(&error))?;
         let at = self.free.pop().unwrap_or_else(|| {
             self.parts.push(None);
             self.parts.len() - 1
@@ -314,7 +314,7 @@ impl Switch {
     }
 
     /// Queues what the slots of a communicator have to send, and reports its end.
-    fn settle(&mut self, at: usize) {
+    fn send_answers(&mut self, at: usize) {
         let Some(Some(part)) = self.parts.get_mut(at) else { return };
         while let Some(message) = part.slots.poll_transmit() {
             let IncHeader { kind, .. } = message.header;

@@ -400,7 +400,7 @@ fn a_switch_that_dies_is_replaced_and_the_sum_is_exact() {
         let by = wanted.each_ref().map(|all| all.chunks(chunk).nth(at) == Some(found));
         assert!(by[0] || by[1], "chunk {at}");
     }
-    // The old tree's leaves are told to go, and leave nothing.
+    // The old tree's leaves are removed, and leave nothing.
     for index in [1, 2] {
         let switch = world.switches[index].as_mut().unwrap();
         assert_ne!(switch.in_use(), (0, 0));

@@ -9,7 +9,7 @@ use inc::control::ResumePlan;
 use inc::edge::Framing;
 use inc::element::{ElementType, Operator, Reduction};
 use inc::member::{GroupMember, MemberCfg, OperationId};
-use inc::slots::{Child, Communicator, CommunicatorCfg, To};
+use inc::slots::{Child, CommunicatorSlots, CommunicatorSlotsCfg, To};
 use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
 
 mod support;
@@ -55,7 +55,7 @@ enum End {
 }
 
 struct Switch {
-    slots: Communicator,
+    slots: CommunicatorSlots,
     /// What is at the other end of each child's edge.
     children: Vec<End>,
     /// This switch as its parent's child.
@@ -85,7 +85,7 @@ const BOUND: u64 = 1 << 40;
 
 struct World {
     random: Random,
-    /// Of each life.
+    /// Those of each life.
     trees: Vec<Tree>,
     epoch: TreeEpoch,
     switches: Vec<Switch>,
@@ -114,7 +114,7 @@ fn build(
         Tree::Host(rank) => Child::Host(Rank(*rank)),
         Tree::Switch(_) => Child::Switch(tree.ranks()),
     };
-    let cfg_of = CommunicatorCfg {
+    let cfg_of = CommunicatorSlotsCfg {
         children: children.iter().map(child).collect(),
         has_parent: !is_root,
         window: WINDOW,
@@ -124,7 +124,7 @@ fn build(
         forward_pause_ns: RTO / 2,
     };
     let me = switches.len();
-    let slots = Communicator::new(&cfg_of).unwrap();
+    let slots = CommunicatorSlots::new(&cfg_of).unwrap();
     switches.push(Switch { slots, children: Vec::new(), parent: None });
     for (index, tree) in children.iter().enumerate() {
         let end = match tree {

@@ -12,7 +12,7 @@ use inc::control::{
 use inc::controller::{GroupId, MemberTicket};
 use inc::edge::{EdgeAttributes, EdgeEnd, Framing, MessageMode, Reliability, WriteWindow};
 use inc::element::{ElementType, Operator, Reduction};
-use inc::slots::{Child, Contradiction, SwitchCounts, To};
+use inc::slots::{Child, ChunkConflict, SwitchCounts, To};
 use inc::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 use urma_packet::{Psn, Tpn};
 
@@ -474,7 +474,7 @@ impl TryFrom<proto::SwitchReport> for SwitchReport {
             Report::Aborted(of) => Self::Aborted(life_of(of.life)?, reason_of(of.reason)?),
             Report::Contradiction(of) => Self::Contradiction(
                 life_of(of.life)?,
-                Contradiction {
+                ChunkConflict {
                     child: of.child as usize,
                     first: header_of(of.first)?,
                     second: header_of(of.second)?,

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 #![expect(unsafe_code, reason = "functions that C programs find by name")]
 
+mod answer;
 mod memory;
 mod objects;
 
@@ -20,13 +21,13 @@ use inc::edge::MessageMode;
 use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::Collective;
 
+use crate::answer::{IncclAnswer, IncclError};
 use crate::memory::Destination;
 use crate::objects::{
-    Answer, CCommunicator, CRequest, CallError, Wanted, add_request, communicator, put_request,
-    take_request,
+    CCommunicator, CRequest, Wanted, add_request, communicator, put_request, take_request,
 };
 
-/// `struct inccl_attr`.
+/// `struct inccl_attr` of the header.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct CAttr {
@@ -46,13 +47,13 @@ pub struct CAttr {
     pub bound_ms: u32,
 }
 
-/// `struct inccl_stats`.
+/// `struct inccl_stats` of the header.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct CStats {
     /// Bytes of the structure.
     pub size: u32,
-    /// Whether switches reduce.
+    /// Whether switches reduce for it.
     pub has_tree: u32,
     /// Number of the communicator at its controller.
     pub communicator: u64,
@@ -85,18 +86,21 @@ pub struct CRequestHandle([u8; 0]);
 
 thread_local! {
     /// What went wrong last in this thread, and what `inccl_last_error` gave out.
-    static LAST: RefCell<(String, CString)> = RefCell::default();
+    static REASON: RefCell<(String, CString)> = RefCell::default();
 }
 
 fn note(words: &str) {
-    // A thread that ends asks for no words.
-    let _ = LAST.try_with(|last| words.clone_into(&mut last.borrow_mut().0));
+    // A thread that ends has no use for them.
+    let _ = REASON.try_with(|kept| words.clone_into(&mut kept.borrow_mut().0));
 }
 
 /// Runs a call: a panic does not leave the library, and what went wrong is kept in words.
-fn call<T>(comm: Option<usize>, body: impl FnOnce() -> Result<T, CallError>) -> Result<T, Answer> {
+fn call<T>(
+    comm: Option<usize>,
+    body: impl FnOnce() -> Result<T, IncclError>,
+) -> Result<T, IncclAnswer> {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        Err(CallError { answer: Answer::System, words: "the library has a fault".into() })
+        Err(IncclError { answer: IncclAnswer::System, words: "the library has a fault".into() })
     });
     result.map_err(|error| {
         note(&error.words);
@@ -107,7 +111,7 @@ fn call<T>(comm: Option<usize>, body: impl FnOnce() -> Result<T, CallError>) -> 
     })
 }
 
-fn answer(result: Result<Answer, Answer>) -> c_int {
+fn answer(result: Result<IncclAnswer, IncclAnswer>) -> c_int {
     result.unwrap_or_else(|answer| answer) as c_int
 }
 
@@ -148,7 +152,7 @@ pub extern "C" fn inccl_communicator_create_attr(
 
 fn create(
     group: *mut CGroupHandle,
-    attr: impl FnOnce() -> Result<CAttr, CallError>,
+    attr: impl FnOnce() -> Result<CAttr, IncclError>,
 ) -> *mut CCommunicatorHandle {
     handle(call(None, || {
         let (attributes, bound) = objects::attributes(&attr()?)?;
@@ -189,7 +193,7 @@ fn sum(comm: *mut CCommunicatorHandle, mode: MessageMode, src: *mut i32, len: u3
         let len = usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(4);
         let (input, to) = memory::vectors((src.cast_const().cast(), len), (dst.cast(), len), 0)?;
         let reduction = Reduction::new(Operator::Sum, ElementType::I32);
-        let reduction = reduction.ok_or_else(|| CallError::invalid("no sum".into()))?;
+        let reduction = reduction.ok_or_else(|| IncclError::invalid("no sum".into()))?;
         let wanted = Wanted::One(Collective::Allreduce(reduction));
         finish(CRequest::begin(communicator(comm.addr())?, mode, wanted, &input, to)?)
     });
@@ -231,7 +235,7 @@ fn allreduce(
     n: usize,
     ty: c_int,
     op: c_int,
-) -> Result<Begun, CallError> {
+) -> Result<Begun, IncclError> {
     let element = objects::element(ty)?;
     let wanted = Wanted::One(Collective::Allreduce(objects::reduction(op, element)?));
     let len = n.saturating_mul(element.size());
@@ -274,7 +278,7 @@ fn reduce(
     dst: *mut c_void,
     n: usize,
     (ty, op, root): (c_int, c_int, c_int),
-) -> Result<Begun, CallError> {
+) -> Result<Begun, IncclError> {
     let (element, root) = (objects::element(ty)?, objects::rank(root)?);
     let wanted = Wanted::One(Collective::Reduce(objects::reduction(op, element)?, root));
     let len = n.saturating_mul(element.size());
@@ -309,7 +313,7 @@ pub extern "C" fn inccl_ibroadcast(
     begun(comm, request, |_| broadcast(data, n, ty, root))
 }
 
-fn broadcast(data: *mut c_void, n: usize, ty: c_int, root: c_int) -> Result<Begun, CallError> {
+fn broadcast(data: *mut c_void, n: usize, ty: c_int, root: c_int) -> Result<Begun, IncclError> {
     let element = objects::element(ty)?;
     let wanted = Wanted::One(Collective::Broadcast(element, objects::rank(root)?));
     let len = n.saturating_mul(element.size());
@@ -332,7 +336,7 @@ pub extern "C" fn inccl_ibarrier(
     begun(comm, request, |_| barrier())
 }
 
-fn barrier() -> Result<Begun, CallError> {
+fn barrier() -> Result<Begun, IncclError> {
     let nothing = (core::ptr::null_mut(), 0);
     let (input, to) = memory::vectors((core::ptr::null(), 0), nothing, 0)?;
     Ok((Wanted::One(Collective::Barrier), input, to))
@@ -369,7 +373,7 @@ fn allgather(
     dst: *mut c_void,
     n: usize,
     ty: c_int,
-) -> Result<Begun, CallError> {
+) -> Result<Begun, IncclError> {
     let element = objects::element(ty)?;
     let made = of.of(of.default_mode())?;
     let len = n.saturating_mul(element.size());
@@ -378,7 +382,7 @@ fn allgather(
     // The own block of a destination is where in place it lies; src == dst is not in place.
     if src.addr() == dst.addr() && all != 0 {
         let words = "src and dst are one: pass INCCL_IN_PLACE if the own block lies in dst";
-        return Err(CallError::invalid(words.into()));
+        return Err(IncclError::invalid(words.into()));
     }
     let (input, to) = memory::vectors((src, len), (dst, all), own)?;
     Ok((Wanted::Allgather(element), input, to))
@@ -417,7 +421,7 @@ fn reduce_scatter(
     dst: *mut c_void,
     n: usize,
     (ty, op): (c_int, c_int),
-) -> Result<Begun, CallError> {
+) -> Result<Begun, IncclError> {
     let element = objects::element(ty)?;
     let reduction = objects::reduction(op, element)?;
     let len = n.saturating_mul(element.size());
@@ -429,7 +433,7 @@ fn reduce_scatter(
 
 fn blocking(
     comm: *mut CCommunicatorHandle,
-    operation: impl FnOnce(&CCommunicator) -> Result<Begun, CallError>,
+    operation: impl FnOnce(&CCommunicator) -> Result<Begun, IncclError>,
 ) -> c_int {
     answer(call(Some(comm.addr()), || finish(begin(comm, operation)?)))
 }
@@ -437,20 +441,20 @@ fn blocking(
 fn begun(
     comm: *mut CCommunicatorHandle,
     request: *mut *mut CRequestHandle,
-    operation: impl FnOnce(&CCommunicator) -> Result<Begun, CallError>,
+    operation: impl FnOnce(&CCommunicator) -> Result<Begun, IncclError>,
 ) -> c_int {
     answer(call(Some(comm.addr()), || {
         memory::store(request, core::ptr::null_mut(), "request")?;
         let made = handle(Ok(add_request(begin(comm, operation)?)));
         memory::store(request, made, "request")?;
-        Ok(Answer::Ok)
+        Ok(IncclAnswer::Ok)
     }))
 }
 
 fn begin(
     comm: *mut CCommunicatorHandle,
-    operation: impl FnOnce(&CCommunicator) -> Result<Begun, CallError>,
-) -> Result<CRequest, CallError> {
+    operation: impl FnOnce(&CCommunicator) -> Result<Begun, IncclError>,
+) -> Result<CRequest, IncclError> {
     let communicator = communicator(comm.addr())?;
     let (wanted, input, to) = operation(&communicator)?;
     let mode = communicator.default_mode();
@@ -458,9 +462,9 @@ fn begin(
 }
 
 /// Waits for an operation, whose own bound ends it.
-fn finish(mut request: CRequest) -> Result<Answer, CallError> {
+fn finish(mut request: CRequest) -> Result<IncclAnswer, IncclError> {
     while !request.wait(Duration::from_secs(60))? {}
-    Ok(Answer::Ok)
+    Ok(IncclAnswer::Ok)
 }
 
 /// Whether a request is over.
@@ -479,7 +483,7 @@ pub extern "C" fn inccl_wait(request: *mut CRequestHandle, timeout_ms: c_int) ->
 /// Gives a request up.
 #[unsafe(no_mangle)]
 pub extern "C" fn inccl_cancel(request: *mut CRequestHandle) -> c_int {
-    answer(call(None, || take_request(request.addr()).map(|_| Answer::Canceled)))
+    answer(call(None, || take_request(request.addr()).map(|_| IncclAnswer::Canceled)))
 }
 
 fn wait_for(request: *mut CRequestHandle, most: Option<Duration>) -> c_int {
@@ -491,17 +495,17 @@ fn wait_for(request: *mut CRequestHandle, most: Option<Duration>) -> c_int {
         let step = most.unwrap_or(Duration::from_secs(60));
         loop {
             match taken.wait(step)? {
-                true => return Ok(Answer::Ok),
+                true => return Ok(IncclAnswer::Ok),
                 false if most.is_some() => {
                     put_request(request.addr(), taken);
-                    return Ok(Answer::Pending);
+                    return Ok(IncclAnswer::Pending);
                 }
                 false => {}
             }
         }
     });
     if let (Some(comm), Err(_)) = (comm, &result) {
-        LAST.with(|last| comm.note(&last.borrow().0));
+        REASON.with(|kept| comm.note(&kept.borrow().0));
     }
     answer(result)
 }
@@ -524,7 +528,7 @@ pub extern "C" fn inccl_stats(comm: *mut CCommunicatorHandle, stats: *mut CStats
             received_bytes: udp.received_bytes,
         };
         memory::store_sized(stats, found, "stats")?;
-        Ok(Answer::Ok)
+        Ok(IncclAnswer::Ok)
     }))
 }
 
@@ -549,8 +553,8 @@ pub extern "C" fn inccl_strerror(answer: c_int) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn inccl_last_error(comm: *mut CCommunicatorHandle) -> *const c_char {
     let of = (!comm.is_null()).then(|| communicator(comm.addr()));
-    LAST.with(|last| {
-        let (words, shown) = &mut *last.borrow_mut();
+    REASON.with(|kept| {
+        let (words, shown) = &mut *kept.borrow_mut();
         let text = match of {
             None => words.clone(),
             Some(Ok(communicator)) => communicator.last_error(),
@@ -562,6 +566,6 @@ pub extern "C" fn inccl_last_error(comm: *mut CCommunicatorHandle) -> *const c_c
 }
 
 /// A handle for C; null: there is none.
-fn handle<T>(made: Result<usize, Answer>) -> *mut T {
+fn handle<T>(made: Result<usize, IncclAnswer>) -> *mut T {
     core::ptr::without_provenance_mut(made.unwrap_or(0))
 }

@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
-use crate::objects::CallError;
+use crate::answer::IncclError;
 
 /// What stands for "the data lies in the destination" as a source: `INCCL_IN_PLACE`.
 const IN_PLACE: usize = usize::MAX;
@@ -33,22 +33,22 @@ impl Destination {
 }
 
 /// A text of the caller; `None`: there is none.
-pub(crate) fn text(pointer: *const c_char, what: &str) -> Result<Option<String>, CallError> {
+pub(crate) fn text(pointer: *const c_char, what: &str) -> Result<Option<String>, IncclError> {
     if pointer.is_null() {
         return Ok(None);
     }
     // SAFETY: by the contract of the calls a text that is not null ends with a zero byte.
     let text = unsafe { CStr::from_ptr(pointer) };
-    let text = text.to_str().map_err(|_| CallError::invalid(format!("{what} is no UTF-8")))?;
+    let text = text.to_str().map_err(|_| IncclError::invalid(format!("{what} is no UTF-8")))?;
     Ok(Some(text.to_owned()))
 }
 
 /// A structure of plain numbers, whose first one is its size in bytes as the caller knows it.
-pub(crate) fn sized<T: Copy>(pointer: *const T, what: &str) -> Result<T, CallError> {
+pub(crate) fn sized<T: Copy>(pointer: *const T, what: &str) -> Result<T, IncclError> {
     let found = claimed_size(pointer.cast(), align_of::<T>(), what)?;
     if found != size_of::<T>() {
         let expected = size_of::<T>();
-        return Err(CallError::invalid(format!("{what}.size is {found}, not {expected}")));
+        return Err(IncclError::invalid(format!("{what}.size is {found}, not {expected}")));
     }
     // SAFETY: it is not null and aligned, and the caller says that it is as long as a `T`, which consists of numbers
     // that may have any value.
@@ -56,7 +56,11 @@ pub(crate) fn sized<T: Copy>(pointer: *const T, what: &str) -> Result<T, CallErr
 }
 
 /// Stores into a structure of plain numbers whose first one is its size.
-pub(crate) fn store_sized<T: Copy>(pointer: *mut T, value: T, what: &str) -> Result<(), CallError> {
+pub(crate) fn store_sized<T: Copy>(
+    pointer: *mut T,
+    value: T,
+    what: &str,
+) -> Result<(), IncclError> {
     sized(pointer.cast_const(), what)?;
     // SAFETY: `sized` looked at the pointer, and the caller gave it to be written.
     unsafe { pointer.write(value) };
@@ -64,9 +68,9 @@ pub(crate) fn store_sized<T: Copy>(pointer: *mut T, value: T, what: &str) -> Res
 }
 
 /// Stores a pointer where the caller asked for it.
-pub(crate) fn store<T>(pointer: *mut *mut T, value: *mut T, what: &str) -> Result<(), CallError> {
+pub(crate) fn store<T>(pointer: *mut *mut T, value: *mut T, what: &str) -> Result<(), IncclError> {
     if pointer.is_null() || !pointer.is_aligned() {
-        return Err(CallError::invalid(format!("{what} is no pointer to a pointer")));
+        return Err(IncclError::invalid(format!("{what} is no pointer to a pointer")));
     }
     // SAFETY: it is not null and aligned, and the caller gave it to be written.
     unsafe { pointer.write(value) };
@@ -79,20 +83,20 @@ pub(crate) fn vectors(
     (src, src_len): (*const c_void, usize),
     (dst, dst_len): (*mut c_void, usize),
     in_place_at: usize,
-) -> Result<(Vec<u8>, Destination), CallError> {
+) -> Result<(Vec<u8>, Destination), IncclError> {
     let is_in_place = src.addr() == IN_PLACE || src.addr() == dst.addr();
     let source = if is_in_place { dst.cast_const().wrapping_byte_add(in_place_at) } else { src };
     for (pointer, len, what) in [(source, src_len, "src"), (dst.cast_const(), dst_len, "dst")] {
         if len != 0 && pointer.is_null() {
-            return Err(CallError::invalid(format!("{what} is null")));
+            return Err(IncclError::invalid(format!("{what} is null")));
         }
         if isize::try_from(len).is_err() || pointer.addr().checked_add(len).is_none() {
-            return Err(CallError::invalid(format!("{what} has {len} bytes, more than memory")));
+            return Err(IncclError::invalid(format!("{what} has {len} bytes, more than memory")));
         }
     }
     let (from, to) = (source.addr(), dst.addr());
     if !is_in_place && from < to.wrapping_add(dst_len) && to < from.wrapping_add(src_len) {
-        return Err(CallError::invalid(
+        return Err(IncclError::invalid(
             "src and dst overlap: pass INCCL_IN_PLACE as src if the data lies in dst".into(),
         ));
     }
@@ -107,9 +111,9 @@ pub(crate) fn vectors(
 }
 
 /// The size that a structure says it has.
-fn claimed_size(pointer: *const u32, align: usize, what: &str) -> Result<usize, CallError> {
+fn claimed_size(pointer: *const u32, align: usize, what: &str) -> Result<usize, IncclError> {
     if pointer.is_null() || !pointer.addr().is_multiple_of(align) {
-        return Err(CallError::invalid(format!("{what} is null or not aligned")));
+        return Err(IncclError::invalid(format!("{what} is null or not aligned")));
     }
     // SAFETY: it is not null and aligned, and each such structure begins with a 32-bit size.
     Ok(usize::try_from(unsafe { pointer.read() }).unwrap_or(0))

@@ -9,82 +9,21 @@ use std::time::Duration;
 use inc::controller::GroupSecret;
 use inc::edge::{EdgeAttributes, MessageMode, Reliability};
 use inc::element::{ElementType, Operator, Reduction};
-use inc::member::{OperationError, SubmitError};
 use inc::wire::{Collective, Rank};
 use inc_control::HOSTS_PORT;
 use inc_net::group::{
-    CollectiveError, CollectiveRequest, Communicator, CommunicatorCfg, GROUP_DEFAULT, Group,
-    GroupCfg, GroupError,
+    CollectiveRequest, Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg,
 };
 
+use urma_mem::environment::variable;
+
+use crate::answer::{IncclAnswer, IncclError};
 use crate::memory::Destination;
-
-/// Answers of calls, as in `inccl.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub(crate) enum Answer {
-    Ok = 0,
-    Invalid,
-    Pending,
-    Aborted,
-    Timeout,
-    NoTree,
-    System,
-    Canceled,
-}
-
-/// Why a call has no result: its answer, and the words for `inccl_last_error`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
-pub(crate) struct CallError {
-    pub(crate) answer: Answer,
-    pub(crate) words: String,
-}
-
-impl CallError {
-    pub(crate) const fn invalid(words: String) -> Self {
-        Self { answer: Answer::Invalid, words }
-    }
-
-    fn system(words: String) -> Self {
-        Self { answer: Answer::System, words }
-    }
-}
-
-impl From<GroupError> for CallError {
-    fn from(error: GroupError) -> Self {
-        let answer = match &error {
-            GroupError::Rank { .. } | GroupError::Member(_) => Answer::Invalid,
-            GroupError::Socket { .. } | GroupError::Join(_) | GroupError::Session(_) => {
-                Answer::System
-            }
-        };
-        Self { answer, words: error.to_string() }
-    }
-}
-
-impl From<CollectiveError> for CallError {
-    fn from(error: CollectiveError) -> Self {
-        let ended = |error: &OperationError| match error {
-            OperationError::Aborted(_) => Answer::Aborted,
-            OperationError::NoTree => Answer::NoTree,
-            OperationError::Timeout(_) => Answer::Timeout,
-        };
-        let answer = match &error {
-            CollectiveError::Submit(SubmitError::Over(error))
-            | CollectiveError::Operation { error, .. } => ended(error),
-            CollectiveError::Submit(_)
-            | CollectiveError::Reduction { .. }
-            | CollectiveError::Root { .. } => Answer::Invalid,
-        };
-        Self { answer, words: error.to_string() }
-    }
-}
 
 /// A communicator of C: one of Rust for each mode, since its calls choose the mode.
 #[derive(Debug)]
 pub(crate) struct CCommunicator {
-    group: Arc<Group>,
+    group: Arc<IncGroup>,
     attributes: EdgeAttributes,
     bound: Duration,
     write: OnceLock<Communicator>,
@@ -102,13 +41,13 @@ pub(crate) struct CRequest {
 
 #[derive(Debug)]
 enum CObject {
-    Group(Arc<Group>),
+    IncGroup(Arc<IncGroup>),
     Communicator(Arc<CCommunicator>),
     Request(Box<CRequest>),
 }
 
 #[derive(Debug, Default)]
-struct Objects {
+struct IncclObjects {
     all: BTreeMap<usize, CObject>,
     last: usize,
 }
@@ -116,8 +55,9 @@ struct Objects {
 /// Handles are numbers that look like no pointer, and are never given twice.
 const HANDLE_STEP: usize = 16;
 
-fn objects() -> MutexGuard<'static, Objects> {
-    static OBJECTS: Mutex<Objects> = Mutex::new(Objects { all: BTreeMap::new(), last: 0 });
+fn objects() -> MutexGuard<'static, IncclObjects> {
+    static OBJECTS: Mutex<IncclObjects> =
+        Mutex::new(IncclObjects { all: BTreeMap::new(), last: 0 });
     OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -129,21 +69,21 @@ fn add(object: CObject) -> usize {
     handle
 }
 
-fn wrong(handle: usize, what: &str) -> CallError {
+fn wrong(handle: usize, what: &str) -> IncclError {
     let why = if handle == 0 { "null" } else { "destroyed, or was never created" };
-    CallError::invalid(format!("{what} is {why}"))
+    IncclError::invalid(format!("{what} is {why}"))
 }
 
 /// The group behind a handle.
-pub(crate) fn group(handle: usize) -> Result<Arc<Group>, CallError> {
+pub(crate) fn group(handle: usize) -> Result<Arc<IncGroup>, IncclError> {
     match objects().all.get(&handle) {
-        Some(CObject::Group(group)) => Ok(Arc::clone(group)),
+        Some(CObject::IncGroup(group)) => Ok(Arc::clone(group)),
         _ => Err(wrong(handle, "group")),
     }
 }
 
 /// The communicator behind a handle.
-pub(crate) fn communicator(handle: usize) -> Result<Arc<CCommunicator>, CallError> {
+pub(crate) fn communicator(handle: usize) -> Result<Arc<CCommunicator>, IncclError> {
     match objects().all.get(&handle) {
         Some(CObject::Communicator(communicator)) => Ok(Arc::clone(communicator)),
         _ => Err(wrong(handle, "comm")),
@@ -151,7 +91,7 @@ pub(crate) fn communicator(handle: usize) -> Result<Arc<CCommunicator>, CallErro
 }
 
 /// Takes a request out, to be put back if it is under way.
-pub(crate) fn take_request(handle: usize) -> Result<Box<CRequest>, CallError> {
+pub(crate) fn take_request(handle: usize) -> Result<Box<CRequest>, IncclError> {
     let mut objects = objects();
     match objects.all.remove(&handle) {
         Some(CObject::Request(request)) => Ok(request),
@@ -176,10 +116,10 @@ pub(crate) fn create_group(
     world_size: i32,
     controller: Option<String>,
     rank: i32,
-) -> Result<usize, CallError> {
+) -> Result<usize, IncclError> {
     let number = |value: i32, what: &str| {
         u16::try_from(value)
-            .map_err(|_| CallError::invalid(format!("{what} is {value}: it is from 0 to 65535")))
+            .map_err(|_| IncclError::invalid(format!("{what} is {value}: it is from 0 to 65535")))
     };
     let (world_size, rank) = (number(world_size, "world_size")?, number(rank, "rank")?);
     let (controller, from) = match controller {
@@ -188,10 +128,10 @@ pub(crate) fn create_group(
     };
     let address = |text: &str, what: &str| {
         text.parse::<IpAddr>()
-            .map_err(|_| CallError::invalid(format!("{what} is \"{text}\": no IP address")))
+            .map_err(|_| IncclError::invalid(format!("{what} is \"{text}\": no IP address")))
     };
     let controller = address(&controller, from)?;
-    let mut cfg = GroupCfg::new(controller, world_size, rank);
+    let mut cfg = IncGroupCfg::new(controller, world_size, rank);
     if let Some(name) = environment("INCCL_GROUP")? {
         cfg.name = name;
     }
@@ -203,39 +143,37 @@ pub(crate) fn create_group(
     }
     let port = environment_number("INCCL_PORT", u64::from(HOSTS_PORT))?;
     let port = u16::try_from(port)
-        .map_err(|_| CallError::invalid(format!("INCCL_PORT is {port}: no TCP port")))?;
+        .map_err(|_| IncclError::invalid(format!("INCCL_PORT is {port}: no TCP port")))?;
     cfg.controller = SocketAddr::new(controller, port);
     cfg.wait = Duration::from_secs(environment_number("INCCL_WAIT", cfg.wait.as_secs())?);
     if let Some(file) = environment("INCCL_SECRET")? {
         let secret = std::fs::read(Path::new(&file));
         let secret =
-            secret.map_err(|error| CallError::system(format!("INCCL_SECRET: {file}: {error}")))?;
+            secret.map_err(|error| IncclError::system(format!("INCCL_SECRET: {file}: {error}")))?;
         cfg.secret = Some(GroupSecret::new(secret.trim_ascii()));
     }
-    Ok(add(CObject::Group(Arc::new(Group::join(cfg)?))))
+    Ok(add(CObject::IncGroup(Arc::new(IncGroup::join(cfg)?))))
 }
 
-fn no_controller() -> CallError {
-    CallError::invalid(
+fn no_controller() -> IncclError {
+    IncclError::invalid(
         "controller_ip is null, and INCCL_MASTER does not name the controller".into(),
     )
 }
 
-fn environment(name: &str) -> Result<Option<String>, CallError> {
-    match std::env::var(name) {
-        Ok(value) => Ok(Some(value)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(CallError::invalid(format!("{name} is no UTF-8"))),
-    }
+fn environment(name: &str) -> Result<Option<String>, IncclError> {
+    let Some(value) = variable(name) else { return Ok(None) };
+    let value = value.into_string();
+    value.map(Some).map_err(|_| IncclError::invalid(format!("{name} is no UTF-8")))
 }
 
-fn environment_number(name: &str, default: u64) -> Result<u64, CallError> {
+fn environment_number(name: &str, default: u64) -> Result<u64, IncclError> {
     let Some(text) = environment(name)? else { return Ok(default) };
-    text.parse().map_err(|_| CallError::invalid(format!("{name} is \"{text}\": no number")))
+    text.parse().map_err(|_| IncclError::invalid(format!("{name} is \"{text}\": no number")))
 }
 
 /// Forgets a group; it is left when its communicators are destroyed, too.
-pub(crate) fn destroy_group(handle: usize) -> Result<(), CallError> {
+pub(crate) fn destroy_group(handle: usize) -> Result<(), IncclError> {
     group(handle)?;
     let gone = objects().all.remove(&handle);
     drop(gone);
@@ -247,7 +185,7 @@ pub(crate) fn create_communicator(
     group_handle: usize,
     attributes: EdgeAttributes,
     bound: Duration,
-) -> Result<usize, CallError> {
+) -> Result<usize, IncclError> {
     let made = CCommunicator {
         group: group(group_handle)?,
         attributes,
@@ -261,7 +199,7 @@ pub(crate) fn create_communicator(
 }
 
 /// Destroys a communicator. Its requests are under way no longer.
-pub(crate) fn destroy_communicator(handle: usize) -> Result<(), CallError> {
+pub(crate) fn destroy_communicator(handle: usize) -> Result<(), IncclError> {
     let communicator = communicator(handle)?;
     let mut ended = Vec::new();
     {
@@ -278,12 +216,12 @@ pub(crate) fn destroy_communicator(handle: usize) -> Result<(), CallError> {
     }
     let words =
         format!("the communicator was destroyed with {count} requests under way: they are ended");
-    Err(CallError { answer: Answer::Canceled, words })
+    Err(IncclError { answer: IncclAnswer::Canceled, words })
 }
 
 impl CCommunicator {
     /// The communicator of a mode.
-    pub(crate) fn of(&self, mode: MessageMode) -> Result<&Communicator, CallError> {
+    pub(crate) fn of(&self, mode: MessageMode) -> Result<&Communicator, IncclError> {
         let place = match mode {
             MessageMode::Write => &self.write,
             MessageMode::Send => &self.send,
@@ -301,7 +239,7 @@ impl CCommunicator {
         self.attributes.mode
     }
 
-    pub(crate) fn group(&self) -> &Group {
+    pub(crate) fn group(&self) -> &IncGroup {
         &self.group
     }
 
@@ -317,7 +255,7 @@ impl CCommunicator {
 /// What an operation does, and where its result goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted {
-    /// Of one collective.
+    /// The result of one collective.
     One(Collective),
     /// All blocks, by a broadcast of each rank.
     Allgather(ElementType),
@@ -333,7 +271,7 @@ impl CRequest {
         wanted: Wanted,
         input: &[u8],
         to: Destination,
-    ) -> Result<Self, CallError> {
+    ) -> Result<Self, IncclError> {
         let of = communicator.of(mode)?;
         let (rank, ranks) = (of.rank(), of.world_size());
         let mut parts = Vec::new();
@@ -374,7 +312,7 @@ impl CRequest {
     }
 
     /// Waits so long at most, and writes the results of what is over; `false`: something is under way.
-    pub(crate) fn wait(&mut self, most: Duration) -> Result<bool, CallError> {
+    pub(crate) fn wait(&mut self, most: Duration) -> Result<bool, IncclError> {
         while let Some((request, _)) = self.parts.last_mut() {
             if !request.wait_for(most) {
                 return Ok(false);
@@ -390,41 +328,41 @@ impl CRequest {
 }
 
 /// The element type of a number of C.
-pub(crate) fn element(number: i32) -> Result<ElementType, CallError> {
+pub(crate) fn element(number: i32) -> Result<ElementType, IncclError> {
     let found = u8::try_from(number).ok().and_then(ElementType::from_code);
-    found.ok_or_else(|| CallError::invalid(format!("type {number} is no element type")))
+    found.ok_or_else(|| IncclError::invalid(format!("type {number} is no element type")))
 }
 
 /// The reduction of two numbers of C.
-pub(crate) fn reduction(op: i32, of: ElementType) -> Result<Reduction, CallError> {
+pub(crate) fn reduction(op: i32, of: ElementType) -> Result<Reduction, IncclError> {
     let found = u8::try_from(op).ok().and_then(Operator::from_code);
-    let operator = found.ok_or_else(|| CallError::invalid(format!("op {op} is no operator")))?;
-    let none = || CallError::invalid(format!("there is no {operator:?} of {of:?}"));
+    let operator = found.ok_or_else(|| IncclError::invalid(format!("op {op} is no operator")))?;
+    let none = || IncclError::invalid(format!("there is no {operator:?} of {of:?}"));
     Reduction::new(operator, of).ok_or_else(none)
 }
 
 /// The rank of a number of C.
-pub(crate) fn rank(number: i32) -> Result<Rank, CallError> {
+pub(crate) fn rank(number: i32) -> Result<Rank, IncclError> {
     let rank = u16::try_from(number).map(Rank);
-    rank.map_err(|_| CallError::invalid(format!("root {number} is no rank")))
+    rank.map_err(|_| IncclError::invalid(format!("root {number} is no rank")))
 }
 
 /// The attributes of an `inccl_attr`, where zero means the default.
-pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duration), CallError> {
+pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duration), IncclError> {
     let short = |value: u32, default: u16, what: &str| match value {
         0 => Ok(default),
         value => u16::try_from(value)
-            .map_err(|_| CallError::invalid(format!("{what} is {value}, far too large"))),
+            .map_err(|_| IncclError::invalid(format!("{what} is {value}, far too large"))),
     };
     let mode = match attr.mode {
         0 => MessageMode::Write,
         1 => MessageMode::Send,
-        other => return Err(CallError::invalid(format!("mode {other} is none"))),
+        other => return Err(IncclError::invalid(format!("mode {other} is none"))),
     };
     let reliability = match attr.edge {
         0 => Reliability::Reliable,
         1 => Reliability::Unreliable,
-        other => return Err(CallError::invalid(format!("edge {other} is none"))),
+        other => return Err(IncclError::invalid(format!("edge {other} is none"))),
     };
     let attributes = EdgeAttributes {
         mode,
@@ -434,7 +372,7 @@ pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duratio
         window: short(attr.window, 64, "window")?.into(),
         ..EdgeAttributes::DEFAULT
     };
-    attributes.check().map_err(|error| CallError::invalid(error.to_string()))?;
+    attributes.check().map_err(|error| IncclError::invalid(error.to_string()))?;
     let bound = if attr.bound_ms == 0 { 30_000 } else { attr.bound_ms };
     Ok((attributes, Duration::from_millis(bound.into())))
 }

@@ -77,15 +77,15 @@ impl Waker {
 
 /// A station, its socket and its clock.
 #[derive(Debug)]
-pub struct Driver<S> {
-    /// What is driven.
+pub struct StationDriver<S> {
+    /// What this one drives.
     pub station: S,
     port: UdpPort,
     origin: Instant,
     waker: Waker,
 }
 
-impl<S: Station> Driver<S> {
+impl<S: Station> StationDriver<S> {
     /// A driver of a station behind an address.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl<S: Station> Driver<S> {
         self.waker.clone()
     }
 
-    /// The station's time.
+    /// The station's time in nanoseconds.
     #[must_use]
     pub fn now(&self) -> IncTime {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)

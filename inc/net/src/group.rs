@@ -2,10 +2,10 @@
 //!
 //! ```no_run
 //! use inc::element::Operator;
-//! use inc_net::group::{CommunicatorCfg, Group, GroupCfg};
+//! use inc_net::group::{CommunicatorCfg, IncGroup, IncGroupCfg};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let group = Group::join(GroupCfg::new("10.0.0.9".parse()?, 4, 0))?;
+//! let group = IncGroup::join(IncGroupCfg::new("10.0.0.9".parse()?, 4, 0))?;
 //! let communicator = group.communicator(CommunicatorCfg::default())?;
 //! let sum: Vec<f32> = communicator.allreduce(&[1.0, 2.0], Operator::Sum)?;
 //! # Ok(())
@@ -39,7 +39,7 @@ pub const GROUP_DEFAULT: &str = "inccl";
 
 /// Which rank of which group this is.
 #[derive(Debug, Clone)]
-pub struct GroupCfg {
+pub struct IncGroupCfg {
     /// Where the controller waits for hosts.
     pub controller: SocketAddr,
     /// Name of the group: ranks with one name meet.
@@ -61,7 +61,7 @@ pub struct GroupCfg {
 /// How a communicator works: the same for all its ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct CommunicatorCfg {
-    /// How messages travel.
+    /// How messages travel on its edges.
     pub attributes: EdgeAttributes,
     /// An operation that takes longer ends with an error.
     pub bound: Duration,
@@ -78,7 +78,7 @@ pub enum GroupError {
         /// Ranks of the group.
         world_size: u16,
     },
-    /// The machine has no way to the controller, or refuses a socket.
+    /// The machine has no route to the controller, or refuses a socket.
     #[error("the operating system refused UDP {address}: {error}")]
     Socket {
         /// Local address that was to be bound, or the controller's.
@@ -122,7 +122,7 @@ pub enum CollectiveError {
     /// It ended without a result; the text is what the controller says of it.
     #[error("{error}{}{}", if why.is_empty() { "" } else { ": " }, why)]
     Operation {
-        /// What ended it.
+        /// What ended the operation.
         error: OperationError,
         /// The reason in words, or nothing.
         why: String,
@@ -131,8 +131,8 @@ pub enum CollectiveError {
 
 /// A rank of a group. Dropped, it leaves.
 #[derive(Debug)]
-pub struct Group {
-    cfg: GroupCfg,
+pub struct IncGroup {
+    cfg: IncGroupCfg,
     session: Arc<HostSession>,
     host: Arc<LocalHost>,
 }
@@ -178,7 +178,7 @@ elements!(
 // Elements travel little-endian, and so they lie in memory.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-impl GroupCfg {
+impl IncGroupCfg {
     /// Rank `rank` of the group of the default name, by the controller at an address.
     #[must_use]
     pub fn new(controller: IpAddr, world_size: u16, rank: u16) -> Self {
@@ -201,12 +201,12 @@ impl Default for CommunicatorCfg {
     }
 }
 
-impl Group {
+impl IncGroup {
     /// Joins a group, and waits until all its ranks did.
     ///
     /// # Errors
     /// [`GroupError`].
-    pub fn join(cfg: GroupCfg) -> Result<Self, GroupError> {
+    pub fn join(cfg: IncGroupCfg) -> Result<Self, GroupError> {
         let (rank, world_size) = (cfg.rank, cfg.world_size);
         if rank >= world_size {
             return Err(GroupError::Rank { rank, world_size });
@@ -471,7 +471,7 @@ fn values<T: VectorElement>(bytes: &[u8]) -> Vec<T> {
 }
 
 /// A host on the address that switches are to send to, on the port of `RoCEv2` if no other process of this address has it.
-fn bind(cfg: &GroupCfg) -> Result<LocalHost, GroupError> {
+fn bind(cfg: &IncGroupCfg) -> Result<LocalHost, GroupError> {
     let failed = |address| move |error| GroupError::Socket { address, error };
     let ip = match cfg.address {
         Some(ip) => ip,

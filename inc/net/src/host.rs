@@ -1,7 +1,7 @@
 //! A host that many threads share.
 //!
 //! Who waits for a result drives the host: it looks for datagrams itself, so no thread has to be woken in between. While
-//! nobody waits, a thread of the host's own looks after it: others may still need a repeat, and the controller an answer.
+//! none waits, a thread of the host's own looks after it: others may still need a repeat, and the controller an answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
 use inc::wire::Collective;
 
-use crate::drive::{Driver, Sleeper, Waker, clock, system_random};
+use crate::drive::{Sleeper, StationDriver, Waker, clock, system_random};
 use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
@@ -41,21 +41,21 @@ pub struct LocalHost {
 #[derive(Debug)]
 struct HostShared {
     state: Mutex<HostState>,
-    presence: Mutex<Presence>,
+    presence: Mutex<HostPresence>,
     /// The host is over.
     over: Condvar,
 }
 
 /// Who looks after the host.
 #[derive(Debug, Default)]
-struct Presence {
+struct HostPresence {
     /// Threads that wait for a result, and so drive.
     waiting: usize,
     is_over: bool,
 }
 
 struct HostState {
-    driver: Driver<Host>,
+    driver: StationDriver<Host>,
     members: HashMap<MemberId, OnReport>,
     finished: HashMap<(MemberId, OperationId), Finished>,
 }
@@ -66,7 +66,7 @@ impl LocalHost {
     /// # Errors
     /// Those of the system.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let driver = Driver::new(Host::new(system_random()?), address)?;
+        let driver = StationDriver::new(Host::new(system_random()?), address)?;
         let (address, waker, sleeper) = (driver.address(), driver.waker(), driver.sleeper());
         let state = HostState { driver, members: HashMap::new(), finished: HashMap::new() };
         let shared = Arc::new(HostShared {
@@ -227,7 +227,7 @@ impl HostShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn presence(&self) -> MutexGuard<'_, Presence> {
+    fn presence(&self) -> MutexGuard<'_, HostPresence> {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

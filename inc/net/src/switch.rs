@@ -13,7 +13,7 @@ use inc::port::PortCounts;
 use inc::switch::{PartView, Switch, SwitchLimits};
 use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
-use crate::drive::{Driver, Waker, system_random};
+use crate::drive::{StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// A question is answered at once, or the thread is gone.
@@ -25,11 +25,11 @@ pub type OnSwitchReport = Box<dyn FnMut(SwitchReport) + Send>;
 /// What a switch has and did, at one time.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchView {
-    /// Its communicators.
+    /// Its communicators, each once.
     pub parts: Vec<PartView>,
     /// Its edges and datagrams of no edge.
     pub port: PortCounts,
-    /// Its socket.
+    /// Its socket's datagrams and calls.
     pub udp: UdpCounts,
     /// Bytes that are reserved for slots.
     pub memory: u64,
@@ -138,7 +138,7 @@ impl LocalSwitch {
         limits: SwitchLimits,
         on_report: OnSwitchReport,
     ) -> io::Result<Self> {
-        let driver = Driver::new(Switch::new(limits, system_random()?), address)?;
+        let driver = StationDriver::new(Switch::new(limits, system_random()?), address)?;
         let (address, waker) = (driver.address(), driver.waker());
         let (jobs, of_thread) = channel();
         let thread = thread::Builder::new()
@@ -186,7 +186,7 @@ impl Drop for LocalSwitch {
 }
 
 fn look_after(
-    mut driver: Driver<Switch>,
+    mut driver: StationDriver<Switch>,
     jobs: &Receiver<ToThread>,
     mut on_report: OnSwitchReport,
 ) {
@@ -218,7 +218,7 @@ fn look_after(
     }
 }
 
-fn view(driver: &Driver<Switch>) -> SwitchView {
+fn view(driver: &StationDriver<Switch>) -> SwitchView {
     let (memory, edges) = driver.station.in_use();
     SwitchView {
         parts: driver.station.parts().collect(),

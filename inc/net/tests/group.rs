@@ -14,7 +14,7 @@ use inc::member::OperationError;
 use inc::switch::SwitchLimits;
 use inc::wire::{AbortReason, Rank};
 use inc_control::{ControllerServer, ControllerServerCfg, MemoryStore};
-use inc_net::group::{CollectiveError, Communicator, CommunicatorCfg, Group, GroupCfg};
+use inc_net::group::{CollectiveError, Communicator, CommunicatorCfg, IncGroup, IncGroupCfg};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 
 const LIMITS: SwitchLimits = SwitchLimits { memory: 1 << 28, communicators: 100 };
@@ -85,10 +85,10 @@ impl World {
             for rank in 0..RANKS {
                 let (program, hosts) = (&program, self.controller.hosts());
                 ranks.push(scope.spawn(move || {
-                    let group = Group::join(GroupCfg {
+                    let group = IncGroup::join(IncGroupCfg {
                         controller: hosts,
                         address: Some(at(self.net, 100 + rank).ip()),
-                        ..GroupCfg::new(hosts.ip(), RANKS, rank)
+                        ..IncGroupCfg::new(hosts.ip(), RANKS, rank)
                     });
                     let group = group.unwrap();
                     let communicator = group.communicator(cfg).unwrap();

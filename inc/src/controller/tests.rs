@@ -11,7 +11,7 @@ use crate::control::{ChunkReport, CurrentOperation, EdgeEnds, InstallError, Tree
 use crate::document::read_map;
 use crate::edge::WriteWindow;
 use crate::element::{ElementType, Operator, Reduction};
-use crate::slots::{Contradiction, To};
+use crate::slots::{ChunkConflict, To};
 use crate::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
 
 /// Two switches above two leaves with two hosts each.
@@ -694,7 +694,7 @@ fn who_contradicts_the_others_is_named_with_both_sizes() {
         is_last: true,
         count,
     };
-    let seen = Contradiction { child: 1, first: header(8), second: header(9) };
+    let seen = ChunkConflict { child: 1, first: header(8), second: header(9) };
     world.report(world.switches["right"], SwitchReport::Contradiction(life(id, 1), seen));
     let did = |elements| CurrentOperation { op_id: 4, collective: sum(), elements };
     for (rank, elements) in [(0, 8), (1, 8), (2, 8), (3, 9)] {
@@ -710,7 +710,7 @@ fn who_contradicts_the_others_is_named_with_both_sizes() {
     assert!(why.ends_with(wanted), "{why}");
     // Without reports of hosts, what the switch saw is said at the deadline.
     let id = world.running();
-    let seen = Contradiction { child: 1, first: header(8), second: header(9) };
+    let seen = ChunkConflict { child: 1, first: header(8), second: header(9) };
     world.report(world.switches["right"], SwitchReport::Contradiction(life(id, 1), seen));
     world.pass(300 * MS);
     let abort = world.host_got(2).pop().unwrap();

@@ -71,7 +71,7 @@ fn counting(mut next: u64) -> Box<dyn FnMut() -> u64 + Send> {
     })
 }
 
-/// The fuzz target.
+/// The fuzz target: a switch and any packets.
 pub fn inc(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let Some(choice) = bytes.byte() else { return };
@@ -168,7 +168,8 @@ impl World {
         let mut next = || bytes.byte().unwrap_or(0);
         let (at, what, near, odd) = (next(), next(), next(), next());
         let at = at % 3;
-        let Some(edge) = self.edges.get(usize::from(at)).or_else(|| self.edges.first()).copied() else {
+        let Some(edge) = self.edges.get(usize::from(at)).or_else(|| self.edges.first()).copied()
+        else {
             return;
         };
         let standard = [0x00, 0x01, 0x03, 0x05, 0x06, 0x07, 0x09, 0x0b, 0x11, 0x04, 0x02, 0x0a];

@@ -11,7 +11,7 @@ use inc::element::{ElementType, Operator, Reduction};
 use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
-use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, Group, GroupCfg};
+use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
 use serde_json::json;
 use urma_tools::{LogSetup, say};
 
@@ -111,12 +111,12 @@ fn fail(rank: u16, why: &str) -> ExitCode {
 
 fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
     let reductions = reductions(&cli.element, &cli.operator)?;
-    let group = Group::join(GroupCfg {
+    let group = IncGroup::join(IncGroupCfg {
         controller: SocketAddr::new(cli.controller, cli.controller_port),
         name: cli.group.clone(),
         address: cli.address,
         wait: Duration::from_secs(cli.wait),
-        ..GroupCfg::new(cli.controller, cli.world_size, cli.rank)
+        ..IncGroupCfg::new(cli.controller, cli.world_size, cli.rank)
     });
     let group = group.map_err(|error| error.to_string())?;
     let attributes = EdgeAttributes {

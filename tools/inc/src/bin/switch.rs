@@ -77,7 +77,7 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
     let address = match cli.address {
         Some(address) => address,
         None => {
-            source_of(controller).map_err(|error| format!("no way to {controller}: {error}"))?
+            source_of(controller).map_err(|error| format!("no route to {controller}: {error}"))?
         }
     };
     let address = SocketAddr::new(address, cli.port);

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-rc", &["urma-packet"]),
     ("inc", &["urma-packet"]),
     ("inc-control", &["inc", "urma-packet"]),
-    ("inccl", &["inc", "inc-control", "inc-net"]),
+    ("inccl", &["inc", "inc-control", "inc-net", "urma-mem"]),
     ("inc-net", &["inc", "inc-control", "urma-packet"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),

@@ -7,7 +7,8 @@ use super::File;
 /// Most lines of a file, net of its tests.
 const LINES_MAX: usize = 1000;
 /// Where unsafe code may be: memory shared with others, devices of other owners, the C face, and the tests' calls of it.
-const UNSAFE_HOMES: &[&str] = &["urma-mem/", "udma-provider/vfio/", "liburma/", "inc/inccl/", "tests/adapter/"];
+const UNSAFE_HOMES: &[&str] =
+    &["urma-mem/", "udma-provider/vfio/", "liburma/", "inc/inccl/", "tests/adapter/"];
 
 fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.is_rust())
