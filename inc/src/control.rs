@@ -173,7 +173,7 @@ pub enum PlanError {
         rank: Rank,
         /// Chunks of the map.
         found: usize,
-        /// Twice the window.
+        /// Twice the window of chunks.
         expected: usize,
     },
     /// No two ranks of one communicator can be so far apart.

@@ -103,7 +103,7 @@ pub struct EdgeCfg {
     pub attributes: EdgeAttributes,
     /// This end of the edge.
     pub here: EdgeEnd,
-    /// The other end.
+    /// The other end of it.
     pub there: EdgeEnd,
     /// Life of the tree, for messages without a header.
     pub epoch: TreeEpoch,

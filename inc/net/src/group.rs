@@ -161,7 +161,7 @@ pub struct CollectiveRequest {
 
 /// A type of Rust that is an element type of vectors.
 pub trait VectorElement: FromBytes + IntoBytes + Immutable + Copy {
-    /// The element type.
+    /// Its element type in vectors.
     const TYPE: ElementType;
 }
 

@@ -97,7 +97,7 @@ impl ControlledSwitch {
         Ok(Self { session, switch })
     }
 
-    /// The switch.
+    /// The switch behind the address.
     #[must_use]
     pub fn switch(&self) -> &LocalSwitch {
         &self.switch

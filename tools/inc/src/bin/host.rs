@@ -67,7 +67,7 @@ struct HostCli {
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
-    /// Says more
+    /// Says more about what happens
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -40,10 +40,10 @@ struct SwitchCli {
     /// MiB of all slots at most
     #[arg(long, default_value_t = 1024)]
     memory: u64,
-    /// Communicators at once
+    /// Communicators at one time
     #[arg(long, default_value_t = 4096)]
     communicators: u32,
-    /// Says more
+    /// Says more about what happens
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
