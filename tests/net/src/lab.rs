@@ -39,7 +39,7 @@ pub enum Shape {
 /// Hosts to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LabPlan {
-    /// Number of hosts, 2 to 8.
+    /// Number of hosts, 2 to 16.
     pub hosts: u8,
     /// Cable, bridge or router between the hosts.
     pub shape: Shape,
@@ -201,7 +201,7 @@ impl Lab {
     /// # Panics
     /// For a plan that is not possible; when another command of `ip` fails.
     pub fn new(plan: LabPlan) -> Result<Self, Refused> {
-        assert!((2..=8).contains(&plan.hosts) && plan.ports > 0, "not possible: {plan:?}");
+        assert!((2..=16).contains(&plan.hosts) && plan.ports > 0, "not possible: {plan:?}");
         assert!(plan.shape != Shape::Cable || plan.hosts == 2, "a cable has two ends");
         let host = |number| {
             let of = |port| plan.address(number, port, number + 1);

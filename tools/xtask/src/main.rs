@@ -11,6 +11,7 @@ mod child;
 mod clock;
 mod cross;
 mod demo;
+mod demo_inc;
 mod doc;
 mod install;
 mod markdown;
@@ -31,7 +32,7 @@ mod vm;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::say::{Failure, say};
 
@@ -43,6 +44,15 @@ struct Cli {
     task: Task,
 }
 
+/// What a demonstration shows.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DemoKind {
+    /// Two processes exchange data through every layer
+    Urma,
+    /// Switches add up the vectors of eight hosts
+    Inc,
+}
+
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Run everything that CI checks
@@ -52,7 +62,11 @@ enum Task {
         only: String,
     },
     /// Let two processes exchange data through every layer, and print one table
-    Demo,
+    Demo {
+        /// What is shown: URMA, or in-network computing
+        #[arg(value_enum, default_value_t = DemoKind::Urma)]
+        what: DemoKind,
+    },
     /// Measure speed beside UCX, TCP, memcpy and the machine's limits; writes bench-results/
     Bench(bench::BenchPlan),
     /// Install libraries, headers and tools for C programs under a prefix
@@ -156,7 +170,8 @@ enum VmTask {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test { only } => check::test(&only),
-        Task::Demo => demo::run(),
+        Task::Demo { what: DemoKind::Urma } => demo::run(),
+        Task::Demo { what: DemoKind::Inc } => demo_inc::run(),
         Task::Bench(plan) => bench::run(&plan),
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),

@@ -1,0 +1,224 @@
+//! `cargo xtask demo inc`: eight hosts reduce vectors of each type below three switches and a controller, each a process.
+//!
+//! *Owns*: a network namespace for each of them, or, without the right to make some, addresses of the loopback interface.
+//! *Gives*: the results that the hosts checked, the tree, the switches' counters.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell, CellAlignment, Table};
+use serde_json::Value;
+use urma_net::{Lab, LabPlan};
+
+use crate::cargo;
+use crate::say::{Failure, TaskResult, say};
+
+const SWITCHES: u8 = 3;
+const HOSTS: u8 = 8;
+/// Elements of each vector, and allreduces of each type.
+const ELEMENTS: &str = "50000";
+const TIMES: &str = "40";
+/// A packet of 4096 bytes and its headers fit.
+const MTU: u32 = 9000;
+/// Nothing that the demonstration waits for takes longer.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Where the stations are: the controller, then the switches, then the hosts.
+enum Places {
+    Namespaces(Lab),
+    Loopback,
+}
+
+/// Processes that end with this value.
+#[derive(Default)]
+struct Stations(Vec<Child>);
+
+impl Drop for Stations {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Places {
+    fn new() -> Self {
+        match Lab::new(LabPlan::bridge(1 + SWITCHES + HOSTS, MTU)) {
+            Ok(lab) => Self::Namespaces(lab),
+            Err(refused) => {
+                say(&format!("No network namespaces ({refused}): all on loopback addresses."));
+                Self::Loopback
+            }
+        }
+    }
+
+    fn address(&self, station: u8) -> IpAddr {
+        match self {
+            Self::Namespaces(lab) => lab.host(station.into()).address(),
+            Self::Loopback if station == 0 => Ipv4Addr::LOCALHOST.into(),
+            Self::Loopback => Ipv4Addr::new(127, 46, 0, station).into(),
+        }
+    }
+
+    fn start(&self, station: u8, command: &mut Command) -> Result<Child, Failure> {
+        let what = command.get_program().to_string_lossy().into_owned();
+        command.stdout(Stdio::piped());
+        let started = match self {
+            Self::Namespaces(lab) => lab.host(station.into()).run(|| command.spawn()),
+            Self::Loopback => command.spawn(),
+        };
+        started.map_err(|error| Failure(format!("{what}: {error}")))
+    }
+
+    /// What a program that soon ends wrote.
+    fn output(&self, station: u8, command: &mut Command) -> Result<String, Failure> {
+        let child = self.start(station, command)?;
+        let output = child.wait_with_output().map_err(Failure::system("waiting for a program"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Runs the demonstration.
+pub(crate) fn run() -> TaskResult {
+    say("Building for release...");
+    let bin = cargo::build_release(&["inc-controller", "inc-tools"])?;
+    let places = Places::new();
+    let folder = cargo::target_dir()?.join("demo-inc");
+    fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
+    let map = folder.join("map.yaml");
+    fs::write(&map, topology(&places)).map_err(Failure::system("writing the topology"))?;
+    let mut stations = Stations::default();
+    let controller = places.address(0).to_string();
+    let mut command = Command::new(bin.join("inc-controller"));
+    command.args(["--listen", &controller, "--insecure", "--topology"]).arg(&map);
+    start(&places, &mut stations, 0, &mut command)?;
+    for station in 1..=SWITCHES {
+        let mut command = Command::new(bin.join("inc-switch"));
+        command.args([&controller, "--address", &places.address(station).to_string()]);
+        start(&places, &mut stations, station, &mut command)?;
+    }
+    say(&format!(
+        "A controller and {SWITCHES} switches run; {HOSTS} hosts reduce {ELEMENTS} elements of each type, {TIMES} times."
+    ));
+    let hosts: Vec<Child> = (0..HOSTS)
+        .map(|rank| places.start(1 + SWITCHES + rank, &mut host(&places, &bin, rank)))
+        .collect::<Result<_, _>>()?;
+    let admin = |verb: &str| {
+        let mut command = Command::new(bin.join("inc-admin"));
+        places.output(0, command.args(["--controller", &controller, verb]))
+    };
+    // While they run.
+    let (mut trees, mut slots) = (String::new(), String::new());
+    for _ in 0..100 {
+        let now = admin("trees")?;
+        if now.contains("rank") || now.contains("host") {
+            (trees, slots) = (now, admin("slots")?);
+            break;
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    let results: Vec<Value> = hosts.into_iter().map(result).collect::<Result<_, _>>()?;
+    say(&table(&results)?);
+    say(&format!("The tree, while they ran:\n{trees}{slots}"));
+    say(&format!("Counters at the end:\n{}", admin("counters")?));
+    Ok(())
+}
+
+fn host(places: &Places, bin: &Path, rank: u8) -> Command {
+    let mut command = Command::new(bin.join("inc-host"));
+    let (controller, own) = (places.address(0), places.address(1 + SWITCHES + rank));
+    command.args([HOSTS.to_string(), controller.to_string(), rank.to_string()]);
+    command.args(["--address", &own.to_string(), "--type", "all", "--path-mtu", "4096", "--json"]);
+    command.args(["--count", ELEMENTS, "--times", TIMES]);
+    command
+}
+
+/// Starts a program that says a line when it is ready.
+fn start(
+    places: &Places,
+    stations: &mut Stations,
+    station: u8,
+    command: &mut Command,
+) -> TaskResult {
+    let mut child = places.start(station, command)?;
+    let output = child.stdout.take();
+    stations.0.push(child);
+    let mut line = String::new();
+    let read = output.map(|output| BufReader::new(output).read_line(&mut line));
+    match read {
+        Some(Ok(len)) if len != 0 => Ok(()),
+        _ => Err(Failure(format!("{} ended at once", command.get_program().to_string_lossy()))),
+    }
+}
+
+/// What a host has to say at its end.
+fn result(mut child: Child) -> Result<Value, Failure> {
+    let mut waited = Duration::ZERO;
+    let step = Duration::from_millis(20);
+    while child.try_wait().map_err(Failure::system("waiting for a host"))?.is_none() {
+        if waited > HANG {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Failure(format!("a host did not end within {} s", HANG.as_secs())));
+        }
+        thread::park_timeout(step);
+        waited += step;
+    }
+    let output = child.wait_with_output().map_err(Failure::system("waiting for a host"))?;
+    if !output.status.success() {
+        return Err(Failure(format!("a host ended with {}", output.status)));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure(format!("a host wrote no JSON: {error}")))
+}
+
+/// Two leaves with half of the hosts each below a root.
+fn topology(places: &Places) -> String {
+    let mut nodes = String::from("nodes:\n");
+    let mut links = String::from("links:\n");
+    let mut node = |name: &str, kind: &str, station: u8| {
+        let address = places.address(station);
+        nodes += &format!("  - {{name: {name}, kind: {kind}, address: \"{address}\"}}\n");
+    };
+    for (station, name) in (1..).zip(["root", "left", "right"]) {
+        node(name, "switch", station);
+    }
+    for rank in 0..HOSTS {
+        node(&format!("host{rank}"), "host", 1 + SWITCHES + rank);
+        let leaf = if rank < HOSTS / 2 { "left" } else { "right" };
+        links += &format!("  - ends: [{leaf}, host{rank}]\n");
+    }
+    links += "  - ends: [root, left]\n  - ends: [root, right]\n";
+    nodes + &links
+}
+
+fn table(results: &[Value]) -> Result<String, Failure> {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["type", "operator", "elements", "right on", "median"]);
+    let of = |rank: &Value, at: usize, key: &str| {
+        rank.pointer(&format!("/results/{at}/{key}")).cloned().unwrap_or(Value::Null)
+    };
+    let first = results.first().ok_or_else(|| Failure("no host".into()))?;
+    let types = first.get("results").and_then(Value::as_array).map_or(0, Vec::len);
+    for at in 0..types {
+        let right = results.iter().filter(|rank| of(rank, at, "is_right") == true).count();
+        let text = |key| of(first, at, key).as_str().unwrap_or("?").to_owned();
+        let median = of(first, at, "median_us").as_f64().unwrap_or(f64::NAN);
+        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(text("type")),
+            Cell::new(text("operator")),
+            number(of(first, at, "elements").to_string()),
+            number(format!("{right} of {} ranks", results.len())),
+            number(format!("{median:.0} us")),
+        ]);
+    }
+    Ok(table.to_string())
+}
