@@ -10,7 +10,7 @@ use inc::edge::{
     WriteWindow,
 };
 use inc::element::{ElementType, Operator, Reduction};
-use inc::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
+use inc::wire::{AbortReason, Collective, IncHeader, IncKind, Seq, TreeEpoch};
 use urma_packet::roce::{Aeth, RoceExt, RocePacket, Syndrome, rc};
 use urma_packet::{ICRC_LEN, Psn, Tpn};
 
@@ -394,4 +394,41 @@ fn what_is_no_edge_and_no_message_of_it_is_refused() {
     let mut edge = Edge::new(right).unwrap();
     assert!(edge.send(&message(0, 3 * 256 - 16).0).is_ok());
     assert_eq!(edge.send(&message(1, 3 * 256 - 15).0).unwrap_err().reason(), "length");
+}
+
+#[test]
+fn an_abort_takes_the_place_of_what_was_lost_and_of_what_waits() {
+    for reliability in [Reliability::Reliable, Reliability::Unreliable] {
+        let [mut a, mut b] = pair(reliability, MessageMode::Send, Framing::Inc);
+        let sent: BTreeMap<_, _> = (0..4).map(|seq| (seq, message(seq, 300).1)).collect();
+        for seq in 0..3 {
+            a.send(&message(seq, 300).0).unwrap();
+        }
+        // One arrives, the others are lost.
+        let packets = drain(&mut a, 0, &sent);
+        for packet in &packets[..2] {
+            b.on_packet(0, &RocePacket::parse(packet).unwrap()).unwrap();
+        }
+        a.send(&message(3, 300).0).unwrap();
+        let kind = IncKind::Abort(AbortReason::ShutDown);
+        let abort = IncHeader { kind, count: 0, ..message(0, 0).0 };
+        a.abort(&abort);
+        // Nothing is asked for whose data is gone.
+        let (gone, mut now, mut seen) = (BTreeMap::new(), 0, Vec::new());
+        for _ in 0..20 {
+            for packet in drain(&mut a, now, &gone) {
+                let packet = RocePacket::parse(&packet).unwrap();
+                if let Some((header, _)) = b.on_packet(now, &packet).unwrap() {
+                    seen.push(header.kind);
+                }
+            }
+            for packet in drain(&mut b, now, &gone) {
+                a.on_packet(now, &RocePacket::parse(&packet).unwrap()).unwrap();
+            }
+            now += 10 * MS;
+            a.on_time(now);
+        }
+        assert!(!seen.is_empty() && seen.iter().all(|found| *found == kind), "{seen:?}");
+        assert!(!a.is_dead() && !b.is_dead(), "{reliability:?}");
+    }
 }
