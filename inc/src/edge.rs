@@ -346,6 +346,8 @@ impl Edge {
             && !self.send_psn.is_before(first.first_psn.plus(first.packets))
         {
             self.outgoing.pop_front();
+            // A link that loses some packets is not a dead one.
+            self.fruitless = 0;
         }
         if self.outgoing.is_empty() {
             self.timer = None;

@@ -432,3 +432,27 @@ fn an_abort_takes_the_place_of_what_was_lost_and_of_what_waits() {
         assert!(!a.is_dead() && !b.is_dead(), "{reliability:?}");
     }
 }
+
+#[test]
+fn an_edge_whose_losses_are_repaired_is_not_dead() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let sent: BTreeMap<_, _> = (0..40).map(|seq| (seq, message(seq, 10).1)).collect();
+    for seq in (0..40).step_by(2) {
+        a.send(&message(seq, 10).0).unwrap();
+        a.send(&message(seq + 1, 10).0).unwrap();
+        // The first of two is lost; a NAK brings both again.
+        let packets = drain(&mut a, 0, &sent);
+        b.on_packet(0, &RocePacket::parse(&packets[1]).unwrap()).unwrap();
+        let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
+        a.on_packet(0, &RocePacket::parse(nak).unwrap()).unwrap();
+        let again = drain(&mut a, 0, &sent);
+        assert_eq!(again.len(), 2, "after {seq} messages");
+        for packet in again {
+            b.on_packet(0, &RocePacket::parse(&packet).unwrap()).unwrap();
+        }
+        // The answers show that both are there; no acknowledgement does.
+        drain(&mut b, 0, &sent);
+        a.on_proof(Seq(seq + 1));
+        assert!(!a.is_dead());
+    }
+}

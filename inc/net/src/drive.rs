@@ -83,6 +83,30 @@ pub struct StationDriver<S> {
     port: UdpPort,
     origin: Instant,
     waker: Waker,
+    loss: ReceiveLoss,
+}
+
+/// Datagrams that are thrown away as if a link had lost them: which ones depends on the seed alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReceiveLoss {
+    /// Datagrams of a million that are lost.
+    pub ppm: u32,
+    /// What the choice begins with.
+    pub seed: u64,
+}
+
+impl ReceiveLoss {
+    /// Whether the next datagram is lost (SplitMix64).
+    fn takes_next(&mut self) -> bool {
+        if self.ppm == 0 {
+            return false;
+        }
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % 1_000_000 < self.ppm.into()
+    }
 }
 
 impl<S: Station> StationDriver<S> {
@@ -93,7 +117,12 @@ impl<S: Station> StationDriver<S> {
     pub fn new(station: S, address: SocketAddr) -> io::Result<Self> {
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
         let port = UdpPort::bind(address)?;
-        Ok(Self { station, port, origin: clock(), waker })
+        Ok(Self { station, port, origin: clock(), waker, loss: ReceiveLoss::default() })
+    }
+
+    /// Loses received datagrams from now on.
+    pub fn set_loss(&mut self, loss: ReceiveLoss) {
+        self.loss = loss;
     }
 
     /// Address and port of the station.
@@ -123,10 +152,15 @@ impl<S: Station> StationDriver<S> {
     /// One look: what has arrived, what is due, what is to be sent. Whether there was anything.
     pub fn turn(&mut self) -> bool {
         let mut now = self.now();
-        let (station, port) = (&mut self.station, &mut self.port);
+        let (station, port, loss) = (&mut self.station, &mut self.port, &mut self.loss);
         let mut is_busy = false;
         for _ in 0..RECEIVES {
-            if !port.receive(|source, bytes| station.on_datagram(now, source, bytes)) {
+            let is_any = port.receive(|source, bytes| {
+                if !loss.takes_next() {
+                    station.on_datagram(now, source, bytes);
+                }
+            });
+            if !is_any {
                 break;
             }
             is_busy = true;

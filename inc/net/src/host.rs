@@ -17,7 +17,7 @@ use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
 use inc::wire::Collective;
 
-use crate::drive::{Sleeper, StationDriver, Waker, clock, system_random};
+use crate::drive::{ReceiveLoss, Sleeper, StationDriver, Waker, clock, system_random};
 use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
@@ -101,6 +101,11 @@ impl LocalHost {
         let (id, end) = state.driver.station.join(now, cfg)?;
         state.members.insert(id, on_report);
         Ok((id, end))
+    }
+
+    /// Loses received datagrams from now on.
+    pub fn set_loss(&self, loss: ReceiveLoss) {
+        self.shared.lock().driver.set_loss(loss);
     }
 
     /// Forgets a member, its operations and their results.

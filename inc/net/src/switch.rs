@@ -13,7 +13,7 @@ use inc::port::PortCounts;
 use inc::switch::{PartView, Switch, SwitchLimits};
 use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
-use crate::drive::{StationDriver, Waker, system_random};
+use crate::drive::{ReceiveLoss, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// A question is answered at once, or the thread is gone.
@@ -116,6 +116,7 @@ impl ControlledSwitch {
 enum ToThread {
     Command(SwitchCommand),
     View(Sender<SwitchView>),
+    Loss(ReceiveLoss),
 }
 
 /// A switch behind one address.
@@ -158,6 +159,11 @@ impl LocalSwitch {
         self.give(ToThread::Command(command));
     }
 
+    /// Loses received datagrams from now on.
+    pub fn set_loss(&self, loss: ReceiveLoss) {
+        self.give(ToThread::Loss(loss));
+    }
+
     /// What the switch has and did so far.
     #[must_use]
     pub fn view(&self) -> SwitchView {
@@ -198,6 +204,7 @@ fn look_after(
                     let now = driver.now();
                     driver.station.on_command(now, command);
                 }
+                Ok(ToThread::Loss(loss)) => driver.set_loss(loss),
                 Ok(ToThread::View(asker)) => {
                     // Who does not wait any more needs no answer.
                     let _ = asker.send(view(&driver));

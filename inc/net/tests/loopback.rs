@@ -18,6 +18,7 @@ use inc::host::{HostMemberCfg, MemberId};
 use inc::slots::Child;
 use inc::switch::SwitchLimits;
 use inc::wire::{Collective, Rank, Seq, TreeEpoch};
+use inc_net::drive::ReceiveLoss;
 use inc_net::host::LocalHost;
 use inc_net::switch::LocalSwitch;
 
@@ -98,6 +99,16 @@ impl Tree {
         Self { switches, hosts }
     }
 
+    /// Every station loses so many of a million datagrams.
+    fn lose(&self, ppm: u32) {
+        for (seed, (switch, _)) in (1..).zip(&self.switches) {
+            switch.set_loss(ReceiveLoss { ppm, seed });
+        }
+        for (seed, (host, _)) in (100..).zip(&self.hosts) {
+            host.set_loss(ReceiveLoss { ppm, seed });
+        }
+    }
+
     /// All ranks call an operation so many times, each in a thread of its own; the times of rank 0.
     fn allreduce(&self, count: usize, times: usize) -> Vec<Duration> {
         let reduction = Reduction::new(Operator::Sum, ElementType::I32).unwrap();
@@ -148,12 +159,32 @@ fn eight_hosts_below_three_switches_get_the_sum() {
     }
 }
 
+#[test]
+fn a_lost_datagram_in_a_hundred_changes_no_sum() {
+    let tree = Tree::new(5, 4, 2, EdgeAttributes::DEFAULT);
+    tree.lose(10_000);
+    for count in [1, 1000, 200_000] {
+        tree.allreduce(count, 10);
+    }
+    let repeats: u64 = tree.switches.iter().map(|(s, _)| s.view().port.repeats).sum();
+    assert!(repeats > 0, "something was lost");
+}
+
 /// `cargo test --release -p inc-net --test loopback measure -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement; prints times"]
 fn measure() {
     for (net, hosts) in [(2, 2), (3, 4), (4, 8)] {
         let tree = Tree::new(net, hosts, 0, EdgeAttributes::DEFAULT);
+        let median = |ppm| {
+            tree.lose(ppm);
+            let mut times = tree.allreduce(256 << 10, 50);
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        let (all, lossy) = (median(0), median(10_000));
+        println!("n={hosts}  1 MiB: {all:?}, with 1 % loss {lossy:?}");
+        tree.lose(0);
         for (count, times) in
             [(1, 3000), (256, 3000), (1024, 2000), (16 << 10, 500), (256 << 10, 50)]
         {

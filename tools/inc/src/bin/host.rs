@@ -11,6 +11,7 @@ use inc::element::{ElementType, Operator, Reduction};
 use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
+use inc_net::drive::ReceiveLoss;
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
 use serde_json::json;
 use urma_tools::{LogSetup, say};
@@ -67,6 +68,12 @@ struct HostCli {
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
+    /// Throws away so many of a million received datagrams, as a bad link does
+    #[arg(long, value_name = "PPM", default_value_t = 0)]
+    loss: u32,
+    /// What the choice of those begins with
+    #[arg(long, default_value_t = 0)]
+    loss_seed: u64,
     /// Says more about what happens
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -119,6 +126,7 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         ..IncGroupCfg::new(cli.controller, cli.world_size, cli.rank)
     });
     let group = group.map_err(|error| error.to_string())?;
+    group.host().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
     let attributes = EdgeAttributes {
         mode: match cli.mode {
             ModeArg::Send => MessageMode::Send,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use inc::switch::SwitchLimits;
 use inc_control::SWITCHES_PORT;
+use inc_net::drive::ReceiveLoss;
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
 use inc_tools::Ends;
@@ -43,6 +44,12 @@ struct SwitchCli {
     /// Communicators at one time
     #[arg(long, default_value_t = 4096)]
     communicators: u32,
+    /// Throws away so many of a million received datagrams, as a bad link does
+    #[arg(long, value_name = "PPM", default_value_t = 0)]
+    loss: u32,
+    /// What the choice of those begins with
+    #[arg(long, default_value_t = 0)]
+    loss_seed: u64,
     /// Says more about what happens
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -92,6 +99,7 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         tls: None,
     });
     let switch = switch.map_err(|error| format!("UDP {address}: {error}"))?;
+    switch.switch().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
     say(&format!("inc-switch {address}: controller {controller}\n")).map_err(|e| e.to_string())?;
     while !ends.within(COUNTS_EVERY) {
         switch.report_counts();
