@@ -7,7 +7,7 @@ use prost::Message;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files = protox::compile(["inc/v1/inc.proto"], ["proto"])?;
+    let files = protox::compile(["inc/v1/inc.proto", "inc/v1/store.proto"], ["proto"])?;
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("inc.bin"), files.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(files)?;

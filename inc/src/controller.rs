@@ -22,8 +22,10 @@ use crate::topology::{NodeKind, PhysicalMap};
 use crate::wire::{AbortReason, Rank};
 
 mod plan;
+mod restore;
 mod trees;
 pub use plan::{described, slots_memory};
+pub use restore::ControllerRemains;
 pub use trees::{CommunicatorState, PlacedChild, PlacedSwitch, TreePhase};
 
 /// Version of the protocol between a controller, switches and hosts.
@@ -385,6 +387,8 @@ pub struct Controller {
     last_time: IncTime,
     /// Something changed that a restarted controller has to know.
     is_changed: bool,
+    /// Until then peers of the controller before this one are waited for.
+    restored_until: Option<IncTime>,
     /// Communicators without a tree may get one now.
     is_retry_due: bool,
     counts: ControllerCounts,
@@ -477,6 +481,7 @@ impl Controller {
             actions: VecDeque::new(),
             last_time: 0,
             is_changed: false,
+            restored_until: None,
             is_retry_due: false,
             counts: ControllerCounts::default(),
         }
@@ -646,6 +651,7 @@ impl Controller {
             self.actions.push_back(ControllerAction::EndSession(id, text.clone()));
             self.session_lost(now, id, &text);
         }
+        self.restored_on_time(now);
         self.groups_on_time(now);
         self.communicators_on_time(now);
     }
@@ -666,7 +672,7 @@ impl Controller {
             creating.into_iter().chain(absent.map(|member| member.absent_until))
         });
         let communicators = self.communicators.values().filter_map(CommunicatorState::deadline);
-        sessions.chain(groups).chain(communicators).min()
+        sessions.chain(groups).chain(communicators).chain(self.restored_until).min()
     }
 
     /// The next thing to be done.
@@ -705,12 +711,6 @@ impl Controller {
     #[must_use]
     pub fn counts(&self) -> &ControllerCounts {
         &self.counts
-    }
-
-    /// The numbers that the next group and communicator get.
-    #[must_use]
-    pub fn next_numbers(&self) -> (u64, u64) {
-        (self.group_next, self.communicator_next)
     }
 
     fn join(&mut self, now: IncTime, id: CallId, request: JoinRequest) -> Result<(), CallError> {
@@ -900,7 +900,7 @@ impl Controller {
                 if let Some(switch) = self.switches.get_mut(&name) {
                     switch.session = None;
                 }
-                self.switch_lost(now, &name, why);
+                self.switch_lost(now, &name);
             }
             SessionPeer::Host(group, rank) => {
                 let member = self.groups.get_mut(&group);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
@@ -70,7 +71,7 @@ struct LinkOut {
 }
 
 impl DocumentError {
-    fn at(location: Location, fault: impl Into<String>) -> Self {
+    pub(crate) fn at(location: Location, fault: impl Into<String>) -> Self {
         Self { line: location.line(), column: location.column(), fault: fault.into() }
     }
 }
@@ -85,13 +86,24 @@ impl From<serde_saphyr::Error> for DocumentError {
     }
 }
 
+/// Reads a document whose faults have places.
+pub(crate) fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    Ok(serde_saphyr::from_str_with_options(text, options)?)
+}
+
+/// Writes a document of either kind.
+pub(crate) fn write_text(of: &impl Serialize) -> Result<String, DocumentError> {
+    serde_saphyr::to_string(of)
+        .map_err(|error| DocumentError::at(Location::UNKNOWN, error.to_string()))
+}
+
 /// Reads a physical map.
 ///
 /// # Errors
 /// [`DocumentError`].
 pub fn read_map(text: &str) -> Result<PhysicalMap, DocumentError> {
-    let options = serde_saphyr::options! { with_snippet: false };
-    let read: MapText = serde_saphyr::from_str_with_options(text, options)?;
+    let read: MapText = read_text(text)?;
     let mut map = PhysicalMap::default();
     let mut places = BTreeMap::new();
     let mut names = Vec::new();
@@ -144,9 +156,7 @@ pub fn write_map(map: &PhysicalMap) -> Result<String, DocumentError> {
             addresses: has_own.then(|| [address(0), address(1)]),
         }
     });
-    let out = MapOut { nodes: nodes.collect(), links: links.collect() };
-    serde_saphyr::to_string(&out)
-        .map_err(|error| DocumentError::at(Location::UNKNOWN, error.to_string()))
+    write_text(&MapOut { nodes: nodes.collect(), links: links.collect() })
 }
 
 fn link_of(

@@ -24,4 +24,5 @@ pub mod reduce;
 pub mod slots;
 pub mod switch;
 pub mod topology;
+pub mod tree_document;
 pub mod wire;

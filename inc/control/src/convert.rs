@@ -47,11 +47,11 @@ impl<T, E> Needed<T> for Result<T, E> {
     }
 }
 
-fn u16_of(value: u32, field: &'static str) -> Converted<u16> {
+pub(crate) fn u16_of(value: u32, field: &'static str) -> Converted<u16> {
     u16::try_from(value).needed(field)
 }
 
-fn address_of(text: &str) -> Converted<SocketAddr> {
+pub(crate) fn address_of(text: &str) -> Converted<SocketAddr> {
     text.parse().needed("address")
 }
 
@@ -192,7 +192,7 @@ impl From<EdgeEnds> for proto::EdgeEnds {
     }
 }
 
-fn ends_of(ends: Option<proto::EdgeEnds>) -> Converted<EdgeEnds> {
+pub(crate) fn ends_of(ends: Option<proto::EdgeEnds>) -> Converted<EdgeEnds> {
     let ends = ends.needed("ends")?;
     let children = ends.children.into_iter().map(EdgeEnd::try_from).collect::<Result<_, _>>()?;
     Ok(EdgeEnds { children, parent: ends.parent.map(EdgeEnd::try_from).transpose()? })
@@ -206,7 +206,7 @@ impl From<(Child, SocketAddr)> for proto::TreeChild {
     }
 }
 
-fn child_of(child: proto::TreeChild) -> Converted<(Child, SocketAddr)> {
+pub(crate) fn child_of(child: proto::TreeChild) -> Converted<(Child, SocketAddr)> {
     let address = address_of(&child.address)?;
     let ranks = child.ranks.into_iter().map(|rank| u16_of(rank, "ranks").map(Rank));
     let ranks: Vec<_> = ranks.collect::<Result<_, _>>()?;

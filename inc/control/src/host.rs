@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::TlsIdentity;
-use crate::link::{Backoff, HEARTBEAT, RuntimeError, endpoint, runtime};
+use crate::link::{Backoff, HEARTBEAT, RuntimeError, connect_hosts, runtime};
 use crate::proto::controller_client::ControllerClient;
 use crate::proto::{self, host_message::Message};
 
@@ -250,16 +250,6 @@ impl Drop for HostSession {
     }
 }
 
-async fn connect(cfg: &HostSessionCfg) -> Result<ControllerClient<Channel>, Status> {
-    let endpoint = endpoint(cfg.controller, cfg.tls.as_ref())?;
-    let client = ControllerClient::connect(endpoint).await;
-    client.map_err(|error| {
-        let source = std::error::Error::source(&error);
-        let why = source.map_or_else(|| error.to_string(), ToString::to_string);
-        Status::unavailable(why)
-    })
-}
-
 /// Joins the group; a controller that is not there yet is waited for.
 async fn join(cfg: &HostSessionCfg) -> Result<proto::Ticket, JoinError> {
     let deadline = Instant::now() + cfg.wait;
@@ -282,7 +272,7 @@ async fn join(cfg: &HostSessionCfg) -> Result<proto::Ticket, JoinError> {
 }
 
 async fn try_join(cfg: &HostSessionCfg, deadline: Instant) -> Result<proto::Ticket, Status> {
-    let mut client = connect(cfg).await?;
+    let mut client = connect_hosts(cfg.controller, cfg.tls.as_ref()).await?;
     let nonce = client.challenge(proto::ChallengeRequest {}).await?.into_inner().nonce;
     let challenge = <[u8; 16]>::try_from(&nonce[..]).unwrap_or_default();
     let proof = cfg
@@ -379,7 +369,7 @@ impl HostClient {
         backoff: &mut Backoff,
         joined: &mut Option<blocking::Sender<Result<(), JoinError>>>,
     ) -> Ended {
-        let mut client = match connect(&self.cfg).await {
+        let mut client = match connect_hosts(self.cfg.controller, self.cfg.tls.as_ref()).await {
             Ok(client) => client,
             Err(status) => return Ended::Lost(status),
         };

@@ -10,17 +10,21 @@
 
 pub mod convert;
 mod host;
+mod image;
 mod link;
 mod server;
 mod store;
 mod switch;
+mod tools;
 mod view;
 
 pub use host::{HostSession, HostSessionCfg, JoinError, OnHostCommand, SessionError};
+pub use image::{ImageError, read_image, write_image};
 pub use link::RuntimeError;
-pub use server::{ControllerServer, ControllerServerCfg, ServerError};
-pub use store::{ControllerStore, MemoryStore};
+pub use server::{ControllerServer, ControllerServerCfg, ServerError, ServerExposure};
+pub use store::{ControllerStore, FileStore, MemoryStore};
 pub use switch::{OnSwitchCommand, SwitchSession, SwitchSessionCfg};
+pub use tools::{ControllerTool, ToolError};
 
 /// The messages and services of `inc.proto`, as generated.
 #[expect(

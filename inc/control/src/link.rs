@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tonic::Status;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::TlsIdentity;
+use crate::proto::controller_client::ControllerClient;
 
 /// Milliseconds between signs of life.
 pub(crate) const HEARTBEAT: u64 = 100;
@@ -56,4 +57,24 @@ pub(crate) fn endpoint(at: SocketAddr, tls: Option<&TlsIdentity>) -> Result<Endp
         .ca_certificate(Certificate::from_pem(&tls.authorities))
         .identity(Identity::from_pem(&tls.certificate, &tls.key));
     endpoint.tls_config(tls).map_err(invalid)
+}
+
+/// A connection to a controller's port for hosts and tools.
+pub(crate) async fn connect_hosts(
+    at: SocketAddr,
+    tls: Option<&TlsIdentity>,
+) -> Result<ControllerClient<Channel>, Status> {
+    let client = ControllerClient::connect(endpoint(at, tls)?).await;
+    client.map_err(|error| Status::unavailable(connect_text(&error)))
+}
+
+/// Why a connection was not made; what lies below says more than the error itself.
+pub(crate) fn connect_text(error: &tonic::transport::Error) -> String {
+    let mut source = std::error::Error::source(error);
+    let mut text = error.to_string();
+    while let Some(below) = source {
+        text = below.to_string();
+        source = below.source();
+    }
+    text
 }

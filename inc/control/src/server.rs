@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use inc::controller::{
     CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
-    HostHello, JoinRequest, SessionId, SwitchCapacity, SwitchHello,
+    ControllerRemains, HostHello, JoinRequest, SessionId, SwitchCapacity, SwitchHello,
 };
 use inc::slots::IncTime;
 use inc::topology::PhysicalMap;
+use inc::tree_document::TreeDocument;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -24,6 +25,7 @@ use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::convert::{ConversionError, lives_of, ticket_of};
+use crate::image::{ImageError, read_image, write_image};
 use crate::proto::controller_server::{self, ControllerServer as HostsService};
 use crate::proto::switch_control_server::{self, SwitchControlServer as SwitchesService};
 use crate::store::ControllerStore;
@@ -54,11 +56,21 @@ pub struct ControllerServerCfg {
     pub tls: Option<TlsIdentity>,
 }
 
+/// What a controller shows beside its calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerExposure {
+    /// Where it shows metrics and health over HTTP; `None`: nowhere.
+    pub http: Option<SocketAddr>,
+    /// It listens on any address without TLS: the network is trusted.
+    pub is_insecure: bool,
+}
+
 /// A controller that runs in a thread of its own. Dropped, it ends.
 #[derive(Debug)]
 pub struct ControllerServer {
     hosts: SocketAddr,
     switches: SocketAddr,
+    http: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -80,6 +92,9 @@ pub enum ServerError {
     /// A thread or its runtime could not be made.
     #[error("cannot start the controller's thread: {0}")]
     Thread(#[source] io::Error),
+    /// What another controller left cannot be gone on with.
+    #[error("{0}: move the store away to begin anew")]
+    Store(String),
     /// A certificate, or the protocol's description.
     #[error("cannot set up gRPC: {0}")]
     Setup(String),
@@ -101,6 +116,8 @@ struct ControlState {
     store: Box<dyn ControllerStore>,
     /// The last state could not be stored yet: nothing leaves until it is.
     is_unsaved: bool,
+    /// The topology is another one than the one it began with.
+    is_map_put: bool,
     calls: BTreeMap<CallId, oneshot::Sender<Result<CallAnswer, CallError>>>,
     switches: BTreeMap<SessionId, SessionSender<proto::SwitchCommand>>,
     hosts: BTreeMap<SessionId, SessionSender<proto::HostCommand>>,
@@ -123,23 +140,47 @@ impl ControllerServer {
     /// # Errors
     /// [`ServerError`].
     pub fn start(cfg: ControllerServerCfg) -> Result<Self, ServerError> {
-        let [hosts, switches] = [listen(cfg.hosts, &cfg)?, listen(cfg.switches, &cfg)?];
+        Self::start_exposed(cfg, ServerExposure::default())
+    }
+
+    /// Listens, and starts a thread; with metrics, or without TLS.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start_exposed(
+        mut cfg: ControllerServerCfg,
+        exposure: ServerExposure,
+    ) -> Result<Self, ServerError> {
+        let may_listen =
+            |at: SocketAddr| cfg.tls.is_some() || exposure.is_insecure || at.ip().is_loopback();
+        if let Some(open) = [cfg.hosts, cfg.switches].into_iter().find(|at| !may_listen(*at)) {
+            return Err(ServerError::TlsNeeded(open));
+        }
+        let loaded = cfg.store.load().map_err(|error| ServerError::Store(error.to_string()))?;
+        let remains = loaded.map(|bytes| read_image(&bytes)).transpose();
+        let remains = remains.map_err(|error: ImageError| ServerError::Store(error.to_string()))?;
+        let [hosts, switches] = [listen(cfg.hosts)?, listen(cfg.switches)?];
+        let http = exposure.http.map(listen).transpose()?;
         let address = |listener: &TcpListener, asked| {
             listener.local_addr().map_err(|error| ServerError::Listen { address: asked, error })
         };
         let addresses = [address(&hosts, cfg.hosts)?, address(&switches, cfg.switches)?];
+        let http_at = match (&http, exposure.http) {
+            (Some(listener), Some(asked)) => Some(address(listener, asked)?),
+            (None, _) | (_, None) => None,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let run = move || runtime.block_on(serve(cfg, [hosts, switches], stopped));
+        let run = move || runtime.block_on(serve(cfg, remains, ([hosts, switches], http), stopped));
         let thread = std::thread::Builder::new()
             .name("inc-controller".to_owned())
             .spawn(run)
             .map_err(ServerError::Thread)?;
         let [hosts, switches] = addresses;
-        Ok(Self { hosts, switches, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { hosts, switches, http: http_at, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it waits for hosts and tools.
@@ -152,6 +193,12 @@ impl ControllerServer {
     #[must_use]
     pub fn switches(&self) -> SocketAddr {
         self.switches
+    }
+
+    /// Where it shows metrics.
+    #[must_use]
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Waits until it ends, which it does by an error only.
@@ -175,10 +222,7 @@ impl Drop for ControllerServer {
     }
 }
 
-fn listen(address: SocketAddr, cfg: &ControllerServerCfg) -> Result<TcpListener, ServerError> {
-    if cfg.tls.is_none() && !address.ip().is_loopback() {
-        return Err(ServerError::TlsNeeded(address));
-    }
+fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener = TcpListener::bind(address);
     let listener = listener.and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -187,17 +231,34 @@ fn listen(address: SocketAddr, cfg: &ControllerServerCfg) -> Result<TcpListener,
     listener.map_err(|error| ServerError::Listen { address, error })
 }
 
+/// A server that wants certificates of its callers, if it has one itself.
+fn server(tls: Option<&TlsIdentity>) -> Result<Server, ServerError> {
+    let Some(tls) = tls else { return Ok(Server::builder()) };
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(&tls.certificate, &tls.key))
+        .client_ca_root(Certificate::from_pem(&tls.authorities));
+    Server::builder().tls_config(tls).map_err(|error| ServerError::Setup(error.to_string()))
+}
+
 async fn serve(
     cfg: ControllerServerCfg,
-    listeners: [TcpListener; 2],
+    remains: Option<(ControllerRemains, Option<PhysicalMap>)>,
+    (listeners, http): ([TcpListener; 2], Option<TcpListener>),
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), ServerError> {
     let setup = |error: &dyn std::fmt::Display| ServerError::Setup(error.to_string());
+    let is_map_put = matches!(&remains, Some((_, Some(_))));
+    let (remains, put) = remains.map_or((None, None), |(remains, put)| (Some(remains), put));
+    let mut controller = Controller::new(cfg.controller, put.unwrap_or(cfg.map));
+    if let Some(remains) = remains {
+        controller.restore(1, remains);
+    }
     let shared = Arc::new(SharedController {
         state: Mutex::new(ControlState {
-            controller: Controller::new(cfg.controller, cfg.map),
+            controller,
             store: cfg.store,
             is_unsaved: false,
+            is_map_put,
             calls: BTreeMap::new(),
             switches: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -206,17 +267,8 @@ async fn serve(
         start: Instant::now(),
         version: watch::channel(0).0,
     });
-    let mut servers = Vec::new();
-    for _ in 0..2 {
-        let mut server = Server::builder();
-        if let Some(tls) = &cfg.tls {
-            let tls = ServerTlsConfig::new()
-                .identity(Identity::from_pem(&tls.certificate, &tls.key))
-                .client_ca_root(Certificate::from_pem(&tls.authorities));
-            server = server.tls_config(tls).map_err(|error| setup(&error))?;
-        }
-        servers.push(server);
-    }
+    let [mut host_server, mut switch_server] =
+        [server(cfg.tls.as_ref())?, server(cfg.tls.as_ref())?];
     let incoming = listeners.map(|listener| {
         tokio::net::TcpListener::from_std(listener)
             .map(|listener| TcpIncoming::from(listener).with_nodelay(Some(true)))
@@ -224,10 +276,6 @@ async fn serve(
     let [hosts, switches] = incoming;
     let (hosts, switches) =
         (hosts.map_err(ServerError::Thread)?, switches.map_err(ServerError::Thread)?);
-    let (mut host_server, mut switch_server) = match &mut servers[..] {
-        [a, b] => (a.clone(), b.clone()),
-        _ => return Ok(()),
-    };
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<HostsService<HostCalls>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
@@ -250,8 +298,33 @@ async fn serve(
         result = hosts => ended(result),
         result = switches => ended(result),
         () = tick(&shared) => Ok(()),
+        result = serve_http(http, Arc::clone(&shared)) => {
+            Err(ServerError::Ended(result.err().map_or_else(String::new, |e| e.to_string())))
+        }
         _ = stopped => Ok(()),
     }
+}
+
+/// Metrics and health, for ever.
+async fn serve_http(
+    listener: Option<TcpListener>,
+    shared: Arc<SharedController>,
+) -> io::Result<()> {
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    let Some(listener) = listener else { return std::future::pending().await };
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let health = Arc::clone(&shared);
+    let metrics = move || async move { view::metrics(&shared.lock().controller) };
+    let health = move || async move {
+        if health.lock().is_unsaved {
+            (StatusCode::SERVICE_UNAVAILABLE, "the state cannot be stored\n")
+        } else {
+            (StatusCode::OK, "ok\n")
+        }
+    };
+    let routes = axum::Router::new().route("/metrics", get(metrics)).route("/healthz", get(health));
+    axum::serve(listener, routes).await
 }
 
 async fn tick(shared: &SharedController) {
@@ -284,7 +357,8 @@ impl SharedController {
     fn carry_out(&self, state: &mut ControlState) {
         state.is_unsaved |= state.controller.take_changed();
         if state.is_unsaved {
-            let image = view::image(&state.controller);
+            let map = state.is_map_put.then(|| state.controller.map());
+            let image = write_image(&state.controller.remains(), map);
             if let Err(error) = state.store.save(&image) {
                 tracing::error!("the state cannot be stored, and all calls wait: {error}");
                 return;
@@ -571,15 +645,19 @@ impl controller_server::Controller for HostCalls {
         let state = self.0.lock();
         let map = inc::document::write_map(state.controller.map());
         let map = map.map_err(|error| Status::internal(error.to_string()))?;
-        Ok(Response::new(proto::GetTopologyResponse { map, trees: String::new() }))
+        let trees = state.controller.communicators().filter_map(TreeDocument::of);
+        let trees = trees.map(|tree| tree.write()).collect::<Result<Vec<_>, _>>();
+        let trees = trees.map_err(|error| Status::internal(error.to_string()))?.join("---\n");
+        Ok(Response::new(proto::GetTopologyResponse { map, trees }))
     }
 
     async fn put_topology(
         &self,
         request: Request<proto::PutTopologyRequest>,
     ) -> Result<Response<proto::PutTopologyResponse>, Status> {
-        let map = inc::document::read_map(&request.into_inner().map);
+        let map = inc::tree_document::read_topology(&request.into_inner().map);
         let map = map.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.0.lock().is_map_put = true;
         self.0.call(ControllerCall::PutTopology(map)).await?;
         Ok(Response::new(proto::PutTopologyResponse {}))
     }

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 
 use crate::TlsIdentity;
-use crate::link::{Backoff, HEARTBEAT, RuntimeError, endpoint, runtime};
+use crate::link::{Backoff, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
 use crate::proto::switch_control_client::SwitchControlClient;
 use crate::proto::{self, switch_message::Message};
 
@@ -119,7 +119,7 @@ impl SwitchClient {
         let channel = endpoint(self.cfg.controller, self.cfg.tls.as_ref())?;
         let mut client = SwitchControlClient::connect(channel)
             .await
-            .map_err(|error| Status::unavailable(error.to_string()))?;
+            .map_err(|error| Status::unavailable(connect_text(&error)))?;
         let (sender, messages) = mpsc::unbounded_channel();
         let send = |message| {
             let message = proto::SwitchMessage { message: Some(message) };

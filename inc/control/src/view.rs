@@ -1,15 +1,12 @@
-//! The state of a controller as messages: for lists, and for the store.
+//! The state of a controller, as lists and metrics show it.
 
-use inc::controller::{CommunicatorState, Controller, GroupPhase, TreePhase};
-use inc::slots::Child;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use inc::controller::{CommunicatorState, Controller, GroupPhase, SwitchState, TreePhase};
+use inc::slots::{Child, SwitchCounts};
 
 use crate::proto;
-
-/// The state that a restarted controller has to know.
-pub(crate) fn image(controller: &Controller) -> Vec<u8> {
-    let _ = controller;
-    Vec::new()
-}
 
 /// Everything that a tenant may see; `None`: everything.
 pub(crate) fn snapshot(controller: &Controller, tenant: Option<u32>) -> proto::Snapshot {
@@ -107,4 +104,84 @@ fn communicator(of: &CommunicatorState, tenant: u32) -> proto::CommunicatorInfo 
         without: of.without.clone().unwrap_or_default(),
         tenant,
     }
+}
+
+/// The state of a controller in the format of Prometheus.
+pub(crate) fn metrics(controller: &Controller) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, rows: Vec<(String, u64)>| {
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+    };
+    let counts = controller.counts();
+    let by_reason = |(reason, count): (&str, &u64)| (format!("reason=\"{reason}\""), *count);
+    let aborts = counts.aborts.iter().map(|(reason, count)| by_reason((reason, count)));
+    family("inc_aborts_total", "counter", aborts.collect());
+    let fallbacks = counts.fallbacks.iter().map(|(reason, count)| by_reason((reason, count)));
+    family("inc_fallbacks_total", "counter", fallbacks.collect());
+    family("inc_drains_total", "counter", vec![(String::new(), counts.drains)]);
+    family("inc_refused_joins_total", "counter", vec![(String::new(), counts.refused_joins)]);
+    family("inc_silences_total", "counter", vec![(String::new(), counts.silences)]);
+    let mut groups = BTreeMap::<&str, u64>::new();
+    for group in controller.groups() {
+        *groups.entry(group_phase(&group.phase)).or_default() += 1;
+    }
+    let by_phase = |(phase, count): (&str, u64)| (format!("phase=\"{phase}\""), count);
+    family("inc_groups", "gauge", groups.into_iter().map(by_phase).collect());
+    let labels = |of: &CommunicatorState| {
+        let group = controller.groups().find(|group| group.id == of.group);
+        let tenant = group.map_or(0, |group| group.tenant);
+        format!("tenant=\"{tenant}\",communicator=\"{}\"", of.id.0)
+    };
+    let all: Vec<_> = controller.communicators().collect();
+    let epochs = all.iter().map(|of| (labels(of), u64::from(of.epoch.0)));
+    family("inc_epoch", "gauge", epochs.collect());
+    let trees = all.iter().map(|of| (labels(of), u64::from(of.tree.is_some())));
+    family("inc_has_tree", "gauge", trees.collect());
+    let switch = |of: &SwitchState| format!("switch=\"{}\"", escaped(&of.name));
+    let switches: Vec<_> = controller.switches().collect();
+    let memory = switches.iter().map(|of| (switch(of), of.capacity.memory));
+    family("inc_switch_memory_bytes", "gauge", memory.collect());
+    let reserved = switches.iter().map(|of| (switch(of), of.reserved.values().sum()));
+    family("inc_switch_reserved_bytes", "gauge", reserved.collect());
+    let present = switches.iter().map(|of| (switch(of), u64::from(of.session.is_some())));
+    family("inc_switch_session", "gauge", present.collect());
+    type Counter = (&'static str, fn(&SwitchCounts) -> u64);
+    const COUNTERS: [Counter; 7] = [
+        ("inc_contributions_total", |of| of.contributions),
+        ("inc_duplicates_total", |of| of.duplicates),
+        ("inc_stale_total", |of| of.stale),
+        ("inc_violations_total", |of| of.violations),
+        ("inc_other_epochs_total", |of| of.other_epochs),
+        ("inc_repeats_total", |of| of.repeats),
+        ("inc_switch_aborts_total", |of| of.aborts),
+    ];
+    let rows = |value: &dyn Fn(&(SwitchCounts, u64)) -> u64| {
+        let of = switches.iter().flat_map(|of| of.counts.iter().map(move |counts| (of, counts)));
+        let rows = of.filter_map(|(of, (id, counts))| {
+            let communicator = all.iter().find(|all| all.id == *id)?;
+            Some((format!("{},{}", labels(communicator), switch(of)), value(counts)))
+        });
+        rows.collect::<Vec<_>>()
+    };
+    for (name, value) in COUNTERS {
+        family(name, "counter", rows(&|(counts, _)| value(counts)));
+    }
+    family("inc_slots_in_use", "gauge", rows(&|(_, in_use)| *in_use));
+    text
+}
+
+fn group_phase(phase: &GroupPhase) -> &'static str {
+    match phase {
+        GroupPhase::Creating(_) => "creating",
+        GroupPhase::Ready => "ready",
+        GroupPhase::Over(_) => "over",
+    }
+}
+
+/// A value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -2,18 +2,21 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use inc::control::{CommunicatorId, EdgeEnds, HostCommand, SwitchCommand, SwitchReport};
-use inc::controller::{ControllerCfg, SwitchCapacity};
+use inc::control::{
+    ChunkReport, CommunicatorId, EdgeEnds, HostCommand, HostReport, SwitchCommand, SwitchReport,
+};
+use inc::controller::{ControllerCfg, GroupSecret, SwitchCapacity};
 use inc::document::read_map;
 use inc::edge::{EdgeAttributes, EdgeEnd, WriteWindow};
-use inc::wire::{Seq, TreeEpoch};
+use inc::wire::{AbortReason, Seq, TreeEpoch};
 use inc_control::{
-    ControllerServer, ControllerServerCfg, HostSession, HostSessionCfg, MemoryStore, SwitchSession,
-    SwitchSessionCfg,
+    ControllerServer, ControllerServerCfg, ControllerStore, FileStore, HostSession, HostSessionCfg,
+    MemoryStore, ServerExposure, SwitchSession, SwitchSessionCfg,
 };
 use urma_packet::{Psn, Tpn};
 
@@ -35,16 +38,20 @@ links:
 
 fn controller(cfg: ControllerCfg) -> ControllerServer {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    ControllerServer::start(ControllerServerCfg {
-        // The machine of a test may be slow.
-        controller: ControllerCfg { silence_ns: 3_000_000_000, ..cfg },
-        map: read_map(MAP).unwrap(),
-        hosts: any,
-        switches: any,
-        store: Box::new(MemoryStore),
-        tls: None,
-    })
-    .unwrap()
+    controller_at([any, any], cfg, Box::new(MemoryStore))
+}
+
+fn controller_at(
+    [hosts, switches]: [SocketAddr; 2],
+    cfg: ControllerCfg,
+    store: Box<dyn ControllerStore>,
+) -> ControllerServer {
+    // The machine of a test may be slow.
+    let controller = ControllerCfg { silence_ns: 3_000_000_000, ..cfg };
+    let map = read_map(MAP).unwrap();
+    let cfg = ControllerServerCfg { controller, map, hosts, switches, store, tls: None };
+    let http = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    ControllerServer::start_exposed(cfg, ServerExposure { http, is_insecure: false }).unwrap()
 }
 
 fn end(address: IpAddr, qpn: u32) -> EdgeEnd {
@@ -198,4 +205,191 @@ fn a_tree_is_installed_and_started_at_both_ends_of_each_edge() {
     for switch in &switches {
         while switch.next() != SwitchCommand::Remove(id) {}
     }
+}
+
+/// Three switches, and two hosts with a tree.
+fn with_tree(server: &ControllerServer) -> ([PlayedSwitch; 3], [PlayedHost; 2]) {
+    let switches = ["root", "left", "right"].map(|name| PlayedSwitch::open(server, name, 1));
+    wait_for(server, |text| text.matches("inc_switch_session{").count() == 3);
+    let hosts = both(server);
+    for host in &hosts {
+        let HostCommand::Start(_, start) = host.next() else { panic!() };
+        assert!(start.parent.is_ok(), "{start:?}");
+    }
+    (switches, hosts)
+}
+
+/// What the controller answers over HTTP.
+fn http(server: &ControllerServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.http().unwrap()).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn wait_for(server: &ControllerServer, is_true: impl Fn(&str) -> bool) -> String {
+    let (_never, pause) = mpsc::channel::<()>();
+    for _ in 0..HANG.as_millis() / 10 {
+        let text = http(server, "/metrics");
+        if is_true(&text) {
+            return text;
+        }
+        let _ = pause.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("{}", http(server, "/metrics"));
+}
+
+#[test]
+fn a_lost_switch_ends_the_epoch_and_its_return_brings_a_tree() {
+    let server = controller(ControllerCfg::new());
+    let (switches, hosts) = with_tree(&server);
+    let [root, left, right] = switches;
+    let prepared = |epoch: u16| {
+        for host in &hosts {
+            let HostCommand::Prepare(life) = host.next() else { panic!() };
+            assert_eq!(life.epoch, TreeEpoch(epoch));
+            let chunks = ChunkReport { oldest: Seq(3), has_result: vec![false; 128] };
+            let own = end("127.2.0.9".parse().unwrap(), 60);
+            host.session.report(HostReport::Chunks(life, chunks, own));
+        }
+        let start = |host: &PlayedHost| match host.next() {
+            HostCommand::Start(life, start) => {
+                assert_eq!((life.epoch, start.plan.first), (TreeEpoch(epoch), Seq(3)));
+                start.parent
+            }
+            other => panic!("{other:?}"),
+        };
+        [start(&hosts[0]), start(&hosts[1])]
+    };
+    drop(root);
+    let parents = prepared(2);
+    assert!(parents.iter().all(|parent| parent.as_ref().unwrap_err().contains("joins rank")));
+    let _root = PlayedSwitch::open(&server, "root", 2);
+    assert!(prepared(3).iter().all(Result::is_ok));
+    drop((left, right));
+}
+
+#[test]
+fn a_controller_that_starts_again_goes_on_with_what_its_file_says() {
+    let folder = std::env::temp_dir().join(format!("inc-restart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let store = || Box::new(FileStore::new(folder.join("state")));
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = controller_at([any, any], ControllerCfg::new(), store());
+    let ports = [server.hosts(), server.switches()];
+    let (switches, hosts) = with_tree(&server);
+    drop(server);
+    // Sessions come back by themselves, and the communicator stays in its epoch.
+    let server = controller_at(ports, ControllerCfg::new(), store());
+    wait_for(&server, |text| {
+        text.matches("inc_switch_session{switch=").count() == 3
+            && !text.contains("inc_switch_session{switch=\"root\"} 0")
+            && !text.contains("inc_switch_session{switch=\"left\"} 0")
+            && !text.contains("inc_switch_session{switch=\"right\"} 0")
+    });
+    let text = http(&server, "/metrics");
+    assert!(text.contains("inc_epoch{tenant=\"0\",communicator=\"1\"} 1"), "{text}");
+    assert!(text.contains("inc_has_tree{tenant=\"0\",communicator=\"1\"} 1"), "{text}");
+    assert!(text.contains("inc_drains_total{} 0"), "{text}");
+    // Numbers are not given twice, and a lost switch is noticed as before.
+    let created = {
+        let make = |session: &HostSession, rank: u32| {
+            let own = end("127.2.0.1".parse().unwrap(), 80 + rank);
+            let ignore = Box::new(|_| {});
+            session.create_communicator(EdgeAttributes::DEFAULT, own, ignore)
+        };
+        let [zero, one] = [&hosts[0].session, &hosts[1].session];
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| make(one, 1));
+            [make(zero, 0), other.join().unwrap()]
+        })
+    };
+    assert_eq!(created, [Ok(CommunicatorId(2)), Ok(CommunicatorId(2))]);
+    drop(switches);
+    let HostCommand::Prepare(life) = hosts[0].next() else { panic!() };
+    assert_eq!((life.communicator, life.epoch), (CommunicatorId(1), TreeEpoch(2)));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_controller_that_forgot_ends_what_it_does_not_know() {
+    let server = controller(ControllerCfg::new());
+    let ports = [server.hosts(), server.switches()];
+    let (switches, hosts) = with_tree(&server);
+    drop(server);
+    let _server = controller_at(ports, ControllerCfg::new(), Box::new(MemoryStore));
+    for host in &hosts {
+        let HostCommand::Abort(id, AbortReason::ShutDown, why) = host.next() else { panic!() };
+        assert_eq!((id, why.as_str()), (host.communicator, "no such member of a group"));
+    }
+    while switches[0].next() != SwitchCommand::Remove(hosts[0].communicator) {}
+}
+
+#[test]
+fn who_may_not_join_learns_why() {
+    let secret = Some(GroupSecret::new("kelp"));
+    let server = controller(ControllerCfg { secret: secret.clone(), ..ControllerCfg::new() });
+    let join = |cfg: HostSessionCfg| HostSession::join(cfg).unwrap_err().to_string();
+    let wrong = "rank 0 may not join group job: wrong proof";
+    assert_eq!(join(host_cfg(&server, 0)), wrong);
+    let other = Some(GroupSecret::new("kelq"));
+    assert_eq!(join(HostSessionCfg { secret: other, ..host_cfg(&server, 0) }), wrong);
+    let right = HostSessionCfg { secret, ..host_cfg(&server, 0) };
+    let out = join(HostSessionCfg { rank: 2, ..right.clone() });
+    assert_eq!(out, "rank 2 of group job is out of range: the group has 2 ranks");
+    let short = Duration::from_millis(300);
+    let missing = join(HostSessionCfg { wait: short, ..right.clone() });
+    assert_eq!(missing, "rank 1 of group job did not come in time");
+    let alone = HostSessionCfg { world_size: 1, ..right };
+    assert!(HostSession::join(alone.clone()).is_ok());
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let none = join(HostSessionCfg { controller: nowhere, wait: short, ..alone });
+    assert!(none.starts_with("no controller at 127.0.0.1:1: "), "{none}");
+}
+
+#[test]
+fn without_tls_only_loopback_is_served() {
+    let map = read_map(MAP).unwrap();
+    let open = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    for (hosts, switches) in [(open, any), (any, open)] {
+        let cfg = ControllerServerCfg {
+            controller: ControllerCfg::new(),
+            map: map.clone(),
+            hosts,
+            switches,
+            store: Box::new(MemoryStore),
+            tls: None,
+        };
+        let error = ControllerServer::start(cfg).unwrap_err().to_string();
+        assert!(error.contains("0.0.0.0:0 is no loopback address"), "{error}");
+    }
+}
+
+#[test]
+fn health_says_whether_the_state_can_be_stored() {
+    struct FullDisk;
+    impl ControllerStore for FullDisk {
+        fn save(&mut self, _: &[u8]) -> std::io::Result<()> {
+            Err(std::io::Error::from(std::io::ErrorKind::StorageFull))
+        }
+        fn load(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+            Ok(None)
+        }
+    }
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = controller_at([any, any], ControllerCfg::new(), Box::new(FullDisk));
+    assert!(http(&server, "/healthz").starts_with("HTTP/1.1 200"));
+    // What is not stored is not answered: the rank does not learn that its group is complete.
+    let cfg =
+        HostSessionCfg { world_size: 1, wait: Duration::from_millis(200), ..host_cfg(&server, 0) };
+    let joining = std::thread::spawn(|| HostSession::join(cfg));
+    let (_never, pause) = mpsc::channel::<()>();
+    while !http(&server, "/healthz").starts_with("HTTP/1.1 503") {
+        let _ = pause.recv_timeout(Duration::from_millis(10));
+    }
+    drop(server);
+    assert!(joining.join().unwrap().is_err());
 }

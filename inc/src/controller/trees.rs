@@ -42,15 +42,15 @@ pub struct CommunicatorState {
     /// Why there is no tree.
     pub without: Option<String>,
     /// Calls to create it that wait for others.
-    pub(super) creators: BTreeMap<Rank, CallId>,
+    pub creators: BTreeMap<Rank, CallId>,
     /// Ranks that destroyed it, and their calls that wait for others.
-    pub(super) destroyed: BTreeMap<Rank, Option<CallId>>,
+    pub destroyed: BTreeMap<Rank, Option<CallId>>,
     /// Ranks that did not destroy it are not waited for after this time.
-    pub(super) destroy_at: Option<IncTime>,
+    pub destroy_at: Option<IncTime>,
     /// Links that are not used, by the names of their ends: an edge over them died.
-    pub(super) cut: BTreeSet<[String; 2]>,
+    pub cut: BTreeSet<[String; 2]>,
     /// Switches that refused it.
-    pub(super) refused: BTreeSet<String>,
+    pub refused: BTreeSet<String>,
 }
 
 /// A switch in the tree of a communicator.
@@ -154,7 +154,7 @@ impl CommunicatorState {
     }
 
     /// The other ends of a switch's edges.
-    fn other_ends(&self, tree: &[PlacedSwitch], at: usize) -> Option<EdgeEnds> {
+    pub(crate) fn other_ends(&self, tree: &[PlacedSwitch], at: usize) -> Option<EdgeEnds> {
         let of = |child: &PlacedChild| match (&child.child, child.switch) {
             (Child::Host(rank), _) => self.ends.get(rank).copied(),
             (Child::Switch(_), Some(below)) => tree[below].ends.as_ref()?.parent,
@@ -235,6 +235,8 @@ impl Controller {
         }
         of.creators.insert(rank, call);
         of.ends.insert(rank, end);
+        // Its number in the group is taken.
+        self.is_changed = true;
         if of.attributes != attributes {
             let others: Vec<_> = of.creators.keys().copied().filter(|r| *r != rank).collect();
             let why = format!(
@@ -564,7 +566,7 @@ impl Controller {
         self.advance(now, id);
     }
 
-    pub(super) fn switch_lost(&mut self, now: IncTime, name: &str, _why: &str) {
+    pub(super) fn switch_lost(&mut self, now: IncTime, name: &str) {
         let with = self.communicators.values().filter(|of| of.placed(name).is_some());
         let with: Vec<_> = with.map(|of| of.id).collect();
         for id in with {
@@ -633,7 +635,7 @@ impl Controller {
             if let Some(session) = self.switches.get_mut(&name).and_then(|of| of.session.take()) {
                 self.end_session(session, "the topology does not have the switch any more");
             }
-            self.switch_lost(now, &name, "it left the topology");
+            self.switch_lost(now, &name);
         }
         self.is_retry_due = true;
     }

@@ -61,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("libtpsa", &[]),
     ("urma-tools", &["urma-mem"]),
     ("inc-tools", &["inc", "inc-control", "inc-net", "urma-tools"]),
+    ("inc-controller", &["inc", "inc-control", "urma-tools"]),
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "udma-vfio", "ubcore-sim", "urma-packet", "urma-tools"]),

@@ -1,0 +1,207 @@
+//! What a controller stores, as bytes, and back.
+
+use std::collections::BTreeMap;
+
+use inc::control::CommunicatorId;
+use inc::controller::{
+    CommunicatorState, ControllerRemains, GroupId, GroupPhase, GroupState, MemberState,
+    PlacedChild, PlacedSwitch, TreePhase,
+};
+use inc::document::{read_map, write_map};
+use inc::slots::Child;
+use inc::topology::PhysicalMap;
+use inc::wire::{Rank, TreeEpoch};
+use prost::Message;
+
+use crate::convert::{ConversionError, address_of, child_of, ends_of, u16_of};
+use crate::proto::{self, stored_communicator::Phase};
+
+/// A stored state that cannot be gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// No message of the format.
+    #[error("the stored state cannot be read: {0}")]
+    Format(#[from] prost::DecodeError),
+    /// A field that has no value that it may have.
+    #[error("the stored state cannot be read: {0}")]
+    Field(#[from] ConversionError),
+    /// The topology in it.
+    #[error("the stored topology cannot be read: {0}")]
+    Map(#[from] inc::document::DocumentError),
+}
+
+/// Bytes of a state, with the topology that was put while the controller ran.
+#[must_use]
+pub fn write_image(remains: &ControllerRemains, map: Option<&PhysicalMap>) -> Vec<u8> {
+    let groups = remains.groups.iter().map(|group| proto::StoredGroup {
+        id: group.id.0,
+        name: group.name.clone(),
+        world_size: u32::from(group.world_size),
+        tenant: group.tenant,
+        is_over: matches!(group.phase, GroupPhase::Over(_)),
+        why: match &group.phase {
+            GroupPhase::Over(why) => why.clone(),
+            GroupPhase::Creating(_) | GroupPhase::Ready => String::new(),
+        },
+        members: group.members.iter().map(|(rank, member)| stored_member(*rank, member)).collect(),
+    });
+    let image = proto::Image {
+        group_next: remains.next_numbers.0,
+        communicator_next: remains.next_numbers.1,
+        groups: groups.collect(),
+        communicators: remains.communicators.iter().map(stored).collect(),
+        map: map.and_then(|map| write_map(map).ok()).unwrap_or_default(),
+    };
+    image.encode_to_vec()
+}
+
+/// A state, and the topology that was put.
+///
+/// # Errors
+/// [`ImageError`].
+pub fn read_image(bytes: &[u8]) -> Result<(ControllerRemains, Option<PhysicalMap>), ImageError> {
+    let image = proto::Image::decode(bytes)?;
+    let map = (!image.map.is_empty()).then(|| read_map(&image.map)).transpose()?;
+    let groups = image.groups.into_iter().map(group_of).collect::<Result<_, _>>()?;
+    let communicators = image.communicators.into_iter().map(communicator_of);
+    let remains = ControllerRemains {
+        next_numbers: (image.group_next, image.communicator_next),
+        groups,
+        communicators: communicators.collect::<Result<_, _>>()?,
+    };
+    Ok((remains, map))
+}
+
+fn stored_member(rank: Rank, member: &MemberState) -> proto::StoredMember {
+    proto::StoredMember {
+        rank: u32::from(rank.0),
+        address: member.address.to_string(),
+        key: member.key,
+        created: member.created,
+        has_left: member.has_left,
+    }
+}
+
+fn group_of(of: proto::StoredGroup) -> Result<GroupState, ConversionError> {
+    let member = |of: proto::StoredMember| {
+        let state = MemberState {
+            address: of.address.parse().map_err(|_| ConversionError("address"))?,
+            key: of.key,
+            call: None,
+            session: None,
+            absent_until: 0,
+            created: of.created,
+            has_left: of.has_left,
+        };
+        Ok((Rank(u16_of(of.rank, "rank")?), state))
+    };
+    Ok(GroupState {
+        id: GroupId(of.id),
+        name: of.name,
+        world_size: u16_of(of.world_size, "world_size")?,
+        tenant: of.tenant,
+        members: of.members.into_iter().map(member).collect::<Result<_, ConversionError>>()?,
+        phase: if of.is_over { GroupPhase::Over(of.why) } else { GroupPhase::Ready },
+    })
+}
+
+fn stored(of: &CommunicatorState) -> proto::StoredCommunicator {
+    let (phase, why) = match &of.phase {
+        TreePhase::Ready => (Phase::Ready, String::new()),
+        TreePhase::Over(why) => (Phase::Over, why.clone()),
+        // The calls end with the controller.
+        TreePhase::Gathering(_) => (Phase::Over, "the controller was started again".to_owned()),
+        TreePhase::Installing(_) | TreePhase::Draining { .. } | TreePhase::Aborting { .. } => {
+            (Phase::Changing, String::new())
+        }
+    };
+    let tree = of.tree.iter().flatten().map(|switch| proto::StoredSwitch {
+        name: switch.name.clone(),
+        parent: switch.parent.and_then(|(above, _)| u32::try_from(above).ok()),
+        parent_address: switch.parent.map_or_else(String::new, |(_, at)| at.to_string()),
+        children: switch.children.iter().map(stored_child).collect(),
+        ends: switch.ends.clone().map(Into::into),
+        memory: switch.memory,
+    });
+    let ends = of.ends.iter().map(|(rank, end)| (u32::from(rank.0), (*end).into()));
+    proto::StoredCommunicator {
+        id: of.id.0,
+        group: of.group.0,
+        ordinal: of.ordinal,
+        epoch: u32::from(of.epoch.0),
+        phase: phase.into(),
+        why,
+        attributes: Some(of.attributes.into()),
+        ends: ends.collect(),
+        has_tree: of.tree.is_some(),
+        tree: tree.collect(),
+        without: of.without.clone().unwrap_or_default(),
+        destroyed: of.destroyed.keys().map(|rank| u32::from(rank.0)).collect(),
+    }
+}
+
+fn stored_child(child: &PlacedChild) -> proto::StoredChild {
+    proto::StoredChild {
+        child: Some((child.child.clone(), child.address).into()),
+        switch: child.switch.and_then(|at| u32::try_from(at).ok()),
+        name: child.name.clone(),
+    }
+}
+
+fn communicator_of(of: proto::StoredCommunicator) -> Result<CommunicatorState, ConversionError> {
+    let phase = match Phase::try_from(of.phase).map_err(|_| ConversionError("phase"))? {
+        Phase::Unspecified => return Err(ConversionError("phase")),
+        Phase::Ready => TreePhase::Ready,
+        Phase::Changing => TreePhase::Installing(0),
+        Phase::Over => TreePhase::Over(of.why),
+    };
+    let tree = of.tree.into_iter().map(switch_of).collect::<Result<Vec<_>, _>>()?;
+    let places = tree.len();
+    let is_place = |at: usize, behind: usize| at < places && at > behind;
+    // Each switch stands behind its parent, and each child is a switch of the tree.
+    for (at, switch) in tree.iter().enumerate() {
+        let is_right = switch.parent.is_none_or(|(above, _)| is_place(at, above))
+            && switch.children.iter().all(|child| child.switch.is_none_or(|c| is_place(c, at)));
+        if !is_right {
+            return Err(ConversionError("tree"));
+        }
+    }
+    let rank = |rank: u32| u16_of(rank, "rank").map(Rank);
+    let ends = of.ends.into_iter().map(|(of, end)| Ok((rank(of)?, end.try_into()?)));
+    let destroyed = of.destroyed.into_iter().map(|of| Ok((rank(of)?, None)));
+    Ok(CommunicatorState {
+        id: CommunicatorId(of.id),
+        group: GroupId(of.group),
+        ordinal: of.ordinal,
+        attributes: of.attributes.ok_or(ConversionError("attributes"))?.try_into()?,
+        epoch: TreeEpoch(u16_of(of.epoch, "epoch")?),
+        phase,
+        ends: ends.collect::<Result<_, ConversionError>>()?,
+        tree: of.has_tree.then_some(tree),
+        without: (!of.without.is_empty()).then_some(of.without),
+        creators: BTreeMap::new(),
+        destroyed: destroyed.collect::<Result<_, ConversionError>>()?,
+        destroy_at: None,
+        cut: std::collections::BTreeSet::new(),
+        refused: std::collections::BTreeSet::new(),
+    })
+}
+
+fn switch_of(of: proto::StoredSwitch) -> Result<PlacedSwitch, ConversionError> {
+    let child = |of: proto::StoredChild| {
+        let (child, address) = child_of(of.child.ok_or(ConversionError("child"))?)?;
+        let switch = of.switch.map(|at| at as usize);
+        if switch.is_some() != matches!(child, Child::Switch(_)) {
+            return Err(ConversionError("switch"));
+        }
+        Ok(PlacedChild { child, switch, name: of.name, address })
+    };
+    let parent = of.parent.map(|above| Ok((above as usize, address_of(&of.parent_address)?)));
+    Ok(PlacedSwitch {
+        name: of.name,
+        parent: parent.transpose()?,
+        children: of.children.into_iter().map(child).collect::<Result<_, _>>()?,
+        ends: of.ends.map(|ends| ends_of(Some(ends))).transpose()?,
+        memory: of.memory,
+    })
+}
