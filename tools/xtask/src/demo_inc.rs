@@ -38,6 +38,18 @@ enum Places {
 #[derive(Default)]
 struct Stations(Vec<Child>);
 
+impl Stations {
+    /// Whether one of them has not ended.
+    fn are_running(&mut self) -> Result<bool, Failure> {
+        for child in &mut self.0 {
+            if child.try_wait().map_err(Failure::system("waiting for a program"))?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 impl Drop for Stations {
     fn drop(&mut self) {
         for child in &mut self.0 {
@@ -113,20 +125,26 @@ pub(crate) fn run() -> TaskResult {
         let mut command = Command::new(bin.join("inc-admin"));
         places.output(0, command.args(["--controller", &controller, verb]))
     };
-    // While they run.
-    let (mut trees, mut slots) = (String::new(), String::new());
-    for _ in 0..100 {
-        let now = admin("trees")?;
-        if now.contains("rank") || now.contains("host") {
-            (trees, slots) = (now, admin("slots")?);
+    // While they run: at the end the communicator is gone.
+    let mut hosts = Stations(hosts);
+    let mut seen = ["trees", "slots", "counters"].map(|verb| (verb, String::new()));
+    for _ in 0..HANG.as_secs() * 5 {
+        if !hosts.are_running()? {
             break;
         }
-        thread::park_timeout(Duration::from_millis(20));
+        for (verb, text) in &mut seen {
+            let now = admin(verb)?;
+            if now.contains("communicator 1") || now.contains("by 1 communicators") {
+                *text = now;
+            }
+        }
+        thread::park_timeout(Duration::from_millis(200));
     }
-    let results: Vec<Value> = hosts.into_iter().map(result).collect::<Result<_, _>>()?;
+    let results: Vec<Value> = hosts.0.drain(..).map(result).collect::<Result<_, _>>()?;
     say(&table(&results)?);
-    say(&format!("The tree, while they ran:\n{trees}{slots}"));
-    say(&format!("Counters at the end:\n{}", admin("counters")?));
+    for (verb, text) in seen {
+        say(&format!("inc-admin {verb}, while they ran:\n{text}"));
+    }
     Ok(())
 }
 
