@@ -359,4 +359,36 @@ mod tests {
         }
         assert_eq!(FAMILIES.iter().filter(|family| family.held_out).count(), 8);
     }
+
+    /// Figures are of these traces: none changes unseen.
+    #[test]
+    fn each_family_is_the_one_that_figures_are_of() {
+        let found: Vec<(&str, u32, usize, u32)> = FAMILIES
+            .iter()
+            .map(|family| {
+                let trace = family.generate(1).expect("handles");
+                (family.name, trace.crc32(), trace.handles().len(), trace.distinct())
+            })
+            .collect();
+        assert_eq!(found, KNOWN);
+    }
+
+    const KNOWN: [(&str, u32, usize, u32); 16] = [
+        ("phases", 0xc501_9444, 200_000, 5003),
+        ("loop-zipf", 0xa7e9_6a1a, 200_000, 5713),
+        ("scan-zipf", 0x2152_9036, 200_000, 44_982),
+        ("correlated", 0x1b59_3d2e, 200_000, 23_049),
+        ("drift", 0xd298_0c1c, 200_000, 4143),
+        ("stack", 0x519d_1a2d, 200_000, 4000),
+        ("flows-zipf", 0x8e6c_60ba, 200_000, 6495),
+        ("churn", 0x02a8_bc42, 200_000, 8000),
+        ("jumps", 0xcc37_bbfa, 200_000, 4800),
+        ("two-loops", 0x2311_d7d0, 200_000, 3400),
+        ("scan-twice", 0xccd2_4a1d, 200_000, 25_003),
+        ("sessions", 0xe866_b50f, 200_000, 7774),
+        ("changing-skew", 0x6b7f_fd0f, 200_000, 5003),
+        ("tree", 0xe619_2fc9, 200_000, 8107),
+        ("pipes", 0x8282_af20, 200_000, 101_800),
+        ("zipf-bursts", 0x7788_14d6, 200_000, 4510),
+    ];
 }
