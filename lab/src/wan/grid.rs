@@ -403,6 +403,31 @@ pub(crate) mod tests {
         assert_eq!(cells[1].run.window_packets, 29_920 + 1);
     }
 
+    /// A round trip and half a millisecond, a round trip and a millisecond, 4 ms at least.
+    #[test]
+    fn the_times_of_the_adamap_design_follow_the_path() {
+        for (rtt, entry_ns, sender_ns) in [
+            ("100us", 600_000, 4_000_000),
+            ("3ms", 3_500_000, 4_000_000),
+            ("4ms", 4_500_000, 5_000_000),
+            ("10ms", 10_500_000, 11_000_000),
+        ] {
+            let rtts = vec![rtt.to_owned()];
+            let grid =
+                GridText { rtts, strategies: vec!["seed".to_owned()], adamap: (16, 2), ..grid() };
+            let cell = grid.cells().expect("a grid that makes sense").remove(0);
+            let wanted = AdamapCfg {
+                bits: 16,
+                list_nodes: 2,
+                table_nodes: 2,
+                entry_timeout_ns: entry_ns,
+                sender_timeout_ns: sender_ns,
+            };
+            assert_eq!(cell.run.recovery, Recovery::Adamap(wanted), "{rtt}");
+            assert_eq!(cell.run.expected_loss, None, "it protects no tail");
+        }
+    }
+
     #[test]
     fn a_size_may_be_bytes_products_or_losses() {
         let size = |size: &str, loss: &str| {

@@ -108,3 +108,28 @@ const fn rto(recovery: Recovery, rtt_ns: u64) -> RtoCfg {
     let (initial_ns, max_ns) = (4 * rtt_ns, 8 * rtt_ns);
     RtoCfg { initial_ns, min_ns, margin_ns: 0, max_ns, retries: 1000 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_those_of_the_round_trip() {
+        let of = |recovery| {
+            let RtoCfg { initial_ns, min_ns, margin_ns, max_ns, retries } = rto(recovery, 8000);
+            (initial_ns, min_ns, margin_ns, max_ns, retries)
+        };
+        assert_eq!(of(Recovery::GoBackN), (32_000, 16_000, 0, 64_000, 1000));
+        assert_eq!(of(Recovery::SelectiveRepeat), (32_000, 1001, 0, 64_000, 1000));
+        assert_eq!(of(Recovery::Irn { timeout_permille: 1200 }), (32_000, 1001, 0, 64_000, 1000));
+        let never = 1 << 50;
+        let adamap = urma_recovery::AdamapCfg {
+            bits: 32,
+            list_nodes: 3,
+            table_nodes: 2,
+            entry_timeout_ns: 1,
+            sender_timeout_ns: 1,
+        };
+        assert_eq!(of(Recovery::Adamap(adamap)), (never, never, 0, never, 1));
+    }
+}

@@ -134,6 +134,13 @@ fn the_pool_grows_shrinks_and_answers() {
     assert_eq!(grow(&mut pool, 0x5_0020, 6), Err(PoolError::Memory));
     assert_eq!(pool.grow(0x5_0000, region.clone(), 6, 5), Err(PoolError::Memory));
     assert_eq!(pool.grow(0x5_0000, region.clone(), 6, 0), Err(PoolError::Memory));
+    // Words of blocks are read and written whole: memory that is aligned to 8 bytes will do, to 4 it will not.
+    let wide = Region::private(4096).expect("memory");
+    for (offset, wanted) in [(4, Err(PoolError::Memory)), (8, Ok(()))] {
+        let part = wide.sub(offset, 256).expect("within");
+        assert_eq!(pool.grow(0x6_0000, part, 6, 4), wanted, "{offset}");
+    }
+    assert_eq!(pool.shrink(0x6_0000), Ok(()));
     let more = Region::private(256).expect("memory");
     assert_eq!(pool.grow(0x5_0000, more, 6, 4), Ok(()));
     let mut record = KnittingRecord::new(1);
