@@ -284,6 +284,13 @@ mod tests {
             let record = TapRecord { time_ns, from: eid(1), to: eid(2), dropped: 0, packet };
             assert!(file.record(&record).unwrap());
         }
+        // Section: little-endian, version 1.0, of any length. Interface: Ethernet, frames of any length, times in ns.
+        let head = [
+            [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28].as_slice(),
+            &[1, 32, 1, 0, 0x0001_0009, 9, 0, 32],
+        ];
+        let head: Vec<u8> = head.concat().iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(file.output[..head.len()], head);
         let mut rest = &file.output[..];
         let (mut kinds, mut found) = (Vec::new(), Vec::new());
         while let Some((head, _)) = rest.split_first_chunk::<8>() {

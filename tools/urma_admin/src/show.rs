@@ -464,6 +464,12 @@ mod tests {
         ] {
             assert!(detailed.contains(line), "{line}: {detailed}");
         }
+        assert!(!detailed.contains(": none: "), "it has packets: {detailed}");
+        let mut without = document();
+        without["packets_refused"] = "taken".into();
+        let without = [AskedNode { eid, document: Some(without), silent: None }];
+        let text = devices(&without, true, false);
+        assert!(text.contains("     packets             : none: taken\n"), "{text}");
         assert!(!detailed.contains("packets_lost"), "a counter of 0 says nothing: {detailed}");
         assert!(!detailed.contains("1024") && devices(&nodes, true, true).contains("\n1024 "));
     }

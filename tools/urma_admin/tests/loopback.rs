@@ -141,6 +141,9 @@ fn each_view_is_text_or_a_document() {
         let json = document(&[words, &["--json"]].concat());
         assert!(json.to_string().contains(&eid), "{words:?}: {json}");
     }
+    for words in [&["show", "-d", &eid][..], &["show", "dev", &eid, "--brief"]] {
+        assert_eq!(text(words).lines().count(), 2, "{words:?}: a head, and this node alone");
+    }
     let brief = text(&["show", "dev", &eid, "--brief"]);
     assert!(!brief.contains("capability"), "{brief}");
     let all = document(&["show", "--json"]);
@@ -155,6 +158,37 @@ fn each_view_is_text_or_a_document() {
         let why = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && why.contains("0.01 to 86400"), "{interval}: {why}");
     }
+}
+
+/// A daemon that answers as this says, once each time.
+#[test]
+fn what_a_daemon_answers_is_printed() {
+    use std::io::{Read as _, Write as _};
+
+    let name = format!("urma-admin-daemon-{}", std::process::id());
+    let socket = std::env::temp_dir().join(name);
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let served = std::thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 64];
+            let len = stream.read(&mut request).unwrap();
+            let body = match request[..len].starts_with(b"GET /metrics ") {
+                true => "urma_clients 3\n",
+                false => "{ \"pid\": 7 }\n",
+            };
+            stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{body}").as_bytes()).unwrap();
+        }
+    });
+    let path = socket.to_str().unwrap();
+    assert!(text(&["daemon", "--status", path]).starts_with("ubcored ? pid 7 uid ?"));
+    assert_eq!(document(&["daemon", "status", "--status", path, "--json"])["pid"], 7);
+    assert_eq!(text(&["daemon", "metrics", "--status", path]), "urma_clients 3\n");
+    served.join().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    let gone = admin(&["daemon", "--status", path]);
+    let why = String::from_utf8(gone.stderr).unwrap();
+    assert!(gone.status.code() == Some(1) && why.contains(path), "{why}");
 }
 
 #[test]
@@ -259,7 +293,8 @@ fn packets_are_captured_without_privileges() {
     }
     let output = capture.wait_with_output().unwrap();
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(said["packets"], 2, "{said:#}");
+    assert_eq!((&said["packets"], &said["file"]), (&2.into(), &name.into()), "{said:#}");
+    assert_eq!(said["eid"], eid.as_str());
     let bytes = std::fs::read(&file).unwrap();
     opens_in_tshark(name, 2);
     std::fs::remove_file(&file).unwrap();
