@@ -118,4 +118,48 @@ mod tests {
         let found = [0, 1000, (1 << 24) - 1, 1 << 24, (1 << 24) + 1000, u32::MAX].map(uasid_of);
         assert_eq!(found, [0, 1000, (1 << 24) - 1, 0, 1000, (1 << 24) - 1]);
     }
+
+    #[derive(Debug)]
+    struct Silent;
+    impl ubcore_sim::ports::Interrupt for Silent {
+        fn raise(&self, _: u16) {}
+    }
+
+    /// A node that has as many functions as it can have: the client reads why, is counted, and its place is free.
+    #[test]
+    fn a_client_for_which_there_is_no_room_reads_why_and_is_counted() {
+        use std::io::{Read as _, Write as _};
+
+        let node = Node::open(ubcore_sim::NodeCfg::from_env().unwrap()).unwrap();
+        let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
+        let all: Vec<_> =
+            std::iter::from_fn(|| node.add_function(cfg, Arc::new(Silent)).ok()).collect();
+        let service = Arc::new(ClientService {
+            node,
+            attendants: Attendants::start().unwrap(),
+            roster: Arc::default(),
+            users: ClientUsers::Any,
+            quota: FunctionQuota::NONE,
+            places: ClientPlaces::new(1, false),
+            descriptors: DescriptorBudget::new(64, 1),
+        });
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let place = service.places.take(7).unwrap();
+        service.serve(server, ClientProcess { uid: 7, pid: 8 }, place);
+        client.write_all(&[7, 0, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        let mut read = Vec::new();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.read_to_end(&mut read).unwrap();
+        assert_eq!(read, [7, 0, 1, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 12, 0, 0, 0], "ENOMEM");
+        let until = Instant::now() + Duration::from_secs(20);
+        while service.places.take(7).is_none() {
+            assert!(Instant::now() < until, "its place is free again");
+            std::thread::yield_now();
+        }
+        let refusals = RefusalReason::ALL.map(|reason| service.roster.refusals(reason));
+        assert_eq!(refusals.iter().sum::<u64>(), 1);
+        assert_eq!(service.roster.refusals(RefusalReason::Resources), 1);
+        assert!(service.roster.all().is_empty() && service.roster.left().served == 0);
+        drop(all);
+    }
 }
