@@ -360,4 +360,36 @@ mod tests {
             assert_eq!(of(Some(9), congestion, 8192, None).0, 9);
         }
     }
+
+    #[test]
+    fn each_setting_reaches_the_device() {
+        let eid = RawEid([7; 16]);
+        let engine = "data_beats=256,mhz=500".parse().unwrap();
+        let cfg = NodeCfg {
+            uasid: 9,
+            mtu: 1024,
+            rc: RcWire::Roce,
+            rc_mtu: Some(512),
+            doorbells: Doorbells::Leased,
+            strategy: crate::transport::Strategy::Irn,
+            congestion: CongestionChoice::Delay,
+            lane: crate::cfg::ExpressLane::Off,
+            contexts: crate::cfg::ContextModelMode::Count,
+            packet_engine: crate::cfg::PacketEngineMode::Count,
+            engine,
+            port_mode: PortMode::Balance,
+            ..NodeCfg::default()
+        };
+        let device = device_cfg(&cfg, eid).unwrap();
+        assert_eq!((device.eid, device.uasid, device.mtu), (eid, 9, 1024));
+        assert_eq!((device.rc, device.rc_mtu), (cfg.rc, cfg.rc_mtu));
+        assert_eq!(device.dialogues, Doorbells::Leased.dialogues());
+        assert_eq!((device.strategy, device.congestion), (cfg.strategy, cfg.congestion));
+        assert_eq!((device.lane, device.contexts), (cfg.lane, cfg.contexts));
+        assert_eq!((device.packet_engine, device.engine), (cfg.packet_engine, engine));
+        assert_eq!(device.port_mode, PortMode::Balance);
+        let other = device_cfg(&cfg, eid).unwrap();
+        assert_ne!(device.incarnation, other.incarnation, "each life has its own number");
+        assert_ne!(device.seed.0, other.seed.0, "and draws of its own");
+    }
 }

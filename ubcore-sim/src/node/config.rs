@@ -699,6 +699,45 @@ mod tests {
     }
 
     #[test]
+    fn each_bound_is_allowed_and_one_beyond_refused() {
+        let check = |change: &dyn Fn(&mut NodeCfg)| {
+            let mut cfg = NodeCfg::default();
+            change(&mut cfg);
+            cfg.check().map_err(|error| error.to_string())
+        };
+        for (mtu, is_good) in
+            [(128, false), (256, true), (4096, true), (8192, true), (16_384, false)]
+        {
+            let refused = check(&|cfg| cfg.mtu = mtu);
+            assert_eq!(refused.is_ok(), is_good, "{mtu}: {refused:?}");
+        }
+        for (mtu, is_good) in [(128, false), (256, true), (300, false), (4096, true), (8192, false)]
+        {
+            let refused = check(&|cfg| cfg.rc_mtu = Some(mtu));
+            assert_eq!(refused.is_ok(), is_good, "{mtu}: {refused:?}");
+        }
+        for (packets, is_good) in
+            [(0, false), (1, true), (WINDOW_MAX, true), (WINDOW_MAX + 1, false)]
+        {
+            let refused = check(&|cfg| cfg.window_packets = Some(packets));
+            assert_eq!(refused.is_ok(), is_good, "{packets}: {refused:?}");
+        }
+        for (uasid, is_good) in
+            [(0, true), ((1 << 24) - 1, true), (1 << 24, false), (u32::MAX, false)]
+        {
+            let refused = check(&|cfg| cfg.uasid = uasid);
+            assert_eq!(refused.is_ok(), is_good, "{uasid}: {refused:?}");
+        }
+        for (path, is_good) in
+            [(PathChoice::Auto, true), (PathChoice::Packets, true), (PathChoice::SameHost, false)]
+        {
+            let refused = check(&|cfg| (cfg.rc, cfg.path) = (RcWire::Roce, path));
+            assert_eq!(refused.is_ok(), is_good, "{path:?}: {refused:?}");
+            assert_eq!(check(&|cfg| cfg.path = path), Ok(()));
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused_by_name() {
         for (name, value) in [
             ("URMA_EID", "localhost"),
