@@ -25,8 +25,8 @@ const EDGES_MAX: usize = 1 << 20;
 /// QPNs 0 and 1 are special on every RoCE node.
 const QPN_MIN: u32 = 2;
 const QPN_END: u32 = 1 << 24;
-/// Packets of one edge in a row.
-const BURST: u32 = 16;
+/// Bytes of one edge in a row: as many as one call of the system sends by segmentation offload.
+const BURST: usize = 65_507;
 /// Segmentation numbers the packets of a run in the Identification, which a socket does not show.
 const ID_MAX: u16 = 63;
 
@@ -94,8 +94,8 @@ pub struct EdgePort<O> {
     /// QPNs of closed edges, and when they were closed.
     resting: VecDeque<(u32, IncTime)>,
     ready: VecDeque<usize>,
-    /// Packets that the first ready edge has sent in a row.
-    burst: u32,
+    /// Bytes that the first ready edge has sent in a row, and those that its next packet may have.
+    burst: (usize, usize),
     /// At most one entry an edge; the time may have moved on since.
     timers: BinaryHeap<Reverse<(IncTime, usize)>>,
     dead: VecDeque<usize>,
@@ -116,7 +116,7 @@ impl<O: Copy> EdgePort<O> {
             next_qpn,
             resting: VecDeque::new(),
             ready: VecDeque::new(),
-            burst: 0,
+            burst: (0, 0),
             timers: BinaryHeap::new(),
             dead: VecDeque::new(),
             counts: PortCounts::default(),
@@ -298,10 +298,9 @@ impl<O: Copy> EdgePort<O> {
         while let Some(&at) = self.ready.front() {
             let place = self.edges[at].as_mut()?;
             let Some(open) = &mut place.open else { return None };
-            if self.burst < BURST
-                && let Some(packet) = open.edge.poll_packet(now)
-            {
-                self.burst += 1;
+            let (sent, next) = self.burst;
+            let is_over = sent + next > BURST;
+            if !is_over && let Some(packet) = open.edge.poll_packet(now) {
                 let inc = packet.inc.as_ref().map_or(&[][..], |inc| &inc[..]);
                 let range = packet.data.clone();
                 let all = if range.is_empty() { &[][..] } else { data(place.owner, packet.seq) };
@@ -313,6 +312,7 @@ impl<O: Copy> EdgePort<O> {
                 let (to_inc, to_data) = buf[frame.payload].split_at_mut(inc.len());
                 to_inc.copy_from_slice(inc);
                 to_data.copy_from_slice(piece);
+                self.burst = (sent + frame.total, next.max(frame.total));
                 if open.out.seal(&mut buf[..frame.total]).is_ok() {
                     return Some(PortDatagram { source, dest, len: frame.total });
                 }
@@ -320,11 +320,11 @@ impl<O: Copy> EdgePort<O> {
             }
             // Its turn is over: to the end of the queue, or out of it.
             self.ready.pop_front();
-            place.is_ready = self.burst >= BURST;
+            place.is_ready = is_over;
             if place.is_ready {
                 self.ready.push_back(at);
             }
-            self.burst = 0;
+            self.burst = (0, 0);
             self.set_timer(at);
         }
         None
