@@ -886,6 +886,51 @@ fn another_topology_moves_trees_off_the_switches_that_left_it() {
     assert_eq!(gone, CallError::UnknownSwitch("a".to_owned()));
 }
 
+#[test]
+fn another_controller_goes_on_where_one_ended() {
+    let mut world = World::ready(ControllerCfg::new());
+    let id = world.running();
+    let after = |world: &World| {
+        let mut next = World::new(ControllerCfg::new());
+        next.controller.restore(next.now, world.controller.remains());
+        next.tickets.clone_from(&world.tickets);
+        next
+    };
+    let mut next = after(&world);
+    assert_eq!(next.reserved(), world.reserved());
+    for rank in 0..4 {
+        next.host(rank, &[life(id, 1)]).unwrap();
+        assert!(next.host_got(rank).is_empty());
+    }
+    for name in ["a", "left", "b"] {
+        next.switch(name, 1, &[life(id, 1)]).unwrap();
+    }
+    // What is not there for the controller's tree has no place in the switch either.
+    assert_eq!(next.switch_got("b"), [SwitchCommand::Remove(id)]);
+    next.pass(29_900 * MS);
+    assert_eq!((next.state(id).epoch, next.tree(id).len()), (TreeEpoch(1), 3));
+    // A switch that does not come back in the grace period is lost.
+    next.pass(200 * MS);
+    assert_eq!(next.host_got(0), [HostCommand::Prepare(life(id, 2))]);
+    // What was in change begins one more epoch, as nothing says how far it came.
+    let mut third = after(&next);
+    third.host(2, &[life(id, 1)]).unwrap();
+    assert_eq!(third.host_got(2), [HostCommand::Prepare(life(id, 3))]);
+    // A member that does not come back is dead.
+    third.pass(30_000 * MS);
+    let group = third.controller.groups().next().unwrap();
+    assert!(matches!(&group.phase, GroupPhase::Over(why) if why.contains("opened no session")));
+    // Numbers are not given again.
+    let mut fourth = after(&next);
+    for name in NAMES {
+        fourth.switch(name, 2, &[]).unwrap();
+    }
+    for rank in 0..4 {
+        fourth.host(rank, &[]).unwrap();
+    }
+    assert_eq!(fourth.created(), CommunicatorId(id.0 + 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
