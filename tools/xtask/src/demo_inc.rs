@@ -96,7 +96,7 @@ impl Places {
     }
 }
 
-/// Runs the demonstration.
+/// Runs the demonstration, and shows it.
 pub(crate) fn run() -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["inc-controller", "inc-tools"])?;
