@@ -1,6 +1,6 @@
 //! The C face of in-network computing: libinccl.
 //!
-//! - owns: the functions that `include/inccl.h` declares; handles ([`objects`]), memory of C programs ([`memory`]).
+//! - owns: the functions that `include/inccl.h` declares; handles, memory of C programs.
 //! - takes: calls of C programs. gives: answers, results in their memory, words for what went wrong.
 //! - must not: trust a handle, a pointer that is null, or a number.
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
