@@ -15,6 +15,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use inc::control::{CommunicatorId, HostReport};
@@ -33,6 +34,10 @@ use crate::udp::source_of;
 
 /// A wait is looked at again after this time; the operation's bound ends it.
 const WAIT_STEP: Duration = Duration::from_secs(60);
+
+/// The controller explains an abort within this time, or is gone.
+const WORDS_WAIT: Duration = Duration::from_secs(1);
+const WORDS_STEP: Duration = Duration::from_millis(5);
 
 /// Name of a group that has been given none.
 pub const GROUP_DEFAULT: &str = "inccl";
@@ -417,7 +422,19 @@ impl Communicator {
 
 impl CommunicatorRank {
     fn ended(&self, error: OperationError) -> CollectiveError {
-        let why = self.host.why(self.member).unwrap_or_default();
+        let mut why = self.host.why(self.member);
+        if let OperationError::Aborted(_) = error {
+            // A switch's packet is here before the controller's words, which name ranks.
+            let steps = WORDS_WAIT.as_millis() / WORDS_STEP.as_millis();
+            for _ in 0..steps {
+                if why.is_some() {
+                    break;
+                }
+                thread::park_timeout(WORDS_STEP);
+                why = self.host.why(self.member);
+            }
+        }
+        let why = why.unwrap_or_default();
         CollectiveError::Operation { error, why }
     }
 }

@@ -159,8 +159,9 @@ fn ranks_whose_sizes_differ_learn_both_sizes() {
         communicator.allreduce(&vec![1_i32; count], Operator::Sum).unwrap_err()
     });
     for error in errors {
-        let CollectiveError::Operation { error, .. } = &error else { panic!("{error}") };
+        let CollectiveError::Operation { error, why } = &error else { panic!("{error}") };
         assert_eq!(*error, OperationError::Aborted(AbortReason::Contradiction));
+        assert!(["rank 3", "101", "100"].iter().all(|part| why.contains(part)), "{why}");
     }
 }
 
