@@ -13,11 +13,13 @@ use inc::{
         CommunicatorId, EdgeEnds, HostCommand, ResumePlan, SwitchCommand, SwitchReport, TreeLife,
         TreePart, TreeStart,
     },
+    document::{read_map, write_map},
     edge::{EdgeAttributes, EdgeEnd, MessageMode, Reliability, WriteWindow},
     element::{ElementType, Operator, Reduction},
     host::{Host, HostMemberCfg, MemberId},
     slots::Child,
     switch::{Switch, SwitchLimits},
+    tree_document::{read_topology, read_tree},
     wire::{AbortReason, Collective, Rank, Seq, TreeEpoch},
 };
 use urma_packet::{
@@ -315,4 +317,19 @@ fn installed(switch: &mut Switch, life: TreeLife, part: TreePart) -> EdgeEnds {
         }
     }
     panic!("there is room for it");
+}
+
+/// The fuzz target of topologies: any text is a topology or is refused; what is one is written and read again.
+pub fn inc_yaml(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if let Ok(map) = read_topology(text) {
+        let written = write_map(&map).expect("a topology is written");
+        let again = read_map(&written).expect("what is written is read");
+        assert_eq!(write_map(&again).expect("it is written again"), written);
+    }
+    if let Ok(tree) = read_tree(text) {
+        let written = tree.write().expect("a tree is written");
+        let again = read_tree(&written).expect("what is written is read");
+        assert_eq!(again.write().expect("it is written again"), written);
+    }
 }

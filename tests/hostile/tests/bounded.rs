@@ -9,7 +9,7 @@ mod tests {
     use urma_hostile::{
         Bytes,
         device::device,
-        inc::inc,
+        inc::{inc as inc_switch, inc_yaml},
         rc::{Rights, rc, rc_with},
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
@@ -51,8 +51,48 @@ mod tests {
         fn no_child_or_parent_breaks_a_switch(
             data in proptest::collection::vec(any::<u8>(), 0..1500)
         ) {
-            inc(&data);
+            inc_switch(&data);
         }
+    }
+
+    const MAP: &str = "nodes:\n  - {name: s1, kind: switch, address: 127.0.1.1}\n  - {name: h0, kind: host, \
+        address: 127.0.2.1}\n  - {name: h1, kind: host, address: 127.0.2.2}\nlinks:\n  - ends: [s1, h0]\n  \
+        - ends: [s1, h1]\n";
+    const TREE: &str = r#"switches:
+  - id: 0
+    root: true
+    connections:
+      - {up: false, host_id: 0, my_ip: "10.0.0.1", my_qp: 100, peer_ip: "10.0.1.1", peer_qp: 200}
+      - {up: false, my_ip: "10.0.0.1", my_qp: 101, peer_ip: "10.0.0.2", peer_qp: 110}
+  - id: 1
+    root: false
+    connections:
+      - {up: true, my_ip: "10.0.0.2", my_qp: 110, peer_ip: "10.0.0.1", peer_qp: 101, my_psn: 5}
+      - {up: false, host_id: 1, my_ip: "10.0.0.2", my_qp: 111, peer_ip: "10.0.1.2", peer_qp: 201}
+"#;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_text_is_a_topology_or_is_refused(
+            tree in any::<bool>(),
+            edits in proptest::collection::vec((any::<u16>(), 0_u8..128, 0_usize..4), 0..6)
+        ) {
+            let mut text = if tree { TREE } else { MAP }.as_bytes().to_vec();
+            for (at, byte, len) in edits {
+                let at = usize::from(at) % text.len();
+                let end = text.len().min(at + len);
+                text.splice(at..end, [byte]);
+            }
+            inc_yaml(&text);
+        }
+    }
+
+    #[test]
+    fn the_texts_that_are_edited_are_topologies() {
+        assert!(inc::document::read_map(MAP).is_ok());
+        assert!(inc::tree_document::read_topology(TREE).is_ok());
     }
 
     /// The same bytes, which no memory that looks at rights lets pass.
