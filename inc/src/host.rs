@@ -120,14 +120,14 @@ impl Host {
                 let cfg = EdgeCfg { attributes, here, there, epoch, first };
                 // The attributes were checked when it joined.
                 if self.port.open(place.edge, cfg).is_ok() {
-                    place.life = Some(life);
+                    (place.life, place.why) = (Some(life), None);
                     place.member.start(life.epoch, plan);
                 }
             }
-            HostCommand::Start(life, TreeStart { parent: Err(why), .. }) => {
-                place.life = Some(life);
-                place.why = Some(why);
-                place.member.end(OperationError::NoTree);
+            HostCommand::Start(life, TreeStart { parent: Err(why), plan }) => {
+                // Switches may come, or come back.
+                (place.life, place.why) = (Some(life), Some(why));
+                place.member.start_without_tree(plan.first);
             }
             HostCommand::Prepare(life) => {
                 let report = place.member.prepare();

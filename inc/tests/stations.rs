@@ -17,9 +17,13 @@ use inc::slots::{Child, To};
 use inc::switch::{Switch, SwitchLimits, memory_of};
 use inc::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
 
-mod support;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/tree.rs"]
+mod trees;
 
-use support::{Random, Tree};
+use random::Random;
+use trees::Tree;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

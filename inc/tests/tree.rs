@@ -12,9 +12,13 @@ use inc::member::{GroupMember, MemberCfg, OperationId};
 use inc::slots::{Child, CommunicatorSlots, CommunicatorSlotsCfg, To};
 use inc::wire::{Collective, IncHeader, Rank, Seq, TreeEpoch};
 
-mod support;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/tree.rs"]
+mod trees;
 
-use support::{Random, Tree};
+use random::Random;
+use trees::Tree;
 
 /// A switch with up to four children, some of which are switches, down to `depth`.
 fn random_tree(random: &mut Random, depth: u32, ranks: &mut u16) -> Tree {
