@@ -27,6 +27,8 @@ const ACK_EVERY: u32 = 16;
 const TIMER: Range<IncTime> = 1_000_000..100_000_000;
 /// Rounds without progress, of timeouts or NAKs, after which an edge is dead.
 const FRUITLESS_MAX: u32 = 7;
+/// Timeouts make no edge dead in a shorter time: the other end may be a process that waits for a processor.
+const DEAD_MIN: IncTime = 500_000_000;
 
 /// What repairs a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,6 +229,8 @@ pub struct Edge {
     sent_psn: Psn,
     timer: Option<IncTime>,
     fruitless: u32,
+    /// When the first of these rounds began.
+    fruitless_since: IncTime,
     srtt: Option<IncTime>,
     /// Nothing is sent before this time: the receiver was not ready.
     not_before: Option<IncTime>,
@@ -269,6 +273,7 @@ impl Edge {
             sent_psn: cfg.here.first_psn,
             timer: None,
             fruitless: 0,
+            fruitless_since: 0,
             srtt: None,
             not_before: None,
             unasked: 0,
@@ -551,7 +556,8 @@ impl Edge {
         if is_progress {
             self.fruitless = 0;
         } else if syndrome == Syndrome::PsnSequence {
-            self.count_fruitless();
+            self.fruitless += 1;
+            self.dead |= self.fruitless >= FRUITLESS_MAX;
         }
         if self.send_psn.is_before(acked) {
             self.send_psn = acked;
@@ -567,12 +573,6 @@ impl Edge {
         self.timer = self.outgoing.front().map(|_| start + self.timeout());
     }
 
-    /// A round of the sender brought nothing.
-    fn count_fruitless(&mut self) {
-        self.fruitless += 1;
-        self.dead |= self.fruitless >= FRUITLESS_MAX;
-    }
-
     /// Everything from `psn` on is sent again.
     fn go_back(&mut self, psn: Psn) {
         if psn.is_before(self.send_psn) {
@@ -586,11 +586,14 @@ impl Edge {
     /// The time has come that [`Edge::poll_deadline`] gave.
     pub fn on_time(&mut self, now: IncTime) {
         self.not_before = self.not_before.filter(|at| *at > now);
-        if self.timer.is_none_or(|at| at > now) {
-            return;
-        }
+        let Some(timer) = self.timer.filter(|at| *at <= now) else { return };
         self.counts.timeouts += 1;
-        self.count_fruitless();
+        if self.fruitless == 0 {
+            self.fruitless_since = timer;
+        }
+        self.fruitless += 1;
+        let is_long = now.saturating_sub(self.fruitless_since) >= DEAD_MIN;
+        self.dead |= self.fruitless >= FRUITLESS_MAX && is_long;
         if let Some(first) = self.outgoing.front() {
             self.go_back(first.first_psn);
         }

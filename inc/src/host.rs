@@ -124,10 +124,9 @@ impl Host {
                     place.member.start(life.epoch, plan);
                 }
             }
-            HostCommand::Start(life, TreeStart { parent: Err(why), plan }) => {
-                // Switches may come, or come back.
+            HostCommand::Start(life, TreeStart { parent: Err(why), .. }) => {
+                // Operations wait: switches may come, or come back.
                 (place.life, place.why) = (Some(life), Some(why));
-                place.member.start_without_tree(plan.first);
             }
             HostCommand::Prepare(life) => {
                 let report = place.member.prepare();

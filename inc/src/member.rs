@@ -261,26 +261,19 @@ impl GroupMember {
         Ok(id)
     }
 
-    /// The first life begins, though there is no tree: operations wait for one, as long as their bound allows. Later lives
-    /// go on from what there is.
-    pub fn start_without_tree(&mut self, first: Seq) {
-        if std::mem::replace(&mut self.has_started, true) {
-            return;
-        }
-        // What was submitted so far was numbered from 0 on.
-        for operation in &mut self.operations {
-            operation.first = operation.first.plus(first.0);
-        }
-        self.end = self.end.plus(first.0);
-        (self.next, self.made, self.oldest, self.undelivered) = (first, first, first, first);
-    }
-
     /// A life of the tree begins. Chunks of an earlier one are sent again from `plan.first` on.
     pub fn start(&mut self, epoch: TreeEpoch, plan: ResumePlan) {
         if self.over.is_some() || self.epoch.is_some() {
             return;
         }
-        self.start_without_tree(plan.first);
+        if !std::mem::replace(&mut self.has_started, true) {
+            // What was submitted so far was numbered from 0 on.
+            for operation in &mut self.operations {
+                operation.first = operation.first.plus(plan.first.0);
+            }
+            self.end = self.end.plus(plan.first.0);
+            (self.made, self.undelivered) = (plan.first, plan.first);
+        }
         // By the plan's rule it begins at or before what this member waits for, and within what it keeps.
         let again = self.made.since(plan.first);
         let is_mine = |at: &u32| plan.owners[*at as usize] == Some(self.cfg.rank);

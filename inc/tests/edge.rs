@@ -242,7 +242,7 @@ fn each_sixteenth_packet_is_acknowledged_and_asks_for_it() {
 }
 
 #[test]
-fn an_edge_whose_other_end_is_silent_is_dead_after_seven_timeouts() {
+fn an_edge_whose_other_end_is_silent_is_dead_after_half_a_second() {
     let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
     let (header, data) = message(0, 10);
     let sent = BTreeMap::from([(0, data)]);
@@ -257,10 +257,11 @@ fn an_edge_whose_other_end_is_silent_is_dead_after_seven_timeouts() {
         now = at;
         a.on_time(now);
     }
-    // 4 srtt is at least a millisecond; it doubles, up to 100 ms.
-    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64]);
+    // 4 srtt is at least a millisecond; it doubles, up to 100 ms. Seven rounds are not enough: the other end may be a
+    // process that waits for a processor.
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
     assert!(a.is_dead() && a.poll_packet(now).is_none());
-    assert_eq!((a.counts().timeouts, a.counts().repeats), (7, 6));
+    assert_eq!((a.counts().timeouts, a.counts().repeats), (11, 10));
 }
 
 #[test]
