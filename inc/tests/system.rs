@@ -386,7 +386,7 @@ impl World {
                     station.host.on_datagram(now, source, &bytes);
                 }
             }
-            Event::ToController(said) => self.hear(said),
+            Event::ToController(said) => self.receive(said),
             Event::FromController(action) => self.obey(action),
             Event::Heartbeat(session) => self.heartbeat(session),
             Event::ControllerTick => {
@@ -402,7 +402,7 @@ impl World {
         true
     }
 
-    fn hear(&mut self, said: Said) {
+    fn receive(&mut self, said: Said) {
         let now = self.now;
         match said {
             Said::Call(id, call) => self.controller.on_call(now, id, call),

@@ -79,7 +79,7 @@ impl World {
         links += "  - ends: [s1, s2]\n  - ends: [s2, s3]\n  - ends: [s1, s3]\n";
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let controller = ControllerServer::start(ControllerServerCfg {
-            controller: ControllerCfg { silence_ns: 500_000_000, ..ControllerCfg::default() },
+            controller: ControllerCfg { silence_ns: 1_000_000_000, ..ControllerCfg::default() },
             map: read_map(&(map + &links)).unwrap(),
             hosts: any,
             switches: any,
@@ -150,6 +150,8 @@ fn a_switch_that_is_killed_or_stopped_changes_no_result() {
         drop(std::mem::replace(&mut world.switches[lost], Station(None)));
         let again = world.switch(1 + round % 3);
         world.switches[lost] = again;
+        // Two switches have to be in service when the next one is lost.
+        thread::park_timeout(Duration::from_millis(300));
     }
 }
 
