@@ -27,7 +27,7 @@ const ACK_EVERY: u32 = 16;
 const TIMER: Range<IncTime> = 1_000_000..100_000_000;
 /// Rounds without progress, of timeouts or NAKs, after which an edge is dead.
 const FRUITLESS_MAX: u32 = 7;
-/// Timeouts make no edge dead in a shorter time: the other end may be a process that waits for a processor.
+/// No edge is dead in a shorter time: the other end may be a process that waits for a processor.
 const DEAD_MIN: IncTime = 500_000_000;
 
 /// What repairs a loss.
@@ -345,7 +345,8 @@ impl Edge {
     }
 
     /// The other end has shown by its messages that it has all up to chunk `seq`.
-    pub fn on_proof(&mut self, seq: Seq) {
+    pub fn on_proof(&mut self, now: IncTime, seq: Seq) {
+        let mut is_progress = false;
         while let Some(first) = self.outgoing.front()
             && !seq.is_before(first.header.seq)
             && !self.send_psn.is_before(first.first_psn.plus(first.packets))
@@ -353,9 +354,11 @@ impl Edge {
             self.outgoing.pop_front();
             // A link that loses some packets is not a dead one.
             self.fruitless = 0;
+            is_progress = true;
         }
-        if self.outgoing.is_empty() {
-            self.timer = None;
+        if is_progress && self.is_reliable() {
+            // What is left has its own time from now on, as after an acknowledgement.
+            self.timer = self.outgoing.front().map(|_| now + self.timeout());
         }
     }
 
@@ -556,8 +559,7 @@ impl Edge {
         if is_progress {
             self.fruitless = 0;
         } else if syndrome == Syndrome::PsnSequence {
-            self.fruitless += 1;
-            self.dead |= self.fruitless >= FRUITLESS_MAX;
+            self.count_fruitless(now, now);
         }
         if self.send_psn.is_before(acked) {
             self.send_psn = acked;
@@ -571,6 +573,16 @@ impl Edge {
             self.not_before = Some(start);
         }
         self.timer = self.outgoing.front().map(|_| start + self.timeout());
+    }
+
+    /// A round of the sender that ended at `end` brought nothing.
+    fn count_fruitless(&mut self, now: IncTime, end: IncTime) {
+        if self.fruitless == 0 {
+            self.fruitless_since = end;
+        }
+        self.fruitless += 1;
+        let is_long = now.saturating_sub(self.fruitless_since) >= DEAD_MIN;
+        self.dead |= self.fruitless >= FRUITLESS_MAX && is_long;
     }
 
     /// Everything from `psn` on is sent again.
@@ -588,12 +600,7 @@ impl Edge {
         self.not_before = self.not_before.filter(|at| *at > now);
         let Some(timer) = self.timer.filter(|at| *at <= now) else { return };
         self.counts.timeouts += 1;
-        if self.fruitless == 0 {
-            self.fruitless_since = timer;
-        }
-        self.fruitless += 1;
-        let is_long = now.saturating_sub(self.fruitless_since) >= DEAD_MIN;
-        self.dead |= self.fruitless >= FRUITLESS_MAX && is_long;
+        self.count_fruitless(now, timer);
         if let Some(first) = self.outgoing.front() {
             self.go_back(first.first_psn);
         }

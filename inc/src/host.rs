@@ -183,7 +183,7 @@ impl Host {
         });
         if let (Some(edge), Some((at, seq))) = (edge, taken) {
             // An answer shows that the contribution is there.
-            self.port.on_proof(edge, seq);
+            self.port.on_proof(now, edge, seq);
             self.send_chunks(now, MemberId(at));
         }
         self.report_dead();

@@ -280,10 +280,10 @@ impl<O: Copy> EdgePort<O> {
     }
 
     /// The other end of an edge has shown that it has all messages up to chunk `seq`.
-    pub fn on_proof(&mut self, id: EdgeId, seq: Seq) {
+    pub fn on_proof(&mut self, now: IncTime, id: EdgeId, seq: Seq) {
         let place = self.edges.get_mut(id.0).and_then(Option::as_mut);
         if let Some(open) = place.and_then(|place| place.open.as_mut()) {
-            open.edge.on_proof(seq);
+            open.edge.on_proof(now, seq);
         }
     }
 

@@ -157,7 +157,7 @@ impl Switch {
             taken = Some((owner.part, proven));
         });
         if let (Some(edge), Some((part, proven))) = (edge, taken) {
-            self.port.on_proof(edge, proven);
+            self.port.on_proof(now, edge, proven);
             self.send_answers(part);
         }
         self.report_dead();

@@ -237,7 +237,7 @@ fn each_sixteenth_packet_is_acknowledged_and_asks_for_it() {
     }
     assert_eq!(answers, 2);
     // What a message of the other end proves needs no acknowledgement.
-    a.on_proof(Seq(39));
+    a.on_proof(0, Seq(39));
     assert_eq!(a.poll_deadline(), None);
 }
 
@@ -368,11 +368,12 @@ fn naks_that_bring_nothing_end_an_edge_as_timeouts_do() {
     let packets = drain(&mut a, 0, &sent);
     take(&mut b, 0, &packets[1]);
     let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
-    let rounds = (0..100).take_while(|_| {
-        take(&mut a, 0, nak);
-        !drain(&mut a, 0, &sent).is_empty()
+    // One each 50 ms: seven are enough, and half a second.
+    let rounds = (0..100).take_while(|round| {
+        take(&mut a, round * 50 * MS, nak);
+        !drain(&mut a, round * 50 * MS, &sent).is_empty()
     });
-    assert_eq!((rounds.count(), a.is_dead()), (6, true));
+    assert_eq!((rounds.count(), a.is_dead()), (10, true));
 }
 
 #[test]
@@ -439,21 +440,22 @@ fn an_edge_whose_losses_are_repaired_is_not_dead() {
     let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
     let sent: BTreeMap<_, _> = (0..40).map(|seq| (seq, message(seq, 10).1)).collect();
     for seq in (0..40).step_by(2) {
+        let now = u64::from(seq) * 50 * MS;
         a.send(&message(seq, 10).0).unwrap();
         a.send(&message(seq + 1, 10).0).unwrap();
         // The first of two is lost; a NAK brings both again.
-        let packets = drain(&mut a, 0, &sent);
-        b.on_packet(0, &RocePacket::parse(&packets[1]).unwrap()).unwrap();
-        let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
-        a.on_packet(0, &RocePacket::parse(nak).unwrap()).unwrap();
-        let again = drain(&mut a, 0, &sent);
+        let packets = drain(&mut a, now, &sent);
+        b.on_packet(now, &RocePacket::parse(&packets[1]).unwrap()).unwrap();
+        let [nak] = &drain(&mut b, now, &sent)[..] else { panic!("a NAK") };
+        a.on_packet(now, &RocePacket::parse(nak).unwrap()).unwrap();
+        let again = drain(&mut a, now, &sent);
         assert_eq!(again.len(), 2, "after {seq} messages");
         for packet in again {
-            b.on_packet(0, &RocePacket::parse(&packet).unwrap()).unwrap();
+            b.on_packet(now, &RocePacket::parse(&packet).unwrap()).unwrap();
         }
         // The answers show that both are there; no acknowledgement does.
-        drain(&mut b, 0, &sent);
-        a.on_proof(Seq(seq + 1));
+        drain(&mut b, now, &sent);
+        a.on_proof(now, Seq(seq + 1));
         assert!(!a.is_dead());
     }
 }

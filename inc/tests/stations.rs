@@ -554,3 +554,26 @@ fn quotas_are_reckoned_at_install_and_given_back() {
     assert!(matches!(switch.poll_report(), Some(SwitchReport::Refused(..))));
     assert_eq!(switch.in_use(), (0, 0));
 }
+
+#[test]
+fn long_vectors_pass_a_link_that_loses_one_in_a_hundred() {
+    let reduction = sum(ElementType::I32);
+    for seed in 0..20 {
+        let attributes = EdgeAttributes { path_mtu: 256, window: 64, ..EdgeAttributes::DEFAULT };
+        let mut world = World::new(seed, 4, attributes);
+        let tree = two_leaves();
+        world.plant(&tree, &start());
+        world.net.loss_ppm = 10_000;
+        let inputs: Vec<_> = (0..4).map(|rank| values(rank, 9000)).collect();
+        for _ in 0..3 {
+            for (rank, input) in inputs.iter().enumerate() {
+                world.submit(rank, Collective::Allreduce(reduction), input);
+            }
+            let wanted = tree.value(&inputs, reduction);
+            for result in world.results() {
+                assert!(result.as_ref() == Ok(&wanted), "seed {seed}: {:?}", world.reports);
+            }
+        }
+        assert!(world.reports.is_empty() && world.host_reports.is_empty(), "seed {seed}");
+    }
+}
