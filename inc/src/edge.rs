@@ -344,17 +344,26 @@ impl Edge {
         self.next_psn = end.plus(1);
     }
 
-    /// The other end has shown by its messages that it has all up to chunk `seq`.
+    /// The other end has shown by its messages that it has all up to chunk `seq`, and so, as packets arrive in order, all that
+    /// was sent before the first message of that chunk. Of a repeat behind it nothing is known: if it was lost, the other end
+    /// waits for its number.
     pub fn on_proof(&mut self, now: IncTime, seq: Seq) {
-        let mut is_progress = false;
-        while let Some(first) = self.outgoing.front()
-            && !seq.is_before(first.header.seq)
-            && !self.send_psn.is_before(first.first_psn.plus(first.packets))
-        {
-            self.outgoing.pop_front();
+        let mut proven = 0;
+        for (at, message) in self.outgoing.iter().enumerate() {
+            let is_sent = !self.send_psn.is_before(message.first_psn.plus(message.packets));
+            let is_first = !message.header.is_repeat;
+            if !is_sent || is_first && seq.is_before(message.header.seq) {
+                break;
+            }
+            if is_first {
+                proven = at + 1;
+            }
+        }
+        let is_progress = proven != 0;
+        if is_progress {
+            self.outgoing.drain(..proven);
             // A link that loses some packets is not a dead one.
             self.fruitless = 0;
-            is_progress = true;
         }
         if is_progress && self.is_reliable() {
             // What is left has its own time from now on, as after an acknowledgement.

@@ -459,3 +459,24 @@ fn an_edge_whose_losses_are_repaired_is_not_dead() {
         assert!(!a.is_dead());
     }
 }
+
+#[test]
+fn a_proof_says_nothing_of_a_repeat_behind_what_it_proves() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let sent: BTreeMap<_, _> = (0..3).map(|seq| (seq, message(seq, 10).1)).collect();
+    a.send(&message(0, 10).0).unwrap();
+    a.send(&message(1, 10).0).unwrap();
+    a.send(&IncHeader { is_repeat: true, ..message(0, 10).0 }).unwrap();
+    let packets = drain(&mut a, 0, &sent);
+    take(&mut b, 0, &packets[0]);
+    take(&mut b, 0, &packets[1]);
+    // The repeat is lost, and the answers of both chunks come.
+    a.on_proof(0, Seq(1));
+    a.send(&message(2, 10).0).unwrap();
+    let packets = drain(&mut a, 0, &sent);
+    take(&mut b, 0, &packets[0]);
+    let [nak] = &drain(&mut b, 0, &sent)[..] else { panic!("a NAK") };
+    take(&mut a, 0, nak);
+    let again = drain(&mut a, 0, &sent);
+    assert_eq!(again.len(), 2, "the repeat has to come before what follows");
+}
