@@ -362,12 +362,26 @@ impl Edge {
         let is_progress = proven != 0;
         if is_progress {
             self.outgoing.drain(..proven);
+            self.empty_repeats(seq);
             // A link that loses some packets is not a dead one.
             self.fruitless = 0;
         }
         if is_progress && self.is_reliable() {
             // What is left has its own time from now on, as after an acknowledgement.
             self.timer = self.outgoing.front().map(|_| now + self.timeout());
+        }
+    }
+
+    /// What is left of repeats up to chunk `seq` is not needed, and its data may be gone: a message of an earlier life, which
+    /// every receiver passes over, takes its packet's number.
+    fn empty_repeats(&mut self, seq: Seq) {
+        let epoch = TreeEpoch(self.cfg.epoch.0.wrapping_sub(1));
+        for message in &mut self.outgoing {
+            let header = &mut message.header;
+            if header.is_repeat && message.packets == 1 && !seq.is_before(header.seq) {
+                let kind = IncKind::Contribution(Collective::Barrier);
+                *header = IncHeader { kind, epoch, op_id: 0, is_last: false, count: 0, ..*header };
+            }
         }
     }
 

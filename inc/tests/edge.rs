@@ -479,4 +479,11 @@ fn a_proof_says_nothing_of_a_repeat_behind_what_it_proves() {
     take(&mut a, 0, nak);
     let again = drain(&mut a, 0, &sent);
     assert_eq!(again.len(), 2, "the repeat has to come before what follows");
+    // Its data is not asked for: it may be gone. What takes its number is of no life that goes on.
+    take(&mut b, 0, &again[0]);
+    let packet = RocePacket::parse(&again[1]).unwrap();
+    let (header, _) = b.on_packet(0, &packet).unwrap().unwrap();
+    assert_eq!((header.seq, header.epoch), (Seq(2), TreeEpoch(3)));
+    let (header, data) = IncHeader::parse(RocePacket::parse(&again[0]).unwrap().payload).unwrap();
+    assert_eq!((header.epoch, data.len()), (TreeEpoch(2), 0));
 }
