@@ -362,10 +362,10 @@ impl Edge {
         let is_progress = proven != 0;
         if is_progress {
             self.outgoing.drain(..proven);
-            self.empty_repeats(seq);
             // A link that loses some packets is not a dead one.
             self.fruitless = 0;
         }
+        self.empty_repeats(seq);
         if is_progress && self.is_reliable() {
             // What is left has its own time from now on, as after an acknowledgement.
             self.timer = self.outgoing.front().map(|_| now + self.timeout());
