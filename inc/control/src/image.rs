@@ -182,7 +182,7 @@ fn communicator_of(of: proto::StoredCommunicator) -> Result<CommunicatorState, C
         creators: BTreeMap::new(),
         destroyed: destroyed.collect::<Result<_, ConversionError>>()?,
         destroy_at: None,
-        cut: std::collections::BTreeSet::new(),
+        cut: BTreeMap::new(),
         refused: std::collections::BTreeSet::new(),
     })
 }

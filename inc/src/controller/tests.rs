@@ -679,6 +679,15 @@ fn the_next_tree_goes_around_a_dead_edge() {
     world.host_report(1, HostReport::EdgeDead(life(id, 2)));
     assert!(world.tree(id).is_empty());
     assert!(world.state(id).without.as_ref().unwrap().contains("rank 1 (host h1)"));
+    // It is tried again, as no switch has to come back for that.
+    for rank in 0..4 {
+        world.chunks(rank, life(id, 3), 0);
+    }
+    assert_eq!(world.state(id).phase, TreePhase::Ready);
+    world.pass(1900 * MS);
+    assert!(world.tree(id).is_empty());
+    world.pass(200 * MS);
+    assert_eq!(world.tree(id).len(), 3);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::wire::{AbortReason, Rank, Seq, TreeEpoch};
 
 /// Number of the first chunk of a communicator.
 const FIRST_CHUNK: Seq = Seq(0);
+/// A link over which an edge died is tried again after this time: what was slow may be well again.
+const CUT_NS: IncTime = 2_000_000_000;
 
 /// A communicator, as lists show it.
 #[derive(Debug, Clone)]
@@ -47,8 +49,8 @@ pub struct CommunicatorState {
     pub destroyed: BTreeMap<Rank, Option<CallId>>,
     /// Ranks that did not destroy it are not waited for after this time.
     pub destroy_at: Option<IncTime>,
-    /// Links that are not used, by the names of their ends: an edge over them died.
-    pub cut: BTreeSet<[String; 2]>,
+    /// Links over which an edge died, by the names of their ends, and until when they are not used.
+    pub cut: BTreeMap<[String; 2], IncTime>,
     /// Switches that refused it.
     pub refused: BTreeSet<String>,
 }
@@ -195,7 +197,7 @@ impl TreeSupply for CommunicatorSupply<'_> {
     fn has_link(&self, link: usize) -> bool {
         let map = &self.controller.map;
         let [a, b] = map.links[link].ends.map(|end| map.nodes[end].name.clone());
-        !self.communicator.cut.contains(&link_name(a, b))
+        !self.communicator.cut.contains_key(&link_name(a, b))
     }
 }
 
@@ -581,7 +583,7 @@ impl Controller {
             of.refused.remove(name);
             let has = lives.contains(&of.life());
             if !has {
-                of.cut.retain(|ends| !ends.iter().any(|end| end == name));
+                of.cut.retain(|ends, _| !ends.iter().any(|end| end == name));
             }
             if let Some(tree) = &of.tree
                 && let Some(placed) = tree.iter().find(|placed| placed.name == name)
@@ -760,7 +762,7 @@ impl Controller {
     fn edge_dead(&mut self, now: IncTime, life: TreeLife, link: [String; 2]) {
         let Some(of) = self.communicators.get_mut(&life.communicator) else { return };
         if of.phase == TreePhase::Ready {
-            of.cut.insert(link);
+            of.cut.insert(link, now.saturating_add(CUT_NS));
             self.drain(now, life.communicator);
         }
     }
@@ -855,6 +857,11 @@ impl Controller {
         for id in due {
             self.communicator_due(now, id);
         }
+        for of in self.communicators.values_mut() {
+            let count = of.cut.len();
+            of.cut.retain(|_, until| *until > now);
+            self.is_retry_due |= of.cut.len() < count;
+        }
         if std::mem::take(&mut self.is_retry_due) {
             let all: Vec<_> = self.communicators.keys().copied().collect();
             for id in all {
@@ -939,7 +946,7 @@ fn new_communicator(
         creators: BTreeMap::new(),
         destroyed: BTreeMap::new(),
         destroy_at: None,
-        cut: BTreeSet::new(),
+        cut: BTreeMap::new(),
         refused: BTreeSet::new(),
     }
 }
