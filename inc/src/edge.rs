@@ -372,6 +372,11 @@ impl Edge {
         }
     }
 
+    /// The data of a packet that was asked for is gone. A reliable edge cannot go on without it.
+    pub fn on_data_gone(&mut self) {
+        self.dead |= self.is_reliable();
+    }
+
     /// What is left of repeats up to chunk `seq` is not needed, and its data may be gone: a message of an earlier life, which
     /// every receiver passes over, takes its packet's number.
     fn empty_repeats(&mut self, seq: Seq) {

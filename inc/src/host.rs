@@ -136,7 +136,7 @@ impl Host {
                 let next = self.reserve(now, id, address);
                 let Some(Some(place)) = self.members.get_mut(id.0) else { return };
                 let Some((edge, end)) = next else {
-                    return place.member.end(OperationError::NoTree);
+                    return place.member.end(OperationError::NoQpn);
                 };
                 place.edge = edge;
                 self.reports.push_back((id, HostReport::Chunks(life, report, end)));
@@ -161,7 +161,7 @@ impl Host {
         input: Arc<[u8]>,
     ) -> Result<OperationId, SubmitError> {
         let member = self.members.get_mut(id.0).and_then(Option::as_mut);
-        let member = member.ok_or(SubmitError::Over(OperationError::NoTree))?;
+        let member = member.ok_or(SubmitError::Over(OperationError::Unknown))?;
         let operation = member.member.submit(now, collective, input)?;
         self.send_chunks(now, id);
         Ok(operation)

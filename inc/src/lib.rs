@@ -1,8 +1,10 @@
 //! In-network computing: switches add up the vectors of many hosts on their way, and send the sum back.
 //!
 //! - owns: the INC header ([`wire`]), element types and operators ([`element`]), reductions with their exactness
-//!   rule ([`reduce`]), edges ([`edge`]), the slots of a switch ([`slots`]), a rank ([`member`]).
-//! - takes: messages of a reliable or unreliable edge, the time. gives: messages to send, counters.
+//!   rule ([`reduce`]), edges ([`edge`]) and all of a station ([`port`]), the slots of a switch ([`slots`]) and the switch
+//!   ([`switch`]), a rank ([`member`]) and the host ([`host`]), what a controller says to both ([`control`]), and the
+//!   [`controller`] with its [`topology`] and YAML ([`document`], [`tree_document`]).
+//! - takes: datagrams, calls, the time. gives: datagrams, commands, reports, results.
 //! - must not: own a socket, a thread or a clock, or know any URMA object.
 //!
 //! A host splits a vector into *chunks*, each one message. A switch has a *slot* for each chunk of a window; when the

@@ -51,9 +51,12 @@ pub enum OperationError {
     /// The communicator is over.
     #[error("the communicator was aborted: {0}")]
     Aborted(AbortReason),
-    /// There is no tree of switches, and no other way.
-    #[error("no switches can be had for the communicator")]
-    NoTree,
+    /// The operation is no one's: its result was given before, or its member has left.
+    #[error("the operation is not known: its result was given before, or its member has left")]
+    Unknown,
+    /// The host has no QPN left for an edge to the next tree.
+    #[error("the host has no QPN left")]
+    NoQpn,
     /// Some member did not take part, or the tree carries nothing.
     #[error("no answer within {0} ns: a member did not call the operation, or the tree is cut")]
     Timeout(IncTime),

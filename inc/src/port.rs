@@ -304,7 +304,11 @@ impl<O: Copy> EdgePort<O> {
                 let inc = packet.inc.as_ref().map_or(&[][..], |inc| &inc[..]);
                 let range = packet.data.clone();
                 let all = if range.is_empty() { &[][..] } else { data(place.owner, packet.seq) };
-                let Some(piece) = all.get(range) else { continue };
+                let Some(piece) = all.get(range) else {
+                    open.edge.on_data_gone();
+                    self.look_at(at);
+                    continue;
+                };
                 let (source, dest) = (place.here.address, open.there);
                 let Ok(frame) = packet.header.emit_headers(inc.len() + piece.len(), buf) else {
                     continue;

@@ -487,3 +487,17 @@ fn a_proof_says_nothing_of_a_repeat_behind_what_it_proves() {
     let (header, data) = IncHeader::parse(RocePacket::parse(&again[0]).unwrap().payload).unwrap();
     assert_eq!((header.epoch, data.len()), (TreeEpoch(2), 0));
 }
+
+#[test]
+fn a_proof_empties_repeats_though_no_first_message_waits() {
+    let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let sent = BTreeMap::from([(0, message(0, 10).1)]);
+    a.send(&message(0, 10).0).unwrap();
+    drain(&mut a, 0, &sent);
+    a.on_proof(0, Seq(0));
+    a.send(&IncHeader { is_repeat: true, ..message(0, 10).0 }).unwrap();
+    a.on_proof(0, Seq(0));
+    // Nothing is asked for: the slot may hold another chunk.
+    let packet = a.poll_packet(0).unwrap();
+    assert!(packet.inc.is_some() && packet.data.is_empty());
+}

@@ -472,7 +472,7 @@ impl World {
             (2, None) => {
                 // The group ended before: all calls end with it.
                 station.communicator = Some(CommunicatorId(0));
-                station.results.resize(CALLS, Err(OperationError::NoTree));
+                station.results.resize(CALLS, Err(OperationError::Unknown));
                 (station.is_leaving, station.has_left) = (true, true);
             }
             (3, _) => {
@@ -599,11 +599,13 @@ impl World {
                     Ok(found) => found,
                     Err(error) => {
                         let is_fair = match error {
-                            OperationError::NoTree => self.dead_host.is_some(),
+                            OperationError::Unknown => self.dead_host.is_some(),
                             OperationError::Aborted(AbortReason::MemberDead) => {
                                 self.dead_host.is_some()
                             }
-                            OperationError::Aborted(_) | OperationError::Timeout(_) => false,
+                            OperationError::Aborted(_)
+                            | OperationError::Timeout(_)
+                            | OperationError::NoQpn => false,
                         };
                         assert!(is_fair, "seed {seed}, rank {rank}, call {nth}: {error}");
                         continue;

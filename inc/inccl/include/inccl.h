@@ -33,7 +33,7 @@ enum {
     INCCL_PENDING = 2,   /* the request is under way */
     INCCL_ABORTED = 3,   /* the communicator is over: a member died, or ranks contradict each other */
     INCCL_TIMEOUT = 4,   /* no result within the bound */
-    INCCL_NO_TREE = 5,   /* no switches can be had */
+    INCCL_NO_TREE = 5,   /* no switches could be had within the bound */
     INCCL_SYSTEM = 6,    /* the controller cannot be reached, or the system refused */
     INCCL_CANCELED = 7   /* the request was given up */
 };

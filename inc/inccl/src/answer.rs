@@ -49,14 +49,17 @@ impl From<GroupError> for IncclError {
 
 impl From<CollectiveError> for IncclError {
     fn from(error: CollectiveError) -> Self {
-        let ended = |error: &OperationError| match error {
+        // With words there was no tree of switches to the end.
+        let ended = |error: &OperationError, words: &str| match error {
             OperationError::Aborted(_) => IncclAnswer::Aborted,
-            OperationError::NoTree => IncclAnswer::NoTree,
+            OperationError::Timeout(_) if !words.is_empty() => IncclAnswer::NoTree,
             OperationError::Timeout(_) => IncclAnswer::Timeout,
+            OperationError::NoQpn => IncclAnswer::System,
+            OperationError::Unknown => IncclAnswer::Invalid,
         };
         let answer = match &error {
-            CollectiveError::Submit(SubmitError::Over(error))
-            | CollectiveError::Operation { error, .. } => ended(error),
+            CollectiveError::Submit(SubmitError::Over(error)) => ended(error, ""),
+            CollectiveError::Operation { error, why } => ended(error, why),
             CollectiveError::Submit(_)
             | CollectiveError::Reduction { .. }
             | CollectiveError::Root { .. } => IncclAnswer::Invalid,

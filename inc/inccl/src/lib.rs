@@ -541,7 +541,7 @@ pub extern "C" fn inccl_strerror(answer: c_int) -> *const c_char {
         c"the request is under way",
         c"the communicator is over",
         c"no result within the bound",
-        c"no switches can be had",
+        c"no switches could be had within the bound",
         c"the controller or the system refused",
         c"the request was given up",
     ];

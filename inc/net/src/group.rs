@@ -457,7 +457,7 @@ impl CollectiveRequest {
     pub fn wait(mut self) -> Result<Arc<Vec<u8>>, CollectiveError> {
         // The operation's own bound ends it.
         while !self.wait_for(WAIT_STEP) {}
-        let none = || self.of.ended(OperationError::NoTree);
+        let none = || self.of.ended(OperationError::Unknown);
         self.result.take().unwrap_or_else(|| Err(none()))
     }
 

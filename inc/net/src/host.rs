@@ -145,7 +145,7 @@ impl LocalHost {
     }
 
     /// Waits for the result of an operation, so long at most; `None`: it is under way. Each result is given once; of an
-    /// operation that was never begun, or whose result was given, there is [`OperationError::NoTree`].
+    /// operation that was never begun, or whose result was given, there is [`OperationError::Unknown`].
     ///
     /// # Errors
     /// [`OperationError`].
@@ -196,7 +196,7 @@ impl LocalHost {
                 return Some(finished.result);
             }
             if !state.driver.station.is_under_way(id, operation) {
-                return Some(Err(OperationError::NoTree));
+                return Some(Err(OperationError::Unknown));
             }
             if is_busy {
                 drop(state);
