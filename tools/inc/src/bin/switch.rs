@@ -14,8 +14,7 @@ use inc_control::SWITCHES_PORT;
 use inc_net::drive::ReceiveLoss;
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
-use inc_tools::Ends;
-use urma_tools::{LogSetup, say};
+use urma_tools::{Ends, LogSetup, say};
 
 /// How often counters go to the controller, for its metrics.
 const COUNTS_EVERY: Duration = Duration::from_secs(1);

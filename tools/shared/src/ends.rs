@@ -1,12 +1,11 @@
-//! What the programs of in-network computing share: the signals that end them.
-#![forbid(unsafe_code)]
+//! The signals that end a program, as something that can be waited for.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::os::fd::AsFd;
 
 /// SIGINT and SIGTERM, as something that can be waited for.
 #[derive(Debug)]
