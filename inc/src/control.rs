@@ -62,6 +62,17 @@ pub enum SwitchCommand {
     Remove(CommunicatorId),
 }
 
+impl SwitchCommand {
+    /// The communicator that it is about.
+    #[must_use]
+    pub fn communicator(&self) -> CommunicatorId {
+        match self {
+            Self::Install(life, _) | Self::Start(life, ..) => life.communicator,
+            Self::Abort(communicator, _) | Self::Remove(communicator) => *communicator,
+        }
+    }
+}
+
 /// What a switch says to its controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwitchReport {
@@ -78,6 +89,21 @@ pub enum SwitchReport {
     /// What a communicator did at this switch since it was installed there. Sent now and then, for metrics;
     /// the last number is that of the slots in use.
     Counts(CommunicatorId, SwitchCounts, u64),
+}
+
+impl SwitchReport {
+    /// The communicator that it is about.
+    #[must_use]
+    pub fn communicator(&self) -> CommunicatorId {
+        match self {
+            Self::Installed(life, _)
+            | Self::Refused(life, _)
+            | Self::EdgeDead(life, _)
+            | Self::Aborted(life, _)
+            | Self::Contradiction(life, _) => life.communicator,
+            Self::Counts(communicator, ..) => *communicator,
+        }
+    }
 }
 
 /// Why a part of a tree cannot be installed.
@@ -102,19 +128,23 @@ pub enum InstallError {
 /// What a controller says to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommand {
-    /// A tree begins, or the fallback without one.
+    /// A tree begins, or it is said why there is none.
     Start(TreeLife, TreeStart),
     /// The epoch is over: refuse its messages, and answer with [`HostReport::Chunks`] for the epoch `epoch`.
     Prepare(TreeLife),
     /// The communicator ends; the text says why, and names who caused it.
     Abort(CommunicatorId, AbortReason, String),
+    /// For the switch in the host's own program, which reduces where no other one can be had.
+    Switch(SwitchCommand),
 }
 
 /// How a life of a tree begins for a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeStart {
-    /// The switch's end of the host's edge, or why there is no tree: the fallback goes on.
-    pub parent: Result<EdgeEnd, String>,
+    /// The switch's end of the host's edge; `None`: there is no tree, and operations wait for one.
+    pub parent: Option<EdgeEnd>,
+    /// Why no switch of the topology reduces; `None`: they do.
+    pub without: Option<String>,
     /// What is done with the chunks of earlier lives.
     pub plan: ResumePlan,
 }
@@ -138,6 +168,8 @@ pub enum HostReport {
     EdgeDead(TreeLife),
     /// The switch aborted it; what it was doing at that time.
     Aborted(TreeLife, AbortReason, Option<CurrentOperation>),
+    /// Of the switch in its own program.
+    Switch(SwitchReport),
 }
 
 /// What a rank has of the chunks of the last life.

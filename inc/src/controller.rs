@@ -5,7 +5,7 @@
 //!
 //! A group is made when all its ranks joined. A communicator is made when all ranks of its group called for it; then a tree is
 //! computed, installed and started. A switch or an edge that is lost ends the epoch: hosts report what they have, and go on in
-//! another tree, or without one. A member that is lost ends the communicators of its group.
+//! another tree. Where no switches can be had, the members' programs are those of the tree. A member that is lost ends the communicators of its group.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -21,12 +21,13 @@ use crate::slots::{IncTime, SwitchCounts};
 use crate::topology::{NodeKind, PhysicalMap};
 use crate::wire::{AbortReason, Rank};
 
+mod members;
 mod plan;
 mod restore;
 mod trees;
 pub use plan::{described, slots_memory};
 pub use restore::ControllerRemains;
-pub use trees::{CommunicatorState, PlacedChild, PlacedSwitch, TreePhase};
+pub use trees::{CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase};
 
 /// Version of the protocol between a controller, switches and hosts.
 pub const CONTROL_VERSION: u32 = 1;
@@ -621,7 +622,7 @@ impl Controller {
         self.on_heartbeat(now, id);
         let Some((SessionPeer::Switch(name), _)) = self.sessions.get(&id) else { return };
         let name = name.clone();
-        self.switch_report(now, &name, report);
+        self.switch_report(now, &SwitchHome::Node(name), report);
     }
 
     /// A report of a host came.
@@ -944,6 +945,14 @@ impl Controller {
     fn send_switch(&mut self, name: &str, command: SwitchCommand) {
         if let Some(session) = self.switches.get(name).and_then(|switch| switch.session) {
             self.actions.push_back(ControllerAction::ToSwitch(session, command));
+        }
+    }
+
+    /// To a switch of a tree, wherever it runs.
+    fn send_part(&mut self, group: GroupId, home: &SwitchHome, command: SwitchCommand) {
+        match home {
+            SwitchHome::Node(name) => self.send_switch(name, command),
+            SwitchHome::Member(rank) => self.send_host(group, *rank, HostCommand::Switch(command)),
         }
     }
 

@@ -83,6 +83,8 @@ pub struct EdgeAttributes {
     pub window: u32,
     /// Partition key of the tenant.
     pub pkey: u16,
+    /// Where no switch of the topology can be had, members reduce in their own programs; or operations wait for switches.
+    pub fallback: bool,
 }
 
 /// One end of an edge, as the other end has to know it.
@@ -123,6 +125,7 @@ impl EdgeAttributes {
         packets: 1,
         window: 64,
         pkey: 0xffff,
+        fallback: true,
     };
 
     /// Whether such edges can be.

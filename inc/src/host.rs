@@ -1,24 +1,32 @@
 //! A host: its ranks in communicators, behind one port.
 //!
-//! - owns: for each communicator its member and the edge to the switch.
+//! - owns: for each communicator its member and the edge to the switch; a switch of its own.
 //! - takes: datagrams, commands of the controller, operations, the time. gives: datagrams, reports, results.
 //! - must not: own a socket or a clock.
+//!
+//! Where no switch of the topology can be had, the controller installs the tree in the switches of the members' hosts: edges,
+//! slots, repeats and the plan of resuming are the same, and so are the bits of the results.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::control::{HostCommand, HostReport, TreeLife, TreeStart};
+use crate::control::{CommunicatorId, HostCommand, HostReport, SwitchCommand, TreeLife};
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeCfgError, EdgeEnd, Framing, Reliability};
 use crate::member::{Finished, GroupMember, MemberCfg, OperationError, OperationId, SubmitError};
-use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, RandomSource};
+use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource};
 use crate::slots::{IncTime, WindowError};
+use crate::switch::{Switch, SwitchLimits};
 use crate::wire::{Collective, IncKind, Rank};
 
 /// A chunk without an answer is sent again after this time at the soonest. On reliable edges this repairs what a switch
 /// lost, which is rare.
 const PAUSE_RELIABLE: IncTime = 10_000_000;
 const PAUSE_UNRELIABLE: IncTime = 1_000_000;
+/// The QPNs of a host's own switch begin here; those of its members' edges are below.
+const SWITCH_QPN_MIN: u32 = 1 << 23;
+/// What the members of a host may reduce for others.
+const SWITCH_LIMITS: SwitchLimits = SwitchLimits { memory: 4 << 30, communicators: 4096 };
 
 /// What a rank joins a communicator with.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +64,7 @@ struct HostMember {
     life: Option<TreeLife>,
     edge: EdgeId,
     member: GroupMember,
-    /// Why there is no tree, or why the communicator is over, in the controller's words.
+    /// Why no switch of the topology reduces, or why the communicator is over, in the controller's words.
     why: Option<String>,
 }
 
@@ -65,13 +73,22 @@ pub struct Host {
     port: EdgePort<usize>,
     members: Vec<Option<HostMember>>,
     reports: VecDeque<(MemberId, HostReport)>,
+    switch: Switch,
+    /// The members whose communicators have parts in the own switch.
+    installed: HashMap<CommunicatorId, MemberId>,
 }
 
 impl Host {
-    /// A host without members.
+    /// A host without members; the first source of random numbers is for them, the other one for its switch.
     #[must_use]
-    pub fn new(random: RandomSource) -> Self {
-        Self { port: EdgePort::new(random), members: Vec::new(), reports: VecDeque::new() }
+    pub fn new([random, of_switch]: [RandomSource; 2]) -> Self {
+        Self {
+            port: EdgePort::new(random, QPN_MIN..SWITCH_QPN_MIN),
+            members: Vec::new(),
+            reports: VecDeque::new(),
+            switch: Switch::with_qpns(SWITCH_LIMITS, of_switch, SWITCH_QPN_MIN..QPN_END),
+            installed: HashMap::new(),
+        }
     }
 
     /// A new member, and its end of the edge to a switch, which the controller is to know.
@@ -107,26 +124,40 @@ impl Host {
         if let Some(member) = self.members.get_mut(id.0).and_then(Option::take) {
             self.port.close(now, member.edge);
         }
+        let switch = &mut self.switch;
+        self.installed.retain(|&communicator, of| {
+            if *of == id {
+                switch.on_command(now, SwitchCommand::Remove(communicator));
+            }
+            *of != id
+        });
     }
 
     /// Does what the controller says about a member's communicator.
     pub fn on_command(&mut self, now: IncTime, id: MemberId, command: HostCommand) {
         let Some(Some(place)) = self.members.get_mut(id.0) else { return };
         match command {
-            HostCommand::Start(life, TreeStart { parent: Ok(there), plan }) => {
-                let Some(here) = self.port.end(place.edge) else { return };
-                let (epoch, first) = (life.epoch, plan.first);
-                let attributes = place.cfg.attributes;
-                let cfg = EdgeCfg { attributes, here, there, epoch, first };
-                // The attributes were checked when it joined.
-                if self.port.open(place.edge, cfg).is_ok() {
-                    (place.life, place.why) = (Some(life), None);
-                    place.member.start(life.epoch, plan);
+            HostCommand::Start(life, start) => {
+                (place.life, place.why) = (Some(life), start.without);
+                let (epoch, first) = (life.epoch, start.plan.first);
+                // Without a tree operations wait: switches may come, or come back.
+                if let Some((here, there)) = self.port.end(place.edge).zip(start.parent) {
+                    let attributes = place.cfg.attributes;
+                    let cfg = EdgeCfg { attributes, here, there, epoch, first };
+                    // The attributes were checked when it joined.
+                    if self.port.open(place.edge, cfg).is_ok() {
+                        place.member.start(epoch, start.plan);
+                    }
                 }
             }
-            HostCommand::Start(life, TreeStart { parent: Err(why), .. }) => {
-                // Operations wait: switches may come, or come back.
-                (place.life, place.why) = (Some(life), Some(why));
+            HostCommand::Switch(command) => {
+                if let SwitchCommand::Install(life, _) = &command {
+                    self.installed.insert(life.communicator, id);
+                } else if let SwitchCommand::Remove(communicator) = &command {
+                    self.installed.remove(communicator);
+                }
+                self.switch.on_command(now, command);
+                return self.take_switch_reports();
             }
             HostCommand::Prepare(life) => {
                 let report = place.member.prepare();
@@ -169,6 +200,10 @@ impl Host {
 
     /// A datagram for this host.
     pub fn on_datagram(&mut self, now: IncTime, source: SocketAddr, bytes: &[u8]) {
+        if self.switch.is_for(bytes) {
+            self.switch.on_datagram(now, source, bytes);
+            return self.take_switch_reports();
+        }
         let (members, reports) = (&mut self.members, &mut self.reports);
         let mut taken = None;
         let edge = self.port.on_datagram(now, source, bytes, |at, header, data| {
@@ -192,10 +227,11 @@ impl Host {
     /// The next datagram, written to `buf`.
     pub fn poll_transmit(&mut self, now: IncTime, buf: &mut [u8]) -> Option<PortDatagram> {
         let members = &self.members;
-        self.port.poll_transmit(now, buf, |at, seq| match members.get(at) {
+        let own = self.port.poll_transmit(now, buf, |at, seq| match members.get(at) {
             Some(Some(place)) => place.member.data_of(seq),
             _ => &[],
-        })
+        });
+        own.or_else(|| self.switch.poll_transmit(now, buf))
     }
 
     /// The next report for the controller.
@@ -219,7 +255,8 @@ impl Host {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<IncTime> {
         let members = self.members.iter().flatten().filter_map(|m| m.member.poll_deadline());
-        members.chain(self.port.poll_deadline()).min()
+        let ports = self.port.poll_deadline().into_iter().chain(self.switch.poll_deadline());
+        members.chain(ports).min()
     }
 
     /// The time has come that [`Host::poll_deadline`] gave.
@@ -233,9 +270,17 @@ impl Host {
             }
         }
         self.report_dead();
+        self.switch.on_time(now);
+        self.take_switch_reports();
     }
 
-    /// Why a member's communicator has no tree or is over, as the controller says it.
+    /// The switch that reduces in this host's program, where no other one can be had.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// Why no switch of the topology reduces for a member or its communicator is over, as the controller says it.
     #[must_use]
     pub fn why(&self, id: MemberId) -> Option<&str> {
         self.members.get(id.0)?.as_ref()?.why.as_deref()
@@ -271,6 +316,14 @@ impl Host {
             // A chunk is cut to what a message holds.
             let sent = self.port.send(place.edge, &header);
             debug_assert!(sent.is_ok(), "{sent:?}");
+        }
+    }
+
+    fn take_switch_reports(&mut self) {
+        while let Some(report) = self.switch.poll_report() {
+            if let Some(&id) = self.installed.get(&report.communicator()) {
+                self.reports.push_back((id, HostReport::Switch(report)));
+            }
         }
     }
 

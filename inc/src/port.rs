@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use urma_packet::roce::RocePacket;
 use urma_packet::{IcrcFlow, PacketError, Psn, Tpn};
@@ -23,8 +24,8 @@ const QPN_REST: IncTime = 60_000_000_000;
 /// Edges of one port at most: far fewer than QPNs, so that one is always free.
 const EDGES_MAX: usize = 1 << 20;
 /// QPNs 0 and 1 are special on every RoCE node.
-const QPN_MIN: u32 = 2;
-const QPN_END: u32 = 1 << 24;
+pub(crate) const QPN_MIN: u32 = 2;
+pub(crate) const QPN_END: u32 = 1 << 24;
 /// Bytes of one edge in a row: as many as one call of the system sends by segmentation offload.
 const BURST: usize = 65_507;
 /// Segmentation numbers the packets of a run in the Identification, which a socket does not show.
@@ -90,6 +91,7 @@ pub struct EdgePort<O> {
     free: Vec<usize>,
     /// `None`: of a closed edge that rests.
     by_qpn: HashMap<u32, Option<usize>>,
+    qpns: Range<u32>,
     next_qpn: u32,
     /// QPNs of closed edges, and when they were closed.
     resting: VecDeque<(u32, IncTime)>,
@@ -104,15 +106,16 @@ pub struct EdgePort<O> {
 }
 
 impl<O: Copy> EdgePort<O> {
-    /// A port without edges.
+    /// A port without edges, whose QPNs are these: more than a few millions.
     #[must_use]
-    pub fn new(mut random: RandomSource) -> Self {
-        let next_qpn = QPN_MIN + low(random()) % (QPN_END - QPN_MIN);
+    pub fn new(mut random: RandomSource, qpns: Range<u32>) -> Self {
+        let next_qpn = qpns.start + low(random()) % (qpns.end - qpns.start);
         Self {
             random,
             edges: Vec::new(),
             free: Vec::new(),
             by_qpn: HashMap::new(),
+            qpns,
             next_qpn,
             resting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -133,10 +136,10 @@ impl<O: Copy> EdgePort<O> {
             return None;
         }
         while self.by_qpn.contains_key(&self.next_qpn) {
-            self.next_qpn = qpn_after(self.next_qpn);
+            self.next_qpn = self.qpn_after(self.next_qpn);
         }
         let qpn = self.next_qpn;
-        self.next_qpn = qpn_after(qpn);
+        self.next_qpn = self.qpn_after(qpn);
         let here = EdgeEnd {
             address,
             qpn: Tpn::from_low_bits(qpn),
@@ -210,6 +213,16 @@ impl<O: Copy> EdgePort<O> {
             }
         }
         all
+    }
+
+    /// Whether a datagram is for one of the QPNs that this port may have.
+    #[must_use]
+    pub fn is_for(&self, bytes: &[u8]) -> bool {
+        // Bytes 5 to 7 of the base transport header.
+        bytes.get(5..8).is_some_and(|qpn| {
+            let qpn = qpn.iter().fold(0, |qpn, byte| qpn << 8 | u32::from(*byte));
+            self.qpns.contains(&qpn)
+        })
     }
 
     /// A datagram for this port. The message that it completes, if it does: the owner of its edge, header and data.
@@ -362,6 +375,10 @@ impl<O: Copy> EdgePort<O> {
         self.edges[at].as_ref().map(|place| place.owner)
     }
 
+    const fn qpn_after(&self, qpn: u32) -> u32 {
+        if qpn + 1 == self.qpns.end { self.qpns.start } else { qpn + 1 }
+    }
+
     /// After something happened on an edge: it may have packets to send, or be dead.
     fn look_at(&mut self, at: usize) {
         let Some(Some(place)) = self.edges.get_mut(at) else { return };
@@ -407,8 +424,4 @@ impl<O> std::fmt::Debug for EdgePort<O> {
 /// The low 32 bits of a random number.
 const fn low(random: u64) -> u32 {
     (random & 0xffff_ffff) as u32
-}
-
-const fn qpn_after(qpn: u32) -> u32 {
-    if qpn + 1 == QPN_END { QPN_MIN } else { qpn + 1 }
 }

@@ -9,12 +9,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use crate::control::{
     CommunicatorId, EdgeEnds, InstallError, SwitchCommand, SwitchReport, TreeLife, TreePart,
 };
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeEnd, Framing, Reliability};
-use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, RandomSource};
+use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource};
 use crate::slots::{
     CHILDREN_MAX, Child, CommunicatorSlots, CommunicatorSlotsCfg, CommunicatorSlotsCfgError,
     IncTime, SwitchCounts, To,
@@ -97,9 +98,14 @@ impl Switch {
     /// A switch without communicators.
     #[must_use]
     pub fn new(limits: SwitchLimits, random: RandomSource) -> Self {
+        Self::with_qpns(limits, random, QPN_MIN..QPN_END)
+    }
+
+    /// A switch that shares its address with others: only these QPNs are its own.
+    pub(crate) fn with_qpns(limits: SwitchLimits, random: RandomSource, qpns: Range<u32>) -> Self {
         Self {
             limits,
-            port: EdgePort::new(random),
+            port: EdgePort::new(random, qpns),
             parts: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::new(),
@@ -134,6 +140,11 @@ impl Switch {
             }
             SwitchCommand::Remove(communicator) => self.remove(now, communicator),
         }
+    }
+
+    /// Whether a datagram is for one of the QPNs that this switch may have.
+    pub(crate) fn is_for(&self, bytes: &[u8]) -> bool {
+        self.port.is_for(bytes)
     }
 
     /// A datagram for this switch.

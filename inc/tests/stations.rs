@@ -106,7 +106,8 @@ impl World {
         };
         let (mut all, mut ends) = (Vec::new(), Vec::new());
         for index in 0..hosts {
-            let mut host = Host::new(source_of(seed << 8 | index as u64));
+            let seed = seed << 8 | index as u64;
+            let mut host = Host::new([seed, !seed].map(source_of));
             let rank = Rank(u16::try_from(index).unwrap());
             let cfg =
                 HostMemberCfg { rank, attributes, address: host_at(index), bound_ns: 30 * SECOND };
@@ -152,8 +153,8 @@ impl World {
                 match child {
                     NodeChild::Host(rank) => {
                         children.push(self.ends[*rank]);
-                        let parent = Ok(mine[at].children[nth]);
-                        let start = TreeStart { parent, plan: plan.clone() };
+                        let parent = Some(mine[at].children[nth]);
+                        let start = TreeStart { parent, without: None, plan: plan.clone() };
                         let (host, id) = &mut self.hosts[*rank];
                         host.on_command(self.net.now, *id, HostCommand::Start(life, start));
                     }

@@ -96,6 +96,9 @@ struct World {
     lost_switches: u32,
     /// Chunks of plans that some rank had the result of.
     replayed: usize,
+    /// Hosts that were said to begin in a tree of members, and results that ranks give on in those.
+    by_members: u32,
+    resumed_by_members: usize,
     /// Datagrams so far, and what happens after so many.
     flown: u64,
     deaths: Vec<(u64, Event)>,
@@ -224,11 +227,15 @@ impl World {
             dead_host: None,
             lost_switches: 0,
             replayed: 0,
+            by_members: 0,
+            resumed_by_members: 0,
             flown: 0,
             deaths: Vec::new(),
         };
+        // Now and then switches come late: until then members reduce in their own programs.
+        let late = if world.random.below(3) == 0 { 500 * MS } else { 20 * MS };
         for index in 0..SWITCHES {
-            let at = world.random.below(20 * MS);
+            let at = world.random.below(late);
             world.at(at, Event::SwitchStarts(index));
         }
         for rank in 0..RANKS {
@@ -434,7 +441,12 @@ impl World {
                 let Some(station) = self.hosts.iter_mut().flatten().find(of) else { return };
                 let member = station.member.expect("it has one before its session");
                 if let HostCommand::Start(_, start) = &command {
-                    self.replayed += start.plan.owners.iter().flatten().count();
+                    let given_on = start.plan.owners.iter().flatten().count();
+                    self.replayed += given_on;
+                    let (is_tree, is_of_members) =
+                        (start.parent.is_some(), start.without.is_some());
+                    self.by_members += u32::from(is_tree && is_of_members);
+                    self.resumed_by_members += if is_of_members { given_on } else { 0 };
                 }
                 station.host.on_command(now, member, command);
             }
@@ -521,7 +533,8 @@ impl World {
         if self.random.below(2) == 0 {
             self.say(station.session, Said::End(station.session));
         }
-        let again = 20 * MS + self.random.below(600 * MS);
+        let longest = if self.random.below(3) == 0 { 3 * SECOND } else { 600 * MS };
+        let again = 20 * MS + self.random.below(longest);
         self.at(again, Event::SwitchStarts(index));
     }
 
@@ -539,7 +552,7 @@ impl World {
     }
 
     fn host_joins(&mut self, rank: u16) {
-        let host = Host::new(source_of(u64::from(rank) + 77));
+        let host = Host::new([77, 7700].map(|seed| source_of(u64::from(rank) + seed)));
         let ahead = 1 + usize::try_from(self.random.below(4)).unwrap();
         self.hosts[usize::from(rank)] = Some(HostStation {
             host,
@@ -647,6 +660,10 @@ impl World {
                 assert!(station.switch.parts().next().is_none());
             }
         }
+        for (rank, station) in self.hosts.iter().enumerate() {
+            let in_use = station.as_ref().map_or((0, 0), |station| station.host.switch().in_use());
+            assert_eq!(in_use, (0, 0), "seed {seed}: what the program of rank {rank} keeps");
+        }
         assert_eq!(self.controller.groups().count(), 0, "seed {seed}");
         let reserved = self.controller.switches().flat_map(|s| s.reserved.values());
         assert_eq!(reserved.sum::<u64>(), 0, "seed {seed}");
@@ -659,6 +676,7 @@ impl World {
 fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
     let seeds = std::env::var("INC_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
     let (mut right, mut lost, mut dead, mut replayed) = (0, 0, 0, 0);
+    let (mut by_members, mut resumed) = (0, 0);
     for seed in 0..seeds {
         let mut world = World::new(seed);
         // In the middle of operations: after so many datagrams.
@@ -674,10 +692,14 @@ fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
         right += world.check(seed);
         lost += world.lost_switches;
         replayed += world.replayed;
+        by_members += world.by_members;
+        resumed += world.resumed_by_members;
         dead += u32::from(world.dead_host.is_some());
     }
     println!(
-        "{right} results, {lost} switches lost, {dead} hosts dead, {replayed} results given on"
+        "{right} results, {lost} switches lost, {dead} hosts dead, {replayed} results given on; \
+         {by_members} starts in members' programs, which got {resumed} of these results"
     );
     assert!(right > usize::try_from(seeds).unwrap() * CALLS * 2 && lost > 50 && dead > 5);
+    assert!(by_members > 100 && resumed > 10);
 }

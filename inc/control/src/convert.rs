@@ -129,6 +129,7 @@ impl From<EdgeAttributes> for proto::EdgeAttributes {
             packets: u32::from(attributes.packets),
             window: attributes.window,
             pkey: u32::from(attributes.pkey),
+            no_fallback: !attributes.fallback,
         }
     }
 }
@@ -150,6 +151,7 @@ impl TryFrom<proto::EdgeAttributes> for EdgeAttributes {
             packets: u8::try_from(of.packets).needed("packets")?,
             window: of.window,
             pkey: u16_of(of.pkey, "pkey")?,
+            fallback: !of.no_fallback,
         };
         attributes.check().needed("attributes")?;
         Ok(attributes)
@@ -494,15 +496,11 @@ impl From<HostCommand> for proto::HostCommand {
         use proto::host_command::{Abort, Command, Start};
         let command = match command {
             HostCommand::Start(life, start) => {
-                let (parent, without) = match start.parent {
-                    Ok(end) => (Some(end.into()), String::new()),
-                    Err(why) => (None, why),
-                };
                 let owners = start.plan.owners.into_iter();
                 Command::Start(Start {
                     life: Some(life.into()),
-                    parent,
-                    without,
+                    parent: start.parent.map(Into::into),
+                    without: start.without.unwrap_or_default(),
                     first: start.plan.first.0,
                     owners: owners
                         .map(|owner| owner.map_or(0, |rank| u32::from(rank.0) + 1))
@@ -515,6 +513,7 @@ impl From<HostCommand> for proto::HostCommand {
                 reason: reason_to(reason),
                 why,
             }),
+            HostCommand::Switch(command) => Command::Switch(command.into()),
         };
         Self { command: Some(command) }
     }
@@ -532,17 +531,16 @@ impl TryFrom<proto::HostCommand> for HostCommand {
                     Some(rank) => Ok(Some(Rank(u16_of(rank, "owners")?))),
                 };
                 let owners = of.owners.into_iter().map(owner).collect::<Result<_, _>>()?;
-                let parent = match of.parent {
-                    Some(end) => Ok(end.try_into()?),
-                    None => Err(of.without),
-                };
+                let parent = of.parent.map(TryInto::try_into).transpose()?;
+                let without = (!of.without.is_empty()).then_some(of.without);
                 let plan = ResumePlan { first: Seq(of.first), owners };
-                Self::Start(life_of(of.life)?, TreeStart { parent, plan })
+                Self::Start(life_of(of.life)?, TreeStart { parent, without, plan })
             }
             Command::Prepare(life) => Self::Prepare(life.try_into()?),
             Command::Abort(of) => {
                 Self::Abort(CommunicatorId(of.communicator), reason_of(of.reason)?, of.why)
             }
+            Command::Switch(command) => Self::Switch(command.try_into()?),
         })
     }
 }
@@ -577,6 +575,7 @@ impl From<HostReport> for proto::HostReport {
                     operation,
                 })
             }
+            HostReport::Switch(report) => Report::Switch(report.into()),
         };
         Self { report: Some(report) }
     }
@@ -610,6 +609,7 @@ impl TryFrom<proto::HostReport> for HostReport {
                 let operation = of.operation.map(operation).transpose()?;
                 Self::Aborted(life_of(of.life)?, reason_of(of.reason)?, operation)
             }
+            Report::Switch(report) => Self::Switch(report.try_into()?),
         })
     }
 }

@@ -503,6 +503,7 @@ impl HostClient {
         let id = match &command {
             HostCommand::Start(life, _) | HostCommand::Prepare(life) => life.communicator,
             HostCommand::Abort(id, ..) => *id,
+            HostCommand::Switch(command) => command.communicator(),
         };
         match self.communicators.get_mut(&id) {
             Some((epoch, on_command)) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use inc::control::CommunicatorId;
 use inc::controller::{
     CommunicatorState, ControllerRemains, GroupId, GroupPhase, GroupState, MemberState,
-    PlacedChild, PlacedSwitch, TreePhase,
+    PlacedChild, PlacedSwitch, SwitchHome, TreePhase,
 };
 use inc::document::{read_map, write_map};
 use inc::slots::Child;
@@ -116,7 +116,14 @@ fn stored(of: &CommunicatorState) -> proto::StoredCommunicator {
         }
     };
     let tree = of.tree.iter().flatten().map(|switch| proto::StoredSwitch {
-        name: switch.name.clone(),
+        name: match &switch.home {
+            SwitchHome::Node(name) => name.clone(),
+            SwitchHome::Member(_) => String::new(),
+        },
+        member: match switch.home {
+            SwitchHome::Node(_) => None,
+            SwitchHome::Member(rank) => Some(u32::from(rank.0)),
+        },
         parent: switch.parent.and_then(|(above, _)| u32::try_from(above).ok()),
         parent_address: switch.parent.map_or_else(String::new, |(_, at)| at.to_string()),
         children: switch.children.iter().map(stored_child).collect(),
@@ -197,8 +204,12 @@ fn switch_of(of: proto::StoredSwitch) -> Result<PlacedSwitch, ConversionError> {
         Ok(PlacedChild { child, switch, name: of.name, address })
     };
     let parent = of.parent.map(|above| Ok((above as usize, address_of(&of.parent_address)?)));
+    let home = match of.member {
+        None => SwitchHome::Node(of.name),
+        Some(rank) => SwitchHome::Member(Rank(u16_of(rank, "member")?)),
+    };
     Ok(PlacedSwitch {
-        name: of.name,
+        home,
         parent: parent.transpose()?,
         children: of.children.into_iter().map(child).collect::<Result<_, _>>()?,
         ends: of.ends.map(|ends| ends_of(Some(ends))).transpose()?,

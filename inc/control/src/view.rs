@@ -77,7 +77,7 @@ pub(crate) fn phase(phase: &TreePhase) -> String {
 
 fn communicator(of: &CommunicatorState, tenant: u32) -> proto::CommunicatorInfo {
     let tree = of.tree.iter().flatten().map(|switch| proto::TreeSwitch {
-        name: switch.name.clone(),
+        name: switch.home.to_string(),
         parent: switch.parent.and_then(|(above, _)| u32::try_from(above).ok()),
         children: switch
             .children
@@ -138,7 +138,8 @@ pub(crate) fn metrics(controller: &Controller) -> String {
     let all: Vec<_> = controller.communicators().collect();
     let epochs = all.iter().map(|of| (labels(of), u64::from(of.epoch.0)));
     family("inc_epoch", "gauge", epochs.collect());
-    let trees = all.iter().map(|of| (labels(of), u64::from(of.tree.is_some())));
+    let is_of_switches = |of: &CommunicatorState| of.tree.is_some() && of.without.is_none();
+    let trees = all.iter().map(|of| (labels(of), u64::from(is_of_switches(of))));
     family("inc_has_tree", "gauge", trees.collect());
     let switch = |of: &SwitchState| format!("switch=\"{}\"", escaped(&of.name));
     let switches: Vec<_> = controller.switches().collect();

@@ -66,7 +66,7 @@ impl LocalHost {
     /// # Errors
     /// Those of the system.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let driver = StationDriver::new(Host::new(system_random()?), address)?;
+        let driver = StationDriver::new(Host::new([system_random()?, system_random()?]), address)?;
         let (address, waker, sleeper) = (driver.address(), driver.waker(), driver.sleeper());
         let state = HostState { driver, members: HashMap::new(), finished: HashMap::new() };
         let shared = Arc::new(HostShared {

@@ -72,7 +72,7 @@ impl Tree {
         let start = |rank: &Rank, parent: EdgeEnd| {
             let (host, id) = &hosts[usize::from(rank.0)];
             let plan = ResumePlan { first: Seq(5), owners: Vec::new() };
-            let start = TreeStart { parent: Ok(parent), plan };
+            let start = TreeStart { parent: Some(parent), without: None, plan };
             host.on_command(*id, HostCommand::Start(LIFE, start));
             ends[usize::from(rank.0)]
         };

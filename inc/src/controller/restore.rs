@@ -6,7 +6,7 @@
 use super::{CommunicatorState, Controller, GroupPhase, GroupState, SwitchCapacity, SwitchState};
 use crate::slots::IncTime;
 
-use super::trees::TreePhase;
+use super::trees::{SwitchHome, TreePhase};
 use std::collections::BTreeMap;
 
 /// What is left of another controller.
@@ -53,10 +53,11 @@ impl Controller {
             };
             of.destroy_at = (!of.destroyed.is_empty()).then_some(until);
             for placed in of.tree.iter().flatten() {
+                let SwitchHome::Node(name) = &placed.home else { continue };
                 let capacity = SwitchCapacity { memory: 0, communicators: 0 };
-                let switch = self.switches.entry(placed.name.clone());
+                let switch = self.switches.entry(name.clone());
                 let switch = switch.or_insert_with(|| SwitchState {
-                    name: placed.name.clone(),
+                    name: name.clone(),
                     incarnation: 0,
                     capacity,
                     session: None,
@@ -69,7 +70,7 @@ impl Controller {
             }
             self.communicators.insert(of.id, of);
         }
-        self.is_changed = true;
+        (self.is_changed, self.is_retry_due) = (true, true);
     }
 
     /// What another controller would need to go on.

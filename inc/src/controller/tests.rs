@@ -45,6 +45,8 @@ struct World {
     hosts: BTreeMap<u16, SessionId>,
     tickets: BTreeMap<u16, MemberTicket>,
     said: VecDeque<ControllerAction>,
+    /// Members reduce in their own programs where no switch can be had.
+    fallback: bool,
 }
 
 fn end(n: u32) -> EdgeEnd {
@@ -85,6 +87,7 @@ impl World {
             hosts: BTreeMap::new(),
             tickets: BTreeMap::new(),
             said: VecDeque::new(),
+            fallback: false,
         }
     }
 
@@ -160,7 +163,7 @@ impl World {
 
     fn create(&mut self, rank: u16) -> CallId {
         let ticket = self.tickets[&rank];
-        let attributes = EdgeAttributes::DEFAULT;
+        let attributes = EdgeAttributes { fallback: self.fallback, ..EdgeAttributes::DEFAULT };
         let own = end(u32::from(rank) + 1);
         self.call(ControllerCall::CreateCommunicator(ticket, attributes, own, 1000 * MS))
     }
@@ -245,6 +248,22 @@ impl World {
         installed
     }
 
+    /// Programs of members install what they are asked to; returns the ranks.
+    fn install_in_members(&mut self) -> Vec<u16> {
+        let mut installed = Vec::new();
+        for rank in 0..4 {
+            for command in self.host_got(rank) {
+                if let HostCommand::Switch(SwitchCommand::Install(life, part)) = command {
+                    let ends = ends(part.children.len(), part.parent.is_some());
+                    let report = SwitchReport::Installed(life, ends);
+                    self.host_report(rank, HostReport::Switch(report));
+                    installed.push(rank);
+                }
+            }
+        }
+        installed
+    }
+
     fn report(&mut self, session: SessionId, report: SwitchReport) {
         self.controller.on_switch(self.now, session, report);
     }
@@ -276,9 +295,9 @@ impl World {
         &self.controller.communicators[&id]
     }
 
-    fn tree(&self, id: CommunicatorId) -> Vec<&str> {
+    fn tree(&self, id: CommunicatorId) -> Vec<String> {
         let tree = self.state(id).tree.iter().flatten();
-        tree.map(|switch| switch.name.as_str()).collect()
+        tree.map(|switch| switch.home.to_string()).collect()
     }
 
     fn reserved(&self) -> u64 {
@@ -289,7 +308,7 @@ impl World {
         let commands = self.host_got(rank).into_iter();
         let starts = commands.filter_map(|command| match command {
             HostCommand::Start(life, start) => Some((life, start)),
-            HostCommand::Prepare(_) | HostCommand::Abort(..) => None,
+            HostCommand::Prepare(_) | HostCommand::Abort(..) | HostCommand::Switch(_) => None,
         });
         starts.collect()
     }
@@ -444,7 +463,8 @@ fn a_tree_is_started_when_all_switches_have_installed_it() {
     assert_eq!((ends.children, ends.parent), (vec![end(2), end(4)], Some(end(201))));
     for (rank, qpn) in [(0, 200), (1, 200), (2, 201), (3, 201)] {
         let [(of, start)] = &world.starts(rank)[..] else { panic!("{rank}") };
-        assert_eq!((*of, start.parent.clone()), (life(id, 1), Ok(end(qpn))));
+        assert_eq!((*of, start.parent), (life(id, 1), Some(end(qpn))));
+        assert_eq!(start.without, None);
         assert_eq!((start.plan.first, start.plan.owners.len()), (Seq(0), 0));
     }
 }
@@ -527,7 +547,7 @@ fn a_lost_switch_is_replaced_and_the_hosts_resume_by_the_plan() {
         let [(of, start)] = &world.starts(rank)[..] else { panic!("{rank}") };
         assert_eq!((*of, start.plan.first), (life(id, 2), Seq(65)));
         assert_eq!(start.plan.owners, [None, owner, None, None, owner]);
-        assert!(start.parent.is_ok());
+        assert!(start.parent.is_some());
     }
     // Switches get the hosts' new ends.
     let SwitchCommand::Start(of, Seq(65), ends) = world.switch_got("right").remove(0) else {
@@ -560,7 +580,8 @@ fn a_switch_that_is_lost_while_hosts_report_begins_one_more_epoch() {
     let why = "no switch that is in service joins rank 1 (host h1) with the other ranks";
     for rank in 0..4 {
         let [(of, start)] = &world.starts(rank)[..] else { panic!("{rank}") };
-        assert_eq!((*of, start.parent.clone()), (life(id, 3), Err(why.to_owned())));
+        assert_eq!((*of, start.parent), (life(id, 3), None));
+        assert_eq!(start.without.as_deref(), Some(why));
     }
     // Leaves have removed their parts, and no memory is reserved.
     assert!(world.switch_got("left").contains(&SwitchCommand::Remove(id)));
@@ -572,7 +593,7 @@ fn a_switch_that_is_lost_while_hosts_report_begins_one_more_epoch() {
     world.install_all();
     for rank in 0..4 {
         world.chunks(rank, life(id, 4), 0);
-        assert!(rank < 3 || world.starts(rank)[0].1.parent.is_ok());
+        assert!(rank < 3 || world.starts(rank)[0].1.parent.is_some());
     }
 }
 
@@ -792,18 +813,18 @@ fn a_refusal_leads_to_another_tree_or_to_none() {
     world.report(world.switches["a"], SwitchReport::Refused(life(id, 1), full.clone()));
     assert_eq!(world.tree(id), ["b", "left", "right"]);
     assert_eq!(world.install_all().len(), 3 + 2);
-    assert!(world.starts(0)[0].1.parent.is_ok());
+    assert!(world.starts(0)[0].1.parent.is_some());
     let id = world.created();
     world.report(world.switches["left"], SwitchReport::Refused(life(id, 1), full));
     let [(_, start)] = &world.starts(0)[..] else { panic!() };
     let why = "switch left refused its part: 9 bytes of slots are needed, 1 are free";
-    assert_eq!(start.parent, Err(why.to_owned()));
+    assert_eq!((start.parent, start.without.as_deref()), (None, Some(why)));
     // A part with other edges than those that were asked for.
     let id = world.created();
     let wrong = SwitchReport::Installed(life(id, 1), ends(1, true));
     world.report(world.switches["right"], wrong);
     let [(_, start)] = &world.starts(0)[..] else { panic!() };
-    assert!(start.parent.clone().unwrap_err().contains("other edges"), "{start:?}");
+    assert!(start.without.as_ref().unwrap().contains("other edges"), "{start:?}");
 }
 
 #[test]
@@ -815,8 +836,94 @@ fn a_switch_that_never_installs_is_not_waited_for() {
     world.pass(2000 * MS);
     let [(of, start)] = &world.starts(3)[..] else { panic!() };
     let why = "switch right did not install its part in time";
-    assert_eq!((*of, start.parent.clone()), (life(id, 1), Err(why.to_owned())));
+    assert_eq!((*of, start.parent), (life(id, 1), None));
+    assert_eq!(start.without.as_deref(), Some(why));
     assert_eq!((world.reserved(), world.state(id).phase.clone()), (0, TreePhase::Ready));
+}
+
+#[test]
+fn members_reduce_where_no_switch_can_be_had_until_one_comes() {
+    let mut world = World::new(ControllerCfg::new());
+    world.fallback = true;
+    world.join_all();
+    let id = world.created();
+    // In the order of `a(left(0 2) right(1 3))`.
+    assert_eq!(world.tree(id), ["rank 1", "rank 2", "rank 3"]);
+    assert_eq!(world.controller.counts().fallbacks["topology"], 1);
+    // A member installs for itself alone: what another one says is not taken.
+    let wrong = HostReport::Switch(SwitchReport::Installed(life(id, 1), ends(2, false)));
+    world.host_report(0, wrong);
+    assert_eq!(world.install_in_members(), [1, 2, 3]);
+    let why = "no switch that is in service joins rank 0 (host h0) with the other ranks";
+    let [(of, start)] = &world.starts(0)[..] else { panic!() };
+    assert_eq!(
+        (*of, start.parent, start.without.as_deref()),
+        (life(id, 1), Some(end(200)), Some(why))
+    );
+    let got = world.host_got(1);
+    let [HostCommand::Switch(SwitchCommand::Start(_, Seq(0), ends)), HostCommand::Start(..)] =
+        &got[..]
+    else {
+        panic!("{got:?}")
+    };
+    assert_eq!((&ends.children[..], ends.parent), (&[end(300), end(300)][..], None));
+    // An edge between programs that died is tried again, in another epoch.
+    world.host_report(3, HostReport::Switch(SwitchReport::EdgeDead(life(id, 1), To::Child(1))));
+    assert_eq!(world.state(id).epoch, TreeEpoch(2));
+    assert_eq!(world.install_in_members(), [1, 2, 3]);
+    for rank in 0..4 {
+        world.chunks(rank, life(id, 2), 0);
+    }
+    assert_eq!(world.state(id).phase, TreePhase::Ready);
+    // Switches come: theirs is the next tree, and nothing stays in the programs.
+    for name in NAMES {
+        world.switch(name, 1, &[]).unwrap();
+    }
+    world.pass(100 * MS);
+    assert_eq!(world.tree(id).len(), 3);
+    assert!(world.tree(id).contains(&"left".to_owned()));
+    for rank in 1..4 {
+        let removed = HostCommand::Switch(SwitchCommand::Remove(id));
+        assert!(world.host_got(rank).contains(&removed), "{rank}");
+    }
+    world.install_all();
+    for rank in 0..4 {
+        world.chunks(rank, life(id, 3), 0);
+    }
+    assert_eq!(world.state(id).without, None);
+    // And go: members go on with the same sums.
+    world.said.clear();
+    world.controller.on_session_end(world.now, world.switches.remove("left").unwrap());
+    assert_eq!(world.install_in_members(), [1, 2, 3]);
+    for rank in 0..4 {
+        world.chunks(rank, life(id, 4), 0);
+    }
+    let why = world.starts(3)[0].1.without.clone().unwrap();
+    assert!(why.starts_with("no switch that is in service joins"), "{why}");
+    assert_eq!(world.reserved(), 0);
+}
+
+#[test]
+fn a_tree_of_switches_that_comes_late_gives_way_to_the_members() {
+    let mut world = World::ready(ControllerCfg::new());
+    world.fallback = true;
+    let id = world.created();
+    world.switch_got("right");
+    world.install_all();
+    world.pass(2000 * MS);
+    assert_eq!(world.tree(id), ["rank 1", "rank 2", "rank 3"]);
+    assert_eq!((world.reserved(), world.controller.counts().fallbacks["deadline"]), (0, 1));
+    // A program that has no room: operations wait, and both reasons are said.
+    let full = InstallError::Memory { needed: 9, free: 1 };
+    world.host_report(2, HostReport::Switch(SwitchReport::Refused(life(id, 1), full)));
+    let [(_, start)] = &world.starts(3)[..] else { panic!() };
+    let why = "switch right did not install its part in time; \
+               switch rank 2 refused its part: 9 bytes of slots are needed, 1 are free";
+    assert_eq!((start.parent, start.without.as_deref()), (None, Some(why)));
+    // The next thing that changes in the topology is a reason to try again.
+    world.switch("a", 2, &[]).unwrap();
+    world.pass(100 * MS);
+    assert_eq!(world.state(id).epoch, TreeEpoch(2));
 }
 
 #[test]
@@ -1020,6 +1127,7 @@ proptest! {
                             prop_assert!(why.contains("did not say in time"), "{}", why);
                             return Ok(());
                         }
+                        HostCommand::Switch(command) => prop_assert!(false, "{:?}", command),
                     }
                 }
             }

@@ -1,12 +1,14 @@
 //! Communicators: from the call of the first rank to the last one's destroy, in one tree after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 
+use super::members::tree_of_members;
 use super::plan::{SeenContradiction, contradiction_text, ranks_text, slots_memory};
 use super::{
     COMMUNICATORS_MAX, CallAnswer, CallError, CallId, Controller, ControllerAction, GroupId,
-    MemberTicket,
+    MemberState, MemberTicket,
 };
 use crate::control::{
     ChunkReport, CommunicatorId, CurrentOperation, EdgeEnds, HostCommand, HostReport, ResumePlan,
@@ -39,9 +41,9 @@ pub struct CommunicatorState {
     pub phase: TreePhase,
     /// The hosts' ends of their edges.
     pub ends: BTreeMap<Rank, EdgeEnd>,
-    /// Its tree, the root first, each switch behind its parent; `None`: the hosts do without.
+    /// Its tree, the root first, each switch behind its parent; `None`: operations wait for one.
     pub tree: Option<Vec<PlacedSwitch>>,
-    /// Why there is no tree.
+    /// Why there is no tree of switches of the topology: members reduce in their own programs, or there is no tree.
     pub without: Option<String>,
     /// Calls to create it that wait for others.
     pub creators: BTreeMap<Rank, CallId>,
@@ -55,18 +57,27 @@ pub struct CommunicatorState {
     pub refused: BTreeSet<String>,
 }
 
+/// Where a switch of a tree runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SwitchHome {
+    /// In the switch of this name in the topology.
+    Node(String),
+    /// In the program of this member.
+    Member(Rank),
+}
+
 /// A switch in the tree of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedSwitch {
-    /// Its name in the topology.
-    pub name: String,
+    /// Where it runs.
+    pub home: SwitchHome,
     /// Place of the parent in the tree, and the address of this switch that the parent sends to.
     pub parent: Option<(usize, SocketAddr)>,
     /// Its children, in the order of the lowest rank below each.
     pub children: Vec<PlacedChild>,
     /// Its ends of the edges; `None`: it has not installed its part yet.
     pub ends: Option<EdgeEnds>,
-    /// Bytes that are reserved there.
+    /// Bytes that it takes there; reserved, if that is a switch of the topology.
     pub memory: u64,
 }
 
@@ -77,7 +88,7 @@ pub struct PlacedChild {
     pub child: Child,
     /// Its place in the tree, if it is a switch.
     pub switch: Option<usize>,
-    /// Its name in the topology.
+    /// Its name in the topology, or in words.
     pub name: String,
     /// The address of the switch above that it sends to.
     pub address: SocketAddr,
@@ -151,8 +162,8 @@ impl CommunicatorState {
         tree.is_none_or(|tree| tree.iter().all(|switch| switch.ends.is_some()))
     }
 
-    fn placed(&self, name: &str) -> Option<usize> {
-        self.tree.as_ref()?.iter().position(|switch| switch.name == name)
+    fn placed(&self, home: &SwitchHome) -> Option<usize> {
+        self.tree.as_ref()?.iter().position(|switch| switch.home == *home)
     }
 
     /// The other ends of a switch's edges.
@@ -180,6 +191,15 @@ impl CommunicatorState {
             let is_its = |child: &PlacedChild| child.child == Child::Host(rank);
             Some((at, switch.children.iter().position(is_its)?))
         })
+    }
+}
+
+impl fmt::Display for SwitchHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => f.write_str(name),
+            Self::Member(rank) => write!(f, "rank {}", rank.0),
+        }
     }
 }
 
@@ -257,7 +277,7 @@ impl Controller {
                 let answer = Ok(CallAnswer::Created(id));
                 self.actions.push_back(ControllerAction::Answer(call, answer));
             }
-            self.start_tree(now, id);
+            self.start_tree(now, id, None);
         }
         Ok(())
     }
@@ -359,12 +379,15 @@ impl Controller {
     }
 
     /// Gives back what a tree has reserved; switches that are not in the next tree remove their parts.
-    fn release_tree(&mut self, id: CommunicatorId, next: &BTreeSet<String>) {
+    fn release_tree(&mut self, id: CommunicatorId, next: &BTreeSet<SwitchHome>) {
         let Some(of) = self.communicators.get_mut(&id) else { return };
         let Some(tree) = of.tree.take() else { return };
-        let tenant = self.groups.get(&of.group).map_or(0, |group| group.tenant);
+        let group = of.group;
+        let tenant = self.groups.get(&group).map_or(0, |group| group.tenant);
         for placed in tree {
-            if let Some(switch) = self.switches.get_mut(&placed.name) {
+            if let SwitchHome::Node(name) = &placed.home
+                && let Some(switch) = self.switches.get_mut(name)
+            {
                 let reserved = switch.reserved.entry(tenant).or_default();
                 *reserved = reserved.saturating_sub(placed.memory);
                 switch.parts = switch.parts.saturating_sub(1);
@@ -372,52 +395,63 @@ impl Controller {
                     switch.reserved.remove(&tenant);
                 }
             }
-            if !next.contains(&placed.name) {
-                self.send_switch(&placed.name, SwitchCommand::Remove(id));
+            if !next.contains(&placed.home) {
+                self.send_part(group, &placed.home, SwitchCommand::Remove(id));
             }
         }
     }
 
-    /// Computes a tree for a new epoch, reserves memory and installs it; or finds that there is none.
-    fn start_tree(&mut self, now: IncTime, id: CommunicatorId) {
+    /// Computes a tree for a new epoch, reserves memory and installs it. Where no tree of switches can be had, or it was
+    /// found before why there is none, members reduce in their own programs.
+    fn start_tree(&mut self, now: IncTime, id: CommunicatorId, found: Option<NoTree>) {
         self.is_changed = true;
         // What the last tree has reserved is free for the next one.
         let before = self.communicators.get(&id).and_then(|of| of.tree.clone());
-        let before: BTreeSet<_> = before.iter().flatten().map(|at| at.name.clone()).collect();
+        let before: BTreeSet<_> = before.into_iter().flatten().map(|at| at.home).collect();
         self.release_tree(id, &before);
-        let placed = self.place(id);
-        let Some(of) = self.communicators.get_mut(&id) else { return };
-        let tenant = self.groups.get(&of.group).map_or(0, |group| group.tenant);
-        let (life, attributes) = (of.life(), of.attributes);
-        let mut names = BTreeSet::new();
-        match placed {
-            Ok(tree) => {
-                (of.tree, of.without) = (Some(tree.clone()), None);
-                for placed in tree {
-                    if let Some(switch) = self.switches.get_mut(&placed.name) {
-                        *switch.reserved.entry(tenant).or_default() += placed.memory;
-                        switch.parts += 1;
-                    }
-                    let children = placed.children.into_iter();
-                    let part = TreePart {
-                        attributes,
-                        tenant,
-                        children: children.map(|child| (child.child, child.address)).collect(),
-                        parent: placed.parent.map(|(_, address)| address),
-                    };
-                    self.send_switch(&placed.name, SwitchCommand::Install(life, part));
-                    names.insert(placed.name);
-                }
-            }
+        let placed = found.map_or_else(|| self.place(id), Err);
+        let (tree, without) = match placed {
+            Ok(tree) => (Some(tree), None),
             Err(NoTree(label, text)) => {
-                of.without = Some(text);
                 *self.counts.fallbacks.entry(label).or_default() += 1;
+                (self.place_in_members(id), Some(text))
             }
+        };
+        let Some(of) = self.communicators.get_mut(&id) else { return };
+        (of.tree, of.without) = (tree.clone(), without);
+        let (group, life, attributes) = (of.group, of.life(), of.attributes);
+        let tenant = self.groups.get(&group).map_or(0, |group| group.tenant);
+        let mut homes = BTreeSet::new();
+        for placed in tree.into_iter().flatten() {
+            if let SwitchHome::Node(name) = &placed.home
+                && let Some(switch) = self.switches.get_mut(name)
+            {
+                *switch.reserved.entry(tenant).or_default() += placed.memory;
+                switch.parts += 1;
+            }
+            let children = placed.children.into_iter();
+            let part = TreePart {
+                attributes,
+                tenant,
+                children: children.map(|child| (child.child, child.address)).collect(),
+                parent: placed.parent.map(|(_, address)| address),
+            };
+            self.send_part(group, &placed.home, SwitchCommand::Install(life, part));
+            homes.insert(placed.home);
         }
-        for name in before.difference(&names) {
-            self.send_switch(name, SwitchCommand::Remove(id));
+        for home in before.difference(&homes) {
+            self.send_part(group, home, SwitchCommand::Remove(id));
         }
         self.advance(now, id);
+    }
+
+    /// A tree of the members' own programs; `None`: the communicator wants none.
+    fn place_in_members(&self, id: CommunicatorId) -> Option<Vec<PlacedSwitch>> {
+        let of = self.communicators.get(&id).filter(|of| of.attributes.fallback)?;
+        let members = &self.groups.get(&of.group)?.members;
+        let host = |(&rank, member): (_, &MemberState)| (rank, self.map.host_at(member.address));
+        let hosts: Vec<_> = members.iter().map(host).collect();
+        tree_of_members(&self.map, &hosts, &of.ends, &of.attributes)
     }
 
     /// A tree in which each switch has room for its part.
@@ -514,15 +548,15 @@ impl Controller {
         for (at, switch) in of.tree.iter().flatten().enumerate() {
             let ends = of.tree.as_ref().and_then(|tree| of.other_ends(tree, at));
             if let Some(ends) = ends {
-                self.send_switch(&switch.name, SwitchCommand::Start(life, plan.first, ends));
+                let start = SwitchCommand::Start(life, plan.first, ends);
+                self.send_part(of.group, &switch.home, start);
             }
         }
         for &rank in of.ends.keys() {
-            let end = of.leaf(rank).and_then(|(at, child)| {
+            let parent = of.leaf(rank).and_then(|(at, child)| {
                 of.tree.as_ref()?[at].ends.as_ref()?.children.get(child).copied()
             });
-            let why = || of.without.clone().unwrap_or_else(|| "no tree".to_owned());
-            let start = TreeStart { parent: end.ok_or_else(why), plan: plan.clone() };
+            let start = TreeStart { parent, without: of.without.clone(), plan: plan.clone() };
             self.send_host(of.group, rank, HostCommand::Start(life, start));
         }
     }
@@ -537,7 +571,7 @@ impl Controller {
             // Hosts do not know the communicator's first tree yet.
             TreePhase::Installing(_) => {
                 of.epoch = of.epoch.next();
-                return self.start_tree(now, id);
+                return self.start_tree(now, id, None);
             }
             TreePhase::Ready => {
                 let deadline = now.saturating_add(drain_ns);
@@ -556,20 +590,32 @@ impl Controller {
         for rank in ranks {
             self.send_host(group, rank, HostCommand::Prepare(life));
         }
-        self.start_tree(now, id);
+        self.start_tree(now, id, None);
     }
 
-    /// Goes on without a tree: what is installed is removed.
+    /// Goes on without this tree: what is installed is removed. After a tree of switches, members reduce themselves; after
+    /// theirs, operations wait.
     fn give_up_tree(&mut self, now: IncTime, id: CommunicatorId, why: NoTree) {
-        self.release_tree(id, &BTreeSet::new());
+        let until = now.saturating_add(self.cfg.install_ns);
         let Some(of) = self.communicators.get_mut(&id) else { return };
-        of.without = Some(why.1);
-        *self.counts.fallbacks.entry(why.0).or_default() += 1;
-        self.advance(now, id);
+        if let Some(without) = &mut of.without {
+            *without = format!("{without}; {}", why.1);
+            self.release_tree(id, &BTreeSet::new());
+            return self.advance(now, id);
+        }
+        match &mut of.phase {
+            TreePhase::Installing(by) | TreePhase::Draining { install_by: by, .. } => *by = until,
+            TreePhase::Gathering(_)
+            | TreePhase::Ready
+            | TreePhase::Aborting { .. }
+            | TreePhase::Over(_) => {}
+        }
+        self.start_tree(now, id, Some(why));
     }
 
     pub(super) fn switch_lost(&mut self, now: IncTime, name: &str) {
-        let with = self.communicators.values().filter(|of| of.placed(name).is_some());
+        let home = SwitchHome::Node(name.to_owned());
+        let with = self.communicators.values().filter(|of| of.placed(&home).is_some());
         let with: Vec<_> = with.map(|of| of.id).collect();
         for id in with {
             self.drain(now, id);
@@ -578,6 +624,7 @@ impl Controller {
 
     /// A switch is here: what it does not have is installed again, and what it should not have is removed.
     pub(super) fn switch_here(&mut self, now: IncTime, name: &str, lives: &[TreeLife]) {
+        let home = SwitchHome::Node(name.to_owned());
         let mut lost = Vec::new();
         for of in self.communicators.values_mut() {
             of.refused.remove(name);
@@ -586,7 +633,7 @@ impl Controller {
                 of.cut.retain(|ends, _| !ends.iter().any(|end| end == name));
             }
             if let Some(tree) = &of.tree
-                && let Some(placed) = tree.iter().find(|placed| placed.name == name)
+                && let Some(placed) = tree.iter().find(|placed| placed.home == home)
                 && !(has && placed.ends.is_some())
             {
                 lost.push(of.id);
@@ -594,7 +641,7 @@ impl Controller {
         }
         for life in lives {
             let of = self.communicators.get(&life.communicator);
-            if of.is_none_or(|of| of.placed(name).is_none()) {
+            if of.is_none_or(|of| of.placed(&home).is_none()) {
                 self.send_switch(name, SwitchCommand::Remove(life.communicator));
             }
         }
@@ -642,30 +689,30 @@ impl Controller {
         self.is_retry_due = true;
     }
 
-    pub(super) fn switch_report(&mut self, now: IncTime, name: &str, report: SwitchReport) {
+    pub(super) fn switch_report(&mut self, now: IncTime, home: &SwitchHome, report: SwitchReport) {
         match report {
-            SwitchReport::Installed(life, ends) => self.installed(now, name, life, ends),
+            SwitchReport::Installed(life, ends) => self.installed(now, home, life, ends),
             SwitchReport::Refused(life, error) => {
-                let why = format!("switch {name} refused its part: {error}");
-                self.refused(now, name, life, NoTree("refused", why));
+                let why = format!("switch {home} refused its part: {error}");
+                self.refused(now, home, life, NoTree("refused", why));
             }
             SwitchReport::EdgeDead(life, to) => {
                 let of = self.current(life);
                 let tree = of.as_ref().and_then(|of| of.tree.as_ref());
-                let place = tree.and_then(|tree| tree.iter().position(|at| at.name == name));
+                let place = of.as_ref().and_then(|of| of.placed(home));
                 let Some((tree, at)) = tree.zip(place) else { return };
                 let other = match to {
                     To::Child(child) => tree[at].children.get(child).map(|of| of.name.clone()),
-                    To::Parent => tree[at].parent.map(|(above, _)| tree[above].name.clone()),
+                    To::Parent => tree[at].parent.map(|(above, _)| tree[above].home.to_string()),
                 };
                 if let Some(other) = other {
-                    self.edge_dead(now, life, link_name(name.to_owned(), other));
+                    self.edge_dead(now, life, link_name(home.to_string(), other));
                 }
             }
             SwitchReport::Aborted(life, reason) => self.aborted(now, life, reason, None, None),
             SwitchReport::Contradiction(life, seen) => {
                 let Some(of) = self.current(life) else { return };
-                let child = of.placed(name).and_then(|at| {
+                let child = of.placed(home).and_then(|at| {
                     of.tree.as_ref()?[at].children.get(seen.child).map(|of| ranks(&of.child))
                 });
                 let seen = SeenContradiction {
@@ -677,6 +724,7 @@ impl Controller {
             }
             SwitchReport::Counts(id, counts, in_use) => {
                 if self.communicators.contains_key(&id)
+                    && let SwitchHome::Node(name) = home
                     && let Some(switch) = self.switches.get_mut(name)
                 {
                     switch.counts.insert(id, (counts, in_use));
@@ -692,10 +740,16 @@ impl Controller {
         rank: Rank,
         report: HostReport,
     ) {
-        let (HostReport::Chunks(life, ..)
-        | HostReport::EdgeDead(life)
-        | HostReport::Aborted(life, ..)) = &report;
-        let life = *life;
+        let life = match &report {
+            HostReport::Chunks(life, ..)
+            | HostReport::EdgeDead(life)
+            | HostReport::Aborted(life, ..) => *life,
+            HostReport::Switch(report) => {
+                let of = self.communicators.get(&report.communicator());
+                let Some(of) = of.filter(|of| of.group == group) else { return };
+                of.life()
+            }
+        };
         if self.current(life).is_none_or(|of| of.group != group) {
             return;
         }
@@ -713,7 +767,7 @@ impl Controller {
                 let leaf = of.as_ref().and_then(|of| {
                     let (at, child) = of.leaf(rank)?;
                     let switch = &of.tree.as_ref()?[at];
-                    Some(link_name(switch.name.clone(), switch.children[child].name.clone()))
+                    Some(link_name(switch.home.to_string(), switch.children[child].name.clone()))
                 });
                 if let Some(link) = leaf {
                     self.edge_dead(now, life, link);
@@ -721,6 +775,9 @@ impl Controller {
             }
             HostReport::Aborted(_, reason, operation) => {
                 self.aborted(now, life, reason, None, Some((rank, operation)));
+            }
+            HostReport::Switch(report) => {
+                self.switch_report(now, &SwitchHome::Member(rank), report);
             }
         }
     }
@@ -730,15 +787,15 @@ impl Controller {
         self.communicators.get(&life.communicator).filter(|of| of.epoch == life.epoch)
     }
 
-    fn installed(&mut self, now: IncTime, name: &str, life: TreeLife, ends: EdgeEnds) {
-        let Some(place) = self.current(life).and_then(|of| of.placed(name)) else { return };
+    fn installed(&mut self, now: IncTime, home: &SwitchHome, life: TreeLife, ends: EdgeEnds) {
+        let Some(place) = self.current(life).and_then(|of| of.placed(home)) else { return };
         let of = self.communicators.get_mut(&life.communicator);
         let Some(placed) = of.and_then(|of| of.tree.as_mut()?.get_mut(place)) else { return };
         let fits = ends.children.len() == placed.children.len()
             && ends.parent.is_some() == placed.parent.is_some();
         if !fits {
-            let why = format!("switch {name} has other edges than its part of the tree");
-            return self.refused(now, name, life, NoTree("refused", why));
+            let why = format!("switch {home} has other edges than its part of the tree");
+            return self.refused(now, home, life, NoTree("refused", why));
         }
         // The ends that are in use stay as they are.
         if placed.ends.is_none() {
@@ -747,12 +804,15 @@ impl Controller {
         }
     }
 
-    fn refused(&mut self, now: IncTime, name: &str, life: TreeLife, why: NoTree) {
-        if self.current(life).is_none_or(|of| of.placed(name).is_none() || of.is_installed()) {
+    fn refused(&mut self, now: IncTime, home: &SwitchHome, life: TreeLife, why: NoTree) {
+        if self.current(life).is_none_or(|of| of.placed(home).is_none() || of.is_installed()) {
             return;
         }
         let Some(of) = self.communicators.get_mut(&life.communicator) else { return };
-        of.refused.insert(name.to_owned());
+        let SwitchHome::Node(name) = home else {
+            return self.give_up_tree(now, life.communicator, why);
+        };
+        of.refused.insert(name.clone());
         if matches!(of.phase, TreePhase::Installing(_)) && self.place(life.communicator).is_ok() {
             return self.drain(now, life.communicator);
         }
@@ -834,12 +894,12 @@ impl Controller {
         of.destroy_at = None;
         let waiting: Vec<_> = of.destroyed.values_mut().filter_map(Option::take).collect();
         let (group, ranks): (_, Vec<_>) = (of.group, of.ends.keys().copied().collect());
-        let switches: Vec<_> = of.tree.iter().flatten().map(|at| at.name.clone()).collect();
+        let homes: Vec<_> = of.tree.iter().flatten().map(|at| at.home.clone()).collect();
         for rank in ranks {
             self.send_host(group, rank, HostCommand::Abort(id, reason, why.to_owned()));
         }
-        for name in switches {
-            self.send_switch(&name, SwitchCommand::Abort(id, reason));
+        for home in homes {
+            self.send_part(group, &home, SwitchCommand::Abort(id, reason));
         }
         for call in waiting {
             self.actions.push_back(ControllerAction::Answer(call, Ok(CallAnswer::Done)));
@@ -865,11 +925,14 @@ impl Controller {
         if std::mem::take(&mut self.is_retry_due) {
             let all: Vec<_> = self.communicators.keys().copied().collect();
             for id in all {
-                let Some(of) = self.communicators.get(&id).filter(|of| of.tree.is_none()) else {
+                let Some(of) = self.communicators.get(&id).filter(|of| of.without.is_some()) else {
                     continue;
                 };
+                let may_fall_back = of.tree.is_none() && of.attributes.fallback;
                 match of.phase {
-                    TreePhase::Ready if self.place(id).is_ok() => self.drain(now, id),
+                    TreePhase::Ready if may_fall_back || self.place(id).is_ok() => {
+                        self.drain(now, id);
+                    }
                     // It may get a tree when it has resumed.
                     TreePhase::Draining { .. } => self.is_retry_due = true,
                     TreePhase::Ready
@@ -916,7 +979,7 @@ impl Controller {
             }
             TreePhase::Installing(_) | TreePhase::Draining { .. } => {
                 let late = of.tree.iter().flatten().filter(|at| at.ends.is_none());
-                let late: Vec<_> = late.map(|at| at.name.as_str()).collect();
+                let late: Vec<_> = late.map(|at| at.home.to_string()).collect();
                 let why = format!("switch {} did not install its part in time", late.join(", "));
                 self.give_up_tree(now, id, NoTree("deadline", why));
             }
@@ -963,7 +1026,7 @@ fn placed(map: &PhysicalMap, shape: &TreeShape, attributes: &EdgeAttributes) -> 
         other.map_or_else(String::new, |other| map.nodes[other].name.clone())
     };
     let switches = shape.switches.iter().enumerate().map(|(at, switch)| PlacedSwitch {
-        name: map.nodes[switch.node].name.clone(),
+        home: SwitchHome::Node(map.nodes[switch.node].name.clone()),
         parent: switch.parent,
         children: switch
             .children

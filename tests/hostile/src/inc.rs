@@ -111,7 +111,7 @@ impl World {
         let attributes = attributes(0);
         let mut ends = Vec::new();
         let hosts = [0, 1].map(|rank| {
-            let mut host = Host::new(counting(1000 + u64::from(rank)));
+            let mut host = Host::new([1000, 2000].map(|from| counting(from + u64::from(rank))));
             let address = station(100 + rank);
             let cfg =
                 HostMemberCfg { rank: Rank(rank.into()), attributes, address, bound_ns: u64::MAX };
@@ -134,7 +134,7 @@ impl World {
         let mut world = Self { switch, hosts, edges: Vec::new(), now: 0, values: 0 };
         for ((host, id), end) in world.hosts.iter_mut().zip(mine.children) {
             let plan = ResumePlan { first: FIRST, owners: Vec::new() };
-            let start = TreeStart { parent: Ok(end), plan };
+            let start = TreeStart { parent: Some(end), without: None, plan };
             host.on_command(0, *id, HostCommand::Start(HONEST, start));
         }
         world.install(choice);

@@ -239,6 +239,9 @@ fn trees_text(of: &Snapshot) -> String {
         if communicator.tree.is_empty() {
             text += &format!("  without a tree: {}\n", communicator.without);
         } else {
+            if !communicator.without.is_empty() {
+                text += &format!("  in the members' programs: {}\n", communicator.without);
+            }
             branch(&mut text, communicator, 0, 1);
         }
     }
