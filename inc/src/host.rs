@@ -55,6 +55,17 @@ pub enum HostMemberError {
     Full,
 }
 
+/// What reduces for a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reducers {
+    /// There is no tree yet, or none any more: operations wait for one.
+    None,
+    /// Switches of the topology.
+    Switches,
+    /// The members' own programs.
+    Members,
+}
+
 /// A member of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MemberId(usize);
@@ -62,6 +73,7 @@ pub struct MemberId(usize);
 struct HostMember {
     cfg: HostMemberCfg,
     life: Option<TreeLife>,
+    reducers: Reducers,
     edge: EdgeId,
     member: GroupMember,
     /// Why no switch of the topology reduces, or why the communicator is over, in the controller's words.
@@ -115,7 +127,8 @@ impl Host {
         })?;
         let id = MemberId(self.members.len());
         let (edge, end) = self.reserve(now, id, cfg.address).ok_or(HostMemberError::Full)?;
-        self.members.push(Some(HostMember { cfg, life: None, edge, member, why: None }));
+        let (life, reducers, why) = (None, Reducers::None, None);
+        self.members.push(Some(HostMember { cfg, life, reducers, edge, member, why }));
         Ok((id, end))
     }
 
@@ -138,6 +151,11 @@ impl Host {
         let Some(Some(place)) = self.members.get_mut(id.0) else { return };
         match command {
             HostCommand::Start(life, start) => {
+                place.reducers = match (start.parent, &start.without) {
+                    (None, _) => Reducers::None,
+                    (Some(_), None) => Reducers::Switches,
+                    (Some(_), Some(_)) => Reducers::Members,
+                };
                 (place.life, place.why) = (Some(life), start.without);
                 let (epoch, first) = (life.epoch, start.plan.first);
                 // Without a tree operations wait: switches may come, or come back.
@@ -161,7 +179,7 @@ impl Host {
             }
             HostCommand::Prepare(life) => {
                 let report = place.member.prepare();
-                place.life = None;
+                (place.life, place.reducers) = (None, Reducers::None);
                 let (edge, address) = (place.edge, place.cfg.address);
                 self.port.close(now, edge);
                 let next = self.reserve(now, id, address);
@@ -173,7 +191,7 @@ impl Host {
                 self.reports.push_back((id, HostReport::Chunks(life, report, end)));
             }
             HostCommand::Abort(_, reason, why) => {
-                place.why = Some(why);
+                (place.reducers, place.why) = (Reducers::None, Some(why));
                 place.member.end(OperationError::Aborted(reason));
             }
         }
@@ -284,6 +302,13 @@ impl Host {
     #[must_use]
     pub fn why(&self, id: MemberId) -> Option<&str> {
         self.members.get(id.0)?.as_ref()?.why.as_deref()
+    }
+
+    /// What reduces for a member's communicator.
+    #[must_use]
+    pub fn reducers(&self, id: MemberId) -> Reducers {
+        let member = self.members.get(id.0).and_then(Option::as_ref);
+        member.map_or(Reducers::None, |place| place.reducers)
     }
 
     /// Chunks that a member sent again.

@@ -507,8 +507,15 @@ impl HostClient {
         };
         match self.communicators.get_mut(&id) {
             Some((epoch, on_command)) => {
-                if let HostCommand::Start(life, _) = &command {
+                if let HostCommand::Start(life, start) = &command {
                     *epoch = life.epoch;
+                    let by = match (start.parent, &start.without) {
+                        (Some(_), None) => "switches reduce",
+                        (Some(_), Some(_)) => "members reduce in their own programs",
+                        (None, _) => "operations wait for switches",
+                    };
+                    let why = start.without.as_deref().unwrap_or_default();
+                    tracing::info!(communicator = id.0, epoch = life.epoch.0, why, "{by}");
                 }
                 on_command(command);
             }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;
@@ -167,7 +168,7 @@ fn a_tree_is_installed_and_started_at_both_ends_of_each_edge() {
     let [zero, one] = loop {
         let hosts = both(&server);
         match hosts[0].next() {
-            HostCommand::Start(_, start) if start.parent.is_ok() => {
+            HostCommand::Start(_, start) if start.without.is_none() => {
                 let HostCommand::Start(life, start) = hosts[1].next() else { panic!() };
                 assert_eq!((life.epoch, start.plan.first), (TreeEpoch(1), Seq(0)));
                 assert_eq!(start.parent.unwrap(), end("127.1.0.3".parse().unwrap(), 100));
@@ -214,7 +215,7 @@ fn with_tree(server: &ControllerServer) -> ([PlayedSwitch; 3], [PlayedHost; 2]) 
     let hosts = both(server);
     for host in &hosts {
         let HostCommand::Start(_, start) = host.next() else { panic!() };
-        assert!(start.parent.is_ok(), "{start:?}");
+        assert!(start.parent.is_some(), "{start:?}");
     }
     (switches, hosts)
 }
@@ -246,6 +247,8 @@ fn a_lost_switch_ends_the_epoch_and_its_return_brings_a_tree() {
     let server = controller(ControllerCfg::new());
     let (switches, hosts) = with_tree(&server);
     let [root, left, right] = switches;
+    // What the switch in the program of rank 1 is asked to do.
+    let switched = RefCell::new(Vec::new());
     let prepared = |epoch: u16| {
         for host in &hosts {
             let HostCommand::Prepare(life) = host.next() else { panic!() };
@@ -254,20 +257,40 @@ fn a_lost_switch_ends_the_epoch_and_its_return_brings_a_tree() {
             let own = end("127.2.0.9".parse().unwrap(), 60);
             host.session.report(HostReport::Chunks(life, chunks, own));
         }
-        let start = |host: &PlayedHost| match host.next() {
-            HostCommand::Start(life, start) => {
-                assert_eq!((life.epoch, start.plan.first), (TreeEpoch(epoch), Seq(3)));
-                start.parent
+        // Without the root, the program of rank 1 reduces.
+        if epoch == 2 {
+            let HostCommand::Switch(SwitchCommand::Install(life, part)) = hosts[1].next() else {
+                panic!()
+            };
+            assert_eq!((part.children.len(), part.parent), (2, None));
+            let own = |qpn| end("127.2.0.2".parse().unwrap(), qpn);
+            let ends = EdgeEnds { children: vec![own(80), own(81)], parent: None };
+            let installed = SwitchReport::Installed(life, ends);
+            hosts[1].session.report(HostReport::Switch(installed));
+        }
+        let start = |host: &PlayedHost| loop {
+            match host.next() {
+                HostCommand::Start(life, start) => {
+                    assert_eq!((life.epoch, start.plan.first), (TreeEpoch(epoch), Seq(3)));
+                    break (start.parent.unwrap().qpn.value(), start.without);
+                }
+                HostCommand::Switch(of) => switched.borrow_mut().push(of),
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
         };
         [start(&hosts[0]), start(&hosts[1])]
     };
     drop(root);
-    let parents = prepared(2);
-    assert!(parents.iter().all(|parent| parent.as_ref().unwrap_err().contains("joins rank")));
+    for ((qpn, without), expected) in prepared(2).into_iter().zip([80, 81]) {
+        assert_eq!(qpn, expected);
+        assert!(without.as_ref().unwrap().contains("joins rank"), "{without:?}");
+    }
     let _root = PlayedSwitch::open(&server, "root", 2);
-    assert!(prepared(3).iter().all(Result::is_ok));
+    assert!(prepared(3).iter().all(|(_, without)| without.is_none()));
+    let switched = switched.into_inner();
+    let id = hosts[0].communicator;
+    assert!(matches!(&switched[0], SwitchCommand::Start(life, ..) if life.epoch == TreeEpoch(2)));
+    assert_eq!(switched[1..], [SwitchCommand::Remove(id)]);
     drop((left, right));
 }
 

@@ -53,6 +53,7 @@ enum {
 
 enum { INCCL_MODE_WRITE = 0, INCCL_MODE_SEND = 1 };
 enum { INCCL_EDGE_RC = 0, INCCL_EDGE_UC = 1 };
+enum { INCCL_FALLBACK_MEMBERS = 0, INCCL_FALLBACK_NONE = 1 };
 
 /* As source: the data lies in the destination already. */
 #define INCCL_IN_PLACE ((const void *)-1)
@@ -66,16 +67,22 @@ struct inccl_attr {
     uint32_t packets;   /* packets of a message: 1 to 8 (1) */
     uint32_t window;    /* messages in flight: 2 to 1024, a power of two (64) */
     uint32_t bound_ms;  /* an operation that takes longer ends with INCCL_TIMEOUT (30000) */
+    uint32_t fallback;  /* where no switch can be had, INCCL_FALLBACK_MEMBERS: the ranks' programs reduce;
+                           INCCL_FALLBACK_NONE: operations wait for switches */
 };
 
 struct inccl_stats {
     uint32_t size;          /* in: sizeof(struct inccl_stats) */
-    uint32_t has_tree;      /* 1: switches reduce */
+    uint32_t reduced_by;    /* INCCL_BY_... */
     uint64_t communicator;  /* its number at the controller */
     uint64_t repeats;       /* messages that were sent again */
     uint64_t sent_packets, received_packets;
     uint64_t sent_bytes, received_bytes; /* of the process, UDP payload */
+    char why[256];          /* why not by switches; empty: they reduce */
 };
+#define INCCL_BY_NONE 0     /* no tree yet: operations wait for switches */
+#define INCCL_BY_SWITCHES 1
+#define INCCL_BY_MEMBERS 2  /* no switch could be had: the members' own programs */
 
 /* A rank joins the group; returns when all have, or NULL. controller_ip NULL: INCCL_MASTER. */
 struct inccl_group *inccl_group_create(int world_size, const char *controller_ip, int rank);

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use inc::edge::MessageMode;
 use inc::element::{ElementType, Operator, Reduction};
+use inc::host::Reducers;
 use inc::wire::Collective;
 
 use crate::answer::{IncclAnswer, IncclError};
@@ -45,16 +46,21 @@ pub struct CAttr {
     pub window: u32,
     /// Milliseconds that an operation takes at most.
     pub bound_ms: u32,
+    /// `INCCL_FALLBACK_*`, what happens where no switch can be had.
+    pub fallback: u32,
 }
 
+/// Bytes of `why` in `struct inccl_stats`.
+const WHY_LEN: usize = 256;
+
 /// `struct inccl_stats` of the header.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CStats {
     /// Bytes of the structure.
     pub size: u32,
-    /// Whether switches reduce for it.
-    pub has_tree: u32,
+    /// What reduces for it: nothing yet (0), switches (1), or the members' own programs (2).
+    pub reduced_by: u32,
     /// Number of the communicator at its controller.
     pub communicator: u64,
     /// Messages that were sent again.
@@ -67,6 +73,8 @@ pub struct CStats {
     pub sent_bytes: u64,
     /// UDP payload that this process received, in bytes.
     pub received_bytes: u64,
+    /// Why no switch of the topology reduces, as a string that is cut to fit.
+    pub why: [u8; WHY_LEN],
 }
 
 /// `struct inccl_group`: a number, never looked into.
@@ -519,17 +527,30 @@ pub extern "C" fn inccl_stats(comm: *mut CCommunicatorHandle, stats: *mut CStats
         let (_, udp) = of.group().host().counts();
         let found = CStats {
             size: u32::try_from(size_of::<CStats>()).unwrap_or(0),
-            has_tree: made.why().is_none().into(),
+            reduced_by: match made.reducers() {
+                Reducers::None => 0,
+                Reducers::Switches => 1,
+                Reducers::Members => 2,
+            },
             communicator: made.id().0,
             repeats: made.repeated(),
             sent_packets: udp.sent,
             received_packets: udp.received,
             sent_bytes: udp.sent_bytes,
             received_bytes: udp.received_bytes,
+            why: text_of(&made.why().unwrap_or_default()),
         };
         memory::store_sized(stats, found, "stats")?;
         Ok(IncclAnswer::Ok)
     }))
+}
+
+/// A string with its end, cut between two characters to fit.
+fn text_of(text: &str) -> [u8; WHY_LEN] {
+    let mut bytes = [0; WHY_LEN];
+    let len = text.floor_char_boundary(WHY_LEN - 1);
+    bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+    bytes
 }
 
 /// An answer in words.

@@ -364,12 +364,18 @@ pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duratio
         1 => Reliability::Unreliable,
         other => return Err(IncclError::invalid(format!("edge {other} is none"))),
     };
+    let fallback = match attr.fallback {
+        0 => true,
+        1 => false,
+        other => return Err(IncclError::invalid(format!("fallback {other} is none"))),
+    };
     let attributes = EdgeAttributes {
         mode,
         reliability,
         path_mtu: short(attr.path_mtu, PATH_MTU, "path_mtu")?,
         packets: u8::try_from(short(attr.packets, 1, "packets")?).unwrap_or(u8::MAX),
         window: short(attr.window, 64, "window")?.into(),
+        fallback,
         ..EdgeAttributes::DEFAULT
     };
     attributes.check().map_err(|error| IncclError::invalid(error.to_string()))?;

@@ -22,7 +22,7 @@ use inc::control::{CommunicatorId, HostReport};
 use inc::controller::GroupSecret;
 use inc::edge::EdgeAttributes;
 use inc::element::{ElementType, Operator, Reduction};
-use inc::host::{HostMemberCfg, HostMemberError, MemberId};
+use inc::host::{HostMemberCfg, HostMemberError, MemberId, Reducers};
 use inc::member::{OperationError, OperationId, SubmitError};
 use inc::wire::{Collective, Rank};
 use inc_control::{HOSTS_PORT, HostSession, HostSessionCfg, JoinError, SessionError};
@@ -296,7 +296,13 @@ impl Communicator {
         self.0.host.repeated(self.0.member)
     }
 
-    /// Why there is no tree of switches, or why the communicator is over; `None`: switches reduce.
+    /// What reduces now: switches, the members' own programs, or nothing yet.
+    #[must_use]
+    pub fn reducers(&self) -> Reducers {
+        self.0.host.reducers(self.0.member)
+    }
+
+    /// Why no switch of the topology reduces, or why the communicator is over; `None`: switches reduce.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.0.host.why(self.0.member)

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use inc::control::{HostCommand, HostReport};
 use inc::edge::EdgeEnd;
-use inc::host::{Host, HostMemberCfg, HostMemberError, MemberId};
+use inc::host::{Host, HostMemberCfg, HostMemberError, MemberId, Reducers};
 use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
 use inc::wire::Collective;
@@ -168,7 +168,13 @@ impl LocalHost {
         self.shared.lock().driver.station.repeated(id)
     }
 
-    /// Why a member's communicator has no tree or is over, as the controller says it.
+    /// What reduces for a member's communicator.
+    #[must_use]
+    pub fn reducers(&self, id: MemberId) -> Reducers {
+        self.shared.lock().driver.station.reducers(id)
+    }
+
+    /// Why no switch of the topology reduces for a member or its communicator is over, as the controller says it.
     #[must_use]
     pub fn why(&self, id: MemberId) -> Option<String> {
         self.shared.lock().driver.station.why(id).map(str::to_owned)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory, Parser, ValueEnum};
 use inc::edge::{EdgeAttributes, MessageMode, Reliability};
 use inc::element::{ElementType, Operator, Reduction};
+use inc::host::Reducers;
 use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
@@ -68,6 +69,9 @@ struct HostCli {
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
+    /// Waits for switches where none can be had: the ranks' own programs do not reduce
+    #[arg(long)]
+    no_fallback: bool,
     /// Throws away so many of a million received datagrams, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
@@ -95,6 +99,9 @@ enum EdgeArg {
 struct HostResult {
     reduction: Reduction,
     times: Vec<Duration>,
+    /// What reduced when the last one was over, and why not switches.
+    reducers: Reducers,
+    why: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -139,6 +146,7 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         path_mtu: cli.path_mtu,
         packets: cli.packets,
         window: cli.window,
+        fallback: !cli.no_fallback,
         ..EdgeAttributes::DEFAULT
     };
     let cfg = CommunicatorCfg { attributes, ..CommunicatorCfg::default() };
@@ -170,7 +178,8 @@ fn allreduce(
             return Err(format!("{}: wrong from byte {} on", name(reduction), at.unwrap_or(0)));
         }
     }
-    Ok(HostResult { reduction, times })
+    let (reducers, why) = (communicator.reducers(), communicator.why());
+    Ok(HostResult { reduction, times, reducers, why })
 }
 
 #[expect(clippy::disallowed_methods, reason = "it says how long an operation takes")]
@@ -260,6 +269,8 @@ fn show(cli: &HostCli, results: &[HostResult]) -> Result<(), String> {
                 "times": result.times.len(),
                 "median_us": micros(median(&result.times)),
                 "is_right": true,
+                "reduced_by": format!("{:?}", result.reducers).to_lowercase(),
+                "why": result.why,
             })
         };
         let results: Vec<_> = results.iter().map(one).collect();
@@ -270,10 +281,14 @@ fn show(cli: &HostCli, results: &[HostResult]) -> Result<(), String> {
     } else {
         let one = |result: &HostResult| {
             let (name, median) = (name(result.reduction), micros(median(&result.times)));
-            let (count, times) = (cli.count, result.times.len());
+            let (rank, count, times) = (cli.rank, cli.count, result.times.len());
+            let by = match (result.reducers, &result.why) {
+                (Reducers::Members, Some(why)) => format!(", by the ranks' own programs: {why}"),
+                (Reducers::Members | Reducers::Switches | Reducers::None, _) => String::new(),
+            };
             format!(
-                "rank {}: {name}, {count} elements, {times} times: right, median {median:.1} us\n",
-                cli.rank
+                "rank {rank}: {name}, {count} elements, {times} times: right, \
+                 median {median:.1} us{by}\n"
             )
         };
         results.iter().map(one).collect()
