@@ -11,9 +11,11 @@ use std::{
 
 use crate::{face::library, latch::lock};
 
-/// Time that peers have to take their last responses, and that the end of the process is put off at most.
+/// Time that peers have to take their last responses.
 const LINGER: Duration = Duration::from_millis(80);
-const MOST: Duration = Duration::from_millis(100);
+/// The end of the process is put off by this at most: where a thread holds the node for ever, or has no processor. Peers that
+/// learn nothing wait until the timeout of their jetties, which may be far longer.
+const MOST: Duration = Duration::from_secs(1);
 
 /// Tells peers on other hosts that the node of this process closes. A forked child has none of its own, and after
 /// `urma_uninit` there is none.
