@@ -1,4 +1,4 @@
-//! Makes the messages and services of proto/inc/v1/inc.proto, and its description for reflection.
+//! Makes the messages and services of proto/inc/v1, with their description for reflection, and those of etcd.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,5 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("inc.bin"), files.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(files)?;
+    let etcd = protox::compile(["etcd/rpc.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_server(false).compile_fds(etcd)?;
     Ok(())
 }

@@ -21,13 +21,14 @@ use crate::slots::{IncTime, SwitchCounts};
 use crate::topology::{NodeKind, PhysicalMap};
 use crate::wire::{AbortReason, Rank};
 
+mod communicator;
 mod members;
 mod plan;
 mod restore;
 mod trees;
+pub use communicator::{CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase};
 pub use plan::{described, slots_memory};
 pub use restore::ControllerRemains;
-pub use trees::{CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase};
 
 /// Version of the protocol between a controller, switches and hosts.
 pub const CONTROL_VERSION: u32 = 1;

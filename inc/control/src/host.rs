@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::TlsIdentity;
-use crate::link::{Backoff, HEARTBEAT, RuntimeError, connect_hosts, runtime};
+use crate::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_hosts, runtime};
 use crate::proto::controller_client::ControllerClient;
 use crate::proto::{self, host_message::Message};
 
@@ -35,6 +35,8 @@ const LEAVE: Duration = Duration::from_secs(1);
 pub struct HostSessionCfg {
     /// Where the controller waits for hosts.
     pub controller: SocketAddr,
+    /// Further ones, if one of several is in charge.
+    pub others: Vec<SocketAddr>,
     /// Name of the group.
     pub group: String,
     /// Ranks of the group.
@@ -112,6 +114,7 @@ enum MemberAsk {
 
 struct HostClient {
     cfg: HostSessionCfg,
+    controllers: Controllers,
     ticket: proto::Ticket,
     asks: mpsc::UnboundedReceiver<MemberAsk>,
     /// For the answers of calls that run beside the session.
@@ -169,7 +172,8 @@ impl HostSession {
         let (joined, joins) = blocking::channel();
         let run = move || {
             runtime.block_on(async move {
-                let ticket = match join(&cfg).await {
+                let mut controllers = Controllers::new(cfg.controller, &cfg.others);
+                let ticket = match join(&cfg, &mut controllers).await {
                     Ok(ticket) => ticket,
                     Err(error) => {
                         let _ = joined.send(Err(error));
@@ -178,6 +182,7 @@ impl HostSession {
                 };
                 let mut client = HostClient {
                     cfg,
+                    controllers,
                     ticket,
                     asks: receiver,
                     answers,
@@ -251,11 +256,14 @@ impl Drop for HostSession {
 }
 
 /// Joins the group; a controller that is not there yet is waited for.
-async fn join(cfg: &HostSessionCfg) -> Result<proto::Ticket, JoinError> {
+async fn join(
+    cfg: &HostSessionCfg,
+    controllers: &mut Controllers,
+) -> Result<proto::Ticket, JoinError> {
     let deadline = Instant::now() + cfg.wait;
     let mut backoff = Backoff::new();
     loop {
-        let status = match try_join(cfg, deadline).await {
+        let status = match try_join(cfg, controllers.current(), deadline).await {
             Ok(ticket) => return Ok(ticket),
             Err(status) => status,
         };
@@ -265,14 +273,19 @@ async fn join(cfg: &HostSessionCfg) -> Result<proto::Ticket, JoinError> {
         }
         if Instant::now() + pause >= deadline {
             let why = status.message().to_owned();
-            return Err(JoinError::Unreachable { controller: cfg.controller, why });
+            return Err(JoinError::Unreachable { controller: controllers.current(), why });
         }
+        controllers.go_on();
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn try_join(cfg: &HostSessionCfg, deadline: Instant) -> Result<proto::Ticket, Status> {
-    let mut client = connect_hosts(cfg.controller, cfg.tls.as_ref()).await?;
+async fn try_join(
+    cfg: &HostSessionCfg,
+    at: SocketAddr,
+    deadline: Instant,
+) -> Result<proto::Ticket, Status> {
+    let mut client = connect_hosts(at, cfg.tls.as_ref()).await?;
     let nonce = client.challenge(proto::ChallengeRequest {}).await?.into_inner().nonce;
     let challenge = <[u8; 16]>::try_from(&nonce[..]).unwrap_or_default();
     let proof = cfg
@@ -318,11 +331,12 @@ impl HostClient {
                 }
                 Ended::Lost(status) => {
                     tracing::info!(
-                        controller = %self.cfg.controller,
+                        controller = %self.controllers.current(),
                         code = ?status.code(),
                         "no session: {}",
                         status.message()
                     );
+                    self.controllers.go_on();
                 }
             }
             let pause = tokio::time::sleep(backoff.pause());
@@ -369,7 +383,8 @@ impl HostClient {
         backoff: &mut Backoff,
         joined: &mut Option<blocking::Sender<Result<(), JoinError>>>,
     ) -> Ended {
-        let mut client = match connect_hosts(self.cfg.controller, self.cfg.tls.as_ref()).await {
+        let at = self.controllers.current();
+        let mut client = match connect_hosts(at, self.cfg.tls.as_ref()).await {
             Ok(client) => client,
             Err(status) => return Ended::Lost(status),
         };

@@ -9,6 +9,8 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod convert;
+mod etcd;
+mod follower;
 mod host;
 mod image;
 mod link;
@@ -18,6 +20,8 @@ mod switch;
 mod tools;
 mod view;
 
+pub use etcd::{EtcdCfg, EtcdElection, EtcdStore};
+pub use follower::FollowerServer;
 pub use host::{HostSession, HostSessionCfg, JoinError, OnHostCommand, SessionError};
 pub use image::{ImageError, read_image, write_image};
 pub use link::RuntimeError;
@@ -40,6 +44,17 @@ pub mod proto {
 
     /// Description of the protocol, for reflection.
     pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inc.bin"));
+}
+
+/// The calls of etcd, as generated.
+#[expect(
+    unreachable_pub,
+    unused_qualifications,
+    clippy::allow_attributes_without_reason,
+    reason = "generated: the .proto has the comments"
+)]
+mod etcdserverpb {
+    tonic::include_proto!("etcdserverpb");
 }
 
 /// TCP port for hosts and tools.

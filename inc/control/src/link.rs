@@ -41,6 +41,28 @@ impl Backoff {
     }
 }
 
+/// Controllers of which one is in charge, looked at in turn.
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    all: Vec<SocketAddr>,
+    at: usize,
+}
+
+impl Controllers {
+    pub(crate) fn new(first: SocketAddr, others: &[SocketAddr]) -> Self {
+        Self { all: std::iter::once(first).chain(others.iter().copied()).collect(), at: 0 }
+    }
+
+    pub(crate) fn current(&self) -> SocketAddr {
+        self.all[self.at]
+    }
+
+    /// This one does not answer, or is not in charge.
+    pub(crate) fn go_on(&mut self) {
+        self.at = (self.at + 1) % self.all.len();
+    }
+}
+
 /// A runtime that runs in the thread that waits for it.
 pub(crate) fn runtime() -> Result<Runtime, RuntimeError> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)

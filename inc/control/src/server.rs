@@ -151,11 +151,7 @@ impl ControllerServer {
         mut cfg: ControllerServerCfg,
         exposure: ServerExposure,
     ) -> Result<Self, ServerError> {
-        let may_listen =
-            |at: SocketAddr| cfg.tls.is_some() || exposure.is_insecure || at.ip().is_loopback();
-        if let Some(open) = [cfg.hosts, cfg.switches].into_iter().find(|at| !may_listen(*at)) {
-            return Err(ServerError::TlsNeeded(open));
-        }
+        may_listen(&cfg, exposure)?;
         let loaded = cfg.store.load().map_err(|error| ServerError::Store(error.to_string()))?;
         let remains = loaded.map(|bytes| read_image(&bytes)).transpose();
         let remains = remains.map_err(|error: ImageError| ServerError::Store(error.to_string()))?;
@@ -222,7 +218,19 @@ impl Drop for ControllerServer {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
+/// Without certificates, only on loopback addresses, unless the network is trusted.
+pub(crate) fn may_listen(
+    cfg: &ControllerServerCfg,
+    exposure: ServerExposure,
+) -> Result<(), ServerError> {
+    let may = |at: SocketAddr| cfg.tls.is_some() || exposure.is_insecure || at.ip().is_loopback();
+    match [cfg.hosts, cfg.switches].into_iter().find(|at| !may(*at)) {
+        Some(open) => Err(ServerError::TlsNeeded(open)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener = TcpListener::bind(address);
     let listener = listener.and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -232,7 +240,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 }
 
 /// A server that wants certificates of its callers, if it has one itself.
-fn server(tls: Option<&TlsIdentity>) -> Result<Server, ServerError> {
+pub(crate) fn server(tls: Option<&TlsIdentity>) -> Result<Server, ServerError> {
     let Some(tls) = tls else { return Ok(Server::builder()) };
     let tls = ServerTlsConfig::new()
         .identity(Identity::from_pem(&tls.certificate, &tls.key))
@@ -297,7 +305,7 @@ async fn serve(
     tokio::select! {
         result = hosts => ended(result),
         result = switches => ended(result),
-        () = tick(&shared) => Ok(()),
+        why = tick(&shared) => Err(ServerError::Ended(why)),
         result = serve_http(http, Arc::clone(&shared)) => {
             Err(ServerError::Ended(result.err().map_or_else(String::new, |e| e.to_string())))
         }
@@ -327,11 +335,15 @@ async fn serve_http(
     axum::serve(listener, routes).await
 }
 
-async fn tick(shared: &SharedController) {
+/// Goes on until another controller is in charge; gives the reason.
+async fn tick(shared: &SharedController) -> String {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        if let Some(why) = shared.lock().store.lost() {
+            return why;
+        }
         shared.with(|controller, now| controller.on_time(now));
     }
 }

@@ -17,6 +17,11 @@ pub trait ControllerStore: Send {
     /// # Errors
     /// The store cannot be read.
     fn load(&mut self) -> io::Result<Option<Vec<u8>>>;
+
+    /// Why another controller is in charge of this state now; `None`: this one is.
+    fn lost(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Keeps nothing: a controller that ends is forgotten.

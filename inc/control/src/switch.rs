@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 
 use crate::TlsIdentity;
-use crate::link::{Backoff, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
+use crate::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
 use crate::proto::switch_control_client::SwitchControlClient;
 use crate::proto::{self, switch_message::Message};
 
@@ -22,6 +22,8 @@ use crate::proto::{self, switch_message::Message};
 pub struct SwitchSessionCfg {
     /// Where the controller waits for switches.
     pub controller: SocketAddr,
+    /// Further ones, if one of several is in charge.
+    pub others: Vec<SocketAddr>,
     /// Its name in the topology; `None`: it is found by its address.
     pub name: Option<String>,
     /// Its address in the topology; `None`: the one that the session comes from.
@@ -46,6 +48,7 @@ pub type OnSwitchCommand = Box<dyn FnMut(SwitchCommand) + Send>;
 
 struct SwitchClient {
     cfg: SwitchSessionCfg,
+    controllers: Controllers,
     reports: mpsc::UnboundedReceiver<SwitchReport>,
     on_command: OnSwitchCommand,
     /// The parts of trees that the switch has.
@@ -60,7 +63,9 @@ impl SwitchSession {
     pub fn open(cfg: SwitchSessionCfg, on_command: OnSwitchCommand) -> Result<Self, RuntimeError> {
         let (sender, reports) = mpsc::unbounded_channel();
         let runtime = runtime()?;
-        let mut client = SwitchClient { cfg, reports, on_command, lives: BTreeMap::new() };
+        let controllers = Controllers::new(cfg.controller, &cfg.others);
+        let lives = BTreeMap::new();
+        let mut client = SwitchClient { cfg, controllers, reports, on_command, lives };
         let run = move || runtime.block_on(client.run());
         let thread = std::thread::Builder::new().name("inc-session".to_owned()).spawn(run)?;
         Ok(Self { reports: Some(sender), thread: Some(thread) })
@@ -92,11 +97,12 @@ impl SwitchClient {
                 Ok(()) => return,
                 Err(status) => {
                     tracing::info!(
-                        controller = %self.cfg.controller,
+                        controller = %self.controllers.current(),
                         code = ?status.code(),
                         "no session: {}",
                         status.message()
                     );
+                    self.controllers.go_on();
                 }
             }
             let pause = tokio::time::sleep(backoff.pause());
@@ -116,7 +122,7 @@ impl SwitchClient {
 
     /// One session; `Ok`: the switch ended it.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), Status> {
-        let channel = endpoint(self.cfg.controller, self.cfg.tls.as_ref())?;
+        let channel = endpoint(self.controllers.current(), self.cfg.tls.as_ref())?;
         let mut client = SwitchControlClient::connect(channel)
             .await
             .map_err(|error| Status::unavailable(connect_text(&error)))?;
@@ -129,7 +135,7 @@ impl SwitchClient {
         let stream = client.session(UnboundedReceiverStream::new(messages)).await?;
         let mut commands = stream.into_inner();
         backoff.reset();
-        tracing::info!(controller = %self.cfg.controller, "session");
+        tracing::info!(controller = %self.controllers.current(), "session");
         let mut beats = tokio::time::interval(Duration::from_millis(HEARTBEAT));
         loop {
             tokio::select! {

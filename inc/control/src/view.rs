@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use inc::controller::{CommunicatorState, Controller, GroupPhase, SwitchState, TreePhase};
+use inc::controller::{
+    CommunicatorState, Controller, GroupPhase, SwitchHome, SwitchState, TreePhase,
+};
 use inc::slots::{Child, SwitchCounts};
 
 use crate::proto;
@@ -77,7 +79,10 @@ pub(crate) fn phase(phase: &TreePhase) -> String {
 
 fn communicator(of: &CommunicatorState, tenant: u32) -> proto::CommunicatorInfo {
     let tree = of.tree.iter().flatten().map(|switch| proto::TreeSwitch {
-        name: switch.home.to_string(),
+        name: match &switch.home {
+            SwitchHome::Node(name) => name.clone(),
+            SwitchHome::Member(rank) => format!("program of rank {}", rank.0),
+        },
         parent: switch.parent.and_then(|(above, _)| u32::try_from(above).ok()),
         children: switch
             .children

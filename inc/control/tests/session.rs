@@ -77,6 +77,7 @@ impl PlayedSwitch {
         let (stop, events) = mpsc::channel();
         let cfg = SwitchSessionCfg {
             controller: server.switches(),
+            others: Vec::new(),
             name: Some(name.to_owned()),
             address: None,
             incarnation,
@@ -149,6 +150,7 @@ fn both(server: &ControllerServer) -> [PlayedHost; 2] {
 fn host_cfg(server: &ControllerServer, rank: u32) -> HostSessionCfg {
     HostSessionCfg {
         controller: server.hosts(),
+        others: Vec::new(),
         group: "job".to_owned(),
         world_size: 2,
         rank,

@@ -64,6 +64,7 @@ fn callers_without_a_certificate_of_the_authority_are_refused() {
     assert!(list(Some(&foreign)).is_err());
     let cfg = HostSessionCfg {
         controller: server.hosts(),
+        others: Vec::new(),
         group: "job".to_owned(),
         world_size: 1,
         rank: 0,

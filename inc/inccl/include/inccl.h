@@ -84,7 +84,8 @@ struct inccl_stats {
 #define INCCL_BY_SWITCHES 1
 #define INCCL_BY_MEMBERS 2  /* no switch could be had: the members' own programs */
 
-/* A rank joins the group; returns when all have, or NULL. controller_ip NULL: INCCL_MASTER. */
+/* A rank joins the group; returns when all have, or NULL. controller_ip NULL: INCCL_MASTER. Of several controllers that
+   replace each other all are named, with commas between. */
 struct inccl_group *inccl_group_create(int world_size, const char *controller_ip, int rank);
 void inccl_group_destroy(struct inccl_group *group);
 

@@ -130,8 +130,11 @@ pub(crate) fn create_group(
         text.parse::<IpAddr>()
             .map_err(|_| IncclError::invalid(format!("{what} is \"{text}\": no IP address")))
     };
-    let controller = address(&controller, from)?;
-    let mut cfg = IncGroupCfg::new(controller, world_size, rank);
+    // Several with commas between, if one of them is in charge.
+    let controllers = controller.split(',').map(|one| address(one.trim(), from));
+    let controllers = controllers.collect::<Result<Vec<_>, _>>()?;
+    let [first, others @ ..] = &controllers[..] else { return Err(no_controller()) };
+    let mut cfg = IncGroupCfg::new(*first, world_size, rank);
     if let Some(name) = environment("INCCL_GROUP")? {
         cfg.name = name;
     }
@@ -144,7 +147,8 @@ pub(crate) fn create_group(
     let port = environment_number("INCCL_PORT", u64::from(HOSTS_PORT))?;
     let port = u16::try_from(port)
         .map_err(|_| IncclError::invalid(format!("INCCL_PORT is {port}: no TCP port")))?;
-    cfg.controller = SocketAddr::new(controller, port);
+    cfg.controller = SocketAddr::new(*first, port);
+    cfg.others = others.iter().map(|&other| SocketAddr::new(other, port)).collect();
     cfg.wait = Duration::from_secs(environment_number("INCCL_WAIT", cfg.wait.as_secs())?);
     if let Some(file) = environment("INCCL_SECRET")? {
         let secret = std::fs::read(Path::new(&file));

@@ -73,6 +73,7 @@ fn run(net: u8, source: &str) -> Vec<String> {
             address: at(host),
             limits: LIMITS,
             controller: controller.switches(),
+            others: Vec::new(),
             name: None,
             tls: None,
         })

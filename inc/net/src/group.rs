@@ -47,6 +47,8 @@ pub const GROUP_DEFAULT: &str = "inccl";
 pub struct IncGroupCfg {
     /// Where the controller waits for hosts.
     pub controller: SocketAddr,
+    /// Further ones, if one of several is in charge.
+    pub others: Vec<SocketAddr>,
     /// Name of the group: ranks with one name meet.
     pub name: String,
     /// Ranks of the group.
@@ -189,6 +191,7 @@ impl IncGroupCfg {
     pub fn new(controller: IpAddr, world_size: u16, rank: u16) -> Self {
         Self {
             controller: SocketAddr::new(controller, HOSTS_PORT),
+            others: Vec::new(),
             name: GROUP_DEFAULT.into(),
             world_size,
             rank,
@@ -219,6 +222,7 @@ impl IncGroup {
         let host = Arc::new(bind(&cfg)?);
         let session = HostSession::join(HostSessionCfg {
             controller: cfg.controller,
+            others: cfg.others.clone(),
             group: cfg.name.clone(),
             world_size: world_size.into(),
             rank: rank.into(),

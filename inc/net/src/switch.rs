@@ -46,6 +46,8 @@ pub struct ControlledSwitchCfg {
     pub limits: SwitchLimits,
     /// Where the controller waits for switches.
     pub controller: SocketAddr,
+    /// Further ones, if one of several is in charge.
+    pub others: Vec<SocketAddr>,
     /// Its name in the topology; `None`: it is found by its address.
     pub name: Option<String>,
     /// By which both sides prove who they are; `None`: without TLS.
@@ -84,6 +86,7 @@ impl ControlledSwitch {
         let opened = SwitchSession::open(
             SwitchSessionCfg {
                 controller: cfg.controller,
+                others: cfg.others,
                 name: cfg.name,
                 address: Some(switch.address().ip()),
                 incarnation,

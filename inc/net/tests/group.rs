@@ -68,6 +68,7 @@ impl World {
             address: at(self.net, host),
             limits: LIMITS,
             controller: self.controller.switches(),
+            others: Vec::new(),
             name: None,
             tls: None,
         })

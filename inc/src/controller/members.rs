@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use super::communicator::{PlacedChild, PlacedSwitch, SwitchHome};
 use super::plan::slots_memory;
-use super::trees::{PlacedChild, PlacedSwitch, SwitchHome};
 use crate::edge::{EdgeAttributes, EdgeEnd};
 use crate::slots::{CHILDREN_MAX, Child};
 use crate::topology::{PhysicalMap, TreeShape, TreeSupply};
@@ -33,7 +33,7 @@ impl TreeSupply for AllInService {
 /// What is added together, in this order.
 enum Terms {
     Of(Rank),
-    Sum(Vec<Terms>),
+    Sum(Vec<Self>),
 }
 
 impl Terms {

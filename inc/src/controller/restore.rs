@@ -6,7 +6,7 @@
 use super::{CommunicatorState, Controller, GroupPhase, GroupState, SwitchCapacity, SwitchState};
 use crate::slots::IncTime;
 
-use super::trees::{SwitchHome, TreePhase};
+use super::communicator::{SwitchHome, TreePhase};
 use std::collections::BTreeMap;
 
 /// What is left of another controller.

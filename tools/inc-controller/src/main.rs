@@ -13,8 +13,8 @@ use clap::{CommandFactory, Parser};
 use inc::controller::{ControllerCfg, GroupSecret};
 use inc::tree_document::read_topology;
 use inc_control::{
-    ControllerServer, ControllerServerCfg, ControllerStore, FileStore, HOSTS_PORT, HTTP_PORT,
-    MemoryStore, SWITCHES_PORT, ServerExposure, TlsIdentity,
+    ControllerServer, ControllerServerCfg, ControllerStore, EtcdCfg, EtcdElection, FileStore,
+    FollowerServer, HOSTS_PORT, HTTP_PORT, MemoryStore, SWITCHES_PORT, ServerExposure, TlsIdentity,
 };
 use urma_tools::{LogSetup, say};
 
@@ -37,9 +37,16 @@ struct ControllerCli {
     /// TCP port for /metrics and /healthz
     #[arg(long, value_name = "PORT", default_value_t = HTTP_PORT)]
     http_port: u16,
-    /// Where it keeps what it has to know after a restart: `memory` or `file:PATH`
+    /// Where it keeps what it has to know after a restart: `memory`, `file:PATH`, or `etcd:URL,URL,...`, by which several
+    /// controllers replace each other
     #[arg(long, value_name = "STORE", default_value = "memory")]
     store: String,
+    /// What keys in etcd begin with: the same for controllers that replace each other
+    #[arg(long, value_name = "TEXT", default_value = "inc")]
+    etcd_prefix: String,
+    /// What other controllers say of this one while it is in charge [default: address and port for hosts]
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
     /// File with the secret that those prove to know who join a group
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -109,15 +116,16 @@ fn run(cli: &ControllerCli) -> Result<(), String> {
         ..ControllerCfg::new()
     };
     let at = |port| SocketAddr::new(cli.listen, port);
-    let cfg = ControllerServerCfg {
+    let mut cfg = ControllerServerCfg {
         controller,
         map,
         hosts: at(cli.hosts_port),
         switches: at(cli.switches_port),
-        store: store(&cli.store)?,
+        store: Box::new(MemoryStore),
         tls: identity(&cli.tls)?,
     };
     let exposure = ServerExposure { http: Some(at(cli.http_port)), is_insecure: cli.insecure };
+    cfg.store = store(cli, &cfg, exposure)?;
     let server = ControllerServer::start_exposed(cfg, exposure);
     let server = server.map_err(|error| error.to_string())?;
     say(&format!("ready: hosts {}, switches {}\n", server.hosts(), server.switches()))
@@ -129,11 +137,33 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn store(text: &str) -> Result<Box<dyn ControllerStore>, String> {
+/// The store; that in etcd when this controller is in charge.
+fn store(
+    cli: &ControllerCli,
+    cfg: &ControllerServerCfg,
+    exposure: ServerExposure,
+) -> Result<Box<dyn ControllerStore>, String> {
+    let text = &cli.store;
     match text.split_once(':') {
         None if text == "memory" => Ok(Box::new(MemoryStore)),
         Some(("file", path)) if !path.is_empty() => Ok(Box::new(FileStore::new(path))),
-        _ => Err(format!("--store {text}: it is memory or file:PATH")),
+        Some(("etcd", urls)) if !urls.is_empty() => {
+            let election = EtcdElection::start(EtcdCfg {
+                endpoints: urls.split(',').map(str::to_owned).collect(),
+                prefix: cli.etcd_prefix.clone(),
+                name: cli.name.clone().unwrap_or_else(|| cfg.hosts.to_string()),
+                tls: cfg.tls.clone(),
+            });
+            let election = election.map_err(|error| format!("--store {text}: {error}"))?;
+            let follower = FollowerServer::start(cfg, exposure, election.leader());
+            let follower = follower.map_err(|error| error.to_string())?;
+            say(&format!("waiting to be in charge: hosts {}\n", cfg.hosts))
+                .map_err(|error| format!("standard output: {error}"))?;
+            let store = election.wait().map_err(|error| format!("--store {text}: {error}"))?;
+            drop(follower);
+            Ok(Box::new(store))
+        }
+        _ => Err(format!("--store {text}: it is memory, file:PATH or etcd:URL,URL,...")),
     }
 }
 

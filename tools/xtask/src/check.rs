@@ -153,9 +153,9 @@ fn tools() -> TaskResult {
 }
 
 /// Programs of the system that tests call, with Debian's packages: strace counts system calls,
-/// valgrind and the compilers judge C programs, cmake builds some as clients do, ip joins the hosts of tests, tshark reads captures; the
-/// others make the virtual machine with Linux rxe.
-const SYSTEM: [(&str, &str); 12] = [
+/// valgrind and the compilers judge C programs, cmake builds some as clients do, ip joins the hosts of tests, tshark reads captures, etcd keeps
+/// what controllers know; the others make the virtual machine with Linux rxe.
+const SYSTEM: [(&str, &str); 13] = [
     ("strace", "strace"),
     ("gcc", "gcc"),
     ("g++", "g++"),
@@ -164,6 +164,7 @@ const SYSTEM: [(&str, &str); 12] = [
     ("valgrind", "valgrind"),
     ("ip", "iproute2"),
     ("tshark", "tshark"),
+    ("etcd", "etcd-server"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("cpio", "cpio"),
     ("/bin/busybox", "busybox-static"),

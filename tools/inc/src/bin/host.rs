@@ -23,8 +23,9 @@ use urma_tools::{LogSetup, say};
 struct HostCli {
     /// Ranks of the group
     world_size: u16,
-    /// Address of the controller
-    controller: IpAddr,
+    /// Address of the controller; of several that replace each other all, with commas between
+    #[arg(value_delimiter = ',', num_args = 1, required = true)]
+    controller: Vec<IpAddr>,
     /// Number of this rank, from 0 on
     rank: u16,
     /// Elements of each vector
@@ -125,12 +126,18 @@ fn fail(rank: u16, why: &str) -> ExitCode {
 
 fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
     let reductions = reductions(&cli.element, &cli.operator)?;
+    let at = |&ip: &IpAddr| SocketAddr::new(ip, cli.controller_port);
+    let controllers: Vec<_> = cli.controller.iter().map(at).collect();
+    let [controller, ref others @ ..] = controllers[..] else {
+        return Err("no controller is named".to_owned());
+    };
     let group = IncGroup::join(IncGroupCfg {
-        controller: SocketAddr::new(cli.controller, cli.controller_port),
+        controller,
+        others: others.to_vec(),
         name: cli.group.clone(),
         address: cli.address,
         wait: Duration::from_secs(cli.wait),
-        ..IncGroupCfg::new(cli.controller, cli.world_size, cli.rank)
+        ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)
     });
     let group = group.map_err(|error| error.to_string())?;
     group.host().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });

@@ -23,8 +23,9 @@ const COUNTS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Parser)]
 #[command(name = "inc-switch", version)]
 struct SwitchCli {
-    /// Address of the controller
-    controller: IpAddr,
+    /// Address of the controller; of several that replace each other all, with commas between
+    #[arg(value_delimiter = ',', num_args = 1, required = true)]
+    controller: Vec<IpAddr>,
     /// Address of this machine that hosts and switches send to [default: the one from which the controller is reached]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
@@ -79,7 +80,11 @@ fn fail(why: &str) -> ExitCode {
 }
 
 fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
-    let controller = SocketAddr::new(cli.controller, cli.controller_port);
+    let at = |&ip: &IpAddr| SocketAddr::new(ip, cli.controller_port);
+    let controllers: Vec<_> = cli.controller.iter().map(at).collect();
+    let [controller, ref others @ ..] = controllers[..] else {
+        return Err("no controller is named".to_owned());
+    };
     let address = match cli.address {
         Some(address) => address,
         None => {
@@ -94,6 +99,7 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         address,
         limits,
         controller,
+        others: others.to_vec(),
         name: cli.name.clone(),
         tls: None,
     });
