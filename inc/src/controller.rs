@@ -55,8 +55,11 @@ pub struct ControllerCfg {
     pub abort_ns: IncTime,
     /// All ranks destroy a communicator in this time after the first one did.
     pub destroy_ns: IncTime,
-    /// A rank that joined opens its session in this time; so does a peer after a restart of the controller.
+    /// A rank that joined opens its session in this time; so does a rank after a restart of the controller.
     pub grace_ns: IncTime,
+    /// A switch that opens no session in this time after a restart of the controller is lost: longer than the longest
+    /// pause between its attempts.
+    pub switch_grace_ns: IncTime,
     /// Secret of those who may join; `None`: all may.
     pub secret: Option<GroupSecret>,
     /// Bytes of slots that a tenant may have in each switch, if it has no quota of its own; `None`: all.
@@ -407,6 +410,7 @@ impl ControllerCfg {
             abort_ns: 300 * MS,
             destroy_ns: 10_000 * MS,
             grace_ns: 30_000 * MS,
+            switch_grace_ns: 5_000 * MS,
             secret: None,
             quota: None,
             quotas: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! A switch's session with its controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -53,7 +53,12 @@ struct SwitchClient {
     on_command: OnSwitchCommand,
     /// The parts of trees that the switch has.
     lives: BTreeMap<CommunicatorId, TreeEpoch>,
+    /// Reports that came while there was no session.
+    waiting: VecDeque<SwitchReport>,
 }
+
+/// Reports that wait for a session at most. Older ones go: what they are about has changed since, or is reported again.
+const WAITING_MAX: usize = 4096;
 
 impl SwitchSession {
     /// Opens a session in a thread of its own, and returns at once.
@@ -64,8 +69,8 @@ impl SwitchSession {
         let (sender, reports) = mpsc::unbounded_channel();
         let runtime = runtime()?;
         let controllers = Controllers::new(cfg.controller, &cfg.others);
-        let lives = BTreeMap::new();
-        let mut client = SwitchClient { cfg, controllers, reports, on_command, lives };
+        let (lives, waiting) = (BTreeMap::new(), VecDeque::new());
+        let mut client = SwitchClient { cfg, controllers, reports, on_command, lives, waiting };
         let run = move || runtime.block_on(client.run());
         let thread = std::thread::Builder::new().name("inc-session".to_owned()).spawn(run)?;
         Ok(Self { reports: Some(sender), thread: Some(thread) })
@@ -110,9 +115,8 @@ impl SwitchClient {
             loop {
                 tokio::select! {
                     () = &mut pause => break,
-                    // What was done meanwhile is found in the lives of the next hello.
                     report = self.reports.recv() => match report {
-                        Some(report) => self.note(&report),
+                        Some(report) => self.keep(report),
                         None => return,
                     },
                 }
@@ -135,6 +139,10 @@ impl SwitchClient {
         let stream = client.session(UnboundedReceiverStream::new(messages)).await?;
         let mut commands = stream.into_inner();
         backoff.reset();
+        // What died meanwhile is reported by no one else.
+        for report in std::mem::take(&mut self.waiting) {
+            send(Message::Report(report.into()))?;
+        }
         tracing::info!(controller = %self.controllers.current(), "session");
         let mut beats = tokio::time::interval(Duration::from_millis(HEARTBEAT));
         loop {
@@ -175,6 +183,17 @@ impl SwitchClient {
             memory: self.cfg.capacity.memory,
             communicators: self.cfg.capacity.communicators,
             lives: lives.collect(),
+        }
+    }
+
+    fn keep(&mut self, report: SwitchReport) {
+        self.note(&report);
+        // Counts are reported again.
+        if !matches!(report, SwitchReport::Counts(..)) {
+            if self.waiting.len() == WAITING_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(report);
         }
     }
 

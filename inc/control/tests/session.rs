@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use inc::control::{
     ChunkReport, CommunicatorId, EdgeEnds, HostCommand, HostReport, SwitchCommand, SwitchReport,
+    TreeLife,
 };
 use inc::controller::{ControllerCfg, GroupSecret, SwitchCapacity};
 use inc::document::read_map;
 use inc::edge::{EdgeAttributes, EdgeEnd, WriteWindow};
+use inc::slots::To;
 use inc::wire::{AbortReason, Seq, TreeEpoch};
 use inc_control::{
     ControllerServer, ControllerServerCfg, ControllerStore, FileStore, HostSession, HostSessionCfg,
@@ -294,6 +296,31 @@ fn a_lost_switch_ends_the_epoch_and_its_return_brings_a_tree() {
     assert!(matches!(&switched[0], SwitchCommand::Start(life, ..) if life.epoch == TreeEpoch(2)));
     assert_eq!(switched[1..], [SwitchCommand::Remove(id)]);
     drop((left, right));
+}
+
+#[test]
+fn an_edge_that_dies_while_no_controller_is_there_is_reported_to_the_next_one() {
+    let folder = std::env::temp_dir().join(format!("inc-away-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let store = || Box::new(FileStore::new(folder.join("state")));
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = controller_at([any, any], ControllerCfg::new(), store());
+    let ports = [server.hosts(), server.switches()];
+    let (switches, hosts) = with_tree(&server);
+    let id = hosts[0].communicator;
+    let [root, left, _right] = &switches;
+    for switch in [root, left] {
+        while !matches!(switch.next(), SwitchCommand::Start(life, ..) if life.communicator == id) {}
+    }
+    drop(server);
+    let life = TreeLife { communicator: id, epoch: TreeEpoch(1) };
+    left.stop.send(Some(SwitchReport::EdgeDead(life, To::Parent))).unwrap();
+    let _server = controller_at(ports, ControllerCfg::new(), store());
+    for host in &hosts {
+        let HostCommand::Prepare(life) = host.next() else { panic!() };
+        assert_eq!((life.communicator, life.epoch), (id, TreeEpoch(2)));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Controller {
     pub fn restore(&mut self, now: IncTime, remains: ControllerRemains) {
         (self.group_next, self.communicator_next) = remains.next_numbers;
         let until = now.saturating_add(self.cfg.grace_ns);
-        self.restored_until = Some(until);
+        self.restored_until = Some(now.saturating_add(self.cfg.switch_grace_ns));
         for mut group in remains.groups {
             for member in group.members.values_mut() {
                 (member.call, member.session, member.absent_until) = (None, None, until);

@@ -1023,7 +1023,7 @@ fn another_controller_goes_on_where_one_ended() {
     }
     // What is not there for the controller's tree has no place in the switch either.
     assert_eq!(next.switch_got("b"), [SwitchCommand::Remove(id)]);
-    next.pass(29_900 * MS);
+    next.pass(4_900 * MS);
     assert_eq!((next.state(id).epoch, next.tree(id).len()), (TreeEpoch(1), 3));
     // A switch that does not come back in the grace period is lost.
     next.pass(200 * MS);
