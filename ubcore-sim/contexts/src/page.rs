@@ -144,15 +144,9 @@ fn read_record(
     let [form] = take(rest)?;
     match (form, first) {
         (WHOLE, _) => {
-            let kind = rest.first().copied().and_then(ContextKind::of);
-            let rule = || {
-                ContextValueError::new(
-                    "token kind",
-                    u64::from(rest.first().copied().unwrap_or(255)),
-                    "0 to 5",
-                )
-            };
-            let len = kind.ok_or_else(rule)?.token_len();
+            let number = *rest.first().ok_or_else(|| cut(0))?;
+            let rule = || ContextValueError::new("token kind", number.into(), "0 to 5");
+            let len = ContextKind::of(number).ok_or_else(rule)?.token_len();
             let Some((token, after)) = rest.split_at_checked(len) else {
                 return Err(cut(rest.len()));
             };
@@ -314,6 +308,56 @@ mod tests {
         assert_eq!(error(|b| b[43] = 1), "token index is 18446744073709551615: at most 28 bits");
         assert_eq!(error(|b| b.push(0)), "page tail is 1: no bytes behind the last record");
         assert!(error(|b| b.truncate(40)).contains("page bytes left"));
+    }
+
+    #[test]
+    fn a_whole_record_is_of_the_kind_of_the_first_one() {
+        // Two pages of a record each, whose second one is put behind the first.
+        let two = |first: u8, second: u8| {
+            let one = |kind| encode(1, &records(kind, vec![Some((kind.into(), 2, [3, 4], 5))]));
+            let mut bytes = one(first);
+            bytes[4..9].copy_from_slice(&[2, 0, 2, 0, 3]);
+            bytes.extend(&one(second)[9..]);
+            bytes
+        };
+        let kept = records(3, vec![Some((3, 2, [3, 4], 5)); 2]);
+        assert_eq!(decode(&two(3, 3), 64), Ok((1, kept)));
+        for (first, second) in [(3, 1), (1, 3), (0, 2), (5, 0), (4, 3)] {
+            let error = decode(&two(first, second), 64).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("token kind is {second}: the kind of the page's first token")
+            );
+        }
+        let mut unknown = two(3, 3);
+        unknown[43] = 6;
+        let error = decode(&unknown, 64).unwrap_err().to_string();
+        assert_eq!(error, "token kind is 6: 0 to 5");
+    }
+
+    #[test]
+    fn a_page_has_the_bytes_of_its_layout() {
+        let page = records(0, vec![None, Some((7, 2, [3, 9], 5)), Some((8, 2, [3, 9], 4))]);
+        // Page 77, two of three slots, bits 1 and 2; a token of 16 bytes and 1 + 4 bytes of differences: index + 1,
+        // generation and body the same, small - 1.
+        let whole = [0, 0, 1, 2, 0, 7, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+        let bytes = [&[77, 0, 0, 0, 2, 0, 3, 0, 6][..], &whole, &[1, 2, 0, 1, 0]].concat();
+        assert_eq!(encode(77, &page), bytes);
+        assert_eq!(decode(&bytes, 3), Ok((77, page)));
+        let error = decode(&bytes, 2).unwrap_err().to_string();
+        assert_eq!(error, "page slots is 3: at most 2");
+        for len in 0..bytes.len() {
+            let error = decode(&bytes[..len], 3).unwrap_err().to_string();
+            assert!(error.starts_with("page bytes left is "), "{len}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_differs_by_much_is_written_whole() {
+        // Differences of 1 + 3 + 2 + 10 + 10 bytes are more than the 25 of a whole record; of 1 + 3 + 2 + 1 + 10 they are less.
+        let of = |small| vec![Some((1 << 20, 9, [0, 0], 0)), Some((0, 900, [1 << 63, 0], small))];
+        let len = |small| encode(1, &records(0, of(small))).len() - 9 - 25;
+        assert_eq!((len(0), len(1 << 63)), (1 + 3 + 2 + 1 + 10, 25));
     }
 
     #[test]

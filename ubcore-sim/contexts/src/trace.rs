@@ -38,13 +38,7 @@ pub struct HandleTrace {
 impl HandleTrace {
     /// The trace of these handles; at least one and at most 2^28.
     pub fn new(handles: Vec<u32>) -> Result<Self, TraceError> {
-        if handles.is_empty() || handles.len() > ACCESSES_MAX {
-            return Err(TraceError {
-                field: "accesses".to_owned(),
-                value: handles.len().to_string(),
-                want: format!("1 to {ACCESSES_MAX}"),
-            });
-        }
+        bounded(handles.len())?;
         let mut known: HashMap<u32, u32, BuildHasherDefault<HandleHasher>> = HashMap::default();
         let mut distinct = 0;
         let numbers = handles
@@ -96,5 +90,38 @@ impl HandleTrace {
             crc.update(&handle.to_le_bytes());
         }
         crc.finalize()
+    }
+}
+
+/// Refuses a number of accesses that no trace has.
+fn bounded(accesses: usize) -> Result<(), TraceError> {
+    if accesses == 0 || accesses > ACCESSES_MAX {
+        return Err(TraceError {
+            field: "accesses".to_owned(),
+            value: accesses.to_string(),
+            want: format!("1 to {ACCESSES_MAX}"),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_has_1_to_2_to_the_28_accesses() {
+        assert_eq!((bounded(1), bounded(1 << 28)), (Ok(()), Ok(())));
+        for accesses in [0, (1 << 28) + 1] {
+            let error = bounded(accesses).unwrap_err().to_string();
+            assert_eq!(error, format!("accesses is {accesses}, which has to be 1 to 268435456"));
+        }
+        assert!(HandleTrace::new(Vec::new()).is_err());
+        assert!(HandleTrace::new(vec![0; (1 << 28) + 1]).is_err());
+        let trace = HandleTrace::new(vec![9, 4, 9, 9, 5]).unwrap();
+        assert_eq!((trace.numbers(), trace.distinct()), (&[0, 1, 0, 0, 2][..], 3));
+        assert_eq!(*trace.next_uses(), [2, u64::MAX, 3, u64::MAX, u64::MAX]);
+        // Of 09 00 00 00 04 00 00 00 ..., by zlib.
+        assert_eq!(trace.crc32(), 0x9660_eb76);
     }
 }

@@ -67,3 +67,102 @@ impl Drop for DmaBuffer {
         let _ = self.dma.unmap(self.iova);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A space that notes what it is asked for, of which these first addresses are taken.
+    #[derive(Debug)]
+    struct Taken {
+        ranges: Vec<(u64, u64)>,
+        taken: u64,
+        asked: Mutex<Vec<u64>>,
+        unmapped: Mutex<Vec<u64>>,
+    }
+
+    impl DmaSpace for Taken {
+        fn ranges(&self) -> Vec<(u64, u64)> {
+            self.ranges.clone()
+        }
+
+        fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError> {
+            assert_eq!(access, DmaAccess::Both);
+            self.asked.lock().unwrap().push(iova);
+            match iova < self.taken {
+                true => Err(BackingError::IovaTaken { iova, len: region.len() as u64 }),
+                false => Ok(()),
+            }
+        }
+
+        fn unmap(&self, iova: u64) -> Result<(), BackingError> {
+            self.unmapped.lock().unwrap().push(iova);
+            Ok(())
+        }
+    }
+
+    fn space(ranges: &[(u64, u64)], taken: u64) -> Arc<Taken> {
+        Arc::new(Taken {
+            ranges: ranges.to_vec(),
+            taken,
+            asked: Mutex::default(),
+            unmapped: Mutex::default(),
+        })
+    }
+
+    fn asked(space: &Taken) -> Vec<u64> {
+        space.asked.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_buffer_lies_at_the_first_free_address() {
+        // Three pages at a time, and not at address 0.
+        let dma = space(&[(0, 0xffff)], 0x5000);
+        let buffer = DmaBuffer::new(Arc::clone(&dma) as _, 0x2001, 1 << 40).unwrap();
+        assert_eq!(asked(&dma), [0x1000, 0x4000, 0x7000]);
+        assert_eq!((buffer.device_address(0), buffer.device_address(9)), (0x7000, 0x7009));
+        assert!(buffer.region().len() >= 0x2001);
+        drop(buffer);
+        assert_eq!(*dma.unmapped.lock().unwrap(), [0x7000]);
+    }
+
+    #[test]
+    fn a_buffer_fits_into_its_range_and_below_the_limit() {
+        let at = |ranges: &[(u64, u64)], limit| {
+            let dma = space(ranges, 0);
+            let made = DmaBuffer::new(Arc::clone(&dma) as _, 8192, limit);
+            made.map(|made| made.device_address(0)).map_err(|error| error.to_string())
+        };
+        assert_eq!(at(&[(0x1000, 0x2fff)], 0x3000), Ok(0x1000), "both to the last byte");
+        let none = |limit: u64| {
+            Err(format!("device addresses {limit:#x}+0x2000 are outside what the device can reach"))
+        };
+        assert_eq!(at(&[(0x1000, 0x2ffe)], 0x3000), none(0x3000));
+        assert_eq!(at(&[(0x1000, 0x2fff)], 0x2fff), none(0x2fff));
+        assert_eq!(at(&[(0x1001, 0x3fff)], 0x4000), Ok(0x2000), "at a page");
+        assert_eq!(at(&[(0x1000, 0x1fff), (0x8000, 0x9fff)], 0xa000), Ok(0x8000));
+        assert_eq!(at(&[(u64::MAX - 0xfff, u64::MAX)], u64::MAX), none(u64::MAX));
+        assert_eq!(at(&[], 1 << 40), none(1 << 40));
+    }
+
+    #[test]
+    fn as_many_addresses_are_tried_as_the_bound_says() {
+        let dma = space(&[(0, 0x7ff_ffff), (0x1000_0000, u64::MAX)], u64::MAX);
+        let made = DmaBuffer::new(Arc::clone(&dma) as _, 4096, u64::MAX);
+        assert!(matches!(made, Err(BackingError::IovaRange { iova: u64::MAX, len: 4096 })));
+        let all = asked(&dma);
+        assert_eq!((all.len(), all.first(), all.last()), (4096, Some(&0x1000), Some(&0x100_0000)));
+        // The tries of all ranges count.
+        let dma = space(&[(0x1000, 0x2fff), (0x8000, u64::MAX)], u64::MAX);
+        DmaBuffer::new(Arc::clone(&dma) as _, 4096, u64::MAX).unwrap_err();
+        assert_eq!(asked(&dma).len(), 4096);
+        // The last of them may be the free one.
+        for (free, is_made) in [(4096 * 4096, true), (4097 * 4096, false)] {
+            let dma = space(&[(0, u64::MAX)], free);
+            let made = DmaBuffer::new(dma as _, 4096, u64::MAX);
+            assert_eq!(made.map(|made| made.device_address(0)).ok(), is_made.then_some(free));
+        }
+    }
+}

@@ -230,6 +230,28 @@ mod tests {
         }
     }
 
+    /// The bytes are zeros that nobody looks at: no memory is taken for them.
+    #[test]
+    fn a_file_of_more_accesses_than_a_trace_has_is_refused_by_its_length() {
+        for (format, most) in [
+            (TraceFormat::U32, 1 << 30),
+            (TraceFormat::Csv, 1 << 29),
+            (TraceFormat::OracleGeneral, 6 << 30),
+        ] {
+            let bytes = vec![0; most + 1];
+            let error = format.read(&bytes).expect_err("too long").to_string();
+            let wanted = format!(
+                "file is {} bytes, which has to be at most {most} bytes (268435456 accesses)",
+                most + 1
+            );
+            assert_eq!(error, wanted);
+            if format == TraceFormat::Csv {
+                let error = format.read(&bytes[..most]).expect_err("no text");
+                assert_eq!(error.field, "format", "its content is looked at");
+            }
+        }
+    }
+
     #[test]
     fn ids_above_32_bits_are_numbered() {
         let trace = TraceFormat::Csv.read(b"4294967296\n9\n4294967296\n").expect("a trace");

@@ -235,6 +235,35 @@ fn against(reply: impl FnOnce(UserHeader, &UnixStream) + Send + 'static) -> User
 }
 
 #[test]
+fn a_message_has_16_to_65536_bytes() {
+    let of = |size: u32| {
+        let mut bytes = UserHeader::request(1, 2, 0, true).encode();
+        bytes[4..8].copy_from_slice(&size.to_le_bytes());
+        UserHeader::decode(&bytes).body_len()
+    };
+    assert_eq!([0, 15, 16, 17].map(of), [None, None, Some(0), Some(1)]);
+    assert_eq!(
+        [65_535, 65_536, 65_537, u32::MAX].map(of),
+        [Some(65_519), Some(65_520), None, None]
+    );
+    // The longest one passes a socket whole; a longer one breaks the framing.
+    let (near, far) = UnixStream::pair().unwrap();
+    let bound = Duration::from_secs(20);
+    let sender = std::thread::spawn(move || {
+        for len in [65_520, 65_521] {
+            let header = UserHeader::request(1, 2, len, true);
+            let _ = stream::send(&near, header, &vec![7; len], (&[], bound));
+        }
+    });
+    let message = stream::receive(&far, bound, bound).unwrap();
+    assert_eq!((message.body.len(), message.body[65_519], message.is_cut), (65_520, 7, false));
+    let error = stream::receive(&far, bound, bound).unwrap_err();
+    assert_eq!(error.to_string(), "a message has 16 to 65536 bytes");
+    drop(far);
+    sender.join().unwrap();
+}
+
+#[test]
 fn a_hostile_server_is_an_error_in_bounded_time() {
     let send = |socket: &UnixStream, header: UserHeader, body: &[u8]| {
         stream::send(socket, header, body, (&[], Duration::from_secs(1))).unwrap();

@@ -549,6 +549,29 @@ fn a_request_for_a_prefetch_that_waits_makes_it_late() {
 }
 
 #[test]
+fn a_prefetch_whose_context_left_its_tier_is_skipped_once() {
+    // Of host memory: context 1 moves already when its turn comes, 50 is none.
+    let mut run = run_of(quiet_cfg(), 1..4);
+    run.access(handle(1), SmallOp::Read, 0).unwrap();
+    run.advance(100_000).unwrap();
+    for index in [1, 50, 2] {
+        assert!(run.cache.mailbox.push(handle(index), 0));
+    }
+    run.cache.serve_background();
+    let counts = run.cache.counts();
+    assert_eq!((counts.prefetches_skipped, counts.prefetches_issued), (2, 1));
+    assert_eq!((place(&run, 2), run.cache.mailbox.depth()), (ContextPlace::ToL1, 0));
+    // Of L2: the third of the batch is in no tier.
+    let mut run = in_l2(2);
+    let before = run.cache.counts().clone();
+    run.cache.queue.fill([1, 2, 70].map(handle).into_iter());
+    run.cache.begin_batch();
+    let counts = run.cache.counts();
+    assert_eq!(counts.prefetches_skipped - before.prefetches_skipped, 1);
+    assert_eq!(counts.prefetches_issued - before.prefetches_issued, 2);
+}
+
+#[test]
 fn a_context_that_ends_on_its_way_leaves_no_page_behind() {
     let mut run = in_l2(1);
     assert_eq!(run.cache.cxl.usage(), (1, 4));
