@@ -256,6 +256,31 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_two_packets_at_least() {
+        // 0.7 of 2.5 are 1.75.
+        let mut cubic = reduced_from(2.5);
+        assert_eq!((cubic.exact_window(), cubic.threshold), (2.0, 2.0));
+        assert_eq!((cubic.window_max, cubic.prior), (2.5, 2.5));
+        cubic.on_loss(0);
+        assert_eq!((cubic.exact_window(), cubic.threshold), (2.0, 2.0));
+        // News bring a window of less back to it.
+        cubic.window = 0.5;
+        cubic.on_news(&PathNews { now: RTT, ..PathNews::default() });
+        assert_eq!((cubic.exact_window(), cubic.window()), (2.0, 2));
+    }
+
+    #[test]
+    fn a_second_timeout_keeps_the_threshold_of_the_first() {
+        let mut cubic = Cubic::new();
+        cubic.window = 80.0;
+        for _ in 0..3 {
+            cubic.on_timeout(0);
+            assert_eq!((cubic.exact_window(), cubic.threshold), (2.0, 56.0));
+            assert_eq!((cubic.window_max, cubic.prior), (80.0, 80.0));
+        }
+    }
+
+    #[test]
     fn slow_start_doubles_and_ends_at_the_threshold() {
         let mut cubic = Cubic::new();
         for (acked, window) in [(10, 20), (20, 40), (40, 80)] {
