@@ -1,15 +1,16 @@
 //! The whole system in virtual time: a controller, switches and hosts, on links and sessions that delay, with datagrams that
-//! are lost and doubled, switches that die and come back, and hosts that die.
+//! are lost and doubled, switches that die and come back, hosts that die, and controllers that die and are replaced.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use inc::control::{CommunicatorId, HostCommand};
+use inc::control::{CommunicatorId, HostCommand, HostReport, SwitchReport, TreeLife};
 use inc::controller::{
     CONTROL_VERSION, CallAnswer, CallId, Controller, ControllerAction, ControllerCall,
-    ControllerCfg, HostHello, JoinRequest, MemberTicket, SessionId, SwitchCapacity, SwitchHello,
+    ControllerCfg, ControllerRemains, HostHello, JoinRequest, MemberTicket, SessionId,
+    SwitchCapacity, SwitchHello,
 };
 use inc::document::read_map;
 use inc::edge::{EdgeAttributes, MessageMode, Reliability};
@@ -18,7 +19,7 @@ use inc::host::{Host, HostMemberCfg, MemberId};
 use inc::member::OperationError;
 use inc::reduce::fold;
 use inc::switch::{Switch, SwitchLimits};
-use inc::wire::{AbortReason, Collective, Rank};
+use inc::wire::{AbortReason, Collective, Rank, TreeEpoch};
 
 #[path = "support/random.rs"]
 mod random;
@@ -40,15 +41,16 @@ enum Said {
     Call(CallId, ControllerCall),
     SwitchHello(SessionId, SwitchHello),
     HostHello(SessionId, HostHello),
-    Switch(SessionId, inc::control::SwitchReport),
-    Host(SessionId, inc::control::HostReport),
+    Switch(SessionId, SwitchReport),
+    Host(SessionId, HostReport),
     Heartbeat(SessionId),
     End(SessionId),
 }
 
 enum Event {
     Datagram(SocketAddr, SocketAddr, Vec<u8>),
-    ToController(Said),
+    /// What is said to a controller that has gone, which the first number says, is lost.
+    ToController(u32, Said),
     FromController(ControllerAction),
     /// A station with this session says that it lives.
     Heartbeat(SessionId),
@@ -57,11 +59,18 @@ enum Event {
     SwitchStarts(usize),
     HostDies(u16),
     HostJoins(u16),
+    ControllerDies,
+    ControllerStarts,
+    SwitchReturns(usize),
+    HostReturns(u16),
 }
 
 struct SwitchStation {
     switch: Switch,
-    session: SessionId,
+    incarnation: u64,
+    session: Option<SessionId>,
+    /// Reports that wait for a session.
+    waiting: Vec<SwitchReport>,
 }
 
 struct HostStation {
@@ -75,6 +84,9 @@ struct HostStation {
     results: Vec<Result<Vec<u8>, OperationError>>,
     is_leaving: bool,
     has_left: bool,
+    /// Of the tree that it was last said to begin in.
+    epoch: TreeEpoch,
+    waiting: Vec<HostReport>,
 }
 
 struct World {
@@ -83,6 +95,11 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     count: u64,
     controller: Controller,
+    /// What the next controller begins with.
+    saved: ControllerRemains,
+    is_away: bool,
+    /// Controllers that died.
+    dead_controllers: u32,
     switches: Vec<Option<SwitchStation>>,
     hosts: Vec<Option<HostStation>>,
     calls: Vec<(Collective, Vec<Vec<u8>>)>,
@@ -134,6 +151,11 @@ fn map() -> String {
         }
     }
     nodes + &links
+}
+
+fn controller_cfg() -> ControllerCfg {
+    // A rank that does not come back after a restart is dead before the bound of the others' operations.
+    ControllerCfg { destroy_ns: 20 * SECOND, grace_ns: 10 * SECOND, ..ControllerCfg::new() }
 }
 
 fn random_call(random: &mut Random) -> (Collective, Vec<Vec<u8>>) {
@@ -193,8 +215,7 @@ fn make_near_one(element: ElementType, value: &mut [u8]) {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let cfg = ControllerCfg { destroy_ns: 20 * SECOND, ..ControllerCfg::new() };
-        let controller = Controller::new(cfg, read_map(&map()).unwrap());
+        let controller = Controller::new(controller_cfg(), read_map(&map()).unwrap());
         let choose = |random: &mut Random| random.below(2) == 0;
         let attributes = EdgeAttributes {
             mode: if choose(&mut random) { MessageMode::Send } else { MessageMode::Write },
@@ -216,6 +237,9 @@ impl World {
             events: BTreeMap::new(),
             count: 0,
             controller,
+            saved: ControllerRemains::default(),
+            is_away: false,
+            dead_controllers: 0,
             switches: (0..SWITCHES).map(|_| None).collect(),
             hosts: (0..RANKS).map(|_| None).collect(),
             calls,
@@ -259,7 +283,7 @@ impl World {
     /// To the controller, in the order of the session.
     fn say(&mut self, session: SessionId, said: Said) {
         let at = self.session_time(session, true);
-        self.at(at - self.now, Event::ToController(said));
+        self.at(at - self.now, Event::ToController(self.dead_controllers, said));
     }
 
     fn session_time(&mut self, session: SessionId, is_up: bool) -> u64 {
@@ -299,7 +323,10 @@ impl World {
                 datagrams.push((d.source, d.dest, buf[..d.len].to_vec()));
             }
             while let Some(report) = station.switch.poll_report() {
-                said.push((station.session, Said::Switch(station.session, report)));
+                match station.session {
+                    Some(session) => said.push((session, Said::Switch(session, report))),
+                    None => station.waiting.push(report),
+                }
             }
         }
         for station in self.hosts.iter_mut().flatten() {
@@ -307,8 +334,9 @@ impl World {
                 datagrams.push((d.source, d.dest, buf[..d.len].to_vec()));
             }
             while let Some((_, report)) = station.host.poll_report() {
-                if let Some(session) = station.session {
-                    said.push((session, Said::Host(session, report)));
+                match station.session {
+                    Some(session) => said.push((session, Said::Host(session, report))),
+                    None => station.waiting.push(report),
                 }
             }
         }
@@ -317,6 +345,10 @@ impl World {
         }
         for (session, what) in said {
             self.say(session, what);
+        }
+        // Stored before anything leaves.
+        if self.controller.take_changed() {
+            self.saved = self.controller.remains();
         }
         while let Some(action) = self.controller.poll_action() {
             let session = match &action {
@@ -355,10 +387,7 @@ impl World {
         }
         let is_done = station.results.len() == CALLS && station.communicator.is_some();
         if is_done && !std::mem::replace(&mut station.is_leaving, true) {
-            let (ticket, id) = (station.ticket.unwrap(), station.communicator.unwrap());
-            let call = CallId(u64::from(rank) + 300);
-            let destroy = ControllerCall::DestroyCommunicator(ticket, id);
-            self.say(SessionId(call.0), Said::Call(call, destroy));
+            self.destroy(rank);
         }
         if has_begun {
             self.flush();
@@ -393,17 +422,27 @@ impl World {
                     station.host.on_datagram(now, source, &bytes);
                 }
             }
-            Event::ToController(said) => self.receive(said),
+            Event::ToController(to, said) => {
+                if to == self.dead_controllers && !self.is_away {
+                    self.receive(said);
+                }
+            }
             Event::FromController(action) => self.obey(action),
             Event::Heartbeat(session) => self.heartbeat(session),
             Event::ControllerTick => {
-                self.controller.on_time(now);
+                if !self.is_away {
+                    self.controller.on_time(now);
+                }
                 self.at(20 * MS, Event::ControllerTick);
             }
             Event::SwitchDies(index) => self.switch_dies(index),
             Event::SwitchStarts(index) => self.switch_starts(index),
             Event::HostDies(rank) => self.host_dies(rank),
             Event::HostJoins(rank) => self.host_joins(rank),
+            Event::ControllerDies => self.controller_dies(),
+            Event::ControllerStarts => self.controller_starts(),
+            Event::SwitchReturns(index) => self.switch_returns(index),
+            Event::HostReturns(rank) => self.host_returns(rank),
         }
         self.flush();
         true
@@ -417,8 +456,17 @@ impl World {
                 self.controller.on_switch_session(now, id, hello).unwrap();
             }
             Said::HostHello(id, hello) => {
-                // Its group may be over.
-                let _ = self.controller.on_host_session(now, id, &hello);
+                // Its group may be over: so are its communicators.
+                let refused = self.controller.on_host_session(now, id, &hello).err();
+                let of = |s: &&mut HostStation| s.session == Some(id);
+                let station = self.hosts.iter_mut().flatten().find(of);
+                if let (Some(why), Some(station)) = (refused, station)
+                    && let Some((member, communicator)) = station.member.zip(station.communicator)
+                {
+                    let why = why.to_string();
+                    let abort = HostCommand::Abort(communicator, AbortReason::ShutDown, why);
+                    station.host.on_command(now, member, abort);
+                }
             }
             Said::Switch(id, report) => self.controller.on_switch(now, id, report),
             Said::Host(id, report) => self.controller.on_host(now, id, report),
@@ -431,7 +479,8 @@ impl World {
         let now = self.now;
         match action {
             ControllerAction::ToSwitch(session, command) => {
-                let station = self.switches.iter_mut().flatten().find(|s| s.session == session);
+                let station =
+                    self.switches.iter_mut().flatten().find(|s| s.session == Some(session));
                 if let Some(station) = station {
                     station.switch.on_command(now, command);
                 }
@@ -440,7 +489,8 @@ impl World {
                 let of = |s: &&mut HostStation| s.session == Some(session);
                 let Some(station) = self.hosts.iter_mut().flatten().find(of) else { return };
                 let member = station.member.expect("it has one before its session");
-                if let HostCommand::Start(_, start) = &command {
+                if let HostCommand::Start(life, start) = &command {
+                    station.epoch = life.epoch;
                     let given_on = start.plan.owners.iter().flatten().count();
                     self.replayed += given_on;
                     let (is_tree, is_of_members) =
@@ -502,7 +552,7 @@ impl World {
     }
 
     fn heartbeat(&mut self, session: SessionId) {
-        let switch = self.switches.iter().flatten().any(|s| s.session == session);
+        let switch = self.switches.iter().flatten().any(|s| s.session == Some(session));
         let host = self.hosts.iter().flatten().any(|s| s.session == Some(session) && !s.has_left);
         if switch || host {
             self.say(session, Said::Heartbeat(session));
@@ -511,27 +561,114 @@ impl World {
     }
 
     fn switch_starts(&mut self, index: usize) {
-        let (seed, session) = (self.number(), SessionId(self.number() + 1000));
-        let switch = Switch::new(LIMITS, source_of(seed << 20));
+        let incarnation = self.number();
+        let switch = Switch::new(LIMITS, source_of(incarnation << 20));
+        let waiting = Vec::new();
+        self.switches[index] = Some(SwitchStation { switch, incarnation, session: None, waiting });
+        if !self.is_away {
+            self.switch_returns(index);
+        }
+    }
+
+    /// A switch opens a session: it says which parts it has, and what happened without one.
+    fn switch_returns(&mut self, index: usize) {
+        let session = SessionId(self.number() + 1000);
+        let Some(station) = &mut self.switches[index] else { return };
+        if self.is_away || station.session.is_some() {
+            return;
+        }
         let hello = SwitchHello {
             version: CONTROL_VERSION,
             name: None,
             address: switch_at(index).ip(),
-            incarnation: seed,
+            incarnation: station.incarnation,
             capacity: SwitchCapacity { memory: LIMITS.memory, communicators: 16 },
-            lives: Vec::new(),
+            lives: station.switch.parts().map(|part| part.life).collect(),
         };
-        self.switches[index] = Some(SwitchStation { switch, session });
+        station.session = Some(session);
+        let waiting = std::mem::take(&mut station.waiting);
         self.say(session, Said::SwitchHello(session, hello));
+        for report in waiting {
+            self.say(session, Said::Switch(session, report));
+        }
         self.at(100 * MS, Event::Heartbeat(session));
+    }
+
+    fn host_returns(&mut self, rank: u16) {
+        let session = SessionId(self.number() + 1000);
+        let Some(station) = &mut self.hosts[usize::from(rank)] else { return };
+        let may = station.session.is_none() && !self.is_away;
+        let Some(ticket) = station.ticket.filter(|_| may) else { return };
+        let life = |communicator| TreeLife { communicator, epoch: station.epoch };
+        let lives = station.communicator.map(life).into_iter().collect();
+        station.session = Some(session);
+        let waiting = std::mem::take(&mut station.waiting);
+        let is_leaving = station.is_leaving;
+        self.say(
+            session,
+            Said::HostHello(session, HostHello { version: CONTROL_VERSION, ticket, lives }),
+        );
+        for report in waiting {
+            self.say(session, Said::Host(session, report));
+        }
+        // Its call ended with the controller: it calls again.
+        if is_leaving {
+            self.destroy(rank);
+        }
+        self.at(100 * MS, Event::Heartbeat(session));
+    }
+
+    /// In the middle of operations, and of what comes with them: changes of trees, destroys.
+    fn controller_dies(&mut self) {
+        let is_made = |s: &HostStation| s.communicator.is_some_and(|id| id.0 != 0);
+        let are_made = self.hosts.iter().flatten().all(is_made);
+        if !are_made || self.is_away {
+            return;
+        }
+        (self.is_away, self.dead_controllers) = (true, self.dead_controllers + 1);
+        self.switches.iter_mut().flatten().for_each(|station| station.session = None);
+        self.hosts.iter_mut().flatten().for_each(|station| station.session = None);
+        let pause = self.random.below(3 * SECOND);
+        self.at(pause, Event::ControllerStarts);
+    }
+
+    fn controller_starts(&mut self) {
+        self.controller = Controller::new(controller_cfg(), read_map(&map()).unwrap());
+        self.controller.restore(self.now, self.saved.clone());
+        self.is_away = false;
+        for index in 0..SWITCHES {
+            let pause = self.random.below(2 * SECOND);
+            self.at(pause, Event::SwitchReturns(index));
+        }
+        for rank in 0..RANKS {
+            if self.hosts[usize::from(rank)].as_ref().is_some_and(|station| !station.has_left) {
+                let pause = self.random.below(2 * SECOND);
+                self.at(pause, Event::HostReturns(rank));
+            }
+        }
+    }
+
+    fn destroy(&mut self, rank: u16) {
+        let Some(station) = &self.hosts[usize::from(rank)] else { return };
+        let (ticket, id) = (station.ticket.unwrap(), station.communicator.unwrap());
+        let call = CallId(u64::from(rank) + 300);
+        let destroy = ControllerCall::DestroyCommunicator(ticket, id);
+        self.say(SessionId(call.0), Said::Call(call, destroy));
     }
 
     /// It dies; its session ends at once, or is silent from then on.
     fn switch_dies(&mut self, index: usize) {
         let Some(station) = self.switches[index].take() else { return };
         self.lost_switches += 1;
-        if self.random.below(2) == 0 {
-            self.say(station.session, Said::End(station.session));
+        if self.random.below(2) == 0
+            && let Some(session) = station.session
+        {
+            self.say(session, Said::End(session));
+        }
+        // Now and then the controller dies while it changes the tree.
+        if self.random.below(4) == 0 {
+            let soon = self.random.below(5 * MS);
+            self.at(soon, Event::ControllerDies);
         }
         let longest = if self.random.below(3) == 0 { 3 * SECOND } else { 600 * MS };
         let again = 20 * MS + self.random.below(longest);
@@ -539,14 +676,15 @@ impl World {
     }
 
     fn host_dies(&mut self, rank: u16) {
-        let is_busy = |s: &HostStation| s.session.is_some() && !s.is_leaving;
+        let is_busy = |s: &HostStation| s.ticket.is_some() && !s.is_leaving;
         if !self.hosts[usize::from(rank)].as_ref().is_some_and(is_busy) {
             return;
         }
         let station = self.hosts[usize::from(rank)].take().unwrap();
         self.dead_host = Some(rank);
-        let session = station.session.unwrap();
-        if self.random.below(2) == 0 {
+        if self.random.below(2) == 0
+            && let Some(session) = station.session
+        {
             self.say(session, Said::End(session));
         }
     }
@@ -565,6 +703,8 @@ impl World {
             results: Vec::new(),
             is_leaving: false,
             has_left: false,
+            epoch: TreeEpoch(0),
+            waiting: Vec::new(),
         });
         let address: IpAddr = host_at(rank).ip();
         let join = JoinRequest {
@@ -615,6 +755,10 @@ impl World {
                             OperationError::Unknown => self.dead_host.is_some(),
                             OperationError::Aborted(AbortReason::MemberDead) => {
                                 self.dead_host.is_some()
+                            }
+                            // To a rank that had no session when its group ended.
+                            OperationError::Aborted(AbortReason::ShutDown) => {
+                                self.dead_host.is_some() && self.dead_controllers > 0
                             }
                             OperationError::Aborted(_)
                             | OperationError::Timeout(_)
@@ -676,7 +820,7 @@ impl World {
 fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
     let seeds = std::env::var("INC_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
     let (mut right, mut lost, mut dead, mut replayed) = (0, 0, 0, 0);
-    let (mut by_members, mut resumed) = (0, 0);
+    let (mut by_members, mut resumed, mut controllers) = (0, 0, 0);
     for seed in 0..seeds {
         let mut world = World::new(seed);
         // In the middle of operations: after so many datagrams.
@@ -688,7 +832,12 @@ fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
             let (rank, at) = (world.random.below(RANKS.into()), world.random.below(4000));
             world.deaths.push((at, Event::HostDies(u16::try_from(rank).unwrap())));
         }
+        if world.random.below(3) == 0 {
+            let at = world.random.below(4000);
+            world.deaths.push((at, Event::ControllerDies));
+        }
         world.run();
+        controllers += world.dead_controllers;
         right += world.check(seed);
         lost += world.lost_switches;
         replayed += world.replayed;
@@ -697,9 +846,10 @@ fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
         dead += u32::from(world.dead_host.is_some());
     }
     println!(
-        "{right} results, {lost} switches lost, {dead} hosts dead, {replayed} results given on; \
+        "{right} results, {lost} switches lost, {dead} hosts dead, {controllers} controllers \
+         dead, {replayed} results given on; \
          {by_members} starts in members' programs, which got {resumed} of these results"
     );
     assert!(right > usize::try_from(seeds).unwrap() * CALLS * 2 && lost > 50 && dead > 5);
-    assert!(by_members > 100 && resumed > 10);
+    assert!(by_members > 100 && resumed > 10 && controllers > 10);
 }

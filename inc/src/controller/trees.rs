@@ -803,6 +803,15 @@ impl Controller {
             }
             TreePhase::Draining { deadline, reports, .. } if *deadline <= now => {
                 let missing: Vec<_> = world.filter(|rank| !reports.contains_key(rank)).collect();
+                let members = self.groups.get(&of.group).map(|group| &group.members);
+                let is_absent = |rank: &&Rank| {
+                    let member = members.and_then(|members| members.get(*rank));
+                    member.is_some_and(|member| member.session.is_none())
+                };
+                // After a restart of the controller one may be gone without the end of a session.
+                if let Some(&rank) = missing.iter().find(is_absent) {
+                    return self.member_lost(now, of.group, rank, "it opened no session");
+                }
                 let why = if missing.is_empty() {
                     "the next tree was not installed in time".to_owned()
                 } else {
