@@ -98,7 +98,7 @@ struct World {
     /// What the next controller begins with.
     saved: ControllerRemains,
     is_away: bool,
-    /// Controllers that died.
+    /// Controllers that died so far.
     dead_controllers: u32,
     switches: Vec<Option<SwitchStation>>,
     hosts: Vec<Option<HostStation>>,

@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The bytes are zeros that nobody looks at: no memory is taken for them.
+    /// The bytes are zeros that no one looks at: no memory is taken for them.
     #[test]
     fn a_file_of_more_accesses_than_a_trace_has_is_refused_by_its_length() {
         for (format, most) in [
