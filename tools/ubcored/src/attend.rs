@@ -278,6 +278,62 @@ mod tests {
         fn raise(&self, _: u16) {}
     }
 
+    /// A node of its own with one function, that no thread attends to.
+    fn one_function() -> (Arc<Attendants>, Arc<Attended>) {
+        let node = Node::open(NodeCfg::from_env().unwrap()).unwrap();
+        let attendants = Arc::new(Attendants::asleep().unwrap());
+        let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
+        let client = node.add_function(cfg, Arc::new(Silent)).unwrap();
+        let attended = attendants.attend(node, client).unwrap();
+        (attendants, attended)
+    }
+
+    #[test]
+    fn a_function_without_work_lets_the_thread_sleep() {
+        let (_attendants, one) = one_function();
+        let [mut node] = AttendedNode::group(&[one]).try_into().map_err(drop).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        // Two hundred looks on end find nothing.
+        let mut quiet = 0;
+        while quiet < 200 {
+            quiet = if node.look() { 0 } else { quiet + 1 };
+            assert!(Instant::now() < until, "there is nothing to do");
+        }
+        assert!(node.announce_sleep());
+    }
+
+    #[test]
+    fn the_doorbell_memory_shows_what_the_status_register_says() {
+        use udma_abi::{RegisterRegion as _, regs};
+
+        let (_attendants, one) = one_function();
+        let slots = DoorbellSlots::new(one.memory().clone(), SlotGeometry::DEVICE).unwrap();
+        let status = || one.client().read(regs::STATUS);
+        one.client().write32(regs::CONTROL, regs::control::ENABLE);
+        let until = Instant::now() + Duration::from_secs(20);
+        while status() == 0 {
+            assert!(Instant::now() < until, "it is enabled");
+            one.node.progress_to_lull(&mut Lull::never());
+        }
+        assert_eq!(slots.status(), 0, "it is not shown yet");
+        one.show_status();
+        assert_eq!(slots.status(), status());
+    }
+
+    /// Functions of two nodes, of which one has two.
+    #[test]
+    fn functions_are_grouped_by_their_nodes() {
+        let (_first, one) = one_function();
+        let (_second, other) = one_function();
+        let cfg = FunctionCfg { uasid: 1, quota: FunctionQuota::NONE };
+        let client = one.node.add_function(cfg, Arc::new(Silent)).unwrap();
+        let attendants = Attendants::asleep().unwrap();
+        let again = attendants.attend(Arc::clone(&one.node), client).unwrap();
+        let nodes = AttendedNode::group(&[one, other, again]);
+        let counts: Vec<_> = nodes.iter().map(|node| node.functions.len()).collect();
+        assert_eq!(counts, [2, 1]);
+    }
+
     /// What a thread about to sleep does with doorbells that come before and after it says so, of either of two functions.
     #[test]
     fn a_doorbell_of_any_function_ends_the_sleep() {

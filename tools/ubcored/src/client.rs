@@ -62,6 +62,11 @@ impl ClientService {
                 let _ = refuse(&socket, Errno::NOMEM);
             }
         });
+        self.note_start(spawned.map(drop));
+    }
+
+    /// Counts a client whose thread did not start.
+    fn note_start(&self, spawned: io::Result<()>) {
         if let Err(error) = spawned {
             self.roster.count_refusal(RefusalReason::Resources);
             tracing::warn!(%error, "a client is refused: no thread");
@@ -159,6 +164,11 @@ mod tests {
         let refusals = RefusalReason::ALL.map(|reason| service.roster.refusals(reason));
         assert_eq!(refusals.iter().sum::<u64>(), 1);
         assert_eq!(service.roster.refusals(RefusalReason::Resources), 1);
+        // Nor is there a thread for one.
+        service.note_start(Ok(()));
+        assert_eq!(service.roster.refusals(RefusalReason::Resources), 1);
+        service.note_start(Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(service.roster.refusals(RefusalReason::Resources), 2);
         assert!(service.roster.all().is_empty() && service.roster.left().served == 0);
         drop(all);
     }
