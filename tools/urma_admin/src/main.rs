@@ -193,16 +193,23 @@ fn monitor(cfg: &Monitor, json: bool) -> Result<(), String> {
 
 /// Waits for the next look; whether the user ends it.
 fn is_interrupted(interrupt: &InterruptFlag, seconds: f64) -> bool {
-    const NAP: Duration = Duration::from_millis(50);
-    let mut left = Duration::from_secs_f64(seconds);
-    while !left.is_zero() {
-        if interrupt.came() {
-            return true;
+    naps(Duration::from_secs_f64(seconds)).any(|nap| {
+        let came = interrupt.came();
+        if !came {
+            pause(nap);
         }
-        pause(left.min(NAP));
-        left = left.saturating_sub(NAP);
-    }
-    interrupt.came()
+        came
+    }) || interrupt.came()
+}
+
+/// Parts of a wait, between which other things are looked at.
+fn naps(mut left: Duration) -> impl Iterator<Item = Duration> {
+    const NAP: Duration = Duration::from_millis(50);
+    std::iter::from_fn(move || {
+        let nap = left.min(NAP);
+        left -= nap;
+        (!nap.is_zero()).then_some(nap)
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a refreshing view waits between looks")]
@@ -213,4 +220,40 @@ fn pause(bound: Duration) {
 fn say(text: &str) {
     // To a closed output there is nothing to say.
     let _ = urma_tools::say(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use nix::sys::signal::{Signal, raise};
+
+    use super::*;
+
+    #[test]
+    fn a_wait_has_parts_of_50_ms_and_what_is_left() {
+        let ms =
+            |ms| naps(Duration::from_millis(ms)).map(|nap| nap.as_millis()).collect::<Vec<_>>();
+        assert!(ms(0).is_empty());
+        assert_eq!((ms(10), ms(50), ms(51)), (vec![10], vec![50], vec![50, 1]));
+        assert_eq!(ms(120), [50, 50, 20]);
+        assert_eq!(naps(Duration::from_secs(86_400)).count(), 20 * 86_400);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a wait takes its time at least")]
+    fn a_wait_ends_by_its_time_or_a_signal() {
+        let interrupt = InterruptFlag::watch().unwrap();
+        for seconds in [0.0, 0.01, 0.06] {
+            let begun = Instant::now();
+            assert!(!is_interrupted(&interrupt, seconds), "{seconds}");
+            assert!(begun.elapsed() >= Duration::from_secs_f64(seconds), "{seconds}");
+        }
+        // Each of both, also where nothing is waited for; once.
+        for (signal, seconds) in [(Signal::SIGINT, 86_400.0), (Signal::SIGTERM, 0.0)] {
+            raise(signal).unwrap();
+            assert!(is_interrupted(&interrupt, seconds), "{signal}");
+            assert!(!is_interrupted(&interrupt, 0.0), "{signal} was taken");
+        }
+    }
 }
