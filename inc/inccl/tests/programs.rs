@@ -1,102 +1,67 @@
-//! C programs on libinccl, each rank a process, with a controller and switches on loopback.
+//! C programs on an installed libinccl, each rank a process, with a controller and switches on loopback.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use inc::controller::ControllerCfg;
-use inc::document::read_map;
-use inc::switch::SwitchLimits;
-use inc_control::{ControllerServer, ControllerServerCfg, MemoryStore};
-use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
+use inc_world::{Network, Program, RANKS};
+use urma_c_tests::{Prefix, built};
 
-const LIMITS: SwitchLimits = SwitchLimits { memory: 1 << 28, communicators: 100 };
-const RANKS: u8 = 4;
+/// The library that was built with this test, as `cargo xtask install` installs it.
+static INSTALLED: LazyLock<Prefix> = LazyLock::new(|| {
+    let built = built().to_string_lossy().into_owned();
+    Prefix::install_with("inccl", &["--parts", "inccl", "--built", &built], &[])
+});
 
-/// A folder with the library, as a linker and a loader look for it.
-fn library(test: &str) -> PathBuf {
-    let built = env::current_exe().unwrap().parent().unwrap().join("libinccl.so");
-    assert!(built.is_file(), "{} is built with this test", built.display());
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("inccl-{test}"));
-    fs::create_dir_all(&folder).unwrap();
-    for name in ["libinccl.so", "libinccl.so.0"] {
-        fs::copy(&built, folder.join(name)).unwrap();
-    }
-    folder
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn compiled(source: &str, library: &Path) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = library.join(source.trim_end_matches(".c"));
-    let output = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-I"])
-        .arg(here.join("include"))
-        .arg("-o")
+/// What pkg-config says of the installed library.
+fn flags() -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "inccl"]);
+    command.env("PKG_CONFIG_PATH", INSTALLED.lib().join("pkgconfig"));
+    let text = good(&command.output().expect("pkg-config is needed: apt-get install pkg-config"));
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn compiled(source: &str) -> PathBuf {
+    let program = INSTALLED.path.join(source.trim_end_matches(".c"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
+    let mut command = Command::new("cc");
+    command
+        .args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-o"])
         .arg(&program)
-        .arg(here.join("tests/c").join(source))
-        .arg("-L")
-        .arg(library)
-        .args(["-linccl"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        .arg(source)
+        .args(flags());
+    good(&command.output().unwrap());
     program
 }
 
-/// Runs a program in all ranks below a root and two leaves; what each printed.
+/// Runs a program in all ranks below some switches; what each printed.
 fn run(net: u8, source: &str) -> Vec<String> {
-    let at = |host: u8| SocketAddr::from(([127, 45, net, host], 4791));
-    let mut map = String::from("nodes:\n");
-    let mut links = String::from("links:\n  - ends: [s1, s2]\n  - ends: [s1, s3]\n");
-    for index in 1..4 {
-        map += &format!("  - {{name: s{index}, kind: switch, address: {}}}\n", at(index).ip());
-    }
-    for rank in 0..RANKS {
-        map += &format!("  - {{name: h{rank}, kind: host, address: {}}}\n", at(100 + rank).ip());
-        links += &format!("  - ends: [s{}, h{rank}]\n", 2 + rank / 2);
-    }
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let controller = ControllerServer::start(ControllerServerCfg {
-        controller: ControllerCfg { silence_ns: 5_000_000_000, ..ControllerCfg::default() },
-        map: read_map(&(map + &links)).unwrap(),
-        hosts: any,
-        switches: any,
-        store: Box::new(MemoryStore),
-        tls: None,
-    })
-    .unwrap();
-    let switch = |host| {
-        ControlledSwitch::start(ControlledSwitchCfg {
-            address: at(host),
-            limits: LIMITS,
-            controller: controller.switches(),
-            others: Vec::new(),
-            name: None,
-            tls: None,
-        })
-        .unwrap()
-    };
-    let _switches: Vec<_> = (1..4).map(switch).collect();
-    let library = library(source);
-    let program = compiled(source, &library);
+    let network = Network(45, net);
+    let controller = network.start_controller(Duration::from_secs(5));
+    let _switches = network.start_switches(controller.switches());
+    let program = compiled(source);
     let rank = |rank: u8| {
-        Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args([RANKS.to_string(), "127.0.0.1".into(), rank.to_string()])
-            .env("LD_LIBRARY_PATH", &library)
+            .env("LD_LIBRARY_PATH", INSTALLED.lib())
             .env("INCCL_PORT", controller.hosts().port().to_string())
-            .env("INCCL_ADDRESS", at(100 + rank).ip().to_string())
+            .env("INCCL_ADDRESS", network.host(rank).to_string())
             .env("INCCL_GROUP", source)
-            .env_remove("INCCL_MASTER")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .env_remove("INCCL_MASTER");
+        Program::spawn(&mut command)
     };
     let ranks: Vec<_> = (0..RANKS).map(rank).collect();
-    let ended = ranks.into_iter().map(|rank| rank.wait_with_output().unwrap());
+    let ended = ranks.into_iter().map(Program::output);
     ended
         .map(|output| {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -116,4 +81,24 @@ fn the_example_of_the_design_notes_runs_unchanged() {
 fn every_call_gives_its_result_or_its_reason() {
     let wanted = |rank| format!("rank {rank}: all right\n");
     assert_eq!(run(2, "collectives.c"), (0..RANKS).map(wanted).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_manual_page_names_every_function_and_has_no_fault() {
+    let page = INSTALLED.path.join("share/man/man3/inccl.3");
+    // A word that groff does not know, and a table or font that is not there, is a warning.
+    let output =
+        Command::new("groff").args(["-man", "-Tascii", "-P-cbou", "-ww"]).arg(&page).output();
+    let output = output.expect("groff is needed: apt-get install groff");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let text = good(&output);
+    let header = std::fs::read_to_string(INSTALLED.path.join("include/inccl.h")).unwrap();
+    let functions: Vec<_> = header
+        .split(['(', ' ', '*', '\n'])
+        .filter(|word| word.starts_with("inccl_") && header.contains(&format!("{word}(")))
+        .collect();
+    assert!(functions.len() > 20, "{functions:?}");
+    for function in functions {
+        assert!(text.contains(&format!("{function}(")), "{function} is not in the page");
+    }
 }

@@ -162,7 +162,7 @@ fn communicators_go_on_while_their_controller_is_killed_and_stopped() {
                 drop(process.take());
                 work.goes_on();
                 if round % 8 == 6 {
-                    // Nobody can replace it before the controller is back.
+                    // No one can replace it before the controller is back.
                     let used = |switch: &ControlledSwitch| switch.switch().view().edges != 0;
                     let place =
                         switches.iter().position(|of| of.as_ref().is_some_and(used)).unwrap();

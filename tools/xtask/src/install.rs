@@ -64,8 +64,22 @@ impl Abi {
 pub(crate) enum InstalledParts {
     /// Libraries, headers, programs with their manual pages and completions
     All,
-    /// Libraries and headers alone
+    /// The libraries and headers of the C API alone
     Libraries,
+    /// The library of in-network computing alone, with its header and manual page
+    Inccl,
+}
+
+impl InstalledParts {
+    /// Whether the C API belongs to it.
+    const fn has_c_api(self) -> bool {
+        matches!(self, Self::All | Self::Libraries)
+    }
+
+    /// Whether libinccl belongs to it.
+    const fn has_inccl(self) -> bool {
+        matches!(self, Self::All | Self::Inccl)
+    }
 }
 
 /// What is installed, and from which build.
@@ -118,8 +132,9 @@ pub(crate) fn run(prefix: &Path, what: &InstallPlan) -> TaskResult {
     for other in what.others() {
         say(&format!("programs built with other headers choose: URMA_ABI={}", other.name()));
     }
+    let package = if what.parts.has_c_api() { "urma" } else { "inccl" };
     say(&format!(
-        "try: cc $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs urma) program.c",
+        "try: cc $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs {package}) program.c",
         prefix.display()
     ));
     Ok(())
@@ -158,24 +173,37 @@ fn remove(prefix: &Path, file: &Path) -> TaskResult {
 
 /// Folders in which what is installed lies built.
 struct Built {
+    /// Of the libraries of the C API, for one of its releases.
     libraries: PathBuf,
-    tools: PathBuf,
+    /// Of what is the same for all releases.
+    same: PathBuf,
 }
 
 /// Builds what is installed, unless that was done.
 fn build(what: &InstallPlan) -> Result<Built, Failure> {
     if let Some(built) = &what.built {
         let dir = std::path::absolute(built).map_err(Failure::system("the build's folder"))?;
-        return Ok(Built { libraries: dir.clone(), tools: dir });
+        return Ok(Built { libraries: dir.clone(), same: dir });
     }
+    let mut same = Vec::new();
     if what.parts == InstalledParts::All {
+        same.extend(tree::TOOLS.iter().map(|tool| tool.package));
+    }
+    if what.parts.has_inccl() {
+        same.push(tree::INCCL.package);
+    }
+    if !same.is_empty() {
         let base = ["build", "--quiet", "--profile", &what.profile];
-        let tools = tree::TOOLS.iter().flat_map(|tool| ["-p", tool]);
-        cargo::run(&base.into_iter().chain(tools).collect::<Vec<_>>())?;
+        let packages = same.iter().flat_map(|package| ["-p", package]);
+        cargo::run(&base.into_iter().chain(packages).collect::<Vec<_>>())?;
+    }
+    let same = cargo::target_dir()?.join(folder(&what.profile));
+    if !what.parts.has_c_api() {
+        return Ok(Built { libraries: same.clone(), same });
     }
     let packages: Vec<_> = tree::LIBRARIES.iter().map(|library| library.package).collect();
     let libraries = build_libraries(&packages, &what.profile, what.first())?;
-    Ok(Built { libraries, tools: cargo::target_dir()?.join(folder(&what.profile)) })
+    Ok(Built { libraries, same })
 }
 
 /// Builds libraries for a release; the folder that they lie in.

@@ -36,11 +36,29 @@ pub(super) const LIBRARIES: &[InstalledLibrary] = &[
     InstalledLibrary { package: "libtpsa", target: "tpsa", name: "tpsa", archive: false },
 ];
 
-/// Programs that are installed, with their manual pages.
-pub(super) const TOOLS: &[&str] = &["urma_perftest", "urma_admin", "urma_ping"];
+/// The library of in-network computing, which is the same for all releases of the C API.
+pub(super) const INCCL: InstalledLibrary =
+    InstalledLibrary { package: "inccl", target: "inccl", name: "inccl", archive: false };
+
+/// A package of programs that are installed, with their manual pages.
+pub(super) struct InstalledTool {
+    pub(super) package: &'static str,
+    programs: &'static [&'static str],
+}
+
+pub(super) const TOOLS: &[InstalledTool] = &[
+    InstalledTool { package: "urma_perftest", programs: &["urma_perftest"] },
+    InstalledTool { package: "urma_admin", programs: &["urma_admin"] },
+    InstalledTool { package: "urma_ping", programs: &["urma_ping"] },
+    InstalledTool { package: "inc-tools", programs: &["inc-switch", "inc-host"] },
+    InstalledTool { package: "inc-controller", programs: &["inc-controller", "inc-admin"] },
+];
 
 /// Folder of the headers in the sources.
 const HEADERS: &str = "liburma/include";
+/// Header and manual page of libinccl in the sources.
+const INCCL_HEADER: &str = "inc/inccl/include/inccl.h";
+const INCCL_PAGE: &str = "inc/inccl/inccl.3";
 /// The header that says which release the others describe.
 const PROFILE: &str = "urma_profile.h";
 /// Folder, beside the library, in which providers of others are looked for.
@@ -57,39 +75,18 @@ pub(super) fn put(
     lib: &str,
     what: &InstallPlan,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let (built, abi) = (build(what)?, what.first());
+    let built = build(what)?;
     let mut files = Files { root, list: Vec::new() };
-    for library in LIBRARIES {
-        files.library(&built.libraries, lib, library)?;
+    if what.parts.has_c_api() {
+        files.c_api(&built.libraries, prefix, lib, what)?;
     }
-    for other in what.others() {
-        let of_c = &LIBRARIES[0];
-        let built = match &what.built_other {
-            Some(built) => built.clone(),
-            None => build_libraries(&[of_c.package], &what.profile, other)?,
-        };
-        files.shared(&built, &Path::new(lib).join(OTHERS).join(other.name()), of_c)?;
+    if what.parts.has_inccl() {
+        files.inccl(&built.same, prefix, lib)?;
     }
-    for one in &finds::STAND_INS {
-        files.made(&Path::new(lib).join(one.file), |path| one.make(path))?;
-        if let Some(link) = one.link {
-            files.link(one.file, &Path::new(lib).join(link))?;
-        }
-    }
-    files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
-    // Some clients look for the headers here.
-    files.link("ub/umdk/urma", Path::new("include/urma"))?;
-    let package = Path::new(lib).join(finds::CMAKE);
-    files.write(&package.join("urma-config.cmake"), finds::cmake(lib, abi).as_bytes())?;
-    files.write(&package.join("urma-config-version.cmake"), finds::cmake_version().as_bytes())?;
-    let pc = pkg_config(prefix, lib, abi);
-    files.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
-    let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
-    files.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())?;
     let tools = if what.parts == InstalledParts::All { TOOLS } else { &[] };
-    for tool in tools {
-        files.copy(&built.tools.join(tool), &Path::new("bin").join(tool))?;
-        files.pages(&built.tools.join(tool))?;
+    for tool in tools.iter().flat_map(|tool| tool.programs) {
+        files.copy(&built.same.join(tool), &Path::new("bin").join(tool))?;
+        files.pages(&built.same.join(tool))?;
     }
     Ok(files.list)
 }
@@ -112,6 +109,47 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
+    /// Libraries and headers of the C API, and what finds them.
+    fn c_api(&mut self, built: &Path, prefix: &Path, lib: &str, what: &InstallPlan) -> TaskResult {
+        let abi = what.first();
+        for library in LIBRARIES {
+            self.library(built, lib, library)?;
+        }
+        for other in what.others() {
+            let of_c = &LIBRARIES[0];
+            let built = match &what.built_other {
+                Some(built) => built.clone(),
+                None => build_libraries(&[of_c.package], &what.profile, other)?,
+            };
+            self.shared(&built, &Path::new(lib).join(OTHERS).join(other.name()), of_c)?;
+        }
+        for one in &finds::STAND_INS {
+            self.made(&Path::new(lib).join(one.file), |path| one.make(path))?;
+            if let Some(link) = one.link {
+                self.link(one.file, &Path::new(lib).join(link))?;
+            }
+        }
+        self.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
+        // Some clients look for the headers here.
+        self.link("ub/umdk/urma", Path::new("include/urma"))?;
+        let package = Path::new(lib).join(finds::CMAKE);
+        self.write(&package.join("urma-config.cmake"), finds::cmake(lib, abi).as_bytes())?;
+        self.write(&package.join("urma-config-version.cmake"), finds::cmake_version().as_bytes())?;
+        let pc = pkg_config(prefix, lib, abi);
+        self.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
+        let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
+        self.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())
+    }
+
+    /// The library of in-network computing, its header and manual page, and what finds them.
+    fn inccl(&mut self, built: &Path, prefix: &Path, lib: &str) -> TaskResult {
+        self.library(built, lib, &INCCL)?;
+        self.copy(&cargo::root().join(INCCL_HEADER), Path::new("include/inccl.h"))?;
+        self.copy(&cargo::root().join(INCCL_PAGE), Path::new("share/man/man3/inccl.3"))?;
+        let pc = pkg_config_inccl(prefix, lib);
+        self.write(&Path::new(lib).join("pkgconfig/inccl.pc"), pc.as_bytes())
+    }
+
     fn library(&mut self, built: &Path, lib: &str, library: &InstalledLibrary) -> TaskResult {
         let (name, lib) = (library.name, Path::new(lib));
         let soname = self.shared(built, lib, library)?;
@@ -253,6 +291,16 @@ fn pkg_config(prefix: &Path, lib: &str, abi: Abi) -> String {
          Cflags: -I${{includedir}} -I${{includedir}}/ub/umdk/urma\n",
         prefix = prefix.display(),
         abi = abi.name(),
+    )
+}
+
+fn pkg_config_inccl(prefix: &Path, lib: &str) -> String {
+    format!(
+        "prefix={prefix}\nlibdir=${{prefix}}/{lib}\nincludedir=${{prefix}}/include\n\n\
+         Name: inccl\nDescription: collectives that switches reduce on the way\n\
+         Version: {version}\nLibs: -L${{libdir}} -linccl\nCflags: -I${{includedir}}\n",
+        prefix = prefix.display(),
+        version = env!("CARGO_PKG_VERSION"),
     )
 }
 
