@@ -10,6 +10,7 @@
 use std::net::SocketAddr;
 
 use crate::edge::{EdgeAttributes, EdgeEnd};
+use crate::port::{EdgeTotals, StrayCounts};
 use crate::slots::{Child, ChunkConflict, SwitchCounts, To};
 use crate::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
 
@@ -86,23 +87,36 @@ pub enum SwitchReport {
     Aborted(TreeLife, AbortReason),
     /// Two children contradict each other.
     Contradiction(TreeLife, ChunkConflict),
-    /// What a communicator did at this switch since it was installed there. Sent now and then, for metrics;
-    /// the last number is that of the slots in use.
-    Counts(CommunicatorId, SwitchCounts, u64),
+    /// What a communicator did at this switch since it was first installed there. Sent now and then, for metrics.
+    Counts(CommunicatorId, Box<PartCounts>),
+    /// What was refused and is no communicator's. Sent now and then, for metrics.
+    Strays(StrayCounts),
+}
+
+/// What a communicator did at a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PartCounts {
+    /// What happened in its slots.
+    pub slots: SwitchCounts,
+    /// What happened on its edges.
+    pub edges: EdgeTotals,
+    /// Slots that are neither free nor done.
+    pub slots_in_use: u64,
 }
 
 impl SwitchReport {
-    /// The communicator that it is about.
+    /// The communicator that it is about, if it is about one.
     #[must_use]
-    pub fn communicator(&self) -> CommunicatorId {
-        match self {
+    pub fn communicator(&self) -> Option<CommunicatorId> {
+        Some(match self {
             Self::Installed(life, _)
             | Self::Refused(life, _)
             | Self::EdgeDead(life, _)
             | Self::Aborted(life, _)
             | Self::Contradiction(life, _) => life.communicator,
             Self::Counts(communicator, ..) => *communicator,
-        }
+            Self::Strays(_) => return None,
+        })
     }
 }
 

@@ -14,10 +14,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::control::{
-    CommunicatorId, HostCommand, HostReport, SwitchCommand, SwitchReport, TreeLife,
+    CommunicatorId, HostCommand, HostReport, PartCounts, SwitchCommand, SwitchReport, TreeLife,
 };
 use crate::edge::{EdgeAttributes, EdgeEnd};
-use crate::slots::{IncTime, SwitchCounts};
+use crate::port::StrayCounts;
+use crate::slots::IncTime;
 use crate::topology::{NodeKind, PhysicalMap};
 use crate::wire::{AbortReason, Rank};
 
@@ -351,8 +352,10 @@ pub struct SwitchState {
     pub reserved: BTreeMap<u32, u64>,
     /// Parts of trees that it has.
     pub parts: u32,
-    /// What its communicators last reported, and the slots in use.
-    pub counts: BTreeMap<CommunicatorId, (SwitchCounts, u64)>,
+    /// What its communicators last reported.
+    pub counts: BTreeMap<CommunicatorId, PartCounts>,
+    /// What it refused that was no communicator's, as it last reported.
+    pub strays: StrayCounts,
 }
 
 /// What a controller did, for its metrics.
@@ -577,12 +580,14 @@ impl Controller {
             reserved: BTreeMap::new(),
             parts: 0,
             counts: BTreeMap::new(),
+            strays: StrayCounts::default(),
         });
         let is_new = switch.incarnation != hello.incarnation;
         (switch.incarnation, switch.capacity) = (hello.incarnation, hello.capacity);
         switch.session = Some(id);
         if is_new {
             switch.counts.clear();
+            switch.strays = StrayCounts::default();
         }
         self.switch_here(now, &name, &hello.lives);
         Ok(())

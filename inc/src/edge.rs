@@ -85,6 +85,8 @@ pub struct EdgeAttributes {
     pub pkey: u16,
     /// Where no switch of the topology can be had, members reduce in their own programs; or operations wait for switches.
     pub fallback: bool,
+    /// Floats are added in the order of the children; if not, as they come, in less memory.
+    pub is_ordered: bool,
 }
 
 /// One end of an edge, as the other end has to know it.
@@ -126,6 +128,7 @@ impl EdgeAttributes {
         window: 64,
         pkey: 0xffff,
         fallback: true,
+        is_ordered: true,
     };
 
     /// Whether such edges can be.
@@ -141,6 +144,17 @@ impl EdgeAttributes {
         }
         check_window(self.window)?;
         Ok(())
+    }
+
+    /// Whether contributions may have to wait for those of earlier children, which takes memory.
+    #[must_use]
+    pub const fn may_wait(&self) -> bool {
+        self.is_ordered
+            && match self.framing {
+                // Operations with floats may come.
+                Framing::Inc => true,
+                Framing::Plain(reduction) => reduction.is_ordered(),
+            }
     }
 
     /// Bytes of a message at most; also from one place of a window to the next.

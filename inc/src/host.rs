@@ -346,7 +346,7 @@ impl Host {
 
     fn take_switch_reports(&mut self) {
         while let Some(report) = self.switch.poll_report() {
-            if let Some(&id) = self.installed.get(&report.communicator()) {
+            if let Some(&id) = report.communicator().and_then(|of| self.installed.get(&of)) {
                 self.reports.push_back((id, HostReport::Switch(report)));
             }
         }

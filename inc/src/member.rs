@@ -695,6 +695,7 @@ mod tests {
             epoch: EPOCH,
             first: FIRST,
             forward_pause_ns: 0,
+            is_ordered: true,
         };
         (CommunicatorSlots::new(&switch).unwrap(), [0, 1].map(member))
     }

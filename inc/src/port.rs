@@ -55,6 +55,56 @@ pub struct PortCounts {
     pub repeats: u64,
 }
 
+/// Datagrams that were refused before they were known to be an edge's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StrayCounts {
+    /// By the reasons of [`PacketError::REASONS`].
+    pub refused: [u64; PacketError::REASONS.len()],
+    /// The QPN is no edge's.
+    pub unknown_qpns: u64,
+}
+
+/// What happened on some edges of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EdgeTotals {
+    /// Gaps that were reported.
+    pub naks: u64,
+    /// What was not taken, by [`EdgeTotals::REASONS`].
+    pub drops: [u64; Self::REASONS.len()],
+}
+
+impl EdgeTotals {
+    /// Why a packet or message is not taken: the reasons of [`PacketError::REASONS`]; a gap in a message of an unreliable
+    /// edge; another source than the edge's other end.
+    pub const REASONS: [&str; PacketError::REASONS.len() + 2] = {
+        let mut reasons = ["gap"; PacketError::REASONS.len() + 2];
+        let mut at = 0;
+        while at < PacketError::REASONS.len() {
+            reasons[at] = PacketError::REASONS[at];
+            at += 1;
+        }
+        reasons[at + 1] = "source";
+        reasons
+    };
+
+    /// Adds what happened on others.
+    pub fn add(&mut self, more: &Self) {
+        self.naks = self.naks.saturating_add(more.naks);
+        for (sum, more) in self.drops.iter_mut().zip(more.drops) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    fn of(edge: &EdgeCounts, wrong_sources: u64) -> Self {
+        let mut drops = [0; Self::REASONS.len()];
+        let others = [edge.dropped, wrong_sources];
+        for (drop, count) in drops.iter_mut().zip(edge.refused.into_iter().chain(others)) {
+            *drop = count;
+        }
+        Self { naks: edge.naks, drops }
+    }
+}
+
 /// A datagram to be sent: its bytes are the first `len` of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortDatagram {
@@ -74,6 +124,10 @@ struct PortEdge<O> {
     is_ready: bool,
     is_timed: bool,
     is_dead: bool,
+    /// Datagrams from another address than that of the other end.
+    wrong_sources: u64,
+    /// Datagrams whose ICRC or form is wrong, though they name this edge.
+    refused: [u64; PacketError::REASONS.len()],
 }
 
 struct OpenEdge {
@@ -101,8 +155,9 @@ pub struct EdgePort<O> {
     /// At most one entry an edge; the time may have moved on since.
     timers: BinaryHeap<Reverse<(IncTime, usize)>>,
     dead: VecDeque<usize>,
-    /// Of edges that are closed, and of no edge.
-    counts: PortCounts,
+    /// Of edges that are closed.
+    closed: PortCounts,
+    strays: StrayCounts,
 }
 
 impl<O: Copy> EdgePort<O> {
@@ -122,7 +177,8 @@ impl<O: Copy> EdgePort<O> {
             burst: (0, 0),
             timers: BinaryHeap::new(),
             dead: VecDeque::new(),
-            counts: PortCounts::default(),
+            closed: PortCounts::default(),
+            strays: StrayCounts::default(),
         }
     }
 
@@ -146,8 +202,16 @@ impl<O: Copy> EdgePort<O> {
             first_psn: Psn::new(low((self.random)())),
             window: WriteWindow { base: (self.random)() >> 17 << 12, key: low((self.random)()) },
         };
-        let edge =
-            PortEdge { owner, here, open: None, is_ready: false, is_timed: false, is_dead: false };
+        let edge = PortEdge {
+            owner,
+            here,
+            open: None,
+            is_ready: false,
+            is_timed: false,
+            is_dead: false,
+            wrong_sources: 0,
+            refused: [0; PacketError::REASONS.len()],
+        };
         let at = self.free.pop().unwrap_or_else(|| {
             self.edges.push(None);
             self.edges.len() - 1
@@ -182,9 +246,7 @@ impl<O: Copy> EdgePort<O> {
         let qpn = edge.here.qpn.value();
         self.by_qpn.insert(qpn, None);
         self.resting.push_back((qpn, now));
-        if let Some(open) = edge.open {
-            self.counts.add(&open.edge.counts());
-        }
+        self.closed.add(&edge.counts(), edge.wrong_sources);
         self.ready.retain(|at| *at != id.0);
         self.timers.retain(|Reverse((_, at))| *at != id.0);
         self.dead.retain(|at| *at != id.0);
@@ -206,12 +268,14 @@ impl<O: Copy> EdgePort<O> {
     /// What happened so far, on all edges.
     #[must_use]
     pub fn counts(&self) -> PortCounts {
-        let mut all = self.counts;
+        let mut all = self.closed;
         for edge in self.edges.iter().flatten() {
-            if let Some(open) = &edge.open {
-                all.add(&open.edge.counts());
-            }
+            all.add(&edge.counts(), edge.wrong_sources);
         }
+        for (sum, more) in all.refused.iter_mut().zip(self.strays.refused) {
+            *sum += more;
+        }
+        all.unknown_qpns = self.strays.unknown_qpns;
         all
     }
 
@@ -222,6 +286,21 @@ impl<O: Copy> EdgePort<O> {
         bytes.get(5..8).is_some_and(|qpn| {
             let qpn = qpn.iter().fold(0, |qpn, byte| qpn << 8 | u32::from(*byte));
             self.qpns.contains(&qpn)
+        })
+    }
+
+    /// What was refused before it was known to be an edge's.
+    #[must_use]
+    pub fn strays(&self) -> StrayCounts {
+        self.strays
+    }
+
+    /// What happened on an edge so far.
+    #[must_use]
+    pub fn totals(&self, id: EdgeId) -> EdgeTotals {
+        let edge = self.edges.get(id.0).and_then(Option::as_ref);
+        edge.map_or_else(EdgeTotals::default, |edge| {
+            EdgeTotals::of(&edge.counts(), edge.wrong_sources)
         })
     }
 
@@ -237,21 +316,21 @@ impl<O: Copy> EdgePort<O> {
         let packet = match RocePacket::parse(bytes) {
             Ok(packet) => packet,
             Err(error) => {
-                self.counts.refused[error.index()] += 1;
+                self.strays.refused[error.index()] += 1;
                 return None;
             }
         };
         let at = self.by_qpn.get(&packet.header.bth.dest.value()).copied().flatten();
         let Some((at, place)) = at.and_then(|at| Some((at, self.edges[at].as_mut()?))) else {
-            self.counts.unknown_qpns += 1;
+            self.strays.unknown_qpns += 1;
             return None;
         };
         let Some(open) = &mut place.open else {
-            self.counts.unknown_qpns += 1;
+            self.strays.unknown_qpns += 1;
             return None;
         };
         if source.ip().to_canonical() != open.there.ip().to_canonical() {
-            self.counts.wrong_sources += 1;
+            place.wrong_sources += 1;
             return None;
         }
         // A NIC's source port may be any.
@@ -260,7 +339,7 @@ impl<O: Copy> EdgePort<O> {
         let flow = other.as_ref().unwrap_or(&open.back);
         let checked = flow.of_len(bytes.len()).and_then(|f| f.verify_id_up_to(bytes, ID_MAX));
         if let Err(error) = checked {
-            self.counts.refused[error.index()] += 1;
+            place.refused[error.index()] += 1;
             return None;
         }
         // The edge counts its refusals.
@@ -402,8 +481,20 @@ impl<O: Copy> EdgePort<O> {
     }
 }
 
+impl<O> PortEdge<O> {
+    /// What happened on the edge, with what did not come so far as to it.
+    fn counts(&self) -> EdgeCounts {
+        let mut counts = self.open.as_ref().map_or_else(EdgeCounts::default, |o| o.edge.counts());
+        for (sum, more) in counts.refused.iter_mut().zip(self.refused) {
+            *sum += more;
+        }
+        counts
+    }
+}
+
 impl PortCounts {
-    fn add(&mut self, edge: &EdgeCounts) {
+    fn add(&mut self, edge: &EdgeCounts, wrong_sources: u64) {
+        self.wrong_sources += wrong_sources;
         for (sum, more) in self.refused.iter_mut().zip(edge.refused) {
             *sum += more;
         }

@@ -37,6 +37,8 @@ pub struct CommunicatorSlotsCfg {
     pub first: Seq,
     /// A repeat sooner than this after the chunk went to the parent is not passed on.
     pub forward_pause_ns: IncTime,
+    /// Floats are added in the order of the children; if not, as they come.
+    pub is_ordered: bool,
 }
 
 /// A child of a switch.
@@ -103,6 +105,64 @@ pub struct SwitchCounts {
     pub repeats: u64,
     /// Aborts that were sent.
     pub aborts: u64,
+    /// Bytes of data in the contributions that were taken.
+    pub bytes: u64,
+    /// Times from a chunk's first contribution to its answer.
+    pub chunks: ChunkTimes,
+}
+
+/// How long chunks took, in classes: classes of several switches and epochs are added up one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChunkTimes {
+    /// Chunks that took at most the time of [`ChunkTimes::BOUNDS_NS`], and more than the one before; then longer ones.
+    pub counts: [u64; Self::BOUNDS_NS.len() + 1],
+    /// Sum of all times.
+    pub sum_ns: u64,
+}
+
+impl ChunkTimes {
+    /// The longest time of each class but the last: 4 us to 16.8 s, each four times the one before.
+    pub const BOUNDS_NS: [IncTime; 12] = {
+        let mut bounds = [4000; 12];
+        let mut at = 1;
+        while at < bounds.len() {
+            bounds[at] = 4 * bounds[at - 1];
+            at += 1;
+        }
+        bounds
+    };
+
+    fn note(&mut self, time: IncTime) {
+        self.counts[Self::BOUNDS_NS.partition_point(|bound| *bound < time)] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(time);
+    }
+
+    /// Adds what others were noted to take.
+    pub fn add(&mut self, more: &Self) {
+        for (sum, more) in self.counts.iter_mut().zip(more.counts) {
+            *sum = sum.saturating_add(more);
+        }
+        self.sum_ns = self.sum_ns.saturating_add(more.sum_ns);
+    }
+}
+
+impl SwitchCounts {
+    /// Adds what happened in another life of the communicator.
+    pub fn add(&mut self, more: &Self) {
+        for (sum, more) in [
+            (&mut self.contributions, more.contributions),
+            (&mut self.duplicates, more.duplicates),
+            (&mut self.stale, more.stale),
+            (&mut self.violations, more.violations),
+            (&mut self.other_epochs, more.other_epochs),
+            (&mut self.repeats, more.repeats),
+            (&mut self.aborts, more.aborts),
+            (&mut self.bytes, more.bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.chunks.add(&more.chunks);
+    }
 }
 
 /// Two contributions to a chunk that cannot both be: of other operations, or of other sizes.
@@ -164,6 +224,8 @@ struct ChunkSlot {
     /// Header of the first contribution; for a broadcast with the root's count.
     first: IncHeader,
     collective: Collective,
+    /// When the first contribution came.
+    began: IncTime,
 }
 
 /// Slots and counters of one communicator in one switch.
@@ -179,6 +241,7 @@ pub struct CommunicatorSlots {
     epoch: TreeEpoch,
     first: Seq,
     forward_pause_ns: IncTime,
+    is_ordered: bool,
     /// Two banks of a window each.
     slots: Vec<ChunkSlot>,
     /// Reduced data of each slot.
@@ -207,6 +270,7 @@ const FREE: ChunkSlot = ChunkSlot {
     seen: 0,
     first: NO_HEADER,
     collective: Collective::Barrier,
+    began: 0,
 };
 
 impl CommunicatorSlots {
@@ -251,6 +315,7 @@ impl CommunicatorSlots {
             epoch: cfg.epoch,
             first: cfg.first,
             forward_pause_ns: cfg.forward_pause_ns,
+            is_ordered: cfg.is_ordered,
             slots: vec![FREE; slots],
             data: vec![0; slots * cfg.data_max],
             waiting: Vec::new(),
@@ -285,7 +350,7 @@ impl CommunicatorSlots {
     }
 
     /// A result, a release or an abort of the switch above.
-    pub fn on_parent(&mut self, header: &IncHeader, data: &[u8]) {
+    pub fn on_parent(&mut self, now: IncTime, header: &IncHeader, data: &[u8]) {
         if header.epoch != self.epoch {
             self.counts.other_epochs += 1;
             return;
@@ -323,7 +388,7 @@ impl CommunicatorSlots {
             self.data[at..at + data.len()].copy_from_slice(data);
             self.slots[index].first.count = header.count;
         }
-        self.finish(index);
+        self.finish(now, index);
     }
 
     /// The next message to be sent. All are to be taken before the next message comes in: its data lies in a slot.
@@ -423,8 +488,13 @@ impl CommunicatorSlots {
                 return;
             }
             let first = IncHeader { is_repeat: false, ..*header };
-            self.slots[index] =
-                ChunkSlot { state: ChunkState::Aggregating, seen: 0, first, collective };
+            self.slots[index] = ChunkSlot {
+                state: ChunkState::Aggregating,
+                seen: 0,
+                first,
+                collective,
+                began: now,
+            };
         } else if slot.first.seq != seq {
             self.counts.stale += 1;
             return;
@@ -446,6 +516,7 @@ impl CommunicatorSlots {
             return self.on_repeat(now, child, index);
         }
         self.counts.contributions += 1;
+        self.counts.bytes += data.len() as u64;
         slot.seen |= bit;
         let is_first = slot.seen == bit;
         self.add((index, child), collective, (header, data), is_first);
@@ -458,7 +529,7 @@ impl CommunicatorSlots {
             self.slots[index].state = ChunkState::Forwarded { at: now };
             self.forward(index, false);
         } else {
-            self.finish(index);
+            self.finish(now, index);
         }
     }
 
@@ -505,7 +576,7 @@ impl CommunicatorSlots {
         let at = index * self.data_max;
         match collective {
             Collective::Allreduce(reduction) | Collective::Reduce(reduction, _) => {
-                if reduction.is_ordered() {
+                if self.is_in_order(reduction) {
                     return self.keep(index, child, data);
                 }
                 let acc = &mut self.data[at..at + data.len()];
@@ -545,7 +616,7 @@ impl CommunicatorSlots {
 
     /// Adds up what waited, from the first child to the last.
     fn add_waiting(&mut self, index: usize, collective: Collective) {
-        let Some(reduction) = collective.reduction().filter(|r: &Reduction| r.is_ordered()) else {
+        let Some(reduction) = collective.reduction().filter(|r| self.is_in_order(*r)) else {
             return;
         };
         let len = usize::from(self.slots[index].first.count) * collective.element_size();
@@ -554,8 +625,15 @@ impl CommunicatorSlots {
         fold(reduction, children.map(|kept| &kept[..len]), &mut self.data[at..at + len]);
     }
 
-    fn finish(&mut self, index: usize) {
-        self.slots[index].state = ChunkState::Done;
+    /// Whether the contributions are added in the order of the children.
+    fn is_in_order(&self, reduction: Reduction) -> bool {
+        self.is_ordered && reduction.is_ordered()
+    }
+
+    fn finish(&mut self, now: IncTime, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.state = ChunkState::Done;
+        self.counts.chunks.note(now.saturating_sub(slot.began));
         for child in 0..self.hosts.len() {
             self.answer(index, child, false);
         }
@@ -638,6 +716,7 @@ mod tests {
             epoch: EPOCH,
             first: Seq(0),
             forward_pause_ns: 100,
+            is_ordered: true,
         }
     }
 
@@ -726,12 +805,12 @@ mod tests {
         assert_eq!(sent(&mut switch), [(To::Parent, repeat, one(9).to_vec())]);
         let result = IncHeader { kind: IncKind::Result(Collective::Allreduce(sum())), ..header };
         let other = IncHeader { op_id: 1, ..result };
-        switch.on_parent(&other, &one(1));
+        switch.on_parent(0, &other, &one(1));
         let longer = IncHeader { count: 2, ..result };
-        switch.on_parent(&longer, &[0; 8]);
+        switch.on_parent(0, &longer, &[0; 8]);
         assert_eq!(switch.counts().violations, 2);
-        switch.on_parent(&result, &one(77));
-        switch.on_parent(&result, &one(78));
+        switch.on_parent(0, &result, &one(77));
+        switch.on_parent(0, &result, &one(78));
         assert_eq!(sent(&mut switch), [(To::Child(0), result, one(77).to_vec())]);
         assert_eq!(switch.counts().duplicates, 3, "two contributions, one result");
     }
@@ -753,11 +832,11 @@ mod tests {
         let release =
             |h: IncHeader, root| IncHeader { kind: IncKind::Release(reduce(root)), count: 0, ..h };
         let result = |h: IncHeader, root| IncHeader { kind: IncKind::Result(reduce(root)), ..h };
-        switch.on_parent(&release(below, 2), &[]);
-        switch.on_parent(&result(elsewhere, 9), &one(3));
+        switch.on_parent(0, &release(below, 2), &[]);
+        switch.on_parent(0, &result(elsewhere, 9), &one(3));
         assert_eq!((switch.counts().violations, sent(&mut switch).len()), (2, 0));
-        switch.on_parent(&result(below, 2), &one(3));
-        switch.on_parent(&release(elsewhere, 9), &[]);
+        switch.on_parent(0, &result(below, 2), &one(3));
+        switch.on_parent(0, &release(elsewhere, 9), &[]);
         let wanted = [
             (To::Child(0), release(below, 2), vec![]),
             (To::Child(1), result(below, 2), one(3).to_vec()),
@@ -828,16 +907,16 @@ mod tests {
         switch.on_child(0, 0, &header, &[0; 3]);
         let long = contribution(0, Collective::Allreduce(sum()), 17);
         switch.on_child(0, 0, &long, &[0; 68]);
-        switch.on_parent(&header, &one(1));
+        switch.on_parent(0, &header, &one(1));
         assert_eq!(switch.counts().violations, 5);
         let old = IncHeader { epoch: TreeEpoch(6), ..header };
         switch.on_child(0, 0, &old, &one(1));
-        switch.on_parent(&IncHeader { epoch: TreeEpoch(8), ..result }, &one(1));
+        switch.on_parent(0, &IncHeader { epoch: TreeEpoch(8), ..result }, &one(1));
         assert_eq!((switch.counts().other_epochs, switch.slots_in_use()), (2, 0));
         assert!(sent(&mut switch).is_empty());
         // The parent's abort reaches all.
         let abort = IncHeader { kind: IncKind::Abort(AbortReason::EdgeDead), ..NO_HEADER };
-        switch.on_parent(&IncHeader { epoch: EPOCH, ..abort }, &[]);
+        switch.on_parent(0, &IncHeader { epoch: EPOCH, ..abort }, &[]);
         assert_eq!((switch.aborted(), sent(&mut switch).len()), (Some(AbortReason::EdgeDead), 3));
     }
 
@@ -851,6 +930,21 @@ mod tests {
             switch.on_child(0, child, &header, &value.to_le_bytes());
         }
         assert_eq!(sent(&mut switch)[0].2, 16_777_216.0_f32.to_le_bytes());
+    }
+
+    #[test]
+    fn floats_that_need_no_order_are_added_as_they_come() {
+        let children = (0..3).map(|rank| Child::Host(Rank(rank))).collect();
+        let cfg = CommunicatorSlotsCfg { is_ordered: false, ..cfg(children, false) };
+        let mut switch = CommunicatorSlots::new(&cfg).unwrap();
+        let sum = Reduction::new(Operator::Sum, ElementType::F32).unwrap();
+        let header = contribution(0, Collective::Allreduce(sum), 1);
+        // From left to right it is 0: the 1 is lost in 1e8.
+        for (child, value) in [(2, -1e8_f32), (0, 1e8), (1, 1.0)] {
+            switch.on_child(0, child, &header, &value.to_le_bytes());
+        }
+        assert_eq!(sent(&mut switch)[0].2, 1_f32.to_le_bytes());
+        assert!(switch.waiting.is_empty(), "nothing waits");
     }
 
     #[test]
@@ -961,7 +1055,7 @@ mod tests {
                     Arrival::FromParent(chunk) => {
                         let kind = IncKind::Result(Collective::Allreduce(sum()));
                         let result = IncHeader { kind, ..header(chunk) };
-                        self.switch.on_parent(&result, &total(chunk).to_le_bytes());
+                        self.switch.on_parent(0, &result, &total(chunk).to_le_bytes());
                     }
                 }
                 while let Some(TreeMessage { to, header, data }) = self.switch.poll_transmit() {

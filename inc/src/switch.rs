@@ -15,7 +15,10 @@ use crate::control::{
     CommunicatorId, EdgeEnds, InstallError, SwitchCommand, SwitchReport, TreeLife, TreePart,
 };
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeEnd, Framing, Reliability};
-use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource};
+use crate::port::{
+    EdgeId, EdgePort, EdgeTotals, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource,
+    StrayCounts,
+};
 use crate::slots::{
     CHILDREN_MAX, Child, CommunicatorSlots, CommunicatorSlotsCfg, CommunicatorSlotsCfgError,
     IncTime, SwitchCounts, To,
@@ -44,8 +47,10 @@ pub struct PartView {
     pub life: TreeLife,
     /// Whose quota its memory counts to.
     pub tenant: u32,
-    /// What happened so far.
+    /// What happened so far, in all lives of its tree.
     pub counts: SwitchCounts,
+    /// What happened on its edges, in all lives of its tree.
+    pub edges: EdgeTotals,
     /// Slots that are neither free nor done.
     pub slots_in_use: usize,
     /// Bytes that are reserved.
@@ -68,6 +73,8 @@ struct SwitchPart {
     children: Vec<EdgeId>,
     parent: Option<EdgeId>,
     is_abort_reported: bool,
+    /// What happened in earlier lives of the tree.
+    before: (SwitchCounts, EdgeTotals),
 }
 
 /// A switch, without its driver.
@@ -86,11 +93,7 @@ pub struct Switch {
 #[must_use]
 pub fn memory_of(attributes: &EdgeAttributes, children: usize) -> u64 {
     let (window, stride) = (u64::from(attributes.window), attributes.stride() as u64);
-    let is_ordered = match attributes.framing {
-        Framing::Inc => true,
-        Framing::Plain(reduction) => reduction.is_ordered(),
-    };
-    let waiting = if is_ordered { window * children as u64 * stride } else { 0 };
+    let waiting = if attributes.may_wait() { window * children as u64 * stride } else { 0 };
     2 * window * (stride + SLOT_LEN) + waiting
 }
 
@@ -118,8 +121,8 @@ impl Switch {
     pub fn on_command(&mut self, now: IncTime, command: SwitchCommand) {
         match command {
             SwitchCommand::Install(life, part) => {
-                self.remove(now, life.communicator);
-                let report = match self.install(now, life, &part) {
+                let before = self.remove(now, life.communicator).unwrap_or_default();
+                let report = match self.install(now, life, &part, before) {
                     Ok(ends) => SwitchReport::Installed(life, ends),
                     Err(error) => SwitchReport::Refused(life, error),
                 };
@@ -138,7 +141,9 @@ impl Switch {
                 }
                 self.send_answers(at);
             }
-            SwitchCommand::Remove(communicator) => self.remove(now, communicator),
+            SwitchCommand::Remove(communicator) => {
+                self.remove(now, communicator);
+            }
         }
     }
 
@@ -161,7 +166,7 @@ impl Switch {
                 }
                 To::Parent => {
                     let is_plain = part.attributes.framing != Framing::Inc;
-                    part.slots.on_parent(&header.from_parent(is_plain), data);
+                    part.slots.on_parent(now, &header.from_parent(is_plain), data);
                     header.seq
                 }
             };
@@ -202,13 +207,33 @@ impl Switch {
 
     /// What the switch has, communicator by communicator.
     pub fn parts(&self) -> impl Iterator<Item = PartView> + '_ {
-        self.parts.iter().flatten().map(|part| PartView {
-            life: part.life,
-            tenant: part.tenant,
-            counts: part.slots.counts(),
-            slots_in_use: part.slots.slots_in_use(),
-            memory: part.memory,
+        self.parts.iter().flatten().map(|part| {
+            let (counts, edges) = self.totals(part);
+            PartView {
+                life: part.life,
+                tenant: part.tenant,
+                counts,
+                edges,
+                slots_in_use: part.slots.slots_in_use(),
+                memory: part.memory,
+            }
         })
+    }
+
+    /// What happened in all lives of a part of a tree.
+    fn totals(&self, part: &SwitchPart) -> (SwitchCounts, EdgeTotals) {
+        let (mut counts, mut edges) = part.before;
+        counts.add(&part.slots.counts());
+        for id in part.children.iter().chain(&part.parent) {
+            edges.add(&self.port.totals(*id));
+        }
+        (counts, edges)
+    }
+
+    /// Datagrams of no edge that were refused.
+    #[must_use]
+    pub fn strays(&self) -> StrayCounts {
+        self.port.strays()
     }
 
     /// What happened on its edges, and with datagrams of no edge.
@@ -228,6 +253,7 @@ impl Switch {
         now: IncTime,
         life: TreeLife,
         part: &TreePart,
+        before: (SwitchCounts, EdgeTotals),
     ) -> Result<EdgeEnds, InstallError> {
         let invalid = |error: &dyn std::fmt::Display| InstallError::Invalid(error.to_string());
         let attributes = part.attributes;
@@ -255,6 +281,7 @@ impl Switch {
                 Reliability::Reliable => PAUSE_RELIABLE,
                 Reliability::Unreliable => PAUSE_UNRELIABLE,
             },
+            is_ordered: attributes.is_ordered,
         };
         let slots = CommunicatorSlots::new(&cfg).map_err(|error| invalid(&error))?;
         let at = self.free.pop().unwrap_or_else(|| {
@@ -286,6 +313,7 @@ impl Switch {
             children: ids,
             parent,
             is_abort_reported: false,
+            before,
         });
         self.by_id.insert(life.communicator, at);
         self.memory += needed;
@@ -314,14 +342,21 @@ impl Switch {
         Ok(())
     }
 
-    fn remove(&mut self, now: IncTime, communicator: CommunicatorId) {
-        let Some(at) = self.by_id.remove(&communicator) else { return };
-        let Some(part) = self.parts[at].take() else { return };
+    /// Gives back what a communicator has; what it did so far.
+    fn remove(
+        &mut self,
+        now: IncTime,
+        communicator: CommunicatorId,
+    ) -> Option<(SwitchCounts, EdgeTotals)> {
+        let at = self.by_id.remove(&communicator)?;
+        let part = self.parts[at].take()?;
+        let totals = self.totals(&part);
         for id in part.children.into_iter().chain(part.parent) {
             self.port.close(now, id);
         }
         self.memory -= part.memory;
         self.free.push(at);
+        Some(totals)
     }
 
     /// Queues what the slots of a communicator have to send, and reports its end.

@@ -126,6 +126,7 @@ fn build(
         epoch: cfg.0,
         first: cfg.1,
         forward_pause_ns: RTO / 2,
+        is_ordered: true,
     };
     let me = switches.len();
     let slots = CommunicatorSlots::new(&cfg_of).unwrap();
@@ -276,7 +277,7 @@ impl World {
                 self.drain(switch);
             }
             End::FromParent(switch) => {
-                self.switches[switch].slots.on_parent(&header, data);
+                self.switches[switch].slots.on_parent(self.now, &header, data);
                 self.drain(switch);
             }
         }

@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 
 use inc::control::{
     ChunkReport, CommunicatorId, CurrentOperation, EdgeEnds, HostCommand, HostReport, InstallError,
-    ResumePlan, SwitchCommand, SwitchReport, TreeLife, TreePart, TreeStart,
+    PartCounts, ResumePlan, SwitchCommand, SwitchReport, TreeLife, TreePart, TreeStart,
 };
 use inc::controller::{GroupId, MemberTicket};
 use inc::edge::{EdgeAttributes, EdgeEnd, Framing, MessageMode, Reliability, WriteWindow};
 use inc::element::{ElementType, Operator, Reduction};
-use inc::slots::{Child, ChunkConflict, SwitchCounts, To};
+use inc::port::{EdgeTotals, StrayCounts};
+use inc::slots::{Child, ChunkConflict, ChunkTimes, SwitchCounts, To};
 use inc::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 use urma_packet::{Psn, Tpn};
 
@@ -130,6 +131,7 @@ impl From<EdgeAttributes> for proto::EdgeAttributes {
             window: attributes.window,
             pkey: u32::from(attributes.pkey),
             no_fallback: !attributes.fallback,
+            unordered: !attributes.is_ordered,
         }
     }
 }
@@ -152,6 +154,7 @@ impl TryFrom<proto::EdgeAttributes> for EdgeAttributes {
             window: of.window,
             pkey: u16_of(of.pkey, "pkey")?,
             fallback: !of.no_fallback,
+            is_ordered: !of.unordered,
         };
         attributes.check().needed("attributes")?;
         Ok(attributes)
@@ -375,31 +378,55 @@ fn header_of(of: Option<proto::Header>) -> Converted<IncHeader> {
     })
 }
 
-impl From<SwitchCounts> for proto::SwitchCounts {
-    fn from(counts: SwitchCounts) -> Self {
+impl From<&PartCounts> for proto::SwitchCounts {
+    fn from(PartCounts { slots, edges, .. }: &PartCounts) -> Self {
         Self {
-            contributions: counts.contributions,
-            duplicates: counts.duplicates,
-            stale: counts.stale,
-            violations: counts.violations,
-            other_epochs: counts.other_epochs,
-            repeats: counts.repeats,
-            aborts: counts.aborts,
+            contributions: slots.contributions,
+            duplicates: slots.duplicates,
+            stale: slots.stale,
+            violations: slots.violations,
+            other_epochs: slots.other_epochs,
+            repeats: slots.repeats,
+            aborts: slots.aborts,
+            bytes: slots.bytes,
+            naks: edges.naks,
+            drops: edges.drops.to_vec(),
+            chunks: Some(proto::ChunkTimes {
+                counts: slots.chunks.counts.to_vec(),
+                sum_ns: slots.chunks.sum_ns,
+            }),
         }
     }
 }
 
-impl From<proto::SwitchCounts> for SwitchCounts {
-    fn from(counts: proto::SwitchCounts) -> Self {
-        Self {
-            contributions: counts.contributions,
-            duplicates: counts.duplicates,
-            stale: counts.stale,
-            violations: counts.violations,
-            other_epochs: counts.other_epochs,
-            repeats: counts.repeats,
-            aborts: counts.aborts,
-        }
+fn part_counts_of(of: &proto::SwitchCounts, slots_in_use: u64) -> Converted<PartCounts> {
+    let chunks = of.chunks.clone().unwrap_or_default();
+    let slots = SwitchCounts {
+        contributions: of.contributions,
+        duplicates: of.duplicates,
+        stale: of.stale,
+        violations: of.violations,
+        other_epochs: of.other_epochs,
+        repeats: of.repeats,
+        aborts: of.aborts,
+        bytes: of.bytes,
+        chunks: ChunkTimes {
+            counts: numbers_of(&chunks.counts, "chunks.counts")?,
+            sum_ns: chunks.sum_ns,
+        },
+    };
+    let edges = EdgeTotals { naks: of.naks, drops: numbers_of(&of.drops, "drops")? };
+    Ok(PartCounts { slots, edges, slots_in_use })
+}
+
+/// Numbers of which there are as many as this side knows, or none.
+fn numbers_of<const N: usize>(of: &[u64], field: &'static str) -> Converted<[u64; N]> {
+    if of.is_empty() { Ok([0; N]) } else { of.try_into().needed(field) }
+}
+
+impl From<StrayCounts> for proto::Strays {
+    fn from(of: StrayCounts) -> Self {
+        Self { refused: of.refused.to_vec(), unknown_qpns: of.unknown_qpns }
     }
 }
 
@@ -440,11 +467,12 @@ impl From<SwitchReport> for proto::SwitchReport {
                 first: Some(header_to(seen.first)),
                 second: Some(header_to(seen.second)),
             }),
-            SwitchReport::Counts(communicator, counts, slots_in_use) => Report::Counts(Counts {
+            SwitchReport::Counts(communicator, counts) => Report::Counts(Counts {
                 communicator: communicator.0,
-                counts: Some(counts.into()),
-                slots_in_use,
+                counts: Some((&*counts).into()),
+                slots_in_use: counts.slots_in_use,
             }),
+            SwitchReport::Strays(strays) => Report::Strays(strays.into()),
         };
         Self { report: Some(report) }
     }
@@ -482,11 +510,14 @@ impl TryFrom<proto::SwitchReport> for SwitchReport {
                     second: header_of(of.second)?,
                 },
             ),
-            Report::Counts(of) => Self::Counts(
-                CommunicatorId(of.communicator),
-                of.counts.needed("counts")?.into(),
-                of.slots_in_use,
-            ),
+            Report::Counts(of) => {
+                let counts = part_counts_of(&of.counts.needed("counts")?, of.slots_in_use)?;
+                Self::Counts(CommunicatorId(of.communicator), Box::new(counts))
+            }
+            Report::Strays(of) => Self::Strays(StrayCounts {
+                refused: numbers_of(&of.refused, "refused")?,
+                unknown_qpns: of.unknown_qpns,
+            }),
         })
     }
 }

@@ -189,7 +189,7 @@ impl SwitchClient {
     fn keep(&mut self, report: SwitchReport) {
         self.note(&report);
         // Counts are reported again.
-        if !matches!(report, SwitchReport::Counts(..)) {
+        if !matches!(report, SwitchReport::Counts(..) | SwitchReport::Strays(_)) {
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
@@ -209,7 +209,8 @@ impl SwitchClient {
             SwitchReport::EdgeDead(..)
             | SwitchReport::Aborted(..)
             | SwitchReport::Contradiction(..)
-            | SwitchReport::Counts(..) => {}
+            | SwitchReport::Counts(..)
+            | SwitchReport::Strays(_) => {}
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use inc::control::PartCounts;
 use inc::controller::{
     CommunicatorState, Controller, GroupPhase, SwitchHome, SwitchState, TreePhase,
 };
-use inc::slots::{Child, SwitchCounts};
+use inc::port::EdgeTotals;
+use inc::slots::{Child, ChunkTimes};
 
 use crate::proto;
 
@@ -54,12 +56,13 @@ pub(crate) fn snapshot(controller: &Controller, tenant: Option<u32>) -> proto::S
             reserved: switch.reserved.values().sum(),
             parts: switch.parts,
             counts: counts
-                .map(|(id, (counts, slots_in_use))| proto::CommunicatorCounts {
+                .map(|(id, counts)| proto::CommunicatorCounts {
                     communicator: id.0,
-                    counts: Some((*counts).into()),
-                    slots_in_use: *slots_in_use,
+                    counts: Some(counts.into()),
+                    slots_in_use: counts.slots_in_use,
                 })
                 .collect(),
+            strays: Some(switch.strays.into()),
         }
     });
     proto::Snapshot { groups: groups.collect(), switches: switches.collect(), communicators }
@@ -112,6 +115,7 @@ fn communicator(of: &CommunicatorState, tenant: u32) -> proto::CommunicatorInfo 
 }
 
 /// The state of a controller in the format of Prometheus.
+#[expect(clippy::too_many_lines, reason = "one row of each metric")]
 pub(crate) fn metrics(controller: &Controller) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, rows: Vec<(String, u64)>| {
@@ -154,29 +158,69 @@ pub(crate) fn metrics(controller: &Controller) -> String {
     family("inc_switch_reserved_bytes", "gauge", reserved.collect());
     let present = switches.iter().map(|of| (switch(of), u64::from(of.session.is_some())));
     family("inc_switch_session", "gauge", present.collect());
-    type Counter = (&'static str, fn(&SwitchCounts) -> u64);
-    const COUNTERS: [Counter; 7] = [
-        ("inc_contributions_total", |of| of.contributions),
-        ("inc_duplicates_total", |of| of.duplicates),
-        ("inc_stale_total", |of| of.stale),
-        ("inc_violations_total", |of| of.violations),
-        ("inc_other_epochs_total", |of| of.other_epochs),
-        ("inc_repeats_total", |of| of.repeats),
-        ("inc_switch_aborts_total", |of| of.aborts),
-    ];
-    let rows = |value: &dyn Fn(&(SwitchCounts, u64)) -> u64| {
+    let parts = || {
         let of = switches.iter().flat_map(|of| of.counts.iter().map(move |counts| (of, counts)));
-        let rows = of.filter_map(|(of, (id, counts))| {
+        of.filter_map(|(of, (id, counts))| {
             let communicator = all.iter().find(|all| all.id == *id)?;
-            Some((format!("{},{}", labels(communicator), switch(of)), value(counts)))
-        });
-        rows.collect::<Vec<_>>()
+            Some((format!("{},{}", labels(communicator), switch(of)), counts))
+        })
     };
     for (name, value) in COUNTERS {
-        family(name, "counter", rows(&|(counts, _)| value(counts)));
+        family(name, "counter", parts().map(|(labels, of)| (labels, value(of))).collect());
     }
-    family("inc_slots_in_use", "gauge", rows(&|(_, in_use)| *in_use));
+    let mut drops: Vec<_> = parts()
+        .flat_map(|(labels, of)| {
+            let reasons = EdgeTotals::REASONS.into_iter().zip(of.edges.drops);
+            reasons
+                .chain([("epoch", of.slots.other_epochs)])
+                .map(move |(reason, count)| (format!("{labels},reason=\"{reason}\""), count))
+        })
+        .collect();
+    // Of no communicator: what no edge is known for.
+    drops.extend(switches.iter().flat_map(|of| {
+        let reasons = EdgeTotals::REASONS.into_iter().zip(of.strays.refused);
+        reasons
+            .chain([("qpn", of.strays.unknown_qpns)])
+            .map(|(reason, count)| (format!("{},reason=\"{reason}\"", switch(of)), count))
+    }));
+    family("inc_drops_total", "counter", drops);
+    let in_use = parts().map(|(labels, of)| (labels, of.slots_in_use));
+    family("inc_slots_in_use", "gauge", in_use.collect());
+    let _ = writeln!(text, "# TYPE inc_chunk_seconds histogram");
+    for (labels, of) in parts() {
+        write_chunk_times(&mut text, &labels, &of.slots.chunks);
+    }
     text
+}
+
+/// A counter of a communicator at a switch.
+type PartCounter = (&'static str, fn(&PartCounts) -> u64);
+const COUNTERS: [PartCounter; 8] = [
+    ("inc_contributions_total", |of| of.slots.contributions),
+    ("inc_duplicates_total", |of| of.slots.duplicates),
+    ("inc_stale_total", |of| of.slots.stale),
+    ("inc_violations_total", |of| of.slots.violations),
+    ("inc_repeats_total", |of| of.slots.repeats),
+    ("inc_switch_aborts_total", |of| of.slots.aborts),
+    ("inc_bytes_total", |of| of.slots.bytes),
+    ("inc_naks_total", |of| of.edges.naks),
+];
+
+/// A histogram: each row has what the rows before have, too.
+fn write_chunk_times(text: &mut String, labels: &str, of: &ChunkTimes) {
+    let mut sum = 0_u64;
+    let bounds = ChunkTimes::BOUNDS_NS.into_iter().map(seconds).chain(["+Inf".to_owned()]);
+    for (bound, count) in bounds.zip(of.counts) {
+        sum = sum.saturating_add(count);
+        let _ = writeln!(text, "inc_chunk_seconds_bucket{{{labels},le=\"{bound}\"}} {sum}");
+    }
+    let _ = writeln!(text, "inc_chunk_seconds_sum{{{labels}}} {}", seconds(of.sum_ns));
+    let _ = writeln!(text, "inc_chunk_seconds_count{{{labels}}} {sum}");
+}
+
+/// Nanoseconds as seconds, exactly.
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
 fn group_phase(phase: &GroupPhase) -> &'static str {

@@ -9,13 +9,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use inc::control::{
-    ChunkReport, CommunicatorId, EdgeEnds, HostCommand, HostReport, SwitchCommand, SwitchReport,
-    TreeLife,
+    ChunkReport, CommunicatorId, EdgeEnds, HostCommand, HostReport, PartCounts, SwitchCommand,
+    SwitchReport, TreeLife,
 };
 use inc::controller::{ControllerCfg, GroupSecret, SwitchCapacity};
 use inc::document::read_map;
 use inc::edge::{EdgeAttributes, EdgeEnd, WriteWindow};
-use inc::slots::To;
+use inc::port::{EdgeTotals, StrayCounts};
+use inc::slots::{ChunkTimes, SwitchCounts, To};
 use inc::wire::{AbortReason, Seq, TreeEpoch};
 use inc_control::{
     ControllerServer, ControllerServerCfg, ControllerStore, FileStore, HostSession, HostSessionCfg,
@@ -321,6 +322,55 @@ fn an_edge_that_dies_while_no_controller_is_there_is_reported_to_the_next_one() 
         assert_eq!((life.communicator, life.epoch), (id, TreeEpoch(2)));
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn metrics_show_each_number_that_a_switch_reports() {
+    let server = controller(ControllerCfg::new());
+    let (switches, hosts) = with_tree(&server);
+    let mut chunks = ChunkTimes { sum_ns: 1_500_000_123, ..ChunkTimes::default() };
+    (chunks.counts[0], chunks.counts[1], chunks.counts[12]) = (3, 2, 1);
+    let slots = SwitchCounts {
+        contributions: 11,
+        bytes: 12,
+        other_epochs: 13,
+        chunks,
+        ..SwitchCounts::default()
+    };
+    let mut edges = EdgeTotals { naks: 14, ..EdgeTotals::default() };
+    edges.drops = std::array::from_fn(|at| 20 + at as u64);
+    let counts = PartCounts { slots, edges, slots_in_use: 15 };
+    let strays = StrayCounts { refused: [0, 0, 0, 0, 0, 0, 31], unknown_qpns: 32 };
+    let id = hosts[0].communicator;
+    for report in [SwitchReport::Counts(id, Box::new(counts)), SwitchReport::Strays(strays)] {
+        switches[1].stop.send(Some(report)).unwrap();
+    }
+    let text = wait_for(&server, |text| {
+        text.contains("inc_drops_total{switch=\"left\",reason=\"qpn\"} 32")
+    });
+    let labels = format!("tenant=\"0\",communicator=\"{}\",switch=\"left\"", id.0);
+    for (name, more, value) in [
+        ("inc_contributions_total", "", "11"),
+        ("inc_bytes_total", "", "12"),
+        ("inc_naks_total", "", "14"),
+        ("inc_slots_in_use", "", "15"),
+        ("inc_drops_total", ",reason=\"truncated\"", "20"),
+        ("inc_drops_total", ",reason=\"icrc\"", "26"),
+        ("inc_drops_total", ",reason=\"gap\"", "27"),
+        ("inc_drops_total", ",reason=\"source\"", "28"),
+        ("inc_drops_total", ",reason=\"epoch\"", "13"),
+        ("inc_chunk_seconds_bucket", ",le=\"0.000004000\"", "3"),
+        ("inc_chunk_seconds_bucket", ",le=\"0.000016000\"", "5"),
+        ("inc_chunk_seconds_bucket", ",le=\"16.777216000\"", "5"),
+        ("inc_chunk_seconds_bucket", ",le=\"+Inf\"", "6"),
+        ("inc_chunk_seconds_sum", "", "1.500000123"),
+        ("inc_chunk_seconds_count", "", "6"),
+    ] {
+        let line = format!("{name}{{{labels}{more}}} {value}\n");
+        assert_eq!(text.matches(&line).count(), 1, "{line}{text}");
+    }
+    assert!(text.contains("inc_drops_total{switch=\"left\",reason=\"icrc\"} 31\n"), "{text}");
+    drop(hosts);
 }
 
 #[test]

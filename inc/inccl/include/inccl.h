@@ -53,6 +53,8 @@ enum {
 
 enum { INCCL_MODE_WRITE = 0, INCCL_MODE_SEND = 1 };
 enum { INCCL_EDGE_RC = 0, INCCL_EDGE_UC = 1 };
+enum { INCCL_FRAMING_INC = 0, INCCL_FRAMING_PLAIN = 1 };
+enum { INCCL_ORDERED_ON = 0, INCCL_ORDERED_OFF = 1 };
 enum { INCCL_FALLBACK_MEMBERS = 0, INCCL_FALLBACK_NONE = 1 };
 
 /* As source: the data lies in the destination already. */
@@ -69,6 +71,11 @@ struct inccl_attr {
     uint32_t bound_ms;  /* an operation that takes longer ends with INCCL_TIMEOUT (30000) */
     uint32_t fallback;  /* where no switch can be had, INCCL_FALLBACK_MEMBERS: the ranks' programs reduce;
                            INCCL_FALLBACK_NONE: operations wait for switches */
+    uint32_t framing;   /* INCCL_FRAMING_INC: messages have a header; INCCL_FRAMING_PLAIN: they are data alone, of
+                           allreduces with plain_type and plain_op, and no other operation can be */
+    uint32_t plain_type, plain_op;
+    uint32_t ordered;   /* INCCL_ORDERED_ON: floats are added in the order of the tree; INCCL_ORDERED_OFF: as they come,
+                           so that another run may round differently; all ranks get the same bits */
 };
 
 struct inccl_stats {
@@ -79,6 +86,8 @@ struct inccl_stats {
     uint64_t sent_packets, received_packets;
     uint64_t sent_bytes, received_bytes; /* of the process, UDP payload */
     char why[256];          /* why not by switches; empty: they reduce */
+    uint32_t framing;       /* INCCL_FRAMING_..., as it was created */
+    uint32_t ordered;       /* INCCL_ORDERED_..., as it was created */
 };
 #define INCCL_BY_NONE 0     /* no tree yet: operations wait for switches */
 #define INCCL_BY_SWITCHES 1

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use inc::edge::MessageMode;
+use inc::edge::{Framing, MessageMode};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::host::Reducers;
 use inc::wire::Collective;
@@ -48,6 +48,14 @@ pub struct CAttr {
     pub bound_ms: u32,
     /// `INCCL_FALLBACK_*`, what happens where no switch can be had.
     pub fallback: u32,
+    /// `INCCL_FRAMING_*`, what messages consist of.
+    pub framing: u32,
+    /// Type of the elements, where messages are data alone.
+    pub plain_type: u32,
+    /// Operator of the reduction, where messages are data alone.
+    pub plain_op: u32,
+    /// `INCCL_ORDERED_*`, whether floats are added in the order of the tree.
+    pub ordered: u32,
 }
 
 /// Bytes of `why` in `struct inccl_stats`.
@@ -75,6 +83,10 @@ pub struct CStats {
     pub received_bytes: u64,
     /// Why no switch of the topology reduces, as a string that is cut to fit.
     pub why: [u8; WHY_LEN],
+    /// `INCCL_FRAMING_*`, what messages consist of.
+    pub framing: u32,
+    /// `INCCL_ORDERED_*`, whether floats are added in the order of the tree.
+    pub ordered: u32,
 }
 
 /// `struct inccl_group`: a number, never looked into.
@@ -539,6 +551,8 @@ pub extern "C" fn inccl_stats(comm: *mut CCommunicatorHandle, stats: *mut CStats
             sent_bytes: udp.sent_bytes,
             received_bytes: udp.received_bytes,
             why: text_of(&made.why().unwrap_or_default()),
+            framing: (of.attributes().framing != Framing::Inc).into(),
+            ordered: (!of.attributes().is_ordered).into(),
         };
         memory::store_sized(stats, found, "stats")?;
         Ok(IncclAnswer::Ok)

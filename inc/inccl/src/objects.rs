@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use inc::controller::GroupSecret;
-use inc::edge::{EdgeAttributes, MessageMode, Reliability};
+use inc::edge::{EdgeAttributes, Framing, MessageMode, Reliability};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::{Collective, Rank};
 use inc_control::HOSTS_PORT;
@@ -239,6 +239,11 @@ impl CCommunicator {
         Ok(place.get_or_init(|| made))
     }
 
+    /// How its messages travel.
+    pub(crate) fn attributes(&self) -> &EdgeAttributes {
+        &self.attributes
+    }
+
     pub(crate) fn default_mode(&self) -> MessageMode {
         self.attributes.mode
     }
@@ -373,9 +378,28 @@ pub(crate) fn attributes(attr: &crate::CAttr) -> Result<(EdgeAttributes, Duratio
         1 => false,
         other => return Err(IncclError::invalid(format!("fallback {other} is none"))),
     };
+    let framing = match (attr.framing, attr.plain_type, attr.plain_op) {
+        (0, 0, 0) => Framing::Inc,
+        (0, ..) => {
+            let words = "plain_type and plain_op belong to INCCL_FRAMING_PLAIN".to_owned();
+            return Err(IncclError::invalid(words));
+        }
+        (1, of, op) => {
+            let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+            Framing::Plain(reduction(number(op), element(number(of))?)?)
+        }
+        (other, ..) => return Err(IncclError::invalid(format!("framing {other} is none"))),
+    };
+    let is_ordered = match attr.ordered {
+        0 => true,
+        1 => false,
+        other => return Err(IncclError::invalid(format!("ordered {other} is none"))),
+    };
     let attributes = EdgeAttributes {
         mode,
         reliability,
+        framing,
+        is_ordered,
         path_mtu: short(attr.path_mtu, PATH_MTU, "path_mtu")?,
         packets: u8::try_from(short(attr.packets, 1, "packets")?).unwrap_or(u8::MAX),
         window: short(attr.window, 64, "window")?.into(),

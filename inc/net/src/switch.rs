@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use inc::control::{SwitchCommand, SwitchReport};
+use inc::control::{PartCounts, SwitchCommand, SwitchReport};
 use inc::controller::SwitchCapacity;
-use inc::port::PortCounts;
+use inc::port::{PortCounts, StrayCounts};
 use inc::switch::{PartView, Switch, SwitchLimits};
 use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
@@ -29,6 +29,8 @@ pub struct SwitchView {
     pub parts: Vec<PartView>,
     /// Its edges and datagrams of no edge.
     pub port: PortCounts,
+    /// Datagrams that it refused before they were known to be an edge's.
+    pub strays: StrayCounts,
     /// Its socket's datagrams and calls.
     pub udp: UdpCounts,
     /// Bytes that are reserved for slots.
@@ -109,9 +111,15 @@ impl ControlledSwitch {
     /// Reports to the controller what each communicator did so far, for its metrics.
     pub fn report_counts(&self) {
         let Some(session) = self.session.get() else { return };
-        for part in self.switch.view().parts {
-            let in_use = part.slots_in_use as u64;
-            session.report(SwitchReport::Counts(part.life.communicator, part.counts, in_use));
+        let view = self.switch.view();
+        session.report(SwitchReport::Strays(view.strays));
+        for part in view.parts {
+            let counts = PartCounts {
+                slots: part.counts,
+                edges: part.edges,
+                slots_in_use: part.slots_in_use as u64,
+            };
+            session.report(SwitchReport::Counts(part.life.communicator, Box::new(counts)));
         }
     }
 }
@@ -233,6 +241,7 @@ fn view(driver: &StationDriver<Switch>) -> SwitchView {
     SwitchView {
         parts: driver.station.parts().collect(),
         port: driver.station.port_counts(),
+        strays: driver.station.strays(),
         udp: driver.counts(),
         memory,
         edges,

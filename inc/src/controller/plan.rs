@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::control::CurrentOperation;
-use crate::edge::{EdgeAttributes, Framing};
+use crate::edge::EdgeAttributes;
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank};
 
 /// Bytes beside the data of a slot.
@@ -14,11 +14,7 @@ const SLOT_OVERHEAD: u64 = 64;
 #[must_use]
 pub fn slots_memory(attributes: &EdgeAttributes, children: usize) -> u64 {
     let (window, stride) = (u64::from(attributes.window), attributes.stride() as u64);
-    let waiting = match attributes.framing {
-        Framing::Plain(reduction) if !reduction.is_ordered() => 0,
-        // Operations with ordered floats may come.
-        Framing::Plain(_) | Framing::Inc => window * children as u64 * stride,
-    };
+    let waiting = if attributes.may_wait() { window * children as u64 * stride } else { 0 };
     2 * window * (stride + SLOT_OVERHEAD) + waiting
 }
 
@@ -117,6 +113,7 @@ mod tests {
 
     use super::*;
     use crate::control::{ChunkReport, PlanError, ResumePlan};
+    use crate::edge::Framing;
     use crate::element::{ElementType, Operator, Reduction};
     use crate::wire::Seq;
 

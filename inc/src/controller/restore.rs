@@ -4,6 +4,7 @@
 //! change begins one more epoch. What has no session after the grace period is lost.
 
 use super::{CommunicatorState, Controller, GroupPhase, GroupState, SwitchCapacity, SwitchState};
+use crate::port::StrayCounts;
 use crate::slots::IncTime;
 
 use super::communicator::{SwitchHome, TreePhase};
@@ -64,6 +65,7 @@ impl Controller {
                     reserved: BTreeMap::new(),
                     parts: 0,
                     counts: BTreeMap::new(),
+                    strays: StrayCounts::default(),
                 });
                 *switch.reserved.entry(tenant).or_default() += placed.memory;
                 switch.parts += 1;

@@ -750,6 +750,29 @@ fn who_contradicts_the_others_is_named_with_both_sizes() {
 }
 
 #[test]
+fn a_switch_ends_no_communicator_that_it_has_no_part_of() {
+    let mut world = World::ready(ControllerCfg::new());
+    let id = world.running();
+    let tree = world.tree(id);
+    let other = NAMES.into_iter().find(|name| tree.iter().all(|of| of != name)).unwrap();
+    let other = world.switches[other];
+    let header = IncHeader {
+        kind: IncKind::Contribution(sum()),
+        seq: Seq(0),
+        epoch: TreeEpoch(1),
+        op_id: 0,
+        is_repeat: false,
+        is_last: true,
+        count: 1,
+    };
+    let seen = ChunkConflict { child: 0, first: header, second: IncHeader { count: 2, ..header } };
+    world.report(other, SwitchReport::Aborted(life(id, 1), AbortReason::Protocol));
+    assert_eq!(world.state(id).phase, TreePhase::Ready);
+    world.report(other, SwitchReport::Contradiction(life(id, 1), seen));
+    assert_eq!(world.state(id).phase, TreePhase::Ready);
+}
+
+#[test]
 fn a_rank_that_called_nothing_is_named_when_the_others_time_out() {
     let mut world = World::ready(ControllerCfg::new());
     let id = world.running();

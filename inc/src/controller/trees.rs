@@ -542,12 +542,18 @@ impl Controller {
                     self.edge_dead(now, life, link_name(home.to_string(), other));
                 }
             }
-            SwitchReport::Aborted(life, reason) => self.aborted(now, life, reason, None, None),
+            // A switch speaks for those trees alone that it has a part of.
+            SwitchReport::Aborted(life, reason) => {
+                if self.current(life).is_some_and(|of| of.placed(home).is_some()) {
+                    self.aborted(now, life, reason, None, None);
+                }
+            }
             SwitchReport::Contradiction(life, seen) => {
-                let Some(of) = self.current(life) else { return };
-                let child = of.placed(home).and_then(|at| {
-                    of.tree.as_ref()?[at].children.get(seen.child).map(|of| ranks(&of.child))
-                });
+                let of = self.current(life);
+                let tree = of.as_ref().and_then(|of| of.tree.as_ref());
+                let place = of.as_ref().and_then(|of| of.placed(home));
+                let Some((tree, at)) = tree.zip(place) else { return };
+                let child = tree[at].children.get(seen.child).map(|of| ranks(&of.child));
                 let seen = SeenContradiction {
                     ranks: child.unwrap_or_default(),
                     first: seen.first,
@@ -555,12 +561,19 @@ impl Controller {
                 };
                 self.aborted(now, life, AbortReason::Contradiction, Some(seen), None);
             }
-            SwitchReport::Counts(id, counts, in_use) => {
+            SwitchReport::Counts(id, counts) => {
                 if self.communicators.contains_key(&id)
                     && let SwitchHome::Node(name) = home
                     && let Some(switch) = self.switches.get_mut(name)
                 {
-                    switch.counts.insert(id, (counts, in_use));
+                    switch.counts.insert(id, *counts);
+                }
+            }
+            SwitchReport::Strays(strays) => {
+                if let SwitchHome::Node(name) = home
+                    && let Some(switch) = self.switches.get_mut(name)
+                {
+                    switch.strays = strays;
                 }
             }
         }
@@ -578,7 +591,7 @@ impl Controller {
             | HostReport::EdgeDead(life)
             | HostReport::Aborted(life, ..) => *life,
             HostReport::Switch(report) => {
-                let of = self.communicators.get(&report.communicator());
+                let of = report.communicator().and_then(|of| self.communicators.get(&of));
                 let Some(of) = of.filter(|of| of.group == group) else { return };
                 of.life()
             }

@@ -1,6 +1,5 @@
 //! Switches and hosts as processes, of which some are killed or stopped in mid-operation.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::process::Command;
 use std::thread;

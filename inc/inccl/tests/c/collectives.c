@@ -118,7 +118,33 @@ int main(int argc, char **argv) {
     struct inccl_stats stats = { .size = sizeof stats };
     CHECK(inccl_stats(comm, &stats) == INCCL_OK);
     CHECK(stats.reduced_by == INCCL_BY_SWITCHES && stats.why[0] == 0 && stats.sent_packets > 0 && stats.received_bytes > 0);
+    CHECK(stats.framing == INCCL_FRAMING_INC && stats.ordered == INCCL_ORDERED_ON);
     CHECK(inccl_stats(comm, NULL) == INCCL_INVALID);
+
+    /* Messages that are data alone, of allreduces with one type and operator, added as they come. */
+    struct inccl_attr plain = { .size = sizeof plain, .mode = INCCL_MODE_SEND, .framing = INCCL_FRAMING_PLAIN,
+                                .plain_type = INCCL_F64, .plain_op = INCCL_MAX, .ordered = INCCL_ORDERED_OFF };
+    struct inccl_communicator *bare = inccl_communicator_create_attr(group, &plain);
+    CHECK(bare != NULL);
+    for (int i = 0; i < N; i++) f[i] = i + rank;
+    CHECK(inccl_allreduce(bare, f, g, N, INCCL_F64, INCCL_MAX) == INCCL_OK);
+    for (int i = 0; i < N; i++) CHECK(g[i] == i + n - 1);
+    CHECK(inccl_allreduce(bare, f, g, N, INCCL_F64, INCCL_SUM) == INCCL_INVALID);
+    CHECK(inccl_barrier(bare) == INCCL_INVALID);
+    CHECK(inccl_stats(bare, &stats) == INCCL_OK);
+    CHECK(stats.framing == INCCL_FRAMING_PLAIN && stats.ordered == INCCL_ORDERED_OFF);
+    inccl_communicator_destroy(bare);
+    plain.plain_op = INCCL_MINLOC;
+    CHECK(inccl_communicator_create_attr(group, &plain) == NULL);
+    CHECK(strstr(inccl_last_error(NULL), "there is no MinLoc of F64") != NULL);
+    plain.framing = INCCL_FRAMING_INC;
+    CHECK(inccl_communicator_create_attr(group, &plain) == NULL);
+    CHECK(strstr(inccl_last_error(NULL), "belong to INCCL_FRAMING_PLAIN") != NULL);
+    plain.framing = 2;
+    CHECK(inccl_communicator_create_attr(group, &plain) == NULL);
+    plain.framing = INCCL_FRAMING_INC, plain.plain_type = plain.plain_op = 0, plain.ordered = 2;
+    CHECK(inccl_communicator_create_attr(group, &plain) == NULL);
+    CHECK(strstr(inccl_last_error(NULL), "ordered 2") != NULL);
     CHECK(strcmp(inccl_strerror(INCCL_TIMEOUT), "no result within the bound") == 0);
     CHECK(strcmp(inccl_strerror(99), "no answer of this library") == 0);
 

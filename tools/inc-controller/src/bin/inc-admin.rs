@@ -1,11 +1,13 @@
 //! `inc-admin`: shows what a controller of in-network computing does, and changes its topology.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use inc::port::EdgeTotals;
 use inc_control::proto::{CommunicatorInfo, Snapshot};
 use inc_control::{ControllerTool, HOSTS_PORT, TlsIdentity};
 use serde_json::{Value, json};
@@ -301,7 +303,8 @@ fn slots_text(of: &Snapshot) -> String {
 fn counters_json(of: &Snapshot) -> Value {
     let all = of.switches.iter().flat_map(|switch| {
         switch.counts.iter().map(|of| {
-            let counts = of.counts.unwrap_or_default();
+            let counts = of.counts.clone().unwrap_or_default();
+            let chunks = counts.chunks.clone().unwrap_or_default();
             json!({
                 "switch": switch.name,
                 "communicator": of.communicator,
@@ -312,32 +315,65 @@ fn counters_json(of: &Snapshot) -> Value {
                 "other_epochs": counts.other_epochs,
                 "repeats": counts.repeats,
                 "aborts": counts.aborts,
+                "bytes": counts.bytes,
+                "naks": counts.naks,
+                "drops": drops(&counts.drops).collect::<BTreeMap<_, _>>(),
+                "chunks": chunks.counts.iter().sum::<u64>(),
+                "chunk_ns": chunks.sum_ns,
                 "slots_in_use": of.slots_in_use,
             })
         })
     });
-    json!({ "counters": all.collect::<Vec<_>>() })
+    let strays = of.switches.iter().map(|switch| {
+        let strays = switch.strays.clone().unwrap_or_default();
+        json!({
+            "switch": switch.name,
+            "drops": drops(&strays.refused).collect::<BTreeMap<_, _>>(),
+            "unknown_qpns": strays.unknown_qpns,
+        })
+    });
+    json!({ "counters": all.collect::<Vec<_>>(), "strays": strays.collect::<Vec<_>>() })
+}
+
+/// Counts by their reasons, those that are not zero.
+fn drops(counts: &[u64]) -> impl Iterator<Item = (&'static str, u64)> {
+    EdgeTotals::REASONS.into_iter().zip(counts.iter().copied()).filter(|(_, count)| *count != 0)
 }
 
 fn counters_text(of: &Snapshot) -> String {
     let mut text = String::new();
     for switch in &of.switches {
         for of in &switch.counts {
-            let counts = of.counts.unwrap_or_default();
+            let counts = of.counts.clone().unwrap_or_default();
+            let chunks = counts.chunks.unwrap_or_default();
+            let all: u64 = chunks.counts.iter().sum();
             text += &format!(
-                "{} communicator {}: {} contributions, {} duplicates, {} stale, {} violations, \
-                 {} of other epochs, {} repeats, {} aborts, {} slots in use\n",
+                "{} communicator {}: {} contributions of {} bytes, {} duplicates, {} stale, \
+                 {} violations, {} of other epochs, {} repeats, {} aborts, {} naks, \
+                 {} slots in use, {all} chunks of {} us",
                 switch.name,
                 of.communicator,
                 counts.contributions,
+                counts.bytes,
                 counts.duplicates,
                 counts.stale,
                 counts.violations,
                 counts.other_epochs,
                 counts.repeats,
                 counts.aborts,
+                counts.naks,
                 of.slots_in_use,
+                chunks.sum_ns.checked_div(all).unwrap_or(0) / 1000,
             );
+            for (reason, count) in drops(&counts.drops) {
+                text += &format!(", {count} dropped: {reason}");
+            }
+            text.push('\n');
+        }
+        let strays = switch.strays.clone().unwrap_or_default();
+        let unknown = (strays.unknown_qpns != 0).then_some(("qpn", strays.unknown_qpns));
+        for (reason, count) in drops(&strays.refused).chain(unknown) {
+            text += &format!("{} of no communicator: {count} dropped: {reason}\n", switch.name);
         }
     }
     if text.is_empty() { "no counters yet\n".to_owned() } else { text }
