@@ -283,6 +283,7 @@ fn packets_are_captured_without_privileges() {
     let mut capture = Command::new(PROGRAM)
         .args(["capture", &eid, "-w", name, "-c", "2", "-D", "30", "--json"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // The handshakes of new paths are packets, however often they are needed.
@@ -294,6 +295,7 @@ fn packets_are_captured_without_privileges() {
     let output = capture.wait_with_output().unwrap();
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&said["packets"], &said["file"]), (&2.into(), &name.into()), "{said:#}");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     assert_eq!(said["eid"], eid.as_str());
     let bytes = std::fs::read(&file).unwrap();
     opens_in_tshark(name, 2);
@@ -314,6 +316,22 @@ fn packets_are_captured_without_privileges() {
         found.sort();
         assert_eq!(found, ends);
     }
+}
+
+/// A node whose packets nobody sends: a capture says where they are.
+#[test]
+fn a_capture_without_packets_says_why() {
+    let node = node(PathChoice::Auto);
+    let eid = node.context.eid().to_string();
+    let file = std::env::temp_dir().join(format!("urma-admin-none-{}", std::process::id()));
+    let name = file.to_str().unwrap();
+    let output = admin(&["capture", &eid, "-w", name, "-D", "0.2"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "0 packets captured, 0 dropped\n");
+    let hint = "urma_admin: only packets can be captured; nodes of one host share memory unless \
+                URMA_PATH=packets\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), hint);
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// What the program records is a trace that `urma-lab cache` reads.
