@@ -1,6 +1,5 @@
 //! Ranks without switches on loopback: their own programs reduce, until switches come, and when they go.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;

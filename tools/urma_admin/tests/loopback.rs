@@ -318,7 +318,7 @@ fn packets_are_captured_without_privileges() {
     }
 }
 
-/// A node whose packets nobody sends: a capture says where they are.
+/// A node whose packets no one sends: a capture says where they are.
 #[test]
 fn a_capture_without_packets_says_why() {
     let node = node(PathChoice::Auto);
