@@ -18,7 +18,12 @@ mod tests {
         },
         node::{DRIVER, Node, NodeCfg, NodeError},
     };
-    use udma_abi::{BackingError, DeviceBacking, backing::VENDOR_ID, counters::Counter};
+    use udma_abi::{
+        BackingError, DeviceBacking, DmaAccess,
+        backing::{DEVICE_ID, VENDOR_ID},
+        counters::Counter,
+    };
+    use urma_mem::{Pages, Region};
     use urma_packet::ROCE_PORT;
 
     fn open() -> Arc<Node> {
@@ -30,6 +35,9 @@ mod tests {
         let node = open();
         let info = node.info();
         assert_eq!((info.driver_name.as_str(), info.vendor_id), (DRIVER, VENDOR_ID));
+        assert_eq!((info.name, info.device_id), (NodeCfg::default().name, DEVICE_ID));
+        let cfg = NodeCfg { name: "eighth".to_owned(), ..NodeCfg::default() };
+        assert_eq!(Node::open(cfg).unwrap().info().name, "eighth");
         let IpAddr::V4(ip) = eid_ip(node.eid()) else { panic!("not IPv4-mapped") };
         assert_eq!(ip.octets()[0], 127);
         assert_eq!(node.packets_refused(), None);
@@ -89,6 +97,44 @@ mod tests {
         let node = open();
         assert!(node.interrupt(0).is_ok() && node.interrupt(63).is_ok());
         assert!(matches!(node.interrupt(64), Err(BackingError::Vector(64))));
+    }
+
+    #[test]
+    fn the_window_of_the_settings_is_that_of_the_device() {
+        let of = |window_packets, path| {
+            let node = Node::open(NodeCfg { window_packets, path, ..NodeCfg::default() }).unwrap();
+            let cfg = node.device().cfg();
+            (cfg.window_packets, cfg.path_packets)
+        };
+        assert_eq!(of(Some(40), PathChoice::Auto), (40, 40));
+        // Where no socket bounds it.
+        let usual = of(None, PathChoice::SameHost);
+        assert_eq!(usual, (8 * usual.1, usual.1), "eight times what is on the path");
+        let kept = of(None, PathChoice::Auto);
+        assert!(kept.0 <= usual.0 && kept.1 <= usual.1 && kept.1 <= kept.0, "{kept:?}");
+    }
+
+    #[test]
+    fn a_closed_node_answers_as_a_device_that_was_pulled_out() {
+        let node = open();
+        let (registers, dma) = (node.registers(), node.dma());
+        let region = Region::shared(4096, Pages::Base).unwrap();
+        let (first, _) = dma.ranges()[0];
+        let iova = first.next_multiple_of(4096) + 4096;
+        dma.map(iova, &region, DmaAccess::Both).unwrap();
+        assert_ne!(registers.read(0), u64::MAX);
+        drop(node);
+        assert_eq!(registers.read(0), u64::MAX);
+        assert!(registers.queue_doorbell(0).is_none() && registers.jfc_index(0).is_none());
+        assert!(registers.map(0, 4096).is_none());
+        registers.write32(0, 1);
+        registers.write64(0, 1);
+        registers.write_block(0, &[1; 8]);
+        registers.prepare(0, 4096);
+        for refused in [dma.unmap(iova), dma.map(iova + 4096, &region, DmaAccess::Both)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.to_string(), "the device is gone: it was closed");
+        }
     }
 
     #[test]

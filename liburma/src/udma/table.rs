@@ -241,3 +241,27 @@ pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_provider_says_its_name_version_and_transport() {
+        let ops = of_provider();
+        assert_eq!(ops.name, NAME.as_ptr());
+        assert_eq!((ops.attr.version, ops.attr.transport_type), (1, URMA_TRANSPORT_UB));
+        assert!(ops.init.is_some() && ops.uninit.is_some() && ops.query_device.is_some());
+        assert!(ops.create_context.is_some() && ops.delete_context.is_some());
+        assert!(ops.get_uasid.is_some());
+    }
+
+    #[test]
+    fn the_operations_of_objects_are_there() {
+        let ops = all();
+        assert_eq!(ops.name, NAME.as_ptr());
+        assert!(ops.unimport_jfr.is_some() && ops.unimport_jetty.is_some());
+        assert!(ops.unimport_jetty_async.is_some() && ops.unbind_jetty_async.is_some());
+        assert!(ops.query_jfs.is_some() && ops.query_jfr.is_some() && ops.query_jetty.is_some());
+    }
+}
