@@ -186,6 +186,19 @@ pub enum HostReport {
     Switch(SwitchReport),
 }
 
+impl HostReport {
+    /// The communicator that it is about, if it is about one.
+    #[must_use]
+    pub fn communicator(&self) -> Option<CommunicatorId> {
+        match self {
+            Self::Chunks(life, ..) | Self::EdgeDead(life) | Self::Aborted(life, ..) => {
+                Some(life.communicator)
+            }
+            Self::Switch(report) => report.communicator(),
+        }
+    }
+}
+
 /// What a rank has of the chunks of the last life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkReport {

@@ -123,7 +123,13 @@ struct HostClient {
     early: VecDeque<(CommunicatorId, HostCommand)>,
     /// Asks that came while there was no session.
     waiting: VecDeque<MemberAsk>,
+    /// Reports about the lives that the communicators are in. Each session begins with them: whether they arrived by the
+    /// one before, which ended, is not known, and a controller that knows them already changes nothing.
+    reported: VecDeque<HostReport>,
 }
+
+/// Reports that are kept at most. Older ones go.
+const REPORTED_MAX: usize = 1 << 16;
 
 /// Why a session ended.
 enum Ended {
@@ -189,6 +195,7 @@ impl HostSession {
                     communicators: BTreeMap::new(),
                     early: VecDeque::new(),
                     waiting: VecDeque::new(),
+                    reported: VecDeque::new(),
                 };
                 let mut joined = Some(joined);
                 client.run(&mut joined).await;
@@ -409,6 +416,10 @@ impl HostClient {
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }
+        for report in &self.reported {
+            let message = Some(Message::Report(report.clone().into()));
+            let _ = sender.send(proto::HostMessage { message });
+        }
         for ask in std::mem::take(&mut self.waiting) {
             if !self.on_ask(ask, &client, &sender).await {
                 return Ended::Left;
@@ -455,6 +466,10 @@ impl HostClient {
         let ticket = Some(self.ticket);
         match ask {
             MemberAsk::Report(report) => {
+                if self.reported.len() == REPORTED_MAX {
+                    self.reported.pop_front();
+                }
+                self.reported.push_back(report.clone());
                 let message = Some(Message::Report(report.into()));
                 let _ = sender.send(proto::HostMessage { message });
             }
@@ -502,6 +517,7 @@ impl HostClient {
             }
             MemberAsk::Destroyed(id, reply) => {
                 self.communicators.remove(&id);
+                self.reported.retain(|report| report.communicator() != Some(id));
                 let _ = reply.send(Ok(()));
             }
             MemberAsk::Leave => {
@@ -520,6 +536,10 @@ impl HostClient {
             HostCommand::Abort(id, ..) => *id,
             HostCommand::Switch(command) => command.communicator(),
         };
+        if let HostCommand::Prepare(_) | HostCommand::Start(..) = &command {
+            // Another life.
+            self.reported.retain(|report| report.communicator() != Some(id));
+        }
         match self.communicators.get_mut(&id) {
             Some((epoch, on_command)) => {
                 if let HostCommand::Start(life, start) = &command {

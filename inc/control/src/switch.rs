@@ -53,12 +53,13 @@ struct SwitchClient {
     on_command: OnSwitchCommand,
     /// The parts of trees that the switch has.
     lives: BTreeMap<CommunicatorId, TreeEpoch>,
-    /// Reports that came while there was no session.
-    waiting: VecDeque<SwitchReport>,
+    /// Reports about those, but for counts. Each session begins with them: whether they arrived by the one before, which
+    /// ended, is not known, and a controller that knows them already changes nothing.
+    reported: VecDeque<SwitchReport>,
 }
 
-/// Reports that wait for a session at most. Older ones go: what they are about has changed since, or is reported again.
-const WAITING_MAX: usize = 4096;
+/// Reports that are kept at most. Older ones go.
+const REPORTED_MAX: usize = 1 << 16;
 
 impl SwitchSession {
     /// Opens a session in a thread of its own, and returns at once.
@@ -69,8 +70,8 @@ impl SwitchSession {
         let (sender, reports) = mpsc::unbounded_channel();
         let runtime = runtime()?;
         let controllers = Controllers::new(cfg.controller, &cfg.others);
-        let (lives, waiting) = (BTreeMap::new(), VecDeque::new());
-        let mut client = SwitchClient { cfg, controllers, reports, on_command, lives, waiting };
+        let (lives, reported) = (BTreeMap::new(), VecDeque::new());
+        let mut client = SwitchClient { cfg, controllers, reports, on_command, lives, reported };
         let run = move || runtime.block_on(client.run());
         let thread = std::thread::Builder::new().name("inc-session".to_owned()).spawn(run)?;
         Ok(Self { reports: Some(sender), thread: Some(thread) })
@@ -116,7 +117,7 @@ impl SwitchClient {
                 tokio::select! {
                     () = &mut pause => break,
                     report = self.reports.recv() => match report {
-                        Some(report) => self.keep(report),
+                        Some(report) => self.note(&report),
                         None => return,
                     },
                 }
@@ -139,9 +140,8 @@ impl SwitchClient {
         let stream = client.session(UnboundedReceiverStream::new(messages)).await?;
         let mut commands = stream.into_inner();
         backoff.reset();
-        // What died meanwhile is reported by no one else.
-        for report in std::mem::take(&mut self.waiting) {
-            send(Message::Report(report.into()))?;
+        for report in &self.reported {
+            send(Message::Report(report.clone().into()))?;
         }
         tracing::info!(controller = %self.controllers.current(), "session");
         let mut beats = tokio::time::interval(Duration::from_millis(HEARTBEAT));
@@ -153,8 +153,15 @@ impl SwitchClient {
                     };
                     let command = SwitchCommand::try_from(command)
                         .map_err(|error| Status::invalid_argument(error.to_string()))?;
-                    if let SwitchCommand::Remove(id) = &command {
-                        self.lives.remove(id);
+                    let id = command.communicator();
+                    match &command {
+                        SwitchCommand::Remove(_) => {
+                            self.lives.remove(&id);
+                            self.forget(id);
+                        }
+                        // Another life.
+                        SwitchCommand::Install(..) => self.forget(id),
+                        SwitchCommand::Start(..) | SwitchCommand::Abort(..) => {}
                     }
                     (self.on_command)(command);
                 }
@@ -186,18 +193,18 @@ impl SwitchClient {
         }
     }
 
-    fn keep(&mut self, report: SwitchReport) {
-        self.note(&report);
-        // Counts are reported again.
-        if !matches!(report, SwitchReport::Counts(..) | SwitchReport::Strays(_)) {
-            if self.waiting.len() == WAITING_MAX {
-                self.waiting.pop_front();
-            }
-            self.waiting.push_back(report);
-        }
+    fn forget(&mut self, id: CommunicatorId) {
+        self.reported.retain(|report| report.communicator() != Some(id));
     }
 
     fn note(&mut self, report: &SwitchReport) {
+        // Counts are reported again and again.
+        if !matches!(report, SwitchReport::Counts(..) | SwitchReport::Strays(_)) {
+            if self.reported.len() == REPORTED_MAX {
+                self.reported.pop_front();
+            }
+            self.reported.push_back(report.clone());
+        }
         match report {
             SwitchReport::Installed(life, _) => {
                 self.lives.insert(life.communicator, life.epoch);

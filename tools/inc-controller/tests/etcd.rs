@@ -298,17 +298,15 @@ fn the_other_controller_goes_on_where_a_killed_one_was() {
 fn a_controller_that_stood_still_is_not_in_charge_any_more() {
     let mut world = World::new("still", 2);
     let [first, second] = &mut world.controllers;
-    let refused = http(second.address(2), "/healthz");
-    assert!(
-        refused.contains(&format!("the controller in charge is {}", first.address(0))),
-        "{refused}"
-    );
+    let in_charge = format!("the controller in charge is {}", first.address(0));
+    wait_until(&in_charge, || http(second.address(2), "/healthz").contains(&in_charge));
     first.process.signal(Signal::SIGSTOP);
     second.wait_for("ready");
-    assert!(http(second.address(2), "/healthz").contains("ok"));
+    let is_serving = |of: &Controller| http(of.address(2), "/healthz").contains("ok");
+    assert!(is_serving(second));
     first.process.signal(Signal::SIGCONT);
     let why = first.wait_for("another controller may be in charge");
     assert!(why.starts_with("inc-controller: "), "{why}");
     wait_until("its end", || first.process.0.try_wait().unwrap().is_some());
-    assert!(http(second.address(2), "/healthz").contains("ok"));
+    assert!(is_serving(second));
 }
