@@ -57,6 +57,22 @@ pub struct EtcdCfg {
     pub tls: Option<TlsIdentity>,
 }
 
+/// Why a controller does not look who is in charge.
+#[derive(Debug, thiserror::Error)]
+pub enum EtcdError {
+    /// An address of etcd that cannot be one, or certificates.
+    #[error("{endpoint:?} is no address of etcd, such as http://127.0.0.1:2379: {why}")]
+    Endpoint {
+        /// The address that was given.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no thread.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
 /// One of several controllers that would be in charge.
 #[derive(Debug)]
 pub struct EtcdElection {
@@ -104,6 +120,29 @@ struct Leadership {
     last_beat: Instant,
 }
 
+impl EtcdCfg {
+    fn endpoints(&self) -> Result<Vec<Endpoint>, EtcdError> {
+        let endpoint = |at: &String| {
+            let found = Endpoint::from_shared(at.clone()).and_then(|endpoint| {
+                let endpoint = endpoint.connect_timeout(REQUEST).timeout(REQUEST);
+                let Some(tls) = &self.tls else { return Ok(endpoint) };
+                endpoint.tls_config(
+                    ClientTlsConfig::new()
+                        .ca_certificate(Certificate::from_pem(&tls.authorities))
+                        .identity(Identity::from_pem(&tls.certificate, &tls.key)),
+                )
+            });
+            let why = match found {
+                Ok(endpoint) if endpoint.uri().scheme().is_some() => return Ok(endpoint),
+                Ok(_) => "it has no http:// or https://".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(EtcdError::Endpoint { endpoint: at.clone(), why })
+        };
+        self.endpoints.iter().map(endpoint).collect()
+    }
+}
+
 impl ElectionView {
     fn leader(&self) -> MutexGuard<'_, Option<String>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,17 +154,20 @@ impl ElectionView {
 }
 
 impl EtcdElection {
-    /// Begins to look who is in charge, in a thread of its own, until this one is.
+    /// Begins to look who is in charge, in a thread of its own, until this one is. An etcd that does not answer is waited
+    /// for.
     ///
     /// # Errors
-    /// [`RuntimeError`].
-    pub fn start(cfg: EtcdCfg) -> Result<Self, RuntimeError> {
+    /// [`EtcdError`].
+    pub fn start(cfg: EtcdCfg) -> Result<Self, EtcdError> {
+        cfg.endpoints()?;
         let (jobs, receiver) = mpsc::unbounded_channel();
         let (sender, elected) = blocking::channel();
         let view = Arc::<ElectionView>::default();
         let (of_thread, runtime) = (Arc::clone(&view), runtime()?);
         let run = move || runtime.block_on(run(cfg, &of_thread, receiver, &sender));
-        let thread = std::thread::Builder::new().name("inc-etcd".to_owned()).spawn(run)?;
+        let thread = std::thread::Builder::new().name("inc-etcd".to_owned()).spawn(run);
+        let thread = thread.map_err(RuntimeError::from)?;
         Ok(Self { view, jobs, elected, thread })
     }
 
@@ -241,7 +283,7 @@ enum SaveError {
 
 /// One look: this one is in charge now, or another one is.
 async fn campaign(cfg: &EtcdCfg, view: &ElectionView) -> Result<Option<Leadership>, String> {
-    let mut etcd = Etcd::of(cfg)?;
+    let mut etcd = Etcd::of(cfg).map_err(|error| error.to_string())?;
     let key = format!("{}/leader", cfg.prefix);
     if let Some(leader) = etcd.get(&key).await? {
         *view.leader() = Some(String::from_utf8_lossy(&leader).into_owned());
@@ -273,20 +315,8 @@ fn said(status: Status) -> String {
 
 impl Etcd {
     /// Connections are made when they are needed, to any endpoint that answers.
-    fn of(cfg: &EtcdCfg) -> Result<Self, String> {
-        let endpoint = |at: &String| -> Result<Endpoint, tonic::transport::Error> {
-            let endpoint =
-                Endpoint::from_shared(at.clone())?.connect_timeout(REQUEST).timeout(REQUEST);
-            let Some(tls) = &cfg.tls else { return Ok(endpoint) };
-            endpoint.tls_config(
-                ClientTlsConfig::new()
-                    .ca_certificate(Certificate::from_pem(&tls.authorities))
-                    .identity(Identity::from_pem(&tls.certificate, &tls.key)),
-            )
-        };
-        let endpoints = cfg.endpoints.iter().map(endpoint).collect::<Result<Vec<_>, _>>();
-        let endpoints = endpoints.map_err(|error| format!("{:?}: {error}", cfg.endpoints))?;
-        let channel = Channel::balance_list(endpoints.into_iter());
+    fn of(cfg: &EtcdCfg) -> Result<Self, EtcdError> {
+        let channel = Channel::balance_list(cfg.endpoints()?.into_iter());
         // A piece and what is around it.
         let keys = KvClient::new(channel.clone()).max_decoding_message_size(2 * PIECE);
         Ok(Self { keys, leases: LeaseClient::new(channel) })
@@ -446,6 +476,20 @@ mod tests {
             }
         }
         panic!("no etcd at {:?}", cfg.endpoints);
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_one_is_named_at_once() {
+        for at in ["nonsense", "127.0.0.1:2379", "http://a b", ""] {
+            let cfg = EtcdCfg {
+                endpoints: vec!["http://127.0.0.1:2379".to_owned(), at.to_owned()],
+                prefix: "test".to_owned(),
+                name: "first".to_owned(),
+                tls: None,
+            };
+            let error = EtcdElection::start(cfg).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{at:?} is no address of etcd")), "{error}");
+        }
     }
 
     #[test]

@@ -31,13 +31,18 @@ impl FollowerServer {
         leader: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Result<Self, ServerError> {
         may_listen(cfg, exposure)?;
-        let ports = [listen(cfg.hosts)?, listen(cfg.switches)?];
-        let http = exposure.http.map(listen).transpose()?;
         let servers = [server(cfg.tls.as_ref())?, server(cfg.tls.as_ref())?];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
+        let port = |at| {
+            // A socket belongs to the runtime that it was made in.
+            let _in_runtime = runtime.enter();
+            tokio::net::TcpListener::from_std(listen(at)?).map_err(ServerError::Thread)
+        };
+        let ports = [port(cfg.hosts)?, port(cfg.switches)?];
+        let http = exposure.http.map(port).transpose()?;
         let leader = Arc::new(move || match leader() {
             Some(leader) => format!("the controller in charge is {leader}"),
             None => "no controller is in charge yet".to_owned(),
@@ -46,7 +51,6 @@ impl FollowerServer {
         let run = move || {
             runtime.block_on(async move {
                 for (listener, mut server) in ports.into_iter().zip(servers) {
-                    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
                     let leader = Arc::clone(&leader);
                     let refuse = move || async move {
                         Status::unavailable(leader()).into_http::<axum::body::Body>()
@@ -55,7 +59,7 @@ impl FollowerServer {
                     let incoming = TcpIncoming::from(listener);
                     tokio::spawn(server.add_routes(routes).serve_with_incoming(incoming));
                 }
-                if let Some(Ok(listener)) = http.map(tokio::net::TcpListener::from_std) {
+                if let Some(listener) = http {
                     let health = move || async move { (StatusCode::OK, leader() + "\n") };
                     let routes = Router::new().route("/healthz", get(health));
                     tokio::spawn(async move { axum::serve(listener, routes).await });

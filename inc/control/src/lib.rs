@@ -20,7 +20,7 @@ mod switch;
 mod tools;
 mod view;
 
-pub use etcd::{EtcdCfg, EtcdElection, EtcdStore};
+pub use etcd::{EtcdCfg, EtcdElection, EtcdError, EtcdStore};
 pub use follower::FollowerServer;
 pub use host::{HostSession, HostSessionCfg, JoinError, OnHostCommand, SessionError};
 pub use image::{ImageError, read_image, write_image};
