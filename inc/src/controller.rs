@@ -28,7 +28,7 @@ mod plan;
 mod restore;
 mod trees;
 pub use communicator::{CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase};
-pub use plan::{described, slots_memory};
+pub use plan::described;
 pub use restore::ControllerRemains;
 
 /// Version of the protocol between a controller, switches and hosts.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::communicator::{PlacedChild, PlacedSwitch, SwitchHome};
-use super::plan::slots_memory;
 use crate::edge::{EdgeAttributes, EdgeEnd};
 use crate::slots::{CHILDREN_MAX, Child};
+use crate::switch::memory_of;
 use crate::topology::{PhysicalMap, TreeShape, TreeSupply};
 use crate::wire::Rank;
 
@@ -127,7 +127,7 @@ fn place(
         parent: parent.map(|above| (above, address)),
         children: Vec::new(),
         ends: None,
-        memory: slots_memory(attributes, terms.len()),
+        memory: memory_of(attributes, terms.len()),
     });
     for term in terms {
         let child = match term {

@@ -1,22 +1,10 @@
-//! What a controller makes of reports: a text that says in what ranks contradict each other; and memory of slots.
+//! What a controller makes of reports: a text that says in what ranks contradict each other.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::control::CurrentOperation;
-use crate::edge::EdgeAttributes;
 use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank};
-
-/// Bytes beside the data of a slot.
-const SLOT_OVERHEAD: u64 = 64;
-
-/// Bytes that a communicator takes of a switch with so many children of it.
-#[must_use]
-pub fn slots_memory(attributes: &EdgeAttributes, children: usize) -> u64 {
-    let (window, stride) = (u64::from(attributes.window), attributes.stride() as u64);
-    let waiting = if attributes.may_wait() { window * children as u64 * stride } else { 0 };
-    2 * window * (stride + SLOT_OVERHEAD) + waiting
-}
 
 /// What a switch saw that contradicts: ranks below the child that differs, the first header, and its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +101,9 @@ mod tests {
 
     use super::*;
     use crate::control::{ChunkReport, PlanError, ResumePlan};
-    use crate::edge::Framing;
+    use crate::edge::{EdgeAttributes, Framing};
     use crate::element::{ElementType, Operator, Reduction};
+    use crate::switch::memory_of;
     use crate::wire::Seq;
 
     const WINDOW: u32 = 8;
@@ -208,12 +197,9 @@ mod tests {
     #[test]
     fn memory_is_that_of_two_windows_and_of_floats_that_wait() {
         let of = |framing| EdgeAttributes { framing, ..EdgeAttributes::DEFAULT };
-        assert_eq!(slots_memory(&of(Framing::Inc), 8), 128 * (4096 + 64) + 64 * 8 * 4096);
+        assert_eq!(memory_of(&of(Framing::Inc), 8), 128 * (4096 + 64) + 64 * 8 * 4096);
         let plain = |element| Framing::Plain(Reduction::new(Operator::Sum, element).unwrap());
-        assert_eq!(slots_memory(&of(plain(ElementType::I32)), 8), 128 * (4096 + 64));
-        assert_eq!(
-            slots_memory(&of(plain(ElementType::F32)), 8),
-            slots_memory(&of(Framing::Inc), 8)
-        );
+        assert_eq!(memory_of(&of(plain(ElementType::I32)), 8), 128 * (4096 + 64));
+        assert_eq!(memory_of(&of(plain(ElementType::F32)), 8), memory_of(&of(Framing::Inc), 8));
     }
 }

@@ -12,6 +12,7 @@ use crate::document::read_map;
 use crate::edge::WriteWindow;
 use crate::element::{ElementType, Operator, Reduction};
 use crate::slots::{ChunkConflict, To};
+use crate::switch::memory_of;
 use crate::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
 
 /// Two switches above two leaves with two hosts each.
@@ -788,7 +789,7 @@ fn a_rank_that_called_nothing_is_named_when_the_others_time_out() {
 
 #[test]
 fn a_tenant_has_its_quota_in_each_switch_and_gets_it_back() {
-    let one = slots_memory(&EdgeAttributes::DEFAULT, 2);
+    let one = memory_of(&EdgeAttributes::DEFAULT, 2);
     let cfg = ControllerCfg { quotas: BTreeMap::from([(7, one)]), ..ControllerCfg::new() };
     let mut world = World::ready(cfg);
     let first = world.running();
@@ -812,7 +813,7 @@ fn a_tenant_has_its_quota_in_each_switch_and_gets_it_back() {
 #[test]
 fn what_a_switch_has_not_is_not_given_away() {
     let mut world = World::ready(ControllerCfg::new());
-    let one = slots_memory(&EdgeAttributes::DEFAULT, 2);
+    let one = memory_of(&EdgeAttributes::DEFAULT, 2);
     let most = (8 << 20) / one;
     for _ in 0..most {
         let id = world.created();

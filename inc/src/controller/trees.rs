@@ -6,7 +6,7 @@ use super::communicator::{
     CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase, new_communicator,
 };
 use super::members::tree_of_members;
-use super::plan::{SeenContradiction, contradiction_text, ranks_text, slots_memory};
+use super::plan::{SeenContradiction, contradiction_text, ranks_text};
 use super::{
     COMMUNICATORS_MAX, CallAnswer, CallError, CallId, Controller, ControllerAction, GroupId,
     MemberState, MemberTicket,
@@ -17,6 +17,7 @@ use crate::control::{
 };
 use crate::edge::{EdgeAttributes, EdgeEnd};
 use crate::slots::{IncTime, To};
+use crate::switch::memory_of;
 use crate::topology::{PhysicalMap, ShapeError, TreeShape, TreeSupply, ranks};
 use crate::wire::{AbortReason, Rank, Seq};
 
@@ -311,7 +312,7 @@ impl Controller {
                 Err(error) => return Err(full.unwrap_or_else(|| none(error.to_string()))),
             };
             let over = shape.switches.iter().find_map(|switch| {
-                let needed = slots_memory(&of.attributes, switch.children.len());
+                let needed = memory_of(&of.attributes, switch.children.len());
                 Some((switch.node, self.lacks(switch.node, group.tenant, needed)?))
             });
             let Some((node, why)) = over else {
@@ -869,7 +870,7 @@ fn placed(map: &PhysicalMap, shape: &TreeShape, attributes: &EdgeAttributes) -> 
             })
             .collect(),
         ends: None,
-        memory: slots_memory(attributes, switch.children.len()),
+        memory: memory_of(attributes, switch.children.len()),
     });
     switches.collect()
 }
