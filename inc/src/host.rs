@@ -9,7 +9,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use crate::control::{CommunicatorId, HostCommand, HostReport, SwitchCommand, TreeLife};
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeCfgError, EdgeEnd, Framing, Reliability};
@@ -207,7 +206,7 @@ impl Host {
         now: IncTime,
         id: MemberId,
         collective: Collective,
-        input: Arc<[u8]>,
+        input: &[u8],
     ) -> Result<OperationId, SubmitError> {
         let member = self.members.get_mut(id.0).and_then(Option::as_mut);
         let member = member.ok_or(SubmitError::Over(OperationError::Unknown))?;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::buffers::Buffers;
 use crate::control::{ChunkReport, CurrentOperation, ResumePlan};
 use crate::edge::Framing;
 use crate::element::{ElementType, Reduction};
@@ -121,7 +122,7 @@ struct Operation {
     chunks: u32,
     answered: u32,
     /// What this rank contributes; shared with the chunks that may have to be sent again.
-    input: Arc<[u8]>,
+    input: Arc<Vec<u8>>,
     output: Vec<u8>,
     deadline: IncTime,
 }
@@ -132,7 +133,7 @@ struct SentChunk {
     /// Its first header, without the epoch.
     header: IncHeader,
     collective: Collective,
-    input: Arc<[u8]>,
+    input: Arc<Vec<u8>>,
     /// The result of its operation, once that is over.
     output: Option<Arc<Vec<u8>>>,
     /// Its bytes in the input and in the output.
@@ -170,6 +171,7 @@ pub struct GroupMember {
     /// Two windows of chunks, by their number.
     chunks: Vec<Option<SentChunk>>,
     operations: VecDeque<Operation>,
+    buffers: Buffers,
     operation_next: u64,
     finished: VecDeque<Finished>,
     repeats: VecDeque<Seq>,
@@ -198,6 +200,7 @@ impl GroupMember {
             undelivered: Seq(0),
             chunks: vec![None; 2 * cfg.window as usize],
             operations: VecDeque::new(),
+            buffers: Buffers::default(),
             operation_next: 0,
             finished: VecDeque::new(),
             repeats: VecDeque::new(),
@@ -218,7 +221,7 @@ impl GroupMember {
         &mut self,
         now: IncTime,
         collective: Collective,
-        input: Arc<[u8]>,
+        input: &[u8],
     ) -> Result<OperationId, SubmitError> {
         if let Some(error) = self.over {
             return Err(error.into());
@@ -255,8 +258,8 @@ impl GroupMember {
             first: self.end,
             chunks,
             answered: 0,
-            output: if gets_data { vec![0; len] } else { Vec::new() },
-            input,
+            output: if gets_data { self.buffers.take(len) } else { Vec::new() },
+            input: self.buffers.copy(input),
             deadline: now.saturating_add(self.cfg.bound_ns),
         };
         self.end = self.end.plus(chunks);
@@ -586,7 +589,7 @@ impl GroupMember {
         while let Some(operation) =
             self.operations.pop_front_if(|first| first.answered == first.chunks)
         {
-            let output = Arc::new(operation.output);
+            let output = self.buffers.share(operation.output);
             let kept = operation.chunks.min(2 * self.cfg.window);
             for back in 1..=kept {
                 let seq = operation.first.plus(operation.chunks - back);
@@ -680,7 +683,7 @@ mod tests {
         Collective::Allreduce(Reduction::new(Operator::Sum, ElementType::I32).unwrap())
     }
 
-    fn bytes(values: &[i32]) -> Arc<[u8]> {
+    fn bytes(values: &[i32]) -> Vec<u8> {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
@@ -728,9 +731,9 @@ mod tests {
         let long: Vec<_> = (0..41).collect();
         for member in &mut members {
             for values in [&long[..], &[7], &[]] {
-                member.submit(0, sum(), bytes(values)).unwrap();
+                member.submit(0, sum(), &bytes(values)).unwrap();
             }
-            member.submit(0, Collective::Barrier, bytes(&[])).unwrap();
+            member.submit(0, Collective::Barrier, &bytes(&[])).unwrap();
         }
         carry(&mut switch, &mut members, 0);
         for member in &mut members {
@@ -750,13 +753,13 @@ mod tests {
         // In one chunk, and by whole chunks.
         for (first, second) in [(&long[..2], &long[..3]), (&long[..4], &long[..8])] {
             let (mut switch, mut members) = pair();
-            members[0].submit(0, sum(), bytes(first)).unwrap();
-            members[1].submit(0, sum(), bytes(second)).unwrap();
+            members[0].submit(0, sum(), &bytes(first)).unwrap();
+            members[1].submit(0, sum(), &bytes(second)).unwrap();
             carry(&mut switch, &mut members, 0);
             let error = OperationError::Aborted(AbortReason::Contradiction);
             for member in &mut members {
                 assert_eq!(member.poll_finished().unwrap().result, Err(error));
-                let refused = member.submit(0, sum(), bytes(&[1])).unwrap_err();
+                let refused = member.submit(0, sum(), &bytes(&[1])).unwrap_err();
                 assert_eq!(refused, SubmitError::Over(error));
                 assert!(refused.to_string().contains("different sizes"));
             }
@@ -766,8 +769,8 @@ mod tests {
     #[test]
     fn an_operation_that_a_member_does_not_call_ends_at_the_bound() {
         let (mut switch, [mut member, _]) = pair();
-        member.submit(0, sum(), bytes(&[1])).unwrap();
-        member.submit(5 * MS, sum(), bytes(&[2])).unwrap();
+        member.submit(0, sum(), &bytes(&[1])).unwrap();
+        member.submit(5 * MS, sum(), &bytes(&[2])).unwrap();
         let (mut now, mut at) = (0, Vec::new());
         loop {
             while let Some(header) = member.poll_transmit(now) {
@@ -797,7 +800,7 @@ mod tests {
     #[test]
     fn messages_that_answer_nothing_change_nothing() {
         let mut member = member(0);
-        member.submit(0, sum(), bytes(&[1])).unwrap();
+        member.submit(0, sum(), &bytes(&[1])).unwrap();
         let header = member.poll_transmit(0).unwrap();
         let result = IncHeader { kind: IncKind::Result(sum()), ..header };
         let product = Reduction::new(Operator::Prod, ElementType::I32).unwrap();
@@ -832,7 +835,7 @@ mod tests {
             (FIRST.back(9), Vec::new()),
         ] {
             let mut member = member(0);
-            member.submit(0, sum(), bytes(&[1])).unwrap();
+            member.submit(0, sum(), &bytes(&[1])).unwrap();
             assert!(member.poll_transmit(0).is_some());
             let report = member.prepare();
             assert_eq!((report.oldest, report.has_result), (FIRST, vec![false; 8]));
@@ -846,7 +849,7 @@ mod tests {
     fn what_is_no_operation_is_refused_with_the_reason() {
         let mut member = member(0);
         let mut refusal = |collective, len: usize| {
-            member.submit(0, collective, vec![0; len].into()).unwrap_err().to_string()
+            member.submit(0, collective, &vec![0; len]).unwrap_err().to_string()
         };
         assert!(refusal(sum(), 7).contains("7 bytes are no whole elements of 4 bytes"));
         assert!(refusal(Collective::Barrier, 1).contains("a barrier has no data"));
@@ -855,7 +858,7 @@ mod tests {
             assert!(error.to_string().contains(&format!("not {window}")));
         }
         let small = MemberCfg { data_max: 3, ..cfg(0) };
-        let refused = GroupMember::new(small).unwrap().submit(0, sum(), bytes(&[1])).unwrap_err();
+        let refused = GroupMember::new(small).unwrap().submit(0, sum(), &bytes(&[1])).unwrap_err();
         assert_eq!(refused, SubmitError::Element { size: 4, data_max: 3 });
     }
 }

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use inc::control::{
     CommunicatorId, EdgeEnds, HostCommand, ResumePlan, SwitchCommand, SwitchReport, TreeLife,
@@ -74,8 +73,7 @@ impl Pair {
     fn submit(&mut self, rank: usize, count: usize) -> Vec<Vec<u8>> {
         let sum = Reduction::new(Operator::Sum, ElementType::I32).unwrap();
         let (host, id) = &mut self.hosts[rank];
-        let input: Arc<[u8]> = vec![1; 4 * count].into();
-        host.submit(0, *id, Collective::Allreduce(sum), input).unwrap();
+        host.submit(0, *id, Collective::Allreduce(sum), &vec![1; 4 * count]).unwrap();
         let (mut all, mut buf) = (Vec::new(), [0; 1024]);
         while let Some(datagram) = host.poll_transmit(0, &mut buf) {
             all.push(buf[..datagram.len].to_vec());

@@ -236,7 +236,7 @@ impl World {
 
     fn submit(&mut self, host: usize, collective: Collective, input: &[u8]) {
         let (host, id) = &mut self.hosts[host];
-        host.submit(self.net.now, *id, collective, input.into()).unwrap();
+        host.submit(self.net.now, *id, collective, input).unwrap();
         self.flush();
     }
 

@@ -377,7 +377,7 @@ impl World {
         while station.submitted < CALLS && station.submitted < station.results.len() + station.ahead
         {
             let (collective, inputs) = &self.calls[station.submitted];
-            let input = inputs[usize::from(rank)].clone().into();
+            let input = &inputs[usize::from(rank)];
             station.submitted += 1;
             match station.host.submit(self.now, member, *collective, input) {
                 Ok(_) => has_begun = true,

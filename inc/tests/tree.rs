@@ -253,7 +253,7 @@ impl World {
             && *submitted < results.len() + *ahead
         {
             *submitted += 1;
-            member.submit(self.now, call.collective, call.inputs[host].clone().into()).unwrap();
+            member.submit(self.now, call.collective, &call.inputs[host]).unwrap();
         }
         while let Some(header) = member.poll_transmit(self.now) {
             let data = &member.data_of(header.seq)[..header.data_len()];

@@ -23,7 +23,7 @@ use inc::host::Reducers;
 use inc::wire::Collective;
 
 use crate::answer::{IncclAnswer, IncclError};
-use crate::memory::Destination;
+use crate::memory::{CallerVector, Destination};
 use crate::objects::{
     CCommunicator, CRequest, Wanted, add_request, communicator, put_request, take_request,
 };
@@ -215,12 +215,12 @@ fn sum(comm: *mut CCommunicatorHandle, mode: MessageMode, src: *mut i32, len: u3
         let reduction = Reduction::new(Operator::Sum, ElementType::I32);
         let reduction = reduction.ok_or_else(|| IncclError::invalid("no sum".into()))?;
         let wanted = Wanted::One(Collective::Allreduce(reduction));
-        finish(CRequest::begin(communicator(comm.addr())?, mode, wanted, &input, to)?)
+        finish(CRequest::begin(communicator(comm.addr())?, mode, wanted, input, to)?)
     });
 }
 
 /// The operation of a call, its input, and where its result goes.
-type Begun = (Wanted, Vec<u8>, Destination);
+type Begun = (Wanted, CallerVector, Destination);
 
 /// Every rank gets the reduction.
 #[unsafe(no_mangle)]
@@ -478,7 +478,7 @@ fn begin(
     let communicator = communicator(comm.addr())?;
     let (wanted, input, to) = operation(&communicator)?;
     let mode = communicator.default_mode();
-    CRequest::begin(Arc::clone(&communicator), mode, wanted, &input, to)
+    CRequest::begin(Arc::clone(&communicator), mode, wanted, input, to)
 }
 
 /// Waits for an operation, whose own bound ends it.

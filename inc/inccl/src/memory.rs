@@ -8,6 +8,25 @@ use crate::answer::IncclError;
 /// What stands for "the data lies in the destination" as a source: `INCCL_IN_PLACE`.
 const IN_PLACE: usize = usize::MAX;
 
+/// A source, as long as a call lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallerVector {
+    address: usize,
+    len: usize,
+}
+
+impl CallerVector {
+    /// Its bytes. Nothing is written to the destination while they are used, which may be the same memory.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: `vectors` looked at the pointer: it is not null, and `len` bytes from it on do not wrap. By the contract of the
+        // calls the program has initialised them and does not change them during the call.
+        unsafe { core::slice::from_raw_parts(self.address as *const u8, self.len) }
+    }
+}
+
 /// A destination, as long as an operation is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Destination {
@@ -20,6 +39,13 @@ impl Destination {
     pub(crate) fn part(self, at: usize, len: usize) -> Self {
         debug_assert!(at + len <= self.len, "a part lies inside");
         Self { address: self.address + at, len }
+    }
+
+    /// Copies a source, which may be the same memory.
+    pub(crate) fn copy(self, source: CallerVector) {
+        let len = self.len.min(source.len);
+        // SAFETY: by the contract of the calls the program keeps both, and leaves them alone during the call.
+        unsafe { core::ptr::copy(source.address as *const u8, self.address as *mut u8, len) };
     }
 
     /// Writes a result, as long as the destination.
@@ -83,7 +109,7 @@ pub(crate) fn vectors(
     (src, src_len): (*const c_void, usize),
     (dst, dst_len): (*mut c_void, usize),
     in_place_at: usize,
-) -> Result<(Vec<u8>, Destination), IncclError> {
+) -> Result<(CallerVector, Destination), IncclError> {
     let is_in_place = src.addr() == IN_PLACE || src.addr() == dst.addr();
     let source = if is_in_place { dst.cast_const().wrapping_byte_add(in_place_at) } else { src };
     for (pointer, len, what) in [(source, src_len, "src"), (dst.cast_const(), dst_len, "dst")] {
@@ -100,14 +126,7 @@ pub(crate) fn vectors(
             "src and dst overlap: pass INCCL_IN_PLACE as src if the data lies in dst".into(),
         ));
     }
-    let input = if src_len == 0 {
-        Vec::new()
-    } else {
-        // SAFETY: the pointer is not null, `src_len` bytes from it on do not wrap, and by the contract of the calls the
-        // program has initialised them and does not change them during the call.
-        unsafe { core::slice::from_raw_parts(source.cast::<u8>(), src_len) }.to_vec()
-    };
-    Ok((input, Destination { address: to, len: dst_len }))
+    Ok((CallerVector { address: from, len: src_len }, Destination { address: to, len: dst_len }))
 }
 
 /// The size that a structure says it has.

@@ -18,7 +18,7 @@ use inc_net::group::{
 use urma_mem::environment::variable;
 
 use crate::answer::{IncclAnswer, IncclError};
-use crate::memory::Destination;
+use crate::memory::{CallerVector, Destination};
 
 /// A communicator of C: one of Rust for each mode, since its calls choose the mode.
 #[derive(Debug)]
@@ -278,11 +278,12 @@ impl CRequest {
         communicator: Arc<CCommunicator>,
         mode: MessageMode,
         wanted: Wanted,
-        input: &[u8],
+        source: CallerVector,
         to: Destination,
     ) -> Result<Self, IncclError> {
         let of = communicator.of(mode)?;
         let (rank, ranks) = (of.rank(), of.world_size());
+        let input = source.bytes();
         let mut parts = Vec::new();
         match wanted {
             Wanted::One(collective) => {
@@ -299,11 +300,10 @@ impl CRequest {
                 for owner in 0..ranks {
                     let request = of.begin(Collective::Broadcast(element, Rank(owner)), input)?;
                     let place = to.part(usize::from(owner) * len, len);
-                    if Rank(owner) == rank {
-                        place.write(input);
-                    }
                     parts.push((request, (Rank(owner) != rank).then_some(place)));
                 }
+                // The last use of the source, which may lie in there.
+                to.part(usize::from(rank.0) * len, len).copy(source);
             }
             Wanted::ReduceScatter(reduction) => {
                 let len = input.len() / usize::from(ranks);

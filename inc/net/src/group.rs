@@ -325,6 +325,22 @@ impl Communicator {
         Ok(values(&self.begin(collective, data.as_bytes())?.wait()?))
     }
 
+    /// As [`Communicator::allreduce`], in memory that the caller has: `data` becomes the reduction. After an error it is as it
+    /// was.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn allreduce_in_place<T: VectorElement>(
+        &self,
+        data: &mut [T],
+        operator: Operator,
+    ) -> Result<(), CollectiveError> {
+        let collective = Collective::Allreduce(reduction(operator, T::TYPE)?);
+        let result = self.begin(collective, data.as_bytes())?.wait()?;
+        data.as_mut_bytes().copy_from_slice(&result);
+        Ok(())
+    }
+
     /// The root gets the reduction of what all ranks give, the others nothing.
     ///
     /// # Errors
@@ -421,7 +437,7 @@ impl Communicator {
         if let Some(root) = collective.root().filter(|root| root.0 >= world_size) {
             return Err(CollectiveError::Root { root, world_size });
         }
-        let operation = self.0.host.submit(self.0.member, collective, data.into());
+        let operation = self.0.host.submit(self.0.member, collective, data);
         let operation = operation.map_err(|error| match error {
             SubmitError::Over(error) => self.0.ended(error),
             error => error.into(),
@@ -493,8 +509,10 @@ fn reduction(operator: Operator, element: ElementType) -> Result<Reduction, Coll
 }
 
 fn values<T: VectorElement>(bytes: &[u8]) -> Vec<T> {
-    let one = |bytes| T::read_from_bytes(bytes).ok();
-    bytes.chunks_exact(size_of::<T>()).filter_map(one).collect()
+    let bytes = &bytes[..bytes.len() - bytes.len() % size_of::<T>()];
+    let mut values = vec![T::new_zeroed(); bytes.len() / size_of::<T>()];
+    values.as_mut_bytes().copy_from_slice(bytes);
+    values
 }
 
 /// A host on the address that switches are to send to, on the port of `RoCEv2` if no other process of this address has it.

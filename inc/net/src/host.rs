@@ -135,7 +135,7 @@ impl LocalHost {
         &self,
         id: MemberId,
         collective: Collective,
-        input: Arc<[u8]>,
+        input: &[u8],
     ) -> Result<OperationId, SubmitError> {
         let mut state = self.shared.lock();
         let now = state.driver.now();

@@ -122,7 +122,7 @@ impl Tree {
             let call = |_| {
                 let start = Instant::now();
                 let collective = Collective::Allreduce(reduction);
-                let operation = host.submit(id, collective, input.as_slice().into()).unwrap();
+                let operation = host.submit(id, collective, &input).unwrap();
                 let result = host.wait(id, operation, HANG).unwrap().unwrap();
                 let took = start.elapsed();
                 assert!(*result == wanted, "rank {rank}, {count} elements");

@@ -142,6 +142,12 @@ impl Host {
         self.namespace.run_with_sys(what)
     }
 
+    /// The file by which `nsenter --net=` of this user finds it while this process lives.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.namespace.path()
+    }
+
     /// A command without settings of the test's own environment.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {

@@ -23,11 +23,13 @@ use crate::{
 mod cface;
 mod corner;
 mod hosts;
+mod inc;
 mod lines;
 mod page;
 mod sizes;
 mod ucx;
 
+pub(crate) use inc::{IncBenchPlan, run as run_inc};
 use lines::{BenchLine, Better, ValueSource};
 use sizes::SizePlot;
 

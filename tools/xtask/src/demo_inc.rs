@@ -1,106 +1,32 @@
 //! `cargo xtask demo inc`: eight hosts reduce vectors of each type below three switches and a controller, each a process.
 //!
-//! *Owns*: a network namespace for each of them, or, without the right to make some, addresses of the loopback interface.
+//! *Owns*: the order in which they start: the controller, then the switches, then the hosts.
 //! *Gives*: the results that the hosts checked, the tree, the switches' counters.
 
-use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 use std::{fs, thread};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::Value;
-use urma_net::{Lab, LabPlan};
 
 use crate::cargo;
 use crate::say::{Failure, TaskResult, say};
+use crate::stations::{HANG, Places, Stations, result, start};
 
 const SWITCHES: u8 = 3;
 const HOSTS: u8 = 8;
 /// Elements of each vector, and allreduces of each type.
 const ELEMENTS: &str = "50000";
 const TIMES: &str = "40";
-/// A packet of 4096 bytes and its headers fit.
-const MTU: u32 = 9000;
-/// Nothing that the demonstration waits for takes longer.
-const HANG: Duration = Duration::from_secs(120);
-
-/// Where the stations are: the controller, then the switches, then the hosts.
-enum Places {
-    Namespaces(Lab),
-    Loopback,
-}
-
-/// Processes that end with this value.
-#[derive(Default)]
-struct Stations(Vec<Child>);
-
-impl Stations {
-    /// Whether one of them has not ended.
-    fn are_running(&mut self) -> Result<bool, Failure> {
-        for child in &mut self.0 {
-            if child.try_wait().map_err(Failure::system("waiting for a program"))?.is_none() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-impl Drop for Stations {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Places {
-    fn new() -> Self {
-        match Lab::new(LabPlan::bridge(1 + SWITCHES + HOSTS, MTU)) {
-            Ok(lab) => Self::Namespaces(lab),
-            Err(refused) => {
-                say(&format!("No network namespaces ({refused}): all on loopback addresses."));
-                Self::Loopback
-            }
-        }
-    }
-
-    fn address(&self, station: u8) -> IpAddr {
-        match self {
-            Self::Namespaces(lab) => lab.host(station.into()).address(),
-            Self::Loopback if station == 0 => Ipv4Addr::LOCALHOST.into(),
-            Self::Loopback => Ipv4Addr::new(127, 46, 0, station).into(),
-        }
-    }
-
-    fn start(&self, station: u8, command: &mut Command) -> Result<Child, Failure> {
-        let what = command.get_program().to_string_lossy().into_owned();
-        command.stdout(Stdio::piped());
-        let started = match self {
-            Self::Namespaces(lab) => lab.host(station.into()).run(|| command.spawn()),
-            Self::Loopback => command.spawn(),
-        };
-        started.map_err(|error| Failure(format!("{what}: {error}")))
-    }
-
-    /// What a program that soon ends wrote.
-    fn output(&self, station: u8, command: &mut Command) -> Result<String, Failure> {
-        let child = self.start(station, command)?;
-        let output = child.wait_with_output().map_err(Failure::system("waiting for a program"))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
 
 /// Runs the demonstration, and shows it.
 pub(crate) fn run() -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["inc-controller", "inc-tools"])?;
-    let places = Places::new();
+    let places = Places::new(1 + SWITCHES + HOSTS);
     let folder = cargo::target_dir()?.join("demo-inc");
     fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
     let map = folder.join("map.yaml");
@@ -155,45 +81,6 @@ fn host(places: &Places, bin: &Path, rank: u8) -> Command {
     command.args(["--address", &own.to_string(), "--type", "all", "--path-mtu", "4096", "--json"]);
     command.args(["--count", ELEMENTS, "--times", TIMES]);
     command
-}
-
-/// Starts a program that says a line when it is ready.
-fn start(
-    places: &Places,
-    stations: &mut Stations,
-    station: u8,
-    command: &mut Command,
-) -> TaskResult {
-    let mut child = places.start(station, command)?;
-    let output = child.stdout.take();
-    stations.0.push(child);
-    let mut line = String::new();
-    let read = output.map(|output| BufReader::new(output).read_line(&mut line));
-    match read {
-        Some(Ok(len)) if len != 0 => Ok(()),
-        _ => Err(Failure(format!("{} ended at once", command.get_program().to_string_lossy()))),
-    }
-}
-
-/// What a host has to say at its end.
-fn result(mut child: Child) -> Result<Value, Failure> {
-    let mut waited = Duration::ZERO;
-    let step = Duration::from_millis(20);
-    while child.try_wait().map_err(Failure::system("waiting for a host"))?.is_none() {
-        if waited > HANG {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(Failure(format!("a host did not end within {} s", HANG.as_secs())));
-        }
-        thread::park_timeout(step);
-        waited += step;
-    }
-    let output = child.wait_with_output().map_err(Failure::system("waiting for a host"))?;
-    if !output.status.success() {
-        return Err(Failure(format!("a host ended with {}", output.status)));
-    }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| Failure(format!("a host wrote no JSON: {error}")))
 }
 
 /// Two leaves with half of the hosts each below a root.

@@ -24,6 +24,7 @@ mod progress;
 mod report;
 mod rtl;
 mod say;
+mod stations;
 mod step;
 mod suite;
 mod system;
@@ -69,6 +70,8 @@ enum Task {
     },
     /// Measure speed beside UCX, TCP, memcpy and the machine's limits; writes bench-results/
     Bench(bench::BenchPlan),
+    /// Measure in-network computing beside Open MPI over TCP, in namespaces
+    BenchInc(bench::IncBenchPlan),
     /// Install libraries, headers and tools for C programs under a prefix
     Install {
         /// The folder that gets lib, include, bin and share
@@ -173,6 +176,7 @@ fn main() -> ExitCode {
         Task::Demo { what: DemoKind::Urma } => demo::run(),
         Task::Demo { what: DemoKind::Inc } => demo_inc::run(),
         Task::Bench(plan) => bench::run(&plan),
+        Task::BenchInc(plan) => bench::run_inc(&plan),
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),

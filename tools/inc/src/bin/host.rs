@@ -14,6 +14,8 @@ use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
 use inc_net::drive::ReceiveLoss;
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde_json::json;
 use urma_tools::{LogSetup, say};
 
@@ -100,6 +102,8 @@ enum EdgeArg {
 struct HostResult {
     reduction: Reduction,
     times: Vec<Duration>,
+    /// Processor time of this process for them.
+    cpu: Duration,
     /// What reduced when the last one was over, and why not switches.
     reducers: Reducers,
     why: Option<String>,
@@ -174,6 +178,7 @@ fn allreduce(
     let mut wanted = vec![0; mine.len()];
     fold(reduction, inputs.iter(), &mut wanted);
     let mut times = Vec::new();
+    let before = processor_time()?;
     for _ in 0..cli.times {
         let start = now();
         let request = communicator.begin(Collective::Allreduce(reduction), mine);
@@ -185,13 +190,20 @@ fn allreduce(
             return Err(format!("{}: wrong from byte {} on", name(reduction), at.unwrap_or(0)));
         }
     }
+    let cpu = processor_time()?.saturating_sub(before);
     let (reducers, why) = (communicator.reducers(), communicator.why());
-    Ok(HostResult { reduction, times, reducers, why })
+    Ok(HostResult { reduction, times, cpu, reducers, why })
 }
 
 #[expect(clippy::disallowed_methods, reason = "it says how long an operation takes")]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn processor_time() -> Result<Duration, String> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|error| format!("getrusage: {error}"))?;
+    let all = usage.user_time() + usage.system_time();
+    Ok(Duration::from_micros(u64::try_from(all.num_microseconds()).unwrap_or(0)))
 }
 
 /// Elements of one rank: whole numbers from 1 to 4, of pairs with the rank as index.
@@ -275,6 +287,7 @@ fn show(cli: &HostCli, results: &[HostResult]) -> Result<(), String> {
                 "elements": cli.count,
                 "times": result.times.len(),
                 "median_us": micros(median(&result.times)),
+                "cpu_us": micros(result.cpu),
                 "is_right": true,
                 "reduced_by": format!("{:?}", result.reducers).to_lowercase(),
                 "why": result.why,
