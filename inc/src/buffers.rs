@@ -14,7 +14,7 @@ const KEPT_MAX: usize = 64 << 20;
 /// Long vectors of one member.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// Given out; free again once nobody else has one.
+    /// Given out; free again once no other holds one.
     kept: Vec<Arc<Vec<u8>>>,
 }
 

@@ -249,6 +249,9 @@ pub struct Edge {
     /// When the first of these rounds began.
     fruitless_since: IncTime,
     srtt: Option<IncTime>,
+    /// The timer ran out: the oldest packet alone is sent until the other end shows what it has. Often all has arrived, and only
+    /// its acknowledgement is late.
+    is_probing: bool,
     /// Nothing is sent before this time: the receiver was not ready.
     not_before: Option<IncTime>,
     /// Packets since the last one that asked for an acknowledgement.
@@ -292,6 +295,7 @@ impl Edge {
             fruitless: 0,
             fruitless_since: 0,
             srtt: None,
+            is_probing: false,
             not_before: None,
             unasked: 0,
             expected: cfg.there.first_psn,
@@ -367,7 +371,7 @@ impl Edge {
     pub fn on_proof(&mut self, now: IncTime, seq: Seq) {
         let mut proven = 0;
         for (at, message) in self.outgoing.iter().enumerate() {
-            let is_sent = !self.send_psn.is_before(message.first_psn.plus(message.packets));
+            let is_sent = !self.sent_psn.is_before(message.first_psn.plus(message.packets));
             let is_first = !message.header.is_repeat;
             if !is_sent || is_first && seq.is_before(message.header.seq) {
                 break;
@@ -378,7 +382,13 @@ impl Edge {
         }
         let is_progress = proven != 0;
         if is_progress {
-            self.outgoing.drain(..proven);
+            self.is_probing = false;
+            let last = self.outgoing.drain(..proven).next_back();
+            // What was to be sent again has arrived.
+            let end = last.map(|last| last.first_psn.plus(last.packets));
+            if let Some(end) = end.filter(|end| self.send_psn.is_before(*end)) {
+                self.send_psn = end;
+            }
             // A link that loses some packets is not a dead one.
             self.fruitless = 0;
         }
@@ -590,6 +600,7 @@ impl Edge {
         if self.sent_psn.is_before(acked) || acked.is_before(first) {
             return;
         }
+        self.is_probing = false;
         let mut is_progress = false;
         while let Some(first) = self.outgoing.front()
             && !acked.is_before(first.first_psn.plus(first.packets))
@@ -648,6 +659,7 @@ impl Edge {
         self.count_fruitless(now, timer);
         if let Some(first) = self.outgoing.front() {
             self.go_back(first.first_psn);
+            self.is_probing = true;
         }
         self.timer = Some(now + self.timeout());
     }
@@ -672,6 +684,9 @@ impl Edge {
         };
         let index = self.outgoing.iter().position(is_within)?;
         let message = self.outgoing[index];
+        if self.is_probing && self.outgoing.front().is_some_and(|f| f.first_psn != self.send_psn) {
+            return None;
+        }
         let nth = message.first_psn;
         let nth = u32::try_from(self.send_psn.distance_from(nth)).unwrap_or(0);
         let is_repeat = self.send_psn.is_before(self.sent_psn);

@@ -501,3 +501,51 @@ fn a_proof_empties_repeats_though_no_first_message_waits() {
     let packet = a.poll_packet(0).unwrap();
     assert!(packet.inc.is_some() && packet.data.is_empty());
 }
+
+#[test]
+fn an_acknowledgement_that_is_late_costs_one_packet() {
+    let [mut a, mut b] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let sent: BTreeMap<_, _> = (0..12).map(|seq| (seq, message(seq, 10).1)).collect();
+    for seq in 0..12 {
+        a.send(&message(seq, 10).0).unwrap();
+    }
+    let packets = drain(&mut a, 0, &sent);
+    assert_eq!(packets.len(), 12);
+    // All arrive, but what would show it does not before the timer.
+    let (came, lost) = packets.split_at(9);
+    for packet in came {
+        take(&mut b, 0, packet);
+    }
+    assert!(drain(&mut b, 0, &sent).is_empty() && lost.len() == 3);
+    a.on_time(MS);
+    let probe = drain(&mut a, MS, &sent);
+    assert_eq!(probe.len(), 1, "the oldest packet alone");
+    assert!(take(&mut b, MS, &probe[0]).is_none());
+    let [answer] = &drain(&mut b, MS, &sent)[..] else { panic!("an acknowledgement") };
+    take(&mut a, MS, answer);
+    // It shows what is missing.
+    let again = drain(&mut a, MS, &sent);
+    let psns = |all: &[Vec<u8>]| -> Vec<Psn> {
+        all.iter().map(|bytes| RocePacket::parse(bytes).unwrap().header.bth.psn).collect()
+    };
+    assert_eq!(psns(&again), psns(lost));
+    let came: Vec<_> = again.iter().filter_map(|bytes| take(&mut b, MS, bytes)).collect();
+    assert_eq!(came.len(), 3);
+    assert_eq!(a.counts().repeats, 4);
+}
+
+#[test]
+fn what_a_proof_shows_is_not_sent_again() {
+    let [mut a, _] = pair(Reliability::Reliable, MessageMode::Send, Framing::Inc);
+    let sent: BTreeMap<_, _> = (0..4).map(|seq| (seq, message(seq, 10).1)).collect();
+    for seq in 0..4 {
+        a.send(&message(seq, 10).0).unwrap();
+    }
+    assert_eq!(drain(&mut a, 0, &sent).len(), 4);
+    a.on_time(MS);
+    // The answer of the third chunk comes before anything is sent again.
+    a.on_proof(MS, Seq(2));
+    let again = drain(&mut a, MS, &sent);
+    let psn = |bytes: &Vec<u8>| RocePacket::parse(bytes).unwrap().header.bth.psn;
+    assert_eq!(again.iter().map(psn).collect::<Vec<_>>(), [Psn::new(0x00ff_fff3)]);
+}
