@@ -28,6 +28,7 @@ pub mod held;
 pub mod lines;
 pub mod lull;
 pub mod maps;
+pub mod packets;
 pub mod procvm;
 pub mod region;
 pub mod relay;

@@ -3,9 +3,10 @@
 //! A station that has something to do is looked at again and again, with `sched_yield` between two looks that find
 //! nothing; after a millisecond of nothing it sleeps until a datagram, a [`Waker`] or a timer ends the sleep.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,10 @@ use inc::slots::IncTime;
 use inc::switch::Switch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
+use socket2::Socket;
 
+use crate::clock::clock;
+use crate::raw::{EthernetAddress, RawPort};
 use crate::udp::{UdpCounts, UdpPort};
 
 /// A station that finds nothing for this long sleeps.
@@ -75,12 +79,89 @@ impl Waker {
     }
 }
 
+/// How a station's datagrams go to the link.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LinkAccess {
+    /// By a UDP socket of the operating system.
+    #[default]
+    Udp,
+    /// As Ethernet frames past UDP and IP, see [`RawPort`]; with the MAC addresses of stations that the machine's neighbour table
+    /// need not know.
+    Raw(HashMap<Ipv4Addr, EthernetAddress>),
+}
+
+#[derive(Debug)]
+enum StationPort {
+    Udp(UdpPort),
+    Raw(RawPort),
+}
+
+/// What a driver waits for.
+#[derive(Debug)]
+enum StationSocket {
+    Udp(Arc<UdpSocket>),
+    Raw(Arc<Socket>),
+}
+
+impl StationPort {
+    fn bind(address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
+        Ok(match access {
+            LinkAccess::Udp => Self::Udp(UdpPort::bind(address)?),
+            LinkAccess::Raw(given) => Self::Raw(RawPort::bind(address, given)?),
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Udp(port) => port.address(),
+            Self::Raw(port) => port.address(),
+        }
+    }
+
+    fn socket(&self) -> StationSocket {
+        match self {
+            Self::Udp(port) => StationSocket::Udp(port.socket()),
+            Self::Raw(port) => StationSocket::Raw(port.socket()),
+        }
+    }
+
+    fn counts(&self) -> UdpCounts {
+        match self {
+            Self::Udp(port) => port.counts(),
+            Self::Raw(port) => port.counts(),
+        }
+    }
+
+    fn receive(&mut self, take: impl FnMut(SocketAddr, &[u8])) -> bool {
+        match self {
+            Self::Udp(port) => port.receive(take),
+            Self::Raw(port) => port.receive(take),
+        }
+    }
+
+    fn send(&mut self, next: impl FnMut(&mut [u8]) -> Option<PortDatagram>) -> bool {
+        match self {
+            Self::Udp(port) => port.send(next),
+            Self::Raw(port) => port.send(next),
+        }
+    }
+}
+
+impl AsFd for StationSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Udp(socket) => socket.as_fd(),
+            Self::Raw(socket) => socket.as_fd(),
+        }
+    }
+}
+
 /// A station, its socket and its clock.
 #[derive(Debug)]
 pub struct StationDriver<S> {
     /// What this one drives.
     pub station: S,
-    port: UdpPort,
+    port: StationPort,
     origin: Instant,
     waker: Waker,
     loss: ReceiveLoss,
@@ -114,9 +195,9 @@ impl<S: Station> StationDriver<S> {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn new(station: S, address: SocketAddr) -> io::Result<Self> {
+    pub fn new(station: S, address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
-        let port = UdpPort::bind(address)?;
+        let port = StationPort::bind(address, access)?;
         Ok(Self { station, port, origin: clock(), waker, loss: ReceiveLoss::default() })
     }
 
@@ -191,7 +272,7 @@ impl<S: Station> StationDriver<S> {
 /// What a thread does between two looks of a driver that find nothing.
 #[derive(Debug)]
 pub struct Sleeper {
-    socket: Arc<UdpSocket>,
+    socket: StationSocket,
     waker: Waker,
     idle_since: Option<Instant>,
 }
@@ -220,11 +301,6 @@ impl Sleeper {
             let _ = rustix::io::read(&*self.waker.0, &mut [0; 8]);
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "drivers own the clock")]
-pub(crate) fn clock() -> Instant {
-    Instant::now()
 }
 
 /// Numbers that cannot be guessed: a generator that the system's seeds.

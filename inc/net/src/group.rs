@@ -29,6 +29,7 @@ use inc_control::{HOSTS_PORT, HostSession, HostSessionCfg, JoinError, SessionErr
 use urma_packet::ROCE_PORT;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::drive::LinkAccess;
 use crate::host::LocalHost;
 use crate::udp::source_of;
 
@@ -57,6 +58,8 @@ pub struct IncGroupCfg {
     pub rank: u16,
     /// The address that switches send to; `None`: the one from which the controller is reached.
     pub address: Option<IpAddr>,
+    /// How this rank's datagrams go to the link.
+    pub access: LinkAccess,
     /// Whose quota the group counts to.
     pub tenant: u32,
     /// What proves that this rank may join, if the controller wants a proof.
@@ -196,6 +199,7 @@ impl IncGroupCfg {
             world_size,
             rank,
             address: None,
+            access: LinkAccess::Udp,
             tenant: 0,
             secret: None,
             wait: Duration::from_secs(30),
@@ -523,9 +527,9 @@ fn bind(cfg: &IncGroupCfg) -> Result<LocalHost, GroupError> {
         None => source_of(cfg.controller).map_err(failed(cfg.controller))?,
     };
     let standard = SocketAddr::new(ip, ROCE_PORT);
-    match LocalHost::bind(standard) {
+    match LocalHost::bind(standard, cfg.access.clone()) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            LocalHost::bind(SocketAddr::new(ip, 0)).map_err(failed(standard))
+            LocalHost::bind(SocketAddr::new(ip, 0), cfg.access.clone()).map_err(failed(standard))
         }
         result => result.map_err(failed(standard)),
     }

@@ -17,7 +17,8 @@ use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
 use inc::wire::Collective;
 
-use crate::drive::{ReceiveLoss, Sleeper, StationDriver, Waker, clock, system_random};
+use crate::clock::clock;
+use crate::drive::{LinkAccess, ReceiveLoss, Sleeper, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
@@ -65,8 +66,9 @@ impl LocalHost {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let driver = StationDriver::new(Host::new([system_random()?, system_random()?]), address)?;
+    pub fn bind(address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
+        let host = Host::new([system_random()?, system_random()?]);
+        let driver = StationDriver::new(host, address, access)?;
         let (address, waker, sleeper) = (driver.address(), driver.waker(), driver.sleeper());
         let state = HostState { driver, members: HashMap::new(), finished: HashMap::new() };
         let shared = Arc::new(HostShared {

@@ -1,14 +1,16 @@
 //! In-network computing on real machines: sockets and threads around the switches and hosts of `inc`.
 //!
-//! - owns: UDP sockets ([`udp`]), a loop that drives a station ([`drive`]), a host that threads share ([`host`]), a switch
+//! - owns: UDP sockets ([`udp`]) and packet sockets ([`raw`]), a loop that drives a station ([`drive`]), a host that threads share ([`host`]), a switch
 //!   with its thread ([`switch`]).
 //! - takes: an address, commands of the controller, operations. gives: results, reports.
 //! - must not: know the protocol: that is `inc`, without sockets.
 
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod drive;
 pub mod group;
 pub mod host;
+pub mod raw;
 pub mod switch;
 pub mod udp;

@@ -13,7 +13,7 @@ use inc::port::{PortCounts, StrayCounts};
 use inc::switch::{PartView, Switch, SwitchLimits};
 use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
-use crate::drive::{ReceiveLoss, StationDriver, Waker, system_random};
+use crate::drive::{LinkAccess, ReceiveLoss, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// A question is answered at once, or the thread is gone.
@@ -54,6 +54,8 @@ pub struct ControlledSwitchCfg {
     pub name: Option<String>,
     /// By which both sides prove who they are; `None`: without TLS.
     pub tls: Option<TlsIdentity>,
+    /// How its datagrams go to the link.
+    pub access: LinkAccess,
 }
 
 /// A switch that does what a controller says. When the controller is gone, its communicators go on.
@@ -83,7 +85,8 @@ impl ControlledSwitch {
                 session.report(report);
             }
         };
-        let switch = Arc::new(LocalSwitch::bind(cfg.address, cfg.limits, Box::new(on_report))?);
+        let switch =
+            Arc::new(LocalSwitch::bind(cfg.address, cfg.access, cfg.limits, Box::new(on_report))?);
         let of_commands = Arc::clone(&switch);
         let opened = SwitchSession::open(
             SwitchSessionCfg {
@@ -147,10 +150,11 @@ impl LocalSwitch {
     /// Those of the system.
     pub fn bind(
         address: SocketAddr,
+        access: LinkAccess,
         limits: SwitchLimits,
         on_report: OnSwitchReport,
     ) -> io::Result<Self> {
-        let driver = StationDriver::new(Switch::new(limits, system_random()?), address)?;
+        let driver = StationDriver::new(Switch::new(limits, system_random()?), address, access)?;
         let (address, waker) = (driver.address(), driver.waker());
         let (jobs, of_thread) = channel();
         let thread = thread::Builder::new()

@@ -18,7 +18,7 @@ use inc::host::{HostMemberCfg, MemberId};
 use inc::slots::Child;
 use inc::switch::SwitchLimits;
 use inc::wire::{Collective, Rank, Seq, TreeEpoch};
-use inc_net::drive::ReceiveLoss;
+use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::host::LocalHost;
 use inc_net::switch::LocalSwitch;
 
@@ -42,12 +42,13 @@ impl Tree {
         let switch = |at| {
             let (give, take) = channel();
             let on_report = Box::new(move |report| give.send(report).unwrap());
-            (LocalSwitch::bind(address(net, at), LIMITS, on_report).unwrap(), take)
+            (LocalSwitch::bind(address(net, at), LinkAccess::Udp, LIMITS, on_report).unwrap(), take)
         };
         let switches: Vec<_> = (1..2 + leaves).map(switch).collect();
         let mut ends = Vec::new();
         let host = |rank: u16| {
-            let host = LocalHost::bind(address(net, 100 + usize::from(rank))).unwrap();
+            let host =
+                LocalHost::bind(address(net, 100 + usize::from(rank)), LinkAccess::Udp).unwrap();
             let cfg = HostMemberCfg {
                 rank: Rank(rank),
                 attributes,

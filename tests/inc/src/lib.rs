@@ -15,6 +15,7 @@ use inc::controller::ControllerCfg;
 use inc::document::read_map;
 use inc::switch::SwitchLimits;
 use inc_control::{ControllerServer, ControllerServerCfg, MemoryStore};
+use inc_net::drive::LinkAccess;
 use inc_net::group::{IncGroup, IncGroupCfg};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use nix::sys::signal::{Signal, kill};
@@ -100,6 +101,7 @@ impl Network {
             others: Vec::new(),
             name: None,
             tls: None,
+            access: LinkAccess::Udp,
         })
         .unwrap()
     }

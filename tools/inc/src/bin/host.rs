@@ -1,7 +1,7 @@
 //! `inc-host`: a rank that joins a group, reduces, checks the result and says how long it took.
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,9 @@ use inc::host::Reducers;
 use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
-use inc_net::drive::ReceiveLoss;
+use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
+use inc_net::raw::{EthernetAddress, neighbour};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::json;
@@ -75,6 +76,12 @@ struct HostCli {
     /// Waits for switches where none can be had: the ranks' own programs do not reduce
     #[arg(long)]
     no_fallback: bool,
+    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4
+    #[arg(long)]
+    raw: bool,
+    /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
+    #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
+    neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
     /// Throws away so many of a million received datagrams, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
@@ -140,6 +147,10 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         others: others.to_vec(),
         name: cli.group.clone(),
         address: cli.address,
+        access: match cli.raw {
+            true => LinkAccess::Raw(cli.neighbour.iter().copied().collect()),
+            false => LinkAccess::Udp,
+        },
         wait: Duration::from_secs(cli.wait),
         ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)
     });

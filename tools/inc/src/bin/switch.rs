@@ -4,14 +4,15 @@
 //! controller is gone, running communicators go on.
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use inc::switch::SwitchLimits;
 use inc_control::SWITCHES_PORT;
-use inc_net::drive::ReceiveLoss;
+use inc_net::drive::{LinkAccess, ReceiveLoss};
+use inc_net::raw::{EthernetAddress, neighbour};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
 use urma_tools::{Ends, LogSetup, say};
@@ -44,6 +45,12 @@ struct SwitchCli {
     /// Communicators at one time
     #[arg(long, default_value_t = 4096)]
     communicators: u32,
+    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4
+    #[arg(long)]
+    raw: bool,
+    /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
+    #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
+    neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
     /// Throws away so many of a million received datagrams, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
@@ -102,8 +109,12 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         others: others.to_vec(),
         name: cli.name.clone(),
         tls: None,
+        access: match cli.raw {
+            true => LinkAccess::Raw(cli.neighbour.iter().copied().collect()),
+            false => LinkAccess::Udp,
+        },
     });
-    let switch = switch.map_err(|error| format!("UDP {address}: {error}"))?;
+    let switch = switch.map_err(|error| format!("{address}: {error}"))?;
     switch.switch().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
     say(&format!("inc-switch {address}: controller {controller}\n")).map_err(|e| e.to_string())?;
     while !ends.within(COUNTS_EVERY) {

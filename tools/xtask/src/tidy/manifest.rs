@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("inc", &["urma-packet"]),
     ("inc-control", &["inc", "urma-packet"]),
     ("inccl", &["inc", "inc-control", "inc-net", "urma-mem"]),
-    ("inc-net", &["inc", "inc-control", "urma-packet"]),
+    ("inc-net", &["inc", "inc-control", "urma-mem", "urma-packet"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
     ("urma-contexts", &["urma-mem"]),
