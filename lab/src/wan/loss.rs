@@ -305,6 +305,20 @@ mod tests {
         assert!(one.contains(&true));
     }
 
+    /// Each question is about the next place of the link, whichever packet it names.
+    #[test]
+    fn places_of_the_link_are_counted_by_one() {
+        for kind in [LossKind::Iid, LossKind::GilbertElliott] {
+            let cfg = |along| LossCfg { kind, mean: 0.2, along };
+            let mut places = Losses::new(cfg(Along::Link), 4);
+            let mut sequence = Losses::new(cfg(Along::Sequence), 4);
+            for place in 1..3000 {
+                let expected = sequence.is_lost(0, place, 0);
+                assert_eq!(places.is_lost(7, 5, 2), expected, "{kind:?}: {place}");
+            }
+        }
+    }
+
     #[test]
     fn losses_do_not_depend_on_the_order_of_questions() {
         for (_, kind) in MODELS {

@@ -61,6 +61,7 @@ pub trait Policy: fmt::Debug + Send {
     /// Takes out what is in `slot`: the object was destroyed. The slot is empty afterwards.
     fn remove(&mut self, slot: PolicySlot);
 
-    /// Keeps a victim that may not leave now (pinned): the next `victim` returns another slot where there is one.
+    /// Keeps a victim that may not leave now (pinned). The next `victim` returns another slot, unless the policy values this one
+    /// least all the same: a count that is still the lowest, a queue of one slot.
     fn retain(&mut self, slot: PolicySlot);
 }

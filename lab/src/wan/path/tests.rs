@@ -167,6 +167,18 @@ fn goodput_is_that_of_the_arrivals_in_the_steady_part() {
     }
 }
 
+/// A packet of 4 KiB and its headers takes 83.56 ns at 400 Gb/s; times are rounded to the next ps.
+#[test]
+fn times_are_rounded_to_picoseconds() {
+    assert_eq!([0.0, 0.49, 0.5, 83_559.5, 83_560.49].map(ps), [0, 0, 1, 83_560, 83_560]);
+    let cfg = RunCfg { rate_bps: 3e9, payload: 60, overhead: 2, packets: 1, ..cfg() };
+    // 496 bits at 3 Gb/s are 165,333.3 ps, the way there and back is the rest.
+    let counts = run(&cfg, 1);
+    let time = counts.completion_s.expect("it ends");
+    let wanted = (165_333 + 2 * (cfg.rtt_ps / 2)) as f64;
+    assert!((time * 1e12 - wanted).abs() < 0.5, "{time}");
+}
+
 /// Samples of a run that begins slowly, is steady at a packet per microsecond, and ends slowly.
 #[test]
 fn the_steady_part_begins_after_some_round_trips_and_ends_with_the_last_new_packet() {

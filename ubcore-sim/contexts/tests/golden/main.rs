@@ -4,6 +4,7 @@ mod naive;
 mod naive_adaptive;
 mod naive_ours;
 mod oracle;
+mod victims;
 
 use serde_json::Value;
 use urma_contexts::policy::kind::PolicyKind;

@@ -13,10 +13,10 @@ use crate::naive_ours::NaiveOurs;
 const OPERATIONS: usize = 20_000;
 
 /// Numbers of a linear congruential generator, the high half.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u32) -> u32 {
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         u32::try_from(((self.0 >> 32) * u64::from(bound)) >> 32).expect("below a u32")

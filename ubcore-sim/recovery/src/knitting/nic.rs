@@ -188,3 +188,86 @@ impl NicLines {
         self.slots.len() - self.unused.len() + self.gaps.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
+
+    use super::*;
+
+    fn line(id: u32, is_dirty: bool) -> NicLine {
+        NicLine {
+            line: PackedLine::new(0),
+            ready_at: 0,
+            next: LineId::NONE,
+            low_after: 0,
+            id: LineId(id),
+            holder: Holder::new(1),
+            is_dirty,
+            is_read: !is_dirty,
+            newer: NONE,
+            older: NONE,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a list, the latest first.
+        #[test]
+        fn the_line_that_was_used_least_recently_makes_room(
+            steps in proptest::collection::vec((0u8..8, 1u32..24), 1..300),
+            room in 8usize..12,
+        ) {
+            let mut nic = NicLines { room, ..NicLines::default() };
+            let mut oracle: Vec<u32> = Vec::new();
+            let mut most = 0;
+            for (action, id) in steps {
+                let at = oracle.iter().position(|other| *other == id);
+                match (action, at) {
+                    (0, at) => {
+                        let removed = nic.remove(LineId(id)).map(|line| line.id.0);
+                        prop_assert_eq!(removed, at.map(|at| oracle.remove(at)));
+                    }
+                    (1..=3, at) => {
+                        let touched = nic.touch(LineId(id)).map(|line| line.id.0);
+                        prop_assert_eq!(touched, at.map(|at| oracle.remove(at)));
+                        if at.is_some() {
+                            oracle.insert(0, id);
+                        }
+                    }
+                    (_, Some(_)) => prop_assert_eq!(nic.get(LineId(id)).map(|line| line.id.0), Some(id)),
+                    (_, None) => {
+                        let written = nic.insert(line(id, id % 3 == 0)).map(|line| line.id.0);
+                        let left = if oracle.len() == room { oracle.pop() } else { None };
+                        prop_assert_eq!(written, left.filter(|id| id % 3 == 0), "a clean line is not written");
+                        oracle.insert(0, id);
+                    }
+                }
+                most = most.max(oracle.len());
+                let oldest = nic.slots.get(nic.oldest as usize).map(|line| line.id.0);
+                prop_assert_eq!(oldest, oracle.last().copied());
+                prop_assert_eq!((nic.held(), nic.used_max), (oracle.len(), most));
+                prop_assert_eq!(nic.get(LineId(id)).is_some(), oracle.contains(&id));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_lines_name_piece_and_place() {
+        let places = [(0, 0), (0, 5), (1, 0), (3, (1 << 24) - 1)];
+        for (piece, index) in places {
+            let id = LineId::of(BlockId { piece, index }).expect("within");
+            assert_eq!(id.0, (piece << 24 | index) + 1);
+            assert_eq!(id.place(), (piece as usize, index as usize));
+            assert_eq!(id.block(), Some(BlockId { piece, index }));
+            assert!(!id.is_none());
+        }
+        assert!(LineId::NONE.is_none() && LineId::NONE.block().is_none());
+        assert_eq!(
+            LineId::of(BlockId { piece: 255, index: (1 << 24) - 1 }),
+            None,
+            "there is no number above it"
+        );
+    }
+}

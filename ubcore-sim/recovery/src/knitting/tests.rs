@@ -125,6 +125,32 @@ fn an_exhausted_pool_refuses_and_changes_nothing() {
     );
 }
 
+/// A record that gave all back knows nothing beyond its edge, and goes on with other blocks.
+#[test]
+fn a_released_record_begins_anew_at_its_edge() {
+    let (mut pool, _) = pool(3);
+    let mut record = KnittingRecord::new(1);
+    for seq in [0, 2, 3, BLOCK_PACKETS + 9] {
+        record.record_seq(&mut pool, seq).expect("the pool has room");
+    }
+    assert_eq!((record.first_missing(), pool.usage().free), (1, 1));
+    record.release(&mut pool);
+    assert_eq!((record.first_missing(), pool.usage().free), (1, 3));
+    let mut words = [!0; 2];
+    assert_eq!((record.sack(&pool, &mut words), words), (Ok(0), [0; 2]));
+    assert_eq!(record.is_received(&pool, 2), Ok(false));
+    // Another one takes the blocks that it had.
+    let mut other = KnittingRecord::new(2);
+    assert_eq!(other.record_seq(&mut pool, BLOCK_PACKETS), Ok(Arrival::Kept));
+    assert_eq!(record.record_seq(&mut pool, 3), Ok(Arrival::Kept));
+    assert_eq!((record.sack(&pool, &mut words), words), (Ok(1), [0b10, 0]));
+    assert_eq!(record.record_seq(&mut pool, 1), Ok(Arrival::Advanced(2)), "2 was forgotten");
+    record.release(&mut pool);
+    record.release(&mut pool);
+    assert_eq!(pool.usage().free, 1, "what the other one holds stays");
+    assert_eq!(other.is_received(&pool, BLOCK_PACKETS), Ok(true));
+}
+
 #[test]
 fn the_pool_grows_shrinks_and_answers() {
     let (mut pool, region) = pool(4);

@@ -7,6 +7,7 @@ use udma_abi::{BackingError, DeviceBacking, DmaAccess};
 use urma_mem::{Pages, Region};
 
 use super::{
+    layout::NumberPair,
     sysfs::tests::FakeSysfs,
     twin::{BAR_LEN, Twin, TwinFaults, VECTORS},
     *,
@@ -104,6 +105,61 @@ fn a_window_is_mapped_where_the_kernel_allows_it_and_the_same_elsewhere() {
     }
     for id in [WindowId::Bar(1), WindowId::Bar(6), WindowId::Bar(255)] {
         assert!(matches!(device.window(id), Err(PciError::NoWindow { .. })));
+    }
+}
+
+/// Which bytes of the first region are mapped, by what the kernel says of it.
+#[test]
+fn areas_are_mapped_as_flags_and_list_say_and_within_the_region() {
+    use vfio_bindings::bindings::vfio::{
+        VFIO_REGION_INFO_FLAG_CAPS as CAPS, VFIO_REGION_INFO_FLAG_MMAP as MMAP,
+    };
+    let mapped = |flags: u32, areas: &[(u64, u64)]| {
+        let areas = areas.iter().map(|&(offset, len)| NumberPair(offset, len)).collect();
+        let faults = TwinFaults { areas: Some((flags, areas)), ..TwinFaults::default() };
+        let (device, _) = open(KernelInterface::Group, faults).unwrap();
+        let bar = device.window(WindowId::Bar(0)).unwrap();
+        [(0, 4096), (4096, 4096), (0, BAR_LEN)].map(|(offset, len)| bar.is_mapped(offset, len))
+    };
+    assert_eq!(mapped(MMAP, &[(4096, 4096)]), [true, true, true], "all of it without a list");
+    assert_eq!(mapped(CAPS, &[(4096, 4096)]), [false, false, false], "the flag says whether any");
+    assert_eq!(mapped(0, &[]), [false, false, false]);
+    let listed = |areas: &[(u64, u64)]| mapped(MMAP | CAPS, areas);
+    assert_eq!(listed(&[(0, 4096)]), [true, false, false]);
+    assert_eq!(listed(&[(0, 4096), (4096, 4096)]), [true, true, false], "an access is in one area");
+    assert_eq!(listed(&[(0, BAR_LEN)]), [true, true, true]);
+    assert_eq!(listed(&[]), [false, false, false]);
+    assert_eq!(listed(&[(0, 0), (4096, 4096)]), [false, true, false]);
+    assert_eq!(listed(&[(4096, 8192), (u64::MAX - 4095, 4096)]), [false, false, false]);
+}
+
+/// Page and ranges of an IOMMU that says less than those of today do.
+#[test]
+fn an_iommu_that_says_no_page_size_has_pages_of_4_kib() {
+    use vfio_bindings::bindings::vfio::{
+        VFIO_IOMMU_INFO_CAPS as CAPS, VFIO_IOMMU_INFO_PGSIZES as PGSIZES,
+    };
+    let page = |flags: u32, sizes: u64| {
+        let faults = TwinFaults { iommu: Some((flags, sizes)), ..TwinFaults::default() };
+        let (device, _) = open(KernelInterface::Group, faults).unwrap();
+        let dma = device.dma();
+        assert_eq!(dma.ranges(), [(1 << 32, (1 << 39) - 1)], "no list of ranges");
+        let region = Region::shared(1, Pages::Base).unwrap();
+        let Err(error) = dma.map((1 << 32) + 1, &region, DmaAccess::Both) else {
+            panic!("it is odd")
+        };
+        error.to_string()
+    };
+    for (flags, sizes, bytes) in [
+        (PGSIZES, !0xFFF, 4096),
+        (PGSIZES | CAPS, 0x4000_0000 | 0x20_0000, 0x20_0000),
+        (PGSIZES, 0x1_0000, 0x1_0000),
+        (0, 0x1_0000, 4096),
+        (CAPS, 0x1_0000, 4096),
+        (PGSIZES, 0, 4096),
+    ] {
+        let text = page(flags, sizes);
+        assert!(text.contains(&format!("the IOMMU's page, {bytes} bytes")), "{bytes}: {text}");
     }
 }
 

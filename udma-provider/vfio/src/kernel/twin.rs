@@ -55,6 +55,10 @@ pub(super) struct TwinFaults {
     pub(super) unmap_short: u64,
     /// Length that it wants for structures with capabilities.
     pub(super) wants: Option<u32>,
+    /// Flags and page sizes of a container's IOMMU, without a list of usable ranges.
+    pub(super) iommu: Option<(u32, u64)>,
+    /// Flags and areas of the first region.
+    pub(super) areas: Option<(u32, Vec<NumberPair>)>,
     /// Error of binding to an iommufd.
     pub(super) bind: Option<i32>,
     /// Number of usable ranges that iommufd says it has.
@@ -124,19 +128,21 @@ impl Twin {
 
     fn region(&self, bytes: &mut [u8]) -> io::Result<i32> {
         let (mut facts, _) = RegionFacts::read_from_prefix(&*bytes).unwrap();
-        let sparse = [1_u32, 0];
-        let whole = size_of::<RegionFacts>() + 8 + 8 + 16;
+        let flags = c::VFIO_REGION_INFO_FLAG_MMAP | c::VFIO_REGION_INFO_FLAG_CAPS;
+        let usual = (flags, vec![NumberPair(4096, 4096)]);
+        let (flags, areas) = self.faults().areas.unwrap_or(usual);
+        let sparse = [u32::try_from(areas.len()).unwrap(), 0];
+        let whole = size_of::<RegionFacts>() + 8 + 8 + 16 * areas.len();
         match facts.index {
             0 => {
                 (facts.size, facts.offset) = (BAR_LEN, 0);
-                facts.flags = c::VFIO_REGION_INFO_FLAG_MMAP | c::VFIO_REGION_INFO_FLAG_CAPS;
+                facts.flags = flags;
                 let len = u32::try_from(whole).unwrap();
                 facts.argsz = self.faults().wants.unwrap_or(len);
                 if bytes.len() >= whole {
                     facts.cap_offset = 32;
                     let head = CapabilityHead { id: 1, version: 1, next: 0 };
-                    let area = NumberPair(4096, 4096);
-                    let chain = [head.as_bytes(), sparse.as_bytes(), area.as_bytes()].concat();
+                    let chain = [head.as_bytes(), sparse.as_bytes(), areas.as_bytes()].concat();
                     bytes[32..32 + chain.len()].copy_from_slice(&chain);
                 }
             }
@@ -338,6 +344,13 @@ impl VfioCalls for Twin {
                 let head = CapabilityHead { id: 1, version: 1, next: 0 };
                 let chain = [head.as_bytes(), [2_u32, 0].as_bytes(), USABLE.as_bytes()].concat();
                 let len = size_of::<IommuFacts>() + chain.len();
+                if let Some((flags, iova_pgsizes)) = faults.iommu {
+                    let argsz = u32::try_from(size_of::<IommuFacts>()).unwrap();
+                    return fill(
+                        bytes,
+                        &IommuFacts { argsz, flags, iova_pgsizes, ..Default::default() },
+                    );
+                }
                 let is_whole = bytes.len() >= len;
                 let cap_offset = u32::from(is_whole) * 24;
                 let argsz = u32::try_from(len).unwrap();

@@ -506,6 +506,37 @@ fn descriptors_go_with_the_first_piece_of_a_message_alone() {
     assert_eq!((message.fds.len(), message.is_cut, message.body), (1, false, vec![7; 60_000]));
 }
 
+#[test]
+fn more_descriptors_than_a_message_holds_are_refused_before_anything_is_sent() {
+    let (client, server) = UnixStream::pair().unwrap();
+    let memory = memory();
+    let fd = memory.fd().unwrap().0;
+    let header = UserHeader::request(1, command::REGION_WRITE, 1, false);
+    let send = |count| {
+        let fds = [fd; 16];
+        stream::send(&client, header, &[5], (&fds[..count], Duration::from_secs(5)))
+    };
+    assert_eq!(send(16).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    send(8).unwrap();
+    drop(client);
+    let bound = Duration::from_secs(5);
+    let message = stream::receive(&server, bound, bound).unwrap();
+    assert_eq!((message.fds.len(), message.body, message.is_cut), (8, vec![5], false));
+    let end = stream::receive(&server, bound, bound).unwrap_err();
+    assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_waited_for_within_the_bound() {
+    let (client, _server) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
+    let header = UserHeader::request(1, command::REGION_WRITE, 60_000, false);
+    let (begin, bound) = (Instant::now(), Duration::from_millis(30));
+    let error = stream::send(&client, header, &vec![0; 60_000], (&[], bound)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!((bound..Duration::from_secs(20)).contains(&begin.elapsed()));
+}
+
 /// Counts warnings of its thread.
 struct Warnings(Arc<AtomicU64>);
 
