@@ -191,3 +191,91 @@ fn draw_on(
     area.present()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::summary;
+    use crate::wan::grid::tests::grid;
+    use crate::wan::results::Metrics;
+
+    /// A result of each strategy and loss on each path; its goodput is the loss, its completion 2.
+    fn results(rtts: &[&str], losses: &[&str], strategies: &[&str]) -> Vec<CellResult> {
+        let mut grid = grid();
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        (grid.rtts, grid.losses, grid.strategies) = (owned(rtts), owned(losses), owned(strategies));
+        let cells = grid.cells().expect("a grid that makes sense");
+        let result = |cell: &_| {
+            let mut result = CellResult::new(cell, (1, 1), none(), 0.5);
+            result.metrics.goodput_over_limit = summary(&[result.cell.numbers.loss]);
+            result.metrics.fct_over_bound = summary(&[2.0]);
+            result
+        };
+        cells.iter().map(result).collect()
+    }
+
+    fn none() -> Metrics {
+        Metrics {
+            goodput_over_limit: None,
+            fct_s: None,
+            fct_over_bound: None,
+            extra_bytes_ratio: None,
+            transmissions: None,
+            nic_bytes_per_tp: None,
+            nic_cache_bytes: None,
+            nic_cache_lines_peak: None,
+            host_bytes_peak: None,
+            dma_ops_per_lost_packet: None,
+            list_hit_ratio: None,
+            dma_timeouts: None,
+            dma_failed: None,
+            timeouts: None,
+            packets_per_second: None,
+        }
+    }
+
+    #[test]
+    fn each_path_has_one_plot_of_each_value() {
+        let all = results(&["10ms", "250us"], &["iid:0.01", "iid:0.1"], &["irn", "gbn"]);
+        let plots = of(&all).expect("it is drawn");
+        let names: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
+        let of_path = |us| ["goodput", "completion"].map(|value| format!("{value}-100g-{us}us"));
+        let mut wanted = [of_path("10000"), of_path("250")].concat();
+        wanted.sort();
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, wanted);
+        for (name, svg) in &plots {
+            assert!(svg.contains("Gb/s") && svg.contains("model"), "{name}");
+            assert!(svg.contains("irn") && svg.contains("gbn"), "{name}");
+        }
+        // One loss gives no curve, and where nothing is lost there is none.
+        let one = of(&results(&["10ms"], &["iid:0.01"], &["irn"])).expect("nothing to draw");
+        assert_eq!(one, []);
+        let none = of(&results(&["10ms"], &["none", "iid:0.01"], &["irn"])).expect("the same");
+        assert_eq!(none, []);
+    }
+
+    #[test]
+    fn curves_have_the_points_of_their_strategy_by_loss() {
+        let all =
+            results(&["10ms"], &["iid:0.1", "none", "iid:0.001", "iid:0.01"], &["irn", "gbn"]);
+        let cells: Vec<&CellResult> = all.iter().collect();
+        let formula = Some(0.5);
+        let goodput = vec![(0.001, 0.001, formula), (0.01, 0.01, formula), (0.1, 0.1, formula)];
+        let found = curves(&cells, PlotValue::Goodput);
+        assert_eq!(found.len(), 2);
+        assert!(["irn", "gbn"].iter().all(|name| found.iter().any(|(known, _)| known == name)));
+        assert!(found.iter().all(|(_, points)| *points == goodput), "{found:?}");
+        let times = [0.001, 0.01, 0.1].map(|loss| (loss, 2.0, None));
+        assert!(curves(&cells, PlotValue::Completion).iter().all(|(_, points)| *points == times));
+        // What is too little for the axis is drawn at its edge; what has no value is left out.
+        let mut odd = all[0].clone();
+        odd.metrics.goodput_over_limit = summary(&[1e-9]);
+        odd.formula = 0.0;
+        let found = curves(&[&odd], PlotValue::Goodput);
+        assert_eq!(found[0].1, [(0.1, LEAST, Some(LEAST))]);
+        odd.metrics.goodput_over_limit = None;
+        assert_eq!(curves(&[&odd], PlotValue::Goodput), []);
+    }
+}

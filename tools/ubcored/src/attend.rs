@@ -116,6 +116,17 @@ impl AttendedNode {
         is_rung || is_left || look == LullLook::PeerWrote
     }
 
+    /// Some looks at each node; whether one of them found something.
+    fn look_at_all(nodes: &mut [Self]) -> bool {
+        let mut is_busy = false;
+        for _ in 0..LOOKS {
+            for node in &mut *nodes {
+                is_busy |= node.look();
+            }
+        }
+        is_busy
+    }
+
     /// Whether the thread may sleep, as far as this node goes.
     fn announce_sleep(&mut self) -> bool {
         self.lull.end();
@@ -211,13 +222,7 @@ impl Attendants {
                 version = newest;
                 nodes = AttendedNode::group(&lock(&self.all));
             }
-            let mut is_busy = false;
-            for _ in 0..LOOKS {
-                for node in &mut nodes {
-                    is_busy |= node.look();
-                }
-            }
-            if is_busy {
+            if AttendedNode::look_at_all(&mut nodes) {
                 idle_since = Instant::now();
                 continue;
             }
@@ -300,6 +305,32 @@ mod tests {
             assert!(Instant::now() < until, "there is nothing to do");
         }
         assert!(node.announce_sleep());
+    }
+
+    /// Two nodes, and a doorbell of the first or the second one: the thread stays awake for either.
+    #[test]
+    fn a_doorbell_of_any_node_keeps_the_thread_awake() {
+        let (_first, one) = one_function();
+        let (_second, other) = one_function();
+        let all = [one, other];
+        let slots = all.each_ref().map(|one| {
+            let slots = DoorbellSlots::new(one.memory().clone(), SlotGeometry::DEVICE).unwrap();
+            Arc::new(slots).take().unwrap()
+        });
+        let mut nodes = AttendedNode::group(&all);
+        nodes.iter().for_each(AttendedNode::announce_awake);
+        let until = Instant::now() + Duration::from_secs(20);
+        let quiet = |nodes: &mut [AttendedNode]| {
+            while AttendedNode::look_at_all(nodes) {
+                assert!(Instant::now() < until, "there is nothing to do");
+            }
+        };
+        for (pi, at) in (1..).zip([0, 1, 1, 0]) {
+            // Each look of a quiet node finds nothing, so it is the doorbell.
+            (0..20).for_each(|_| quiet(&mut nodes));
+            slots[at].ring(SlotDoorbell::Queue { id: 5, pi }.encode(), || ());
+            assert!(AttendedNode::look_at_all(&mut nodes), "function {at} rang");
+        }
     }
 
     #[test]

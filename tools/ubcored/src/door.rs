@@ -69,11 +69,15 @@ impl Door {
     fn wait(&self) -> bool {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(self.waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
-        // Who waits is looked at again: a bound ends, or the log has something to say.
-        let is_idle = self.waiting.is_empty() && self.log.unlogged == 0;
-        let bound = (!is_idle).then(|| Timespec::try_from(LOOK)).and_then(Result::ok);
+        let bound = self.next_look().and_then(|bound| Timespec::try_from(bound).ok());
         let _ = poll(&mut fds, bound.as_ref());
         fds.first().is_some_and(|listener| !listener.revents().is_empty())
+    }
+
+    /// Until who waits is looked at again: a bound ends, or the log has something to say. `None`: there is neither.
+    fn next_look(&self) -> Option<Duration> {
+        let is_idle = self.waiting.is_empty() && self.log.unlogged == 0;
+        (!is_idle).then_some(LOOK)
     }
 
     /// Accepts connections that are there, a bounded number.
@@ -231,6 +235,26 @@ mod tests {
         }
         door.answer();
         assert!(door.waiting.is_empty());
+    }
+
+    #[test]
+    fn who_waits_or_is_not_in_the_log_is_looked_at_again() {
+        let path = std::env::temp_dir().join(format!("ubcored-look-{}", std::process::id()));
+        let mut door = Door::new(UnixListener::bind(&path).unwrap()).unwrap();
+        assert_eq!(door.next_look(), None, "nothing but a connection wakes it");
+        let (client, server) = UnixStream::pair().unwrap();
+        door.turn_away((server, 1), false, Errno::ACCESS);
+        assert_eq!(door.next_look(), Some(LOOK));
+        assert!(!door.wait(), "it comes back without a connection");
+        drop(client);
+        door.answer();
+        assert_eq!(door.next_look(), None);
+        door.log.unlogged = 1;
+        assert_eq!(door.next_look(), Some(LOOK));
+        door.log.unlogged = 0;
+        let _client = UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(door.wait(), "a connection is there");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     pace::Pace,
     pass::{Pass, SizeSamples},
     plan::{TestMode, Verb},
-    receive::credited,
+    receive::{credited, is_granted},
     requests,
     session::SessionObjects,
     stats::Peak,
@@ -306,7 +306,7 @@ impl<'p, 'a> Stream<'p, 'a> {
         let Some(threshold) = self.credit else { return Ok(true) };
         let at = usize::try_from(pass.layout.word(lane, LaneWord::CreditIn)).unwrap_or(usize::MAX);
         let known = credited(pass.region().load_u64(at)?, pass.index);
-        Ok(posted + count - known.min(posted) <= threshold)
+        Ok(is_granted((posted, count), known, threshold))
     }
 
     /// Makes `ready[at]` the lane's next message.

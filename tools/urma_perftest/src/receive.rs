@@ -56,6 +56,13 @@ pub(crate) fn credited(word: u64, index: u64) -> u64 {
     if word >> TAG_SHIFT == index + 1 { word & ((1 << TAG_SHIFT) - 1) } else { 0 }
 }
 
+/// Whether `count` messages beyond those that were posted stay within the receives that the peer keeps posted: it has reported
+/// `known`, at most what was posted, whatever the word of the peer says.
+pub(crate) const fn is_granted((posted, count): (u64, u64), known: u64, threshold: u64) -> bool {
+    let known = if known < posted { known } else { posted };
+    posted + count - known <= threshold
+}
+
 impl Tell<'_> {
     /// Announces the posted receives, lane by lane, where enough are new. A queue without room gets
     /// them the next time.
@@ -266,4 +273,26 @@ pub(crate) fn message_number(lane: usize, index: u64) -> u64 {
 /// Poisoned bytes behind a message.
 pub(crate) fn guard_len() -> usize {
     usize::try_from(GUARD).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credit_word_counts_in_its_size_alone() {
+        assert_eq!(credited(3 << 48 | 77, 2), 77);
+        assert_eq!([1, 3].map(|index| credited(3 << 48 | 77, index)), [0, 0]);
+        assert_eq!(credited(1 << 48 | ((1 << 48) - 1), 0), (1 << 48) - 1);
+        assert_eq!(credited(0, 0), 0, "nothing was written yet");
+    }
+
+    #[test]
+    fn messages_stay_within_what_the_peer_keeps_posted() {
+        assert_eq!([7, 8, 9].map(|count| is_granted((10, count), 2, 16)), [true, true, false]);
+        assert_eq!([16, 17].map(|count| is_granted((0, count), 0, 16)), [true, false]);
+        // A peer that reports more than was sent grants no more than all of it.
+        assert_eq!([16, 17].map(|count| is_granted((10, count), u64::MAX, 16)), [true, false]);
+        assert_eq!([16, 17].map(|count| is_granted((10, count), 10, 16)), [true, false]);
+    }
 }

@@ -109,9 +109,9 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the news; its window and rate never change.
+    /// Keeps the news; its window, 64 unless another one is given, and rate never change.
     #[derive(Debug)]
-    struct Listener(Arc<Mutex<Vec<PathNews>>>);
+    struct Listener(Arc<Mutex<Vec<PathNews>>>, u64);
 
     impl CongestionControl for Listener {
         fn on_news(&mut self, news: &PathNews) {
@@ -123,7 +123,7 @@ mod tests {
         fn on_timeout(&mut self, _now: Nanos) {}
 
         fn window(&self) -> u64 {
-            64
+            self.1
         }
 
         fn interval_ps(&self) -> u64 {
@@ -137,7 +137,7 @@ mod tests {
     fn a_round_is_over_when_all_that_was_on_the_path_left_it() {
         let seen = Arc::default();
         let mut ledger = SendLedger::new(64);
-        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&seen))), &mut ledger);
+        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&seen), 64)), &mut ledger);
         let mut news_of = |sent: u64, received: u64| {
             for _ in 0..sent {
                 ledger.push();
@@ -158,5 +158,21 @@ mod tests {
         assert_eq!(news_of(0, 6), (1, 5, true));
         assert_eq!(news_of(1, 7), (1, 2, true), "two at the begin of the round before");
         assert_eq!(news_of(1, 8), (1, 1, true));
+    }
+
+    /// Whatever the rule says, one packet may be on the path: otherwise nothing would ever come back.
+    #[test]
+    fn a_window_has_room_for_one_packet() {
+        for (window, wanted) in [(0, 1), (1, 1), (2, 2)] {
+            let mut ledger = SendLedger::new(64);
+            let flow = PathControl::new(Box::new(Listener(Arc::default(), window)), &mut ledger);
+            assert_eq!(flow.window(), wanted);
+            (0..3).for_each(|_| ledger.push());
+            for sent in 0..wanted {
+                assert!(!ledger.is_path_full(), "{sent} of {wanted}");
+                ledger.send_next(1).expect("it waits");
+            }
+            assert!(ledger.is_path_full() && !flow.is_open(&ledger));
+        }
     }
 }

@@ -209,6 +209,20 @@ fn a_link_that_is_busy_takes_no_prefetches() {
     assert_eq!(run.cache.counts().prefetches_dropped - dropped, 2);
 }
 
+/// Nine tenths of the time are 225 KB in 10 us.
+#[test]
+fn prefetches_are_taken_until_more_than_nine_tenths_of_the_link_are_busy() {
+    for (bytes, wanted) in [(225_000, 0), (228_000, 2)] {
+        let mut run = in_l2(2);
+        run.create(ContextKind::Page, 50);
+        let now = run.cache.now;
+        run.cache.memory.write(now, bytes);
+        let dropped = run.cache.counts().prefetches_dropped;
+        run.step(|cache| cache.prefetch(&[handle(1), handle(50)], now)).unwrap();
+        assert_eq!(run.cache.counts().prefetches_dropped - dropped, wanted, "{bytes}");
+    }
+}
+
 #[test]
 fn a_full_mailbox_drops_prefetches_and_counts_them() {
     let mut run = run_of(CacheCfg { outstanding: 32, ..quiet_cfg() }, 0..400);
