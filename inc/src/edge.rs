@@ -369,6 +369,10 @@ impl Edge {
     /// was sent before the first message of that chunk. Of a repeat behind it nothing is known: if it was lost, the other end
     /// waits for its number.
     pub fn on_proof(&mut self, now: IncTime, seq: Seq) {
+        if !self.is_reliable() {
+            // Behind a gap there may be more that has come, and what waits here has not been sent.
+            return;
+        }
         let mut proven = 0;
         for (at, message) in self.outgoing.iter().enumerate() {
             let is_sent = !self.sent_psn.is_before(message.first_psn.plus(message.packets));
@@ -393,7 +397,7 @@ impl Edge {
             self.fruitless = 0;
         }
         self.empty_repeats(seq);
-        if is_progress && self.is_reliable() {
+        if is_progress {
             // What is left has its own time from now on, as after an acknowledgement.
             self.timer = self.outgoing.front().map(|_| now + self.timeout());
         }

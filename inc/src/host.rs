@@ -122,6 +122,9 @@ impl Host {
                 Reliability::Reliable => PAUSE_RELIABLE,
                 Reliability::Unreliable => PAUSE_UNRELIABLE,
             },
+            // Without a header a repeat would count as the next chunk.
+            repeats_early: attributes.reliability == Reliability::Unreliable
+                && attributes.framing == Framing::Inc,
             bound_ns: cfg.bound_ns,
         })?;
         let id = MemberId(self.members.len());

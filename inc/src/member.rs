@@ -22,6 +22,9 @@ use crate::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEp
 /// Longest pause between two repeats of a chunk.
 const PAUSE_MAX: IncTime = 100_000_000;
 
+/// So many chunks behind one that has no answer are answered: then it, or its answer, is lost.
+const LATER_ANSWERS: u32 = 3;
+
 /// Chunks from the oldest to the newest under way: their numbers compare by the sign of the difference.
 const SEQ_DISTANCE_MAX: usize = (1 << 31) - 1;
 
@@ -38,6 +41,8 @@ pub struct MemberCfg {
     pub framing: Framing,
     /// A chunk without an answer is sent again after this time at the soonest, and after four round trips.
     pub pause_min_ns: IncTime,
+    /// A chunk is sent again, once, when later ones have been answered: nothing below repairs what is lost.
+    pub repeats_early: bool,
     /// An operation that takes longer ends with an error.
     pub bound_ns: IncTime,
 }
@@ -150,6 +155,13 @@ struct SentChunk {
     pause: IncTime,
 }
 
+impl SentChunk {
+    /// When it is sent again at the soonest.
+    fn due(&self) -> IncTime {
+        self.sent_at.saturating_add(self.pause)
+    }
+}
+
 /// One rank of a communicator.
 #[derive(Debug)]
 pub struct GroupMember {
@@ -175,6 +187,8 @@ pub struct GroupMember {
     operation_next: u64,
     finished: VecDeque<Finished>,
     repeats: VecDeque<Seq>,
+    /// Chunks that are sent again at one time.
+    repeats_max: usize,
     srtt: Option<IncTime>,
     over: Option<OperationError>,
     is_abort_owed: bool,
@@ -204,6 +218,7 @@ impl GroupMember {
             operation_next: 0,
             finished: VecDeque::new(),
             repeats: VecDeque::new(),
+            repeats_max: 1,
             srtt: None,
             over: None,
             is_abort_owed: false,
@@ -372,6 +387,9 @@ impl GroupMember {
         if chunk.is_first_try {
             let sample = now.saturating_sub(chunk.sent_at);
             self.srtt = Some(self.srtt.map_or(sample, |srtt| srtt - srtt / 8 + sample / 8));
+            self.repeats_max = 1;
+        } else {
+            self.repeats_max = (2 * self.repeats_max).min(self.cfg.window as usize);
         }
         chunk.is_answered = true;
         if !std::mem::replace(&mut chunk.is_delivered, true) {
@@ -386,6 +404,26 @@ impl GroupMember {
             operation.answered += 1;
         }
         self.advance();
+        if self.cfg.repeats_early {
+            self.repeat_before(header.seq);
+        }
+    }
+
+    /// Sends those again whose answers should have come before that of a chunk.
+    fn repeat_before(&mut self, seq: Seq) {
+        let end = seq.back(LATER_ANSWERS - 1);
+        let late = if end.is_before(self.oldest) { 0 } else { end.since(self.oldest) };
+        for at in 0..late {
+            let seq = self.oldest.plus(at);
+            let index = self.index_of(seq);
+            let chunk = self.chunks[index].as_ref();
+            let is_late = chunk.is_some_and(|chunk| {
+                chunk.header.seq == seq && !chunk.is_answered && chunk.is_first_try
+            });
+            if is_late && !self.repeats.contains(&seq) {
+                self.repeats.push_back(seq);
+            }
+        }
     }
 
     /// The header of the next message to be sent; its data is that of [`GroupMember::data_of`].
@@ -445,9 +483,9 @@ impl GroupMember {
         if self.over.is_some() {
             return None;
         }
-        let repeats = self.in_flight().map(|chunk| chunk.sent_at.saturating_add(chunk.pause));
+        let repeat = self.in_flight().next().map(SentChunk::due);
         let bound = self.operations.front().map(|operation| operation.deadline);
-        repeats.chain(bound).min()
+        repeat.into_iter().chain(bound).min()
     }
 
     /// The time has come that [`GroupMember::poll_deadline`] gave.
@@ -456,8 +494,9 @@ impl GroupMember {
             self.is_abort_owed = true;
             return self.end_all(OperationError::Timeout(self.cfg.bound_ns));
         }
-        let is_due = |chunk: &&SentChunk| chunk.sent_at.saturating_add(chunk.pause) <= now;
-        let due: Vec<_> = self.in_flight().filter(is_due).map(|chunk| chunk.header.seq).collect();
+        // The oldest one holds the others up. Where its answer comes, more may be asked for.
+        let due = self.in_flight().take(self.repeats_max).filter(|chunk| chunk.due() <= now);
+        let due: Vec<_> = due.map(|chunk| chunk.header.seq).collect();
         for seq in due {
             if !self.repeats.contains(&seq) {
                 self.repeats.push_back(seq);
@@ -669,6 +708,7 @@ mod tests {
             data_max: 16,
             framing: Framing::Inc,
             pause_min_ns: MS,
+            repeats_early: true,
             bound_ns: 1000 * MS,
         }
     }
@@ -860,5 +900,50 @@ mod tests {
         let small = MemberCfg { data_max: 3, ..cfg(0) };
         let refused = GroupMember::new(small).unwrap().submit(0, sum(), &bytes(&[1])).unwrap_err();
         assert_eq!(refused, SubmitError::Element { size: 4, data_max: 3 });
+    }
+
+    #[test]
+    fn a_chunk_is_sent_again_when_three_later_ones_are_answered() {
+        for repeats_early in [true, false] {
+            let mut member = GroupMember::new(MemberCfg { repeats_early, ..cfg(0) }).unwrap();
+            member.start(EPOCH, ResumePlan { first: FIRST, owners: Vec::new() });
+            member.submit(0, sum(), &bytes(&[1; 16])).unwrap();
+            let sent: Vec<_> = std::iter::from_fn(|| member.poll_transmit(0)).collect();
+            assert_eq!(sent.len(), 4);
+            let mut answer = |at: usize| {
+                let kind = IncKind::Result(sum());
+                member.on_message(1, &IncHeader { kind, ..sent[at] }, &bytes(&[2; 4]));
+                member.poll_transmit(1).map(|header| (header.seq, header.is_repeat))
+            };
+            assert_eq!([answer(1), answer(2)], [None, None]);
+            let again = repeats_early.then_some((FIRST, true));
+            assert_eq!(answer(3), again, "the numbers wrap");
+            // Once only; its timer does the rest.
+            assert_eq!(answer(3), None);
+            assert_eq!(member.repeated(), u64::from(repeats_early));
+        }
+    }
+
+    #[test]
+    fn the_oldest_chunk_is_sent_again_alone_until_its_answer_shows_that_more_arrive() {
+        let mut member = GroupMember::new(MemberCfg { repeats_early: false, ..cfg(0) }).unwrap();
+        member.start(EPOCH, ResumePlan { first: FIRST, owners: Vec::new() });
+        member.submit(0, sum(), &bytes(&[1; 16])).unwrap();
+        let sent: Vec<_> = std::iter::from_fn(|| member.poll_transmit(0)).collect();
+        let again = |member: &mut GroupMember, now| -> Vec<u32> {
+            assert!(member.poll_deadline().is_some_and(|at| at <= now));
+            member.on_time(now);
+            let again = std::iter::from_fn(|| member.poll_transmit(now));
+            again.map(|header| header.seq.since(FIRST)).collect()
+        };
+        assert_eq!(again(&mut member, MS), [0]);
+        assert!(member.poll_deadline().is_some_and(|at| at > MS), "nothing else is due");
+        assert_eq!(again(&mut member, 3 * MS), [0]);
+        let kind = IncKind::Result(sum());
+        member.on_message(3 * MS, &IncHeader { kind, ..sent[0] }, &bytes(&[2; 4]));
+        assert_eq!(again(&mut member, 3 * MS), [1, 2]);
+        member.on_message(3 * MS, &IncHeader { kind, ..sent[1] }, &bytes(&[2; 4]));
+        member.on_message(3 * MS, &IncHeader { kind, ..sent[2] }, &bytes(&[2; 4]));
+        assert_eq!(again(&mut member, 3 * MS), [3]);
     }
 }

@@ -549,3 +549,18 @@ fn what_a_proof_shows_is_not_sent_again() {
     let psn = |bytes: &Vec<u8>| RocePacket::parse(bytes).unwrap().header.bth.psn;
     assert_eq!(again.iter().map(psn).collect::<Vec<_>>(), [Psn::new(0x00ff_fff3)]);
 }
+
+#[test]
+fn a_later_answer_takes_nothing_from_an_unreliable_edge() {
+    let [mut a, mut b] = pair(Reliability::Unreliable, MessageMode::Send, Framing::Inc);
+    let sent: BTreeMap<_, _> = (0..2).map(|seq| (seq, message(seq, 10).1)).collect();
+    a.send(&message(0, 10).0).unwrap();
+    a.send(&message(1, 10).0).unwrap();
+    // The first one is lost, the answer of the second one comes while the first waits to be sent again.
+    assert_eq!(drain(&mut a, 0, &sent).len(), 2);
+    a.send(&IncHeader { is_repeat: true, ..message(0, 10).0 }).unwrap();
+    a.on_proof(0, Seq(1));
+    let again = drain(&mut a, 0, &sent);
+    let taken = take(&mut b, 0, &again[0]).unwrap();
+    assert_eq!((taken.0.seq, taken.0.epoch, taken.1), (Seq(0), TreeEpoch(3), sent[&0].clone()));
+}

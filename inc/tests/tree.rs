@@ -179,6 +179,7 @@ fn started(rank: u16, epoch: TreeEpoch, first: Seq) -> GroupMember {
         data_max: DATA_MAX,
         framing: Framing::Inc,
         pause_min_ns: RTO,
+        repeats_early: true,
         bound_ns: BOUND,
     })
     .unwrap();
