@@ -5,8 +5,9 @@
  * Calls that return int give INCCL_OK or one of the numbers below; what went wrong in words is inccl_last_error().
  *
  * The environment says what the arguments do not:
- *   INCCL_MASTER   address of the controller, where controller_ip is NULL
- *   INCCL_GROUP    name of the group: ranks with one name meet ("inccl")
+ *   INCCL_MASTER   what controller_ip says, where that is NULL
+ *   INCCL_GROUP    name of the group: ranks with one name meet, and each needs the controller's address. Without a name
+ *                  ("inccl" then) rank 0 listens at TCP port 52223 of its address, and the others need rank 0's alone
  *   INCCL_ADDRESS  address of this machine that switches send to (the one from which the controller is reached)
  *   INCCL_SECRET   file with the group's secret, if the controller wants a proof
  *   INCCL_PORT     TCP port of the controller (52200)
@@ -93,8 +94,10 @@ struct inccl_stats {
 #define INCCL_BY_SWITCHES 1
 #define INCCL_BY_MEMBERS 2  /* no switch could be had: the members' own programs */
 
-/* A rank joins the group; returns when all have, or NULL. controller_ip NULL: INCCL_MASTER. Of several controllers that
-   replace each other all are named, with commas between. */
+/* A rank joins the group; returns when all have, or NULL, for which inccl_last_error(NULL) has words: a rank that did not
+   come, another world_size, the same rank twice. controller_ip is the address of the controller, or, on ranks other than 0
+   and without INCCL_GROUP, that of rank 0; NULL: INCCL_MASTER. Of several controllers that replace each other all are
+   named, with commas between. */
 struct inccl_group *inccl_group_create(int world_size, const char *controller_ip, int rank);
 void inccl_group_destroy(struct inccl_group *group);
 

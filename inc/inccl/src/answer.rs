@@ -1,6 +1,7 @@
 //! What calls of C answer with: a number, and words for what went wrong.
 
 use inc::member::{OperationError, SubmitError};
+use inc_net::bootstrap::BootstrapError;
 use inc_net::group::{CollectiveError, GroupError};
 
 /// Answers of calls, as in `inccl.h`.
@@ -38,10 +39,13 @@ impl IncclError {
 impl From<GroupError> for IncclError {
     fn from(error: GroupError) -> Self {
         let answer = match &error {
-            GroupError::Rank { .. } | GroupError::Member(_) => IncclAnswer::Invalid,
-            GroupError::Socket { .. } | GroupError::Join(_) | GroupError::Session(_) => {
-                IncclAnswer::System
-            }
+            GroupError::Rank { .. }
+            | GroupError::Member(_)
+            | GroupError::Bootstrap(BootstrapError::WorldSize { .. }) => IncclAnswer::Invalid,
+            GroupError::Socket { .. }
+            | GroupError::Bootstrap(_)
+            | GroupError::Join(_)
+            | GroupError::Session(_) => IncclAnswer::System,
         };
         Self { answer, words: error.to_string() }
     }

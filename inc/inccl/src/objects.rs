@@ -11,9 +11,8 @@ use inc::edge::{EdgeAttributes, Framing, MessageMode, Reliability};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::{Collective, Rank};
 use inc_control::HOSTS_PORT;
-use inc_net::group::{
-    CollectiveRequest, Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg,
-};
+use inc_net::bootstrap::BOOTSTRAP_PORT;
+use inc_net::group::{CollectiveRequest, Communicator, CommunicatorCfg, IncGroup, IncGroupCfg};
 
 use urma_mem::environment::variable;
 
@@ -135,11 +134,9 @@ pub(crate) fn create_group(
     let controllers = controllers.collect::<Result<Vec<_>, _>>()?;
     let [first, others @ ..] = &controllers[..] else { return Err(no_controller()) };
     let mut cfg = IncGroupCfg::new(*first, world_size, rank);
-    if let Some(name) = environment("INCCL_GROUP")? {
-        cfg.name = name;
-    }
-    if cfg.name.is_empty() {
-        cfg.name = GROUP_DEFAULT.into();
+    match environment("INCCL_GROUP")?.filter(|name| !name.is_empty()) {
+        Some(name) => cfg.name = name,
+        None => cfg.bootstrap = Some(BOOTSTRAP_PORT),
     }
     if let Some(own) = environment("INCCL_ADDRESS")? {
         cfg.address = Some(address(&own, "INCCL_ADDRESS")?);

@@ -45,7 +45,17 @@ fn compiled(source: &str) -> PathBuf {
 
 /// Runs a program in all ranks below some switches; what each printed.
 fn run(net: u8, source: &str) -> Vec<String> {
-    let network = Network(45, net);
+    run_with(Network(45, net), source, |command, _, port| {
+        command.env("INCCL_PORT", port).env("INCCL_GROUP", source);
+    })
+}
+
+/// The same, with variables that tell a rank where the controller's port and the others are.
+fn run_with(
+    network: Network,
+    source: &str,
+    variables: impl Fn(&mut Command, u8, String),
+) -> Vec<String> {
     let controller = network.start_controller(Duration::from_secs(5));
     let _switches = network.start_switches(controller.switches());
     let program = compiled(source);
@@ -54,10 +64,11 @@ fn run(net: u8, source: &str) -> Vec<String> {
         command
             .args([RANKS.to_string(), "127.0.0.1".into(), rank.to_string()])
             .env("LD_LIBRARY_PATH", INSTALLED.lib())
-            .env("INCCL_PORT", controller.hosts().port().to_string())
             .env("INCCL_ADDRESS", network.host(rank).to_string())
-            .env("INCCL_GROUP", source)
+            .env_remove("INCCL_PORT")
+            .env_remove("INCCL_GROUP")
             .env_remove("INCCL_MASTER");
+        variables(&mut command, rank, controller.hosts().port().to_string());
         Program::spawn(&mut command)
     };
     let ranks: Vec<_> = (0..RANKS).map(rank).collect();
@@ -75,6 +86,18 @@ fn run(net: u8, source: &str) -> Vec<String> {
 #[test]
 fn the_example_of_the_design_notes_runs_unchanged() {
     assert_eq!(run(1, "example.c"), vec![""; usize::from(RANKS)]);
+}
+
+#[test]
+fn ranks_that_know_rank_0_alone_find_the_group() {
+    let network = Network(45, 3);
+    let printed = run_with(network, "bootstrap.c", |command, rank, port| {
+        match rank {
+            0 => command.env("INCCL_PORT", port),
+            _ => command.env("INCCL_MASTER", network.host(0).to_string()),
+        };
+    });
+    assert_eq!(printed, vec!["10\n"; usize::from(RANKS)]);
 }
 
 #[test]

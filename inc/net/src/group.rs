@@ -29,6 +29,8 @@ use inc_control::{HOSTS_PORT, HostSession, HostSessionCfg, JoinError, SessionErr
 use urma_packet::ROCE_PORT;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::bootstrap::{BootstrapError, FoundGroup, GroupInvitation, InvitingRank, find};
+use crate::clock::clock;
 use crate::drive::LinkAccess;
 use crate::host::LocalHost;
 use crate::udp::source_of;
@@ -66,6 +68,12 @@ pub struct IncGroupCfg {
     pub secret: Option<GroupSecret>,
     /// The controller and all ranks are waited for so long.
     pub wait: Duration,
+    /// TCP port at which rank 0 says to the others where the controller is and what the group is called, most often
+    /// [`BOOTSTRAP_PORT`]; `controller` of those may be rank 0's address, then. `None`: all know the controller, and meet by
+    /// the name.
+    ///
+    /// [`BOOTSTRAP_PORT`]: crate::bootstrap::BOOTSTRAP_PORT
+    pub bootstrap: Option<u16>,
 }
 
 /// How a communicator works: the same for all its ranks.
@@ -96,6 +104,9 @@ pub enum GroupError {
         /// Error of the system call.
         error: io::Error,
     },
+    /// The ranks did not find each other.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
     /// The group did not come to be.
     #[error(transparent)]
     Join(#[from] JoinError),
@@ -203,6 +214,7 @@ impl IncGroupCfg {
             tenant: 0,
             secret: None,
             wait: Duration::from_secs(30),
+            bootstrap: None,
         }
     }
 }
@@ -218,12 +230,24 @@ impl IncGroup {
     ///
     /// # Errors
     /// [`GroupError`].
-    pub fn join(cfg: IncGroupCfg) -> Result<Self, GroupError> {
+    pub fn join(mut cfg: IncGroupCfg) -> Result<Self, GroupError> {
         let (rank, world_size) = (cfg.rank, cfg.world_size);
         if rank >= world_size {
             return Err(GroupError::Rank { rank, world_size });
         }
+        let start = clock();
+        if let Some(port) = cfg.bootstrap.filter(|_| rank != 0) {
+            ask_rank_zero(&mut cfg, port)?;
+        }
         let host = Arc::new(bind(&cfg)?);
+        // Until all have joined.
+        let _inviting = match cfg.bootstrap.filter(|_| rank == 0) {
+            Some(port) => {
+                let at = SocketAddr::new(host.address().ip(), port);
+                Some(InvitingRank::start(at, &invitation(&cfg))?)
+            }
+            None => None,
+        };
         let session = HostSession::join(HostSessionCfg {
             controller: cfg.controller,
             others: cfg.others.clone(),
@@ -233,7 +257,7 @@ impl IncGroup {
             address: host.address().ip(),
             tenant: cfg.tenant,
             secret: cfg.secret.clone(),
-            wait: cfg.wait,
+            wait: cfg.wait.saturating_sub(start.elapsed()),
             tls: None,
         })?;
         Ok(Self { cfg, session: Arc::new(session), host })
@@ -517,6 +541,33 @@ fn values<T: VectorElement>(bytes: &[u8]) -> Vec<T> {
     let mut values = vec![T::new_zeroed(); bytes.len() / size_of::<T>()];
     values.as_mut_bytes().copy_from_slice(bytes);
     values
+}
+
+/// What rank 0 says to the others.
+fn invitation(cfg: &IncGroupCfg) -> GroupInvitation {
+    let controllers = std::iter::once(cfg.controller).chain(cfg.others.iter().copied());
+    GroupInvitation {
+        name: cfg.name.clone(),
+        world_size: cfg.world_size,
+        controllers: controllers.collect(),
+    }
+}
+
+/// Learns from rank 0 where the controller is and what the group is called, unless the controller is at the address where
+/// rank 0 was looked for.
+fn ask_rank_zero(cfg: &mut IncGroupCfg, port: u16) -> Result<(), GroupError> {
+    let FoundGroup::Invited(invited) = find(cfg.controller, port, cfg.wait)? else { return Ok(()) };
+    let GroupInvitation { name, world_size, controllers } = invited;
+    if world_size != cfg.world_size {
+        let (rank, theirs) = (cfg.rank, cfg.world_size);
+        let error = BootstrapError::WorldSize { rank, theirs, group: name, ours: world_size };
+        return Err(error.into());
+    }
+    if let [first, ref others @ ..] = controllers[..] {
+        (cfg.controller, cfg.others) = (first, others.to_vec());
+    }
+    cfg.name = name;
+    Ok(())
 }
 
 /// A host on the address that switches are to send to, on the port of `RoCEv2` if no other process of this address has it.

@@ -1,12 +1,14 @@
 //! In-network computing on real machines: sockets and threads around the switches and hosts of `inc`.
 //!
-//! - owns: UDP sockets ([`udp`]) and packet sockets ([`raw`]), a loop that drives a station ([`drive`]), a host that threads share ([`host`]), a switch
+//! - owns: how ranks find each other ([`bootstrap`]), UDP sockets ([`udp`]) and packet sockets ([`raw`]), a loop that drives a
+//!   station ([`drive`]), a host that threads share ([`host`]), a switch
 //!   with its thread ([`switch`]).
 //! - takes: an address, commands of the controller, operations. gives: results, reports.
 //! - must not: know the protocol: that is `inc`, without sockets.
 
 #![forbid(unsafe_code)]
 
+pub mod bootstrap;
 mod clock;
 pub mod drive;
 pub mod group;

@@ -12,6 +12,7 @@ use inc::host::Reducers;
 use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
+use inc_net::bootstrap::BOOTSTRAP_PORT;
 use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
 use inc_net::raw::{EthernetAddress, neighbour};
@@ -26,7 +27,8 @@ use urma_tools::{LogSetup, say};
 struct HostCli {
     /// Ranks of the group
     world_size: u16,
-    /// Address of the controller; of several that replace each other all, with commas between
+    /// Address of the controller; of several that replace each other all, with commas between. Without --group, the
+    /// address of rank 0 will do for the other ranks
     #[arg(value_delimiter = ',', num_args = 1, required = true)]
     controller: Vec<IpAddr>,
     /// Number of this rank, from 0 on
@@ -58,9 +60,10 @@ struct HostCli {
     /// Chunks in flight: a power of two, 2 to 1024
     #[arg(long, default_value_t = 64)]
     window: u32,
-    /// Name of the group: ranks with one name meet
-    #[arg(long, default_value = GROUP_DEFAULT)]
-    group: String,
+    /// Name of the group: ranks with one name meet, and each needs the controller's address [default: inccl, and rank 0
+    /// listens at TCP port 52223 for ranks that have its address]
+    #[arg(long)]
+    group: Option<String>,
     /// Address of this machine that switches send to [default: the one from which the controller is reached]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
@@ -145,7 +148,8 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
     let group = IncGroup::join(IncGroupCfg {
         controller,
         others: others.to_vec(),
-        name: cli.group.clone(),
+        name: cli.group.clone().unwrap_or_else(|| GROUP_DEFAULT.into()),
+        bootstrap: cli.group.is_none().then_some(BOOTSTRAP_PORT),
         address: cli.address,
         access: match cli.raw {
             true => LinkAccess::Raw(cli.neighbour.iter().copied().collect()),
