@@ -10,9 +10,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-
 use crate::control::{
     CommunicatorId, HostCommand, HostReport, PartCounts, SwitchCommand, SwitchReport, TreeLife,
 };
@@ -21,20 +18,21 @@ use crate::port::StrayCounts;
 use crate::slots::IncTime;
 use crate::topology::{NodeKind, PhysicalMap};
 use crate::wire::{AbortReason, Rank};
+use proof::Challenges;
 
 mod communicator;
 mod members;
 mod plan;
+mod proof;
 mod restore;
 mod trees;
 pub use communicator::{CommunicatorState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase};
 pub use plan::described;
+pub use proof::{GroupSecret, TopologyRequest};
 pub use restore::ControllerRemains;
 
 /// Version of the protocol between a controller, switches and hosts.
 pub const CONTROL_VERSION: u32 = 1;
-/// Challenges that may wait for their join.
-const NONCES_MAX: usize = 4096;
 /// Groups at most, so that callers cannot fill the memory.
 const GROUPS_MAX: usize = 4096;
 /// Ranks of a group at most.
@@ -61,17 +59,17 @@ pub struct ControllerCfg {
     /// A switch that opens no session in this time after a restart of the controller is lost: longer than the longest
     /// pause between its attempts.
     pub switch_grace_ns: IncTime,
-    /// Secret of those who may join; `None`: all may.
+    /// Secret of those who may join a group that has none of its own, and put a topology; `None`: all may.
     pub secret: Option<GroupSecret>,
+    /// Secrets of groups, by name: of such a group this one alone proves something.
+    pub group_secrets: BTreeMap<String, GroupSecret>,
+    /// Secret of those who may put a topology, if it is another one.
+    pub topology_secret: Option<GroupSecret>,
     /// Bytes of slots that a tenant may have in each switch, if it has no quota of its own; `None`: all.
     pub quota: Option<u64>,
     /// The same for single tenants.
     pub quotas: BTreeMap<u32, u64>,
 }
-
-/// What proves that a rank may join. Never printed.
-#[derive(Clone)]
-pub struct GroupSecret(Vec<u8>);
 
 /// A call that waits for its answer, by a number of the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,7 +133,7 @@ pub enum ControllerCall {
     /// Leaves the group, and destroys its communicators for this rank.
     Leave(MemberTicket),
     /// Puts another topology in force.
-    PutTopology(PhysicalMap),
+    PutTopology(TopologyRequest),
 }
 
 /// Answer to a [`ControllerCall`].
@@ -166,6 +164,9 @@ pub enum CallError {
         /// The rank that wanted to join.
         rank: u32,
     },
+    /// The proof of a topology, or the challenge it was made for.
+    #[error("this topology may not be put: wrong proof")]
+    TopologyProof,
     /// No ranks, or too many.
     #[error("a group has 1 to 65535 ranks, not {0}")]
     WorldSize(u32),
@@ -361,10 +362,11 @@ pub struct SwitchState {
 /// What a controller did, for its metrics.
 #[derive(Debug, Clone, Default)]
 pub struct ControllerCounts {
-    /// Communicators that were aborted, by reason.
-    pub aborts: BTreeMap<String, u64>,
-    /// Times that a communicator began without a tree, by reason.
-    pub fallbacks: BTreeMap<&'static str, u64>,
+    /// Communicators that were aborted, by tenant and reason.
+    pub aborts: BTreeMap<(u32, String), u64>,
+    /// Times that a communicator got no tree of switches, by tenant and reason; while it stays without, it is not counted
+    /// again.
+    pub fallbacks: BTreeMap<(u32, &'static str), u64>,
     /// Times that a communicator left an epoch.
     pub drains: u64,
     /// Joins that were refused.
@@ -388,13 +390,15 @@ pub struct Controller {
     communicators: BTreeMap<CommunicatorId, CommunicatorState>,
     switches: BTreeMap<String, SwitchState>,
     sessions: BTreeMap<SessionId, (SessionPeer, IncTime)>,
-    nonces: VecDeque<[u8; 16]>,
+    challenges: Challenges,
     group_next: u64,
     communicator_next: u64,
     actions: VecDeque<ControllerAction>,
     last_time: IncTime,
     /// Something changed that a restarted controller has to know.
     is_changed: bool,
+    /// Another topology was put since that was asked for.
+    is_map_put: bool,
     /// Until then peers of the controller before this one are waited for.
     restored_until: Option<IncTime>,
     /// Communicators without a tree may get one now.
@@ -415,6 +419,8 @@ impl ControllerCfg {
             grace_ns: 30_000 * MS,
             switch_grace_ns: 5_000 * MS,
             secret: None,
+            group_secrets: BTreeMap::new(),
+            topology_secret: None,
             quota: None,
             quotas: BTreeMap::new(),
         }
@@ -424,46 +430,6 @@ impl ControllerCfg {
 impl Default for ControllerCfg {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl GroupSecret {
-    /// A secret of any length.
-    #[must_use]
-    pub fn new(secret: impl Into<Vec<u8>>) -> Self {
-        Self(secret.into())
-    }
-
-    /// HMAC-SHA-256 over challenge, length and name of the group, rank and address.
-    #[must_use]
-    pub fn proof(&self, nonce: [u8; 16], group: &str, rank: u32, address: IpAddr) -> Vec<u8> {
-        self.mac(nonce, group, rank, address).finalize().into_bytes().to_vec()
-    }
-
-    fn mac(&self, nonce: [u8; 16], group: &str, rank: u32, address: IpAddr) -> Hmac<Sha256> {
-        let address = match address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        // A key of any length is taken, so this cannot fail; an empty key would be the one to fall back to.
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0)
-            .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
-        for part in [
-            &nonce[..],
-            &(group.len() as u64).to_be_bytes(),
-            group.as_bytes(),
-            &rank.to_be_bytes(),
-            &address.octets(),
-        ] {
-            mac.update(part);
-        }
-        mac
-    }
-}
-
-impl std::fmt::Debug for GroupSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GroupSecret(..)")
     }
 }
 
@@ -484,12 +450,13 @@ impl Controller {
             communicators: BTreeMap::new(),
             switches: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            nonces: VecDeque::new(),
+            challenges: Challenges::default(),
             group_next: 1,
             communicator_next: 1,
             actions: VecDeque::new(),
             last_time: 0,
             is_changed: false,
+            is_map_put: false,
             restored_until: None,
             is_retry_due: false,
             counts: ControllerCounts::default(),
@@ -500,10 +467,7 @@ impl Controller {
     pub fn on_call(&mut self, now: IncTime, id: CallId, call: ControllerCall) {
         let answer = match call {
             ControllerCall::Challenge(nonce) => {
-                if self.nonces.len() == NONCES_MAX {
-                    self.nonces.pop_front();
-                }
-                self.nonces.push_back(nonce);
+                self.challenges.add(nonce);
                 Some(Ok(CallAnswer::Done))
             }
             ControllerCall::Join(request) => {
@@ -518,9 +482,12 @@ impl Controller {
                 self.destroy(now, id, ticket, communicator).transpose()
             }
             ControllerCall::Leave(ticket) => Some(self.leave(now, ticket)),
-            ControllerCall::PutTopology(map) => {
-                self.put_topology(now, map);
-                Some(Ok(CallAnswer::Done))
+            ControllerCall::PutTopology(request) => {
+                let checked = self.check_topology_proof(&request);
+                Some(checked.map(|()| {
+                    self.put_topology(now, request.map);
+                    CallAnswer::Done
+                }))
             }
         };
         if let Some(answer) = answer {
@@ -697,6 +664,11 @@ impl Controller {
         std::mem::take(&mut self.is_changed)
     }
 
+    /// Whether another topology was put in force since the last call.
+    pub fn take_map_put(&mut self) -> bool {
+        std::mem::take(&mut self.is_map_put)
+    }
+
     /// All groups, by their numbers.
     pub fn groups(&self) -> impl Iterator<Item = &GroupState> {
         self.groups.values()
@@ -805,21 +777,6 @@ impl Controller {
         let members = BTreeMap::new();
         self.groups.insert(id, GroupState { id, name, world_size, tenant, members, phase });
         Ok(id)
-    }
-
-    /// A proof is good for one join, for the challenge that it was made for.
-    fn check_proof(&mut self, request: &JoinRequest) -> Result<(), CallError> {
-        let Some(secret) = &self.cfg.secret else { return Ok(()) };
-        let place = self.nonces.iter().position(|nonce| *nonce == request.nonce);
-        let mac = secret.mac(request.nonce, &request.name, request.rank, request.address);
-        let is_right = mac.verify_slice(&request.proof).is_ok();
-        if let Some(place) = place {
-            self.nonces.remove(place);
-            if is_right {
-                return Ok(());
-            }
-        }
-        Err(CallError::Proof { group: request.name.clone(), rank: request.rank })
     }
 
     /// The member that a ticket belongs to.
@@ -945,6 +902,11 @@ impl Controller {
             }
         }
         self.forget_group(group);
+    }
+
+    /// Whose quota a group counts to.
+    fn tenant_of(&self, group: GroupId) -> u32 {
+        self.groups.get(&group).map_or(0, |group| group.tenant)
     }
 
     fn of_group(&self, group: GroupId) -> Vec<CommunicatorId> {

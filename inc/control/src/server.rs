@@ -13,6 +13,7 @@ use std::time::Duration;
 use inc::controller::{
     CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
     ControllerRemains, HostHello, JoinRequest, SessionId, SwitchCapacity, SwitchHello,
+    TopologyRequest,
 };
 use inc::slots::IncTime;
 use inc::topology::PhysicalMap;
@@ -368,6 +369,7 @@ impl SharedController {
 
     fn carry_out(&self, state: &mut ControlState) {
         state.is_unsaved |= state.controller.take_changed();
+        state.is_map_put |= state.controller.take_map_put();
         if state.is_unsaved {
             let map = state.is_map_put.then(|| state.controller.map());
             let image = write_image(&state.controller.remains(), map);
@@ -423,7 +425,7 @@ impl SharedController {
         };
         let _waiting = WaitingCall(self, id);
         let answer = answer.await.map_err(|_| Status::unavailable("the controller ends"))?;
-        if let Err(CallError::Proof { .. }) = &answer {
+        if let Err(CallError::Proof { .. } | CallError::TopologyProof) = &answer {
             tokio::time::sleep(PROOF_PAUSE).await;
         }
         answer.map_err(|error| status(&error))
@@ -452,7 +454,7 @@ impl ControlState {
 fn status(error: &CallError) -> Status {
     let code = match error {
         CallError::Version { .. } | CallError::NotCreated(_) => Code::FailedPrecondition,
-        CallError::Proof { .. } => Code::PermissionDenied,
+        CallError::Proof { .. } | CallError::TopologyProof => Code::PermissionDenied,
         CallError::WorldSize(_) | CallError::Differs { .. } | CallError::RankRange { .. } => {
             Code::InvalidArgument
         }
@@ -667,10 +669,16 @@ impl controller_server::Controller for HostCalls {
         &self,
         request: Request<proto::PutTopologyRequest>,
     ) -> Result<Response<proto::PutTopologyResponse>, Status> {
-        let map = inc::tree_document::read_topology(&request.into_inner().map);
+        let of = request.into_inner();
+        let map = inc::tree_document::read_topology(&of.map);
         let map = map.map_err(|error| Status::invalid_argument(error.to_string()))?;
-        self.0.lock().is_map_put = true;
-        self.0.call(ControllerCall::PutTopology(map)).await?;
+        let request = TopologyRequest {
+            map,
+            text: of.map,
+            nonce: <[u8; 16]>::try_from(&of.nonce[..]).unwrap_or_default(),
+            proof: of.proof,
+        };
+        self.0.call(ControllerCall::PutTopology(request)).await?;
         Ok(Response::new(proto::PutTopologyResponse {}))
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use inc::controller::GroupSecret;
 use tokio::runtime::Runtime;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -96,13 +97,24 @@ impl ControllerTool {
         Ok(answer.map_err(|_| ToolError::NoAnswer)??.into_inner())
     }
 
-    /// Puts another topology in force.
+    /// Puts another topology in force, with the proof that a controller with a secret wants.
     ///
     /// # Errors
     /// [`ToolError`]; a fault of the document is named with its line and column.
-    pub fn put_topology(&mut self, map: String) -> Result<(), ToolError> {
-        let call = self.client.put_topology(proto::PutTopologyRequest { map });
-        let answer = self.runtime.block_on(async { tokio::time::timeout(ANSWER, call).await });
+    pub fn put_topology(
+        &mut self,
+        map: String,
+        secret: Option<&GroupSecret>,
+    ) -> Result<(), ToolError> {
+        let client = &mut self.client;
+        let put = async {
+            let nonce = client.challenge(proto::ChallengeRequest {}).await?.into_inner().nonce;
+            let challenge = <[u8; 16]>::try_from(&nonce[..]).unwrap_or_default();
+            let proof = secret.map(|secret| secret.topology_proof(challenge, &map));
+            let proof = proof.unwrap_or_default();
+            client.put_topology(proto::PutTopologyRequest { map, nonce, proof }).await
+        };
+        let answer = self.runtime.block_on(async { tokio::time::timeout(ANSWER, put).await });
         answer.map_err(|_| ToolError::NoAnswer)??;
         Ok(())
     }

@@ -125,10 +125,12 @@ pub(crate) fn metrics(controller: &Controller) -> String {
         }
     };
     let counts = controller.counts();
-    let by_reason = |(reason, count): (&str, &u64)| (format!("reason=\"{reason}\""), *count);
-    let aborts = counts.aborts.iter().map(|(reason, count)| by_reason((reason, count)));
+    let by_reason = |tenant: u32, reason: &str| format!("tenant=\"{tenant}\",reason=\"{reason}\"");
+    let aborts = counts.aborts.iter();
+    let aborts = aborts.map(|((tenant, reason), &count)| (by_reason(*tenant, reason), count));
     family("inc_aborts_total", "counter", aborts.collect());
-    let fallbacks = counts.fallbacks.iter().map(|(reason, count)| by_reason((reason, count)));
+    let fallbacks = counts.fallbacks.iter();
+    let fallbacks = fallbacks.map(|((tenant, reason), &count)| (by_reason(*tenant, reason), count));
     family("inc_fallbacks_total", "counter", fallbacks.collect());
     family("inc_drains_total", "counter", vec![(String::new(), counts.drains)]);
     family("inc_refused_joins_total", "counter", vec![(String::new(), counts.refused_joins)]);

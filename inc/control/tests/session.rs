@@ -19,8 +19,8 @@ use inc::port::{EdgeTotals, StrayCounts};
 use inc::slots::{ChunkTimes, SwitchCounts, To};
 use inc::wire::{AbortReason, Seq, TreeEpoch};
 use inc_control::{
-    ControllerServer, ControllerServerCfg, ControllerStore, FileStore, HostSession, HostSessionCfg,
-    MemoryStore, ServerExposure, SwitchSession, SwitchSessionCfg,
+    ControllerServer, ControllerServerCfg, ControllerStore, ControllerTool, FileStore, HostSession,
+    HostSessionCfg, MemoryStore, ServerExposure, SwitchSession, SwitchSessionCfg,
 };
 use urma_packet::{Psn, Tpn};
 
@@ -370,6 +370,11 @@ fn metrics_show_each_number_that_a_switch_reports() {
         assert_eq!(text.matches(&line).count(), 1, "{line}{text}");
     }
     assert!(text.contains("inc_drops_total{switch=\"left\",reason=\"icrc\"} 31\n"), "{text}");
+    // Without switches the members reduce, which is counted once.
+    drop(switches);
+    wait_for(&server, |text| {
+        text.contains("inc_fallbacks_total{tenant=\"0\",reason=\"topology\"} 1\n")
+    });
     drop(hosts);
 }
 
@@ -449,6 +454,21 @@ fn who_may_not_join_learns_why() {
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let none = join(HostSessionCfg { controller: nowhere, wait: short, ..alone });
     assert!(none.starts_with("no controller at 127.0.0.1:1: "), "{none}");
+}
+
+#[test]
+fn who_may_not_put_a_topology_learns_why() {
+    let secret = GroupSecret::new("kelp");
+    let server = controller(ControllerCfg { secret: Some(secret.clone()), ..ControllerCfg::new() });
+    let mut tool = ControllerTool::connect(server.hosts(), None).unwrap();
+    let other = MAP.replace("name: root,", "name: top,").replace("[root,", "[top,");
+    for wrong in [None, Some(GroupSecret::new("kelq"))] {
+        let error = tool.put_topology(other.clone(), wrong.as_ref()).unwrap_err();
+        assert_eq!(error.to_string(), "this topology may not be put: wrong proof");
+        assert!(tool.topology().unwrap().map.contains("root"));
+    }
+    tool.put_topology(other, Some(&secret)).unwrap();
+    assert!(!tool.topology().unwrap().map.contains("root"));
 }
 
 #[test]

@@ -417,6 +417,78 @@ fn who_joins_proves_that_it_knows_the_secret() {
 }
 
 #[test]
+fn a_group_with_a_secret_of_its_own_takes_no_other() {
+    let [all, own] = ["seaweed", "kelp"].map(GroupSecret::new);
+    let cfg = ControllerCfg {
+        secret: Some(all.clone()),
+        group_secrets: BTreeMap::from([("job".to_owned(), own.clone())]),
+        ..ControllerCfg::new()
+    };
+    let mut world = World::new(cfg);
+    let nonce = [9; 16];
+    let mut join = |secret: &GroupSecret, name: &str| {
+        let proof = secret.proof(nonce, name, 0, address(0));
+        world.call(ControllerCall::Challenge(nonce));
+        let request = JoinRequest { name: name.to_owned(), nonce, proof, ..request(0, 1) };
+        let call = world.call(ControllerCall::Join(request));
+        world.answer(call).unwrap().map_err(|error| error.to_string())
+    };
+    let wrong = |name| Err(format!("rank 0 may not join group {name}: wrong proof"));
+    assert_eq!(join(&all, "job"), wrong("job"));
+    assert_eq!(join(&own, "other"), wrong("other"));
+    assert!(join(&own, "job").is_ok());
+    assert!(join(&all, "other").is_ok());
+}
+
+#[test]
+fn who_puts_a_topology_proves_that_it_knows_the_secret() {
+    let [ranks, admins] = ["seaweed", "kelp"].map(GroupSecret::new);
+    let nonce = [9; 16];
+    let text = MAP.replace("name: a,", "name: z,").replace("[a,", "[z,");
+    let request = |secret: &GroupSecret, text: &str| TopologyRequest {
+        map: read_map(text).unwrap(),
+        text: text.to_owned(),
+        nonce,
+        proof: secret.topology_proof(nonce, text),
+    };
+    let put = |world: &mut World, request| {
+        let call = world.call(ControllerCall::PutTopology(request));
+        (world.answer(call).unwrap(), world.controller.map().node_named("z").is_some())
+    };
+    let wrong = (Err(CallError::TopologyProof), false);
+    for (secret, own) in [(&admins, Some(admins.clone())), (&ranks, None)] {
+        let cfg = ControllerCfg {
+            secret: Some(ranks.clone()),
+            topology_secret: own,
+            ..ControllerCfg::new()
+        };
+        let mut world = World::new(cfg);
+        let right = request(secret, &text);
+        // Without a challenge, without a proof, of another text, by another secret, and by the proof of a rank.
+        assert_eq!(put(&mut world, right.clone()), wrong);
+        let other = if *secret.topology_proof(nonce, "") == *ranks.topology_proof(nonce, "") {
+            &admins
+        } else {
+            &ranks
+        };
+        for bad in [
+            TopologyRequest { proof: Vec::new(), ..right.clone() },
+            TopologyRequest { proof: secret.topology_proof(nonce, MAP), ..right.clone() },
+            request(other, &text),
+            TopologyRequest { proof: secret.proof(nonce, "job", 0, address(0)), ..right.clone() },
+        ] {
+            world.call(ControllerCall::Challenge(nonce));
+            assert_eq!(put(&mut world, bad), wrong);
+            assert!(!world.controller.take_map_put());
+        }
+        world.call(ControllerCall::Challenge(nonce));
+        assert_eq!(put(&mut world, right.clone()), (Ok(CallAnswer::Done), true));
+        // A challenge is good for one topology.
+        assert_eq!(put(&mut world, right).0, Err(CallError::TopologyProof));
+    }
+}
+
+#[test]
 fn calls_with_another_members_ticket_are_refused_alike() {
     let mut world = World::ready(ControllerCfg::new());
     let ticket = world.tickets[&0];
@@ -747,7 +819,10 @@ fn who_contradicts_the_others_is_named_with_both_sizes() {
     let abort = world.host_got(2).pop().unwrap();
     let HostCommand::Abort(_, AbortReason::Contradiction, why) = abort else { panic!() };
     assert!(why.contains("in chunk 0 rank 3 sent allreduce"), "{why}");
-    assert_eq!(world.controller.counts().aborts["contradiction"], 2);
+    assert_eq!(
+        world.controller.counts().aborts,
+        BTreeMap::from([((7, "contradiction".to_owned()), 2)])
+    );
 }
 
 #[test]
@@ -799,7 +874,7 @@ fn a_tenant_has_its_quota_in_each_switch_and_gets_it_back() {
     let wanted =
         format!("tenant 7 uses {one} of its {one} bytes in switch left, {one} more are needed");
     assert_eq!(why, wanted);
-    assert_eq!(world.controller.counts().fallbacks["quota"], 1);
+    assert_eq!(world.controller.counts().fallbacks[&(7, "quota")], 1);
     // All ranks destroy the first one: its memory is free, and the next one has a tree.
     for rank in 0..4 {
         assert_eq!(world.reserved(), 3 * one);
@@ -873,7 +948,7 @@ fn members_reduce_where_no_switch_can_be_had_until_one_comes() {
     let id = world.created();
     // In the order of `a(left(0 2) right(1 3))`.
     assert_eq!(world.tree(id), ["rank 1", "rank 2", "rank 3"]);
-    assert_eq!(world.controller.counts().fallbacks["topology"], 1);
+    assert_eq!(world.controller.counts().fallbacks[&(7, "topology")], 1);
     // A member installs for itself alone: what another one says is not taken.
     let wrong = HostReport::Switch(SwitchReport::Installed(life(id, 1), ends(2, false)));
     world.host_report(0, wrong);
@@ -899,6 +974,8 @@ fn members_reduce_where_no_switch_can_be_had_until_one_comes() {
         world.chunks(rank, life(id, 2), 0);
     }
     assert_eq!(world.state(id).phase, TreePhase::Ready);
+    // It went over to the members once, however many trees of theirs it had.
+    assert_eq!(world.controller.counts().fallbacks, BTreeMap::from([((7, "topology"), 1)]));
     // Switches come: theirs is the next tree, and nothing stays in the programs.
     for name in NAMES {
         world.switch(name, 1, &[]).unwrap();
@@ -925,6 +1002,7 @@ fn members_reduce_where_no_switch_can_be_had_until_one_comes() {
     let why = world.starts(3)[0].1.without.clone().unwrap();
     assert!(why.starts_with("no switch that is in service joins"), "{why}");
     assert_eq!(world.reserved(), 0);
+    assert_eq!(world.controller.counts().fallbacks, BTreeMap::from([((7, "topology"), 2)]));
 }
 
 #[test]
@@ -936,7 +1014,7 @@ fn a_tree_of_switches_that_comes_late_gives_way_to_the_members() {
     world.install_all();
     world.pass(2000 * MS);
     assert_eq!(world.tree(id), ["rank 1", "rank 2", "rank 3"]);
-    assert_eq!((world.reserved(), world.controller.counts().fallbacks["deadline"]), (0, 1));
+    assert_eq!((world.reserved(), world.controller.counts().fallbacks[&(7, "deadline")]), (0, 1));
     // A program that has no room: operations wait, and both reasons are said.
     let full = InstallError::Memory { needed: 9, free: 1 };
     world.host_report(2, HostReport::Switch(SwitchReport::Refused(life(id, 1), full)));
@@ -1017,7 +1095,10 @@ fn another_topology_moves_trees_off_the_switches_that_left_it() {
         MAP.lines().filter(|line| !line.contains("name: a,") && !line.contains("[a,")).collect();
     let map = read_map(&without.join("\n")).unwrap();
     let old = world.switches["a"];
-    world.call(ControllerCall::PutTopology(map));
+    let request = TopologyRequest { map, text: String::new(), nonce: [0; 16], proof: Vec::new() };
+    assert!(!world.controller.take_map_put());
+    world.call(ControllerCall::PutTopology(request));
+    assert!(world.controller.take_map_put());
     assert_eq!(world.tree(id), ["b", "left", "right"]);
     world.listen();
     let ended = |said: &ControllerAction| matches!(said, ControllerAction::EndSession(session, _) if *session == old);

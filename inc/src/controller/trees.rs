@@ -244,17 +244,20 @@ impl Controller {
         let before: BTreeSet<_> = before.into_iter().flatten().map(|at| at.home).collect();
         self.release_tree(id, &before);
         let placed = found.map_or_else(|| self.place(id), Err);
+        let Some(of) = self.communicators.get(&id) else { return };
+        let (had_none, tenant) = (of.without.is_some(), self.tenant_of(of.group));
         let (tree, without) = match placed {
             Ok(tree) => (Some(tree), None),
             Err(NoTree(label, text)) => {
-                *self.counts.fallbacks.entry(label).or_default() += 1;
+                if !had_none {
+                    *self.counts.fallbacks.entry((tenant, label)).or_default() += 1;
+                }
                 (self.place_in_members(id), Some(text))
             }
         };
         let Some(of) = self.communicators.get_mut(&id) else { return };
         (of.tree, of.without) = (tree.clone(), without);
         let (group, life, attributes) = (of.group, of.life(), of.attributes);
-        let tenant = self.groups.get(&group).map_or(0, |group| group.tenant);
         let mut homes = BTreeSet::new();
         for placed in tree.into_iter().flatten() {
             if let SwitchHome::Node(name) = &placed.home
@@ -511,7 +514,7 @@ impl Controller {
 
     pub(super) fn put_topology(&mut self, now: IncTime, map: PhysicalMap) {
         self.map = map;
-        self.is_changed = true;
+        (self.is_changed, self.is_map_put) = (true, true);
         let is_known = |name: &String| self.map.node_named(name).is_some();
         let gone: Vec<_> = self.switches.keys().filter(|name| !is_known(name)).cloned().collect();
         for name in gone {
@@ -753,7 +756,8 @@ impl Controller {
         }
         self.release_tree(id, &BTreeSet::new());
         let label = format!("{reason:?}").to_lowercase();
-        *self.counts.aborts.entry(label).or_default() += 1;
+        let tenant = self.tenant_of(group);
+        *self.counts.aborts.entry((tenant, label)).or_default() += 1;
         self.is_changed = true;
     }
 

@@ -47,9 +47,15 @@ struct ControllerCli {
     /// What other controllers say of this one while it is in charge [default: address and port for hosts]
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// File with the secret that those prove to know who join a group
+    /// File with the secret that those prove to know who join a group or put a topology
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// The same for one group alone, which takes no other; may be given more than once
+    #[arg(long, value_name = "GROUP=FILE", value_parser = group_secret)]
+    group_secret: Vec<(String, PathBuf)>,
+    /// The same for those who put a topology alone
+    #[arg(long, value_name = "FILE")]
+    topology_secret: Option<PathBuf>,
     /// Bytes of slots that a tenant may have in each switch
     #[arg(long, value_name = "BYTES")]
     quota: Option<u64>,
@@ -106,10 +112,12 @@ fn run(cli: &ControllerCli) -> Result<(), String> {
     let text = read(&cli.topology)?;
     let map =
         read_topology(&text).map_err(|error| format!("{}: {error}", cli.topology.display()))?;
-    let secret = cli.secret_file.as_deref().map(read).transpose()?;
-    let secret = secret.map(|text| GroupSecret::new(text.trim_end().as_bytes()));
+    let of_groups = cli.group_secret.iter();
+    let of_groups = of_groups.map(|(group, file)| Ok((group.clone(), secret(file)?)));
     let controller = ControllerCfg {
-        secret,
+        secret: cli.secret_file.as_deref().map(secret).transpose()?,
+        group_secrets: of_groups.collect::<Result<_, String>>()?,
+        topology_secret: cli.topology_secret.as_deref().map(secret).transpose()?,
         quota: cli.quota,
         quotas: cli.tenant_quota.iter().copied().collect::<BTreeMap<_, _>>(),
         silence_ns: cli.silence.saturating_mul(1_000_000),
@@ -135,6 +143,14 @@ fn run(cli: &ControllerCli) -> Result<(), String> {
 
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn secret(path: &Path) -> Result<GroupSecret, String> {
+    let text = read(path)?;
+    match text.trim_ascii() {
+        "" => Err(format!("{}: a secret is not empty", path.display())),
+        text => Ok(GroupSecret::new(text.as_bytes())),
+    }
 }
 
 /// The store; that in etcd when this controller is in charge.
@@ -178,6 +194,13 @@ fn identity(args: &TlsArgs) -> Result<Option<TlsIdentity>, String> {
         certificate: read(certificate)?,
         key: read(key)?,
     }))
+}
+
+fn group_secret(text: &str) -> Result<(String, PathBuf), String> {
+    let parsed =
+        text.rsplit_once('=').filter(|(group, file)| !group.is_empty() && !file.is_empty());
+    let parsed = parsed.map(|(group, file)| (group.to_owned(), PathBuf::from(file)));
+    parsed.ok_or_else(|| format!("{text:?} is not GROUP=FILE"))
 }
 
 fn tenant_quota(text: &str) -> Result<(u32, u64), String> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use inc::controller::GroupSecret;
 use inc::port::EdgeTotals;
 use inc_control::proto::{CommunicatorInfo, Snapshot};
 use inc_control::{ControllerTool, HOSTS_PORT, TlsIdentity};
@@ -65,6 +66,9 @@ enum IncAdminVerb {
     Put {
         /// The topology, as YAML
         file: PathBuf,
+        /// File with the secret, if the controller wants a proof
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
     },
 }
 
@@ -97,10 +101,15 @@ fn run(cli: &IncAdminCli) -> Result<(), String> {
             let text = if *trees { topology.trees } else { topology.map };
             shown(&if cli.json { format!("{}\n", json!({ "yaml": text })) } else { text })
         }
-        IncAdminVerb::Put { file } => {
-            let text = std::fs::read_to_string(file);
-            let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
-            tool.put_topology(text).map_err(|error| format!("{}: {error}", file.display()))
+        IncAdminVerb::Put { file, secret_file } => {
+            let read = |file: &PathBuf| {
+                let text = std::fs::read_to_string(file);
+                text.map_err(|error| format!("{}: {error}", file.display()))
+            };
+            let secret = secret_file.as_ref().map(read).transpose()?;
+            let secret = secret.map(|text| GroupSecret::new(text.trim_ascii().as_bytes()));
+            let put = tool.put_topology(read(file)?, secret.as_ref());
+            put.map_err(|error| format!("{}: {error}", file.display()))
         }
         IncAdminVerb::Groups
         | IncAdminVerb::Trees

@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser, ValueEnum};
+use inc::controller::GroupSecret;
 use inc::edge::{EdgeAttributes, MessageMode, Reliability};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::host::Reducers;
@@ -64,6 +66,9 @@ struct HostCli {
     /// listens at TCP port 52223 for ranks that have its address]
     #[arg(long)]
     group: Option<String>,
+    /// File with the group's secret, if the controller wants a proof
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     /// Address of this machine that switches send to [default: the one from which the controller is reached]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
@@ -145,8 +150,17 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
     let [controller, ref others @ ..] = controllers[..] else {
         return Err("no controller is named".to_owned());
     };
+    let secret = match &cli.secret_file {
+        Some(file) => {
+            let text = std::fs::read(file);
+            let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+            Some(GroupSecret::new(text.trim_ascii()))
+        }
+        None => None,
+    };
     let group = IncGroup::join(IncGroupCfg {
         controller,
+        secret,
         others: others.to_vec(),
         name: cli.group.clone().unwrap_or_else(|| GROUP_DEFAULT.into()),
         bootstrap: cli.group.is_none().then_some(BOOTSTRAP_PORT),
