@@ -41,10 +41,11 @@ impl Challenges {
         self.0.push_back(nonce);
     }
 
-    /// Whether this one was given out; it is used up by that.
-    fn take(&mut self, nonce: [u8; 16]) -> bool {
+    /// Whether a proof is right, and for a challenge that was given out; the challenge is used up by it.
+    fn answer(&mut self, nonce: [u8; 16], is_right: bool) -> bool {
         let place = self.0.iter().position(|of| *of == nonce);
-        place.and_then(|place| self.0.remove(place)).is_some()
+        let is_known = place.and_then(|place| self.0.remove(place)).is_some();
+        is_known && is_right
     }
 }
 
@@ -109,7 +110,7 @@ impl Controller {
         let Some(secret) = secret else { return Ok(()) };
         let mac = secret.mac(request.nonce, &request.name, request.rank, request.address);
         let is_right = mac.verify_slice(&request.proof).is_ok();
-        if self.challenges.take(request.nonce) && is_right {
+        if self.challenges.answer(request.nonce, is_right) {
             return Ok(());
         }
         Err(CallError::Proof { group: request.name.clone(), rank: request.rank })
@@ -124,7 +125,7 @@ impl Controller {
         let Some(secret) = secret else { return Ok(()) };
         let mac = secret.topology_mac(request.nonce, &request.text);
         let is_right = mac.verify_slice(&request.proof).is_ok();
-        if self.challenges.take(request.nonce) && is_right {
+        if self.challenges.answer(request.nonce, is_right) {
             return Ok(());
         }
         Err(CallError::TopologyProof)
