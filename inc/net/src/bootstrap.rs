@@ -69,7 +69,7 @@ pub enum BootstrapError {
     /// Rank 0 expects another number of ranks.
     #[error("rank {rank} says world size {theirs} of group {group}, rank 0 said {ours}")]
     WorldSize {
-        /// This rank.
+        /// The rank that looked for it.
         rank: u16,
         /// Ranks, as this one was given them.
         theirs: u16,

@@ -19,7 +19,7 @@ pub struct GroupSecret(Vec<u8>);
 /// Another topology, from one who says that it may put it.
 #[derive(Debug, Clone)]
 pub struct TopologyRequest {
-    /// The topology.
+    /// The topology that is to be in force.
     pub map: PhysicalMap,
     /// The text that it was read from, which the proof is about.
     pub text: String,
