@@ -35,6 +35,8 @@ use crate::drive::LinkAccess;
 use crate::host::LocalHost;
 use crate::udp::source_of;
 
+mod asynchronous;
+
 /// A wait is looked at again after this time; the operation's bound ends it.
 const WAIT_STEP: Duration = Duration::from_secs(60);
 
@@ -172,12 +174,15 @@ struct CommunicatorRank {
     host: Arc<LocalHost>,
 }
 
-/// An operation under way.
+/// An operation under way: a future, and what a thread waits for. Dropped, its result goes when it comes; the other ranks get
+/// theirs.
 #[derive(Debug)]
 pub struct CollectiveRequest {
     of: Arc<CommunicatorRank>,
     operation: OperationId,
     result: Option<Result<Arc<Vec<u8>>, CollectiveError>>,
+    /// The host gave its result, which it does once.
+    is_taken: bool,
 }
 
 /// A type of Rust that is an element type of vectors.
@@ -431,12 +436,8 @@ impl Communicator {
         data: &[T],
         operator: Operator,
     ) -> Result<Vec<T>, CollectiveError> {
-        let (ranks, len) = (usize::from(self.world_size()), data.len());
-        if !len.is_multiple_of(ranks) {
-            return Err(SubmitError::Elements { len, size: ranks }.into());
-        }
+        let blocks = self.blocks(data)?;
         let reduction = reduction(operator, T::TYPE)?;
-        let blocks = (0..self.world_size()).map(Rank).zip(data.chunks((len / ranks).max(1)));
         let of = |(owner, block): (Rank, &[T])| {
             Ok((owner, self.begin(Collective::Reduce(reduction, owner), block.as_bytes())?))
         };
@@ -451,6 +452,18 @@ impl Communicator {
         Ok(mine)
     }
 
+    /// The blocks of a reduce-scatter, with the ranks that get them.
+    fn blocks<'a, T>(
+        &self,
+        data: &'a [T],
+    ) -> Result<impl Iterator<Item = (Rank, &'a [T])> + use<'a, T>, CollectiveError> {
+        let (ranks, len) = (usize::from(self.world_size()), data.len());
+        if !len.is_multiple_of(ranks) {
+            return Err(SubmitError::Elements { len, size: ranks }.into());
+        }
+        Ok((0..self.world_size()).map(Rank).zip(data.chunks((len / ranks).max(1))))
+    }
+
     /// Begins an operation on the bytes of elements, little-endian. All ranks begin the same ones in the same order, each
     /// with as many elements.
     ///
@@ -461,16 +474,26 @@ impl Communicator {
         collective: Collective,
         data: &[u8],
     ) -> Result<CollectiveRequest, CollectiveError> {
+        self.begin_with(collective, data, CommunicatorRank::ended)
+    }
+
+    fn begin_with(
+        &self,
+        collective: Collective,
+        data: &[u8],
+        ended: fn(&CommunicatorRank, OperationError) -> CollectiveError,
+    ) -> Result<CollectiveRequest, CollectiveError> {
         let world_size = self.world_size();
         if let Some(root) = collective.root().filter(|root| root.0 >= world_size) {
             return Err(CollectiveError::Root { root, world_size });
         }
         let operation = self.0.host.submit(self.0.member, collective, data);
         let operation = operation.map_err(|error| match error {
-            SubmitError::Over(error) => self.0.ended(error),
+            SubmitError::Over(error) => ended(&self.0, error),
             error => error.into(),
         })?;
-        Ok(CollectiveRequest { of: Arc::clone(&self.0), operation, result: None })
+        let of = Arc::clone(&self.0);
+        Ok(CollectiveRequest { of, operation, result: None, is_taken: false })
     }
 }
 
@@ -518,16 +541,25 @@ impl CollectiveRequest {
     /// Waits for the result, so long at most; whether the operation is over, and [`CollectiveRequest::wait`] returns at once.
     pub fn wait_for(&mut self, most: Duration) -> bool {
         let of = &self.of;
-        if self.result.is_none() {
+        if self.result.is_none() && !self.is_taken {
             let result = of.host.wait(of.member, self.operation, most);
+            self.is_taken = result.is_some();
             self.result = result.map(|result| result.map_err(|error| of.ended(error)));
         }
-        self.result.is_some()
+        self.is_taken
     }
 
     /// Whether the operation is over; [`CollectiveRequest::wait`] then returns at once.
     pub fn is_over(&mut self) -> bool {
         self.wait_for(Duration::ZERO)
+    }
+}
+
+impl Drop for CollectiveRequest {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.of.host.forget(self.of.member, self.operation);
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 //! Who waits for a result drives the host: it looks for datagrams itself, so no thread has to be woken in between. While
 //! none waits, a thread of the host's own looks after it: others may still need a repeat, and the controller an answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker as TaskWaker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use inc::edge::EdgeEnd;
 use inc::host::{Host, HostMemberCfg, HostMemberError, MemberId, Reducers};
 use inc::member::{Finished, OperationError, OperationId, SubmitError};
 use inc::port::PortCounts;
+use inc::slots::IncTime;
 use inc::wire::Collective;
 
 use crate::clock::clock;
@@ -23,6 +25,9 @@ use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
 const STAY_AWAY: Duration = Duration::from_millis(1);
+
+/// What the controller says of an abort is waited for so long, by who awaits a future.
+const WORDS_WAIT: IncTime = 1_000_000_000;
 
 /// What an operation ended with.
 pub type OperationResult = Result<Arc<Vec<u8>>, OperationError>;
@@ -58,8 +63,18 @@ struct HostPresence {
 struct HostState {
     driver: StationDriver<Host>,
     members: HashMap<MemberId, OnReport>,
-    finished: HashMap<(MemberId, OperationId), Finished>,
+    finished: HashMap<OperationOf, Finished>,
+    /// Who is to be woken when an operation is over.
+    tasks: HashMap<OperationOf, TaskWaker>,
+    /// Operations that were aborted before the controller said why, and until when its words are waited for.
+    unexplained: HashMap<OperationOf, IncTime>,
+    /// Operations under way whose result has no taker any more.
+    abandoned: HashSet<OperationOf>,
+    /// Who is to be woken when the host is not locked any more.
+    due: Vec<TaskWaker>,
 }
+
+type OperationOf = (MemberId, OperationId);
 
 impl LocalHost {
     /// A host on an address of this machine; port 0 means any.
@@ -70,7 +85,15 @@ impl LocalHost {
         let host = Host::new([system_random()?, system_random()?]);
         let driver = StationDriver::new(host, address, access)?;
         let (address, waker, sleeper) = (driver.address(), driver.waker(), driver.sleeper());
-        let state = HostState { driver, members: HashMap::new(), finished: HashMap::new() };
+        let state = HostState {
+            driver,
+            members: HashMap::new(),
+            finished: HashMap::new(),
+            tasks: HashMap::new(),
+            unexplained: HashMap::new(),
+            abandoned: HashSet::new(),
+            due: Vec::new(),
+        };
         let shared = Arc::new(HostShared {
             state: Mutex::new(state),
             presence: Mutex::default(),
@@ -117,6 +140,13 @@ impl LocalHost {
         state.driver.station.leave(now, id);
         state.members.remove(&id);
         state.finished.retain(|(member, _), _| *member != id);
+        state.unexplained.retain(|(member, _), _| *member != id);
+        state.abandoned.retain(|(member, _)| *member != id);
+        let tasks = state.tasks.extract_if(|(member, _), _| *member == id);
+        let mut due: Vec<_> = tasks.map(|(_, task)| task).collect();
+        due.append(&mut state.due);
+        drop(state);
+        due.into_iter().for_each(TaskWaker::wake);
     }
 
     /// Does what the controller says about a member's communicator.
@@ -125,7 +155,7 @@ impl LocalHost {
         let now = state.driver.now();
         state.driver.station.on_command(now, id, command);
         state.turn();
-        drop(state);
+        unlock(state);
         self.waker.wake();
     }
 
@@ -143,6 +173,7 @@ impl LocalHost {
         let now = state.driver.now();
         let operation = state.driver.station.submit(now, id, collective, input)?;
         state.turn();
+        unlock(state);
         Ok(operation)
     }
 
@@ -162,6 +193,58 @@ impl LocalHost {
         let result = self.wait_driving(id, operation, most);
         self.shared.presence().waiting -= 1;
         result
+    }
+
+    /// The result of an operation for a task, which is woken when there is one. As [`LocalHost::wait`], each is given once.
+    pub fn poll_result(
+        &self,
+        id: MemberId,
+        operation: OperationId,
+        context: &Context<'_>,
+    ) -> Poll<OperationResult> {
+        let of = (id, operation);
+        let mut state = self.shared.lock();
+        state.turn();
+        let is_explained = !state.unexplained.contains_key(&of);
+        let finished = if is_explained { state.finished.remove(&of) } else { None };
+        let is_known = !is_explained || state.driver.station.is_under_way(id, operation);
+        let (poll, is_new) = match finished {
+            Some(finished) => (Poll::Ready(finished.result), false),
+            None if !is_known => (Poll::Ready(Err(OperationError::Unknown)), false),
+            None => {
+                let old = state.tasks.insert(of, context.waker().clone());
+                (Poll::Pending, old.is_none())
+            }
+        };
+        if poll.is_ready() {
+            state.tasks.remove(&of);
+        }
+        unlock(state);
+        if is_new {
+            // The host's own thread may sleep for longer than this operation's timers allow.
+            self.waker.wake();
+        }
+        poll
+    }
+
+    /// No one takes the result of an operation: it goes when it comes, and the operation itself goes on.
+    pub fn forget(&self, id: MemberId, operation: OperationId) {
+        let of = (id, operation);
+        let mut state = self.shared.lock();
+        state.tasks.remove(&of);
+        state.unexplained.remove(&of);
+        if state.finished.remove(&of).is_none() && state.driver.station.is_under_way(id, operation)
+        {
+            state.abandoned.insert(of);
+        }
+    }
+
+    /// Results, tasks and operations without a taker that the host keeps now.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        let state = self.shared.lock();
+        let tasks = state.tasks.len() + state.unexplained.len();
+        state.finished.len() + state.abandoned.len() + tasks
     }
 
     /// Chunks that a member sent again so far.
@@ -201,23 +284,27 @@ impl LocalHost {
             let mut state = self.shared.lock();
             let is_busy = state.turn();
             if let Some(finished) = state.finished.remove(&(id, operation)) {
+                state.unexplained.remove(&(id, operation));
+                unlock(state);
                 return Some(finished.result);
             }
             if !state.driver.station.is_under_way(id, operation) {
+                unlock(state);
                 return Some(Err(OperationError::Unknown));
             }
             if is_busy {
-                drop(state);
+                unlock(state);
                 sleeper.iter_mut().for_each(Sleeper::on_busy);
                 continue;
             }
             let left = most.saturating_sub(start.elapsed());
             if left.is_zero() {
+                unlock(state);
                 return None;
             }
-            let left = left.min(state.driver.time_left());
+            let left = left.min(state.time_left());
             let sleeper = sleeper.get_or_insert_with(|| state.driver.sleeper());
-            drop(state);
+            unlock(state);
             sleeper.on_idle(left);
         }
     }
@@ -264,8 +351,8 @@ impl HostShared {
             }
             let mut state = self.lock();
             let is_busy = state.turn();
-            let left = state.driver.time_left();
-            drop(state);
+            let left = state.time_left();
+            unlock(state);
             if is_busy {
                 sleeper.on_busy();
             } else {
@@ -273,6 +360,13 @@ impl HostShared {
             }
         }
     }
+}
+
+/// Gives the host free, and wakes those that wait for what was found: an executor may call the host at once.
+fn unlock(mut state: MutexGuard<'_, HostState>) {
+    let due = std::mem::take(&mut state.due);
+    drop(state);
+    due.into_iter().for_each(TaskWaker::wake);
 }
 
 impl HostState {
@@ -286,10 +380,38 @@ impl HostState {
         }
         for id in self.members.keys() {
             while let Some(finished) = self.driver.station.poll_finished(*id) {
-                self.finished.insert((*id, finished.id), finished);
+                let of = (*id, finished.id);
+                if self.abandoned.remove(&of) {
+                    continue;
+                }
+                let is_abort = matches!(finished.result, Err(OperationError::Aborted(_)));
+                if is_abort && self.driver.station.why(*id).is_none() {
+                    // A switch's packet is here before the controller's words, which name ranks.
+                    let until = self.driver.now().saturating_add(WORDS_WAIT);
+                    self.unexplained.insert(of, until);
+                } else {
+                    self.due.extend(self.tasks.remove(&of));
+                }
+                self.finished.insert(of, finished);
             }
         }
+        if !self.unexplained.is_empty() {
+            let (now, station) = (self.driver.now(), &self.driver.station);
+            let is_over = |of: &OperationOf, until: &mut IncTime| {
+                station.why(of.0).is_some() || *until <= now
+            };
+            let explained = self.unexplained.extract_if(is_over);
+            let tasks = &mut self.tasks;
+            self.due.extend(explained.filter_map(|(of, _)| tasks.remove(&of)));
+        }
         is_busy
+    }
+
+    /// Time until the host is to be looked at, at the latest.
+    fn time_left(&self) -> Duration {
+        let left = self.driver.time_left();
+        let Some(&until) = self.unexplained.values().min() else { return left };
+        left.min(Duration::from_nanos(until.saturating_sub(self.driver.now())))
     }
 }
 

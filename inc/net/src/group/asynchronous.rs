@@ -1,0 +1,144 @@
+//! Operations as futures, for programs with many things to wait for. Any executor will do: the host's own thread, or
+//! whichever thread waits for a result of the same host, wakes who awaits one.
+//!
+//! An operation begins with the call, not when its future is first polled, since all ranks begin the same ones in the same
+//! order. A future that is dropped takes nothing back: this rank still has its part in the operation, whose result goes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use inc::element::Operator;
+use inc::member::OperationError;
+use inc::wire::{Collective, Rank};
+use zerocopy::IntoBytes;
+
+use super::{
+    CollectiveError, CollectiveRequest, Communicator, CommunicatorRank, VectorElement, reduction,
+    values,
+};
+
+impl Future for CollectiveRequest {
+    type Output = Result<Arc<Vec<u8>>, CollectiveError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(result) = this.result.take() {
+            return Poll::Ready(result);
+        }
+        if this.is_taken {
+            // It gave its result before.
+            return Poll::Ready(Err(this.of.ended_as_said(OperationError::Unknown)));
+        }
+        this.of.host.poll_result(this.of.member, this.operation, context).map(|result| {
+            this.is_taken = true;
+            result.map_err(|error| this.of.ended_as_said(error))
+        })
+    }
+}
+
+impl Communicator {
+    /// As [`Communicator::allreduce`]; the operation is under way when this returns.
+    pub fn allreduce_async<T: VectorElement + Send>(
+        &self,
+        data: &[T],
+        operator: Operator,
+    ) -> impl Future<Output = Result<Vec<T>, CollectiveError>> + Send + use<T> {
+        let begun = reduction(operator, T::TYPE).and_then(|reduction| {
+            self.begin_async(Collective::Allreduce(reduction), data.as_bytes())
+        });
+        async move { Ok(values(&begun?.await?)) }
+    }
+
+    /// As [`Communicator::reduce`]; the operation is under way when this returns.
+    pub fn reduce_async<T: VectorElement + Send>(
+        &self,
+        data: &[T],
+        operator: Operator,
+        root: Rank,
+    ) -> impl Future<Output = Result<Vec<T>, CollectiveError>> + Send + use<T> {
+        let begun = reduction(operator, T::TYPE).and_then(|reduction| {
+            self.begin_async(Collective::Reduce(reduction, root), data.as_bytes())
+        });
+        async move { Ok(values(&begun?.await?)) }
+    }
+
+    /// As [`Communicator::broadcast`]; the operation is under way when this returns.
+    pub fn broadcast_async<T: VectorElement + Send>(
+        &self,
+        data: &[T],
+        root: Rank,
+    ) -> impl Future<Output = Result<Vec<T>, CollectiveError>> + Send + use<T> {
+        let begun = self.begin_async(Collective::Broadcast(T::TYPE, root), data.as_bytes());
+        // The root gets no result: it has the data.
+        let own = (self.rank() == root).then(|| data.as_bytes().to_vec());
+        async move {
+            let result = begun?.await?;
+            Ok(own.map_or_else(|| values(&result), |own: Vec<u8>| values(&own)))
+        }
+    }
+
+    /// As [`Communicator::barrier`]; the operation is under way when this returns.
+    pub fn barrier_async(
+        &self,
+    ) -> impl Future<Output = Result<(), CollectiveError>> + Send + use<> {
+        let begun = self.begin_async(Collective::Barrier, &[]);
+        async move { begun?.await.map(drop) }
+    }
+
+    /// As [`Communicator::allgather`]; the operation is under way when this returns.
+    pub fn allgather_async<T: VectorElement + Send>(
+        &self,
+        data: &[T],
+    ) -> impl Future<Output = Result<Vec<T>, CollectiveError>> + Send + use<T> {
+        let owners = (0..self.world_size()).map(Rank);
+        let begun: Vec<_> = owners.map(|owner| self.broadcast_async(data, owner)).collect();
+        async move {
+            let mut all = Vec::new();
+            for block in begun {
+                all.extend(block.await?);
+            }
+            Ok(all)
+        }
+    }
+
+    /// As [`Communicator::reduce_scatter`]; the operations are under way when this returns.
+    pub fn reduce_scatter_async<T: VectorElement + Send>(
+        &self,
+        data: &[T],
+        operator: Operator,
+    ) -> impl Future<Output = Result<Vec<T>, CollectiveError>> + Send + use<T> {
+        let begun = self.blocks(data).and_then(|blocks| {
+            let reduction = reduction(operator, T::TYPE)?;
+            let of = |(owner, block): (Rank, &[T])| {
+                self.begin_async(Collective::Reduce(reduction, owner), block.as_bytes())
+            };
+            blocks.map(of).collect::<Result<Vec<_>, _>>()
+        });
+        async move {
+            let mut mine = Vec::new();
+            for request in begun? {
+                // Of all blocks this rank gets its own one alone.
+                mine.extend(values::<T>(&request.await?));
+            }
+            Ok(mine)
+        }
+    }
+
+    /// [`Communicator::begin`] without its wait for the controller's words where the communicator is over.
+    fn begin_async(
+        &self,
+        collective: Collective,
+        data: &[u8],
+    ) -> Result<CollectiveRequest, CollectiveError> {
+        self.begin_with(collective, data, CommunicatorRank::ended_as_said)
+    }
+}
+
+impl CommunicatorRank {
+    /// What an operation ended with, and what the controller has said of it so far.
+    fn ended_as_said(&self, error: OperationError) -> CollectiveError {
+        CollectiveError::Operation { error, why: self.host.why(self.member).unwrap_or_default() }
+    }
+}
