@@ -179,7 +179,7 @@ impl GroupInvitation {
 
 /// What a rank found at the address that it was given.
 pub(crate) enum FoundGroup {
-    /// The controller itself.
+    /// The controller itself is there.
     Controller,
     /// Rank 0.
     Invited(GroupInvitation),
