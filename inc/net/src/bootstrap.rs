@@ -181,7 +181,7 @@ impl GroupInvitation {
 pub(crate) enum FoundGroup {
     /// The controller itself is there.
     Controller,
-    /// Rank 0.
+    /// Rank 0, and what it says of its group.
     Invited(GroupInvitation),
 }
 
