@@ -45,6 +45,8 @@ pub struct SwitchLimits {
 pub struct PartView {
     /// The communicator, and the life of its tree.
     pub life: TreeLife,
+    /// Its edges are open: a controller has started this life.
+    pub has_started: bool,
     /// Whose quota its memory counts to.
     pub tenant: u32,
     /// What happened so far, in all lives of its tree.
@@ -66,6 +68,7 @@ struct EdgeOwner {
 
 struct SwitchPart {
     life: TreeLife,
+    has_started: bool,
     attributes: EdgeAttributes,
     tenant: u32,
     memory: u64,
@@ -211,6 +214,7 @@ impl Switch {
             let (counts, edges) = self.totals(part);
             PartView {
                 life: part.life,
+                has_started: part.has_started,
                 tenant: part.tenant,
                 counts,
                 edges,
@@ -306,6 +310,7 @@ impl Switch {
         let parent_end = part.parent.and_then(|_| ends.pop());
         self.parts[at] = Some(SwitchPart {
             life,
+            has_started: false,
             attributes,
             tenant: part.tenant,
             memory: needed,
@@ -330,6 +335,7 @@ impl Switch {
         {
             return Err(invalid("it starts with other edges than were installed"));
         }
+        part.has_started = true;
         part.slots.restart(life.epoch, first);
         let children = part.children.iter().copied().zip(ends.children.iter().copied());
         for (id, there) in children.chain(part.parent.zip(ends.parent)) {

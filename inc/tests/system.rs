@@ -18,7 +18,7 @@ use inc::element::{ElementType, Operator, Reduction};
 use inc::host::{Host, HostMemberCfg, MemberId};
 use inc::member::OperationError;
 use inc::reduce::fold;
-use inc::switch::{Switch, SwitchLimits};
+use inc::switch::{PartView, Switch, SwitchLimits};
 use inc::wire::{AbortReason, Collective, Rank, TreeEpoch};
 
 #[path = "support/random.rs"]
@@ -210,6 +210,11 @@ fn make_near_one(element: ElementType, value: &mut [u8]) {
         ElementType::F64 => 0xf0,
         _ => 0,
     };
+}
+
+fn life_of(part: PartView) -> TreeLife {
+    let epoch = if part.has_started { part.life.epoch } else { TreeEpoch(0) };
+    TreeLife { epoch, ..part.life }
 }
 
 impl World {
@@ -583,7 +588,8 @@ impl World {
             address: switch_at(index).ip(),
             incarnation: station.incarnation,
             capacity: SwitchCapacity { memory: LIMITS.memory, communicators: 16 },
-            lives: station.switch.parts().map(|part| part.life).collect(),
+            // A part that was not started says an epoch in which no tree is, as a switch's session does.
+            lives: station.switch.parts().map(life_of).collect(),
         };
         station.session = Some(session);
         let waiting = std::mem::take(&mut station.waiting);
@@ -821,7 +827,8 @@ fn every_call_ends_once_with_the_right_result_or_a_reason_whatever_dies() {
     let seeds = std::env::var("INC_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
     let (mut right, mut lost, mut dead, mut replayed) = (0, 0, 0, 0);
     let (mut by_members, mut resumed, mut controllers) = (0, 0, 0);
-    for seed in 0..seeds {
+    // 1066: a controller died when some parts of a tree were started and others were not.
+    for seed in (0..seeds).chain([1066]) {
         let mut world = World::new(seed);
         // In the middle of operations: after so many datagrams.
         for _ in 0..world.random.below(5) {

@@ -51,7 +51,7 @@ struct SwitchClient {
     controllers: Controllers,
     reports: mpsc::UnboundedReceiver<SwitchReport>,
     on_command: OnSwitchCommand,
-    /// The parts of trees that the switch has.
+    /// The parts of trees that the switch has, and the epoch in which each was started.
     lives: BTreeMap<CommunicatorId, TreeEpoch>,
     /// Reports about those, but for counts. Each session begins with them: whether they arrived by the one before, which
     /// ended, is not known, and a controller that knows them already changes nothing.
@@ -161,7 +161,10 @@ impl SwitchClient {
                         }
                         // Another life.
                         SwitchCommand::Install(..) => self.forget(id),
-                        SwitchCommand::Start(..) | SwitchCommand::Abort(..) => {}
+                        SwitchCommand::Start(life, ..) => {
+                            self.lives.insert(id, life.epoch);
+                        }
+                        SwitchCommand::Abort(..) => {}
                     }
                     (self.on_command)(command);
                 }
@@ -206,8 +209,9 @@ impl SwitchClient {
             self.reported.push_back(report.clone());
         }
         match report {
+            // A part that no controller has started says an epoch in which no tree is.
             SwitchReport::Installed(life, _) => {
-                self.lives.insert(life.communicator, life.epoch);
+                self.lives.insert(life.communicator, TreeEpoch(0));
             }
             // The older life was dropped for it.
             SwitchReport::Refused(life, _) => {
