@@ -132,6 +132,26 @@ fn agreed() -> (UnixStream, JoinHandle<usize>) {
     (socket, server)
 }
 
+#[test]
+fn vectors_that_do_not_exist_are_refused_by_their_numbers() {
+    use crate::device::{InterruptKind, PciDevice as _, PciError};
+    let (socket, server) = served();
+    let link = UserLink::over(socket, Duration::from_secs(5)).unwrap();
+    let device = UserDevice::over(link, "toy").unwrap();
+    let vectors = device.interrupts(InterruptKind::MsiX).unwrap();
+    assert_eq!(vectors.count(), 1);
+    for (len, wanted) in [(0, Some((0, 0, 1))), (1, None), (2, Some((0, 1, 1)))] {
+        let refused = match vectors.enable(&vec![None; len]) {
+            Err(PciError::Vectors { first, last, count }) => Some((first, last, count)),
+            Ok(()) => None,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(refused, wanted, "{len} vectors");
+    }
+    drop((vectors, device));
+    server.join().unwrap();
+}
+
 /// Error number and body of the reply to a request.
 fn ask(
     socket: &UnixStream,
