@@ -15,7 +15,7 @@ use std::ops::Range;
 use urma_packet::roce::RocePacket;
 use urma_packet::{IcrcFlow, PacketError, Psn, Tpn};
 
-use crate::edge::{Edge, EdgeCfg, EdgeCfgError, EdgeCounts, EdgeEnd, WriteWindow};
+use crate::edge::{Edge, EdgeCfg, EdgeCfgError, EdgeCounts, EdgeEnd, Framing, WriteWindow};
 use crate::slots::IncTime;
 use crate::wire::{IncHeader, Seq};
 
@@ -133,6 +133,8 @@ struct PortEdge<O> {
 struct OpenEdge {
     edge: Edge,
     there: SocketAddr,
+    /// The largest Identification that IPv4 packets of the other end may have, which a socket does not show.
+    id_max: u16,
     out: IcrcFlow,
     back: IcrcFlow,
 }
@@ -236,7 +238,12 @@ impl<O: Copy> EdgePort<O> {
         let Some(Some(place)) = self.edges.get_mut(id.0) else { return Ok(()) };
         let (here, there) = (place.here.address, cfg.there.address);
         let (out, back) = (IcrcFlow::new(here, there), IcrcFlow::new(there, here));
-        place.open = Some(OpenEdge { edge, there, out, back });
+        let id_max = match cfg.attributes.framing {
+            Framing::Inc => ID_MAX,
+            // The other end may be a verbs program, and Linux rxe and NICs give their packets any.
+            Framing::Plain(_) => u16::MAX,
+        };
+        place.open = Some(OpenEdge { edge, there, id_max, out, back });
         Ok(())
     }
 
@@ -337,7 +344,7 @@ impl<O: Copy> EdgePort<O> {
         let other =
             (source.port() != open.there.port()).then(|| IcrcFlow::new(source, place.here.address));
         let flow = other.as_ref().unwrap_or(&open.back);
-        let checked = flow.of_len(bytes.len()).and_then(|f| f.verify_id_up_to(bytes, ID_MAX));
+        let checked = flow.of_len(bytes.len()).and_then(|f| f.verify_id_up_to(bytes, open.id_max));
         if let Err(error) = checked {
             place.refused[error.index()] += 1;
             return None;

@@ -16,6 +16,7 @@ use inc::member::OperationError;
 use inc::slots::{Child, To};
 use inc::switch::{Switch, SwitchLimits, memory_of};
 use inc::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
+use urma_packet::IcrcFlow;
 
 #[path = "support/random.rs"]
 mod random;
@@ -493,6 +494,33 @@ fn packets_from_elsewhere_for_no_edge_and_of_a_closed_one_change_nothing() {
     switch.on_command(0, SwitchCommand::Remove(ID));
     switch.on_datagram(0, source, &bytes);
     assert_eq!(seen(switch), (1, 1, 2, 0));
+}
+
+/// The first datagram of a rank, as a system sends it that numbers its IPv4 packets, and the contributions that a switch
+/// takes from it.
+fn contributions_of_a_numbered_packet(framing: Framing) -> u64 {
+    let mut world = World::new(4, 1, EdgeAttributes { framing, ..SMALL });
+    world.plant(&Tree::Switch(vec![Tree::Host(0)]), &start());
+    world.submit(0, Collective::Allreduce(sum(ElementType::U8)), &[5; 10]);
+    let (_, (source, dest, mut bytes)) = world.net.flying.pop_first().unwrap();
+    IcrcFlow::new(source, dest).with_ip_id(0x8123).seal(&mut bytes).unwrap();
+    let switch = world.switches[0].as_mut().unwrap();
+    switch.on_datagram(0, source, &bytes);
+    // One with a changed byte is refused in any case.
+    bytes[20] ^= 1;
+    switch.on_datagram(0, source, &bytes);
+    let refused = switch.port_counts().refused[6];
+    let contributions = switch.parts().next().unwrap().counts.contributions;
+    assert_eq!(refused + contributions, 2);
+    contributions
+}
+
+#[test]
+fn a_verbs_program_may_number_its_packets_and_our_own_ends_do_not() {
+    // Linux rxe gives its packets any Identification, which the ICRC covers and a socket does not show.
+    let plain = Framing::Plain(sum(ElementType::U8));
+    assert_eq!(contributions_of_a_numbered_packet(plain), 1);
+    assert_eq!(contributions_of_a_numbered_packet(Framing::Inc), 0);
 }
 
 #[test]
