@@ -18,6 +18,23 @@ const BOOT: Duration = Duration::from_secs(90);
 /// Longest time for one answer.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// QEMU with an image: its interface has the hardware address of this number and leads to `cable`; `words` stand on the
+/// kernel's command line.
+pub(crate) fn machine(image: &Image, cable: &str, number: u8, words: &str) -> Command {
+    let mut machine = Command::new("qemu-system-x86_64");
+    machine
+        .args(["-accel", "tcg", "-m", "384", "-nodefaults", "-display", "none", "-no-reboot"])
+        .args(["-append", &format!("console=ttyS0 quiet panic=-1 mitigations=off {words}")])
+        .args(["-serial", "stdio", "-netdev", cable, "-device"])
+        .arg(format!("virtio-net-pci,netdev=n,mac=02:00:00:00:00:{number:02x},romfile="))
+        .arg("-kernel")
+        .arg(&image.kernel)
+        .arg("-initrd")
+        .arg(&image.initrd)
+        .stderr(Stdio::inherit());
+    machine
+}
+
 /// A completion of the guest's queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestCompletion {
@@ -59,17 +76,7 @@ impl Guest {
     }
 
     fn start(image: &Image, cable: &str) -> io::Result<Self> {
-        let mut machine = Command::new("qemu-system-x86_64");
-        machine
-            .args(["-accel", "tcg", "-m", "384", "-nodefaults", "-display", "none", "-no-reboot"])
-            .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off", "-serial", "stdio"])
-            .args(["-netdev", cable, "-device"])
-            .arg("virtio-net-pci,netdev=n,mac=02:00:00:00:00:02,romfile=")
-            .arg("-kernel")
-            .arg(&image.kernel)
-            .arg("-initrd")
-            .arg(&image.initrd)
-            .stderr(Stdio::inherit());
+        let mut machine = machine(image, cable, 2, "");
         let mut guest = Self(Console::start(&mut machine)?);
         let ready = guest.answer(BOOT, &mut || {})?;
         if ready == "ready 0" { Ok(guest) } else { Err(io::Error::other(ready)) }

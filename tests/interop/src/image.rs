@@ -12,12 +12,17 @@ use std::{
 use urma_vm::{
     archive::GuestFiles,
     files::{Missing, copy, failed, find, missing, program, run},
-    packages::system_kernel,
+    packages::{system_kernel, system_package},
 };
 
 /// Program of the guest, and its first process.
 const PROGRAM: &str = "guest/guest.c";
 const INIT: &str = "guest/init";
+/// First process of a guest with a shell, a verbs program for it, and those of Debian's package.
+const INIT_SHELL: &str = "guest/init-shell";
+const ALLREDUCE: &str = "guest/allreduce.c";
+const UTILITIES: &str = "ibverbs-utils";
+const PINGPONGS: [&str; 2] = ["ibv_rc_pingpong", "ibv_uc_pingpong"];
 /// Modules in the order in which they are loaded. What the kernel has built in has no file.
 const MODULES: [&str; 14] = [
     "virtio_ring",
@@ -49,32 +54,63 @@ impl Image {
     /// # Errors
     /// What is missing on this system, or could not be made.
     pub fn make(folder: &Path) -> Result<Self, Missing> {
-        program("qemu-system-x86_64", "qemu-system-x86")?;
+        let tree = ready(folder)?;
+        let guest = compile(folder, PROGRAM, "guest")?;
+        Self::pack(folder, &tree, INIT, &[(guest, "guest")])
+    }
+
+    /// As [`Image::make`], for guests that do what a shell's lines say: with a verbs program for an allreduce and
+    /// Debian's pingpong programs.
+    ///
+    /// # Errors
+    /// As [`Image::make`].
+    pub fn make_with_shell(folder: &Path) -> Result<Self, Missing> {
+        let tree = ready(folder)?;
+        let mut programs = vec![(compile(folder, ALLREDUCE, "allreduce")?, "allreduce")];
+        let utilities = system_package(folder, UTILITIES)?.join("usr/bin");
+        programs.extend(PINGPONGS.map(|name| (utilities.join(name), name)));
+        Self::pack(folder, &tree, INIT_SHELL, &programs)
+    }
+
+    fn pack(
+        folder: &Path,
+        tree: &Path,
+        init: &str,
+        own: &[(PathBuf, &str)],
+    ) -> Result<Self, Missing> {
         let busybox = program("busybox", "busybox-static")?;
         let rdma = program("rdma", "iproute2")?;
-        fs::create_dir_all(folder).map_err(failed("a folder for the guest"))?;
-        let tree = system_kernel(folder)?;
-        let guest = compile(folder)?;
         let files = GuestFiles::new(folder)?;
-        let named = [(&busybox, "bin/busybox"), (&rdma, "bin/rdma"), (&guest, "bin/guest")];
-        for (from, to) in named {
-            files.add(from, to)?;
+        let named = [(&busybox, "busybox"), (&rdma, "rdma")];
+        let all: Vec<_> =
+            named.into_iter().chain(own.iter().map(|(from, to)| (from, *to))).collect();
+        for (from, to) in &all {
+            files.add(from, &format!("bin/{to}"))?;
         }
-        files.add(&source(INIT), "init")?;
-        copy_provider(files.root(), &[&busybox, &rdma, &guest])?;
+        files.add(&source(init), "init")?;
+        let all: Vec<_> = all.into_iter().map(|(from, _)| from).collect();
+        copy_provider(files.root(), &all)?;
         files.add_modules(&tree.join("lib/modules"), &MODULES, "rdma_rxe")?;
         Ok(Self { kernel: find(&tree.join("boot"), "vmlinuz-")?, initrd: files.pack()? })
     }
+}
+
+/// The kernel's files, if all that boots them is there.
+fn ready(folder: &Path) -> Result<PathBuf, Missing> {
+    program("qemu-system-x86_64", "qemu-system-x86")?;
+    program("busybox", "busybox-static")?;
+    fs::create_dir_all(folder).map_err(failed("a folder for the guest"))?;
+    system_kernel(folder)
 }
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn compile(folder: &Path) -> Result<PathBuf, Missing> {
-    let program = folder.join("guest");
+fn compile(folder: &Path, from: &str, name: &str) -> Result<PathBuf, Missing> {
+    let program = folder.join(name);
     let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source(PROGRAM)).arg("-libverbs");
+    gcc.args(["-O1", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source(from)).arg("-libverbs");
     run(&mut gcc, "the guest's program (apt-get install gcc libibverbs-dev)")?;
     Ok(program)
 }

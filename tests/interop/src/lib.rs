@@ -9,9 +9,11 @@ mod bench;
 mod clock;
 mod guest;
 mod image;
+mod shell;
 
 pub use bench::{Bench, Cable, Place};
 pub use clock::now;
 pub use guest::{Guest, GuestCompletion};
 pub use image::Image;
+pub use shell::ShellGuest;
 pub use urma_vm::Missing;

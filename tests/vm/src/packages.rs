@@ -87,18 +87,35 @@ pub fn system_kernel(folder: &Path) -> Result<PathBuf, Missing> {
     }
     let depends =
         run(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt-cache")?;
-    let package = kernel_name(&depends)?;
-    let mut download = Command::new("apt-get");
-    download.args(["download", &package]).current_dir(folder);
-    run(&mut download, "apt-get download of the kernel")?;
-    let file = find(folder, &package)?;
-    let part = folder.join("kernel.part");
+    download(folder, &kernel_name(&depends)?, &tree)?;
+    Ok(tree)
+}
+
+/// A package of this system's release, unpacked below `folder` if an earlier call did not: one that is not installed here.
+///
+/// # Errors
+/// What cannot be had.
+pub fn system_package(folder: &Path, name: &str) -> Result<PathBuf, Missing> {
+    let tree = folder.join(name);
+    if !tree.is_dir() {
+        fs::create_dir_all(folder).map_err(failed("a folder for packages"))?;
+        download(folder, name, &tree)?;
+    }
+    Ok(tree)
+}
+
+/// Downloads a package to `folder`, and unpacks it as `tree`.
+fn download(folder: &Path, name: &str, tree: &Path) -> Result<(), Missing> {
+    let what = format!("apt-get download of {name}");
+    run(Command::new("apt-get").args(["download", name]).current_dir(folder), &what)?;
+    // A package's version follows its name.
+    let file = find(folder, &format!("{name}_"))?;
+    let part = tree.with_extension("part");
     let _ = fs::remove_dir_all(&part);
     unpack(&file, &part)?;
-    // Renamed when whole: a run that was ended leaves no half of a kernel.
-    fs::rename(&part, &tree).map_err(failed("the kernel's folder"))?;
-    fs::remove_file(&file).map_err(failed("the kernel's package"))?;
-    Ok(tree)
+    // Renamed when whole: a run that was ended leaves no half of it.
+    fs::rename(&part, tree).map_err(failed("a package's folder"))?;
+    fs::remove_file(&file).map_err(failed("a package"))
 }
 
 /// Apt with a configuration, lists and packages of its own.

@@ -165,6 +165,8 @@ enum VmTask {
         #[arg(long, default_value_t = 20)]
         rounds: u32,
     },
+    /// Verbs programs of Linux rxe in two machines reduce with a switch
+    Inc,
     /// Become a machine that is killed
     #[command(hide = true)]
     Victim,
@@ -192,6 +194,7 @@ fn main() -> ExitCode {
         Task::Vm { what: VmTask::Test } => vm::test(),
         Task::Vm { what: VmTask::Shell } => vm::shell(),
         Task::Vm { what: VmTask::Kill { rounds } } => vm::kill(rounds),
+        Task::Vm { what: VmTask::Inc } => vm::inc(),
         Task::Vm { what: VmTask::Victim } => vm::victim(),
         Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, address, .. } => probe::serve(what, size, address),

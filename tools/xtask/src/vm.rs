@@ -54,6 +54,14 @@ pub(crate) fn test() -> TaskResult {
     steps.end()
 }
 
+/// Verbs programs of Linux rxe, each in a machine of its own, as hosts of in-network computing.
+pub(crate) fn inc() -> TaskResult {
+    // The test looks for programs of other packages beside its own.
+    cargo::run(&["build", "-p", "inc-tools", "-p", "inc-controller", "--bins"])?;
+    let test = ["test", "-p", "urma-interop", "--test", "inc"];
+    cargo::run(&[&test[..], &["--", "--ignored", "--nocapture"]].concat())
+}
+
 /// A shell in a machine.
 pub(crate) fn shell() -> TaskResult {
     let mut steps = Steps::new("vm", 1)?;

@@ -50,7 +50,7 @@ pub(super) const TOOLS: &[InstalledTool] = &[
     InstalledTool { package: "urma_perftest", programs: &["urma_perftest"] },
     InstalledTool { package: "urma_admin", programs: &["urma_admin"] },
     InstalledTool { package: "urma_ping", programs: &["urma_ping"] },
-    InstalledTool { package: "inc-tools", programs: &["inc-switch", "inc-host"] },
+    InstalledTool { package: "inc-tools", programs: &["inc-switch", "inc-host", "inc-attach"] },
     InstalledTool { package: "inc-controller", programs: &["inc-controller", "inc-admin"] },
 ];
 

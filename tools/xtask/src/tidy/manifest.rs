@@ -60,7 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("liburma-common", &[]),
     ("libtpsa", &[]),
     ("urma-tools", &["urma-mem"]),
-    ("inc-tools", &["inc", "inc-control", "inc-net", "urma-tools"]),
+    ("inc-tools", &["inc", "inc-control", "inc-net", "urma-packet", "urma-tools"]),
     ("inc-controller", &["inc", "inc-control", "urma-tools"]),
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
