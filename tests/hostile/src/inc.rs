@@ -6,7 +6,7 @@
 //! What hostile stations send changes nothing of another tenant's communicator, whose sum stays exact. Each packet brings a
 //! bounded number of answers. What is sent is well formed, and to stations of the tree. What is removed leaves nothing.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use inc::{
     control::{
@@ -285,7 +285,7 @@ impl World {
         let inputs = [1, 2].map(|factor: u32| (self.values * factor).to_le_bytes());
         let mut operations = Vec::new();
         for ((host, id), input) in self.hosts.iter_mut().zip(inputs) {
-            operations.push(host.submit(self.now, *id, sum, Arc::from(input)).expect("it begins"));
+            operations.push(host.submit(self.now, *id, sum, &input).expect("it begins"));
         }
         let mut results = [None, None];
         for _ in 0..100 {
