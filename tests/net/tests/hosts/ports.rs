@@ -75,23 +75,36 @@ fn carried(host: &LabHost) -> Vec<[u64; 2]> {
         .collect()
 }
 
-/// Each port of both hosts carries a good part of what the stream sends until it has `requests` more.
+/// Parts of a stream that are looked at: a port that has just returned is not in use at both ends at the same time.
+const SHARES: usize = 4;
+
+/// Each port of both hosts carries a good part of what the stream sends until it has `requests` more, in one of some parts of
+/// the stream.
 fn share(lab: &Lab, stream: &mut Stream, requests: u64) -> Outcome {
-    let before = [0, 1].map(|host| carried(lab.host(host)));
-    stream.more(requests)?;
-    for host in [0, 1] {
-        let now = carried(lab.host(host));
-        let parts: Vec<[u64; 2]> = (now.iter().zip(&before[host]))
-            .map(|(now, before)| [now[0] - before[0], now[1] - before[1]])
-            .collect();
-        println!("host {host}: bytes received and sent by each port: {parts:?}");
-        for direction in [0, 1] {
-            let all: u64 = parts.iter().map(|part| part[direction]).sum();
-            let is_fair = parts.iter().all(|part| part[direction] > all / 5);
-            check(is_fair, format!("host {host}, direction {direction}: {parts:?}"))?;
+    let mut unfair = String::new();
+    for _ in 0..SHARES {
+        let before = [0, 1].map(|host| carried(lab.host(host)));
+        stream.more(requests)?;
+        let mut is_fair = true;
+        for host in [0, 1] {
+            let now = carried(lab.host(host));
+            let parts: Vec<[u64; 2]> = (now.iter().zip(&before[host]))
+                .map(|(now, before)| [now[0] - before[0], now[1] - before[1]])
+                .collect();
+            println!("host {host}: bytes received and sent by each port: {parts:?}");
+            for direction in [0, 1] {
+                let all: u64 = parts.iter().map(|part| part[direction]).sum();
+                if !parts.iter().all(|part| part[direction] > all / 5) {
+                    is_fair = false;
+                    unfair = format!("host {host}, direction {direction}: {parts:?}");
+                }
+            }
+        }
+        if is_fair {
+            return Ok(());
         }
     }
-    Ok(())
+    check(false, unfair)
 }
 
 /// One node balances by its settings, the other one by a call; a port is pulled under load and joined again.
