@@ -358,8 +358,8 @@ impl Communicator {
         Ok(values(&self.begin(collective, data.as_bytes())?.wait()?))
     }
 
-    /// As [`Communicator::allreduce`], in memory that the caller has: `data` becomes the reduction. After an error it is as it
-    /// was.
+    /// Every rank's data becomes the reduction of what all ranks give: [`Communicator::allreduce`] without a new vector. After
+    /// an error the data is as it was.
     ///
     /// # Errors
     /// [`CollectiveError`].

@@ -59,8 +59,8 @@ impl Image {
         Self::pack(folder, &tree, INIT, &[(guest, "guest")])
     }
 
-    /// As [`Image::make`], for guests that do what a shell's lines say: with a verbs program for an allreduce and
-    /// Debian's pingpong programs.
+    /// An image for guests that do what a shell's lines say: with a verbs program for an allreduce and Debian's pingpong
+    /// programs.
     ///
     /// # Errors
     /// As [`Image::make`].

@@ -211,13 +211,7 @@ fn verbs_programs_on_linux_rxe_reduce_with_a_switch() {
         Ok(image) => image,
         Err(missing) => return urma_skip::skip(missing),
     };
-    if !Path::new("/dev/net/tun").exists() {
-        return urma_skip::skip("/dev/net/tun is missing: modprobe tun");
-    }
-    let namespace = match Namespace::new() {
-        Ok(namespace) => namespace,
-        Err(refused) => return urma_skip::skip(refused),
-    };
+    let Some(namespace) = Namespace::with_taps_or_skip() else { return };
     // Programs of other packages, which `cargo xtask vm inc` builds, are beside this one's folder.
     let own = std::env::current_exe().expect("this program has a file");
     let bin = own.ancestors().nth(2).expect("it is in target/debug/deps").to_path_buf();

@@ -365,12 +365,6 @@ fn rc_jetties_and_linux_rxe_agree() {
         Ok(image) => image,
         Err(missing) => return urma_skip::skip(missing),
     };
-    if !Path::new("/dev/net/tun").exists() {
-        return urma_skip::skip("/dev/net/tun is missing: modprobe tun");
-    }
-    let namespace = match Namespace::new() {
-        Ok(namespace) => namespace,
-        Err(refused) => return urma_skip::skip(refused),
-    };
+    let Some(namespace) = Namespace::with_taps_or_skip() else { return };
     namespace.run(|| run(&image).map_err(|error| error.to_string())).expect("no error");
 }

@@ -5,7 +5,9 @@
 use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd},
-    panic, thread,
+    panic,
+    path::Path,
+    thread,
 };
 
 use nix::{
@@ -41,6 +43,16 @@ impl Namespace {
             File::open(OWN).map_err(|error| Refused(format!("{OWN}: {error}")))
         };
         Ok(Self { file: in_thread(make)? })
+    }
+
+    /// A namespace for virtual machines on taps; `None`: the test is counted as skipped, with the reason.
+    #[must_use]
+    pub fn with_taps_or_skip() -> Option<Self> {
+        if !Path::new("/dev/net/tun").exists() {
+            urma_skip::skip("/dev/net/tun is missing: modprobe tun");
+            return None;
+        }
+        Self::new().map_err(urma_skip::skip).ok()
     }
 
     /// Calls `what` in a thread of this namespace: sockets that it opens, and threads and processes

@@ -39,7 +39,7 @@ impl Future for CollectiveRequest {
 }
 
 impl Communicator {
-    /// As [`Communicator::allreduce`]; the operation is under way when this returns.
+    /// Every rank gets the reduction of what all ranks give. The operation is under way when this returns.
     pub fn allreduce_async<T: VectorElement + Send>(
         &self,
         data: &[T],
@@ -51,7 +51,7 @@ impl Communicator {
         async move { Ok(values(&begun?.await?)) }
     }
 
-    /// As [`Communicator::reduce`]; the operation is under way when this returns.
+    /// The root gets the reduction of what all ranks give, the others nothing. The operation is under way when this returns.
     pub fn reduce_async<T: VectorElement + Send>(
         &self,
         data: &[T],
@@ -64,7 +64,7 @@ impl Communicator {
         async move { Ok(values(&begun?.await?)) }
     }
 
-    /// As [`Communicator::broadcast`]; the operation is under way when this returns.
+    /// Every rank gets what the root gives. The operation is under way when this returns.
     pub fn broadcast_async<T: VectorElement + Send>(
         &self,
         data: &[T],
@@ -79,7 +79,7 @@ impl Communicator {
         }
     }
 
-    /// As [`Communicator::barrier`]; the operation is under way when this returns.
+    /// Is over when all ranks have called it, which this one has when this returns.
     pub fn barrier_async(
         &self,
     ) -> impl Future<Output = Result<(), CollectiveError>> + Send + use<> {
@@ -87,7 +87,7 @@ impl Communicator {
         async move { begun?.await.map(drop) }
     }
 
-    /// As [`Communicator::allgather`]; the operation is under way when this returns.
+    /// Every rank gets what each rank gives, one after the other. The operations are under way when this returns.
     pub fn allgather_async<T: VectorElement + Send>(
         &self,
         data: &[T],
@@ -103,7 +103,7 @@ impl Communicator {
         }
     }
 
-    /// As [`Communicator::reduce_scatter`]; the operations are under way when this returns.
+    /// Each rank gets its block of the reduction. The operations are under way when this returns.
     pub fn reduce_scatter_async<T: VectorElement + Send>(
         &self,
         data: &[T],
