@@ -16,7 +16,7 @@ use inc::host::Host;
 use inc::port::{PortDatagram, RandomSource};
 use inc::slots::IncTime;
 use inc::switch::Switch;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::time::Timespec;
 use socket2::Socket;
 
@@ -72,7 +72,7 @@ station!(Switch, Host);
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A driver that sleeps goes on; one that does not looks once more before it does.
+    /// All threads that sleep for the driver look at it; one that is about to looks once more.
     pub fn wake(&self) {
         // It fails when 2^64 - 1 wakes are pending: then it is awake.
         let _ = rustix::io::write(&*self.0, &COUNT_ONE);
@@ -255,10 +255,10 @@ impl<S: Station> StationDriver<S> {
         is_busy
     }
 
-    /// What sleeps for this driver; another thread may drive meanwhile.
+    /// What sleeps for this driver: each thread that does has one of its own.
     #[must_use]
     pub fn sleeper(&self) -> Sleeper {
-        Sleeper { socket: self.port.socket(), waker: self.waker.clone(), idle_since: None }
+        Sleeper { socket: self.port.socket(), wakes: wakes(&self.waker).ok(), idle_since: None }
     }
 
     /// Time until the station is to be called at the latest.
@@ -269,11 +269,21 @@ impl<S: Station> StationDriver<S> {
     }
 }
 
+/// The wakes of a driver, for one thread.
+fn wakes(waker: &Waker) -> io::Result<OwnedFd> {
+    let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&wakes, &*waker.0, epoll::EventData::new_u64(0), edge)?;
+    Ok(wakes)
+}
+
 /// What a thread does between two looks of a driver that find nothing.
 #[derive(Debug)]
 pub struct Sleeper {
     socket: StationSocket,
-    waker: Waker,
+    /// Edge triggered, so that each thread sees each wake: nothing takes one from another. `None`: the process has no
+    /// descriptor left.
+    wakes: Option<OwnedFd>,
     idle_since: Option<Instant>,
 }
 
@@ -291,14 +301,22 @@ impl Sleeper {
             std::thread::yield_now();
             return;
         }
+        let socket = PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN);
+        let Some(wakes) = &self.wakes else {
+            let timeout = Timespec::try_from(left.min(IDLE)).ok();
+            // Whatever ends it, the driver is looked at.
+            let _ = poll(&mut [socket], timeout.as_ref());
+            return;
+        };
         let timeout = Timespec::try_from(left).ok();
-        let mut fds = [
-            PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.waker.0.as_fd(), PollFlags::IN),
-        ];
+        let mut fds = [socket, PollFd::from_borrowed_fd(wakes.as_fd(), PollFlags::IN)];
         let woken = poll(&mut fds, timeout.as_ref());
         if woken.is_ok() && !fds[1].revents().is_empty() {
-            let _ = rustix::io::read(&*self.waker.0, &mut [0; 8]);
+            let mut seen = [epoll::Event {
+                flags: epoll::EventFlags::empty(),
+                data: epoll::EventData::new_u64(0),
+            }];
+            let _ = epoll::wait(wakes, &mut seen, Some(&Timespec::default()));
         }
     }
 }
@@ -312,4 +330,45 @@ pub fn system_random() -> io::Result<RandomSource> {
     getrandom::fill(&mut seed).map_err(io::Error::other)?;
     let mut random = ChaCha20Rng::from_seed(seed);
     Ok(Box::new(move || random.next_u64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use inc::switch::SwitchLimits;
+
+    use super::*;
+
+    #[test]
+    fn a_wake_ends_the_sleep_of_each_thread() {
+        const LONG: Duration = Duration::from_secs(20);
+        let switch = Switch::new(SwitchLimits { memory: 0, communicators: 0 }, Box::new(|| 1));
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let driver = StationDriver::new(switch, address, LinkAccess::Udp).unwrap();
+        let (start, waker) = (clock(), driver.waker());
+        for _ in 0..5 {
+            let sleep = |mut sleeper: Sleeper| {
+                // At first it lets others run for moments, and then it sleeps.
+                let mut slept = Duration::ZERO;
+                while slept < 3 * IDLE {
+                    let start = clock();
+                    sleeper.on_idle(LONG);
+                    slept = start.elapsed();
+                }
+            };
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    let sleeper = driver.sleeper();
+                    scope.spawn(move || sleep(sleeper));
+                }
+                let start = clock();
+                while start.elapsed() < 20 * IDLE {
+                    thread::park_timeout(IDLE);
+                }
+                waker.wake();
+            });
+        }
+        assert!(start.elapsed() < LONG, "one of them slept on");
+    }
 }

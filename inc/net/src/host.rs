@@ -29,6 +29,9 @@ const STAY_AWAY: Duration = Duration::from_millis(1);
 /// What the controller says of an abort is waited for so long, by who awaits a future.
 const WORDS_WAIT: IncTime = 1_000_000_000;
 
+/// Threads that sleep for a host look at it so often, whatever its timers said: operations that began since have timers, too.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// What an operation ended with.
 pub type OperationResult = Result<Arc<Vec<u8>>, OperationError>;
 
@@ -57,6 +60,8 @@ struct HostShared {
 struct HostPresence {
     /// Threads that wait for a result, and so drive.
     waiting: usize,
+    /// Of threads that waited before.
+    sleepers: Vec<Sleeper>,
     is_over: bool,
 }
 
@@ -72,6 +77,8 @@ struct HostState {
     abandoned: HashSet<OperationOf>,
     /// Who is to be woken when the host is not locked any more.
     due: Vec<TaskWaker>,
+    /// Operations have ended since a waiting thread looked.
+    has_new_results: bool,
 }
 
 type OperationOf = (MemberId, OperationId);
@@ -93,6 +100,7 @@ impl LocalHost {
             unexplained: HashMap::new(),
             abandoned: HashSet::new(),
             due: Vec::new(),
+            has_new_results: false,
         };
         let shared = Arc::new(HostShared {
             state: Mutex::new(state),
@@ -189,9 +197,19 @@ impl LocalHost {
         operation: OperationId,
         most: Duration,
     ) -> Option<OperationResult> {
-        self.shared.presence().waiting += 1;
-        let result = self.wait_driving(id, operation, most);
-        self.shared.presence().waiting -= 1;
+        let mut presence = self.shared.presence();
+        presence.waiting += 1;
+        let mut sleeper = presence.sleepers.pop();
+        drop(presence);
+        let result = self.wait_driving((id, operation), most, &mut sleeper);
+        let mut presence = self.shared.presence();
+        presence.waiting -= 1;
+        presence.sleepers.extend(sleeper);
+        if presence.waiting != 0 {
+            drop(presence);
+            // One of the others drives from now on.
+            self.waker.wake();
+        }
         result
     }
 
@@ -274,15 +292,18 @@ impl LocalHost {
 
     fn wait_driving(
         &self,
-        id: MemberId,
-        operation: OperationId,
+        (id, operation): OperationOf,
         most: Duration,
+        sleeper: &mut Option<Sleeper>,
     ) -> Option<OperationResult> {
         let start = clock();
-        let mut sleeper = None;
         loop {
             let mut state = self.shared.lock();
             let is_busy = state.turn();
+            if std::mem::take(&mut state.has_new_results) && self.shared.presence().waiting > 1 {
+                // They may be what other threads wait for.
+                self.waker.wake();
+            }
             if let Some(finished) = state.finished.remove(&(id, operation)) {
                 state.unexplained.remove(&(id, operation));
                 unlock(state);
@@ -393,6 +414,7 @@ impl HostState {
                     self.due.extend(self.tasks.remove(&of));
                 }
                 self.finished.insert(of, finished);
+                self.has_new_results = true;
             }
         }
         if !self.unexplained.is_empty() {
@@ -409,7 +431,7 @@ impl HostState {
 
     /// Time until the host is to be looked at, at the latest.
     fn time_left(&self) -> Duration {
-        let left = self.driver.time_left();
+        let left = self.driver.time_left().min(LOOK);
         let Some(&until) = self.unexplained.values().min() else { return left };
         left.min(Duration::from_nanos(until.saturating_sub(self.driver.now())))
     }
