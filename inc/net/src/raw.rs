@@ -8,7 +8,7 @@
 //! each frame that no port takes it. Runs of datagrams that the sender's machine did not cut come with the length of a
 //! datagram in front (`virtio_net_hdr`), and are cut here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -40,10 +40,14 @@ const PACKET_MAX: usize = 4096 + 128;
 const BATCH: usize = 32;
 /// Frames of one sending call: a run of segmentation.
 const RUN: usize = 64;
+/// Datagrams to itself that a port keeps.
+const OWN_MAX: usize = 4096;
 /// The neighbour table is read again after this time.
 const NEIGHBOURS_KEPT: Duration = Duration::from_secs(1);
 /// A neighbour is asked for so seldom.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+/// A neighbour that was asked for so often in vain is named in the log.
+const ASKED_IN_VAIN: u32 = 2;
 const NEIGHBOURS: &str = "/proc/thread-self/net/arp";
 /// UDP's discard service: what goes there makes the machine ask for a MAC address, and nothing else.
 const DISCARD: u16 = 9;
@@ -64,12 +68,15 @@ pub struct RawPort {
     given: HashMap<Ipv4Addr, EthernetAddress>,
     found: HashMap<Ipv4Addr, EthernetAddress>,
     found_at: Option<Instant>,
-    asked_at: HashMap<Ipv4Addr, Instant>,
+    /// When the machine was asked last for a neighbour, and how often so far.
+    asked: HashMap<Ipv4Addr, (Instant, u32)>,
+    /// Datagrams to this port itself, which no link would bring back.
+    own: VecDeque<Vec<u8>>,
     receive: Box<[u8]>,
     send: Box<[u8]>,
+    payload: Box<[u8]>,
     renumber: Renumber,
     counts: UdpCounts,
-    was_unknown: bool,
 }
 
 impl RawPort {
@@ -112,12 +119,13 @@ impl RawPort {
             given,
             found: HashMap::new(),
             found_at: None,
-            asked_at: HashMap::new(),
+            asked: HashMap::new(),
+            own: VecDeque::new(),
             receive: vec![0; OFFLOAD_HEADER_LEN + FRAME_MAX].into(),
             send: vec![0; OFFLOAD_HEADER_LEN + FRONT_MAX + PACKET_MAX].into(),
+            payload: vec![0; PACKET_MAX].into(),
             renumber: Renumber::default(),
             counts: UdpCounts::default(),
-            was_unknown: false,
         })
     }
 
@@ -140,9 +148,15 @@ impl RawPort {
 
     /// Gives the datagrams of some frames to `take`, with their sources; whether there were any.
     pub fn receive(&mut self, mut take: impl FnMut(SocketAddr, &[u8])) -> bool {
+        let is_any_own = !self.own.is_empty();
+        for datagram in self.own.drain(..) {
+            self.counts.received += 1;
+            self.counts.received_bytes += datagram.len() as u64;
+            take(self.address.into(), &datagram);
+        }
         for count in 0..BATCH {
             let received = recv(&*self.socket, &mut self.receive[..], RecvFlags::DONTWAIT);
-            let Ok((_, len)) = received else { return count != 0 };
+            let Ok((_, len)) = received else { return is_any_own || count != 0 };
             let Some(run) = run_of(&self.receive[..len], self.address) else { continue };
             let (at, size, source) = (run.at, run.size, run.source);
             let datagrams = self.receive[at..at + run.len].chunks_mut(size);
@@ -159,10 +173,20 @@ impl RawPort {
     /// Sends the datagrams that `next` writes into the buffer it is lent, so many at most as of one run; whether there were
     /// any.
     pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<PortDatagram>) -> bool {
-        let mut payload = [0; PACKET_MAX];
         for count in 0..RUN {
-            let Some(datagram) = next(&mut payload) else { return count != 0 };
+            let Some(datagram) = next(&mut self.payload) else { return count != 0 };
             let to = datagram.dest;
+            if to == self.address.into() {
+                // A program that reduces for its group has a member of it, too.
+                if self.own.len() < OWN_MAX {
+                    self.own.push_back(self.payload[..datagram.len].to_vec());
+                    self.counts.sent += 1;
+                    self.counts.sent_bytes += datagram.len as u64;
+                } else {
+                    self.counts.refused += 1;
+                }
+                continue;
+            }
             let Some(mac) = self.mac_of(to) else {
                 // As with a cable that is out: the edges' timers handle it.
                 self.counts.refused += 1;
@@ -170,9 +194,8 @@ impl RawPort {
             };
             // An offload header of zeros: the frame is whole.
             let frame = &mut self.send[OFFLOAD_HEADER_LEN..];
-            let payload = &payload[..datagram.len];
-            let emitted = emit([mac, self.mac], self.address.into(), to, payload, frame);
-            let Ok(len) = emitted else {
+            let (macs, payload) = ([mac, self.mac], &self.payload[..datagram.len]);
+            let Ok(len) = emit(macs, self.address.into(), to, payload, frame) else {
                 self.counts.refused += 1;
                 continue;
             };
@@ -203,14 +226,19 @@ impl RawPort {
         if let Some(mac) = self.found.get(&ip) {
             return Some(*mac);
         }
-        if is_over(self.asked_at.get(&ip), ASK_EVERY) {
-            self.asked_at.insert(ip, now);
-            let asked = self.guard.send_to(&[], SocketAddrV4::new(ip, DISCARD));
-            // Those that answer no question are not asked at once again.
-            self.read_neighbours(now);
-            if !std::mem::replace(&mut self.was_unknown, true) {
-                tracing::debug!(station = %ip, ?asked, "asking for a MAC address");
+        let (asked_at, asked) = self.asked.get(&ip).copied().unzip();
+        if is_over(asked_at.as_ref(), ASK_EVERY) {
+            let asked = asked.unwrap_or(0) + 1;
+            self.asked.insert(ip, (now, asked));
+            let sent = self.guard.send_to(&[], SocketAddrV4::new(ip, DISCARD));
+            if asked == ASKED_IN_VAIN {
+                tracing::warn!(
+                    station = %ip, own = %self.address.ip(), ?sent,
+                    "no MAC address of the station is known, and nothing answers for it: it is not on the link of the own \
+                     address, or answers no ARP: --neighbour {ip}=MAC names it"
+                );
             }
+            self.read_neighbours(now);
         }
         self.found.get(&ip).copied()
     }

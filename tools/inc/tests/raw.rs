@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use inc_control::{ControllerServer, ControllerServerCfg, MemoryStore, ServerExposure};
 use serde_json::Value;
-use urma_net::{Lab, LabPlan, Process};
+use urma_net::{Host, Lab, LabPlan, Process};
 
 const RANKS: u8 = 4;
 const SWITCH: usize = 1;
@@ -17,6 +17,8 @@ const MTU: u32 = 9000;
 
 struct RawWorld {
     lab: Lab,
+    /// The interface of each station that carries datagrams.
+    port: usize,
     controller: ControllerServer,
     _switch: Process,
 }
@@ -24,19 +26,22 @@ struct RawWorld {
 impl RawWorld {
     fn new(is_raw: bool) -> Option<Self> {
         let lab = Lab::or_skip(LabPlan::bridge(2 + RANKS, MTU))?;
-        let address = |at: usize| lab.host(at).address();
+        Some(Self::between(lab, 0, is_raw.then(|| "--raw".to_owned()).as_slice()))
+    }
+
+    /// A controller, and a switch with these arguments.
+    fn between(lab: Lab, port: usize, arguments: &[String]) -> Self {
+        let address = |at: usize| lab.host(at).addresses()[port];
         let mut map =
             format!("nodes:\n  - {{name: s, kind: switch, address: {}}}\n", address(SWITCH));
         let mut links = String::from("links:\n");
         for rank in 0..usize::from(RANKS) {
-            map += &format!(
-                "  - {{name: h{rank}, kind: host, address: {}}}\n",
-                address(FIRST_RANK + rank)
-            );
+            let at = address(FIRST_RANK + rank);
+            map += &format!("  - {{name: h{rank}, kind: host, address: {at}}}\n");
             links += &format!("  - ends: [s, h{rank}]\n");
         }
         let map = inc::document::read_map(&(map + &links)).expect("a map");
-        let any = SocketAddr::new(address(0), 0);
+        let any = SocketAddr::new(lab.host(0).address(), 0);
         let cfg = ControllerServerCfg {
             controller: inc::controller::ControllerCfg::default(),
             map,
@@ -52,41 +57,72 @@ impl RawWorld {
             .expect("a controller");
         let mut command = Command::new(env!("CARGO_BIN_EXE_inc-switch"));
         command
-            .args([&address(0).to_string(), "--address", &address(SWITCH).to_string()])
+            .args([&any.ip().to_string(), "--address", &address(SWITCH).to_string()])
             .args(["--controller-port", &controller.switches().port().to_string()])
-            .args(is_raw.then_some("--raw"));
+            .args(arguments);
+        let is_raw = arguments.iter().any(|argument| argument == "--raw");
         let mut switch = lab.host(SWITCH).start(&mut command);
         assert!(switch.line().is_some(), "the switch: {:?}", switch.end());
         assert_eq!(has_packet_socket(&switch), is_raw, "the switch");
-        Some(Self { lab, controller, _switch: switch })
+        Self { lab, port, controller, _switch: switch }
     }
 
     /// All ranks reduce, some of them with raw frames; each checks its results.
     fn reduce(&self, group: &str, raw: impl Fn(u8) -> bool, arguments: &[&str]) {
+        for (result, log) in self.outputs(group, raw, arguments) {
+            assert_eq!(result["reduced_by"], "switches", "{group}: {result}: {log}");
+        }
+    }
+
+    /// What each rank found, and what it logged.
+    fn outputs(
+        &self,
+        group: &str,
+        raw: impl Fn(u8) -> bool,
+        arguments: &[&str],
+    ) -> Vec<(Value, String)> {
         let controller = self.controller.hosts();
         let host = |rank: u8| {
             let host = self.lab.host(FIRST_RANK + usize::from(rank));
+            let own = host.addresses()[self.port].to_string();
             let mut command = Command::new(env!("CARGO_BIN_EXE_inc-host"));
             command
                 .args([RANKS.to_string(), controller.ip().to_string(), rank.to_string()])
-                .args(["--address", &host.address().to_string(), "--group", group, "--json"])
+                .args(["--address", &own, "--group", group, "--json"])
                 .args(["--controller-port", &controller.port().to_string()])
                 .args(raw(rank).then_some("--raw"))
                 .args(arguments);
             host.start(&mut command)
         };
         let hosts: Vec<_> = (0..RANKS).map(host).collect();
-        for (rank, host) in hosts.into_iter().enumerate() {
+        let ended = hosts.into_iter().zip(0..).map(|(host, rank): (Process, u8)| {
             let ended = host.end();
             assert!(ended.status.success(), "{group}, rank {rank}: {}", ended.stderr);
             let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-            let result = said.pointer("/results/0").expect("a result");
-            assert_eq!(
-                (&result["is_right"], &result["reduced_by"]),
-                (&true.into(), &"switches".into())
-            );
-        }
+            let result = said.pointer("/results/0").expect("a result").clone();
+            assert_eq!(result["is_right"], true, "{group}, rank {rank}");
+            (result, ended.stderr)
+        });
+        ended.collect()
     }
+}
+
+/// An interface of a station, and its addresses.
+struct Link {
+    ip: IpAddr,
+    name: String,
+    mac: String,
+}
+
+/// The interface of a host that has an address.
+fn link(host: &Host, ip: IpAddr) -> Link {
+    let show = || Command::new("ip").args(["-j", "address", "show"]).output();
+    let output = host.run(show).expect("ip runs");
+    let links: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let has = |link: &&Value| link["addr_info"].to_string().contains(&format!("\"{ip}\""));
+    let found = links.iter().find(has).expect("an interface has the address");
+    let text = |key: &str| found[key].as_str().expect("it has one").to_owned();
+    Link { ip, name: text("ifname"), mac: text("address") }
 }
 
 /// Whether a process's namespace has a socket for whole frames.
@@ -117,4 +153,22 @@ fn hosts_with_frames_reduce_by_a_switch_with_a_socket() {
     let Some(world) = RawWorld::new(false) else { return };
     world.reduce("frames", |_| true, &LONG);
     world.reduce("mixed", |rank| rank == 0, &SHORT);
+}
+
+/// The switch's second interface answers no ARP.
+#[test]
+fn stations_without_arp_are_named_by_their_mac_addresses() {
+    let Some(lab) = Lab::or_skip(LabPlan::bridge(2 + RANKS, MTU).ports(2)) else { return };
+    let links: Vec<_> = lab.hosts().iter().map(|host| link(host, host.addresses()[1])).collect();
+    lab.host(SWITCH).ip(&[&format!("link set {} arp off", links[SWITCH].name)]);
+    let named = |link: &Link| ["--neighbour".to_owned(), format!("{}={}", link.ip, link.mac)];
+    let of_ranks = links[FIRST_RANK..].iter().flat_map(named).chain(["--raw".to_owned()]);
+    let world = RawWorld::between(lab, 1, &of_ranks.collect::<Vec<_>>());
+    let [option, of_switch] = named(&links[SWITCH]);
+    world.reduce("named", |_| true, &[&LONG[..], &[&option, &of_switch]].concat());
+    // Without it the ranks do not reach the switch, and say so; they reduce themselves.
+    for (result, log) in world.outputs("unnamed", |_| true, &SHORT) {
+        assert_eq!(result["reduced_by"], "members", "{log}");
+        assert!(log.contains(&format!("--neighbour {}=MAC", links[SWITCH].ip)), "{log}");
+    }
 }
