@@ -544,13 +544,27 @@ impl HostClient {
             Some((epoch, on_command)) => {
                 if let HostCommand::Start(life, start) = &command {
                     *epoch = life.epoch;
-                    let by = match (start.parent, &start.without) {
-                        (Some(_), None) => "switches reduce",
-                        (Some(_), Some(_)) => "members reduce in their own programs",
-                        (None, _) => "operations wait for switches",
-                    };
+                    let (communicator, epoch) = (id.0, life.epoch.0);
                     let why = start.without.as_deref().unwrap_or_default();
-                    tracing::info!(communicator = id.0, epoch = life.epoch.0, why, "{by}");
+                    match (start.parent, &start.without) {
+                        (Some(_), None) => tracing::info!(communicator, epoch, "switches reduce"),
+                        (Some(_), Some(_)) => {
+                            tracing::warn!(
+                                communicator,
+                                epoch,
+                                why,
+                                "members reduce in their own programs"
+                            );
+                        }
+                        (None, _) => {
+                            tracing::warn!(
+                                communicator,
+                                epoch,
+                                why,
+                                "operations wait for switches"
+                            );
+                        }
+                    }
                 }
                 on_command(command);
             }

@@ -16,7 +16,7 @@ use inc_control::{
     ControllerServer, ControllerServerCfg, ControllerStore, EtcdCfg, EtcdElection, FileStore,
     FollowerServer, HOSTS_PORT, HTTP_PORT, MemoryStore, SWITCHES_PORT, ServerExposure, TlsIdentity,
 };
-use urma_tools::{LogSetup, say};
+use urma_tools::{LogLevel, LogSetup, say};
 
 /// Makes groups of ranks and trees of switches, and replaces those that fail.
 #[derive(Debug, Parser)]
@@ -96,7 +96,8 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("--generate: {error}")),
     }
     let cli = ControllerCli::parse();
-    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose });
+    let level = if cli.verbose { LogLevel::Everything } else { LogLevel::Warnings };
+    urma_tools::log(LogSetup { stdout: false, level });
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(&why),

@@ -10,7 +10,7 @@ mod pages;
 mod shown;
 
 pub use ends::Ends;
-pub use log::{LogSetup, log};
+pub use log::{LogLevel, LogSetup, log};
 pub use pages::generate_if_asked;
 pub use shown::{clear, say, say_error, shown, shown_lines};
 pub use urma_mem::environment::{ignored, variable};

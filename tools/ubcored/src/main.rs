@@ -32,7 +32,7 @@ use ubcore_sim::{
 };
 use ubcored::{Attendants, DescriptorBudget};
 use urma::Opened;
-use urma_tools::LogSetup;
+use urma_tools::{LogLevel, LogSetup};
 
 use crate::{
     client::ClientService, door::Door, places::ClientPlaces, policy::ClientUsers,
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("--generate: {error}")),
     }
     let cli = DaemonCli::parse();
-    urma_tools::log(LogSetup { stdout: false, verbose: false });
+    urma_tools::log(LogSetup { stdout: false, level: LogLevel::Nothing });
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(&why),

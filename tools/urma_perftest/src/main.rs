@@ -37,7 +37,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory, Parser};
 use serde_json::{Map, Value, json};
 use urma::PathKind;
-use urma_tools::LogSetup;
+use urma_tools::{LogLevel, LogSetup};
 
 use crate::{
     cli::{CompareCli, PerftestCli},
@@ -59,10 +59,9 @@ fn main() -> ExitCode {
         return compare(&CompareCli::parse_from(std::iter::once(name).chain(args.skip(1))));
     }
     let cli = PerftestCli::parse();
-    urma_tools::log(LogSetup {
-        stdout: cli.extra.stdout,
-        verbose: cli.verbose || cli.extra.stdout,
-    });
+    let is_verbose = cli.verbose || cli.extra.stdout;
+    let level = if is_verbose { LogLevel::Everything } else { LogLevel::Nothing };
+    urma_tools::log(LogSetup { stdout: cli.extra.stdout, level });
     let wanted = Plan::of(&cli).and_then(|plan| {
         let columns = report::columns(&plan.test, cli.extra.bw_unit);
         Ok((conditions(&cli.fail_if, &columns)?, plan))

@@ -20,7 +20,7 @@ use nix::sys::{
 };
 use serde_json::json;
 use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status, StatusKind};
-use urma_tools::LogSetup;
+use urma_tools::{LogLevel, LogSetup};
 
 use crate::{
     cli::PingCli,
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         Ok(interrupt) => interrupt,
         Err(error) => return fail(&format!("watching for an interrupt: {error}")),
     };
-    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose > 1 });
+    let level = if cli.verbose > 1 { LogLevel::Everything } else { LogLevel::Nothing };
+    urma_tools::log(LogSetup { stdout: false, level });
     let (_answerer, opened) = match open(&cli) {
         Ok(both) => both,
         Err(why) => return fail(&why),

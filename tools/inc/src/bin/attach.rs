@@ -19,7 +19,7 @@ use inc::wire::Seq;
 use inc_control::{HOSTS_PORT, HostSession, HostSessionCfg};
 use inc_net::group::GROUP_DEFAULT;
 use urma_packet::{Psn, ROCE_PORT, Tpn};
-use urma_tools::{Ends, LogSetup, say};
+use urma_tools::{Ends, LogLevel, LogSetup, say};
 
 /// QPNs and PSNs have 24 bits.
 const NUMBER_MAX: u32 = 0x00ff_ffff;
@@ -124,7 +124,8 @@ fn main() -> ExitCode {
         Ok(ends) => ends,
         Err(error) => return fail(cli.rank, &format!("watching for a signal: {error}")),
     };
-    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose > 0 });
+    let level = if cli.verbose > 0 { LogLevel::Everything } else { LogLevel::Warnings };
+    urma_tools::log(LogSetup { stdout: false, level });
     match attach(&cli, &ends) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(cli.rank, &why),

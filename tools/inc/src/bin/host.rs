@@ -21,7 +21,7 @@ use inc_net::raw::{EthernetAddress, neighbour};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::json;
-use urma_tools::{LogSetup, say};
+use urma_tools::{LogLevel, LogSetup, say};
 
 /// One rank of a group of hosts that reduce with the help of switches.
 #[derive(Debug, Parser)]
@@ -131,7 +131,8 @@ fn main() -> ExitCode {
         Err(error) => return fail(0, &format!("--generate: {error}")),
     }
     let cli = HostCli::parse();
-    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose > 0 });
+    let level = if cli.verbose > 0 { LogLevel::Everything } else { LogLevel::Warnings };
+    urma_tools::log(LogSetup { stdout: false, level });
     match run(&cli).and_then(|results| show(&cli, &results)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(cli.rank, &why),

@@ -15,7 +15,7 @@ use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::raw::{EthernetAddress, neighbour};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
-use urma_tools::{Ends, LogSetup, say};
+use urma_tools::{Ends, LogLevel, LogSetup, say};
 
 /// How often counters go to the controller, for its metrics.
 const COUNTS_EVERY: Duration = Duration::from_secs(1);
@@ -74,7 +74,8 @@ fn main() -> ExitCode {
         Ok(ends) => ends,
         Err(error) => return fail(&format!("watching for a signal: {error}")),
     };
-    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose > 0 });
+    let level = if cli.verbose > 0 { LogLevel::Everything } else { LogLevel::Warnings };
+    urma_tools::log(LogSetup { stdout: false, level });
     match serve(&cli, &ends) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(&why),
