@@ -14,6 +14,7 @@ pub mod adopt;
 pub mod arena;
 pub mod asymmetric;
 pub mod barrier;
+pub mod bpf;
 pub mod copy;
 #[cfg(feature = "count-allocations")]
 pub mod count;

@@ -97,6 +97,16 @@ impl Region {
         Ok(Self::over(mapping, len, access))
     }
 
+    /// Maps a ring that the system made behind a socket, at an offset that names the ring: it stays as long as it is, whatever
+    /// becomes of the socket.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the descriptor is no socket or `len` is 0; else the system's error.
+    pub fn map_ring(socket: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
+        let mapping = RegionPages::of_socket(socket, offset, len)?;
+        Ok(Self::over(mapping, len, MapAccess::ReadWrite))
+    }
+
     /// Maps the first `len` bytes of a file that may become shorter, for loads and stores: the caller guards the window
     /// (`sigbus.rs`).
     ///

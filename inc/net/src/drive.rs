@@ -3,9 +3,8 @@
 //! A station that has something to do is looked at again and again, with `sched_yield` between two looks that find
 //! nothing; after a millisecond of nothing it sleeps until a datagram, a [`Waker`] or a timer ends the sleep.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,10 +17,9 @@ use inc::slots::IncTime;
 use inc::switch::Switch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::time::Timespec;
-use socket2::Socket;
 
 use crate::clock::clock;
-use crate::raw::{EthernetAddress, RawPort};
+use crate::raw::{RawAccess, RawPort};
 use crate::udp::{UdpCounts, UdpPort};
 
 /// A station that finds nothing for this long sleeps.
@@ -85,9 +83,8 @@ pub enum LinkAccess {
     /// By a UDP socket of the operating system.
     #[default]
     Udp,
-    /// As Ethernet frames past UDP and IP, see [`RawPort`]; with the MAC addresses of stations that the machine's neighbour table
-    /// need not know.
-    Raw(HashMap<Ipv4Addr, EthernetAddress>),
+    /// As Ethernet frames past UDP and IP, see [`RawPort`].
+    Raw(RawAccess),
 }
 
 #[derive(Debug)]
@@ -100,14 +97,14 @@ enum StationPort {
 #[derive(Debug)]
 enum StationSocket {
     Udp(Arc<UdpSocket>),
-    Raw(Arc<Socket>),
+    Raw(Arc<OwnedFd>),
 }
 
 impl StationPort {
     fn bind(address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
         Ok(match access {
             LinkAccess::Udp => Self::Udp(UdpPort::bind(address)?),
-            LinkAccess::Raw(given) => Self::Raw(RawPort::bind(address, given)?),
+            LinkAccess::Raw(access) => Self::Raw(RawPort::bind(address, access)?),
         })
     }
 

@@ -1,17 +1,18 @@
-//! A packet socket for RoCEv2: whole Ethernet frames, past the machine's UDP and IP.
+//! RoCEv2 as whole Ethernet frames, past the machine's UDP and IP: by `AF_XDP` where it can be had, else by a packet socket.
 //!
-//! - owns: a packet socket on the interface that has the address, a UDP socket that keeps the port, stations' MAC addresses.
+//! - owns: the socket for frames on the interface that has the address, a UDP socket that keeps the port, stations' MAC addresses.
 //! - takes: the address, MAC addresses where the machine's neighbour table is not to be asked. gives: datagrams.
 //! - must not: route: stations are on the interface's own link.
 //!
-//! It needs the right to raw sockets (`CAP_NET_RAW`), and IPv4. The UDP socket is never read: without one the machine would answer
-//! each frame that no port takes it. Runs of datagrams that the sender's machine did not cut come with the length of a
-//! datagram in front (`virtio_net_hdr`), and are cut here.
+//! It needs the right to raw sockets (`CAP_NET_RAW`; for `AF_XDP` also `CAP_NET_ADMIN` and `CAP_BPF`), and IPv4. The UDP socket is
+//! never read: without one the machine would answer each frame that no port takes it. Runs of datagrams that the sender's machine
+//! did not cut come to a packet socket with the length of a datagram in front (`virtio_net_hdr`), and are cut here; where a program
+//! for `AF_XDP` is on an interface, the kernel cuts them before.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use urma_mem::packets::{OFFLOAD_HEADER_LEN, set_offload_header};
 use urma_packet::Renumber;
 use urma_packet::frame::{FRONT_MAX, UdpDatagram, emit};
+use urma_xdp::XdpSocket;
 
 use crate::clock::clock;
 use crate::udp::UdpCounts;
@@ -57,10 +59,103 @@ const ALL_PROTOCOLS: u16 = 3;
 const GSO_UDP: u8 = 5;
 const GSO_TYPE: u8 = 0x7f;
 
-/// A packet socket on one address.
+/// Which sockets take and send the frames of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RawSocketKind {
+    /// `AF_XDP` where it can be had, else a packet socket; the log says which, and why.
+    #[default]
+    Any,
+    /// `AF_XDP`, whose rings the kernel's driver fills and empties without a call for each frame.
+    Xdp,
+    /// A packet socket: a call for each frame.
+    Packet,
+}
+
+/// How a port has its frames.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawAccess {
+    /// Which sockets take and send them.
+    pub kind: RawSocketKind,
+    /// MAC addresses of stations for which the machine's neighbour table need not be asked.
+    pub neighbours: HashMap<Ipv4Addr, EthernetAddress>,
+}
+
+/// What takes and sends frames behind an offload header.
+#[derive(Debug)]
+enum FrameSocket {
+    Packet(Arc<OwnedFd>),
+    Xdp(Box<XdpSocket>),
+}
+
+impl FrameSocket {
+    fn open(link: &LinkAddr, address: SocketAddrV4, kind: RawSocketKind) -> io::Result<Self> {
+        if kind == RawSocketKind::Packet {
+            return Self::packet(link, address);
+        }
+        let interface = u32::try_from(link.ifindex()).map_err(io::Error::other)?;
+        match XdpSocket::open(interface, address) {
+            Ok(socket) => {
+                tracing::info!(%address, "frames go by AF_XDP");
+                Ok(Self::Xdp(Box::new(socket)))
+            }
+            Err(why) if kind == RawSocketKind::Xdp => Err(io::Error::other(why)),
+            Err(why) => {
+                tracing::info!(%address, %why, "frames go by a packet socket");
+                Self::packet(link, address)
+            }
+        }
+    }
+
+    fn packet(link: &LinkAddr, address: SocketAddrV4) -> io::Result<Self> {
+        let protocol = Protocol::from(i32::from(ALL_PROTOCOLS.to_be()));
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).map_err(|error| {
+            io::Error::new(error.kind(), format!("a packet socket (CAP_NET_RAW): {error}"))
+        })?;
+        socket.set_nonblocking(true)?;
+        // What arrives before is looked at again: all of it names its destination.
+        socket.attach_filter(&filter(address))?;
+        if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+        }
+        set_offload_header(socket.as_fd())?;
+        bind(socket.as_raw_fd(), link)?;
+        Ok(Self::Packet(Arc::new(socket.into())))
+    }
+
+    /// Bytes of the next frame and its offload header, at the front of `frame`; `None` when there is none.
+    fn receive(&mut self, frame: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Packet(socket) => {
+                recv(&**socket, frame, RecvFlags::DONTWAIT).ok().map(|(_, len)| len)
+            }
+            Self::Xdp(socket) => {
+                // A frame of AF_XDP is whole.
+                let (offload, frame) = frame.split_at_mut_checked(OFFLOAD_HEADER_LEN)?;
+                offload.fill(0);
+                Some(OFFLOAD_HEADER_LEN + socket.receive(frame)?)
+            }
+        }
+    }
+
+    /// Sends a frame behind its offload header, by the next flush at the latest; whether there was room for it.
+    fn send(&mut self, frame: &[u8]) -> bool {
+        match self {
+            Self::Packet(socket) => send(&**socket, frame, SendFlags::DONTWAIT).is_ok(),
+            Self::Xdp(socket) => socket.send(&frame[OFFLOAD_HEADER_LEN..]),
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Self::Xdp(socket) = self {
+            socket.flush();
+        }
+    }
+}
+
+/// A socket for frames on one address.
 #[derive(Debug)]
 pub struct RawPort {
-    socket: Arc<Socket>,
+    socket: FrameSocket,
     /// Keeps the port, and asks for neighbours.
     guard: UdpSocket,
     address: SocketAddrV4,
@@ -80,15 +175,12 @@ pub struct RawPort {
 }
 
 impl RawPort {
-    /// Opens a packet socket on the interface that has an address. Port 0 means any.
+    /// Opens a socket for frames on the interface that has an address. Port 0 means any.
     ///
     /// # Errors
     /// Those of the system: no right to raw sockets, no interface with this address; `InvalidInput` for IPv6 and for an interface
-    /// without Ethernet.
-    pub fn bind(
-        address: SocketAddr,
-        given: HashMap<Ipv4Addr, EthernetAddress>,
-    ) -> io::Result<Self> {
+    /// without Ethernet; where only `AF_XDP` is wanted, why it cannot be had.
+    pub fn bind(address: SocketAddr, access: RawAccess) -> io::Result<Self> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         let IpAddr::V4(ip) = address.ip() else {
             return Err(invalid(format!("raw frames carry IPv4; {address} is none")));
@@ -99,24 +191,13 @@ impl RawPort {
         // What nothing reads is thrown away at once.
         let _ = SockRef::from(&guard).set_recv_buffer_size(1);
         let address = SocketAddrV4::new(ip, guard.local_addr()?.port());
-        let protocol = Protocol::from(i32::from(ALL_PROTOCOLS.to_be()));
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).map_err(|error| {
-            io::Error::new(error.kind(), format!("a packet socket (CAP_NET_RAW): {error}"))
-        })?;
-        socket.set_nonblocking(true)?;
-        // What arrives before is looked at again: all of it names its destination.
-        socket.attach_filter(&filter(address))?;
-        if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
-            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
-        }
-        set_offload_header(socket.as_fd())?;
-        bind(socket.as_raw_fd(), &link)?;
+        let socket = FrameSocket::open(&link, address, access.kind)?;
         Ok(Self {
-            socket: Arc::new(socket),
+            socket,
             guard,
             address,
             mac,
-            given,
+            given: access.neighbours,
             found: HashMap::new(),
             found_at: None,
             asked: HashMap::new(),
@@ -136,8 +217,11 @@ impl RawPort {
     }
 
     /// The socket, for one who waits for frames.
-    pub(crate) fn socket(&self) -> Arc<Socket> {
-        Arc::clone(&self.socket)
+    pub(crate) fn socket(&self) -> Arc<OwnedFd> {
+        match &self.socket {
+            FrameSocket::Packet(socket) => Arc::clone(socket),
+            FrameSocket::Xdp(socket) => socket.socket(),
+        }
     }
 
     /// What the socket did so far.
@@ -155,8 +239,8 @@ impl RawPort {
             take(self.address.into(), &datagram);
         }
         for count in 0..BATCH {
-            let received = recv(&*self.socket, &mut self.receive[..], RecvFlags::DONTWAIT);
-            let Ok((_, len)) = received else { return is_any_own || count != 0 };
+            let received = self.socket.receive(&mut self.receive);
+            let Some(len) = received else { return is_any_own || count != 0 };
             let Some(run) = run_of(&self.receive[..len], self.address) else { continue };
             let (at, size, source) = (run.at, run.size, run.source);
             let datagrams = self.receive[at..at + run.len].chunks_mut(size);
@@ -172,7 +256,13 @@ impl RawPort {
 
     /// Sends the datagrams that `next` writes into the buffer it is lent, so many at most as of one run; whether there were
     /// any.
-    pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<PortDatagram>) -> bool {
+    pub fn send(&mut self, next: impl FnMut(&mut [u8]) -> Option<PortDatagram>) -> bool {
+        let is_any = self.send_each(next);
+        self.socket.flush();
+        is_any
+    }
+
+    fn send_each(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<PortDatagram>) -> bool {
         for count in 0..RUN {
             let Some(datagram) = next(&mut self.payload) else { return count != 0 };
             let to = datagram.dest;
@@ -201,7 +291,7 @@ impl RawPort {
             };
             self.counts.send_calls += 1;
             let bytes = &self.send[..OFFLOAD_HEADER_LEN + len];
-            if send(&*self.socket, bytes, SendFlags::DONTWAIT).is_ok() {
+            if self.socket.send(bytes) {
                 self.counts.sent += 1;
                 self.counts.sent_bytes += datagram.len as u64;
             } else {
@@ -344,6 +434,19 @@ fn neighbours(table: &str) -> impl Iterator<Item = (Ipv4Addr, EthernetAddress)> 
     })
 }
 
+/// A kind of sockets as programs name one.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn raw_socket_kind(text: &str) -> Result<RawSocketKind, String> {
+    match text {
+        "any" => Ok(RawSocketKind::Any),
+        "xdp" => Ok(RawSocketKind::Xdp),
+        "packet" => Ok(RawSocketKind::Packet),
+        other => Err(format!("\"{other}\" is none of any, xdp, packet")),
+    }
+}
+
 /// A station as programs name one: `IP=MAC`.
 ///
 /// # Errors
@@ -438,7 +541,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let bind = |address: &str| {
-            let error = RawPort::bind(address.parse().unwrap(), HashMap::new()).unwrap_err();
+            let access = RawAccess::default();
+            let error = RawPort::bind(address.parse().unwrap(), access).unwrap_err();
             error.to_string()
         };
         assert!(bind("[::1]:0").contains("IPv4"));

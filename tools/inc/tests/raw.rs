@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use inc_control::{ControllerServer, ControllerServerCfg, MemoryStore, ServerExposure};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use urma_net::{Host, Lab, LabPlan, Process};
 
@@ -20,13 +21,14 @@ struct RawWorld {
     /// The interface of each station that carries datagrams.
     port: usize,
     controller: ControllerServer,
-    _switch: Process,
+    switch: Process,
 }
 
 impl RawWorld {
-    fn new(is_raw: bool) -> Option<Self> {
+    /// With a switch that has this option.
+    fn new(raw: Option<&str>) -> Option<Self> {
         let lab = Lab::or_skip(LabPlan::bridge(2 + RANKS, MTU))?;
-        Some(Self::between(lab, 0, is_raw.then(|| "--raw".to_owned()).as_slice()))
+        Some(Self::between(lab, 0, raw.map(str::to_owned).as_slice()))
     }
 
     /// A controller, and a switch with these arguments.
@@ -60,25 +62,27 @@ impl RawWorld {
             .args([&any.ip().to_string(), "--address", &address(SWITCH).to_string()])
             .args(["--controller-port", &controller.switches().port().to_string()])
             .args(arguments);
-        let is_raw = arguments.iter().any(|argument| argument == "--raw");
         let mut switch = lab.host(SWITCH).start(&mut command);
         assert!(switch.line().is_some(), "the switch: {:?}", switch.end());
-        assert_eq!(has_packet_socket(&switch), is_raw, "the switch");
-        Self { lab, port, controller, _switch: switch }
+        let is = |options: &[&str]| arguments.iter().any(|found| options.contains(&&**found));
+        assert_eq!(has_packet_socket(&switch), is(&["--raw=packet"]), "the switch");
+        let ip = address(SWITCH).to_string().parse().expect("an address");
+        assert_eq!(link(lab.host(SWITCH), ip).has_program, is(&["--raw", "--raw=xdp"]), "it");
+        Self { lab, port, controller, switch }
     }
 
     /// All ranks reduce, some of them with raw frames; each checks its results.
-    fn reduce(&self, group: &str, raw: impl Fn(u8) -> bool, arguments: &[&str]) {
+    fn reduce<'a>(&self, group: &str, raw: impl Fn(u8) -> Option<&'a str>, arguments: &[&str]) {
         for (result, log) in self.outputs(group, raw, arguments) {
             assert_eq!(result["reduced_by"], "switches", "{group}: {result}: {log}");
         }
     }
 
     /// What each rank found, and what it logged.
-    fn outputs(
+    fn outputs<'a>(
         &self,
         group: &str,
-        raw: impl Fn(u8) -> bool,
+        raw: impl Fn(u8) -> Option<&'a str>,
         arguments: &[&str],
     ) -> Vec<(Value, String)> {
         let controller = self.controller.hosts();
@@ -90,7 +94,7 @@ impl RawWorld {
                 .args([RANKS.to_string(), controller.ip().to_string(), rank.to_string()])
                 .args(["--address", &own, "--group", group, "--json"])
                 .args(["--controller-port", &controller.port().to_string()])
-                .args(raw(rank).then_some("--raw"))
+                .args(raw(rank))
                 .args(arguments);
             host.start(&mut command)
         };
@@ -112,17 +116,20 @@ struct Link {
     ip: IpAddr,
     name: String,
     mac: String,
+    /// A program of AF_XDP is on it.
+    has_program: bool,
 }
 
 /// The interface of a host that has an address.
 fn link(host: &Host, ip: IpAddr) -> Link {
-    let show = || Command::new("ip").args(["-j", "address", "show"]).output();
+    let show = || Command::new("ip").args(["-j", "-d", "address", "show"]).output();
     let output = host.run(show).expect("ip runs");
     let links: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
     let has = |link: &&Value| link["addr_info"].to_string().contains(&format!("\"{ip}\""));
     let found = links.iter().find(has).expect("an interface has the address");
     let text = |key: &str| found[key].as_str().expect("it has one").to_owned();
-    Link { ip, name: text("ifname"), mac: text("address") }
+    let has_program = found.get("xdp").is_some();
+    Link { ip, name: text("ifname"), mac: text("address"), has_program }
 }
 
 /// Whether a process's namespace has a socket for whole frames.
@@ -135,24 +142,75 @@ fn has_packet_socket(of: &Process) -> bool {
 const LONG: [&str; 6] = ["--count", "50000", "--times", "10", "--path-mtu", "4096"];
 const SHORT: [&str; 4] = ["--count", "3", "--times", "200"];
 
-#[test]
-fn frames_and_sockets_reduce_with_each_other() {
-    let Some(world) = RawWorld::new(true) else { return };
-    world.reduce("sockets", |_| false, &LONG);
-    world.reduce("frames", |_| true, &LONG);
-    world.reduce("mixed", |rank| rank % 2 == 0, &LONG);
-    world.reduce("short", |rank| rank < 2, &SHORT);
+/// Ranks with this option beside ranks without it, by a switch that has it.
+fn mix(option: &str) {
+    let Some(world) = RawWorld::new(Some(option)) else { return };
+    let those = |is: fn(u8) -> bool| move |rank| is(rank).then_some(option);
+    world.reduce("sockets", those(|_| false), &LONG);
+    world.reduce("frames", those(|_| true), &LONG);
+    world.reduce("mixed", those(|rank| rank % 2 == 0), &LONG);
+    world.reduce("short", those(|rank| rank < 2), &SHORT);
     let write = [&LONG[..], &["--mode", "write", "--packets", "3"]].concat();
-    world.reduce("write", |rank| rank != 0, &write);
+    world.reduce("write", those(|rank| rank != 0), &write);
     let unreliable = [&LONG[..], &["--edge", "uc", "--loss", "3000"]].concat();
-    world.reduce("unreliable", |rank| rank != 1, &unreliable);
+    world.reduce("unreliable", those(|rank| rank != 1), &unreliable);
+}
+
+#[test]
+fn frames_of_packet_sockets_and_datagrams_reduce_with_each_other() {
+    mix("--raw=packet");
+}
+
+#[test]
+fn frames_of_xdp_and_datagrams_reduce_with_each_other() {
+    mix("--raw=xdp");
 }
 
 #[test]
 fn hosts_with_frames_reduce_by_a_switch_with_a_socket() {
-    let Some(world) = RawWorld::new(false) else { return };
-    world.reduce("frames", |_| true, &LONG);
-    world.reduce("mixed", |rank| rank == 0, &SHORT);
+    let Some(world) = RawWorld::new(None) else { return };
+    world.reduce("frames", |_| Some("--raw"), &LONG);
+    world.reduce(
+        "mixed",
+        |rank| ["--raw=xdp", "--raw=packet"].get(usize::from(rank)).copied(),
+        &SHORT,
+    );
+}
+
+/// An interface takes one program: the next station has a packet socket, or an error when it wants no other.
+#[test]
+fn where_xdp_cannot_be_had_the_log_says_why() {
+    let Some(world) = RawWorld::new(Some("--raw")) else { return };
+    let (host, controller) = (world.lab.host(SWITCH), world.controller.switches());
+    let start = |raw: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_inc-switch"));
+        command
+            .args([&controller.ip().to_string(), "--port", "4800", "--name", "s", raw, "-v"])
+            .args(["--address", &host.address().to_string()])
+            .args(["--controller-port", &controller.port().to_string()]);
+        host.start(&mut command)
+    };
+    let mut second = start("--raw");
+    assert!(second.line().is_some(), "{:?}", second.end());
+    assert!(has_packet_socket(&second));
+    second.signal(Signal::SIGTERM);
+    let log = second.end().stderr;
+    assert!(log.contains("frames go by a packet socket"), "{log}");
+    assert!(log.contains("has a program or socket of this kind"), "{log}");
+    let refused = start("--raw=xdp").end();
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("has a program or socket of this kind"), "{}", refused.stderr);
+}
+
+/// What the kernel holds for a process goes with it.
+#[test]
+fn a_killed_switch_leaves_no_program_behind() {
+    let Some(mut world) = RawWorld::new(Some("--raw=xdp")) else { return };
+    let ip = world.lab.host(SWITCH).address();
+    assert!(link(world.lab.host(SWITCH), ip).has_program);
+    world.switch.signal(Signal::SIGKILL);
+    let _ = world.switch.end();
+    assert!(!link(world.lab.host(SWITCH), ip).has_program);
 }
 
 /// The switch's second interface answers no ARP.
@@ -165,9 +223,9 @@ fn stations_without_arp_are_named_by_their_mac_addresses() {
     let of_ranks = links[FIRST_RANK..].iter().flat_map(named).chain(["--raw".to_owned()]);
     let world = RawWorld::between(lab, 1, &of_ranks.collect::<Vec<_>>());
     let [option, of_switch] = named(&links[SWITCH]);
-    world.reduce("named", |_| true, &[&LONG[..], &[&option, &of_switch]].concat());
+    world.reduce("named", |_| Some("--raw"), &[&LONG[..], &[&option, &of_switch]].concat());
     // Without it the ranks do not reach the switch, and say so; they reduce themselves.
-    for (result, log) in world.outputs("unnamed", |_| true, &SHORT) {
+    for (result, log) in world.outputs("unnamed", |_| Some("--raw=packet"), &SHORT) {
         assert_eq!(result["reduced_by"], "members", "{log}");
         assert!(log.contains(&format!("--neighbour {}=MAC", links[SWITCH].ip)), "{log}");
     }

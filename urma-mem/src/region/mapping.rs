@@ -3,7 +3,7 @@
 //! Owns: `mmap`, `munmap`, memfd creation and seals.
 //! Takes: lengths, descriptors.
 //! Gives: a base address that stays mapped until the mapping is dropped.
-//! Must not: map a file that is not sealed against shrinking, but for `files.rs`, which guards its windows.
+//! Must not: map a file that is not sealed against shrinking, but for `files.rs`, which guards its windows, and rings of sockets.
 #![expect(unsafe_code, reason = "mmap and munmap")]
 
 use core::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use nix::sys::stat::fstat;
+use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::ftruncate;
 
 use super::{MapAccess, Pages};
@@ -122,6 +122,15 @@ impl RegionPages {
     pub(super) fn of_guarded(fd: OwnedFd, len: usize) -> io::Result<Self> {
         room::check_address_space(len)?;
         Self::of_file(fd, 0, len, MapAccess::ReadWrite)
+    }
+
+    /// Maps `len` bytes of a ring behind a socket.
+    pub(super) fn of_socket(socket: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
+        if SFlag::from_bits_truncate(fstat(socket)?.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        room::check_address_space(len)?;
+        Self::of_file(socket.try_clone_to_owned()?, offset, len, MapAccess::ReadWrite)
     }
 
     /// Maps `len` bytes of a file of which the caller knows that it stays at least that long.

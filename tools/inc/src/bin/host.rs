@@ -17,7 +17,7 @@ use inc_control::HOSTS_PORT;
 use inc_net::bootstrap::BOOTSTRAP_PORT;
 use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
-use inc_net::raw::{EthernetAddress, neighbour};
+use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::json;
@@ -84,9 +84,17 @@ struct HostCli {
     /// Waits for switches where none can be had: the ranks' own programs do not reduce
     #[arg(long)]
     no_fallback: bool,
-    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4
-    #[arg(long)]
-    raw: bool,
+    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4; by AF_XDP where it
+    /// can be had, which needs CAP_NET_ADMIN and CAP_BPF as well (any), by it alone (xdp), or by packet sockets (packet)
+    #[arg(
+        long,
+        value_name = "SOCKETS",
+        value_parser = raw_socket_kind,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "any"
+    )]
+    raw: Option<RawSocketKind>,
     /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
     #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
     neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
@@ -167,8 +175,11 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         bootstrap: cli.group.is_none().then_some(BOOTSTRAP_PORT),
         address: cli.address,
         access: match cli.raw {
-            true => LinkAccess::Raw(cli.neighbour.iter().copied().collect()),
-            false => LinkAccess::Udp,
+            Some(kind) => LinkAccess::Raw(RawAccess {
+                kind,
+                neighbours: cli.neighbour.iter().copied().collect(),
+            }),
+            None => LinkAccess::Udp,
         },
         wait: Duration::from_secs(cli.wait),
         ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)

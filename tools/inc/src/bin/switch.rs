@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser};
 use inc::switch::SwitchLimits;
 use inc_control::SWITCHES_PORT;
 use inc_net::drive::{LinkAccess, ReceiveLoss};
-use inc_net::raw::{EthernetAddress, neighbour};
+use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
 use urma_tools::{Ends, LogLevel, LogSetup, say};
@@ -45,9 +45,17 @@ struct SwitchCli {
     /// Communicators at one time
     #[arg(long, default_value_t = 4096)]
     communicators: u32,
-    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4
-    #[arg(long)]
-    raw: bool,
+    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4; by AF_XDP where it
+    /// can be had, which needs CAP_NET_ADMIN and CAP_BPF as well (any), by it alone (xdp), or by packet sockets (packet)
+    #[arg(
+        long,
+        value_name = "SOCKETS",
+        value_parser = raw_socket_kind,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "any"
+    )]
+    raw: Option<RawSocketKind>,
     /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
     #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
     neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
@@ -111,8 +119,11 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         name: cli.name.clone(),
         tls: None,
         access: match cli.raw {
-            true => LinkAccess::Raw(cli.neighbour.iter().copied().collect()),
-            false => LinkAccess::Udp,
+            Some(kind) => LinkAccess::Raw(RawAccess {
+                kind,
+                neighbours: cli.neighbour.iter().copied().collect(),
+            }),
+            None => LinkAccess::Udp,
         },
     });
     let switch = switch.map_err(|error| format!("{address}: {error}"))?;

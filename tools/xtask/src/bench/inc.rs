@@ -55,6 +55,9 @@ pub(crate) struct IncBenchPlan {
     /// More arguments of inc-host
     #[arg(long, allow_hyphen_values = true, value_delimiter = ' ')]
     host_args: Vec<String>,
+    /// More arguments of inc-switch
+    #[arg(long, allow_hyphen_values = true, value_delimiter = ' ')]
+    switch_args: Vec<String>,
 }
 
 /// What one run of a program showed.
@@ -148,6 +151,7 @@ impl IncBench<'_> {
         if !self.plan.members {
             let mut command = Command::new(self.bin.join("inc-switch"));
             command.args([&controller, "--address", &places.address(SWITCH).to_string()]);
+            command.args(&self.plan.switch_args);
             start(&places, &mut stations, SWITCH, &mut command)?;
         }
         let is_wanted = |(elements, _): &(u32, u32)| 4 * elements <= self.plan.bytes;

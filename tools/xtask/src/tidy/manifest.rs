@@ -16,11 +16,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("inc", &["urma-packet"]),
     ("inc-control", &["inc", "urma-packet"]),
     ("inccl", &["inc", "inc-control", "inc-net", "urma-mem"]),
-    ("inc-net", &["inc", "inc-control", "urma-mem", "urma-packet"]),
+    ("inc-net", &["inc", "inc-control", "urma-mem", "urma-packet", "urma-xdp"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
     ("urma-contexts", &["urma-mem"]),
     ("urma-splice", &[]),
+    ("urma-xdp", &["urma-mem"]),
     (
         "ubcore-sim",
         &[
