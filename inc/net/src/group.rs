@@ -474,26 +474,26 @@ impl Communicator {
         collective: Collective,
         data: &[u8],
     ) -> Result<CollectiveRequest, CollectiveError> {
-        self.begin_with(collective, data, CommunicatorRank::ended)
-    }
-
-    fn begin_with(
-        &self,
-        collective: Collective,
-        data: &[u8],
-        ended: fn(&CommunicatorRank, OperationError) -> CollectiveError,
-    ) -> Result<CollectiveRequest, CollectiveError> {
-        let world_size = self.world_size();
-        if let Some(root) = collective.root().filter(|root| root.0 >= world_size) {
-            return Err(CollectiveError::Root { root, world_size });
-        }
+        self.check_root(collective)?;
         let operation = self.0.host.submit(self.0.member, collective, data);
         let operation = operation.map_err(|error| match error {
-            SubmitError::Over(error) => ended(&self.0, error),
+            SubmitError::Over(error) => self.0.ended(error),
             error => error.into(),
         })?;
+        Ok(self.request(operation))
+    }
+
+    fn check_root(&self, collective: Collective) -> Result<(), CollectiveError> {
+        let world_size = self.world_size();
+        match collective.root().filter(|root| root.0 >= world_size) {
+            Some(root) => Err(CollectiveError::Root { root, world_size }),
+            None => Ok(()),
+        }
+    }
+
+    fn request(&self, operation: OperationId) -> CollectiveRequest {
         let of = Arc::clone(&self.0);
-        Ok(CollectiveRequest { of, operation, result: None, is_taken: false })
+        CollectiveRequest { of, operation, result: None, is_taken: false }
     }
 }
 

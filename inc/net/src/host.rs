@@ -73,6 +73,8 @@ struct HostState {
     tasks: HashMap<OperationOf, TaskWaker>,
     /// Operations that were aborted before the controller said why, and until when its words are waited for.
     unexplained: HashMap<OperationOf, IncTime>,
+    /// Operations that were refused because the communicator had been aborted, and have a number all the same.
+    refused: u64,
     /// Operations under way whose result has no taker any more.
     abandoned: HashSet<OperationOf>,
     /// Who is to be woken when the host is not locked any more.
@@ -98,6 +100,7 @@ impl LocalHost {
             finished: HashMap::new(),
             tasks: HashMap::new(),
             unexplained: HashMap::new(),
+            refused: 0,
             abandoned: HashSet::new(),
             due: Vec::new(),
             has_new_results: false,
@@ -182,6 +185,29 @@ impl LocalHost {
         let operation = state.driver.station.submit(now, id, collective, input)?;
         state.turn();
         unlock(state);
+        Ok(operation)
+    }
+
+    /// As [`Self::submit`], for who cannot wait: where the communicator has just been aborted, the operation ends with that when the
+    /// controller has said why, soon at the latest.
+    ///
+    /// # Errors
+    /// [`SubmitError`].
+    pub fn submit_for_task(
+        &self,
+        id: MemberId,
+        collective: Collective,
+        input: &[u8],
+    ) -> Result<OperationId, SubmitError> {
+        let error = match self.submit(id, collective, input) {
+            Err(SubmitError::Over(error @ OperationError::Aborted(_))) => error,
+            other => return other,
+        };
+        let mut state = self.shared.lock();
+        // Numbers of operations that were begun count from the other end.
+        state.refused += 1;
+        let operation = OperationId(u64::MAX - state.refused);
+        state.finish(id, Finished { id: operation, result: Err(error) });
         Ok(operation)
     }
 
@@ -399,21 +425,9 @@ impl HostState {
                 on_report(report);
             }
         }
-        for id in self.members.keys() {
-            while let Some(finished) = self.driver.station.poll_finished(*id) {
-                let of = (*id, finished.id);
-                if self.abandoned.remove(&of) {
-                    continue;
-                }
-                let is_abort = matches!(finished.result, Err(OperationError::Aborted(_)));
-                if is_abort && self.driver.station.why(*id).is_none() {
-                    // A switch's packet is here before the controller's words, which name ranks.
-                    let until = self.driver.now().saturating_add(WORDS_WAIT);
-                    self.unexplained.insert(of, until);
-                } else {
-                    self.due.extend(self.tasks.remove(&of));
-                }
-                self.finished.insert(of, finished);
+        while let Some((id, finished)) = self.poll_finished() {
+            if !self.abandoned.remove(&(id, finished.id)) {
+                self.finish(id, finished);
                 self.has_new_results = true;
             }
         }
@@ -427,6 +441,25 @@ impl HostState {
             self.due.extend(explained.filter_map(|(of, _)| tasks.remove(&of)));
         }
         is_busy
+    }
+
+    fn poll_finished(&mut self) -> Option<(MemberId, Finished)> {
+        let station = &mut self.driver.station;
+        self.members.keys().find_map(|id| Some((*id, station.poll_finished(*id)?)))
+    }
+
+    /// Keeps the result of an operation for its taker.
+    fn finish(&mut self, id: MemberId, finished: Finished) {
+        let of = (id, finished.id);
+        let is_abort = matches!(finished.result, Err(OperationError::Aborted(_)));
+        if is_abort && self.driver.station.why(id).is_none() {
+            // A switch's packet is here before the controller's words, which name ranks.
+            let until = self.driver.now().saturating_add(WORDS_WAIT);
+            self.unexplained.insert(of, until);
+        } else {
+            self.due.extend(self.tasks.remove(&of));
+        }
+        self.finished.insert(of, finished);
     }
 
     /// Time until the host is to be looked at, at the latest.

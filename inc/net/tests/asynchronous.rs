@@ -3,15 +3,27 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use inc::control::{
+    CommunicatorId, EdgeEnds, HostCommand, ResumePlan, SwitchCommand, SwitchReport, TreeLife,
+    TreePart, TreeStart,
+};
+use inc::edge::EdgeAttributes;
 use inc::element::Operator;
-use inc::member::OperationError;
-use inc::wire::{AbortReason, Rank};
+use inc::host::HostMemberCfg;
+use inc::member::{OperationError, SubmitError};
+use inc::slots::Child;
+use inc::switch::SwitchLimits;
+use inc::wire::{AbortReason, Collective, Rank, Seq, TreeEpoch};
+use inc_net::drive::LinkAccess;
 use inc_net::group::{CollectiveError, CommunicatorCfg};
+use inc_net::host::LocalHost;
+use inc_net::switch::LocalSwitch;
 use inc_world::{Network, RANKS, each_rank, wait_until};
 
 const SILENCE: Duration = Duration::from_secs(5);
@@ -156,4 +168,50 @@ fn who_awaits_an_operation_that_is_aborted_learns_why() {
         assert_eq!(*error, OperationError::Aborted(AbortReason::Contradiction));
         assert!(["rank 3", "101", "100"].iter().all(|part| why.contains(part)), "{why}");
     }
+}
+
+/// A switch's packet ends a communicator before the controller has said why: an operation that begins between the two
+/// ends with the controller's words, or without them a second later.
+#[test]
+fn who_begins_between_the_abort_and_its_reason_gets_both() {
+    const LIFE: TreeLife = TreeLife { communicator: CommunicatorId(1), epoch: TreeEpoch(0) };
+    let limits = SwitchLimits { memory: 1 << 20, communicators: 1 };
+    let at = |last| SocketAddr::from(([127, 44, 34, last], 4791));
+    let (give, reports) = mpsc::channel();
+    let on_report = Box::new(move |report| give.send(report).unwrap());
+    let switch = LocalSwitch::bind(at(1), LinkAccess::Udp, limits, on_report).unwrap();
+    let host = &LocalHost::bind(at(2), LinkAccess::Udp).unwrap();
+    let attributes = EdgeAttributes::DEFAULT;
+    let bound_ns = 30_000_000_000;
+    let member = HostMemberCfg { rank: Rank(0), attributes, address: host.address(), bound_ns };
+    let (id, end) = host.join(member, Box::new(drop)).unwrap();
+    let children = vec![(Child::Host(Rank(0)), switch.address())];
+    let part = TreePart { attributes, tenant: 0, children, parent: None };
+    switch.on_command(SwitchCommand::Install(LIFE, part));
+    let Ok(SwitchReport::Installed(_, ends)) = reports.recv_timeout(HANG) else { panic!() };
+    let plan = ResumePlan { first: Seq(0), owners: Vec::new() };
+    let start = TreeStart { parent: Some(ends.children[0]), without: None, plan };
+    host.on_command(id, HostCommand::Start(LIFE, start));
+    let ends = EdgeEnds { children: vec![end], parent: None };
+    switch.on_command(SwitchCommand::Start(LIFE, Seq(0), ends));
+    let begin = || host.submit_for_task(id, Collective::Barrier, &[]).unwrap();
+    let result = |of| poll_fn(move |context| host.poll_result(id, of, context));
+    let (why, under_way) = (AbortReason::Contradiction, begin());
+    switch.on_command(SwitchCommand::Abort(LIFE.communicator, why));
+
+    let wanted = Err(OperationError::Aborted(why));
+    assert_eq!(block_on(result(under_way)), wanted);
+    let refused = SubmitError::Over(OperationError::Aborted(why));
+    assert_eq!(host.submit(id, Collective::Barrier, &[]), Err(refused));
+    assert_eq!(block_on(result(begin())), wanted, "a second has passed");
+    assert_eq!(host.why(id), None);
+    let (first, second) = (begin(), begin());
+    let early = Context::from_waker(Waker::noop());
+    assert!(host.poll_result(id, first, &early).is_pending());
+    host.on_command(id, HostCommand::Abort(LIFE.communicator, why, "rank 7".to_owned()));
+    assert_eq!(block_on(result(first)), wanted);
+    assert_eq!(host.why(id).as_deref(), Some("rank 7"));
+    host.forget(id, second);
+    assert_eq!(block_on(result(begin())), wanted, "at once");
+    assert_eq!(host.kept(), 0);
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use inc::element::Operator;
-use inc::member::OperationError;
+use inc::member::{OperationError, SubmitError};
 use inc::wire::{Collective, Rank};
 use zerocopy::IntoBytes;
 
@@ -126,13 +126,19 @@ impl Communicator {
         }
     }
 
-    /// [`Communicator::begin`] without its wait for the controller's words where the communicator is over.
+    /// [`Communicator::begin`], but where the communicator has just been aborted it is the request that waits for the controller's words.
     fn begin_async(
         &self,
         collective: Collective,
         data: &[u8],
     ) -> Result<CollectiveRequest, CollectiveError> {
-        self.begin_with(collective, data, CommunicatorRank::ended_as_said)
+        self.check_root(collective)?;
+        let operation = self.0.host.submit_for_task(self.0.member, collective, data);
+        let operation = operation.map_err(|error| match error {
+            SubmitError::Over(error) => self.0.ended_as_said(error),
+            error => error.into(),
+        })?;
+        Ok(self.request(operation))
     }
 }
 
