@@ -207,3 +207,126 @@ impl Events {
         let _ = poll(&mut fds, limit.as_ref());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_core::AsyncKind;
+
+    use super::*;
+
+    /// Without a device.
+    fn events() -> Events {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+        let wakeup = EventFd::from_value_and_flags(0, flags).expect("a descriptor");
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+        let (data, readable) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&both, &wakeup, data, readable).expect("a descriptor");
+        Events { state: Mutex::default(), names: Mutex::default(), wakeup, both }
+    }
+
+    fn is_readable(events: &Events) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(events.both.as_fd(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a descriptor") != 0
+    }
+
+    #[test]
+    fn a_number_names_an_object_until_that_is_gone() {
+        let events = events();
+        let (mut one, mut other) = (1_u64, 2_u64);
+        let subjects = [EventSubject::Jfc(7), EventSubject::Queue(7), EventSubject::Group(7)];
+        assert!(events.has(EventSubject::Device));
+        for about in subjects {
+            assert!(!events.has(about));
+            assert_eq!(events.named::<u64>(about), None);
+            events.name(about, &raw mut one);
+            assert!(events.has(about));
+            assert_eq!(events.named(about), NonNull::new(&raw mut one));
+            // No thread deletes it.
+            events.left(about, false);
+            assert!(events.has(about));
+            // A refused deletion, and one that is not.
+            events.leaves(about);
+            events.left(about, true);
+            assert_eq!(events.named(about), NonNull::new(&raw mut one));
+            events.leaves(about);
+            events.left(about, false);
+            assert!(!events.has(about));
+            assert_eq!(events.named::<u64>(about), None);
+            events.name(about, &raw mut other);
+            assert_eq!(events.named(about), NonNull::new(&raw mut other));
+        }
+    }
+
+    /// What a thread sees that asks while another one deletes the object.
+    #[test]
+    fn who_asks_for_an_object_waits_for_the_end_of_its_deletion() {
+        let mut object = 1_u64;
+        for stays in [true, false] {
+            let events = events();
+            events.name(EventSubject::Jfc(1), &raw mut object);
+            events.leaves(EventSubject::Jfc(1));
+            std::thread::scope(|scope| {
+                let (says, said) = std::sync::mpsc::channel();
+                let asked = &events;
+                scope.spawn(move || {
+                    let found = asked.named::<u64>(EventSubject::Jfc(1));
+                    says.send(found.map(|found| found.addr().get())).expect("the test waits");
+                });
+                let early = said.recv_timeout(Duration::from_millis(50));
+                assert!(early.is_err(), "it is not decided, and that was {early:?}");
+                events.left(EventSubject::Jfc(1), stays);
+                let found = said.recv_timeout(Duration::from_secs(20)).expect("it is decided");
+                assert_eq!(found, stays.then_some((&raw mut object).addr()));
+            });
+        }
+    }
+
+    #[test]
+    fn each_event_is_acknowledged_once() {
+        let events = events();
+        let (about, other) = (EventSubject::Queue(3), EventSubject::Jfc(3));
+        assert!(events.acknowledge(about).is_err() && events.ensure_acked(about).is_ok());
+        events.given(about);
+        events.given(about);
+        events.given(other);
+        for _ in 0..2 {
+            assert!(events.ensure_acked(about).is_err() && events.ensure_acked(other).is_err());
+            assert!(events.acknowledge(about).is_ok());
+        }
+        assert!(events.ensure_acked(about).is_ok() && events.acknowledge(about).is_err());
+        assert!(events.ensure_acked(other).is_err() && events.acknowledge(other).is_ok());
+    }
+
+    #[test]
+    fn events_that_another_thread_left_come_in_order_and_wake_the_program() {
+        let events = events();
+        assert!(!is_readable(&events) && events.next().is_none());
+        let event = |id| AsyncEvent { kind: AsyncKind::JfcError, id };
+        for id in 1..=3 {
+            events.leave(event(id));
+        }
+        for id in 1..=3 {
+            assert!(is_readable(&events), "before event {id}");
+            assert_eq!(events.next().map(|event| event.id), Some(id));
+        }
+        assert!(!is_readable(&events) && events.next().is_none());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a wait takes its time at least")]
+    fn a_wait_takes_its_time_or_ends_by_an_event() {
+        let events = events();
+        let timed = |what: &dyn Fn()| {
+            let start = std::time::Instant::now();
+            what();
+            start.elapsed()
+        };
+        assert!(timed(&|| events.pause()) >= Duration::from_millis(1));
+        assert!(timed(&|| events.wait(Duration::from_millis(20))) >= Duration::from_millis(20));
+        assert!(!events.is_nonblocking());
+        rustix::fs::fcntl_setfl(&events.both, OFlags::NONBLOCK).expect("a descriptor");
+        assert!(events.is_nonblocking());
+        events.leave(AsyncEvent { kind: AsyncKind::JfcError, id: 1 });
+        assert!(timed(&|| events.wait(Duration::from_secs(30))) < Duration::from_secs(20));
+    }
+}

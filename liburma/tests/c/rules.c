@@ -309,6 +309,44 @@ static void segments(struct end *end)
     CHECK(end->ctx->ref.atomic_cnt == before);
 }
 
+/* What each object says of itself: the number that the device knows it by, its context, what it was made of. */
+static void members(struct end *end)
+{
+    urma_token_t token = {TOKEN};
+    urma_import_seg_flag_t flag = {0};
+    urma_seg_cfg_t cfg = {0};
+    struct info info = end_info(end);
+
+    CHECK(end->jfc->handle == end->jfc->jfc_id.id && end->jfc->urma_ctx == end->ctx);
+    CHECK(end->jfr->handle == end->jfr->jfr_id.id && end->jfr->urma_ctx == end->ctx);
+    CHECK(end->jetty->handle == end->jetty->jetty_id.id && end->jetty->urma_ctx == end->ctx);
+    CHECK(end->jfce->urma_ctx == end->ctx);
+    cfg.token_id = urma_alloc_token_id(end->ctx);
+    CHECK(cfg.token_id != NULL && cfg.token_id->urma_ctx == end->ctx);
+    CHECK(cfg.token_id->handle == cfg.token_id->token_id);
+    cfg.va = (uint64_t)(uintptr_t)end->memory;
+    cfg.len = 64;
+    cfg.flag.bs.access = URMA_ACCESS_LOCAL_ONLY;
+    cfg.flag.bs.token_id_valid = 1;
+    cfg.user_ctx = 0x1234567890;
+    urma_target_seg_t *seg = urma_register_seg(end->ctx, &cfg);
+    CHECK(seg != NULL && seg->handle == cfg.token_id->token_id && seg->urma_ctx == end->ctx);
+    CHECK(seg->user_ctx == 0x1234567890 && seg->seg.token_id == cfg.token_id->token_id);
+    CHECK(urma_unregister_seg(seg) == URMA_SUCCESS);
+    CHECK(urma_free_token_id(cfg.token_id) == URMA_SUCCESS);
+    urma_target_seg_t *far = urma_import_seg(end->ctx, &info.seg, &token, 0, flag);
+    CHECK(far != NULL && far->handle == info.seg.token_id && far->urma_ctx == end->ctx);
+    CHECK(memcmp(&far->seg.ubva, &info.seg.ubva, sizeof far->seg.ubva) == 0);
+    CHECK(far->seg.len == info.seg.len && !far->seg.attr.bs.has_user_info);
+    CHECK(urma_unimport_seg(far) == URMA_SUCCESS);
+    urma_target_jetty_t *target = urma_import_jetty(end->ctx, &info.jetty, &token);
+    CHECK(target != NULL && target->handle == info.jetty.jetty_id.id);
+    CHECK(target->urma_ctx == end->ctx && target->trans_mode == URMA_TM_RM);
+    CHECK(target->type == URMA_JETTY);
+    CHECK(memcmp(&target->id, &info.jetty.jetty_id, sizeof target->id) == 0);
+    CHECK(urma_unimport_jetty(target) == URMA_SUCCESS);
+}
+
 static void targets(struct end *end)
 {
     urma_token_t token = {TOKEN};
@@ -429,6 +467,7 @@ int main(void)
     jetties(&end);
     batches(&end);
     segments(&end);
+    members(&end);
     targets(&end);
     binding(dev);
     groups(&end);

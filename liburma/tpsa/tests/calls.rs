@@ -223,6 +223,135 @@ fn the_topology_is_kept_and_followed() {
     assert_eq!((read(&mut map), map.node_num), (0, 2));
 }
 
+/// Whether this is the process that the test named so started for itself, as its tables are no other test's.
+fn is_alone(name: &str) -> bool {
+    if std::env::var_os("ALONE").is_some() {
+        return true;
+    }
+    let me = std::env::current_exe().expect("this test");
+    let child = Command::new(me).args(["--exact", name]).env("ALONE", "1").status();
+    assert!(child.expect("it starts").success());
+    false
+}
+
+fn set_topology(nodes: &mut [urma_topo_node]) -> i32 {
+    let size = u32::try_from(size_of::<urma_topo_node>()).expect("a size");
+    let count = u32::try_from(nodes.len()).expect("a count");
+    // SAFETY: nodes of the caller.
+    unsafe { uvs_set_topo_info(nodes.as_mut_ptr().cast(), size, count) }
+}
+
+#[test]
+fn a_path_says_which_ports_of_which_nodes_it_joins() {
+    if !is_alone("a_path_says_which_ports_of_which_nodes_it_joins") {
+        return;
+    }
+    let mut nodes = topology();
+    nodes[0].r#type = 1;
+    // Chip 300 does not fit into the number of a path's port.
+    (nodes[0].agg_devs[3].ues[0].chip_id, nodes[0].agg_devs[3].ues[1].chip_id) = (5, 300);
+    nodes[1].super_node_id = 8;
+    assert_eq!(set_topology(&mut nodes), 0);
+    let (_, set) = paths(eid(6, 1), eid(7, 1), 0, 0);
+    assert_eq!((set.topo_type, set.chip_count, set.die_count, set.path_count), (1, 2, 2, 4));
+    assert_eq!((set.src_node.super_node_id, set.src_node.node_id), (7, 0));
+    assert_eq!((set.dst_node.super_node_id, set.dst_node.node_id), (8, 1));
+    for (index, (die, port)) in [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().enumerate() {
+        let path = &set.paths[index];
+        let number = 20 + 4 * die + port;
+        assert_eq!((path.src_eid, path.dst_eid), (eid(6, number), eid(7, number)));
+        // SAFETY: any bytes are port numbers.
+        let (src, dst) = unsafe { (path.src_port.u, path.dst_port.u) };
+        let chip = [5, 255][usize::from(die)];
+        assert_eq!((src.chip_id, src.die_id, src.port_idx, src.reserved), (chip, die, port, 0));
+        assert_eq!((dst.chip_id, dst.die_id, dst.port_idx, dst.reserved), (0, die, port, 0));
+    }
+    // The other way: that node is one of a mesh, on one chip.
+    let (_, back) = paths(eid(7, 1), eid(6, 1), 2, 1);
+    assert_eq!((back.topo_type, back.chip_count, back.die_count, back.path_count), (0, 1, 2, 2));
+    assert_eq!((back.src_node.node_id, back.dst_node.node_id), (1, 0));
+    assert_eq!((back.paths[0].src_eid, back.paths[0].dst_eid), (eid(7, 10), eid(6, 10)));
+    // One end that no node has.
+    for (src, dst) in [(eid(6, 1), eid(9, 9)), (eid(9, 9), eid(6, 1))] {
+        let (_, set) = paths(src, dst, 0, 0);
+        assert_eq!((set.topo_type, set.chip_count, set.die_count, set.path_count), (0, 1, 1, 1));
+        assert_eq!((set.paths[0].src_eid, set.paths[0].dst_eid), (src, dst));
+        assert_eq!((set.src_node.super_node_id, set.dst_node.super_node_id), (0, 0));
+        // SAFETY: any bytes are port numbers.
+        assert_eq!(unsafe { set.paths[0].src_port.value }, 0);
+    }
+    // A matrix says nothing of dies; and of more paths than a set holds the first ones are there.
+    for node in &mut nodes {
+        node.links = [[1; 18]; 18];
+        for ue in &mut node.agg_devs[3].ues {
+            for (port, place) in (0..).zip(&mut ue.port_eid) {
+                *place = chars(eid(60 + u8::try_from(ue.die_id).expect("a die"), port + 1));
+            }
+        }
+    }
+    assert_eq!(set_topology(&mut nodes), 0);
+    let (_, dies) = paths(eid(6, 1), eid(7, 1), 0, 1);
+    assert_eq!(dies.path_count, 2);
+    let (status, ports) = paths(eid(6, 1), eid(7, 1), 0, 0);
+    assert_eq!((status, ports.path_count), (0, 16));
+    assert_eq!((ports.paths[0].dst_eid, ports.paths[15].dst_eid), (eid(60, 1), eid(61, 7)));
+    assert_eq!(ports.paths[15].src_eid, eid(60, 1));
+}
+
+#[test]
+fn the_smallest_primary_eid_answers_for_an_entity_of_a_chip() {
+    if !is_alone("the_smallest_primary_eid_answers_for_an_entity_of_a_chip") {
+        return;
+    }
+    let mut node = zeroed::<urma_topo_node>();
+    // Entity and chip, primary EID, port EID.
+    for (device, (entity, chip, primary, port)) in
+        [(1, 0, 40, 41), (1, 0, 30, 31), (1, 1, 20, 21), (2, 0, 50, 51), (1, 0, 35, 36)].into_iter().enumerate()
+    {
+        let ue = &mut node.agg_devs[10 * device].ues[device % 2];
+        (ue.entity_id, ue.chip_id) = (entity, chip);
+        ue.primary_eid = chars(eid(10, primary));
+        ue.port_eid[8] = chars(eid(10, port));
+    }
+    // Without a primary EID it is no endpoint.
+    node.agg_devs[99].ues[0].port_eid[0] = chars(eid(10, 99));
+    assert_eq!(set_topology(std::slice::from_mut(&mut *node)), 0);
+    for (of, main) in
+        [(40, 30), (41, 30), (30, 30), (31, 30), (35, 30), (36, 30), (20, 20), (21, 20), (50, 50), (51, 50)]
+    {
+        assert_eq!(main_of(eid(10, of)), Ok(eid(10, main)), "{of}");
+    }
+    assert_eq!(main_of(eid(10, 99)), Err(ENOENT));
+    assert_eq!(main_of(uvs_eid_t::default()), Err(ENOENT), "no EID");
+}
+
+#[test]
+fn batches_and_devices_go_up_to_their_limits() {
+    if !is_alone("batches_and_devices_go_up_to_their_limits") {
+        return;
+    }
+    let mut batch = zeroed::<uvs_main_ue_eid_batch_entry_t>();
+    (batch.main_ue_eid, batch.eid_num) = (eid(11, 200), 128);
+    for (number, place) in (0..).zip(&mut batch.eids) {
+        *place = eid(11, number);
+    }
+    // SAFETY: an entry of this function.
+    assert_eq!(unsafe { uvs_insert_main_ue_eid_batch(&raw const *batch) }, 0);
+    assert!((0..128).all(|number| main_of(eid(11, number)) == Ok(eid(11, 200))));
+    let create = |family: u8, number: u8| {
+        let name = std::ffi::CString::new(format!("dev{family}-{number}")).expect("text");
+        let mut of = eid(family, number);
+        // SAFETY: an EID and a string of this function.
+        unsafe { uvs_create_agg_dev(&raw mut of, name.as_ptr()) }
+    };
+    assert!((0..=255).all(|number| create(12, number) == 0), "256 devices");
+    assert_eq!((create(13, 1), errno()), (-1, 28));
+    let mut gone = eid(12, 7);
+    // SAFETY: an EID of this function.
+    assert_eq!(unsafe { uvs_delete_agg_dev(&raw mut gone) }, 0);
+    assert_eq!(create(13, 1), 0, "one place is free");
+}
+
 #[test]
 fn bad_pointers_are_refused() {
     let mut of = eid(9, 1);

@@ -35,10 +35,8 @@ impl DescriptorBudget {
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         let found = getrlimit(Resource::Nofile).current.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-        let reserve = PROCESS_RESERVE + CLIENT_RESERVE * clients as u64;
-        let most = found.saturating_sub(reserve);
-        if most < LEAST * clients as u64 {
-            let needed = reserve + LEAST * clients as u64;
+        let (most, needed) = of_limit(found, clients);
+        if let Some(needed) = needed {
             tracing::warn!(
                 limit = found,
                 clients,
@@ -75,6 +73,13 @@ impl DescriptorBudget {
     fn give_back(&self, count: u64) {
         self.used.fetch_sub(count, Ordering::Relaxed);
     }
+}
+
+/// What `clients` clients may have of so many descriptors of a process, and the limit that would do if these do not.
+fn of_limit(limit: u64, clients: usize) -> (u64, Option<u64>) {
+    let (reserve, least) = (PROCESS_RESERVE + CLIENT_RESERVE * clients as u64, LEAST * clients as u64);
+    let most = limit.saturating_sub(reserve);
+    (most, (most < least).then_some(reserve + least))
 }
 
 /// Descriptors of one client; dropped, it has none.
@@ -176,6 +181,31 @@ mod tests {
         assert_eq!(budget.used(), 8, "no more than it has");
         drop(all);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_process_keeps_what_it_needs_by_itself() {
+        // 192 of the process, 16 and at least 32 more of each client.
+        for (limit, clients, wanted) in [
+            (0, 0, (0, None)),
+            (200, 0, (8, None)),
+            (192 + 16 + 32, 1, (32, None)),
+            (192 + 16 + 31, 1, (31, Some(240))),
+            (1024, 8, (704, None)),
+            (192 + 16 * 64, 64, (0, Some(3264))),
+            (64, 2, (0, Some(288))),
+            (u64::MAX, 4, (u64::MAX - 256, None)),
+        ] {
+            assert_eq!(of_limit(limit, clients), wanted, "{limit} for {clients}");
+        }
+        let budget = DescriptorBudget::of_process(3);
+        let limits = getrlimit(Resource::Nofile);
+        assert_eq!(limits.current, limits.maximum, "the process takes what it may");
+        let all = limits.maximum.unwrap_or(u64::MAX).min(1 << 24);
+        assert_eq!(budget.most(), all.saturating_sub(192 + 16 * 3));
+        assert_eq!(budget.share, budget.most() / 4 / 3);
+        // A budget without clients divides by none.
+        assert_eq!(DescriptorBudget::new(40, 0).share, 10);
     }
 
     #[test]

@@ -274,6 +274,46 @@ mod tests {
         assert_eq!(said, wanted);
     }
 
+    /// Counts what is asked of a file.
+    #[derive(Default)]
+    struct CountedFile {
+        taken: Vec<Vec<u8>>,
+        flushes: u32,
+    }
+
+    impl CaptureFile for CountedFile {
+        fn take(&mut self, record: &[u8]) -> io::Result<Option<(u64, u64)>> {
+            self.taken.push(record.to_vec());
+            Ok(Some((1, 0)))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.flushes += 1;
+            Ok(())
+        }
+    }
+
+    /// A reader of the file sees what passed while nothing passes, and all of it at the end.
+    #[test]
+    fn what_is_captured_is_written_while_nothing_passes_and_at_the_end() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let (socket, interrupt) = (OwnedFd::from(ours), InterruptFlag::watch().unwrap());
+        let node = || crate::cli::NodeArgs { node: None };
+        let cfg = |count, duration| Capture { node: node(), write: None, contexts: None, count, duration };
+        let mut file = CountedFile::default();
+        theirs.send(&[1; 20]).unwrap();
+        theirs.send(&[2; 30]).unwrap();
+        assert_eq!(copy(&socket, &cfg(2, 0.0), &interrupt, &mut file).unwrap().count, 2);
+        assert_eq!((file.taken, file.flushes), (vec![vec![1; 20], vec![2; 30]], 1));
+        let mut file = CountedFile::default();
+        theirs.send(&[3; 10]).unwrap();
+        let began = now();
+        assert_eq!(copy(&socket, &cfg(2, 0.16), &interrupt, &mut file).unwrap().count, 1);
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(160) && took < Duration::from_secs(20), "{took:?}");
+        assert!((2..=5).contains(&file.flushes), "each look and the end: {}", file.flushes);
+    }
+
     #[test]
     fn blocks_frame_what_they_hold() {
         let mut file = Pcapng::new(Vec::new()).unwrap();

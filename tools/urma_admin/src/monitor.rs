@@ -61,4 +61,31 @@ mod tests {
         let text = text(&now, None, 1.0);
         assert!(text.contains("a                             30                   0.0"), "{text}");
     }
+
+    #[test]
+    fn a_look_is_a_table_of_what_is_not_0() {
+        let before = json!({ "counters": { "sent": 100, "reset": 9, "new": null } });
+        let now = json!({
+            "eid": "127.1.2.3", "pid": 7, "command": "prog",
+            "counters": { "sent": 101, "reset": 4, "new": 3, "none": 0, "word": "x" },
+        });
+        let table = "node 127.1.2.3 process 7 (prog)\n\
+                     counter                       total                per second\n\
+                     new                           3                    0.0\n\
+                     reset                         4                    0.0\n\
+                     sent                          101                  4.0\n";
+        assert_eq!(text(&now, Some(&before), 0.25), table);
+        let said = json!({
+            "eid": "127.1.2.3", "pid": 7, "counters": {
+                "new": { "total": 3, "per_second": 0.0 }, "reset": { "total": 4, "per_second": 0.0 },
+                "sent": { "total": 101, "per_second": 4.0 },
+            },
+        });
+        assert_eq!(json(&now, Some(&before), 0.25), said);
+        // Two looks at the same time divide by no zero.
+        let rate = json(&now, Some(&before), 0.0)["counters"]["sent"]["per_second"].as_f64();
+        assert!(rate.is_some_and(|rate| (9e8..1.1e9).contains(&rate)), "{rate:?}");
+        let unknown = text(&json!({ "pid": 7 }), None, 1.0);
+        assert!(unknown.starts_with("node ? process 7 (?)\n") && unknown.lines().count() == 2);
+    }
 }

@@ -375,3 +375,6 @@ fn check_path(asked: PathArg, found: PathKind) -> Result<(), PlanRefusal> {
     }
     Err(PlanRefusal(format!("--path asks for {asked:?}, the device found {found:?}")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,3 +44,19 @@ impl AsFd for ForkGuarded {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_no_fault_of_a_peer() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::TOOMANYREFS] {
+            assert!(is_shortage(&errno.into()), "{errno:?}");
+        }
+        for errno in [Errno::PIPE, Errno::CONNRESET, Errno::AGAIN, Errno::INVAL, Errno::ACCESS] {
+            assert!(!is_shortage(&errno.into()), "{errno:?}");
+        }
+        assert!(!is_shortage(&io::Error::other("no number")));
+    }
+}

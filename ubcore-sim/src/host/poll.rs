@@ -140,3 +140,87 @@ fn flags(interest: Interest) -> epoll::EventFlags {
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Ready descriptors taken from one wait; the rest come with the next wait.
 const BATCH: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::net::UnixStream, time::Instant};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn found(poll: &Poll, limit: Duration) -> Vec<u64> {
+        let mut ready = ReadyList { keys: vec![77] };
+        poll.wait(&mut ready, Some(limit)).unwrap();
+        ready.keys().collect()
+    }
+
+    #[test]
+    fn what_ends_a_wait_is_what_was_asked_for() {
+        let poll = Poll::new().unwrap();
+        let mut far = Vec::new();
+        let pairs: Vec<(UnixStream, u64)> = [Interest::Read, Interest::EndpointEvent, Interest::HangUp]
+            .into_iter()
+            .zip(1..)
+            .map(|(interest, key)| {
+                let (near, other) = UnixStream::pair().unwrap();
+                poll.add(&near, key, interest).unwrap();
+                assert!(poll.add(&near, key, interest).is_err(), "it is watched already");
+                far.push(other);
+                (near, key)
+            })
+            .collect();
+        assert_eq!(found(&poll, SHORT), [0; 0]);
+        for other in &mut far {
+            other.write_all(b"x").unwrap();
+        }
+        let mut first = found(&poll, LONG);
+        first.sort_unstable();
+        assert_eq!(first, [1, 2], "a hang-up alone is waited for at the third");
+        assert_eq!(found(&poll, LONG), [1], "the second has nothing new");
+        far[1].write_all(b"y").unwrap();
+        let mut again = found(&poll, LONG);
+        again.sort_unstable();
+        assert_eq!(again, [1, 2]);
+        poll.remove(&pairs[0].0).unwrap();
+        assert!(poll.remove(&pairs[0].0).is_err(), "it is watched no more");
+        assert_eq!(found(&poll, SHORT), [0; 0]);
+        drop(far.pop());
+        assert_eq!(found(&poll, LONG), [3], "a hang-up");
+        poll.remove(&pairs[2].0).unwrap();
+        // Another key and another interest for the second.
+        poll.modify(&pairs[1].0, 9, Interest::Read).unwrap();
+        assert_eq!((found(&poll, LONG), found(&poll, LONG)), (vec![9], vec![9]));
+        assert!(poll.modify(&pairs[0].0, 1, Interest::Read).is_err(), "it is not watched");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a wait takes its time at least")]
+    fn a_wait_takes_its_time_or_ends_with_what_is_ready() {
+        let poll = Poll::new().unwrap();
+        let (near, mut other) = UnixStream::pair().unwrap();
+        poll.add(&near, 5, Interest::Read).unwrap();
+        let briefly = |limit| {
+            let (start, mut ready) = (Instant::now(), ReadyList { keys: vec![77] });
+            poll.wait_briefly(&mut ready, limit).unwrap();
+            (ready.keys().collect::<Vec<_>>(), start.elapsed())
+        };
+        let start = Instant::now();
+        assert_eq!(found(&poll, SHORT), [0; 0]);
+        assert!(start.elapsed() >= SHORT);
+        for limit in [Duration::from_micros(300), SHORT] {
+            let (keys, took) = briefly(limit);
+            assert!(keys.is_empty() && took >= limit, "{keys:?} {took:?}");
+        }
+        other.write_all(b"x").unwrap();
+        let start = Instant::now();
+        assert_eq!(found(&poll, Duration::MAX), [5]);
+        assert_eq!(briefly(Duration::MAX).0, [5]);
+        let mut ready = ReadyList::default();
+        poll.wait(&mut ready, None).unwrap();
+        assert_eq!(ready.keys().collect::<Vec<_>>(), [5]);
+        assert!(start.elapsed() < LONG);
+        assert_eq!(timespec(Duration::new(3, 7)), Timespec { tv_sec: 3, tv_nsec: 7 });
+    }
+}

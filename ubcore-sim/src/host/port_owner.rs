@@ -125,6 +125,40 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_a_table_is_that_of_the_address_and_the_port() {
+        let line = |ip: &str, port: u16, inode: &str| {
+            let ip = if ip == "*" { "00000000".to_owned() } else { hex(ip.parse().unwrap()) };
+            format!("  12: {ip}:{port:04X} 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000  0 {inode} 2 0 0\n")
+        };
+        let head = "   sl  local_address rem_address   st\n";
+        let table = [
+            head,
+            &line("127.1.1.1", 4791, "101"),
+            &line("127.1.1.2", 4791, "102"),
+            &line("127.1.1.2", 4792, "103"),
+            &line("*", 4793, "104"),
+            &line("127.1.1.3", 4793, "105"),
+            &line("127.1.1.4", 4794, "x"),
+            "broken\n",
+        ];
+        let inode = |address: &str| inode_of(&table.concat(), address.parse().unwrap());
+        for (address, wanted) in [
+            ("127.1.1.1:4791", Some(101)),
+            ("127.1.1.2:4791", Some(102)),
+            ("127.1.1.2:4792", Some(103)),
+            // What is bound to any address has the port of each.
+            ("127.1.1.3:4793", Some(104)),
+            ("127.1.1.1:4792", None),
+            ("127.1.1.3:4791", None),
+            ("127.1.1.4:4794", None),
+            ("0.0.0.0:4793", Some(104)),
+        ] {
+            assert_eq!(inode(address), wanted, "{address}");
+        }
+        assert_eq!(inode_of(&line("127.1.1.1", 4791, "1"), "127.1.1.1:4791".parse().unwrap()), None, "a head");
+    }
+
+    #[test]
     fn finds_this_process() {
         for any in ["127.9.8.7:0", "[::1]:0"] {
             let Ok(socket) = UdpSocket::bind(any) else { continue };

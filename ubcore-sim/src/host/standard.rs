@@ -163,3 +163,128 @@ impl StandardEndpoints {
 
 /// Numbers below are special: subnet management, general services.
 const QPN_MIN: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use urma_packet::{
+        Psn,
+        roce::{RoceExt, RoceHeader},
+    };
+
+    use super::*;
+
+    /// An endpoint that keeps what it gets, and sends `out` one after the other.
+    #[derive(Debug)]
+    struct Noting {
+        got: Arc<Mutex<Vec<(Nanos, SocketAddr, u32)>>>,
+        out: Vec<usize>,
+        due: Deadline,
+    }
+
+    impl PortEndpoint for Noting {
+        fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>) {
+            self.got.lock().unwrap().push((now, from, packet.header.bth.dest.value()));
+        }
+
+        fn poll_transmit(&mut self, _: Nanos, _: &mut [u8]) -> Option<Transmit> {
+            let len = self.out.pop()?;
+            let to = RawEid([7; 16]);
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
+        }
+
+        fn deadline(&self) -> Deadline {
+            self.due
+        }
+    }
+
+    fn tpn(value: u32) -> Tpn {
+        Tpn::new(value).unwrap()
+    }
+
+    /// A SEND of eight bytes to `dest`, sealed for the way from `from` to `own`.
+    fn packet(dest: u32, (from, own): (SocketAddr, RawEid)) -> Vec<u8> {
+        let bth = Bth {
+            opcode: 0x04,
+            solicited: false,
+            mig_req: false,
+            pad: 0,
+            version: 0,
+            pkey: 0xffff,
+            congestion: urma_packet::Congestion::default(),
+            dest: tpn(dest),
+            ack_req: false,
+            repeated: false,
+            psn: Psn::new(3),
+        };
+        let mut bytes = vec![0; 64];
+        let flow = IcrcFlow::new(from, SocketAddr::new(eid_ip(own), ROCE_PORT));
+        let header = RoceHeader { bth, ext: RoceExt::default() };
+        let len = header.emit(&[5; 8], &flow, &mut bytes).unwrap();
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn a_queue_pair_gets_its_packets_and_no_other_ones() {
+        let own = crate::host::ip_eid([127, 8, 8, 1].into());
+        let all = StandardEndpoints::new(own);
+        let from: SocketAddr = "127.8.8.2:4791".parse().unwrap();
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let noting = || {
+            Box::new(Noting { got: Arc::clone(&got), out: Vec::new(), due: None })
+                as Box<dyn PortEndpoint>
+        };
+        assert!(all.is_empty());
+        assert_eq!(all.on_datagram(1, from, &packet(2, (from, own))), StandardResult::NotHere);
+        for reserved in [0, 1] {
+            assert_eq!(all.add(tpn(reserved), noting()), Err(QpnInUse(reserved)));
+        }
+        assert!(all.is_empty());
+        assert_eq!((all.add(tpn(2), noting()), all.add(tpn(9), noting())), (Ok(()), Ok(())));
+        assert_eq!(all.add(tpn(9), noting()), Err(QpnInUse(9)));
+        assert!(!all.is_empty());
+        for (now, dest) in [(11, 2), (12, 9)] {
+            let taken = all.on_datagram(now, from, &packet(dest, (from, own)));
+            assert_eq!(taken, StandardResult::Taken);
+        }
+        assert_eq!(*got.lock().unwrap(), [(11, from, 2), (12, from, 9)]);
+        assert_eq!(all.on_datagram(13, from, &packet(3, (from, own))), StandardResult::NotHere);
+        assert_eq!(all.drops(), StandardDrops::default());
+        // Sealed for another address, cut off, and of a rule that is not kept.
+        let elsewhere = crate::host::ip_eid([127, 8, 8, 3].into());
+        let wrong = packet(9, (from, elsewhere));
+        assert_eq!(all.on_datagram(14, from, &wrong), StandardResult::Dropped);
+        assert_eq!(all.drops(), StandardDrops { unknown: 0, icrc: 1, malformed: 0 });
+        assert_eq!(all.on_datagram(15, from, &[4; 11]), StandardResult::Dropped);
+        let mut version = packet(9, (from, own));
+        version[1] |= 3;
+        let flow = IcrcFlow::new(from, SocketAddr::new(eid_ip(own), ROCE_PORT));
+        flow.seal(&mut version).unwrap();
+        assert_eq!(all.on_datagram(16, from, &version), StandardResult::Dropped);
+        assert_eq!(all.drops(), StandardDrops { unknown: 0, icrc: 1, malformed: 2 });
+        all.count_unknown();
+        assert_eq!(all.drops(), StandardDrops { unknown: 1, icrc: 1, malformed: 2 });
+        assert_eq!(got.lock().unwrap().len(), 2);
+        assert!(all.remove(tpn(2)).is_some() && all.remove(tpn(2)).is_none() && !all.is_empty());
+        assert_eq!(all.on_datagram(17, from, &packet(2, (from, own))), StandardResult::NotHere);
+        assert!(all.remove(tpn(9)).is_some() && all.is_empty());
+    }
+
+    #[test]
+    fn packets_of_all_endpoints_leave_and_the_first_deadline_counts() {
+        let all = StandardEndpoints::new(RawEid([0; 16]));
+        let noting = |out: &[usize], due| {
+            Box::new(Noting { got: Arc::default(), out: out.to_vec(), due }) as Box<dyn PortEndpoint>
+        };
+        assert_eq!((all.deadline(), all.poll_transmit(1, &mut [])), (None, None));
+        all.add(tpn(5), noting(&[], None)).unwrap();
+        assert_eq!((all.deadline(), all.poll_transmit(1, &mut [])), (None, None));
+        all.add(tpn(6), noting(&[61, 62], Some(70))).unwrap();
+        all.add(tpn(7), noting(&[71], Some(40))).unwrap();
+        assert_eq!(all.deadline(), Some(40));
+        let sent = std::iter::from_fn(|| all.poll_transmit(1, &mut []));
+        assert_eq!(sent.map(|sent| sent.len).collect::<Vec<_>>(), [62, 61, 71]);
+    }
+}

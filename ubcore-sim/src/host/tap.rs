@@ -189,3 +189,114 @@ pub fn read(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    const BRIEF: Duration = Duration::from_millis(20);
+
+    /// What a node writes to, and what a process reads.
+    fn ends() -> (Arc<ForkGuarded>, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        let (near, far) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        (Arc::new(ForkGuarded::new(near).unwrap()), far)
+    }
+
+    /// All records that are there, each handed to `each`.
+    fn drain(far: &OwnedFd, mut each: impl FnMut(&[u8])) {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = read(far, &mut buffer, BRIEF) {
+            each(&buffer[..len]);
+        }
+    }
+
+    #[test]
+    fn a_packet_passes_with_its_ends_its_time_and_what_was_dropped() {
+        let tap = Tap::default();
+        let (from, to) = (RawEid([1; 16]), RawEid([2; 16]));
+        tap.on_packet(from, to, &[9; 9]);
+        let (near, far) = ends();
+        tap.open(near);
+        let began = wall_ns();
+        for len in 1..=3 {
+            tap.on_packet(from, to, &vec![len; usize::from(len)]);
+        }
+        let mut seen = Vec::new();
+        drain(&far, |bytes| {
+            assert!(TapRecord::parse(&bytes[..HEADER_LEN - 1]).is_none());
+            let record = TapRecord::parse(bytes).unwrap();
+            assert_eq!((record.from, record.to, record.dropped), (from, to, 0));
+            assert!((began..=wall_ns()).contains(&record.time_ns));
+            seen.push(record.packet.to_vec());
+        });
+        assert_eq!(seen, [vec![1], vec![2; 2], vec![3; 3]], "none of before");
+        // Nothing is read: what does not fit is counted, and the count passes with the next one.
+        let packet = [5; 4096];
+        for _ in 0..4096 {
+            tap.on_packet(from, to, &packet);
+        }
+        let mut passed = 0;
+        drain(&far, |_| passed += 1);
+        assert!(passed > 0 && passed < 4096, "{passed}");
+        tap.on_packet(from, to, &[6]);
+        let mut last = None;
+        drain(&far, |bytes| last = TapRecord::parse(bytes).map(|record| record.dropped));
+        assert_eq!(last, Some(4096 - passed));
+        // Another process begins with none.
+        let (near, other) = ends();
+        tap.open(near);
+        assert!(matches!(read(&far, &mut [0; 8], BRIEF), Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof));
+        tap.on_packet(from, to, &[7]);
+        drain(&other, |bytes| last = TapRecord::parse(bytes).map(|record| record.dropped));
+        assert_eq!(last, Some(0));
+        drop(other);
+        tap.on_packet(from, to, &[8]);
+        assert!(!tap.active.load(Ordering::Relaxed) && tap.state.lock().unwrap().is_none());
+    }
+
+    #[test]
+    fn lookups_pass_with_how_many_were_dropped() {
+        let (near, far) = ends();
+        let tap = ContextTap::new(near);
+        let handles = [0x3000_0001, 2, u32::MAX];
+        assert!(tap.on_lookups(&handles));
+        drain(&far, |bytes| {
+            let wanted = LookupRecord { dropped: 0, handles: handles.to_vec() };
+            assert_eq!(LookupRecord::parse(bytes), Some(wanted));
+            assert_eq!(LookupRecord::parse(&bytes[..7]), None, "no count");
+            assert_eq!(LookupRecord::parse(&bytes[..bytes.len() - 1]), None, "a part of a handle");
+        });
+        let many = [1; 1000];
+        assert!((0..4096).all(|_| tap.on_lookups(&many)), "a full socket is no end");
+        let mut passed = 0;
+        drain(&far, |_| passed += 1);
+        assert!(tap.on_lookups(&[4]));
+        drain(&far, |bytes| {
+            let wanted = LookupRecord { dropped: 1000 * (4096 - passed), handles: vec![4] };
+            assert_eq!(LookupRecord::parse(bytes), Some(wanted));
+        });
+        assert!(passed < 4096);
+        drop(far);
+        assert!(!tap.on_lookups(&[1]), "the process is gone");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a wait takes its time at least")]
+    fn a_reader_waits_as_long_as_it_says() {
+        let (near, far) = ends();
+        let start = Instant::now();
+        assert_eq!(read(&far, &mut [0; 8], BRIEF).unwrap(), 0);
+        assert!(start.elapsed() >= BRIEF);
+        rustix::io::write(&near, b"abc").unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(read(&far, &mut buffer, Duration::from_secs(30)).unwrap(), 3);
+        assert_eq!(buffer, *b"abc\0\0\0\0\0");
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+}

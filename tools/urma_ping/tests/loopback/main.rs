@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod hosts;
+mod run;
 
 use std::{
     io::{BufRead, BufReader},

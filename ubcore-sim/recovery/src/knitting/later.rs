@@ -197,4 +197,53 @@ mod tests {
             assert_eq!(runs.push(&mut pool, step, run), wanted, "{len}");
         }
     }
+
+    /// Runs in any order against a plain list, in many lines of both groups.
+    #[test]
+    fn the_lowest_start_is_that_of_a_plain_list() {
+        for seed in 1..=40_u64 {
+            let mut pool = KnittingPool::new();
+            let region = Region::private(256 << 6).expect("memory");
+            pool.grow(0x4_0000, region, 6, 256).expect("a fresh piece");
+            let (mut runs, mut plain) = (LaterRuns::new(), std::collections::VecDeque::new());
+            let (mut ticket, mut random) = (0, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let mut draw = |below: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % below
+            };
+            let mut step = ListStep { now: 0, holder: Holder::new(1), edge: 7, top: 60_000 };
+            for _ in 0..600 {
+                step.now += draw(3_000);
+                // Lists of some lines grow and shrink again.
+                let is_pushed = plain.is_empty() || draw(2 * 60) > plain.len() as u64;
+                if is_pushed && plain.len() < 110 {
+                    let run = LossRun { start: 7 + draw(50_000), count: 1 + draw(9) as u32 };
+                    let wanted = (ticket + plain.len() as u32) & TICKET_MASK;
+                    assert_eq!(runs.push(&mut pool, step, run), Ok(wanted), "seed {seed}");
+                    plain.push_back(run);
+                } else if let Some(first) = plain.front_mut() {
+                    let start = first.start + 1 + draw(u64::from(first.count));
+                    runs.trim(&mut pool, step, start).expect("the lines are sound");
+                    match first.end() - start {
+                        0 => {
+                            plain.pop_front();
+                            ticket += 1;
+                        }
+                        left => *first = LossRun { start, count: left as u32 },
+                    }
+                }
+                if draw(200) == 0 {
+                    runs.clear(&mut pool, step).expect("the lines are sound");
+                    ticket += plain.len() as u32;
+                    plain.clear();
+                }
+                let lowest = plain.iter().map(|run: &LossRun| run.start).min();
+                assert_eq!(runs.lowest(&mut pool, step), Ok(lowest), "seed {seed}: {plain:?}");
+                assert_eq!((runs.ticket(), runs.len()), (ticket, plain.len() as u32));
+                assert_eq!(runs.list().first(step.edge), plain.front().copied());
+            }
+        }
+    }
 }

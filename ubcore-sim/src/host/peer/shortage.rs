@@ -92,3 +92,53 @@ impl RetryPause {
 const PAUSE_MIN_NS: Nanos = 10_000_000;
 /// Longest pause: connections wait at most so long once there are descriptors again.
 const PAUSE_MAX_NS: Nanos = 500_000_000;
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn shortages_are_counted_and_the_first_since_a_pair_is_logged() {
+        let mut shortages = Shortages::default();
+        assert!(!shortages.note("accepting", &Errno::CONNRESET.into()));
+        assert_eq!((shortages.count(), shortages.is_logged), (0, false));
+        for count in 1..=3 {
+            assert!(shortages.note("accepting", &Errno::MFILE.into()));
+            assert_eq!((shortages.count(), shortages.is_logged), (count, true));
+        }
+        shortages.on_pair();
+        assert_eq!((shortages.count(), shortages.is_logged), (3, false));
+    }
+
+    #[test]
+    fn a_line_is_worth_twice_as_many_as_the_one_before() {
+        let mut noise = Noise::default();
+        let lines: Vec<u64> = (0..40).filter_map(|_| noise.count("a")).collect();
+        assert_eq!(lines, [1, 2, 4, 8, 16, 32]);
+        assert_eq!((noise.count("b"), noise.count("b"), noise.count("b")), (Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_begin_again_after_a_success() {
+        let mut pause = RetryPause::default();
+        assert_eq!((pause.until(), pause.is_over(u64::MAX)), (None, false));
+        let mut now = 5;
+        for ms in [10, 20, 40, 80, 160, 320, 500, 500] {
+            pause.start(now);
+            assert_eq!(pause.until(), Some(now + ms * MS));
+            assert!(!pause.is_over(now + ms * MS - 1));
+            now += ms * MS;
+            assert!(pause.is_over(now) && !pause.is_over(now), "once for each");
+            assert_eq!(pause.until(), None);
+        }
+        pause.end();
+        pause.start(now);
+        assert_eq!(pause.until(), Some(now + 10 * MS));
+        pause.end();
+        assert_eq!((pause.until(), pause.is_over(u64::MAX)), (None, false));
+    }
+}

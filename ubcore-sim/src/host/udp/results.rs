@@ -88,3 +88,51 @@ impl SendResults {
 const CUT_MAX: usize = 64;
 /// Destinations whose MTU is asked for in one call.
 const TOO_LONG_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_counted_by_its_reason() {
+        let mut results = SendResults::new("127.0.0.1:0".parse().unwrap());
+        let to = |last: u8| SocketAddr::from(([127, 9, 9, last], 4791));
+        let eid = |last: u8| ip_eid([127, 9, 9, last].into());
+        let counts = |results: &SendResults| {
+            (results.calls, results.sent, results.dropped, results.dropped_long)
+        };
+        results.note(to(1), 1, Ok(3));
+        results.note(to(1), 4, Ok(0));
+        assert_eq!(counts(&results), (2, 3, 0, 0));
+        results.note(to(1), 2, Err(&Errno::NOBUFS.into()));
+        assert_eq!(counts(&results), (3, 3, 2, 0));
+        assert!(results.too_long.is_empty() && results.cut.is_empty());
+        for errno in [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::NETDOWN] {
+            let last = u8::try_from(errno.raw_os_error()).unwrap();
+            results.note(to(last), 5, Err(&errno.into()));
+            results.note(to(last), 5, Err(&errno.into()));
+            assert_eq!(results.cut.pop(), Some(eid(last)), "once");
+            assert!(results.cut.is_empty());
+        }
+        assert_eq!(counts(&results), (9, 3, 32, 0));
+        // The loopback interface lets 65536 bytes pass.
+        for _ in 0..2 {
+            results.note(to(9), 7, Err(&Errno::MSGSIZE.into()));
+        }
+        assert_eq!(counts(&results), (11, 3, 46, 14));
+        assert_eq!(results.too_long, [(eid(9), 65536)], "once");
+        assert!(results.cut.is_empty());
+    }
+
+    #[test]
+    fn so_many_destinations_are_noted_and_no_more() {
+        let mut results = SendResults::new("127.0.0.1:0".parse().unwrap());
+        for last in 0..100 {
+            let to = SocketAddr::from(([127, 9, 8, last], 4791));
+            results.note(to, 1, Err(&Errno::NETDOWN.into()));
+            results.note(to, 1, Err(&Errno::MSGSIZE.into()));
+        }
+        assert_eq!((results.cut.len(), results.too_long.len()), (64, 64));
+        assert_eq!((results.dropped, results.dropped_long), (200, 100));
+    }
+}
