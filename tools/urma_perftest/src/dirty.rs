@@ -61,3 +61,62 @@ impl Drop for Dirty {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{cli::PerftestCli, plan::Plan};
+
+    fn layout(line: &str) -> Layout {
+        let words = std::iter::once("urma_perftest").chain(line.split_whitespace());
+        let plan = Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap();
+        Layout::of(&plan.test, plan.test.sizes[0]).unwrap()
+    }
+
+    /// The bytes of `region` that are not 0, each with its value.
+    fn written(region: &Region) -> Vec<(usize, u8)> {
+        let mut bytes = vec![0; region.len()];
+        region.read(0, &mut bytes).unwrap();
+        (0..).zip(bytes).filter(|(_, byte)| *byte != 0).collect()
+    }
+
+    #[test]
+    fn all_sources_are_written_but_their_last_bytes() {
+        for (line, lanes, places) in [
+            ("write_bw -s 5 -J 2 --span 192", 2, 3),
+            ("write_bw -s 100 -J 3 --span 512", 3, 4),
+            ("write_bw -s 1", 1, 1),
+        ] {
+            let layout = layout(line);
+            assert_eq!(layout.places, places, "{line}");
+            let region = Region::private(usize::try_from(layout.buffer_len()).unwrap()).unwrap();
+            write(&region, &layout, lanes, 9);
+            let size = usize::try_from(layout.size).unwrap();
+            let stride = size.next_multiple_of(64);
+            let sources = (0..lanes * usize::try_from(places).unwrap()).map(|at| at * stride);
+            let wanted = sources.flat_map(|at| (at..at + size - 1).map(|byte| (byte, 9)));
+            assert_eq!(written(&region), wanted.collect::<Vec<_>>(), "{line}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test waits for a thread")]
+    fn the_thread_writes_again_and_again_until_it_is_dropped() {
+        let layout = layout("write_bw -s 4");
+        let region = Region::private(usize::try_from(layout.buffer_len()).unwrap()).unwrap();
+        let dirty = Dirty::start(&region, layout, 1, 1);
+        let mut seen = std::collections::BTreeSet::new();
+        let bound = std::time::Instant::now() + Duration::from_secs(20);
+        while seen.len() < 3 {
+            assert!(std::time::Instant::now() < bound, "{seen:?}");
+            seen.extend(written(&region).first().map(|(_, byte)| *byte));
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        drop(dirty);
+        region.zero(0, region.len()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(written(&region).is_empty(), "it has ended");
+    }
+}

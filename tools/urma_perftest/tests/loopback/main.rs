@@ -84,6 +84,9 @@ fn each_option_moves_every_byte_rightly() {
         "write_bw -n 50 -s 64 --enable_notify --verify -L -K 1",
         "send_lat -n 20 --order_type 2 --jetty_id 3000 --verify --single_path",
         "write_lat -n 20 -p 1 --order_type 3 --verify --sge_num 2",
+        "write_lat -b -n 20 -f --verify",
+        "send_lat -b -n 20 -f --verify",
+        "read_lat -b -n 20 -f --verify",
     ] {
         let document = document(options);
         assert_eq!(document["verified"], true, "{options}");
