@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Without a device.
+    /// Events of a context that has no device.
     fn events() -> Events {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
         let wakeup = EventFd::from_value_and_flags(0, flags).expect("a descriptor");

@@ -237,7 +237,7 @@ fn is_alone(name: &str) -> bool {
 fn set_topology(nodes: &mut [urma_topo_node]) -> i32 {
     let size = u32::try_from(size_of::<urma_topo_node>()).expect("a size");
     let count = u32::try_from(nodes.len()).expect("a count");
-    // SAFETY: nodes of the caller.
+    // SAFETY: the pointer and the count are of one slice of nodes, which the call only reads.
     unsafe { uvs_set_topo_info(nodes.as_mut_ptr().cast(), size, count) }
 }
 
@@ -306,7 +306,9 @@ fn the_smallest_primary_eid_answers_for_an_entity_of_a_chip() {
     let mut node = zeroed::<urma_topo_node>();
     // Entity and chip, primary EID, port EID.
     for (device, (entity, chip, primary, port)) in
-        [(1, 0, 40, 41), (1, 0, 30, 31), (1, 1, 20, 21), (2, 0, 50, 51), (1, 0, 35, 36)].into_iter().enumerate()
+        [(1, 0, 40, 41), (1, 0, 30, 31), (1, 1, 20, 21), (2, 0, 50, 51), (1, 0, 35, 36)]
+            .into_iter()
+            .enumerate()
     {
         let ue = &mut node.agg_devs[10 * device].ues[device % 2];
         (ue.entity_id, ue.chip_id) = (entity, chip);
@@ -316,9 +318,18 @@ fn the_smallest_primary_eid_answers_for_an_entity_of_a_chip() {
     // Without a primary EID it is no endpoint.
     node.agg_devs[99].ues[0].port_eid[0] = chars(eid(10, 99));
     assert_eq!(set_topology(std::slice::from_mut(&mut *node)), 0);
-    for (of, main) in
-        [(40, 30), (41, 30), (30, 30), (31, 30), (35, 30), (36, 30), (20, 20), (21, 20), (50, 50), (51, 50)]
-    {
+    for (of, main) in [
+        (40, 30),
+        (41, 30),
+        (30, 30),
+        (31, 30),
+        (35, 30),
+        (36, 30),
+        (20, 20),
+        (21, 20),
+        (50, 50),
+        (51, 50),
+    ] {
         assert_eq!(main_of(eid(10, of)), Ok(eid(10, main)), "{of}");
     }
     assert_eq!(main_of(eid(10, 99)), Err(ENOENT));

@@ -77,7 +77,8 @@ impl DescriptorBudget {
 
 /// What `clients` clients may have of so many descriptors of a process, and the limit that would do if these do not.
 fn of_limit(limit: u64, clients: usize) -> (u64, Option<u64>) {
-    let (reserve, least) = (PROCESS_RESERVE + CLIENT_RESERVE * clients as u64, LEAST * clients as u64);
+    let (reserve, least) =
+        (PROCESS_RESERVE + CLIENT_RESERVE * clients as u64, LEAST * clients as u64);
     let most = limit.saturating_sub(reserve);
     (most, (most < least).then_some(reserve + least))
 }

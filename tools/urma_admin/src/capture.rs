@@ -299,7 +299,13 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         let (socket, interrupt) = (OwnedFd::from(ours), InterruptFlag::watch().unwrap());
         let node = || crate::cli::NodeArgs { node: None };
-        let cfg = |count, duration| Capture { node: node(), write: None, contexts: None, count, duration };
+        let cfg = |count, duration| Capture {
+            node: node(),
+            write: None,
+            contexts: None,
+            count,
+            duration,
+        };
         let mut file = CountedFile::default();
         theirs.send(&[1; 20]).unwrap();
         theirs.send(&[2; 30]).unwrap();

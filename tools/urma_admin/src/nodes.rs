@@ -109,6 +109,11 @@ pub(crate) fn one(word: Option<&str>) -> Result<(AskedNode, Value), SelectError>
     if word.is_none() {
         nodes.retain(|node| node.document.is_some());
     }
+    only(nodes)
+}
+
+/// The node of a list of one, if it answers.
+fn only(mut nodes: Vec<AskedNode>) -> Result<(AskedNode, Value), SelectError> {
     if nodes.len() > 1 {
         return Err(SelectError::Several(nodes.len()));
     }
@@ -164,6 +169,24 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn one_node_is_neither_none_nor_several_and_answers() {
+        let of = |last: u8, text: &str| {
+            AskedNode::answered(ubcore_sim::host::ip_eid([127, 1, 1, last].into()), 1, text)
+        };
+        let refused = |nodes| only(nodes).map(|_| ()).expect_err("not one").to_string();
+        assert!(matches!(only(Vec::new()), Err(SelectError::None)));
+        let (node, document) = only(vec![of(3, r#"{ "pid": 7 }"#)]).expect("one");
+        assert_eq!((node.name().as_str(), &document["pid"]), ("127.1.1.3", &7.into()));
+        for count in [2, 3] {
+            let nodes = (0..count).map(|last| of(last, r#"{ "pid": 7 }"#)).collect();
+            let why = refused(nodes);
+            assert!(why.starts_with(&format!("{count} nodes fit")), "{why}");
+        }
+        let why = refused(vec![of(4, "3")]);
+        assert!(why.starts_with("node 127.1.1.4: its answer is no document"), "{why}");
     }
 
     #[test]

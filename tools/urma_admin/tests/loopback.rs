@@ -212,6 +212,33 @@ fn programs_and_settings_are_shown_as_text_and_as_documents() {
     );
 }
 
+/// Names of devices that are no file names, of the option and of the environment.
+#[test]
+fn an_alias_that_is_no_file_name_is_refused_before_anything_starts() {
+    let run = |variable: &str, option: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["run"]).args(option).args(["--", "/bin/echo", "started"]);
+        let output = command.env("URMA_DEVICE_ALIAS", variable).output().unwrap();
+        (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
+    };
+    for wrong in [".", "..", "a/b", "/", "a,b"] {
+        let (code, started, why) = run("fine", &["--alias", wrong]);
+        assert!(code == Some(125) && started.is_empty(), "{wrong}: {why}");
+        assert!(why.contains(&format!("{wrong:?} is no name of a device")), "{wrong}: {why}");
+    }
+    for wrong in [".", "..", "a/b"] {
+        let (code, started, why) = run(&format!("fine, {wrong} ,other"), &[]);
+        assert!(code == Some(125) && started.is_empty(), "{wrong}: {why}");
+        assert!(why.contains(&format!("{wrong:?} is no name of a device")), "{wrong}: {why}");
+    }
+    for (variable, option) in
+        [("...", &[][..]), ("", &["--alias", ".a"]), (" , ", &["--alias", "b"])]
+    {
+        let (_, _, why) = run(variable, option);
+        assert!(!why.contains("is no name of a device"), "{variable}: {why}");
+    }
+}
+
 #[test]
 fn what_stands_between_two_hosts_is_shown() {
     let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };

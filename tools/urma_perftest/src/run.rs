@@ -274,7 +274,8 @@ mod tests {
     #[test]
     fn a_thread_is_pinned_to_one_core_or_says_which_it_may_not_have() {
         let allowed = || nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let cores = |set: CpuSet| (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap()).collect();
+        let cores =
+            |set: CpuSet| (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap()).collect();
         let thread = std::thread::spawn(move || {
             let before: Vec<usize> = cores(allowed());
             let last = *before.last().unwrap();
@@ -284,7 +285,10 @@ mod tests {
             for beyond in [CpuSet::count() - 1, CpuSet::count()] {
                 let refused = pin(beyond).unwrap_err();
                 let why = refused.to_string();
-                assert!(matches!(refused, RunError::Refused(_)) && why.contains(&format!("core {beyond}: ")));
+                assert!(
+                    matches!(refused, RunError::Refused(_))
+                        && why.contains(&format!("core {beyond}: "))
+                );
             }
             assert_eq!(cores(allowed()), [last], "a refused core changes nothing");
         });

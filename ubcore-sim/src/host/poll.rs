@@ -160,17 +160,18 @@ mod tests {
     fn what_ends_a_wait_is_what_was_asked_for() {
         let poll = Poll::new().unwrap();
         let mut far = Vec::new();
-        let pairs: Vec<(UnixStream, u64)> = [Interest::Read, Interest::EndpointEvent, Interest::HangUp]
-            .into_iter()
-            .zip(1..)
-            .map(|(interest, key)| {
-                let (near, other) = UnixStream::pair().unwrap();
-                poll.add(&near, key, interest).unwrap();
-                assert!(poll.add(&near, key, interest).is_err(), "it is watched already");
-                far.push(other);
-                (near, key)
-            })
-            .collect();
+        let pairs: Vec<(UnixStream, u64)> =
+            [Interest::Read, Interest::EndpointEvent, Interest::HangUp]
+                .into_iter()
+                .zip(1..)
+                .map(|(interest, key)| {
+                    let (near, other) = UnixStream::pair().unwrap();
+                    poll.add(&near, key, interest).unwrap();
+                    assert!(poll.add(&near, key, interest).is_err(), "it is watched already");
+                    far.push(other);
+                    (near, key)
+                })
+                .collect();
         assert_eq!(found(&poll, SHORT), [0; 0]);
         for other in &mut far {
             other.write_all(b"x").unwrap();

@@ -128,7 +128,9 @@ mod tests {
     fn the_line_of_a_table_is_that_of_the_address_and_the_port() {
         let line = |ip: &str, port: u16, inode: &str| {
             let ip = if ip == "*" { "00000000".to_owned() } else { hex(ip.parse().unwrap()) };
-            format!("  12: {ip}:{port:04X} 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000  0 {inode} 2 0 0\n")
+            format!(
+                "  12: {ip}:{port:04X} 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000  0 {inode} 2 0 0\n"
+            )
         };
         let head = "   sl  local_address rem_address   st\n";
         let table = [
@@ -155,7 +157,11 @@ mod tests {
         ] {
             assert_eq!(inode(address), wanted, "{address}");
         }
-        assert_eq!(inode_of(&line("127.1.1.1", 4791, "1"), "127.1.1.1:4791".parse().unwrap()), None, "a head");
+        assert_eq!(
+            inode_of(&line("127.1.1.1", 4791, "1"), "127.1.1.1:4791".parse().unwrap()),
+            None,
+            "a head"
+        );
     }
 
     #[test]

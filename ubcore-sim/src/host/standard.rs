@@ -276,7 +276,8 @@ mod tests {
     fn packets_of_all_endpoints_leave_and_the_first_deadline_counts() {
         let all = StandardEndpoints::new(RawEid([0; 16]));
         let noting = |out: &[usize], due| {
-            Box::new(Noting { got: Arc::default(), out: out.to_vec(), due }) as Box<dyn PortEndpoint>
+            Box::new(Noting { got: Arc::default(), out: out.to_vec(), due })
+                as Box<dyn PortEndpoint>
         };
         assert_eq!((all.deadline(), all.poll_transmit(1, &mut [])), (None, None));
         all.add(tpn(5), noting(&[], None)).unwrap();

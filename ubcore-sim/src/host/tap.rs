@@ -251,7 +251,9 @@ mod tests {
         // Another process begins with none.
         let (near, other) = ends();
         tap.open(near);
-        assert!(matches!(read(&far, &mut [0; 8], BRIEF), Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof));
+        assert!(
+            matches!(read(&far, &mut [0; 8], BRIEF), Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
+        );
         tap.on_packet(from, to, &[7]);
         drain(&other, |bytes| last = TapRecord::parse(bytes).map(|record| record.dropped));
         assert_eq!(last, Some(0));

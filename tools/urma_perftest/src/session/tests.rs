@@ -90,7 +90,11 @@ fn a_peer_that_does_not_fit_is_refused() {
         here.connect(&plan, &peer).map(|_| ()).unwrap_err().to_string()
     };
     for (line, spoil, word) in [
-        ("send_bw -J 2", &(|peer: &mut Endpoint| peer.eid = "x".to_owned()) as &dyn Fn(&mut Endpoint), "the peer's EID \"x\""),
+        (
+            "send_bw -J 2",
+            &(|peer: &mut Endpoint| peer.eid = "x".to_owned()) as &dyn Fn(&mut Endpoint),
+            "the peer's EID \"x\"",
+        ),
         ("send_bw -J 2", &|peer| peer.segments.clear(), "another buffer"),
         ("send_bw -J 2", &|peer| peer.segments.push(peer.segments[0]), "another buffer"),
         ("send_bw -J 2", &|peer| peer.segments[0].len -= 64, "another buffer"),
@@ -106,7 +110,12 @@ fn a_peer_that_does_not_fit_is_refused() {
 
 #[test]
 fn sides_that_fit_are_connected_lane_by_lane() {
-    for line in ["send_bw -J 3", "send_bw -J 3 -p 1", "write_bw -J 3 --seg_pre_jetty -K 1", "send_bw -J 3 -b"] {
+    for line in [
+        "send_bw -J 3",
+        "send_bw -J 3 -p 1",
+        "write_bw -J 3 --seg_pre_jetty -K 1",
+        "send_bw -J 3 -b",
+    ] {
         let ((plan, here), (_, there)) = (side(line), side(line));
         let (mine, peer) = (here.endpoint(&plan.test), there.endpoint(&plan.test));
         let session = here.connect(&plan, &peer).unwrap();
@@ -134,7 +143,11 @@ fn a_path_is_the_one_that_was_asked_for() {
         (PathArg::Packets, &[Packets]),
     ] {
         for found in [Local, SameHost, Packets] {
-            assert_eq!(check_path(asked, found).is_ok(), fits.contains(&found), "{asked:?} {found:?}");
+            assert_eq!(
+                check_path(asked, found).is_ok(),
+                fits.contains(&found),
+                "{asked:?} {found:?}"
+            );
         }
     }
 }

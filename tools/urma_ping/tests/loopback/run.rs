@@ -61,8 +61,10 @@ fn each_ping_is_a_line_and_a_quiet_run_has_the_first_and_the_last_ones() {
     let eid = groups(&node.eid);
     let words = ["-c", "2", "-i", "0.01", "-W", "20", "-s", "1", &node.eid];
     let first = format!("URMA_PING {eid} 1 bytes of data.\n");
-    let lines = format!("1 bytes from {eid}: seq=1 time=_ ms\n1 bytes from {eid}: seq=2 time=_ ms\n");
-    let summary = "\n--- ping statistics ---\n2 packets transmitted, 2 received, 0.0% packet loss, time ";
+    let lines =
+        format!("1 bytes from {eid}: seq=1 time=_ ms\n1 bytes from {eid}: seq=2 time=_ ms\n");
+    let summary =
+        "\n--- ping statistics ---\n2 packets transmitted, 2 received, 0.0% packet loss, time ";
     let rtt = "ms\nrtt min/avg/max/mdev = _/_/_/_ ms\n";
     for (more, between) in [(&[][..], lines.as_str()), (&["-q"], "")] {
         let words = [&words[..], more].concat();
@@ -143,7 +145,8 @@ fn answers_that_do_not_come_are_waited_for_as_long_as_was_said() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let named = |number: &u32| {
         rest.iter().any(|line| {
-            line.starts_with("A late answer: expected seq=") && line.ends_with(&format!("got seq={number}"))
+            line.starts_with("A late answer: expected seq=")
+                && line.ends_with(&format!("got seq={number}"))
         })
     };
     assert!(late.iter().all(named), "{late:?}: {rest:?}");
@@ -234,7 +237,8 @@ fn pages_and_completions_are_written_where_they_are_asked_for() {
     }
     let output = run(&["--generate", place]);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
-    let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|one| one.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(&dir).unwrap().map(|one| one.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["_urma_ping", "urma_ping.1", "urma_ping.bash", "urma_ping.fish"]);
     fs::remove_dir_all(&dir).unwrap();

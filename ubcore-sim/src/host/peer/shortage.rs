@@ -119,7 +119,10 @@ mod tests {
         let mut noise = Noise::default();
         let lines: Vec<u64> = (0..40).filter_map(|_| noise.count("a")).collect();
         assert_eq!(lines, [1, 2, 4, 8, 16, 32]);
-        assert_eq!((noise.count("b"), noise.count("b"), noise.count("b")), (Some(1), Some(2), None));
+        assert_eq!(
+            (noise.count("b"), noise.count("b"), noise.count("b")),
+            (Some(1), Some(2), None)
+        );
     }
 
     #[test]
