@@ -594,6 +594,46 @@ mod tests {
     }
 
     #[test]
+    fn the_columns_of_a_kind_begin_where_they_stay() {
+        for (kind, wanted) in [
+            (ObjectKind::Jfc, &[0][..]),
+            (ObjectKind::JettyGroup, &[0, 10]),
+            (ObjectKind::Jfs, &[0, 10, 17, 29]),
+            (ObjectKind::Jfr, &[0, 10, 17, 29, 39]),
+            (ObjectKind::Jetty, &[0, 10, 17, 29, 41, 51, 65, 77]),
+            (ObjectKind::Rc, &[0, 10, 22, 34]),
+            (ObjectKind::Seg, &[0, 12, 32, 46, 70, 81, 89]),
+            (ObjectKind::Tp, &[0, 20, 32, 43, 55, 73, 80, 92, 103, 121]),
+            (ObjectKind::Tpreuse, &[0, 20, 32, 40]),
+        ] {
+            let text = table(kind, &[]);
+            let begins = |at: &usize| !text[*at..].starts_with(' ') && text[..*at].ends_with(' ');
+            let found: Vec<usize> =
+                (0..text.len() - 1).filter(|at| *at == 0 || begins(at)).collect();
+            assert_eq!(found, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_whole_of_a_node_has_its_objects_of_each_kind() {
+        let document = document();
+        let mut text = String::new();
+        details(&mut text, &document, true);
+        for kind in [
+            ObjectKind::Jetty,
+            ObjectKind::Jfs,
+            ObjectKind::Jfr,
+            ObjectKind::Jfc,
+            ObjectKind::JettyGroup,
+            ObjectKind::Seg,
+            ObjectKind::Tp,
+        ] {
+            let table = table(kind, &objects(&document, kind, None));
+            assert!(table.lines().count() > 1 && text.contains(&table), "{kind:?}: {text}");
+        }
+    }
+
+    #[test]
     fn details_are_shown_where_they_are_asked_for() {
         use clap::Parser;
 
