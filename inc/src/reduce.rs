@@ -5,7 +5,9 @@
 //! nearest even, nothing fused, nothing flushed. F16 and BF16 are added as F32 and rounded once. Any NaN becomes the
 //! canonical one.
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use urma_mem::vectors::{VectorWork, run_wide};
 
 use crate::element::{ElementType, Operator, Reduction};
 
@@ -14,8 +16,30 @@ const WIDE_BLOCK: usize = 256;
 
 /// Sets each element of `acc` to `acc op data`. Both are as long, in whole elements; what one has beyond the other stays.
 ///
+/// With vectors as wide as the processor's, which takes half as long (`reduce::tests::measure`).
+///
 /// Bits depend on the order of calls where [`Reduction::is_ordered`]: use [`fold`] there.
 pub fn accumulate(reduction: Reduction, acc: &mut [u8], data: &[u8]) {
+    run_wide(Accumulation { reduction, acc, data });
+}
+
+struct Accumulation<'a> {
+    reduction: Reduction,
+    acc: &'a mut [u8],
+    data: &'a [u8],
+}
+
+impl VectorWork for Accumulation<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        accumulate_here(self.reduction, self.acc, self.data);
+    }
+}
+
+#[inline(always)]
+fn accumulate_here(reduction: Reduction, acc: &mut [u8], data: &[u8]) {
     let operator = reduction.operator();
     match reduction.element() {
         ElementType::I8 => integers(operator, acc, data, i8::from_le_bytes, i8::to_le_bytes),
@@ -45,8 +69,8 @@ pub fn fold(
 ) {
     let operator = reduction.operator();
     match reduction.element() {
-        ElementType::F16 => wide(operator, parts, out, f16_of, f16_to),
-        ElementType::Bf16 => wide(operator, parts, out, bf16_of, bf16_to),
+        ElementType::F16 => wide(operator, parts, out, widen_f16, narrow_f16),
+        ElementType::Bf16 => wide(operator, parts, out, widen_bf16, narrow_bf16),
         ElementType::I8
         | ElementType::I16
         | ElementType::I32
@@ -217,35 +241,89 @@ fn floats<T: Float, const N: usize>(
 }
 
 /// The fold of F16 or BF16: in F32, rounded at the end.
+#[inline(always)]
 fn wide(
     operator: Operator,
     parts: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
     out: &mut [u8],
-    of: impl Fn([u8; 2]) -> f32,
-    to: impl Fn(f32) -> [u8; 2],
+    widen: impl Fn(&[[u8; 2]], &mut [f32; WIDE_BLOCK]),
+    narrow: impl Fn(&[f32; WIDE_BLOCK], &mut [[u8; 2]]),
 ) {
-    const SINGLE: usize = size_of::<f32>();
-    let (mut acc, mut operand) = ([0; SINGLE * WIDE_BLOCK], [0; SINGLE * WIDE_BLOCK]);
+    let (mut acc, mut operand) = ([0.0; WIDE_BLOCK], [0.0; WIDE_BLOCK]);
     let (out, _) = out.as_chunks_mut::<2>();
     for (block, out) in out.chunks_mut(WIDE_BLOCK).enumerate() {
-        let widen = |part: &[u8], wide: &mut [u8]| {
+        let start = block * WIDE_BLOCK;
+        let block_of = |part: &[u8], wide: &mut [f32; WIDE_BLOCK]| {
             let (halves, _) = part.as_chunks::<2>();
-            let halves = halves.iter().skip(block * WIDE_BLOCK).take(WIDE_BLOCK);
-            for (wide, half) in wide.as_chunks_mut().0.iter_mut().zip(halves) {
-                *wide = of(*half).to_le_bytes();
-            }
+            widen(halves.get(start..start + out.len()).unwrap_or_default(), wide);
         };
         let mut parts = parts.clone();
         if let Some(first) = parts.next() {
-            widen(first.as_ref(), &mut acc);
+            block_of(first.as_ref(), &mut acc);
         }
         for part in parts {
-            widen(part.as_ref(), &mut operand);
-            floats(operator, &mut acc, &operand, f32::from_le_bytes, f32::to_le_bytes);
+            block_of(part.as_ref(), &mut operand);
+            match operator {
+                Operator::Sum => combine_floats(&mut acc, &operand, |a, b| a + b),
+                Operator::Prod => combine_floats(&mut acc, &operand, |a, b| a * b),
+                Operator::Min => combine_floats(&mut acc, &operand, least),
+                Operator::Max => combine_floats(&mut acc, &operand, greatest),
+                // No reductions of floats.
+                Operator::Land
+                | Operator::Lor
+                | Operator::Lxor
+                | Operator::Band
+                | Operator::Bor
+                | Operator::Bxor
+                | Operator::MinLoc
+                | Operator::MaxLoc => {}
+            }
         }
-        for (out, wide) in out.iter_mut().zip(acc.as_chunks().0) {
-            *out = to(f32::from_le_bytes(*wide));
-        }
+        narrow(&acc, out);
+    }
+}
+
+#[inline(always)]
+fn combine_floats(
+    acc: &mut [f32; WIDE_BLOCK],
+    data: &[f32; WIDE_BLOCK],
+    f: impl Fn(f32, f32) -> f32,
+) {
+    for (acc, data) in acc.iter_mut().zip(data) {
+        *acc = f(*acc, *data);
+    }
+}
+
+/// The library converts slices by the processor's own instructions where it has some, and one by one far slower.
+#[inline(always)]
+fn widen_f16(halves: &[[u8; 2]], wide: &mut [f32; WIDE_BLOCK]) {
+    let mut values = [f16::ZERO; WIDE_BLOCK];
+    for (value, half) in values.iter_mut().zip(halves) {
+        *value = f16::from_le_bytes(*half);
+    }
+    values.convert_to_f32_slice(wide);
+}
+
+#[inline(always)]
+fn narrow_f16(wide: &[f32; WIDE_BLOCK], halves: &mut [[u8; 2]]) {
+    let mut values = [f16::ZERO; WIDE_BLOCK];
+    values.convert_from_f32_slice(wide);
+    for ((half, value), wide) in halves.iter_mut().zip(values).zip(wide) {
+        *half = if wide.is_nan() { 0x7e00_u16.to_le_bytes() } else { value.to_le_bytes() };
+    }
+}
+
+#[inline(always)]
+fn widen_bf16(halves: &[[u8; 2]], wide: &mut [f32; WIDE_BLOCK]) {
+    for (wide, half) in wide.iter_mut().zip(halves) {
+        *wide = bf16_of(*half);
+    }
+}
+
+#[inline(always)]
+fn narrow_bf16(wide: &[f32; WIDE_BLOCK], halves: &mut [[u8; 2]]) {
+    for (half, wide) in halves.iter_mut().zip(wide) {
+        *half = bf16_to(*wide);
     }
 }
 
@@ -296,13 +374,16 @@ fn pairs<T: Copy + PartialOrd, const N: usize>(
 }
 
 /// Replaces each NaN by the canonical one.
+#[inline(always)]
 fn canonical(element: ElementType, out: &mut [u8]) {
     match element {
-        ElementType::F32 | ElementType::F32I32 => {
-            nans(out, element.size(), f32::from_le_bytes, f32::to_le_bytes);
+        ElementType::F32 => nans::<_, 4, 0>(out, f32::from_le_bytes, f32::to_le_bytes),
+        ElementType::F64 => nans::<_, 8, 0>(out, f64::from_le_bytes, f64::to_le_bytes),
+        ElementType::F32I32 => {
+            nans::<_, 4, INDEX_LEN>(out, f32::from_le_bytes, f32::to_le_bytes);
         }
-        ElementType::F64 | ElementType::F64I32 => {
-            nans(out, element.size(), f64::from_le_bytes, f64::to_le_bytes);
+        ElementType::F64I32 => {
+            nans::<_, 8, INDEX_LEN>(out, f64::from_le_bytes, f64::to_le_bytes);
         }
         // Rounding did it.
         ElementType::F16 | ElementType::Bf16 => {}
@@ -319,17 +400,17 @@ fn canonical(element: ElementType, out: &mut [u8]) {
     }
 }
 
-fn nans<T: Float, const N: usize>(
+#[inline(always)]
+fn nans<T: Float, const N: usize, const INDEX: usize>(
     out: &mut [u8],
-    size: usize,
     of: impl Fn([u8; N]) -> T,
     to: impl Fn(T) -> [u8; N],
 ) {
-    for element in out.chunks_exact_mut(size) {
-        if let Some(value) = element.first_chunk_mut()
-            && of(*value).is_nan()
-        {
-            *value = to(T::NAN);
+    for element in out.chunks_exact_mut(N + INDEX) {
+        if let Some(bytes) = element.first_chunk_mut() {
+            // Stored in any case: a store under a condition costs ten times as much where vectors have it.
+            let value = of(*bytes);
+            *bytes = to(if value.is_nan() { T::NAN } else { value });
         }
     }
 }
@@ -340,6 +421,78 @@ mod tests {
 
     fn reduction(operator: Operator, element: ElementType) -> Reduction {
         Reduction::new(operator, element).unwrap()
+    }
+
+    /// Bytes of any kind, with many that are special for floats.
+    fn bytes(len: usize, seed: u64) -> Vec<u8> {
+        const SPECIAL: [u64; 6] = [
+            0x7fc0_0000_ffa0_1234,
+            0x8000_0000_0000_0000,
+            0x7f80_0000_ff80_0000,
+            0x0000_0001_8000_0001,
+            0xfff4_0000_0000_0001,
+            0x7c00_fc01_0001_8001,
+        ];
+        let mut state = seed;
+        let mut word = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let index = usize::try_from(state >> 60).unwrap();
+            SPECIAL.get(index).copied().unwrap_or(state ^ state >> 29)
+        };
+        (0..len.div_ceil(8)).flat_map(|_| word().to_le_bytes()).take(len).collect()
+    }
+
+    /// Every type and operator: what wider vectors give is what the plain loops give, also where a vector is not full.
+    #[test]
+    fn wider_vectors_change_no_bit() {
+        let mut count = 0;
+        for element in ElementType::ALL {
+            let all = Operator::ALL.into_iter().filter_map(|op| Reduction::new(op, element));
+            for reduction in all {
+                for elements in [0, 1, 7, 33, 259, 1020] {
+                    let len = elements * element.size();
+                    count += 1;
+                    let (data, mut wide) = (bytes(len, 1), bytes(len, 2));
+                    let mut plain = wide.clone();
+                    accumulate(reduction, &mut wide, &data);
+                    Accumulation { reduction, acc: &mut plain, data: &data }.run();
+                    // A NaN may have either one's payload: sums of floats end with this.
+                    canonical(element, &mut wide);
+                    canonical(element, &mut plain);
+                    assert_eq!(wide, plain, "{reduction:?}, {elements} elements");
+                }
+            }
+        }
+        assert!(count > 300, "{count}");
+    }
+
+    /// What wider vectors gain, in turns: `cargo test --release -p inc reduce -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "measures; run with --release --ignored --nocapture"]
+    #[expect(clippy::disallowed_methods, reason = "it measures")]
+    fn measure() {
+        const TURNS: usize = 41;
+        for element in [ElementType::I8, ElementType::I32, ElementType::I64, ElementType::F32] {
+            let reduction = reduction(Operator::Sum, element);
+            let (data, mut acc) = (bytes(4080, 1), bytes(4080, 2));
+            let mut times = [const { Vec::new() }; 2];
+            for _ in 0..TURNS {
+                for (times, is_wide) in times.iter_mut().zip([false, true]) {
+                    let start = std::time::Instant::now();
+                    for _ in 0..1000 {
+                        let data = std::hint::black_box(&data);
+                        let work = Accumulation { reduction, acc: &mut acc, data };
+                        if is_wide { run_wide(work) } else { work.run() }
+                    }
+                    times.push(start.elapsed().as_nanos() / 1000);
+                }
+            }
+            let [plain, wide] = times.map(|mut times| {
+                times.sort_unstable();
+                times[TURNS / 2]
+            });
+            println!("{element:?}: 4080 bytes in {plain} ns, with wider vectors {wide} ns");
+        }
     }
 
     /// The fold of values that have these bytes.

@@ -39,6 +39,7 @@ mod sigbus;
 pub mod sleep;
 pub mod spsc;
 pub mod sync;
+pub mod vectors;
 pub mod words;
 pub mod writers;
 

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("urma-rc", &["urma-packet"]),
-    ("inc", &["urma-packet"]),
+    ("inc", &["urma-mem", "urma-packet"]),
     ("inc-control", &["inc", "urma-packet"]),
     ("inccl", &["inc", "inc-control", "inc-net", "urma-mem"]),
     ("inc-net", &["inc", "inc-control", "urma-mem", "urma-packet", "urma-xdp"]),
