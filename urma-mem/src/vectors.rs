@@ -7,7 +7,7 @@
 /// Work on bytes, the same on every processor. `run` and all that it calls want `#[inline(always)]`: what is not inlined is
 /// compiled for any processor.
 pub trait VectorWork {
-    /// What it gives.
+    /// What the work gives back.
     type Output;
 
     /// Does it.
