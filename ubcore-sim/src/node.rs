@@ -224,8 +224,7 @@ impl Node {
 
     /// Exchanges datagrams now: after something was posted to an endpoint, or to poll it. Bounded.
     pub fn exchange(&self) {
-        let now = self.shared.clock().now();
-        self.shared.port().exchange(self.shared.device(), now, LinkVisitor::Thread);
+        self.shared.exchange();
     }
 }
 

@@ -70,7 +70,7 @@ impl Shared {
 }
 
 impl PortEndpoint for Shared {
-    fn on_packet(&mut self, now: u64, _: SocketAddr, packet: &RocePacket<'_>) {
+    fn on_packet(&mut self, now: u64, _: SocketAddr, packet: &RocePacket<'_>, _: &[u8]) {
         let Side { rc, memory, .. } = &mut *self.lock();
         rc.on_packet(now, packet, memory);
     }

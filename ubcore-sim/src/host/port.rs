@@ -378,7 +378,9 @@ impl PacketPort {
             if result == StandardResult::NotHere {
                 self.standard.count_unknown();
             }
-            if result != StandardResult::Taken {
+            if result == StandardResult::Taken {
+                self.tap.on_packet(from, self.address(port), bytes);
+            } else {
                 // Counts where a flood is looked for.
                 device.count(Counter::DropMalformed);
             }
@@ -703,7 +705,8 @@ mod tests {
     }
 
     impl PortEndpoint for Echo {
-        fn on_packet(&mut self, _: Nanos, from: SocketAddr, packet: &RocePacket<'_>) {
+        fn on_packet(&mut self, _: Nanos, from: SocketAddr, packet: &RocePacket<'_>, bytes: &[u8]) {
+            assert_eq!(RocePacket::parse(bytes), Ok(*packet));
             self.taken.lock().unwrap().push(packet.header.bth);
             self.waiting = Some(ip_eid(from.ip().to_canonical()));
         }

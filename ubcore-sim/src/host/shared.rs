@@ -301,6 +301,15 @@ impl SharedNode {
         stepped || exchanged
     }
 
+    /// Exchanges datagrams now, for an endpoint of the standard opcodes.
+    pub fn exchange(&self) {
+        if !self.is_dead() {
+            self.port.exchange(&self.device, self.clock.now(), LinkVisitor::Thread);
+            // It may have brought work and timers of the device.
+            self.leave();
+        }
+    }
+
     /// The next request of the core, from whichever thread found it.
     pub fn next_request(&self) -> Option<HostRequest> {
         let found = self.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -533,3 +542,31 @@ const POLLS_HELD_MAX: u32 = 64;
 /// Polls that look for requests of the core after a command was rung; a command that takes longer
 /// is stepped by the background thread, which looks by itself.
 const POLLS_AFTER_COMMAND: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use udma_abi::cmd::{Command, Mode};
+
+    use super::*;
+    use crate::bench::{Bench, Sharing};
+    use crate::host::{claim::Claim, port::PortLinkCfg};
+
+    #[test]
+    fn an_exchange_wakes_the_thread_that_sleeps_past_a_new_timer() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = PacketPort::bind(claim.eid(), &[], PortLinkCfg::default());
+        let mut bench = Bench::new(1, Sharing::Whole, &|cfg| cfg.eid = claim.eid());
+        let wakeup = new_wakeup().unwrap();
+        let shared = SharedNode::new(Arc::clone(&bench.dev), wakeup, port).unwrap();
+        shared.set_alarm(None);
+        shared.exchange();
+        assert!(!take(shared.own_wakeup()), "nothing is due");
+        bench.submit(Command::Connect { eid: other.eid(), mode: Mode::Rm });
+        bench.dev.step(1000);
+        bench.dev.on_packet_peer(1000, other.eid());
+        bench.dev.step(1000);
+        shared.exchange();
+        assert_eq!(shared.port().counts().unwrap().sent, 1, "the request for a TP");
+        assert!(take(shared.own_wakeup()), "it may have to be sent again");
+    }
+}

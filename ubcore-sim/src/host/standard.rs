@@ -21,8 +21,9 @@ use crate::ports::{Deadline, Transmit};
 /// An endpoint at the port of a node. Its calls come from whatever thread steps the node, one at a time,
 /// and must neither wait nor call the node.
 pub trait PortEndpoint: Send + Debug {
-    /// Takes a packet for its queue pair, with a right ICRC. Any host may have sent it.
-    fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>);
+    /// Takes a packet for its queue pair, with a right ICRC. Any host may have sent it. `bytes` are the same packet as it came,
+    /// BTH to ICRC.
+    fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>, bytes: &[u8]);
 
     /// Writes the next packet, sealed for port 4791 at both ends, to the front of `buf`.
     fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit>;
@@ -136,7 +137,7 @@ impl StandardEndpoints {
             return drop(&self.icrc);
         }
         let Ok(packet) = RocePacket::parse(bytes) else { return drop(&self.malformed) };
-        endpoint.on_packet(now, from, &packet);
+        endpoint.on_packet(now, from, &packet, bytes);
         StandardResult::Taken
     }
 
