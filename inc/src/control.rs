@@ -247,21 +247,29 @@ pub enum PlanError {
     },
 }
 
+impl ChunkReport {
+    /// Whether its map is that of a communicator with `window` chunks.
+    ///
+    /// # Errors
+    /// [`PlanError::Map`].
+    pub fn check(&self, window: u32, rank: Rank) -> Result<(), PlanError> {
+        let (found, expected) = (self.has_result.len(), 2 * window as usize);
+        if found == expected { Ok(()) } else { Err(PlanError::Map { rank, found, expected }) }
+    }
+}
+
 impl ResumePlan {
     /// Makes the plan of what all ranks of a communicator with `window` chunks have.
     ///
     /// # Errors
     /// [`PlanError`].
     pub fn of(window: u32, reports: &[(Rank, ChunkReport)]) -> Result<Self, PlanError> {
-        let expected = 2 * window as usize;
         let oldest = reports.iter().map(|(_, report)| report.oldest);
         let first = oldest.reduce(Seq::min_of).ok_or(PlanError::Empty)?;
-        let mut owners: Vec<Option<Rank>> = vec![None; expected];
-        for (rank, ChunkReport { oldest, has_result }) in reports {
-            let (rank, found) = (*rank, has_result.len());
-            if found != expected {
-                return Err(PlanError::Map { rank, found, expected });
-            }
+        let mut owners: Vec<Option<Rank>> = vec![None; 2 * window as usize];
+        for (rank, report) in reports {
+            report.check(window, *rank)?;
+            let (rank, ChunkReport { oldest, has_result }) = (*rank, report);
             if oldest.since(first) > window {
                 return Err(PlanError::Apart { rank, oldest: *oldest, first });
             }

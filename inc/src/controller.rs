@@ -375,6 +375,16 @@ pub struct ControllerCounts {
     pub silences: u64,
 }
 
+impl GroupState {
+    /// When a group that was over before a restart, and of which no member came back, is dropped.
+    fn forgotten_at(&self) -> Option<IncTime> {
+        let is_over = matches!(self.phase, GroupPhase::Over(_));
+        let has_none = self.members.values().all(|member| member.session.is_none());
+        let until = self.members.values().map(|member| member.absent_until);
+        if is_over && has_none { until.max() } else { None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SessionPeer {
     Switch(String),
@@ -647,7 +657,8 @@ impl Controller {
                 group.phase == GroupPhase::Ready && member.session.is_none() && !member.has_left
             };
             let absent = group.members.values().filter(is_absent);
-            creating.into_iter().chain(absent.map(|member| member.absent_until))
+            let absent = absent.map(|member| member.absent_until);
+            creating.into_iter().chain(absent).chain(group.forgotten_at())
         });
         let communicators = self.communicators.values().filter_map(CommunicatorState::deadline);
         sessions.chain(groups).chain(communicators).chain(self.restored_until).min()
@@ -829,9 +840,9 @@ impl Controller {
     }
 
     fn groups_on_time(&mut self, now: IncTime) {
-        let mut late = Vec::new();
-        let mut absent = Vec::new();
+        let (mut late, mut absent, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
         for group in self.groups.values() {
+            forgotten.extend(group.forgotten_at().filter(|at| *at <= now).map(|_| group.id));
             match group.phase {
                 GroupPhase::Creating(deadline) if deadline <= now => late.push(group.id),
                 GroupPhase::Ready => {
@@ -858,6 +869,9 @@ impl Controller {
         }
         for (group, rank) in absent {
             self.member_lost(now, group, rank, "it opened no session");
+        }
+        for id in forgotten {
+            self.forget_group(id);
         }
     }
 

@@ -120,16 +120,22 @@ impl Controller {
     fn fail_gathering(&mut self, id: CommunicatorId, why: &str) {
         let Some(of) = self.communicators.get_mut(&id) else { return };
         of.phase = TreePhase::Over(why.to_owned());
+        of.destroy_at = None;
         for call in std::mem::take(&mut of.creators).into_values() {
             let answer = Err(CallError::NotCreated(why.to_owned()));
             self.actions.push_back(ControllerAction::Answer(call, answer));
         }
+        // A rank may have guessed its number.
+        for call in of.destroyed.values_mut().filter_map(Option::take) {
+            self.actions.push_back(ControllerAction::Answer(call, Ok(CallAnswer::Done)));
+        }
     }
 
     pub(super) fn creator_lost(&mut self, _now: IncTime, call: CallId) {
-        let gone = self.communicators.values().find_map(|of| {
-            let (rank, _) = of.creators.iter().find(|(_, creator)| **creator == call)?;
-            Some((of.id, *rank))
+        let gone = self.communicators.values_mut().find_map(|of| {
+            let (&rank, _) = of.creators.iter().find(|(_, creator)| **creator == call)?;
+            of.creators.remove(&rank);
+            Some((of.id, rank))
         });
         if let Some((id, rank)) = gone {
             self.fail_gathering(id, &format!("rank {} gave up", rank.0));
@@ -159,9 +165,13 @@ impl Controller {
         let of = self.communicators.get_mut(&id).filter(|of| of.group == ticket.group);
         let Some(of) = of else { return Ok(Some(CallAnswer::Done)) };
         let is_over = matches!(of.phase, TreePhase::Over(_));
-        of.destroyed.insert(ticket.rank, (!is_over).then_some(call));
+        let earlier = of.destroyed.insert(ticket.rank, (!is_over).then_some(call)).flatten();
         if !is_over {
             of.destroy_at.get_or_insert(destroy_at);
+        }
+        // Of two calls of one rank the later one waits for the others.
+        if let Some(earlier) = earlier {
+            self.actions.push_back(ControllerAction::Answer(earlier, Ok(CallAnswer::Done)));
         }
         self.close_if_destroyed(id);
         Ok(is_over.then_some(CallAnswer::Done))
@@ -607,6 +617,11 @@ impl Controller {
             HostReport::Chunks(_, chunks, end) => {
                 let Some(of) = self.communicators.get_mut(&life.communicator) else { return };
                 if let TreePhase::Draining { reports, .. } = &mut of.phase {
+                    // What no plan can be made of is not kept: it may be long.
+                    if let Err(error) = chunks.check(of.attributes.window, rank) {
+                        let (id, why) = (life.communicator, error.to_string());
+                        return self.abort_now(now, id, AbortReason::Protocol, &why);
+                    }
                     reports.insert(rank, chunks);
                     of.ends.insert(rank, end);
                     self.advance(now, life.communicator);

@@ -25,6 +25,54 @@ fn hosts_that_do_not_report_or_lie_end_the_communicator() {
 }
 
 #[test]
+fn a_report_of_which_no_plan_can_be_made_is_not_kept() {
+    let mut world = World::ready(ControllerCfg::new());
+    let id = world.running();
+    world.controller.on_session_end(world.now, world.switches.remove("a").unwrap());
+    let chunks = ChunkReport { oldest: Seq(0), has_result: vec![true; 1000] };
+    world.host_report(1, HostReport::Chunks(life(id, 2), chunks, end(1)));
+    let abort = world.host_got(0).pop().unwrap();
+    let why = "rank 1 reports 1000 chunks, 128 were asked for".to_owned();
+    assert_eq!(abort, HostCommand::Abort(id, AbortReason::Protocol, why));
+}
+
+#[test]
+fn each_call_to_destroy_is_answered() {
+    let mut world = World::ready(ControllerCfg::new());
+    let id = world.running();
+    let destroy = |world: &mut World, rank, id| {
+        let ticket = world.tickets[&rank];
+        world.call(ControllerCall::DestroyCommunicator(ticket, id))
+    };
+    let twice = [(); 2].map(|()| destroy(&mut world, 0, id));
+    assert_eq!(twice.map(|call| world.answer(call)), [Some(Ok(CallAnswer::Done)), None]);
+    for rank in 1..4 {
+        destroy(&mut world, rank, id);
+    }
+    assert_eq!(world.answer(twice[1]), Some(Ok(CallAnswer::Done)));
+    // One that is not made yet, and never is.
+    let call = world.create(0);
+    let guess = destroy(&mut world, 1, CommunicatorId(id.0 + 1));
+    assert_eq!(world.answer(guess), None);
+    world.pass(11_000 * MS);
+    assert!(world.answer(call).unwrap().is_err());
+    assert_eq!(world.answer(guess), Some(Ok(CallAnswer::Done)));
+    assert!(world.controller.poll_deadline().is_none_or(|at| at > world.now));
+}
+
+#[test]
+fn a_group_that_was_over_before_a_restart_is_dropped_if_no_member_comes_back() {
+    let mut world = World::ready(ControllerCfg::new());
+    world.controller.on_session_end(world.now, world.hosts[&0]);
+    let mut next = World::new(ControllerCfg::new());
+    next.controller.restore(next.now, world.controller.remains());
+    next.pass(29_000 * MS);
+    assert_eq!(next.controller.groups().count(), 1);
+    next.pass(2_000 * MS);
+    assert_eq!(next.controller.groups().count(), 0);
+}
+
+#[test]
 fn a_rank_that_does_not_destroy_is_not_waited_for_without_bound() {
     let mut world = World::ready(ControllerCfg::new());
     let id = world.running();
