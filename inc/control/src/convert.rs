@@ -3,17 +3,19 @@
 //! What comes from the other side is checked here: a missing part, a number out of range or an unknown code is an error that
 //! names the field.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use inc::control::{
     ChunkReport, CommunicatorId, CurrentOperation, EdgeEnds, HostCommand, HostReport, InstallError,
     PartCounts, ResumePlan, SwitchCommand, SwitchReport, TreeLife, TreePart, TreeStart,
 };
-use inc::controller::{GroupId, MemberTicket};
+use inc::controller::{
+    ControllerCall, GroupId, HostHello, JoinRequest, MemberTicket, SwitchCapacity, SwitchHello,
+};
 use inc::edge::{EdgeAttributes, EdgeEnd, Framing, MessageMode, Reliability, WriteWindow};
 use inc::element::{ElementType, Operator, Reduction};
 use inc::port::{EdgeTotals, StrayCounts};
-use inc::slots::{Child, ChunkConflict, ChunkTimes, SwitchCounts, To};
+use inc::slots::{Child, ChunkConflict, ChunkTimes, IncTime, SwitchCounts, To};
 use inc::wire::{AbortReason, Collective, IncHeader, IncKind, Rank, Seq, TreeEpoch};
 use urma_packet::{Psn, Tpn};
 
@@ -25,6 +27,8 @@ use crate::proto;
 pub struct ConversionError(pub &'static str);
 
 type Converted<T> = Result<T, ConversionError>;
+
+const MS: IncTime = 1_000_000;
 
 const ALLREDUCE: u32 = 0;
 const REDUCE: u32 = 1;
@@ -75,11 +79,7 @@ fn life_of(life: Option<proto::TreeLife>) -> Converted<TreeLife> {
     life.needed("life")?.try_into()
 }
 
-/// The lives of a hello.
-///
-/// # Errors
-/// [`ConversionError`].
-pub fn lives_of(lives: Vec<proto::TreeLife>) -> Converted<Vec<TreeLife>> {
+fn lives_of(lives: Vec<proto::TreeLife>) -> Converted<Vec<TreeLife>> {
     lives.into_iter().map(TreeLife::try_from).collect()
 }
 
@@ -89,14 +89,89 @@ impl From<MemberTicket> for proto::Ticket {
     }
 }
 
-/// The ticket of a call.
-///
-/// # Errors
-/// [`ConversionError`].
-pub fn ticket_of(ticket: Option<proto::Ticket>) -> Converted<MemberTicket> {
+fn ticket_of(ticket: Option<proto::Ticket>) -> Converted<MemberTicket> {
     let ticket = ticket.needed("ticket")?;
     let rank = Rank(u16_of(ticket.rank, "rank")?);
     Ok(MemberTicket { group: GroupId(ticket.group), rank, key: ticket.key })
+}
+
+fn ip_of(text: &str) -> Converted<IpAddr> {
+    text.parse().needed("address")
+}
+
+impl TryFrom<proto::HostHello> for HostHello {
+    type Error = ConversionError;
+
+    fn try_from(of: proto::HostHello) -> Converted<Self> {
+        let (ticket, lives) = (ticket_of(of.ticket)?, lives_of(of.lives)?);
+        Ok(Self { version: of.version, ticket, lives })
+    }
+}
+
+/// The first message of a switch, whose session comes from the address `peer`.
+///
+/// # Errors
+/// [`ConversionError`].
+pub fn switch_hello_of(of: proto::SwitchHello, peer: Option<IpAddr>) -> Converted<SwitchHello> {
+    let address =
+        if of.address.is_empty() { peer.needed("address")? } else { ip_of(&of.address)? };
+    Ok(SwitchHello {
+        version: of.version,
+        name: (!of.name.is_empty()).then_some(of.name),
+        address,
+        incarnation: of.incarnation,
+        capacity: SwitchCapacity { memory: of.memory, communicators: of.communicators },
+        lives: lives_of(of.lives)?,
+    })
+}
+
+/// The call of a rank that joins; `key` is fresh randomness, for its ticket.
+///
+/// # Errors
+/// [`ConversionError`].
+pub fn join_of(of: proto::CreateGroupRequest, key: u64) -> Converted<ControllerCall> {
+    Ok(ControllerCall::Join(JoinRequest {
+        version: of.version,
+        name: of.name,
+        world_size: of.world_size,
+        rank: of.rank,
+        address: ip_of(&of.address)?,
+        tenant: of.tenant,
+        nonce: <[u8; 16]>::try_from(&of.nonce[..]).unwrap_or_default(),
+        proof: of.proof,
+        key,
+        wait_ns: of.wait_ms.saturating_mul(MS),
+    }))
+}
+
+impl TryFrom<proto::CreateCommunicatorRequest> for ControllerCall {
+    type Error = ConversionError;
+
+    fn try_from(of: proto::CreateCommunicatorRequest) -> Converted<Self> {
+        Ok(Self::CreateCommunicator(
+            ticket_of(of.ticket)?,
+            of.attributes.needed("attributes")?.try_into()?,
+            of.end.needed("end")?.try_into()?,
+            of.wait_ms.saturating_mul(MS),
+        ))
+    }
+}
+
+impl TryFrom<proto::DestroyCommunicatorRequest> for ControllerCall {
+    type Error = ConversionError;
+
+    fn try_from(of: proto::DestroyCommunicatorRequest) -> Converted<Self> {
+        let id = CommunicatorId(of.communicator);
+        Ok(Self::DestroyCommunicator(ticket_of(of.ticket)?, id))
+    }
+}
+
+impl TryFrom<proto::Ticket> for ControllerCall {
+    type Error = ConversionError;
+
+    fn try_from(of: proto::Ticket) -> Converted<Self> {
+        Ok(Self::Leave(ticket_of(Some(of))?))
+    }
 }
 
 impl From<Reduction> for proto::Reduction {

@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use inc::controller::{
     CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
-    ControllerRemains, HostHello, JoinRequest, SessionId, SwitchCapacity, SwitchHello,
-    TopologyRequest,
+    ControllerRemains, HostHello, SessionId, TopologyRequest,
 };
 use inc::slots::IncTime;
 use inc::topology::PhysicalMap;
@@ -25,7 +24,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::convert::{ConversionError, lives_of, ticket_of};
+use crate::convert::{ConversionError, join_of, switch_hello_of};
 use crate::image::{ImageError, read_image, write_image};
 use crate::proto::controller_server::{self, ControllerServer as HostsService};
 use crate::proto::switch_control_server::{self, SwitchControlServer as SwitchesService};
@@ -480,10 +479,6 @@ fn random<const N: usize>() -> Result<[u8; N], Status> {
     Ok(bytes)
 }
 
-fn ip_of(text: &str) -> Result<IpAddr, Status> {
-    text.parse().map_err(|_| Status::invalid_argument(format!("{text:?} is no IP address")))
-}
-
 /// The first message of a session.
 async fn hello<T>(stream: &mut Streaming<T>) -> Result<T, Status> {
     match tokio::time::timeout(HELLO, stream.message()).await {
@@ -491,8 +486,6 @@ async fn hello<T>(stream: &mut Streaming<T>) -> Result<T, Status> {
         Err(_) => Err(Status::deadline_exceeded("no hello came")),
     }
 }
-
-const MS: IncTime = 1_000_000;
 
 /// What hosts and tools call.
 struct HostCalls(Arc<SharedController>);
@@ -515,20 +508,8 @@ impl controller_server::Controller for HostCalls {
         &self,
         request: Request<proto::CreateGroupRequest>,
     ) -> Result<Response<proto::Ticket>, Status> {
-        let of = request.into_inner();
-        let join = JoinRequest {
-            version: of.version,
-            name: of.name,
-            world_size: of.world_size,
-            rank: of.rank,
-            address: ip_of(&of.address)?,
-            tenant: of.tenant,
-            nonce: <[u8; 16]>::try_from(&of.nonce[..]).unwrap_or_default(),
-            proof: of.proof,
-            key: u64::from_le_bytes(random()?),
-            wait_ns: of.wait_ms.saturating_mul(MS),
-        };
-        match self.0.call(ControllerCall::Join(join)).await? {
+        let join = join_of(request.into_inner(), u64::from_le_bytes(random()?))?;
+        match self.0.call(join).await? {
             CallAnswer::Joined(ticket) => Ok(Response::new(ticket.into())),
             CallAnswer::Done | CallAnswer::Created(_) => Err(Status::internal("no ticket")),
         }
@@ -538,13 +519,7 @@ impl controller_server::Controller for HostCalls {
         &self,
         request: Request<proto::CreateCommunicatorRequest>,
     ) -> Result<Response<proto::CreateCommunicatorResponse>, Status> {
-        let of = request.into_inner();
-        let call = ControllerCall::CreateCommunicator(
-            ticket_of(of.ticket)?,
-            of.attributes.ok_or(ConversionError("attributes"))?.try_into()?,
-            of.end.ok_or(ConversionError("end"))?.try_into()?,
-            of.wait_ms.saturating_mul(MS),
-        );
+        let call = ControllerCall::try_from(request.into_inner())?;
         match self.0.call(call).await? {
             CallAnswer::Created(id) => {
                 let communicator = id.0;
@@ -558,9 +533,7 @@ impl controller_server::Controller for HostCalls {
         &self,
         request: Request<proto::DestroyCommunicatorRequest>,
     ) -> Result<Response<proto::DestroyCommunicatorResponse>, Status> {
-        let of = request.into_inner();
-        let id = inc::control::CommunicatorId(of.communicator);
-        self.0.call(ControllerCall::DestroyCommunicator(ticket_of(of.ticket)?, id)).await?;
+        self.0.call(request.into_inner().try_into()?).await?;
         Ok(Response::new(proto::DestroyCommunicatorResponse {}))
     }
 
@@ -568,8 +541,7 @@ impl controller_server::Controller for HostCalls {
         &self,
         request: Request<proto::Ticket>,
     ) -> Result<Response<proto::DestroyGroupResponse>, Status> {
-        let ticket = ticket_of(Some(request.into_inner()))?;
-        self.0.call(ControllerCall::Leave(ticket)).await?;
+        self.0.call(request.into_inner().try_into()?).await?;
         Ok(Response::new(proto::DestroyGroupResponse {}))
     }
 
@@ -582,8 +554,7 @@ impl controller_server::Controller for HostCalls {
         let Some(Message::Hello(of)) = hello(&mut stream).await?.message else {
             return Err(Status::invalid_argument("a session begins with a hello"));
         };
-        let (version, ticket) = (of.version, ticket_of(of.ticket)?);
-        let hello = HostHello { version, ticket, lives: lives_of(of.lives)? };
+        let hello = HostHello::try_from(of)?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let id = {
             let mut state = self.0.lock();
@@ -700,19 +671,7 @@ impl switch_control_server::SwitchControl for SwitchCalls {
         let Some(Message::Hello(of)) = hello(&mut stream).await?.message else {
             return Err(Status::invalid_argument("a session begins with a hello"));
         };
-        let address = if of.address.is_empty() {
-            peer.ok_or_else(|| Status::invalid_argument("the session has no address"))?
-        } else {
-            ip_of(&of.address)?
-        };
-        let hello = SwitchHello {
-            version: of.version,
-            name: (!of.name.is_empty()).then_some(of.name),
-            address,
-            incarnation: of.incarnation,
-            capacity: SwitchCapacity { memory: of.memory, communicators: of.communicators },
-            lives: lives_of(of.lives)?,
-        };
+        let hello = switch_hello_of(of, peer)?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let id = {
             let mut state = self.0.lock();

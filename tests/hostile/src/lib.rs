@@ -9,6 +9,7 @@ mod bytes;
 pub mod device;
 mod driver;
 pub mod inc;
+pub mod inc_session;
 pub mod rc;
 pub mod shared_ring;
 

@@ -10,6 +10,7 @@ mod tests {
         Bytes,
         device::device,
         inc::{inc as inc_switch, inc_yaml},
+        inc_session::inc_session,
         rc::{Rights, rc, rc_with},
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
@@ -52,6 +53,15 @@ mod tests {
             data in proptest::collection::vec(any::<u8>(), 0..1500)
         ) {
             inc_switch(&data);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_session_breaks_a_controller(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+            inc_session(&data);
         }
     }
 
