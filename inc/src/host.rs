@@ -9,11 +9,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::control::{CommunicatorId, HostCommand, HostReport, SwitchCommand, TreeLife};
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeCfgError, EdgeEnd, Framing, Reliability};
 use crate::member::{Finished, GroupMember, MemberCfg, OperationError, OperationId, SubmitError};
-use crate::port::{EdgeId, EdgePort, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource};
+use crate::port::{
+    EdgeId, EdgePort, PortCounts, PortDatagram, QPN_END, QPN_MIN, QpnShare, RandomSource,
+};
 use crate::slots::{IncTime, WindowError};
 use crate::switch::{Switch, SwitchLimits};
 use crate::wire::{Collective, IncKind, Rank};
@@ -100,6 +103,12 @@ impl Host {
             switch: Switch::with_qpns(SWITCH_LIMITS, of_switch, SWITCH_QPN_MIN..QPN_END),
             installed: HashMap::new(),
         }
+    }
+
+    /// Others have QPNs of this host's address, too. To be called before there are members.
+    pub fn share_qpns(&mut self, with: &Arc<dyn QpnShare>) {
+        self.port.share_qpns(Arc::clone(with));
+        self.switch.share_qpns(with);
     }
 
     /// A new member, and its end of the edge to a switch, which the controller is to know.

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use urma_packet::roce::RocePacket;
 use urma_packet::{IcrcFlow, PacketError, Psn, Tpn};
@@ -23,6 +24,8 @@ use crate::wire::{IncHeader, Seq};
 const QPN_REST: IncTime = 60_000_000_000;
 /// Edges of one port at most: far fewer than QPNs, so that one is always free.
 const EDGES_MAX: usize = 1 << 20;
+/// Numbers in a row that other users of an address may have.
+const CLAIMS_MAX: usize = 4096;
 /// QPNs 0 and 1 are special on every RoCE node.
 pub(crate) const QPN_MIN: u32 = 2;
 pub(crate) const QPN_END: u32 = 1 << 24;
@@ -33,6 +36,14 @@ const ID_MAX: u16 = 63;
 
 /// Numbers that no other station can guess, from the system's generator; in a simulation from its seed.
 pub type RandomSource = Box<dyn FnMut() -> u64 + Send>;
+
+/// The QPNs of an address that has other users as well.
+pub trait QpnShare: Send + Sync + std::fmt::Debug {
+    /// Takes a number: packets for it go to this port from now on. `false`: another user has it.
+    fn claim(&self, qpn: Tpn) -> bool;
+    /// Gives a number back.
+    fn release(&self, qpn: Tpn);
+}
 
 /// An edge of a port, until it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,6 +160,8 @@ pub struct EdgePort<O> {
     by_qpn: HashMap<u32, Option<usize>>,
     qpns: Range<u32>,
     next_qpn: u32,
+    /// Who else has numbers of them; `None`: only this port.
+    share: Option<Arc<dyn QpnShare>>,
     /// QPNs of closed edges, and when they were closed.
     resting: VecDeque<(u32, IncTime)>,
     ready: VecDeque<usize>,
@@ -174,6 +187,7 @@ impl<O: Copy> EdgePort<O> {
             by_qpn: HashMap::new(),
             qpns,
             next_qpn,
+            share: None,
             resting: VecDeque::new(),
             ready: VecDeque::new(),
             burst: (0, 0),
@@ -182,6 +196,11 @@ impl<O: Copy> EdgePort<O> {
             closed: PortCounts::default(),
             strays: StrayCounts::default(),
         }
+    }
+
+    /// Others have QPNs of this address, too. To be called before there are edges.
+    pub fn share_qpns(&mut self, with: Arc<dyn QpnShare>) {
+        self.share = Some(with);
     }
 
     /// A new edge whose other end is not known yet, reached at `address`; `None`: there are too many.
@@ -193,11 +212,15 @@ impl<O: Copy> EdgePort<O> {
         if self.by_qpn.len() >= EDGES_MAX {
             return None;
         }
-        while self.by_qpn.contains_key(&self.next_qpn) {
-            self.next_qpn = self.qpn_after(self.next_qpn);
-        }
-        let qpn = self.next_qpn;
-        self.next_qpn = self.qpn_after(qpn);
+        let qpn = (0..CLAIMS_MAX).find_map(|_| {
+            while self.by_qpn.contains_key(&self.next_qpn) {
+                self.next_qpn = self.qpn_after(self.next_qpn);
+            }
+            let qpn = self.next_qpn;
+            self.next_qpn = self.qpn_after(qpn);
+            let is_free = |share: &Arc<dyn QpnShare>| share.claim(Tpn::from_low_bits(qpn));
+            self.share.as_ref().is_none_or(is_free).then_some(qpn)
+        })?;
         let here = EdgeEnd {
             address,
             qpn: Tpn::from_low_bits(qpn),
@@ -251,6 +274,9 @@ impl<O: Copy> EdgePort<O> {
     pub fn close(&mut self, now: IncTime, id: EdgeId) {
         let Some(edge) = self.edges.get_mut(id.0).and_then(Option::take) else { return };
         let qpn = edge.here.qpn.value();
+        if let Some(share) = &self.share {
+            share.release(edge.here.qpn);
+        }
         self.by_qpn.insert(qpn, None);
         self.resting.push_back((qpn, now));
         self.closed.add(&edge.counts(), edge.wrong_sources);
@@ -522,4 +548,49 @@ impl<O> std::fmt::Debug for EdgePort<O> {
 /// The low 32 bits of a random number.
 const fn low(random: u64) -> u32 {
     (random & 0xffff_ffff) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Others have all numbers but those that this one divides.
+    #[derive(Debug)]
+    struct Others(u32, Mutex<BTreeSet<u32>>);
+
+    impl QpnShare for Others {
+        fn claim(&self, qpn: Tpn) -> bool {
+            qpn.value().is_multiple_of(self.0) && self.1.lock().unwrap().insert(qpn.value())
+        }
+
+        fn release(&self, qpn: Tpn) {
+            assert!(self.1.lock().unwrap().remove(&qpn.value()));
+        }
+    }
+
+    #[test]
+    fn an_edge_has_a_number_that_no_other_user_of_the_address_has_until_it_is_closed() {
+        let address = SocketAddr::from(([10, 0, 0, 1], 4791));
+        let port = |divisor| {
+            let others = Arc::new(Others(divisor, Mutex::default()));
+            let mut port = EdgePort::new(Box::new(|| 100), QPN_MIN..QPN_END);
+            port.share_qpns(Arc::<Others>::clone(&others));
+            (port, others)
+        };
+        let (mut own, others) = port(7);
+        let edges: Vec<_> = (0..50).map(|_| own.reserve(0, (), address).unwrap()).collect();
+        let number = |port: &EdgePort<()>, edge| port.end(edge).unwrap().qpn.value();
+        let numbers: BTreeSet<_> = edges.iter().map(|edge| number(&own, *edge)).collect();
+        assert_eq!((numbers.len(), &numbers), (50, &*others.1.lock().unwrap()));
+        assert!(numbers.iter().all(|number| number.is_multiple_of(7)));
+        let closed = number(&own, edges[3]);
+        own.close(0, edges[3]);
+        assert!(!others.1.lock().unwrap().contains(&closed));
+        assert_eq!(others.1.lock().unwrap().len(), 49);
+        // All are taken.
+        assert!(port(u32::MAX).0.reserve(0, (), address).is_none());
+    }
 }

@@ -10,14 +10,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::control::{
     CommunicatorId, EdgeEnds, InstallError, SwitchCommand, SwitchReport, TreeLife, TreePart,
 };
 use crate::edge::{EdgeAttributes, EdgeCfg, EdgeEnd, Framing, Reliability};
 use crate::port::{
-    EdgeId, EdgePort, EdgeTotals, PortCounts, PortDatagram, QPN_END, QPN_MIN, RandomSource,
-    StrayCounts,
+    EdgeId, EdgePort, EdgeTotals, PortCounts, PortDatagram, QPN_END, QPN_MIN, QpnShare,
+    RandomSource, StrayCounts,
 };
 use crate::slots::{
     CHILDREN_MAX, Child, CommunicatorSlots, CommunicatorSlotsCfg, CommunicatorSlotsCfgError,
@@ -118,6 +119,11 @@ impl Switch {
             memory: 0,
             reports: VecDeque::new(),
         }
+    }
+
+    /// Others have QPNs of this switch's address, too. To be called before it has communicators.
+    pub fn share_qpns(&mut self, with: &Arc<dyn QpnShare>) {
+        self.port.share_qpns(Arc::clone(with));
     }
 
     /// Does what the controller says.

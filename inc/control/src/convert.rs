@@ -113,8 +113,7 @@ impl TryFrom<proto::HostHello> for HostHello {
 /// # Errors
 /// [`ConversionError`].
 pub fn switch_hello_of(of: proto::SwitchHello, peer: Option<IpAddr>) -> Converted<SwitchHello> {
-    let address =
-        if of.address.is_empty() { peer.needed("address")? } else { ip_of(&of.address)? };
+    let address = if of.address.is_empty() { peer.needed("address")? } else { ip_of(&of.address)? };
     Ok(SwitchHello {
         version: of.version,
         name: (!of.name.is_empty()).then_some(of.name),

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use inc::host::Host;
-use inc::port::{PortDatagram, RandomSource};
+use inc::port::{PortDatagram, QpnShare, RandomSource};
 use inc::slots::IncTime;
 use inc::switch::Switch;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
 use crate::clock::clock;
 use crate::raw::{RawAccess, RawPort};
+use crate::shared::{SharedLink, SharedPort};
 use crate::udp::{UdpCounts, UdpPort};
+pub use crate::waker::Waker;
 
 /// A station that finds nothing for this long sleeps.
 const IDLE: Duration = Duration::from_millis(1);
@@ -28,10 +30,6 @@ const IDLE: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Receiving calls in a row before the station sends.
 const RECEIVES: usize = 4;
-
-/// What adds one to an eventfd, as the system counts.
-#[expect(clippy::host_endian_bytes, reason = "the system reads a number of this machine")]
-const COUNT_ONE: [u8; 8] = 1_u64.to_ne_bytes();
 
 /// A switch or a host, as a driver sees it.
 pub trait Station {
@@ -43,6 +41,8 @@ pub trait Station {
     fn poll_deadline(&self) -> Option<IncTime>;
     /// That time has come.
     fn on_time(&mut self, now: IncTime);
+    /// Others have QPNs of its address, too. Called before anything else.
+    fn share_qpns(&mut self, with: Arc<dyn QpnShare>);
 }
 
 macro_rules! station {
@@ -60,22 +60,13 @@ macro_rules! station {
             fn on_time(&mut self, now: IncTime) {
                 <$station>::on_time(self, now);
             }
+            fn share_qpns(&mut self, with: Arc<dyn QpnShare>) {
+                <$station>::share_qpns(self, &with);
+            }
         }
     )*};
 }
 station!(Switch, Host);
-
-/// Ends the sleep of a driver from another thread.
-#[derive(Debug, Clone)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// All threads that sleep for the driver look at it; one that is about to looks once more.
-    pub fn wake(&self) {
-        // It fails when 2^64 - 1 wakes are pending: then it is awake.
-        let _ = rustix::io::write(&*self.0, &COUNT_ONE);
-    }
-}
 
 /// How a station's datagrams go to the link.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,12 +76,15 @@ pub enum LinkAccess {
     Udp,
     /// As Ethernet frames past UDP and IP, see [`RawPort`].
     Raw(RawAccess),
+    /// By a UDP port that this process has for other things as well; the station has its address.
+    Shared(SharedPort),
 }
 
 #[derive(Debug)]
 enum StationPort {
     Udp(UdpPort),
     Raw(RawPort),
+    Shared(SharedLink),
 }
 
 /// What a driver waits for.
@@ -101,10 +95,11 @@ enum StationSocket {
 }
 
 impl StationPort {
-    fn bind(address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
+    fn bind(address: SocketAddr, access: LinkAccess, waker: &Waker) -> io::Result<Self> {
         Ok(match access {
             LinkAccess::Udp => Self::Udp(UdpPort::bind(address)?),
             LinkAccess::Raw(access) => Self::Raw(RawPort::bind(address, access)?),
+            LinkAccess::Shared(port) => Self::Shared(SharedLink::new(port, waker.clone())),
         })
     }
 
@@ -112,13 +107,16 @@ impl StationPort {
         match self {
             Self::Udp(port) => port.address(),
             Self::Raw(port) => port.address(),
+            Self::Shared(port) => port.address(),
         }
     }
 
-    fn socket(&self) -> StationSocket {
+    /// `None`: its owner waits for what comes, and wakes who sleeps.
+    fn socket(&self) -> Option<StationSocket> {
         match self {
-            Self::Udp(port) => StationSocket::Udp(port.socket()),
-            Self::Raw(port) => StationSocket::Raw(port.socket()),
+            Self::Udp(port) => Some(StationSocket::Udp(port.socket())),
+            Self::Raw(port) => Some(StationSocket::Raw(port.socket())),
+            Self::Shared(_) => None,
         }
     }
 
@@ -126,6 +124,7 @@ impl StationPort {
         match self {
             Self::Udp(port) => port.counts(),
             Self::Raw(port) => port.counts(),
+            Self::Shared(port) => port.counts(),
         }
     }
 
@@ -133,6 +132,7 @@ impl StationPort {
         match self {
             Self::Udp(port) => port.receive(take),
             Self::Raw(port) => port.receive(take),
+            Self::Shared(port) => port.receive(take),
         }
     }
 
@@ -140,6 +140,7 @@ impl StationPort {
         match self {
             Self::Udp(port) => port.send(next),
             Self::Raw(port) => port.send(next),
+            Self::Shared(port) => port.send(next),
         }
     }
 }
@@ -192,9 +193,12 @@ impl<S: Station> StationDriver<S> {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn new(station: S, address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
-        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
-        let port = StationPort::bind(address, access)?;
+    pub fn new(mut station: S, address: SocketAddr, access: LinkAccess) -> io::Result<Self> {
+        let waker = Waker::new()?;
+        let port = StationPort::bind(address, access, &waker)?;
+        if let StationPort::Shared(link) = &port {
+            station.share_qpns(link.qpns());
+        }
         Ok(Self { station, port, origin: clock(), waker, loss: ReceiveLoss::default() })
     }
 
@@ -270,14 +274,14 @@ impl<S: Station> StationDriver<S> {
 fn wakes(waker: &Waker) -> io::Result<OwnedFd> {
     let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    epoll::add(&wakes, &*waker.0, epoll::EventData::new_u64(0), edge)?;
+    epoll::add(&wakes, waker.as_fd(), epoll::EventData::new_u64(0), edge)?;
     Ok(wakes)
 }
 
 /// What a thread does between two looks of a driver that find nothing.
 #[derive(Debug)]
 pub struct Sleeper {
-    socket: StationSocket,
+    socket: Option<StationSocket>,
     /// Edge triggered, so that each thread sees each wake: nothing takes one from another. `None`: the process has no
     /// descriptor left.
     wakes: Option<OwnedFd>,
@@ -298,15 +302,17 @@ impl Sleeper {
             std::thread::yield_now();
             return;
         }
-        let socket = PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN);
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut socket = self.socket.as_ref().map(|socket| of(socket.as_fd()));
         let Some(wakes) = &self.wakes else {
             let timeout = Timespec::try_from(left.min(IDLE)).ok();
             // Whatever ends it, the driver is looked at.
-            let _ = poll(&mut [socket], timeout.as_ref());
+            let _ = poll(socket.as_mut_slice(), timeout.as_ref());
             return;
         };
         let timeout = Timespec::try_from(left).ok();
-        let mut fds = [socket, PollFd::from_borrowed_fd(wakes.as_fd(), PollFlags::IN)];
+        let wake = || of(wakes.as_fd());
+        let mut fds = [socket.unwrap_or_else(wake), wake()];
         let woken = poll(&mut fds, timeout.as_ref());
         if woken.is_ok() && !fds[1].revents().is_empty() {
             let mut seen = [epoll::Event {

@@ -60,7 +60,7 @@ pub struct IncGroupCfg {
     pub world_size: u16,
     /// The number of this one, from 0 on.
     pub rank: u16,
-    /// The address that switches send to; `None`: the one from which the controller is reached.
+    /// The address that switches send to; `None`: the one from which the controller is reached. A shared port has its own.
     pub address: Option<IpAddr>,
     /// How this rank's datagrams go to the link.
     pub access: LinkAccess,
@@ -605,6 +605,10 @@ fn ask_rank_zero(cfg: &mut IncGroupCfg, port: u16) -> Result<(), GroupError> {
 /// A host on the address that switches are to send to, on the port of `RoCEv2` if no other process of this address has it.
 fn bind(cfg: &IncGroupCfg) -> Result<LocalHost, GroupError> {
     let failed = |address| move |error| GroupError::Socket { address, error };
+    if let LinkAccess::Shared(port) = &cfg.access {
+        let address = port.address();
+        return LocalHost::bind(address, cfg.access.clone()).map_err(failed(address));
+    }
     let ip = match cfg.address {
         Some(ip) => ip,
         None => source_of(cfg.controller).map_err(failed(cfg.controller))?,

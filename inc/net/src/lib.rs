@@ -1,7 +1,7 @@
 //! In-network computing on real machines: sockets and threads around the switches and hosts of `inc`.
 //!
-//! - owns: how ranks find each other ([`bootstrap`]), UDP sockets ([`udp`]) and packet sockets ([`raw`]), a loop that drives a
-//!   station ([`drive`]), a host that threads share ([`host`]), a switch
+//! - owns: how ranks find each other ([`bootstrap`]), UDP sockets ([`udp`]), packet sockets ([`raw`]) and ports that others own
+//!   ([`shared`]), a loop that drives a station ([`drive`]), a host that threads share ([`host`]), a switch
 //!   with its thread ([`switch`]).
 //! - takes: an address, commands of the controller, operations. gives: results, reports.
 //! - must not: know the protocol: that is `inc`, without sockets.
@@ -14,5 +14,7 @@ pub mod drive;
 pub mod group;
 pub mod host;
 pub mod raw;
+pub mod shared;
 pub mod switch;
 pub mod udp;
+mod waker;

@@ -18,9 +18,9 @@ const SOCKET_BUFFER: usize = 8 << 20;
 /// Bytes of a UDP payload at most; a run that is sent or received by one call is no longer.
 const DATAGRAM_MAX: usize = 65_507;
 /// Packets of a run at most: as many as Linux cuts.
-const RUN_MAX: usize = 64;
+pub(crate) const RUN_MAX: usize = 64;
 /// Longest packet: 4096 bytes, headers and ICRC.
-const PACKET_MAX: usize = 4096 + 128;
+pub(crate) const PACKET_MAX: usize = 4096 + 128;
 
 /// What a socket did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,6 +37,8 @@ pub struct UdpCounts {
     pub sent_bytes: u64,
     /// Bytes of UDP payload that were received.
     pub received_bytes: u64,
+    /// Datagrams that came by a shared port while the station's queue was full.
+    pub dropped: u64,
 }
 
 /// A socket on one address.

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use inc::{
     control::{HostCommand, HostReport, SwitchCommand, SwitchReport},
     controller::{
-        CallAnswer, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg, GroupPhase,
-        HostHello, SessionId, SwitchHome, TopologyRequest, TreePhase,
+        CallAnswer, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
+        GroupPhase, HostHello, SessionId, SwitchHome, TopologyRequest, TreePhase,
     },
     document::read_map,
     topology::PhysicalMap,
@@ -21,7 +21,8 @@ use inc::{
 use inc_control::{
     convert::{ConversionError, join_of, switch_hello_of},
     proto::{
-        self, host_command, host_message, host_report, switch_command, switch_message, switch_report,
+        self, host_command, host_message, host_report, switch_command, switch_message,
+        switch_report,
     },
     read_image, write_image,
 };
@@ -148,7 +149,8 @@ impl World {
             }
             11 => {
                 let report = host_report_near(&self.controller, bytes);
-                let message = proto::HostMessage { message: Some(host_message::Message::Report(report)) };
+                let message =
+                    proto::HostMessage { message: Some(host_message::Message::Report(report)) };
                 self.on_message(Peer::Host, step / 16, &message.encode_to_vec());
             }
             12 => {
@@ -176,7 +178,8 @@ impl World {
 
     fn ticket(&self, choice: u8) -> proto::Ticket {
         let count = self.tickets.len().max(1);
-        let mut ticket = self.tickets.get(usize::from(choice & 31) % count).copied().unwrap_or_default();
+        let mut ticket =
+            self.tickets.get(usize::from(choice & 31) % count).copied().unwrap_or_default();
         // Rarely that of another one.
         ticket.key ^= u64::from(choice >> 5 == 7);
         ticket

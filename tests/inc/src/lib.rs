@@ -115,9 +115,16 @@ impl Network {
     /// Joins as a rank, in this process.
     #[must_use]
     pub fn join(self, controller: SocketAddr, rank: u8) -> IncGroup {
+        self.join_by(controller, rank, LinkAccess::Udp)
+    }
+
+    /// Joins as a rank, in this process, whose datagrams go to the link so.
+    #[must_use]
+    pub fn join_by(self, controller: SocketAddr, rank: u8, access: LinkAccess) -> IncGroup {
         let cfg = IncGroupCfg {
             controller,
             address: Some(self.host(rank)),
+            access,
             ..IncGroupCfg::new(controller.ip(), RANKS.into(), rank.into())
         };
         IncGroup::join(cfg).unwrap()

@@ -7,12 +7,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use inc::edge::{EdgeAttributes, EdgeCfg, EdgeEnd, Framing, MessageMode, Reliability, WriteWindow};
 use inc::element::{ElementType, Operator, Reduction};
-use inc::port::{EdgeId, EdgePort, PortDatagram};
+use inc::port::{EdgeId, EdgePort, PortDatagram, QpnShare};
 use inc::slots::IncTime;
 use inc::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
 use inc_net::drive::{LinkAccess, Station, StationDriver, system_random};
@@ -67,6 +68,10 @@ impl Station for QueuePair {
 
     fn on_time(&mut self, now: IncTime) {
         self.port.on_time(now);
+    }
+
+    fn share_qpns(&mut self, with: Arc<dyn QpnShare>) {
+        self.port.share_qpns(with);
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
     }
 
     impl PortEndpoint for Noting {
-        fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>) {
+        fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>, _: &[u8]) {
             self.got.lock().unwrap().push((now, from, packet.header.bth.dest.value()));
         }
 

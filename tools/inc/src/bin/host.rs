@@ -18,9 +18,12 @@ use inc_net::bootstrap::BOOTSTRAP_PORT;
 use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
 use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
+use inc_net::udp::source_of;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::json;
+use ubcore_sim::host::ip_eid;
+use urma::{Answerer, NodeCfg, Opened};
 use urma_tools::{LogLevel, LogSetup, say};
 
 /// One rank of a group of hosts that reduce with the help of switches.
@@ -98,6 +101,10 @@ struct HostCli {
     /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
     #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
     neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
+    /// Opens a URMA node at the address of this machine, as the environment says (URMA_...), and reduces by its UDP port; the
+    /// node answers pings
+    #[arg(long, conflicts_with = "raw")]
+    node: bool,
     /// Throws away so many of a million received datagrams, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
@@ -167,6 +174,7 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         }
         None => None,
     };
+    let device = cli.node.then(|| open_node(cli, controller)).transpose()?;
     let group = IncGroup::join(IncGroupCfg {
         controller,
         secret,
@@ -174,12 +182,13 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         name: cli.group.clone().unwrap_or_else(|| GROUP_DEFAULT.into()),
         bootstrap: cli.group.is_none().then_some(BOOTSTRAP_PORT),
         address: cli.address,
-        access: match cli.raw {
-            Some(kind) => LinkAccess::Raw(RawAccess {
+        access: match (&device, cli.raw) {
+            (Some((_, opened)), _) => LinkAccess::Shared(inc_node::at(&opened.node)),
+            (None, Some(kind)) => LinkAccess::Raw(RawAccess {
                 kind,
                 neighbours: cli.neighbour.iter().copied().collect(),
             }),
-            None => LinkAccess::Udp,
+            (None, None) => LinkAccess::Udp,
         },
         wait: Duration::from_secs(cli.wait),
         ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)
@@ -204,6 +213,20 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
     let cfg = CommunicatorCfg { attributes, ..CommunicatorCfg::default() };
     let communicator = group.communicator(cfg).map_err(|error| error.to_string())?;
     reductions.into_iter().map(|reduction| allreduce(cli, &communicator, reduction)).collect()
+}
+
+/// A node at the address of this machine, and what answers pings at it; that goes first.
+fn open_node(cli: &HostCli, controller: SocketAddr) -> Result<(Answerer, Opened), String> {
+    let address = match cli.address {
+        Some(address) => address,
+        None => source_of(controller).map_err(|error| format!("{controller}: {error}"))?,
+    };
+    let mut cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
+    cfg.eid = Some(ip_eid(address));
+    let opened = urma::open_node(cfg).map_err(|error| error.to_string())?;
+    let answerer = Answerer::start(&opened.device, 0);
+    let answerer = answerer.map_err(|status| format!("answering pings: {status}"))?;
+    Ok((answerer, opened))
 }
 
 /// Reduces so many times, and checks each result.

@@ -34,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "urma-mem",
         ],
     ),
+    ("inc-node", &["inc-net", "ubcore-sim", "urma-packet"]),
     (
         "urma",
         &[
@@ -61,7 +62,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("liburma-common", &[]),
     ("libtpsa", &[]),
     ("urma-tools", &["urma-mem"]),
-    ("inc-tools", &["inc", "inc-control", "inc-net", "urma-packet", "urma-tools"]),
+    (
+        "inc-tools",
+        &[
+            "inc",
+            "inc-control",
+            "inc-net",
+            "inc-node",
+            "ubcore-sim",
+            "urma",
+            "urma-packet",
+            "urma-tools",
+        ],
+    ),
     ("inc-controller", &["inc", "inc-control", "urma-tools"]),
     ("urma_ping", &["urma", "urma-tools"]),
     ("urma_perftest", &["urma", "urma-tools"]),
