@@ -261,7 +261,9 @@ fn a_path_says_which_ports_of_which_nodes_it_joins() {
         let number = 20 + 4 * die + port;
         assert_eq!((path.src_eid, path.dst_eid), (eid(6, number), eid(7, number)));
         // SAFETY: any bytes are port numbers.
-        let (src, dst) = unsafe { (path.src_port.u, path.dst_port.u) };
+        let src = unsafe { path.src_port.u };
+        // SAFETY: any bytes are port numbers.
+        let dst = unsafe { path.dst_port.u };
         let chip = [5, 255][usize::from(die)];
         assert_eq!((src.chip_id, src.die_id, src.port_idx, src.reserved), (chip, die, port, 0));
         assert_eq!((dst.chip_id, dst.die_id, dst.port_idx, dst.reserved), (0, die, port, 0));
