@@ -194,4 +194,87 @@ mod tests {
         watch.wait(&mut ready, Some(std::time::Duration::ZERO)).unwrap();
         assert_eq!(ready.keys().count(), 0);
     }
+
+    /// A link that answers with numbers of its own.
+    #[derive(Debug)]
+    struct Numbered {
+        number: u64,
+        too_long: Vec<(NodeAddr, usize)>,
+        cut: Vec<Route>,
+        events: std::os::fd::OwnedFd,
+    }
+
+    impl Numbered {
+        fn boxed(number: u64) -> Box<dyn DatagramLink> {
+            let to = |last| crate::host::ip_eid([127, 1, 1, last].into());
+            let last = u8::try_from(number).unwrap();
+            let events = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+            let (too_long, cut) = (vec![(to(last), 1400)], vec![Route { port: 77, to: to(last) }]);
+            Box::new(Self { number, too_long, cut, events })
+        }
+    }
+
+    impl DatagramLink for Numbered {
+        fn send(&mut self, _: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+            0
+        }
+
+        fn receive(&mut self, on_batch: &mut OnBatch<'_>) -> usize {
+            on_batch(9, crate::ports::Backlog::Empty, &mut std::iter::empty());
+            self.number.try_into().unwrap()
+        }
+
+        fn shield(&mut self, now: Nanos, _: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos> {
+            assert_eq!(tpns(), [5]);
+            (self.number != 30).then_some(now + self.number)
+        }
+
+        fn poll_deadline(&self) -> Deadline {
+            (self.number != 30).then_some(self.number)
+        }
+
+        fn packets_kept(&self, mtu: u32) -> usize {
+            mtu as usize + usize::try_from(self.number).unwrap()
+        }
+
+        fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
+            self.too_long.pop()
+        }
+
+        fn poll_cut(&mut self) -> Option<Route> {
+            self.cut.pop()
+        }
+
+        fn counts(&self) -> LinkCounts {
+            let number = self.number;
+            LinkCounts {
+                sent: number,
+                send_dropped: 2 * number,
+                received: 3 * number,
+                send_calls: 4 * number,
+            }
+        }
+
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            self.events.as_fd()
+        }
+    }
+
+    #[test]
+    fn several_links_answer_as_one() {
+        let mut all = PortLinks::new([30, 20, 40].map(Numbered::boxed).into()).unwrap();
+        let mut ports = Vec::new();
+        assert_eq!(all.receive(&mut |port, _, _| ports.push(port)), 90);
+        assert_eq!(ports, [0, 1, 2]);
+        assert_eq!(all.shield(1000, 3, &|| vec![5]), Some(1020), "the first of them");
+        assert_eq!((all.poll_deadline(), all.packets_kept(7)), (Some(20), 27));
+        let counts = LinkCounts { sent: 90, send_dropped: 180, received: 270, send_calls: 360 };
+        assert_eq!(all.counts(), counts);
+        let to = |last| crate::host::ip_eid([127, 1, 1, last].into());
+        let too_long: Vec<_> = std::iter::from_fn(|| all.poll_too_long()).collect();
+        assert_eq!(too_long, [(to(30), 1400), (to(20), 1400), (to(40), 1400)]);
+        let cut: Vec<_> = std::iter::from_fn(|| all.poll_cut()).collect();
+        let route = |port, last| Route { port, to: to(last) };
+        assert_eq!(cut, [route(0, 30), route(1, 20), route(2, 40)]);
+    }
 }
