@@ -283,6 +283,15 @@ fn each_obstacle_of_iommufd_has_words_that_say_what_to_run() {
 }
 
 #[test]
+fn each_step_of_a_group_that_the_kernel_refuses_is_named() {
+    let words = |faults| words(KernelInterface::Group, faults);
+    let joining = TwinFaults { container: Some(libc::EINVAL), ..TwinFaults::default() };
+    assert!(words(joining).contains("joining a container of 0000:00:03.0 failed"));
+    let iommu = TwinFaults { set_iommu: Some(libc::EPERM), ..TwinFaults::default() };
+    assert!(words(iommu).contains("setting the IOMMU of 0000:00:03.0 failed"));
+}
+
+#[test]
 fn a_function_of_a_free_group_that_is_refused_is_in_use() {
     let tree = FakeSysfs::new();
     tree.function("0000:00:03.0", (1, 2), Some("7"), Some(VFIO_DRIVER));

@@ -63,6 +63,10 @@ pub(super) struct TwinFaults {
     pub(super) bind: Option<i32>,
     /// Number of usable ranges that iommufd says it has.
     pub(super) ranges: Option<usize>,
+    /// Error of joining a container.
+    pub(super) container: Option<i32>,
+    /// Error of setting the IOMMU of a container.
+    pub(super) set_iommu: Option<i32>,
 }
 
 /// The kernel of the tests.
@@ -298,7 +302,9 @@ impl VfioCalls for Twin {
         Ok(match command {
             NumberCommand::ApiVersion => faults.version,
             NumberCommand::CheckExtension => i32::from(!faults.has_no_iommu),
-            NumberCommand::SetIommu => 0,
+            NumberCommand::SetIommu => {
+                faults.set_iommu.map_or(Ok(0), |error| Err(io::Error::from_raw_os_error(error)))?
+            }
             NumberCommand::Reset => {
                 self.lock().resets += 1;
                 0
@@ -364,7 +370,8 @@ impl VfioCalls for Twin {
     }
 
     fn set_container(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(())
+        let error = self.faults().container;
+        error.map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error)))
     }
 
     fn device(&self, _: BorrowedFd<'_>, _: &CStr) -> io::Result<OwnedFd> {

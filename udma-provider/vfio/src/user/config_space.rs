@@ -187,6 +187,8 @@ mod tests {
         assert!(config.write(0, &[0xff; 300]), "the reset's bit is among them");
         assert_eq!(word(&config, 0), 0xa001_cc08);
         assert_eq!(word(&config, 4) & 0xffff, 0x406);
+        // The two switches of MSI-X, beside the number of its vectors.
+        assert_eq!(word(&config, 0x40), word(&before, 0x40) | 0xc000_0000);
         config.reset();
         assert_eq!(config.bytes, before.bytes);
         assert!(config.write(0x54, &[1]) && !config.write(0x54, &[2]) && !config.write(0x55, &[1]));
