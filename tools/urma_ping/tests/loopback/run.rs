@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use nix::{
@@ -18,11 +18,6 @@ use super::{Node, PROGRAM, ping};
 #[expect(clippy::disallowed_methods, reason = "what is tested is how long a program waits")]
 fn now() -> Instant {
     Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the program is left to wait for that long")]
-fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
 }
 
 fn signal(child: &Child, signal: Signal) {
