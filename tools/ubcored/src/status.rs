@@ -54,7 +54,7 @@ impl DaemonReport {
 
     fn answer(&self, mut socket: &UnixStream) -> io::Result<()> {
         let uid = getsockopt(&socket, PeerCredentials)?.uid();
-        let is_own = uid == 0 || uid == getuid().as_raw();
+        let is_own = may_ask(uid, getuid().as_raw());
         let bound = if is_own { BOUND } else { STRANGER_BOUND };
         socket.set_read_timeout(Some(bound))?;
         socket.set_write_timeout(Some(bound))?;
@@ -209,6 +209,11 @@ const RETRY: Duration = Duration::from_millis(10);
 const REQUEST_MAX: usize = 1024;
 const TEXT: &str = "text/plain";
 
+/// Whether a process of user `uid` gets an answer of a daemon of user `own`.
+const fn may_ask(uid: u32, own: u32) -> bool {
+    uid == 0 || uid == own
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -294,5 +299,18 @@ mod tests {
             assert!(asked(&report, request).starts_with("HTTP/1.0 404 Not Found"), "{request}");
         }
         drop(served);
+    }
+
+    #[test]
+    fn root_and_the_user_of_the_daemon_may_ask() {
+        for (uid, own, may) in [
+            (0, 0, true),
+            (0, 1000, true),
+            (1000, 1000, true),
+            (1000, 0, false),
+            (1001, 1000, false),
+        ] {
+            assert_eq!(may_ask(uid, own), may, "{uid} of {own}");
+        }
     }
 }
