@@ -198,6 +198,10 @@ mod tests {
         }
     }
 
+    fn small(number: u64) -> u32 {
+        u32::try_from(number).expect("a small number")
+    }
+
     /// Runs in any order against a plain list, in many lines of both groups.
     #[test]
     fn the_lowest_start_is_that_of_a_plain_list() {
@@ -219,8 +223,8 @@ mod tests {
                 // Lists of some lines grow and shrink again.
                 let is_pushed = plain.is_empty() || draw(2 * 60) > plain.len() as u64;
                 if is_pushed && plain.len() < 110 {
-                    let run = LossRun { start: 7 + draw(50_000), count: 1 + draw(9) as u32 };
-                    let wanted = (ticket + plain.len() as u32) & TICKET_MASK;
+                    let run = LossRun { start: 7 + draw(50_000), count: 1 + small(draw(9)) };
+                    let wanted = (ticket + small(plain.len() as u64)) & TICKET_MASK;
                     assert_eq!(runs.push(&mut pool, step, run), Ok(wanted), "seed {seed}");
                     plain.push_back(run);
                 } else if let Some(first) = plain.front_mut() {
@@ -231,17 +235,17 @@ mod tests {
                             plain.pop_front();
                             ticket += 1;
                         }
-                        left => *first = LossRun { start, count: left as u32 },
+                        left => *first = LossRun { start, count: small(left) },
                     }
                 }
                 if draw(200) == 0 {
                     runs.clear(&mut pool, step).expect("the lines are sound");
-                    ticket += plain.len() as u32;
+                    ticket += small(plain.len() as u64);
                     plain.clear();
                 }
                 let lowest = plain.iter().map(|run: &LossRun| run.start).min();
                 assert_eq!(runs.lowest(&mut pool, step), Ok(lowest), "seed {seed}: {plain:?}");
-                assert_eq!((runs.ticket(), runs.len()), (ticket, plain.len() as u32));
+                assert_eq!((runs.ticket(), runs.len()), (ticket, small(plain.len() as u64)));
                 assert_eq!(runs.list().first(step.edge), plain.front().copied());
             }
         }
