@@ -10,7 +10,7 @@ pub trait VectorWork {
     /// What the work gives back.
     type Output;
 
-    /// Does it.
+    /// Does all of the work.
     fn run(self) -> Self::Output;
 }
 

@@ -35,7 +35,7 @@ pub struct CommunicatorState {
     /// Calls to create it that wait for others.
     pub creators: BTreeMap<Rank, CallId>,
     /// Ranks that destroyed it, and their calls that wait for others.
-    pub destroyed: BTreeMap<Rank, Option<CallId>>,
+    pub destroyed: BTreeMap<Rank, Vec<CallId>>,
     /// Ranks that did not destroy it are not waited for after this time.
     pub destroy_at: Option<IncTime>,
     /// Links over which an edge died, by the names of their ends, and until when they are not used.

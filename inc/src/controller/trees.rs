@@ -25,6 +25,8 @@ use crate::wire::{AbortReason, Rank, Seq};
 const FIRST_CHUNK: Seq = Seq(0);
 /// A link over which an edge died is tried again after this time: what was slow may be well again.
 const CUT_NS: IncTime = 2_000_000_000;
+/// Calls of one rank to destroy one communicator that wait for the other ranks at one time.
+const DESTROYS_MAX: usize = 8;
 
 /// Why a communicator gets no tree: a label for metrics, and a text.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ impl Controller {
             self.actions.push_back(ControllerAction::Answer(call, answer));
         }
         // A rank may have guessed its number.
-        for call in of.destroyed.values_mut().filter_map(Option::take) {
+        for call in of.destroyed.values_mut().flat_map(std::mem::take) {
             self.actions.push_back(ControllerAction::Answer(call, Ok(CallAnswer::Done)));
         }
     }
@@ -141,9 +143,8 @@ impl Controller {
             self.fail_gathering(id, &format!("rank {} gave up", rank.0));
         }
         for of in self.communicators.values_mut() {
-            let mut calls = of.destroyed.values_mut();
-            if let Some(waiting) = calls.find(|waiting| **waiting == Some(call)) {
-                *waiting = None;
+            for waiting in of.destroyed.values_mut() {
+                waiting.retain(|waiting| *waiting != call);
             }
         }
     }
@@ -165,13 +166,15 @@ impl Controller {
         let of = self.communicators.get_mut(&id).filter(|of| of.group == ticket.group);
         let Some(of) = of else { return Ok(Some(CallAnswer::Done)) };
         let is_over = matches!(of.phase, TreePhase::Over(_));
-        let earlier = of.destroyed.insert(ticket.rank, (!is_over).then_some(call)).flatten();
+        let calls = of.destroyed.entry(ticket.rank).or_default();
         if !is_over {
+            // A rank that calls again waits with both calls: an early answer would let it go while others need it.
+            let count = calls.len();
+            if count >= DESTROYS_MAX {
+                return Err(CallError::TooMany { what: "calls of a rank to destroy this", count });
+            }
+            calls.push(call);
             of.destroy_at.get_or_insert(destroy_at);
-        }
-        // Of two calls of one rank the later one waits for the others.
-        if let Some(earlier) = earlier {
-            self.actions.push_back(ControllerAction::Answer(earlier, Ok(CallAnswer::Done)));
         }
         self.close_if_destroyed(id);
         Ok(is_over.then_some(CallAnswer::Done))
@@ -195,7 +198,7 @@ impl Controller {
                     of.destroy_at.get_or_insert(destroy_at);
                 }
             }
-            of.destroyed.entry(rank).or_insert(None);
+            of.destroyed.entry(rank).or_default();
             self.close_if_destroyed(id);
         }
     }
@@ -757,7 +760,7 @@ impl Controller {
         }
         of.phase = TreePhase::Over(why.to_owned());
         of.destroy_at = None;
-        let waiting: Vec<_> = of.destroyed.values_mut().filter_map(Option::take).collect();
+        let waiting: Vec<_> = of.destroyed.values_mut().flat_map(std::mem::take).collect();
         let (group, ranks): (_, Vec<_>) = (of.group, of.ends.keys().copied().collect());
         let homes: Vec<_> = of.tree.iter().flatten().map(|at| at.home.clone()).collect();
         for rank in ranks {

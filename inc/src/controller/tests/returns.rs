@@ -45,11 +45,16 @@ fn each_call_to_destroy_is_answered() {
         world.call(ControllerCall::DestroyCommunicator(ticket, id))
     };
     let twice = [(); 2].map(|()| destroy(&mut world, 0, id));
-    assert_eq!(twice.map(|call| world.answer(call)), [Some(Ok(CallAnswer::Done)), None]);
+    // An early answer would let the rank go while others need it.
+    assert_eq!(twice.map(|call| world.answer(call)), [None, None]);
+    let more: Vec<_> = (0..7).map(|_| destroy(&mut world, 0, id)).collect();
+    assert!(more[..6].iter().all(|call| world.answer(*call).is_none()));
+    let refused = world.answer(more[6]).unwrap().unwrap_err().to_string();
+    assert!(refused.contains("8 calls of a rank to destroy this"), "{refused}");
     for rank in 1..4 {
         destroy(&mut world, rank, id);
     }
-    assert_eq!(world.answer(twice[1]), Some(Ok(CallAnswer::Done)));
+    assert_eq!(twice.map(|call| world.answer(call)), [const { Some(Ok(CallAnswer::Done)) }; 2]);
     // One that is not made yet, and never is.
     let call = world.create(0);
     let guess = destroy(&mut world, 1, CommunicatorId(id.0 + 1));
