@@ -175,7 +175,7 @@ fn communicator_of(of: proto::StoredCommunicator) -> Result<CommunicatorState, C
     }
     let rank = |rank: u32| u16_of(rank, "rank").map(Rank);
     let ends = of.ends.into_iter().map(|(of, end)| Ok((rank(of)?, end.try_into()?)));
-    let destroyed = of.destroyed.into_iter().map(|of| Ok((rank(of)?, None)));
+    let destroyed = of.destroyed.into_iter().map(|of| Ok((rank(of)?, Vec::new())));
     Ok(CommunicatorState {
         id: CommunicatorId(of.id),
         group: GroupId(of.group),

@@ -5,7 +5,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inc::edge::{EdgeAttributes, MessageMode, Reliability};
@@ -23,6 +22,7 @@ use urma::{
     Completions, Context, CrStatus, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg, Mapping, NodeCfg,
     Opened, PathChoice, Region, SegmentAccess, SegmentCfg, SendOp, SendWr, Token, TransportMode,
 };
+use urma_mem::sync::{AtomicBool, Ordering};
 use urma_packet::roce::{RoceExt, RoceHeader, RocePacket, rc};
 use urma_packet::{Bth, IcrcFlow, Tpn};
 
