@@ -337,7 +337,7 @@ static void members(struct end *end)
     urma_target_seg_t *far = urma_import_seg(end->ctx, &info.seg, &token, 0, flag);
     CHECK(far != NULL && far->handle == info.seg.token_id && far->urma_ctx == end->ctx);
     CHECK(memcmp(&far->seg.ubva, &info.seg.ubva, sizeof far->seg.ubva) == 0);
-    CHECK(far->seg.len == info.seg.len && !far->seg.attr.bs.has_user_info);
+    CHECK(far->seg.len == info.seg.len);
     CHECK(urma_unimport_seg(far) == URMA_SUCCESS);
     urma_target_jetty_t *target = urma_import_jetty(end->ctx, &info.jetty, &token);
     CHECK(target != NULL && target->handle == info.jetty.jetty_id.id);
