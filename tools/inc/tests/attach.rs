@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -271,21 +271,25 @@ fn pingpong_clients_reduce_and_a_lost_rank_is_named() {
     let controller = network.start_controller(SILENCE);
     let _switches = network.start_switches(controller.switches());
     let mut queue_pairs = queue_pairs(network);
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ports = [free(), free()];
+    // Below those that the system gives to connections and to listeners of other tests.
+    let ports = [18_515, 18_516];
     let start = |rank: u8, port: u16| {
         let port = port.to_string();
         Attached::start(network, controller.hosts(), rank, &["--pingpong", &port])
     };
     let mut ranks: Vec<_> = (0..RANKS).zip(ports).map(|(rank, port)| start(rank, port)).collect();
-    let ends: Vec<_> = thread::scope(|scope| {
+    let ends: Result<Vec<_>, _> = thread::scope(|scope| {
         let asked = queue_pairs.iter().zip(ports).map(|(of, port)| {
             let end = of.station.end();
             scope.spawn(move || pingpong(port, end))
         });
         let asked: Vec<_> = asked.collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        asked.into_iter().map(|asked| asked.join()).collect()
     });
+    let Ok(ends) = ends else {
+        ranks.iter().for_each(|rank| rank.signal(Signal::SIGTERM));
+        panic!("{:?}", ranks.iter_mut().map(Attached::errors).collect::<Vec<_>>());
+    };
     for (end, of) in ends.into_iter().zip(&mut queue_pairs) {
         of.station.open(attributes(MessageMode::Send), end);
     }
