@@ -1,7 +1,7 @@
 //! `inc-host`: a rank that joins a group, reduces, checks the result and says how long it took.
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use inc_control::HOSTS_PORT;
 use inc_net::bootstrap::BOOTSTRAP_PORT;
 use inc_net::drive::{LinkAccess, ReceiveLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
-use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
 use inc_net::udp::source_of;
+use inc_tools::LinkArgs;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::json;
@@ -87,20 +87,8 @@ struct HostCli {
     /// Waits for switches where none can be had: the ranks' own programs do not reduce
     #[arg(long)]
     no_fallback: bool,
-    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4; by AF_XDP where it
-    /// can be had, which needs CAP_NET_ADMIN and CAP_BPF as well (any), by it alone (xdp), or by packet sockets (packet)
-    #[arg(
-        long,
-        value_name = "SOCKETS",
-        value_parser = raw_socket_kind,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "any"
-    )]
-    raw: Option<RawSocketKind>,
-    /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
-    #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
-    neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
+    #[command(flatten)]
+    link: LinkArgs,
     /// Opens a URMA node at the address of this machine, as the environment says (URMA_...), and reduces by its UDP port; the
     /// node answers pings
     #[arg(long, conflicts_with = "raw")]
@@ -182,13 +170,9 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         name: cli.group.clone().unwrap_or_else(|| GROUP_DEFAULT.into()),
         bootstrap: cli.group.is_none().then_some(BOOTSTRAP_PORT),
         address: cli.address,
-        access: match (&device, cli.raw) {
-            (Some((_, opened)), _) => LinkAccess::Shared(inc_node::at(&opened.node)),
-            (None, Some(kind)) => LinkAccess::Raw(RawAccess {
-                kind,
-                neighbours: cli.neighbour.iter().copied().collect(),
-            }),
-            (None, None) => LinkAccess::Udp,
+        access: match &device {
+            Some((_, opened)) => LinkAccess::Shared(inc_node::at(&opened.node)),
+            None => cli.link.access(),
         },
         wait: Duration::from_secs(cli.wait),
         ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)

@@ -4,17 +4,17 @@
 //! controller is gone, running communicators go on.
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use inc::switch::SwitchLimits;
 use inc_control::SWITCHES_PORT;
-use inc_net::drive::{LinkAccess, ReceiveLoss};
-use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
+use inc_net::drive::ReceiveLoss;
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
+use inc_tools::LinkArgs;
 use urma_tools::{Ends, LogLevel, LogSetup, say};
 
 /// How often counters go to the controller, for its metrics.
@@ -45,20 +45,8 @@ struct SwitchCli {
     /// Communicators at one time
     #[arg(long, default_value_t = 4096)]
     communicators: u32,
-    /// Sends and takes whole Ethernet frames, past the operating system's UDP and IP: needs CAP_NET_RAW and IPv4; by AF_XDP where it
-    /// can be had, which needs CAP_NET_ADMIN and CAP_BPF as well (any), by it alone (xdp), or by packet sockets (packet)
-    #[arg(
-        long,
-        value_name = "SOCKETS",
-        value_parser = raw_socket_kind,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "any"
-    )]
-    raw: Option<RawSocketKind>,
-    /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
-    #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
-    neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
+    #[command(flatten)]
+    link: LinkArgs,
     /// Throws away so many of a million received datagrams, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
@@ -118,13 +106,7 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         others: others.to_vec(),
         name: cli.name.clone(),
         tls: None,
-        access: match cli.raw {
-            Some(kind) => LinkAccess::Raw(RawAccess {
-                kind,
-                neighbours: cli.neighbour.iter().copied().collect(),
-            }),
-            None => LinkAccess::Udp,
-        },
+        access: cli.link.access(),
     });
     let switch = switch.map_err(|error| format!("{address}: {error}"))?;
     switch.switch().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
