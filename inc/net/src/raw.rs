@@ -25,7 +25,7 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use urma_mem::packets::{OFFLOAD_HEADER_LEN, set_offload_header};
 use urma_packet::Renumber;
 use urma_packet::frame::{FRONT_MAX, UdpDatagram, emit};
-use urma_xdp::XdpSocket;
+use urma_xdp::{XdpCounts, XdpSocket};
 
 use crate::clock::clock;
 use crate::udp::UdpCounts;
@@ -227,7 +227,9 @@ impl RawPort {
     /// What the socket did so far.
     #[must_use]
     pub fn counts(&self) -> UdpCounts {
-        self.counts
+        let FrameSocket::Xdp(socket) = &self.socket else { return self.counts };
+        let XdpCounts { dropped, too_long } = socket.counts();
+        UdpCounts { dropped: dropped + too_long, ..self.counts }
     }
 
     /// Gives the datagrams of some frames to `take`, with their sources; whether there were any.

@@ -37,7 +37,7 @@ pub struct UdpCounts {
     pub sent_bytes: u64,
     /// Bytes of UDP payload that were received.
     pub received_bytes: u64,
-    /// Datagrams that came by a shared port while the station's queue was full.
+    /// Datagrams that came while the station's queue of a shared port was full, or no chunk of `AF_XDP` was free.
     pub dropped: u64,
 }
 

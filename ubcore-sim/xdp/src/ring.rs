@@ -131,12 +131,13 @@ impl RingConsumer {
         RingSide::map(socket, layout, false).map(Self)
     }
 
-    /// Entries that may be taken; looks at the other side when it knows of none.
-    pub(crate) fn waiting(&mut self) -> Result<u32, OutOfBounds> {
-        if self.0.own == self.0.other {
+    /// Entries that may be taken; looks at the other side when there are no more than `known`.
+    pub(crate) fn waiting(&mut self, known: u32) -> Result<u32, OutOfBounds> {
+        let count = |side: &RingSide| side.other.wrapping_sub(side.own);
+        if count(&self.0) <= known {
             self.0.look()?;
         }
-        Ok(self.0.other.wrapping_sub(self.0.own))
+        Ok(count(&self.0))
     }
 
     /// The entry `ahead` places behind the next one.

@@ -146,22 +146,22 @@ impl XdpSocket {
 
     /// Copies the next frame to the front of `frame`, from its Ethernet header on; returns its length. `None`: none has arrived.
     pub fn receive(&mut self, frame: &mut [u8]) -> Option<usize> {
-        loop {
+        for _ in 0..RECEIVE_CHUNKS {
             // All offsets lie in what was mapped, so no access fails.
             match self.take_frame(frame).ok()?? {
                 Some(len) => return Some(len),
                 None => self.too_long += 1,
             }
         }
+        None
     }
 
     /// The next frame's length, `None` within for one that is longer than `frame`; `None` without one.
     fn take_frame(&mut self, frame: &mut [u8]) -> Result<Option<Option<usize>>, OutOfBounds> {
-        let waiting = self.received.waiting()?;
         let mut count = 0;
         let (mut len, mut is_whole) = (0, true);
         loop {
-            if count == waiting {
+            if count == self.received.waiting(count)? {
                 // The rest of the frame is on its way.
                 return Ok(None);
             }
@@ -217,7 +217,7 @@ impl XdpSocket {
 
     /// Chunks whose frames have left are free again.
     fn reap(&mut self) -> Result<(), OutOfBounds> {
-        let count = self.completed.waiting()?;
+        let count = self.completed.waiting(0)?;
         for ahead in 0..count {
             let [at] = self.completed.entry(ahead)?;
             self.free.push(at);
