@@ -216,3 +216,40 @@ fn switch_of(of: proto::StoredSwitch) -> Result<PlacedSwitch, ConversionError> {
         memory: of.memory,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file or etcd is written when the bytes are others.
+    #[test]
+    fn a_state_is_written_as_the_same_bytes_each_time() {
+        let end = |rank: u32| {
+            let address = format!("10.0.0.{rank}:4791");
+            let end =
+                proto::EdgeEnd { address, qpn: 0x40 + rank, first_psn: 7, ..Default::default() };
+            (rank, end)
+        };
+        let attributes =
+            proto::EdgeAttributes { path_mtu: 1024, packets: 1, window: 8, ..Default::default() };
+        let communicator = proto::StoredCommunicator {
+            id: 1,
+            group: 1,
+            phase: Phase::Over.into(),
+            why: "its ranks left".to_owned(),
+            attributes: Some(attributes),
+            ends: (1..33).map(end).collect(),
+            ..Default::default()
+        };
+        let communicators = vec![communicator];
+        let image = proto::Image {
+            group_next: 2,
+            communicator_next: 2,
+            communicators,
+            ..Default::default()
+        };
+        let bytes = image.encode_to_vec();
+        let (remains, map) = read_image(&bytes).unwrap();
+        assert_eq!(write_image(&remains, map.as_ref()), bytes);
+    }
+}
