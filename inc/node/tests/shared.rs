@@ -229,3 +229,27 @@ fn a_number_is_the_hosts_until_its_member_leaves_or_it_is_over() {
     wait_until("the node drops this, too", || unknown() == 2);
     assert_eq!(Arc::strong_count(&node), 1, "the host kept the node");
 }
+
+#[test]
+fn a_number_of_another_endpoint_is_passed_over() {
+    let network = Network(44, 25);
+    let node = open(network, 0).node;
+    let host = LocalHost::bind(SocketAddr::new(network.host(0), 4791), shared(&node)).unwrap();
+    let cfg = HostMemberCfg {
+        rank: Rank(0),
+        attributes: EdgeAttributes::DEFAULT,
+        address: host.address(),
+        bound_ns: u64::MAX,
+    };
+    let join = || host.join(cfg, Box::new(|report| panic!("{report:?}"))).unwrap().1.qpn;
+    let after = |qpn: Tpn, count| Tpn::new(qpn.value() + count).unwrap();
+    // A host takes one number after the other.
+    let first = join();
+    node.add_endpoint(after(first, 1), Box::new(Silent)).unwrap();
+    node.add_endpoint(after(first, 2), Box::new(Silent)).unwrap();
+    assert_eq!(join(), after(first, 3));
+    drop(host);
+    for count in [1, 2] {
+        assert!(node.remove_endpoint(after(first, count)).is_some(), "it went with the host");
+    }
+}
