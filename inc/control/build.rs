@@ -10,9 +10,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files = protox::compile(["inc/v1/inc.proto", "inc/v1/store.proto"], ["proto"])?;
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("inc.bin"), files.encode_to_vec())?;
+    let has_services = std::env::var_os("CARGO_FEATURE_SERVICES").is_some();
+    let made = tonic_prost_build::configure().build_client(has_services).build_server(has_services);
     // In order: a state is written as the same bytes each time.
-    tonic_prost_build::configure().btree_map(".").compile_fds(files)?;
-    let etcd = protox::compile(["etcd/rpc.proto"], ["proto"])?;
-    tonic_prost_build::configure().build_server(false).compile_fds(etcd)?;
+    made.btree_map(".").compile_fds(files)?;
+    if has_services {
+        let etcd = protox::compile(["etcd/rpc.proto"], ["proto"])?;
+        tonic_prost_build::configure().build_server(false).compile_fds(etcd)?;
+    }
     Ok(())
 }

@@ -9,44 +9,63 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod convert;
+#[cfg(feature = "services")]
 mod etcd;
+#[cfg(feature = "services")]
 mod follower;
+#[cfg(feature = "services")]
 mod host;
 mod image;
+#[cfg(feature = "services")]
 mod link;
+#[cfg(feature = "services")]
 mod server;
 mod store;
+#[cfg(feature = "services")]
 mod switch;
+#[cfg(feature = "services")]
 mod tools;
+#[cfg(feature = "services")]
 mod view;
 
+#[cfg(feature = "services")]
 pub use etcd::{EtcdCfg, EtcdElection, EtcdError, EtcdStore};
+#[cfg(feature = "services")]
 pub use follower::FollowerServer;
+#[cfg(feature = "services")]
 pub use host::{HostSession, HostSessionCfg, JoinError, OnHostCommand, SessionError};
 pub use image::{ImageError, read_image, write_image};
+#[cfg(feature = "services")]
 pub use link::RuntimeError;
+#[cfg(feature = "services")]
 pub use server::{ControllerServer, ControllerServerCfg, ServerError, ServerExposure};
 pub use store::{ControllerStore, FileStore, MemoryStore};
+#[cfg(feature = "services")]
 pub use switch::{OnSwitchCommand, SwitchSession, SwitchSessionCfg};
+#[cfg(feature = "services")]
 pub use tools::{ControllerTool, ToolError};
 
 /// The messages and services of `inc.proto`, as generated.
 #[expect(
     missing_docs,
-    unused_qualifications,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     clippy::too_many_lines,
     reason = "generated: the .proto has the comments"
 )]
+#[cfg_attr(
+    feature = "services",
+    expect(unused_qualifications, reason = "generated: the .proto has the comments")
+)]
 pub mod proto {
-    tonic::include_proto!("inc.v1");
+    include!(concat!(env!("OUT_DIR"), "/inc.v1.rs"));
 
     /// Description of the protocol, for reflection.
     pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inc.bin"));
 }
 
 /// The calls of etcd, as generated.
+#[cfg(feature = "services")]
 #[expect(
     unreachable_pub,
     unused_qualifications,
