@@ -23,15 +23,22 @@ use crate::{
     step::{COMMAND_MAX, Failed, RunningStep, SKIPS, StepResult, whole},
 };
 
-/// Programs, each with its package, that wait for timers and other processes most of the time: they
-/// run beside the others.
-const WAITING: [(&str, &str); 4] = [
+/// Programs, each with its package, that run beside the others: some wait for timers and other
+/// processes most of the time, some compute or build what is the same however long it takes.
+const BESIDE: [(&str, &str); 11] = [
     ("urma-kill", "planted"),
     ("urma_perftest", "loopback"),
     ("urma-tests", "conformance"),
     ("urma-kill", "fork"),
+    ("urma-budget", "instructions"),
+    ("urma-tests", "urma_tests"),
+    ("urma-core", "ui"),
+    ("urma-contexts", "golden"),
+    ("urma-contexts", "urma_contexts"),
+    ("urma-recovery", "paths"),
+    ("lab", "slice"),
 ];
-/// Programs that only compute, in virtual time: they come first, beside those that wait.
+/// Programs that only compute, in virtual time, for long: they come first.
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
 /// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
 /// the timeouts of the packet path are short, another counts what a process does while none takes
@@ -145,8 +152,8 @@ struct RunningProgram<'a> {
     skips: PathBuf,
 }
 
-/// Runs `jobs`, with `environment` besides the usual one. Two run at a time where one of them waits
-/// most of its time; those that need the machine for themselves come last.
+/// Runs `jobs`, with `environment` besides the usual one. Two run at a time where one of them may
+/// run beside others; those that need the machine for themselves come last.
 ///
 /// Gives the results, and the programs that ran no test.
 pub(crate) fn run(
@@ -155,8 +162,8 @@ pub(crate) fn run(
     environment: &[(&str, &str)],
 ) -> (StepResult, Vec<String>) {
     let is_alone = |job: &&ProgramJob<'_>| job.0.is_of(&ALONE);
-    let is_waiting = |job: &&ProgramJob<'_>| job.0.is_of(&WAITING) && !is_alone(job);
-    let is_usual = |job: &&ProgramJob<'_>| !is_waiting(job) && !is_alone(job);
+    let is_beside = |job: &&ProgramJob<'_>| job.0.is_of(&BESIDE) && !is_alone(job);
+    let is_usual = |job: &&ProgramJob<'_>| !is_beside(job) && !is_alone(job);
     let of = |which: &dyn Fn(&&ProgramJob<'_>) -> bool| -> Vec<ProgramJob<'_>> {
         jobs.iter().filter(|job| which(job)).copied().collect()
     };
@@ -165,7 +172,7 @@ pub(crate) fn run(
         ProgramRuns { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
     let mut usual = of(&is_usual);
     usual.sort_by_key(|(program, _)| !program.is_of(&COMPUTING));
-    all.side_by_side(step, [usual, of(&is_waiting)]);
+    all.side_by_side(step, [usual, of(&is_beside)]);
     all.side_by_side(step, [of(&is_alone), Vec::new()]);
     all.times.sort();
     let line =
