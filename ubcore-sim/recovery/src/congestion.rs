@@ -11,6 +11,8 @@ mod delay;
 mod flow;
 mod pacer;
 mod slow_start;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 

@@ -391,4 +391,76 @@ mod tests {
         // 11.25 ms, twice as fast.
         assert_eq!((cubic.window(), cubic.interval_ps()), (10, 562_500_000));
     }
+
+    /// An epoch whose cubic function says ten packets at its start.
+    fn in_epoch(window: f64, reno: f64, prior: f64) -> Cubic {
+        let epoch = Epoch { start: 0, window_max: 10.0, k: 0.0, reno, prior };
+        Cubic { window, threshold: 2.0, epoch: Some(epoch), ..Cubic::new() }
+    }
+
+    #[test]
+    fn reno_grows_by_whole_packets_from_the_window_before_on() {
+        for (reno, alpha) in [(9.999, RENO_ALPHA), (10.0, 1.0), (10.001, 1.0)] {
+            let mut cubic = in_epoch(8.0, reno, 10.0);
+            cubic.grow(&PathNews { acked: 4, flight_max: 8, ..PathNews::default() });
+            let found = cubic.epoch.expect("it goes on").reno;
+            assert!((found - reno - alpha / 2.0).abs() < 1e-9, "{reno}: {found}");
+        }
+        // Where both say the same, the cubic function counts, and nothing was acknowledged.
+        let mut cubic = in_epoch(7.0, 10.0, 10.0);
+        cubic.grow(&PathNews::default());
+        assert!((cubic.window - 7.0).abs() < 1e-9, "{}", cubic.window);
+        let mut cubic = in_epoch(7.0, 10.001, 10.0);
+        cubic.grow(&PathNews::default());
+        assert!((cubic.window - 10.001).abs() < 1e-9, "{}", cubic.window);
+    }
+
+    /// 0.4 x 2^3 packets more in a round trip of two seconds.
+    #[test]
+    fn the_target_is_that_of_a_round_trip_later() {
+        let mut cubic = in_epoch(10.0, 1.0, 10.0);
+        cubic.srtt = Some(2_000_000_000);
+        cubic.grow(&PathNews { acked: 5, flight_max: 10, ..PathNews::default() });
+        assert!((cubic.window - 11.6).abs() < 1e-9, "{}", cubic.window);
+    }
+
+    #[test]
+    fn a_reduction_ends_the_epoch_and_a_timeout_begins_slow_start_anew() {
+        let mut cubic = in_epoch(100.0, 1.0, 10.0);
+        cubic.window_max = 100.0;
+        cubic.on_loss(0);
+        assert!(cubic.epoch.is_none());
+        assert_eq!((cubic.window_max, cubic.prior), (100.0, 100.0), "it reached the last one");
+        let mut cubic = Cubic::new();
+        let mut round = |cubic: &mut Cubic, rtt| {
+            let news =
+                PathNews { rtt: Some(rtt), acked: 1, flight_max: 100, ..PathNews::default() };
+            (0..8).for_each(|_| cubic.on_news(&news));
+            cubic.on_news(&PathNews { rtt: None, acked: 0, is_round_over: true, ..news });
+        };
+        round(&mut cubic, RTT);
+        // The rest of the round that shows a queue counts as one of five.
+        for _ in 0..5 {
+            assert!(cubic.is_in_slow_start());
+            round(&mut cubic, 2 * RTT);
+        }
+        assert!(!cubic.is_in_slow_start());
+        assert_eq!(cubic.threshold, cubic.window, "slow start ends where it is");
+        assert_eq!(cubic.start.growth(), None);
+        cubic.on_timeout(0);
+        assert_eq!(cubic.start.growth(), Some(1.0));
+    }
+
+    /// Time without enough to send passes for nothing, however it is cut: an epoch begins later by it.
+    #[test]
+    fn idle_time_moves_the_epoch_by_as_much() {
+        let mut cubic = in_epoch(100.0, 1.0, 10.0);
+        for (now, start) in [(7, 7), (10, 10), (1000, 1000)] {
+            cubic.on_news(&PathNews { now, flight_max: 1, ..PathNews::default() });
+            assert_eq!(cubic.epoch.expect("it goes on").start, start);
+        }
+        cubic.on_news(&PathNews { now: 1500, flight_max: 100, ..PathNews::default() });
+        cubic.on_news(&PathNews { now: 1600, flight_max: 1, ..PathNews::default() });
+        assert_eq!(cubic.epoch.expect("it goes on").start, 1100);
+    }
 }

@@ -576,4 +576,94 @@ mod tests {
             assert_eq!(delay.drained_at == Some(7), is_drained, "{usual} {rtt}");
         }
     }
+
+    /// Each bound of delays, at it and one step beyond: 181,250 ns are half of what is tolerated with 10 ms.
+    #[test]
+    fn bounds_of_delays_are_exact() {
+        // With this smoothed round trip the usual queue is 181,250 ns after the sample, which is too short, and 7 ns more.
+        for (srtt, rtt, is_drained) in [
+            (10_207_136, 10_000_048, false),
+            (10_207_144, 10_000_048, true),
+            // A quarter of a usual queue of 800,128 ns, and a little more than a quarter.
+            (10_885_856, 10_200_032, true),
+            (10_885_856, 10_200_040, false),
+            // Shorter than ever by half of what is tolerated.
+            (RTT, 9_818_750, false),
+            (RTT, 9_818_749, true),
+        ] {
+            let mut delay = Delay { srtt: Some(srtt), ..steady(100.0, RTT) };
+            delay.sample(7, rtt);
+            assert_eq!(delay.drained_at == Some(7), is_drained, "{srtt} {rtt}");
+        }
+        for (samples, queue, sees) in
+            [(4, 181_250, false), (4, 181_251, true), (3, 181_251, false), (5, 181_251, true)]
+        {
+            let delay = Delay { samples, round_min: RTT + queue, ..steady(100.0, RTT) };
+            assert_eq!(delay.sees_queue(), sees, "{samples} {queue}");
+        }
+    }
+
+    /// Of a window of 101 packets, 88 and an eighth and one are 100, 89 and an eighth and one are all.
+    #[test]
+    fn a_window_grows_from_an_eighth_less_on() {
+        for (flight_max, grows) in [(88, false), (89, true)] {
+            let mut delay = steady(101.0, RTT);
+            ends(&mut delay, PathNews { now: 1, flight_max, ..PathNews::default() }, RTT);
+            assert_eq!(delay.window() > 101, grows, "{flight_max} on the path");
+        }
+    }
+
+    #[test]
+    fn a_round_begins_without_samples_and_losses_with_their_count() {
+        let news =
+            PathNews { now: 1, flight_max: 1000, is_round_over: true, ..PathNews::default() };
+        let counts = |delay: &Delay| (delay.resolved, delay.lost, delay.timeouts);
+        let mut delay = steady(1000.0, RTT);
+        delay.sample(1, RTT);
+        delay.on_news(&PathNews { acked: 100, lost: 27, ..news });
+        assert_eq!((delay.samples, delay.round_min, counts(&delay)), (0, Nanos::MAX, (127, 27, 0)));
+        delay.on_timeout(2);
+        assert_eq!(counts(&delay), (0, 0, 1), "what was lost before says nothing of the path now");
+        delay.on_news(&PathNews { now: 3, ..news });
+        assert_eq!(counts(&delay), (0, 0, 1), "nothing left the path");
+        // An eighth of 1024 is tolerated, one more is not.
+        for (lost, phase, window) in
+            [(128, DelayPhase::SlowStart, 1000), (129, DelayPhase::Steady, 874)]
+        {
+            let mut delay = Delay { phase: DelayPhase::SlowStart, ..steady(1000.0, RTT) };
+            let lossy = PathNews { acked: 1024 - lost, lost, flight_max: 1, ..news };
+            delay.on_news(&lossy);
+            assert_eq!((delay.phase, delay.window(), counts(&delay)), (phase, window, (0, 0, 0)));
+        }
+        // With a loss of eight in a hundred it grows, with one of 81 in a thousand it does not.
+        for (lost, grows) in [(80, true), (81, false)] {
+            let mut delay = steady(1000.0, RTT);
+            delay.on_news(&PathNews { acked: 1000 - lost, lost, rtt: Some(RTT), ..news });
+            assert_eq!(delay.window() > 1000, grows, "{lost}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_went_back_delays_no_drain() {
+        let mut delay = Delay { drained_at: Some(1_000_000), ..steady(100.0, RTT) };
+        let at = |now| PathNews { now, flight_max: 1, ..PathNews::default() };
+        ends(&mut delay, at(500), RTT);
+        assert_eq!((delay.drained_at, delay.phase), (Some(500), DelayPhase::Steady));
+        ends(&mut delay, at(499 + 128 * RTT), RTT);
+        assert_eq!(delay.phase, DelayPhase::Steady);
+        ends(&mut delay, at(500 + 128 * RTT), RTT);
+        assert_eq!((delay.phase, delay.base), (DelayPhase::Drain, [Nanos::MAX, RTT]));
+        let at = at(600 + 128 * RTT);
+        ends(&mut delay, at, RTT);
+        assert_eq!((delay.drained_at, delay.phase), (Some(at.now), DelayPhase::Steady));
+    }
+
+    #[test]
+    fn a_window_has_bounds() {
+        for (window, wanted) in [(0.5, WINDOW_MIN), (2.0 * WINDOW_MOST, WINDOW_MOST)] {
+            let mut delay = Delay { window, phase: DelayPhase::Steady, ..Delay::new() };
+            delay.on_news(&PathNews::default());
+            assert!((delay.window - wanted).abs() < 1e-9, "{window}: {}", delay.window);
+        }
+    }
 }

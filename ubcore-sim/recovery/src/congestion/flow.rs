@@ -175,4 +175,91 @@ mod tests {
             assert!(ledger.is_path_full() && !flow.is_open(&ledger));
         }
     }
+
+    /// Keeps what it is called for: losses and timeouts by their time, and the losses of each feedback.
+    #[derive(Debug)]
+    struct Calls(Arc<Mutex<Vec<(&'static str, u64)>>>);
+
+    impl Calls {
+        fn keep(&self, what: &'static str, value: u64) {
+            self.0.lock().expect("the only thread").push((what, value));
+        }
+    }
+
+    impl CongestionControl for Calls {
+        fn on_news(&mut self, news: &PathNews) {
+            self.keep("lost", news.lost);
+        }
+
+        fn on_loss(&mut self, now: Nanos) {
+            self.keep("loss", now);
+        }
+
+        fn on_timeout(&mut self, now: Nanos) {
+            self.keep("timeout", now);
+        }
+
+        fn window(&self) -> u64 {
+            8
+        }
+
+        fn interval_ps(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A loss is news once: not again for what was sent until then, unless the clock went back.
+    #[test]
+    fn a_loss_of_what_was_sent_before_the_last_one_is_no_news() {
+        let calls = Arc::default();
+        let mut ledger = SendLedger::new(64);
+        let mut flow = PathControl::new(Box::new(Calls(Arc::clone(&calls))), &mut ledger);
+        assert!(flow.is_open(&ledger) && flow.admits(1, &ledger));
+        let mut send = |flow: &mut PathControl, ledger: &mut SendLedger, now| {
+            if !ledger.has_sendable() {
+                ledger.push();
+            }
+            let (seq, _) = ledger.send_next(now).expect("it waits");
+            flow.on_sent(now, ledger);
+            seq
+        };
+        let mut after = |flow: &mut PathControl, ledger: &mut SendLedger, now, lost: &[u64]| {
+            lost.iter().for_each(|seq| assert!(ledger.mark_lost(*seq)));
+            flow.on_feedback(now, None, ledger);
+            std::mem::take(&mut *calls.lock().expect("the only thread"))
+        };
+        (0..4).for_each(|_| _ = send(&mut flow, &mut ledger, 10));
+        let (flow, ledger) = (&mut flow, &mut ledger);
+        assert_eq!(after(flow, ledger, 15, &[]), [("lost", 0)]);
+        assert_eq!(after(flow, ledger, 20, &[0]), [("loss", 20), ("lost", 1)]);
+        assert_eq!(after(flow, ledger, 30, &[1, 2]), [("lost", 2)], "it was sent before 20");
+        assert_eq!(send(flow, ledger, 20), 0);
+        assert_eq!(after(flow, ledger, 31, &[0]), [("lost", 1)], "it was sent at 20");
+        assert_eq!(send(flow, ledger, 21), 1);
+        assert_eq!(after(flow, ledger, 40, &[1]), [("loss", 40), ("lost", 1)]);
+        assert_eq!(send(flow, ledger, 40), 2);
+        assert_eq!(after(flow, ledger, 40, &[2]), [("lost", 1)]);
+        assert_eq!(send(flow, ledger, 40), 0);
+        assert_eq!(
+            after(flow, ledger, 39, &[0]),
+            [("loss", 39), ("lost", 1)],
+            "the clock went back"
+        );
+        assert_eq!(send(flow, ledger, 45), 1);
+        ledger.mark_all_lost(1);
+        flow.on_timeout(50, ledger);
+        let after_timeout = after(flow, ledger, 51, &[]);
+        assert_eq!(after_timeout, [("timeout", 50), ("lost", 0)], "the timeout counted them");
+        let again = send(flow, ledger, 50);
+        assert_eq!(after(flow, ledger, 52, &[again]), [("lost", 1)], "it was sent at the timeout");
+        let again = send(flow, ledger, 51);
+        assert_eq!(after(flow, ledger, 53, &[again]), [("loss", 53), ("lost", 1)]);
+        // A window that is used up is closed.
+        while !ledger.is_path_full() {
+            assert!(flow.is_open(ledger) && flow.admits(60, ledger));
+            send(flow, ledger, 60);
+        }
+        assert_eq!(ledger.on_path(), 8);
+        assert!(!flow.is_open(ledger) && !flow.admits(60, ledger));
+    }
 }

@@ -1,0 +1,153 @@
+//! Known answers of both algorithms: what they say of one long sequence of feedback.
+//!
+//! A changed number here is a changed algorithm: it is to be meant, and goes into the changelog.
+
+use super::{CongestionControl, Cubic, Delay, PathNews};
+
+/// Numbers that look random, the same in every run.
+struct Draw(u64);
+
+impl Draw {
+    const fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Windows and intervals after every 25th of 1000 calls: round trips of 10 ms and a queue that grows with the window, some
+/// without a sample; from call 150 on times of little to send, losses, timeouts, a clock that goes back once.
+fn answers(control: &mut dyn CongestionControl) -> Vec<(u64, u64)> {
+    let (mut draw, mut now, mut answers) = (Draw(0x9E37_79B9_7F4A_7C15), 1_000_000_000, Vec::new());
+    for call in 1..=1000_u64 {
+        now += 500_000 + draw.below(1_000_000);
+        if call == 600 {
+            now -= 50_000_000;
+        }
+        let window = control.window();
+        let queue = (window * 20_000).min(30_000_000);
+        let is_calm = call < 150;
+        let is_full = is_calm || !(300..340).contains(&call) && draw.below(16) != 0;
+        let flight_max = if is_full { window } else { window / 3 };
+        let lost =
+            if !is_calm && draw.below(40) == 0 { 1 + draw.below(flight_max / 4 + 1) } else { 0 };
+        let news = PathNews {
+            now,
+            acked: flight_max / 10 + draw.below(3),
+            lost,
+            rtt: (draw.below(8) != 0).then(|| 10_000_000 + queue + draw.below(300_000)),
+            flight_max,
+            is_round_over: call % 10 == 0,
+        };
+        if lost > 0 && draw.below(2) == 0 {
+            control.on_loss(now);
+        }
+        if !is_calm && draw.below(250) == 0 {
+            control.on_timeout(now);
+        }
+        control.on_news(&news);
+        if call % 25 == 0 {
+            answers.push((control.window(), control.interval_ps()));
+        }
+    }
+    answers
+}
+
+#[test]
+fn cubic_gives_known_answers() {
+    assert_eq!(
+        answers(&mut Cubic::new()),
+        [
+            (170, 34_446_123),
+            (1656, 9_164_844),
+            (3074, 6_451_273),
+            (4455, 7_494_781),
+            (4457, 7_509_344),
+            (4460, 7_510_418),
+            (4462, 7_502_740),
+            (3126, 10_698_454),
+            (3138, 10_662_229),
+            (3145, 10_633_346),
+            (3151, 10_622_882),
+            (3157, 10_587_281),
+            (3157, 10_588_334),
+            (3160, 10_594_035),
+            (3166, 10_564_088),
+            (2223, 15_032_700),
+            (2227, 15_023_924),
+            (1180, 10_889_796),
+            (1564, 20_896_009),
+            (1567, 21_308_646),
+            (1569, 21_294_716),
+            (1572, 21_261_999),
+            (1574, 21_235_115),
+            (1103, 25_414_110),
+            (1104, 24_364_588),
+            (774, 28_972_572),
+            (544, 33_546_009),
+            (545, 32_186_312),
+            (546, 32_163_212),
+            (383, 40_225_650),
+            (384, 38_755_129),
+            (386, 38_531_010),
+            (271, 49_837_324),
+            (272, 47_718_331),
+            (273, 47_477_226),
+            (275, 47_430_668),
+            (276, 47_201_170),
+            (277, 47_020_035),
+            (278, 46_854_957),
+            (280, 46_841_565)
+        ]
+    );
+}
+
+#[test]
+fn delay_gives_known_answers() {
+    assert_eq!(
+        answers(&mut Delay::new()),
+        [
+            (68, 130_203_616),
+            (73, 125_527_446),
+            (76, 121_493_251),
+            (80, 115_274_651),
+            (83, 113_760_045),
+            (85, 111_089_990),
+            (86, 109_643_397),
+            (87, 108_808_836),
+            (87, 108_933_810),
+            (88, 107_486_817),
+            (89, 107_265_793),
+            (89, 105_950_131),
+            (89, 105_990_841),
+            (89, 106_450_601),
+            (90, 105_499_050),
+            (90, 104_873_400),
+            (91, 104_779_532),
+            (91, 104_568_114),
+            (91, 104_182_479),
+            (92, 104_021_096),
+            (92, 103_559_448),
+            (92, 103_437_577),
+            (92, 103_341_980),
+            (92, 103_574_281),
+            (92, 103_321_805),
+            (93, 103_042_639),
+            (93, 103_275_582),
+            (93, 103_000_995),
+            (93, 103_296_311),
+            (93, 103_679_905),
+            (93, 103_494_603),
+            (92, 103_317_343),
+            (92, 103_090_047),
+            (93, 103_015_279),
+            (92, 103_215_561),
+            (92, 103_506_932),
+            (92, 103_377_020),
+            (92, 103_142_089),
+            (93, 102_856_532),
+            (93, 103_237_974)
+        ]
+    );
+}
