@@ -299,4 +299,27 @@ mod tests {
             assert_eq!(check_access(16, 1, width).is_ok(), bytes == 1);
         }
     }
+
+    /// A window of so many bytes without anything of its own.
+    #[derive(Debug)]
+    struct Plain(u64);
+
+    impl PciWindow for Plain {
+        fn len(&self) -> u64 {
+            self.0
+        }
+
+        fn read(&self, _: u64, _: AccessWidth) -> Result<u64, PciError> {
+            Ok(0)
+        }
+
+        fn write(&self, _: u64, _: AccessWidth, _: u64) -> Result<(), PciError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_window_without_bytes_is_empty() {
+        assert_eq!([0, 1, 2].map(|len| Plain(len).is_empty()), [true, false, false]);
+    }
 }

@@ -177,9 +177,11 @@ impl KernelDevice {
         let asked =
             query::ask(&*self.calls, self.device.as_fd(), StructCommand::IrqFacts, &mut facts);
         // The kernel refuses a question for notices that a function cannot give.
-        if facts.count == 0
-            || asked.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput)
-        {
+        let is_none = match &asked {
+            Ok(_) => facts.count == 0,
+            Err(error) => error.kind() == io::ErrorKind::InvalidInput,
+        };
+        if is_none {
             return Err(PciError::NoInterrupt { device: self.name.clone(), kind });
         }
         asked.map_err(self.failed("asking for interrupts"))?;

@@ -45,3 +45,19 @@ impl InterruptSignal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_since_the_last_wait_are_counted() {
+        let signal = InterruptSignal::new().unwrap();
+        let raise = |count: u64| rustix::io::write(signal.fd(), &count.to_le_bytes()).unwrap();
+        assert_eq!(signal.wait(Duration::ZERO), 0);
+        raise(3);
+        raise(0x0102_0304_0506);
+        assert_eq!(signal.wait(Duration::from_secs(60)), 0x0102_0304_0509);
+        assert_eq!(signal.wait(Duration::from_millis(1)), 0);
+    }
+}

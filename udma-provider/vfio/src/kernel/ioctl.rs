@@ -42,3 +42,17 @@ pub(super) unsafe fn structure(
     // of this function bound what the kernel reads and writes.
     answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(command), bytes.as_mut_ptr()) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_result_is_an_error_and_others_are_the_answer() {
+        assert_eq!(
+            [0, 1, i32::MAX].map(|result| answer(result).ok()),
+            [Some(0), Some(1), Some(i32::MAX)]
+        );
+        assert!([-1, i32::MIN].iter().all(|result| answer(*result).is_err()));
+    }
+}

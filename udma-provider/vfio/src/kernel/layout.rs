@@ -140,6 +140,10 @@ mod tests {
         );
         assert_eq!(capability(&bytes, 8, 7), None);
         assert_eq!(capability(&bytes, 0, 3), None);
+        // The head of the structure is no entry, and the last one may be the last of its bytes.
+        let last = chain(&[(3, 16), (4, 24), (5, 0)]);
+        assert_eq!(capability(&last[8..], 0, 3), None);
+        assert_eq!(capability(&last, 8, 5), Some(&[][..]));
     }
 
     #[test]

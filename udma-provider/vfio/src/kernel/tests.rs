@@ -1,5 +1,7 @@
 //! The kernel backing on its twin: what a machine at hand does not answer, and what must be refused.
 
+#![expect(unsafe_code, reason = "calls of a kernel that has no device")]
+
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -67,6 +69,8 @@ fn each_obstacle_has_words_that_say_what_to_run() {
     assert!(words(other(("7", libc::EBUSY))).contains("one process at a time"));
     let shared = TwinFaults { is_group_shared: true, ..TwinFaults::default() };
     assert!(words(shared).contains("shared with 0000:00:03.1 (e1000e)"));
+    let other_bus = TwinFaults { is_no_pci: true, ..TwinFaults::default() };
+    assert!(words(other_bus).contains("this function, but not as a PCI function"));
     let none = TwinFaults { has_no_iommu: true, ..TwinFaults::default() };
     assert!(words(none).contains("modprobe vfio_iommu_type1"));
     assert!(words(TwinFaults { version: 1, ..TwinFaults::default() }).contains("another version"));
@@ -86,8 +90,12 @@ fn each_obstacle_has_words_that_say_what_to_run() {
 
 #[test]
 fn a_window_is_mapped_where_the_kernel_allows_it_and_the_same_elsewhere() {
-    let (device, _) = opened();
+    let (device, twin) = opened();
     let bar = device.window(WindowId::Bar(0)).unwrap();
+    for (at, value) in [(0, 3), (4088, 4), (4096, 5), (4104, 6), (8184, 7)] {
+        bar.write(at, AccessWidth::W64, value).unwrap();
+        assert_eq!(twin.stored(at), value, "{at}");
+    }
     assert_eq!(bar.len(), BAR_LEN);
     let mapped = |offset, len| bar.is_mapped(offset, len);
     assert_eq!((mapped(4096, 4096), mapped(0, 8), mapped(4092, 8)), (true, false, false));
@@ -131,6 +139,16 @@ fn areas_are_mapped_as_flags_and_list_say_and_within_the_region() {
     assert_eq!(listed(&[]), [false, false, false]);
     assert_eq!(listed(&[(0, 0), (4096, 4096)]), [false, true, false]);
     assert_eq!(listed(&[(4096, 8192), (u64::MAX - 4095, 4096)]), [false, false, false]);
+    let one = TwinFaults {
+        areas: Some((MMAP | CAPS, vec![NumberPair(4096, 1)])),
+        ..TwinFaults::default()
+    };
+    let (device, _) = open(KernelInterface::Group, one).unwrap();
+    let bar = device.window(WindowId::Bar(0)).unwrap();
+    assert_eq!(
+        [(4096, 1), (4096, 2), (4095, 1)].map(|(at, len)| bar.is_mapped(at, len)),
+        [true, false, false]
+    );
 }
 
 /// Page and ranges of an IOMMU that says less than those of today do.
@@ -166,8 +184,16 @@ fn an_iommu_that_says_no_page_size_has_pages_of_4_kib() {
 #[test]
 fn a_kernel_that_wants_too_much_room_is_refused() {
     let (device, twin) = opened();
-    twin.faults.lock().unwrap().wants = Some(u32::MAX);
-    assert!(matches!(device.window(WindowId::Bar(0)), Err(PciError::System { .. })));
+    for (wants, is_given) in [(u32::MAX, false), ((64 << 10) + 1, false), (64 << 10, true)] {
+        twin.faults.lock().unwrap().wants = Some(wants);
+        match device.window(WindowId::Bar(0)) {
+            Ok(_) => assert!(is_given, "{wants}"),
+            Err(PciError::System { source, .. }) => {
+                assert!(!is_given && source.to_string().contains(&format!("wants {wants} bytes")));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
 }
 
 #[test]
@@ -395,4 +421,292 @@ fn taken_over((device, twin): Opened) {
     assert!(refused.to_string().contains("8086:a001"), "{refused}");
     device.window(WindowId::Config).unwrap().write(0, AccessWidth::W16, 0xFFFF).unwrap();
     assert!(matches!(config::ids(&*device), Err(PciError::Gone { .. })));
+}
+
+/// What the kernel is called for when a function is opened, mapped and closed: by the group, and by iommufd.
+const OPENED: [&[&str]; 2] = [
+    &[
+        "open /dev/vfio/vfio",
+        "ApiVersion 0",
+        "CheckExtension 3",
+        "open /dev/vfio/7",
+        "GroupStatus",
+        "join",
+        "SetIommu 3",
+        "IommuFacts",
+        "IommuFacts",
+        "function 0000:00:03.0",
+        "DeviceFacts",
+    ],
+    &[
+        "open /dev/iommu",
+        "open /dev/vfio/devices/vfio0",
+        "AllocSpace",
+        "Bind 0x0 fd",
+        "Attach 0x0 0x3",
+        "IovaRanges 3 0",
+        "IovaRanges 3 2",
+        "DeviceFacts",
+    ],
+];
+const MAPPED: [&[&str]; 2] = [
+    &[
+        "map 32 0x3 ADDRESS 0x1000 0x1000",
+        "map 32 0x1 ADDRESS 0x2000 0x1000",
+        "UnmapDma 0x0 0x1000 0x0 0x1000",
+    ],
+    &[
+        "map 0x7 3 ADDRESS 0x1000 0x1000",
+        "map 0x5 3 ADDRESS 0x2000 0x1000",
+        "UnmapSpace 0x3 0x1000 0x0 0x1000",
+    ],
+];
+const CLOSED: [&[&str]; 2] = [
+    &["UnmapDma 0x0 0x2000 0x0 0x1000"],
+    &["Detach", "UnmapSpace 0x3 0x2000 0x0 0x1000", "Destroy 0x3"],
+];
+
+/// Every call of a function's life.
+#[test]
+fn the_kernel_is_called_in_this_order_with_these_arguments() {
+    for (at, interface) in BOTH.into_iter().enumerate() {
+        let (device, twin) = opened_by(interface);
+        assert_eq!(twin.calls(), OPENED[at]);
+        let dma = device.dma();
+        let region = Region::shared(4096, Pages::Base).unwrap();
+        dma.map(0x1000, &region, DmaAccess::Both).unwrap();
+        dma.map(0x2000, &region, DmaAccess::ToDevice).unwrap();
+        dma.unmap(0x1000).unwrap();
+        let address = format!("{:#x}", region.addr());
+        let calls = twin.calls().into_iter().map(|call| call.replace(&address, "ADDRESS"));
+        assert!(calls.eq(MAPPED[at].iter().copied()));
+        // A window that is known is not asked for again; one beyond the last is not asked for.
+        for id in [WindowId::Bar(0), WindowId::Bar(0), WindowId::Config, WindowId::Config] {
+            device.window(id).unwrap();
+        }
+        assert!([5, 6].map(WindowId::Bar).iter().all(|id| device.window(*id).is_err()));
+        let asked = ["RegionFacts", "RegionFacts", "RegionFacts 0x0 0x7", "RegionFacts 0x0 0x5"];
+        assert_eq!(twin.calls(), asked);
+        vectors_are_called_for(&device, &twin);
+        device.reset().unwrap();
+        assert_eq!(twin.calls(), ["Reset 0"]);
+        drop((dma, device));
+        assert_eq!(twin.calls(), CLOSED[at]);
+    }
+}
+
+/// Flags, kind, first vector, their number, descriptors.
+fn vectors_are_called_for(device: &KernelDevice, twin: &Twin) {
+    let irqs = device.interrupts(InterruptKind::MsiX).unwrap();
+    let again = device.interrupts(InterruptKind::MsiX).unwrap();
+    let fds = [signal(), signal()];
+    irqs.disable().unwrap();
+    again.enable(&[Some(fds[0].as_fd()), None, Some(fds[1].as_fd())]).unwrap();
+    assert_eq!(twin.calls(), ["IrqFacts 0x0 0x2", "SetIrqs 0x24 0x2 0x0 0x3 fd none fd"]);
+    for (vector, is_masked) in [(2, true), (2, true), (2, false), (2, false), (1, true), (1, false)]
+    {
+        irqs.set_masked(vector, is_masked).unwrap();
+    }
+    let masked = [
+        "SetIrqs 0x24 0x2 0x2 0x1 fd",
+        "SetIrqs 0x24 0x2 0x2 0x1 fd",
+        "SetIrqs 0x24 0x2 0x1 0x1 fd",
+        "SetIrqs 0x24 0x2 0x1 0x1 none",
+    ];
+    assert_eq!(twin.calls(), masked);
+    irqs.enable(&[Some(fds[0].as_fd())]).unwrap();
+    irqs.disable().unwrap();
+    irqs.disable().unwrap();
+    let anew = ["SetIrqs 0x21 0x2", "SetIrqs 0x24 0x2 0x0 0x1 fd", "SetIrqs 0x21 0x2"];
+    assert_eq!(twin.calls(), anew);
+    let pin = device.interrupts(InterruptKind::Intx).unwrap();
+    pin.enable(&[Some(fds[0].as_fd())]).unwrap();
+    pin.set_masked(0, true).unwrap();
+    pin.set_masked(0, false).unwrap();
+    let pinned = [
+        "IrqFacts",
+        "SetIrqs 0x24 0x0 0x0 0x1 fd",
+        "SetIrqs 0x9 0x0 0x0 0x1",
+        "SetIrqs 0x11 0x0 0x0 0x1",
+    ];
+    assert_eq!(twin.calls(), pinned);
+}
+
+/// Memory that the kernel may still reach is never given back.
+#[test]
+fn memory_that_is_not_unmapped_outlives_its_function() {
+    for short in [0, 4096] {
+        let (device, twin) = opened();
+        let region = Region::shared(4096, Pages::Base).unwrap();
+        device.dma().map(0x1000, &region, DmaAccess::Both).unwrap();
+        twin.faults.lock().unwrap().unmap_short = short;
+        drop(device);
+        assert_eq!(region.is_last(), short == 0, "{short}");
+    }
+}
+
+#[test]
+fn interrupts_that_the_kernel_refuses_are_named() {
+    let (device, twin) = opened();
+    assert_eq!(device.name(), "0000:00:03.0");
+    for (error, is_none) in [(libc::EINVAL, true), (libc::EIO, false)] {
+        twin.faults.lock().unwrap().irqs = Some(error);
+        let refused = device.interrupts(InterruptKind::MsiX).unwrap_err().to_string();
+        let wanted = match is_none {
+            true => "has no interrupts of kind MsiX",
+            false => "asking for interrupts of 0000:00:03.0 failed",
+        };
+        assert!(refused.contains(wanted), "{refused}");
+    }
+    twin.faults.lock().unwrap().irqs = None;
+    let irqs = device.interrupts(InterruptKind::MsiX).unwrap();
+    for (len, wanted) in [(0, Some((0, 0, 4))), (4, None), (5, Some((0, 4, 4)))] {
+        let refused = match irqs.enable(&vec![None; len]) {
+            Err(PciError::Vectors { first, last, count }) => Some((first, last, count)),
+            Ok(()) => None,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(refused, wanted, "{len} vectors");
+    }
+}
+
+/// A mapping that begins one byte behind another one, or ends one before it.
+#[test]
+fn mappings_may_touch() {
+    let (device, _) = opened();
+    let dma = device.dma();
+    let page = Region::shared(4096, Pages::Base).unwrap();
+    dma.map(0x3000, &page, DmaAccess::Both).unwrap();
+    for iova in [0x2000, 0x4000] {
+        dma.map(iova, &page, DmaAccess::Both).unwrap();
+    }
+    let two = Region::shared(8192, Pages::Base).unwrap();
+    for (iova, is_free) in [(0x1000, false), (0x4000, false), (0x5000, true), (0x6000, false)] {
+        assert_eq!(dma.map(iova, &two, DmaAccess::Both).is_ok(), is_free, "{iova:#x}");
+    }
+    // The last page of a range of usable addresses, and one beyond.
+    dma.map(0xF_F000, &page, DmaAccess::Both).unwrap();
+    assert!(dma.map(0xF_F000 + 0x1000, &page, DmaAccess::Both).is_err());
+    dma.unmap(0x3000).unwrap();
+    dma.map(0x3000, &page, DmaAccess::Both).unwrap();
+}
+
+/// Each call of the kernel, as `strace` prints it: at a file that has none of them each is an error.
+#[test]
+fn each_call_is_the_request_of_its_number() {
+    let folder = std::env::temp_dir().join(format!("urma-vfio-calls-{}", std::process::id()));
+    let exe = std::env::current_exe().unwrap();
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-X", "raw", "-e", "trace=ioctl", "-o"]).arg(&folder).arg(exe);
+    strace.args(["--exact", "kernel::tests::calls_at_a_file_without_them", "--ignored"]);
+    let output = strace.output().expect("strace is installed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let calls = std::fs::read_to_string(&folder).unwrap();
+    std::fs::remove_file(&folder).unwrap();
+    let requests: Vec<u32> = calls
+        .lines()
+        .filter_map(|line| line.split_once("ioctl(")?.1.split(", ").nth(1))
+        .filter_map(|number| u32::from_str_radix(number.strip_prefix("0x")?, 16).ok())
+        .filter(|number| number >> 8 == 0x3b)
+        .collect();
+    let wanted = [
+        0x3b64, 0x3b65, 0x3b66, 0x3b6f, 0x3b67, 0x3b6b, 0x3b6c, 0x3b6d, 0x3b6e, 0x3b70, 0x3b72,
+        0x3b68, 0x3b6a, 0x3b71, 0x3b76, 0x3b77, 0x3b78, 0x3b80, 0x3b81, 0x3b86, 0x3b84, 0x3b85,
+    ];
+    assert_eq!(requests, wanted, "{calls}");
+}
+
+#[test]
+#[ignore = "the process of another test"]
+fn calls_at_a_file_without_them() {
+    use super::{
+        calls::{NumberCommand, StructCommand},
+        ioctl::SystemCalls,
+        iommu_calls::{IommuCalls as _, IommuCommand},
+        iommu_layout::SpaceMap,
+        layout::DmaMap,
+    };
+    let calls = SystemCalls;
+    let fd = calls.open(std::path::Path::new("/dev/null")).unwrap();
+    let fd = fd.as_fd();
+    let refused = |result: Result<(), std::io::Error>| {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    };
+    for command in [
+        NumberCommand::ApiVersion,
+        NumberCommand::CheckExtension,
+        NumberCommand::SetIommu,
+        NumberCommand::Reset,
+    ] {
+        refused(calls.number(fd, command, 0).map(drop));
+    }
+    for command in [
+        StructCommand::GroupStatus,
+        StructCommand::DeviceFacts,
+        StructCommand::RegionFacts,
+        StructCommand::IrqFacts,
+        StructCommand::SetIrqs,
+        StructCommand::IommuFacts,
+        StructCommand::UnmapDma,
+    ] {
+        let mut bytes = [0; 24];
+        refused(calls.structure(fd, command, &mut bytes).map(drop));
+        assert_eq!(bytes[..5], [24, 0, 0, 0, 0], "its length is in front");
+    }
+    assert!(calls.structure(fd, StructCommand::SetIrqs, &mut [0; 3]).is_err());
+    refused(calls.set_container(fd, fd));
+    refused(calls.device(fd, c"0000:00:03.0").map(drop));
+    let (map, space) = (DmaMap::default(), SpaceMap::default());
+    // SAFETY: no device is behind the file, and the range is empty.
+    refused(unsafe { calls.map_dma(fd, &map) });
+    for command in [
+        IommuCommand::Bind,
+        IommuCommand::Attach,
+        IommuCommand::Detach,
+        IommuCommand::Destroy,
+        IommuCommand::AllocSpace,
+        IommuCommand::UnmapSpace,
+    ] {
+        refused(calls.iommu(fd, command, &mut [0; 24]));
+    }
+    refused(calls.iova_ranges(fd, 1, &mut []).map(drop));
+    // SAFETY: no device is behind the file, and the range is empty.
+    refused(unsafe { calls.map_space(fd, &space) });
+}
+
+#[test]
+fn a_function_that_is_wanted_back_says_so() {
+    use rustix::time::{ClockId, clock_gettime};
+
+    for has_request in [false, true] {
+        let faults = TwinFaults { has_request, ..TwinFaults::default() };
+        let (device, twin) = open(KernelInterface::Group, faults).unwrap();
+        let nic = PciNic::new(Arc::new(device)).unwrap();
+        assert_eq!(nic.removal().is_some(), has_request);
+        assert!(!nic.is_wanted_back(Duration::from_millis(1)));
+        assert_eq!(twin.raise(4, 0), has_request);
+        assert_eq!(nic.is_wanted_back(Duration::ZERO), has_request);
+        let info = nic.info();
+        assert_eq!((info.name.as_str(), info.driver_name.as_str()), ("0000:00:03.0", "udma"));
+        assert_eq!((info.vendor_id, info.device_id), (0xCC08, 0xA001));
+        assert!(nic.status().is_none() && nic.doorbell_slots().is_none());
+        assert_eq!(
+            (nic.registers().len(), nic.registers().map(4096, 8).is_none()),
+            (BAR_LEN, true)
+        );
+        assert!(nic.merges_interrupts(), "hardware may");
+        let clock = || {
+            let time = clock_gettime(ClockId::Monotonic);
+            u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap()
+        };
+        let (before, now, after) = (clock(), nic.now(), clock());
+        assert!((before..=after).contains(&now), "{before} {now} {after}");
+        // A vector is made once.
+        twin.calls();
+        let fds = [nic.interrupt(0).unwrap(), nic.interrupt(0).unwrap()];
+        assert_eq!(twin.calls(), Vec::<String>::new());
+        assert!(twin.raise(2, 0));
+        assert_eq!(fds.each_ref().map(count), [1, 0], "both are the same one");
+    }
 }

@@ -47,6 +47,8 @@ pub(super) struct TwinFaults {
     pub(super) has_no_iommu: bool,
     pub(super) is_group_shared: bool,
     pub(super) can_not_reset: bool,
+    /// The function is of another bus.
+    pub(super) is_no_pci: bool,
     /// Error of opening a file whose path ends so.
     pub(super) open: Option<(&'static str, i32)>,
     /// Error of each mapping.
@@ -65,6 +67,10 @@ pub(super) struct TwinFaults {
     pub(super) ranges: Option<usize>,
     /// Error of joining a container.
     pub(super) container: Option<i32>,
+    /// It says when it wants the function back.
+    pub(super) has_request: bool,
+    /// Error of asking for interrupts.
+    pub(super) irqs: Option<i32>,
     /// Error of setting the IOMMU of a container.
     pub(super) set_iommu: Option<i32>,
 }
@@ -87,6 +93,10 @@ struct TwinState {
     vectors: BTreeMap<(u32, u32), OwnedFd>,
     masked: Vec<u32>,
     resets: u32,
+    /// The function's file.
+    device: Option<OwnedFd>,
+    /// Every call with its arguments, in order.
+    calls: Vec<String>,
 }
 
 impl Twin {
@@ -116,6 +126,22 @@ impl Twin {
 
     pub(super) fn resets(&self) -> u32 {
         self.lock().resets
+    }
+
+    /// The word of the function's registers at an offset, as the function sees it.
+    pub(super) fn stored(&self, offset: u64) -> u64 {
+        let mut word = [0; 8];
+        rustix::io::pread(self.lock().device.as_ref().unwrap(), &mut word, offset).unwrap();
+        u64::from_le_bytes(word)
+    }
+
+    /// The calls since the last look.
+    pub(super) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().calls)
+    }
+
+    fn note(&self, call: String) {
+        self.lock().calls.push(call);
     }
 
     /// Vectors of the pin that are masked.
@@ -214,6 +240,21 @@ fn fill<T: IntoBytes + zerocopy::Immutable>(bytes: &mut [u8], facts: &T) -> io::
     Ok(0)
 }
 
+/// The words of a structure behind its length, without zeros at its end; a descriptor, which has another number in each
+/// run, is `fd`.
+fn words(bytes: &[u8], fds_from: usize) -> String {
+    let words = bytes.chunks_exact(4).map(|word| u32::read_from_bytes(word).unwrap());
+    let mut words: Vec<u32> = words.skip(1).collect();
+    let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    words.truncate(used);
+    let shown = words.iter().enumerate().map(|(at, word)| match word {
+        &u32::MAX => " none".to_owned(),
+        _ if at >= fds_from => " fd".to_owned(),
+        word => format!(" {word:#x}"),
+    });
+    shown.collect()
+}
+
 fn file(len: u64) -> io::Result<OwnedFd> {
     let fd = memfd_create("twin", MemfdFlags::CLOEXEC)?;
     ftruncate(&fd, len)?;
@@ -229,6 +270,8 @@ fn device_file() -> io::Result<OwnedFd> {
 
 impl IommuCalls for Twin {
     fn iommu(&self, fd: BorrowedFd<'_>, command: IommuCommand, bytes: &mut [u8]) -> io::Result<()> {
+        let fds_from = if command == IommuCommand::Bind { 1 } else { usize::MAX };
+        self.note(format!("{command:?}{}", words(bytes, fds_from)));
         let TwinFaults { bind, unmap_short, .. } = self.faults();
         let mut state = self.lock();
         let state = &mut *state;
@@ -259,12 +302,15 @@ impl IommuCalls for Twin {
         ioas: u32,
         ranges: &mut [NumberPair],
     ) -> io::Result<FoundRanges> {
+        self.note(format!("IovaRanges {ioas} {}", ranges.len()));
         let found = self.lock().iommu.ranges(ioas, &USABLE, ranges)?;
         Ok(FoundRanges { count: self.faults().ranges.unwrap_or(found.count), ..found })
     }
 
     // SAFETY: this kernel only notes the range; it never reaches the memory.
     unsafe fn map_space(&self, _: BorrowedFd<'_>, map: &SpaceMap) -> io::Result<()> {
+        let SpaceMap { flags, ioas_id, user_va, length, iova, .. } = map;
+        self.note(format!("map {flags:#x} {ioas_id} {user_va:#x} {iova:#x} {length:#x}"));
         if let Some(error) = self.faults().map {
             return Err(io::Error::from_raw_os_error(error));
         }
@@ -276,6 +322,7 @@ impl IommuCalls for Twin {
 
 impl VfioCalls for Twin {
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {
+        self.note(format!("open {}", path.display()));
         let mut state = self.lock();
         let fd = match self.faults().open {
             Some((end, error)) if path.ends_with(end) => {
@@ -294,7 +341,8 @@ impl VfioCalls for Twin {
         Ok(fd)
     }
 
-    fn number(&self, fd: BorrowedFd<'_>, command: NumberCommand, _: u32) -> io::Result<i32> {
+    fn number(&self, fd: BorrowedFd<'_>, command: NumberCommand, number: u32) -> io::Result<i32> {
+        self.note(format!("{command:?} {number}"));
         if self.is_blocked(fd) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -318,6 +366,8 @@ impl VfioCalls for Twin {
         command: StructCommand,
         bytes: &mut [u8],
     ) -> io::Result<i32> {
+        let fds_from = if command == StructCommand::SetIrqs { 4 } else { usize::MAX };
+        self.note(format!("{command:?}{}", words(bytes, fds_from)));
         if self.is_blocked(fd) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -330,15 +380,20 @@ impl VfioCalls for Twin {
             }
             StructCommand::DeviceFacts => {
                 let reset = u32::from(!faults.can_not_reset) * c::VFIO_DEVICE_FLAGS_RESET;
-                let flags = c::VFIO_DEVICE_FLAGS_PCI | reset;
+                let pci = u32::from(!faults.is_no_pci) * c::VFIO_DEVICE_FLAGS_PCI;
+                let flags = pci | reset;
                 fill(bytes, &DeviceFacts { argsz, flags, ..DeviceFacts::default() })
             }
             StructCommand::RegionFacts => self.region(bytes),
             StructCommand::IrqFacts => {
+                if let Some(error) = faults.irqs {
+                    return Err(io::Error::from_raw_os_error(error));
+                }
                 let (facts, _) = IrqFacts::read_from_prefix(&*bytes).unwrap();
                 let count = match facts.index {
                     0 => 1,
                     2 => VECTORS,
+                    4 => u32::from(faults.has_request),
                     3 => return Err(io::ErrorKind::InvalidInput.into()),
                     _ => 0,
                 };
@@ -370,16 +425,22 @@ impl VfioCalls for Twin {
     }
 
     fn set_container(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<()> {
+        self.note("join".to_owned());
         let error = self.faults().container;
         error.map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error)))
     }
 
-    fn device(&self, _: BorrowedFd<'_>, _: &CStr) -> io::Result<OwnedFd> {
-        device_file()
+    fn device(&self, _: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
+        self.note(format!("function {}", name.to_string_lossy()));
+        let device = device_file()?;
+        self.lock().device = Some(device.try_clone()?);
+        Ok(device)
     }
 
     // SAFETY: this kernel only notes the range; it never reaches the memory.
     unsafe fn map_dma(&self, _: BorrowedFd<'_>, map: &DmaMap) -> io::Result<()> {
+        let DmaMap { argsz, flags, vaddr, iova, size } = map;
+        self.note(format!("map {argsz} {flags:#x} {vaddr:#x} {iova:#x} {size:#x}"));
         if let Some(error) = self.faults().map {
             return Err(io::Error::from_raw_os_error(error));
         }

@@ -150,3 +150,39 @@ unsafe fn store(at: *mut u8, width: AccessWidth, value: u64) {
         AccessWidth::W64 => unsafe { at.cast::<u64>().write_volatile(value.to_le()) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        fs::{MemfdFlags, ftruncate, memfd_create},
+        io::Errno,
+    };
+
+    use super::*;
+
+    /// A file of 4094 bytes, in which a region of 64 bytes begins at 4040: its last ten bytes are not there.
+    #[test]
+    fn a_region_lies_in_the_descriptor_and_what_is_cut_is_an_error() {
+        let fd = memfd_create("window", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, 4094).unwrap();
+        pwrite(&fd, &[1, 2, 3, 4, 5, 6, 7, 8], 4048).unwrap();
+        let device = Arc::new(fd);
+        let shape = RegionShape { len: 64, offset: 4040, mappable: Vec::new() };
+        let window = KernelWindow::new(Arc::clone(&device), "toy", &shape);
+        assert_eq!(window.read(8, AccessWidth::W32).unwrap(), 0x0403_0201);
+        window.write(16, AccessWidth::W16, 0xFFFF_0A09).unwrap();
+        let mut bytes = [0; 4];
+        pread(&*device, &mut bytes, 4055).unwrap();
+        assert_eq!(bytes, [8, 9, 10, 0], "behind the last byte of before");
+        let text = |result: Result<u64, PciError>| result.unwrap_err().to_string();
+        let cut = text(window.read(48, AccessWidth::W64));
+        assert_eq!(cut, "reading a register of toy failed: only 6 bytes were moved");
+        assert_eq!(window.read(52, AccessWidth::W16).unwrap(), 0);
+        let cut = text(window.read(56, AccessWidth::W64));
+        assert_eq!(cut, "reading a register of toy failed: only 0 bytes were moved");
+        let gone = window.failed("reading a register", Errno::NODEV).to_string();
+        assert_eq!(gone, "toy is gone: reading a register found no device behind it");
+        let failed = window.failed("writing a register", Errno::IO).to_string();
+        assert_eq!(failed, "writing a register of toy failed: Input/output error (os error 5)");
+    }
+}

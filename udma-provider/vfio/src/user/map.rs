@@ -119,4 +119,48 @@ mod tests {
         assert_eq!(ranges.remove(0, u64::MAX), Ok(vec![]));
         assert_eq!(ranges.bytes, 0);
     }
+
+    /// Each bound, at it and one beyond; nothing is taken out where a part would stay.
+    #[test]
+    fn ranges_touch_at_their_ends_and_a_quota_is_used_up_to_the_last_byte() {
+        let mut ranges = MappedRanges::default();
+        ranges.insert(0x1000, 0x1000);
+        for (address, size, wanted) in [
+            (0xfff, 1, Ok(())),
+            (0xfff, 2, Err(Errno::EXIST)),
+            (0x1fff, 1, Err(Errno::EXIST)),
+            (0x2000, 1, Ok(())),
+            (0x2000, 0x2000, Ok(())),
+            (0x2000, 0x2001, Err(Errno::DQUOT)),
+            (u64::MAX, 1, Ok(())),
+            (u64::MAX, 2, Err(Errno::INVAL)),
+            (u64::MAX - 0xfff, 0x1000, Ok(())),
+            (0, 0, Err(Errno::INVAL)),
+        ] {
+            assert_eq!(ranges.check(address, size, QUOTA), wanted, "{address:#x} {size:#x}");
+        }
+        let all = MapQuota { bytes: u64::MAX - 0x1000, ..QUOTA };
+        assert_eq!(ranges.check(0x2000, u64::MAX - 0x2000, all), Ok(()));
+        ranges.insert(0x2000, 1);
+        assert_eq!(ranges.check(0x3000, 1, QUOTA), Ok(()), "the third one");
+        ranges.insert(0x3000, 1);
+        assert_eq!(ranges.check(0x4000, 1, QUOTA), Err(Errno::DQUOT), "a fourth one");
+        for (address, size, wanted) in [
+            (0x1000, 0, Ok(vec![])),
+            (0xfff, 1, Ok(vec![])),
+            (0x1000, 0xfff, Err(Errno::INVAL)),
+            (0x1001, 0xfff, Err(Errno::INVAL)),
+            (0x1fff, 1, Err(Errno::INVAL)),
+            (0x1fff, 0x10, Err(Errno::INVAL)),
+            (0xfff, 0x1000, Err(Errno::INVAL)),
+            (0x2001, 0xffe, Ok(vec![])),
+            (0xfff, 0x1001, Ok(vec![0x1000])),
+            (0x2000, 1, Ok(vec![0x2000])),
+        ] {
+            assert_eq!(ranges.remove(address, size), wanted, "{address:#x} {size:#x}");
+        }
+        assert_eq!((ranges.bytes, ranges.ends.len()), (1, 1));
+        let none = MapQuota::default();
+        assert_eq!((none.maps, none.bytes), (65_536, 1 << 40));
+    }
 }

@@ -185,4 +185,68 @@ mod tests {
             clock.await_reply(&client, Duration::ZERO).unwrap();
         }
     }
+
+    /// Threads by name, with what the kernel counted of them.
+    fn threads(of: &[(&str, bool, u64, u64)]) -> BTreeMap<OsString, ThreadTime> {
+        let thread = |&(id, is_runnable, ran, waited): &(&str, bool, u64, u64)| {
+            (OsString::from(id), ThreadTime { is_runnable, ran, waited })
+        };
+        of.iter().map(thread).collect()
+    }
+
+    #[test]
+    fn a_server_is_starved_where_its_threads_waited_for_half_of_the_time() {
+        let before = threads(&[("1", false, 10, 100), ("2", true, 20, 200)]);
+        let passed = Duration::from_nanos(1000);
+        for (now, starved) in [
+            // Both sleep, or ran.
+            (&[("1", false, 10, 100), ("2", false, 20, 200)][..], false),
+            (&[("1", true, 11, 100), ("2", true, 21, 200)], false),
+            // One is runnable, and nothing of it was counted.
+            (&[("1", true, 10, 100), ("2", false, 20, 200)], false),
+            (&[("1", false, 10, 100), ("2", true, 20, 200)], true),
+            // What both waited is added up: 499 and 500 ns.
+            (&[("1", false, 11, 300), ("2", true, 21, 499)], false),
+            (&[("1", false, 11, 300), ("2", true, 21, 500)], true),
+            (&[("1", false, 11, 600)], true),
+            // Of a new thread nothing is known, and a count that went back is none.
+            (&[("3", true, 0, 9000)], false),
+            (&[("1", true, 11, 0), ("2", true, 21, 699)], false),
+            (&[("1", true, 11, 0), ("2", true, 21, 700)], true),
+            (&[], false),
+        ] {
+            assert_eq!(is_starved(&before, &threads(now), passed), starved, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_is_read_from_its_folder_whatever_its_name_is() {
+        let folder = std::env::temp_dir().join(format!("urma-task-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let read = |counts: &str, stat: &str| {
+            fs::write(folder.join("schedstat"), counts).unwrap();
+            fs::write(folder.join("stat"), stat).unwrap();
+            ThreadTime::of(&folder).map(|time| (time.is_runnable, time.ran, time.waited))
+        };
+        assert_eq!(read("12 34 5\n", "7 (a) R (b) S 1 2"), Some((false, 12, 34)));
+        assert_eq!(read("0 1 2", "7 (a) S) R 1 2"), Some((true, 0, 1)));
+        assert_eq!(read("12", "7 (a) R 1"), None);
+        assert_eq!(read("12 x", "7 (a) R 1"), None);
+        assert_eq!(read("12 34 5", "7"), None);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(ThreadTime::of(&folder), None);
+    }
+
+    /// This process serves itself here: its threads are seen, those of a process that is not there are not.
+    #[test]
+    fn the_threads_of_the_server_are_looked_at() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let own = ServerClock::of(&socket);
+        assert_eq!(own.pid, i32::try_from(std::process::id()).ok());
+        let found = own.look();
+        assert!(found.keys().any(|id| id.to_str() == Some(&std::process::id().to_string())));
+        for pid in [None, Some(i32::MAX)] {
+            assert!(ServerClock { pid }.look().is_empty());
+        }
+    }
 }

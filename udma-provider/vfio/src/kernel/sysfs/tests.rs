@@ -77,6 +77,9 @@ fn addresses_are_read_and_written() {
     assert_eq!(parsed("0000:00:1f.7").as_deref(), Some("0000:00:1f.7"));
     assert_eq!(parsed("3a:02.1").as_deref(), Some("0000:3a:02.1"));
     assert_eq!(parsed("10000:e1:00.0").as_deref(), Some("10000:e1:00.0"));
+    assert_eq!(parsed("ffffffff:ff:1f.7").as_deref(), Some("ffffffff:ff:1f.7"));
+    assert_eq!(parsed("0:0:0.0").as_deref(), Some("0000:00:00.0"));
+    assert_eq!(parsed("100000000:00:00.0"), None);
     let wrong =
         ["", "00:20.0", "00:00.8", "100:00.0", "00.0", "0:0:0:0.0", "00:00", "00:+1.0", "../x.0"];
     for text in wrong {
@@ -128,4 +131,51 @@ fn a_bound_function_is_left_alone_and_a_missing_driver_named() {
     fs::remove_dir_all(tree.0.join("bus/pci/drivers/vfio-pci")).unwrap();
     let words = tree.sysfs().bind(address).unwrap_err().to_string();
     assert!(words.contains("modprobe vfio-pci"), "{words}");
+}
+
+#[test]
+fn a_function_that_is_not_with_vfio_is_offered_and_not_taken_from_others() {
+    let tree = FakeSysfs::new();
+    tree.function("0000:00:04.0", (0x8086, 0x10D3), Some("9"), Some("e1000e"));
+    tree.function("0000:00:05.0", (0x8086, 0x10D3), None, None);
+    let (with_driver, without): (PciAddress, PciAddress) =
+        ("0000:00:04.0".parse().unwrap(), "0000:00:05.0".parse().unwrap());
+    assert_eq!(tree.sysfs().unbind(with_driver).unwrap().as_deref(), Some("e1000e"));
+    assert_eq!(tree.text("drivers/e1000e/unbind"), "", "it is not VFIO's to give back");
+    assert_eq!(tree.text("drivers_probe"), "0000:00:04.0");
+    let refused = tree.sysfs().bind(without).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "0000:00:05.0 is with no driver after it was offered to vfio-pci; `dmesg` has the reason"
+    );
+    assert_eq!(tree.text("drivers_probe"), "0000:00:05.0");
+    assert_eq!(tree.sysfs().unbind(without).unwrap(), None);
+}
+
+#[test]
+fn files_that_say_something_else_are_named() {
+    let tree = FakeSysfs::new();
+    tree.function("0000:00:04.0", (0xFFFF, 0), Some("none"), None);
+    let address = "0000:00:04.0".parse().unwrap();
+    let found = tree.sysfs().function(address).unwrap();
+    assert_eq!((found.vendor, found.device, found.group), (0xFFFF, 0, None));
+    let folder = tree.0.join("bus/pci/devices/0000:00:04.0");
+    for (file, text) in [("vendor", "0x10000"), ("device", "x"), ("class", "")] {
+        let before = fs::read(folder.join(file)).unwrap();
+        fs::write(folder.join(file), text).unwrap();
+        let refused = tree.sysfs().function(address).unwrap_err().to_string();
+        assert!(refused.starts_with(&folder.join(file).display().to_string()), "{refused}");
+        fs::write(folder.join(file), before).unwrap();
+    }
+    tree.sysfs().function(address).unwrap();
+    for name in ["other", "vfio3"] {
+        assert_eq!(tree.sysfs().character_device(address), None);
+        tree.character_device("0000:00:04.0", name);
+    }
+    assert_eq!(tree.sysfs().character_device(address).as_deref(), Some("vfio3"));
+    let hints = [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound];
+    assert_eq!(hints.map(|kind| hint(&kind.into())), ["; run this as root", ""]);
+    // A name that is no address stops the list.
+    fs::create_dir(tree.0.join("bus/pci/devices/what")).unwrap();
+    assert!(matches!(tree.sysfs().functions(), Err(SysfsError::Address(name)) if name == "what"));
 }

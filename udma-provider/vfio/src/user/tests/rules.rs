@@ -29,7 +29,7 @@ use crate::{
     device::{AccessWidth, PciError, PciWindow},
     user::{
         MapQuota,
-        link::{UserError, UserLink},
+        link::{self, UserError, UserLink},
         refuse, serve, stream,
         window::UserWindow,
         wire::{
@@ -642,5 +642,244 @@ fn a_client_that_hangs_up_ends_well_and_one_that_breaks_the_framing_does_not() {
         drop(client);
         let ended = serve(&server, &mut Doubler::default(), MapQuota::default());
         assert_eq!(ended.is_ok(), ends_well, "{bytes:?} {ended:?}");
+    }
+}
+
+/// Every reply of a server, byte by byte: what QEMU reads.
+#[test]
+fn replies_are_of_these_bytes() {
+    let (socket, server) = served();
+    let words =
+        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let capabilities = b"{\"capabilities\":{\"max_msg_fds\":1,\"max_data_xfer_size\":4096}}\0";
+    // A newer client gets the newest version of the server; `agreed` asks for an older one.
+    let version = ask(&socket, command::VERSION, &[0, 0, 9, 0], &[]);
+    assert_eq!(version, (None, [&[0, 0, 1, 0], &capabilities[..]].concat()));
+    let info = ask(&socket, command::GET_INFO, &words(&[16, 0, 0, 0]), &[]);
+    assert_eq!(info, (None, words(&[16, 3, 9, 5])));
+    for (kind, wanted) in [
+        (0, Some(0)),
+        (1, Some(0)),
+        (2, Some(1)),
+        (3, Some(0)),
+        (4, Some(0)),
+        (5, None),
+        (u32::MAX, None),
+    ] {
+        let (errno, body) = ask(&socket, command::GET_IRQ_INFO, &words(&[16, 7, kind, 9]), &[]);
+        match wanted {
+            Some(count) => assert_eq!((errno, body), (None, words(&[16, 1, kind, count]))),
+            None => assert_eq!((errno, body), (INVAL, vec![]), "{kind}"),
+        }
+    }
+    let length = u32::try_from(SLOT_LEN).unwrap();
+    for (region, wanted) in [
+        (0, Some(vec![32, 3, 0, 0, 64, 0, 0, 0])),
+        (1, Some(vec![32, 0, 1, 0, 0, 0, 0, 0])),
+        (2, Some(vec![64, 15, 2, 32, length, 0, 0, 0, 0x1_0001, 0, 1, 0, 0, 0, length, 0])),
+        (7, Some(vec![32, 3, 7, 0, 256, 0, 0, 0])),
+        (8, Some(vec![32, 0, 8, 0, 0, 0, 0, 0])),
+        (9, None),
+        (u32::MAX, None),
+    ] {
+        let question = words(&[64, 0, region, 0, 0, 0, 0, 0]);
+        let (errno, body) = ask(&socket, command::GET_REGION_INFO, &question, &[]);
+        match wanted {
+            Some(wanted) => assert_eq!((errno, body), (None, words(&wanted)), "{region}"),
+            None => assert_eq!((errno, body), (INVAL, vec![]), "{region}"),
+        }
+    }
+    // Room for all but the last byte of the areas is room for the head.
+    let (_, body) = ask(&socket, command::GET_REGION_INFO, &words(&[63, 0, 2, 0, 0, 0, 0, 0]), &[]);
+    assert_eq!(body, words(&[64, 15, 2, 32, length, 0, 0, 0]));
+    let memory = memory();
+    assert_eq!(map_at(&socket, 0x1000, &[memory.fd().unwrap().0]), None);
+    let unmap = wire::encode_unmap(0x1000, 8192);
+    assert_eq!(unmap, words(&[24, 0, 0x1000, 0, 8192, 0]));
+    assert_eq!(ask(&socket, command::DMA_UNMAP, &unmap, &[]), (None, unmap));
+    let id = RegionAccess { offset: 0, region: 7, count: 4 }.encode(&[]);
+    let ids = [8, 0xcc, 1, 0xa0];
+    assert_eq!(ask(&socket, command::REGION_READ, &id, &[]), (None, [&id[..], &ids].concat()));
+    let command = RegionAccess { offset: 4, region: 7, count: 2 }.encode(&[6, 0]);
+    let written = ask(&socket, command::REGION_WRITE, &command, &[]);
+    assert_eq!(written, (None, command[..16].to_vec()));
+    assert_eq!(ask(&socket, command::RESET, &[], &[]), (None, vec![]));
+    for number in [0, 6, 11, 12, 14, u16::MAX] {
+        assert_eq!(ask(&socket, number, &[], &[]), (Some(95), vec![]), "command {number}");
+    }
+    drop(socket);
+    assert_eq!(server.join().unwrap(), 0);
+}
+
+/// What a driver sends, byte by byte.
+#[test]
+fn requests_are_of_these_bytes() {
+    let map = |is_writable| UserDmaMap { is_writable, offset: 3, address: 4, size: 5 };
+    for (is_writable, flags) in [(false, 1), (true, 3)] {
+        let bytes = map(is_writable).encode();
+        let wanted = UserBody::default().words(&[32, flags]).longs(&[3, 4, 5]).0;
+        assert_eq!(bytes, wanted);
+        assert_eq!(UserDmaMap::decode(&bytes), Ok(map(is_writable)));
+    }
+    let writes_only = UserBody::default().words(&[32, 2]).longs(&[3, 4, 5]).0;
+    assert_eq!(UserDmaMap::decode(&writes_only), Ok(map(true)));
+    let set = SetIrqs { flags: 1, index: 2, start: 3, count: 4 };
+    assert_eq!(set.encode(), UserBody::default().words(&[20, 1, 2, 3, 4]).0);
+    assert_eq!(SetIrqs::decode(&set.encode()), Ok(set));
+    let question = RegionInfo::question(5);
+    assert_eq!(question, UserBody::default().words(&[64, 0, 5, 0]).longs(&[0, 0]).0);
+    let request = UserHeader::request(0x201, 0x403, 5, true);
+    assert_eq!(request.encode(), [1, 2, 3, 4, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(request.wants_reply() && request.is_command() && !request.is_reply());
+    let post = UserHeader::request(0x201, 0x403, 5, false);
+    assert_eq!(post.encode(), [1, 2, 3, 4, 21, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(!post.wants_reply() && post.is_command() && !post.is_reply());
+    let reply = request.reply(7);
+    assert_eq!(reply.encode(), [1, 2, 3, 4, 23, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(reply.is_reply() && !reply.is_command());
+    let refusal = request.refusal(0x0605);
+    assert_eq!(refusal.encode(), [1, 2, 3, 4, 16, 0, 0, 0, 0x21, 0, 0, 0, 5, 6, 0, 0]);
+    let errnos = [(0, 0), (0, 9), (0x20, 9), (0x20, 0)];
+    let errnos = errnos.map(|(flags, error)| UserHeader { flags, error, ..reply }.errno());
+    assert_eq!(errnos, [None, None, Some(9), Some(5)]);
+}
+
+#[test]
+fn an_error_of_the_connection_is_one_of_the_device() {
+    let errors = || {
+        [
+            UserError::Refused { command: 9, errno: 122 },
+            UserError::Refused { command: 9, errno: 22 },
+            UserError::Protocol { command: 9, rule: "a rule" },
+            UserError::Gone("it ended".to_owned()),
+            UserError::Os(io::Error::from_raw_os_error(24)),
+        ]
+    };
+    let of_backing = errors().map(|error| match BackingError::from(error) {
+        BackingError::Os(error) => format!("os {:?}", error.raw_os_error()),
+        BackingError::Unreachable(why) => format!("unreachable: {why}"),
+        BackingError::Gone(why) => format!("gone: {why}"),
+        other => panic!("{other}"),
+    });
+    let refused = "the server refused command 9: Invalid argument (os error 22)";
+    let broken = "the server's reply to command 9 breaks the protocol: a rule";
+    let ended = "the server is gone: it ended";
+    let wanted = [
+        "os Some(122)",
+        &format!("unreachable: {refused}"),
+        &format!("gone: {broken}"),
+        &format!("gone: {ended}"),
+        "os Some(24)",
+    ];
+    assert_eq!(of_backing, wanted);
+    let of_pci = errors().map(|error| link::refused("toy", "a try", error).to_string());
+    let wanted = [
+        "a try of toy failed: Disk quota exceeded (os error 122)",
+        "a try of toy failed: Invalid argument (os error 22)",
+        &format!("toy is gone: {broken}"),
+        &format!("toy is gone: {ended}"),
+        "a try of toy failed: Too many open files (os error 24)",
+    ];
+    assert_eq!(of_pci, wanted);
+}
+
+/// Each message has the next id, and only requests want a reply; after the end nothing is sent.
+#[test]
+fn messages_are_numbered_in_order() {
+    let (client, server) = UnixStream::pair().unwrap();
+    let bound = Duration::from_secs(20);
+    let thread = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        while let Ok(message) = stream::receive(&server, bound, bound) {
+            let header = message.header;
+            seen.push((header.id, header.command, header.wants_reply(), message.body.len()));
+            if header.wants_reply() {
+                stream::send(&server, header.reply(4), &[0; 4], (&[], bound)).unwrap();
+            }
+        }
+        seen
+    });
+    let link = UserLink::over(client, bound).unwrap();
+    link.post(command::REGION_WRITE, &[1; 3]).unwrap();
+    link.request(command::RESET, &[], &[], 4).unwrap();
+    assert!(!link.is_closed());
+    let short = link.request(command::GET_INFO, &[1], &[], 5);
+    assert!(matches!(short, Err(UserError::Protocol { command: command::GET_INFO, .. })));
+    assert!(link.is_closed());
+    for sent in
+        [link.post(command::RESET, &[]), link.request(command::RESET, &[], &[], 0).map(drop)]
+    {
+        assert_eq!(sent.unwrap_err().to_string(), "the server is gone: the connection was closed");
+    }
+    let version = 4 + b"{\"capabilities\":{\"max_msg_fds\":1}}\0".len();
+    let wanted = [
+        (1, command::VERSION, true, version),
+        (2, command::REGION_WRITE, false, 3),
+        (3, command::RESET, true, 0),
+        (4, command::GET_INFO, true, 1),
+    ];
+    assert_eq!(thread.join().unwrap(), wanted);
+}
+
+#[test]
+fn a_device_has_the_windows_vectors_and_addresses_of_its_server() {
+    use crate::{
+        device::{InterruptKind, PciDevice as _, WindowId},
+        user::UserDevice,
+    };
+    let (socket, server) = served();
+    let device = UserDevice::on(socket, "toy").unwrap();
+    assert_eq!(
+        (device.name().as_str(), device.is_gone(), device.merges_interrupts()),
+        ("toy", false, false)
+    );
+    let bars = (0..=9).filter(|bar| device.window(WindowId::Bar(*bar)).is_ok());
+    assert!(bars.eq([0, 2]));
+    let len = |id| device.window(id).unwrap().len();
+    assert_eq!(
+        [WindowId::Bar(0), WindowId::Bar(2), WindowId::Config].map(len),
+        [64, SLOT_LEN as u64, 256]
+    );
+    for kind in
+        [InterruptKind::Intx, InterruptKind::Msi, InterruptKind::Error, InterruptKind::Request]
+    {
+        assert!(matches!(device.interrupts(kind), Err(PciError::NoInterrupt { .. })), "{kind:?}");
+    }
+    let vectors = device.interrupts(InterruptKind::MsiX).unwrap();
+    let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    let beyond = vectors.enable_one(1, fd.as_fd());
+    assert!(matches!(beyond, Err(PciError::Vectors { first: 1, last: 1, count: 1 })));
+    let masked = vectors.set_masked(0, true).unwrap_err().to_string();
+    assert_eq!(masked, "toy does not support masking of vectors");
+    let dma = device.dma();
+    assert_eq!(dma.ranges(), [(4096, (1 << 48) - 1)]);
+    assert!(matches!(dma.unmap(0x1000), Err(BackingError::NotMapped(0x1000))));
+    // A vector that is disabled is not raised when the server ends, an enabled one is.
+    let disabled = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    vectors.enable(&[Some(disabled.as_fd())]).unwrap();
+    vectors.disable().unwrap();
+    vectors.enable_one(0, fd.as_fd()).unwrap();
+    device.reset().unwrap();
+    drop(device);
+    server.join().unwrap();
+    let mut wait = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+    let bound = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wait, Some(&bound)), Ok(1));
+    assert!(rustix::io::read(&disabled, &mut [0; 8]).is_err());
+}
+
+#[test]
+fn doorbell_memory_may_be_left_alone() {
+    for is_used in [true, false] {
+        let (socket, server) = served();
+        let mut device = nic(socket);
+        if !is_used {
+            device = device.without_doorbell_memory();
+        }
+        assert_eq!(device.doorbell_slots().is_some(), is_used);
+        assert_eq!(device.status(), is_used.then_some(0));
+        assert!(device.registers().map(0, 8).is_none(), "registers are no memory");
+        drop(device);
+        server.join().unwrap();
     }
 }
