@@ -351,6 +351,21 @@ mod tests {
         assert_eq!(slots.status(), status());
     }
 
+    /// After the end of a lull a look takes a step; where that leaves nothing, there was nothing.
+    #[test]
+    fn a_step_that_finds_nothing_is_no_work() {
+        let (_attendants, one) = one_function();
+        let [mut node] = AttendedNode::group(&[one]).try_into().map_err(drop).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while AttendedNode::look_at_all(std::slice::from_mut(&mut node)) {
+            assert!(Instant::now() < until, "there is nothing to do");
+        }
+        for _ in 0..20 {
+            node.lull.end();
+            assert!(!node.look(), "the step left nothing");
+        }
+    }
+
     /// Functions of two nodes, of which one has two.
     #[test]
     fn functions_are_grouped_by_their_nodes() {
