@@ -215,7 +215,7 @@ mod tests {
         let mut ledger = SendLedger::new(64);
         let mut flow = PathControl::new(Box::new(Calls(Arc::clone(&calls))), &mut ledger);
         assert!(flow.is_open(&ledger) && flow.admits(1, &ledger));
-        let mut send = |flow: &mut PathControl, ledger: &mut SendLedger, now| {
+        let send = |flow: &mut PathControl, ledger: &mut SendLedger, now| {
             if !ledger.has_sendable() {
                 ledger.push();
             }
@@ -223,7 +223,7 @@ mod tests {
             flow.on_sent(now, ledger);
             seq
         };
-        let mut after = |flow: &mut PathControl, ledger: &mut SendLedger, now, lost: &[u64]| {
+        let after = |flow: &mut PathControl, ledger: &mut SendLedger, now, lost: &[u64]| {
             lost.iter().for_each(|seq| assert!(ledger.mark_lost(*seq)));
             flow.on_feedback(now, None, ledger);
             std::mem::take(&mut *calls.lock().expect("the only thread"))

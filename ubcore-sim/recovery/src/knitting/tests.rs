@@ -125,6 +125,30 @@ fn an_exhausted_pool_refuses_and_changes_nothing() {
     );
 }
 
+/// Blocks cover what lies beyond the edge, wherever that is: as many as it takes.
+#[test]
+fn a_list_begins_at_its_edge() {
+    let (mut pool, _) = pool(4);
+    let mut record = KnittingRecord::new(1);
+    let edge = 10 * BLOCK_PACKETS;
+    for seq in 0..edge {
+        assert_eq!(record.record_seq(&mut pool, seq), Ok(Arrival::Advanced(seq + 1)));
+    }
+    for (beyond, free) in [
+        (1, 3),
+        (BLOCK_PACKETS - 1, 3),
+        (BLOCK_PACKETS, 2),
+        (3 * BLOCK_PACKETS - 1, 1),
+        (3 * BLOCK_PACKETS, 0),
+        (4 * BLOCK_PACKETS - 1, 0),
+    ] {
+        assert_eq!(record.record_seq(&mut pool, edge + beyond), Ok(Arrival::Kept), "{beyond}");
+        assert_eq!(pool.usage().free, free, "{beyond}");
+    }
+    let beyond = record.record_seq(&mut pool, edge + 4 * BLOCK_PACKETS);
+    assert_eq!(beyond, Err(LossError::Exhausted));
+}
+
 /// A record that gave all back knows nothing beyond its edge, and goes on with other blocks.
 #[test]
 fn a_released_record_begins_anew_at_its_edge() {

@@ -630,7 +630,7 @@ fn calls_at_a_file_without_them() {
     let calls = SystemCalls;
     let fd = calls.open(std::path::Path::new("/dev/null")).unwrap();
     let fd = fd.as_fd();
-    let refused = |result: Result<(), std::io::Error>| {
+    let refused = |result: Result<(), io::Error>| {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     };
     for command in [

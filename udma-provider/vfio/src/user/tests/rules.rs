@@ -456,6 +456,20 @@ fn a_window_is_mapped_whole_and_within_its_region_or_not_at_all() {
         let info = RegionInfo::decode(&described(2, LEN, area)).unwrap();
         assert!(!info.is_mapped, "{area:?}");
     }
+    // Flags, kind of the capability and number of its areas: each of them must say that the region may be mapped.
+    for (at, byte, is_mapped) in [
+        (4, 15, true),
+        (4, 11, false),
+        (32, 1, true),
+        (32, 2, false),
+        (40, 0, false),
+        (40, 2, false),
+    ] {
+        let mut bytes = described(2, LEN, (0, LEN));
+        bytes[at] = byte;
+        let info = RegionInfo::decode(&bytes).unwrap();
+        assert_eq!((info.is_mapped, info.is_writable), (is_mapped, true), "{at} {byte}");
+    }
     let broken = |window: Result<Option<UserWindow>, UserError>| match window {
         Err(UserError::Protocol { rule, .. }) => rule,
         other => panic!("{other:?}"),
