@@ -93,7 +93,7 @@ struct TwinState {
     vectors: BTreeMap<(u32, u32), OwnedFd>,
     masked: Vec<u32>,
     resets: u32,
-    /// The function's file.
+    /// Descriptor of the function, by which tests look into it.
     device: Option<OwnedFd>,
     /// Every call with its arguments, in order.
     calls: Vec<String>,
