@@ -220,7 +220,7 @@ mod tests {
 
     use ubcore_sim::{
         NodeCfg,
-        device::{FunctionCfg, FunctionQuota, QuotaKind},
+        device::{DeviceFunction, FunctionCfg, FunctionQuota, QuotaKind},
         ports::Interrupt,
     };
 
@@ -241,6 +241,76 @@ mod tests {
         let mut text = String::new();
         asks.read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// The document of one client, whose function and seconds these are.
+    fn whole(report: &DaemonReport, function: &DeviceFunction, seconds: &Value) -> Value {
+        let quotas = function.quotas();
+        let quota = |quota: QuotaUse| {
+            let QuotaUse { kind, used, most, refused } = quota;
+            (kind.name().to_owned(), json!({ "used": used, "most": most, "refused": refused }))
+        };
+        let counters = report.node.device().counters().into_iter();
+        let counters: Map<_, _> = counters.map(|(name, n)| (name.to_owned(), json!(n))).collect();
+        assert!(!counters.is_empty());
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "uid": getuid().as_raw(),
+            "eid": ubcore_sim::host::eid_ip(report.node.eid()).to_string(),
+            "packets_refused": report.node.packets_refused(),
+            "clients_max": 9,
+            "clients": [{
+                "number": 0,
+                "uid": 70,
+                "pid": 71,
+                "uasid": 7,
+                "function": function.id().number(),
+                "seconds": seconds,
+                "quotas": quotas.into_iter().map(quota).collect::<Map<_, _>>(),
+                "foreign_accesses": 0,
+            }],
+            "served": 2,
+            "cut_off": 1,
+            "end_ns_max": 5000,
+            "refused": { "user": 0, "too_many": 4, "resources": 0 },
+            "descriptors": { "used": 0, "most": 64 },
+            "counters": counters,
+        })
+    }
+
+    /// Every kind of count has a line for its help and one for its type.
+    fn has_every_kind(report: &DaemonReport, metrics: &str) {
+        let (head, body) = metrics.split_once("\r\n\r\n").unwrap();
+        let wanted = format!(
+            "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}",
+            body.len()
+        );
+        assert_eq!(head, wanted);
+        let kinds: Vec<&str> =
+            body.lines().filter_map(|line| line.strip_prefix("# TYPE ubcored_")).collect();
+        let wanted = [
+            "clients gauge",
+            "clients_max gauge",
+            "served_total counter",
+            "cut_off_total counter",
+            "end_ns_max gauge",
+            "descriptors gauge",
+            "descriptors_max gauge",
+            "refused_total counter",
+            "quota_used gauge",
+            "quota_most gauge",
+            "quota_refused gauge",
+            "foreign_accesses gauge",
+            "device_total counter",
+        ];
+        assert_eq!(kinds, wanted);
+        let helped = body.lines().filter(|line| line.starts_with("# HELP ubcored_")).count();
+        assert_eq!(helped, wanted.len());
+        for (name, n) in report.node.device().counters() {
+            let line = format!("ubcored_device_total{{counter=\"{name}\"}} {n}");
+            assert!(body.lines().any(|found| found == line), "{line}");
+        }
     }
 
     /// One client of three jetties at most, one that was cut off, and refusals.
@@ -278,72 +348,12 @@ mod tests {
         assert_eq!(document["refused"], json!({ "user": 0, "too_many": 4, "resources": 0 }));
         assert_eq!(document["descriptors"], json!({ "used": 0, "most": 64 }));
 
-        let quotas = served.function().quotas();
-        let quota = |quota: QuotaUse| {
-            let QuotaUse { kind, used, most, refused } = quota;
-            (kind.name().to_owned(), json!({ "used": used, "most": most, "refused": refused }))
-        };
-        let counters = report.node.device().counters().into_iter();
-        let counters: Map<_, _> = counters.map(|(name, n)| (name.to_owned(), json!(n))).collect();
-        assert!(!counters.is_empty());
-        let wanted = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "uid": getuid().as_raw(),
-            "eid": ubcore_sim::host::eid_ip(report.node.eid()).to_string(),
-            "packets_refused": report.node.packets_refused(),
-            "clients_max": 9,
-            "clients": [{
-                "number": 0,
-                "uid": 70,
-                "pid": 71,
-                "uasid": 7,
-                "function": served.function().id().number(),
-                "seconds": one["seconds"],
-                "quotas": quotas.into_iter().map(quota).collect::<Map<_, _>>(),
-                "foreign_accesses": 0,
-            }],
-            "served": 2,
-            "cut_off": 1,
-            "end_ns_max": 5000,
-            "refused": { "user": 0, "too_many": 4, "resources": 0 },
-            "descriptors": { "used": 0, "most": 64 },
-            "counters": counters,
-        });
-        assert_eq!(document, wanted);
-        assert!(one["seconds"].as_u64().unwrap() < 60);
+        let seconds = &one["seconds"];
+        assert_eq!(document, whole(&report, served.function(), seconds));
+        assert!(seconds.as_u64().unwrap() < 60);
 
         let metrics = asked(&report, "GET /metrics HTTP/1.0\r\n\r\n");
-        let (head, body) = metrics.split_once("\r\n\r\n").unwrap();
-        let wanted = format!(
-            "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}",
-            body.len()
-        );
-        assert_eq!(head, wanted);
-        let kinds: Vec<&str> =
-            body.lines().filter_map(|line| line.strip_prefix("# TYPE ubcored_")).collect();
-        let wanted = [
-            "clients gauge",
-            "clients_max gauge",
-            "served_total counter",
-            "cut_off_total counter",
-            "end_ns_max gauge",
-            "descriptors gauge",
-            "descriptors_max gauge",
-            "refused_total counter",
-            "quota_used gauge",
-            "quota_most gauge",
-            "quota_refused gauge",
-            "foreign_accesses gauge",
-            "device_total counter",
-        ];
-        assert_eq!(kinds, wanted);
-        let helped = body.lines().filter(|line| line.starts_with("# HELP ubcored_")).count();
-        assert_eq!(helped, wanted.len());
-        for (name, n) in report.node.device().counters() {
-            let line = format!("ubcored_device_total{{counter=\"{name}\"}} {n}");
-            assert!(body.lines().any(|found| found == line), "{line}");
-        }
+        has_every_kind(&report, &metrics);
         let kind = QuotaKind::Jetties.name();
         for line in [
             "ubcored_clients 1",
