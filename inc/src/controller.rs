@@ -35,6 +35,8 @@ pub use restore::ControllerRemains;
 pub const CONTROL_VERSION: u32 = 1;
 /// Groups at most, so that callers cannot fill the memory.
 const GROUPS_MAX: usize = 4096;
+/// Bytes of a group's name at most.
+pub const GROUP_NAME_MAX: usize = 255;
 /// Ranks of a group at most.
 const RANKS_MAX: u32 = 65535;
 /// Communicators of a group at most.
@@ -170,6 +172,9 @@ pub enum CallError {
     /// No ranks, or too many.
     #[error("a group has 1 to 65535 ranks, not {0}")]
     WorldSize(u32),
+    /// A name that is too long.
+    #[error("the name of a group has {GROUP_NAME_MAX} bytes at most, not {0}")]
+    GroupName(usize),
     /// Another number of ranks than the first one said, or another tenant.
     #[error("rank {rank} says {what} {theirs} of group {group}, rank {first} said {ours}")]
     Differs {
@@ -709,6 +714,10 @@ impl Controller {
 
     fn join(&mut self, now: IncTime, id: CallId, request: JoinRequest) -> Result<(), CallError> {
         check_version(request.version)?;
+        // First: other refusals repeat the name.
+        if request.name.len() > GROUP_NAME_MAX {
+            return Err(CallError::GroupName(request.name.len()));
+        }
         self.check_proof(&request)?;
         let JoinRequest { name, world_size, rank, address, tenant, .. } = request;
         if !(1..=RANKS_MAX).contains(&world_size) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use inc::control::CommunicatorId;
 use inc::controller::{
-    CommunicatorState, ControllerRemains, GroupId, GroupPhase, GroupState, MemberState,
-    PlacedChild, PlacedSwitch, SwitchHome, TreePhase,
+    CommunicatorState, ControllerRemains, GROUP_NAME_MAX, GroupId, GroupPhase, GroupState,
+    MemberState, PlacedChild, PlacedSwitch, SwitchHome, TreePhase,
 };
 use inc::document::{read_map, write_map};
 use inc::slots::Child;
@@ -25,6 +25,16 @@ pub enum ImageError {
     /// A field that has no value that it may have.
     #[error("the stored state cannot be read: {0}")]
     Field(#[from] ConversionError),
+    /// The name of a group.
+    #[error(
+        "the stored state cannot be read: the name of group {id} has {len} bytes, a name has {GROUP_NAME_MAX} at most"
+    )]
+    GroupName {
+        /// Number of the group.
+        id: u64,
+        /// Bytes of its name.
+        len: usize,
+    },
     /// The topology in it.
     #[error("the stored topology cannot be read: {0}")]
     Map(#[from] inc::document::DocumentError),
@@ -82,7 +92,10 @@ fn stored_member(rank: Rank, member: &MemberState) -> proto::StoredMember {
     }
 }
 
-fn group_of(of: proto::StoredGroup) -> Result<GroupState, ConversionError> {
+fn group_of(of: proto::StoredGroup) -> Result<GroupState, ImageError> {
+    if of.name.len() > GROUP_NAME_MAX {
+        return Err(ImageError::GroupName { id: of.id, len: of.name.len() });
+    }
     let member = |of: proto::StoredMember| {
         let state = MemberState {
             address: of.address.parse().map_err(|_| ConversionError("address"))?,
@@ -251,5 +264,27 @@ mod tests {
         let bytes = image.encode_to_vec();
         let (remains, map) = read_image(&bytes).unwrap();
         assert_eq!(write_image(&remains, map.as_ref()), bytes);
+    }
+
+    #[test]
+    fn a_stored_name_that_no_group_may_have_is_refused() {
+        let read = |len: usize| {
+            let group = GroupState {
+                id: GroupId(7),
+                name: "x".repeat(len),
+                world_size: 2,
+                tenant: 0,
+                members: BTreeMap::new(),
+                phase: GroupPhase::Ready,
+            };
+            let remains = ControllerRemains { groups: vec![group], ..ControllerRemains::default() };
+            read_image(&write_image(&remains, None))
+                .map(|(remains, _)| remains.groups[0].name.len())
+        };
+        assert_eq!(read(255).unwrap(), 255);
+        assert_eq!(
+            read(256).unwrap_err().to_string(),
+            "the stored state cannot be read: the name of group 7 has 256 bytes, a name has 255 at most"
+        );
     }
 }

@@ -454,9 +454,10 @@ fn status(error: &CallError) -> Status {
     let code = match error {
         CallError::Version { .. } | CallError::NotCreated(_) => Code::FailedPrecondition,
         CallError::Proof { .. } | CallError::TopologyProof => Code::PermissionDenied,
-        CallError::WorldSize(_) | CallError::Differs { .. } | CallError::RankRange { .. } => {
-            Code::InvalidArgument
-        }
+        CallError::WorldSize(_)
+        | CallError::GroupName(_)
+        | CallError::Differs { .. }
+        | CallError::RankRange { .. } => Code::InvalidArgument,
         CallError::RankTaken { .. } => Code::AlreadyExists,
         CallError::Missing { .. } => Code::DeadlineExceeded,
         CallError::UnknownMember | CallError::UnknownSwitch(_) => Code::NotFound,

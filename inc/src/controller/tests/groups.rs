@@ -43,6 +43,22 @@ fn who_contradicts_the_group_is_refused_and_the_others_wait_on() {
 }
 
 #[test]
+fn a_name_that_is_too_long_is_refused_before_its_proof_is_looked_at() {
+    let secret = Some(GroupSecret::new("seaweed"));
+    let mut world = World::new(ControllerCfg { secret, ..ControllerCfg::new() });
+    let mut join = |name: &str| {
+        let request = JoinRequest { name: name.to_owned(), ..request(0, 2) };
+        world.error(ControllerCall::Join(request))
+    };
+    // Two bytes each.
+    let error = join(&"\u{e9}".repeat(128));
+    assert_eq!(error, "the name of a group has 255 bytes at most, not 256");
+    let longest = "x".repeat(255);
+    assert_eq!(join(&longest), format!("rank 0 may not join group {longest}: wrong proof"));
+    assert_eq!(world.controller.groups().count(), 0);
+}
+
+#[test]
 fn a_rank_that_gives_up_before_the_group_is_complete_may_come_again() {
     let mut world = World::new(ControllerCfg::new());
     let zero = world.call(ControllerCall::Join(request(0, 2)));
