@@ -19,6 +19,8 @@ use crate::wire::{Collective, HEADER_LEN, IncHeader, IncKind, Seq, TreeEpoch};
 const PACKETS_MAX: u8 = 8;
 /// Payloads that a packet of a path may have.
 const PATH_MTUS: std::ops::RangeInclusive<u16> = 256..=4096;
+/// Bytes of an immediate.
+const IMMEDIATE_LEN: usize = 4;
 /// Opcodes of UC are those of RC and this.
 const TRANSPORT_UC: u8 = 0x20;
 /// Packets after which the receiver acknowledges, and the sender asks for it.
@@ -167,6 +169,15 @@ impl EdgeAttributes {
     #[must_use]
     pub fn data_max(&self) -> usize {
         self.stride() - self.header_len()
+    }
+
+    /// Bytes of data that a host puts into a message at most. Of several packets by SEND all are alike in length then, if the
+    /// elements fill the bytes, and else the last one is shorter: what the kernel sends as one run. The last one has an
+    /// immediate, and would be longer than the others with as much payload.
+    #[must_use]
+    pub fn chunk_max(&self) -> usize {
+        let has_longer_last = self.packets > 1 && self.framing == Framing::Inc;
+        self.data_max() - if has_longer_last { IMMEDIATE_LEN } else { 0 }
     }
 
     /// Bytes of the INC header in a message.

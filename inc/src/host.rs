@@ -125,7 +125,7 @@ impl Host {
         let member = GroupMember::new(MemberCfg {
             rank: cfg.rank,
             window: attributes.window,
-            data_max: attributes.data_max(),
+            data_max: attributes.chunk_max(),
             framing: attributes.framing,
             pause_min_ns: match attributes.reliability {
                 Reliability::Reliable => PAUSE_RELIABLE,

@@ -564,3 +564,25 @@ fn a_later_answer_takes_nothing_from_an_unreliable_edge() {
     let taken = take(&mut b, 0, &again[0]).unwrap();
     assert_eq!((taken.0.seq, taken.0.epoch, taken.1), (Seq(0), TreeEpoch(3), sent[&0].clone()));
 }
+
+#[test]
+fn no_packet_of_a_full_message_by_send_is_longer_than_its_first() {
+    for reliability in [Reliability::Reliable, Reliability::Unreliable] {
+        let [cfg, _] = cfg(reliability, MessageMode::Send, Framing::Inc);
+        let most = cfg.attributes.chunk_max();
+        assert_eq!(most, 3 * 256 - 16 - 4);
+        // Elements of one or four bytes fill it, those of eight leave four bytes.
+        for (len, last) in [(most, 272), (most / 8 * 8, 268)] {
+            let mut edge = Edge::new(cfg).unwrap();
+            let (header, data) = message(0, u16::try_from(len).unwrap());
+            edge.send(&header).unwrap();
+            let packets = drain(&mut edge, 0, &BTreeMap::from([(0, data)]));
+            let lengths: Vec<_> = packets.iter().map(Vec::len).collect();
+            assert_eq!(lengths, [272, 272, last]);
+        }
+        // Where each message is one packet, or has no immediate, all are alike in length anyway.
+        let single = EdgeAttributes { packets: 1, ..cfg.attributes };
+        let plain = EdgeAttributes { framing: Framing::Plain(sum()), ..cfg.attributes };
+        assert_eq!((single.chunk_max(), plain.chunk_max()), (256 - 16, 3 * 256));
+    }
+}

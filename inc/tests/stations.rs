@@ -401,7 +401,7 @@ fn a_switch_that_dies_is_replaced_and_the_sum_is_exact() {
     let results: Vec<_> = world.results().into_iter().map(Result::unwrap).collect();
     assert!(results.iter().all(|result| *result == results[0]), "the same bits on all ranks");
     let wanted = trees.each_ref().map(|tree| tree.value(&inputs, reduction));
-    let chunk = SMALL.data_max() / 4 * 4;
+    let chunk = SMALL.chunk_max() / 4 * 4;
     for (at, found) in results[0].chunks(chunk).enumerate() {
         let by = wanted.each_ref().map(|all| all.chunks(chunk).nth(at) == Some(found));
         assert!(by[0] || by[1], "chunk {at}");
