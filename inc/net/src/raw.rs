@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inc::port::PortDatagram;
+use inc::tree_document::TreeDocument;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{LinkAddr, bind};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -100,8 +101,11 @@ impl FrameSocket {
             }
             Err(why) if kind == RawSocketKind::Xdp => Err(io::Error::other(why)),
             Err(why) => {
+                // Where there is neither, both are named.
+                let socket = Self::packet(link, address)
+                    .map_err(|error| io::Error::new(error.kind(), format!("{error}; {why}")))?;
                 tracing::info!(%address, %why, "frames go by a packet socket");
-                Self::packet(link, address)
+                Ok(socket)
             }
         }
     }
@@ -459,6 +463,15 @@ pub fn neighbour(text: &str) -> Result<(Ipv4Addr, EthernetAddress), String> {
     let mac = parse_mac(mac)
         .ok_or_else(|| format!("\"{mac}\" is no MAC address, as 02:00:00:00:00:01"))?;
     Ok((ip, mac))
+}
+
+/// The MAC addresses that a tree names, of both ends of each connection. Ends without one have zeros there.
+#[must_use]
+pub fn neighbours_of(tree: &TreeDocument) -> HashMap<Ipv4Addr, EthernetAddress> {
+    let connections = tree.switches.iter().flat_map(|switch| &switch.connections);
+    let ends = connections.flat_map(|of| [(&of.my_ip, &of.my_mac), (&of.peer_ip, &of.peer_mac)]);
+    ends.filter_map(|(ip, mac)| Some((ip.parse().ok()?, parse_mac(mac).filter(|m| *m != [0; 6])?)))
+        .collect()
 }
 
 /// Six bytes in hexadecimal with colons between.

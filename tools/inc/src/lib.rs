@@ -1,11 +1,16 @@
 //! What the programs of in-network computing have in common.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+use std::fs;
 use std::net::Ipv4Addr;
 
 use clap::Args;
+use inc::tree_document::read_tree;
 use inc_net::drive::LinkAccess;
-use inc_net::raw::{EthernetAddress, RawAccess, RawSocketKind, neighbour, raw_socket_kind};
+use inc_net::raw::{
+    EthernetAddress, RawAccess, RawSocketKind, neighbour, neighbours_of, raw_socket_kind,
+};
 
 /// How a station's datagrams go to the link.
 #[derive(Debug, Args)]
@@ -24,13 +29,25 @@ pub struct LinkArgs {
     /// With --raw, the MAC address of a station, where the system's neighbour table is not to be asked; may be given more than once
     #[arg(long, value_name = "IP=MAC", value_parser = neighbour, requires = "raw")]
     neighbour: Vec<(Ipv4Addr, EthernetAddress)>,
+    /// With --raw, a tree as YAML (`switches`), whose MAC addresses are those of the stations; --neighbour goes before it
+    #[arg(long, value_name = "FILE", value_parser = neighbours, requires = "raw")]
+    neighbours: Option<Neighbours>,
+}
+
+/// MAC addresses of a file.
+type Neighbours = HashMap<Ipv4Addr, EthernetAddress>;
+
+fn neighbours(file: &str) -> Result<Neighbours, String> {
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    Ok(neighbours_of(&read_tree(&text).map_err(|error| error.to_string())?))
 }
 
 impl LinkArgs {
     /// What was asked for.
     #[must_use]
     pub fn access(&self) -> LinkAccess {
-        let neighbours = self.neighbour.iter().copied().collect();
+        let mut neighbours = self.neighbours.clone().unwrap_or_default();
+        neighbours.extend(self.neighbour.iter().copied());
         self.raw.map_or(LinkAccess::Udp, |kind| LinkAccess::Raw(RawAccess { kind, neighbours }))
     }
 }

@@ -202,6 +202,50 @@ fn where_xdp_cannot_be_had_the_log_says_why() {
     assert!(refused.stderr.contains("has a program or socket of this kind"), "{}", refused.stderr);
 }
 
+/// Without some capabilities there is another socket, or an error: what is missing is named.
+#[test]
+fn rights_that_are_missing_are_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::bridge(2 + RANKS, MTU)) else { return };
+    let world = RawWorld::between(lab, 0, &[]);
+    let (host, controller) = (world.lab.host(SWITCH), world.controller.switches());
+    let start = |dropped: &str, raw: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--bounding-set", dropped, "--inh-caps", dropped])
+            .arg(env!("CARGO_BIN_EXE_inc-switch"))
+            .args([&controller.ip().to_string(), "--port", "4800", "--name", "s", raw, "-v"])
+            .args(["--address", &host.address().to_string()])
+            .args(["--controller-port", &controller.port().to_string()]);
+        host.start(&mut command)
+    };
+    let refused = |dropped, raw, words: &[&str]| {
+        let ended = start(dropped, raw).end();
+        assert!(!ended.status.success(), "{raw} without {dropped}: {}", ended.stderr);
+        for words in words {
+            assert!(ended.stderr.contains(words), "{raw} without {dropped}: {}", ended.stderr);
+        }
+    };
+    let packet = "a packet socket (CAP_NET_RAW): Operation not permitted";
+    refused("-net_raw", "--raw=packet", &[packet]);
+    refused("-net_raw", "--raw=xdp", &["AF_XDP, ", " (CAP_NET_RAW is missing)"]);
+    refused("-net_raw", "--raw", &[packet, "AF_XDP, ", " (CAP_NET_RAW is missing)"]);
+    let all = " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are missing)";
+    refused("-all", "--raw", &[packet, all]);
+    for (dropped, missing) in [
+        ("-net_admin,-sys_admin", " (CAP_NET_ADMIN is missing)"),
+        ("-bpf,-sys_admin", " (CAP_BPF is missing)"),
+        ("-bpf,-sys_admin,-net_admin", " (CAP_NET_ADMIN and CAP_BPF are missing)"),
+    ] {
+        refused(dropped, "--raw=xdp", &["AF_XDP, ", missing]);
+        let mut switch = start(dropped, "--raw");
+        assert!(switch.line().is_some(), "without {dropped}: {:?}", switch.end());
+        assert!(has_packet_socket(&switch), "without {dropped}");
+        switch.signal(Signal::SIGTERM);
+        let log = switch.end().stderr;
+        assert!(log.contains("frames go by a packet socket") && log.contains(missing), "{log}");
+    }
+}
+
 /// What the kernel holds for a process goes with it.
 #[test]
 fn a_killed_switch_leaves_no_program_behind() {
@@ -224,6 +268,30 @@ fn stations_without_arp_are_named_by_their_mac_addresses() {
     let world = RawWorld::between(lab, 1, &of_ranks.collect::<Vec<_>>());
     let [option, of_switch] = named(&links[SWITCH]);
     world.reduce("named", |_| Some("--raw"), &[&LONG[..], &[&option, &of_switch]].concat());
+    // As a tree says it, in which a rank without an address is no fault.
+    let file = std::env::temp_dir().join(format!("inc-neighbours-{}.yaml", std::process::id()));
+    let mut tree = String::from("switches:\n- id: 0\n  root: true\n  connections:\n");
+    let switch = &links[SWITCH];
+    for (rank, host) in links[FIRST_RANK..].iter().enumerate() {
+        tree += &format!(
+            "  - {{up: false, host_id: {rank}, my_ip: \"{}\", my_mac: \"{}\", my_qp: {rank}, peer_ip: \"{}\", peer_qp: 5}}\n",
+            switch.ip, switch.mac, host.ip
+        );
+    }
+    fs::write(&file, &tree).expect("a file");
+    let path = file.to_str().expect("a path");
+    world.reduce("file", |_| Some("--raw"), &[&LONG[..], &["--neighbours", path]].concat());
+    fs::write(&file, tree.replacen(&switch.mac, "02:00", 1)).expect("a file");
+    let refused = Command::new(env!("CARGO_BIN_EXE_inc-host"))
+        .args(["2", "127.0.0.1", "0", "--raw", "--neighbours", path])
+        .output()
+        .expect("it runs");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        words.contains("line 5, column ") && words.contains("is no hardware address"),
+        "{words}"
+    );
+    fs::remove_file(&file).expect("it goes");
     // Without it the ranks do not reach the switch, and say so; they reduce themselves.
     for (result, log) in world.outputs("unnamed", |_| Some("--raw=packet"), &SHORT) {
         assert_eq!(result["reduced_by"], "members", "{log}");
