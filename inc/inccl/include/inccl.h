@@ -12,6 +12,8 @@
  *   INCCL_SECRET   file with the group's secret, if the controller wants a proof
  *   INCCL_PORT     TCP port of the controller (52200)
  *   INCCL_WAIT     seconds to wait for the controller and the other ranks (30)
+ *   INCCL_NODE     1: a URMA node of this process, opened as the URMA_... variables say, has UDP port 4791 of the address
+ *                  and answers pings; messages go by its socket (0: by a socket of the library's own)
  */
 #ifndef INCCL_H
 #define INCCL_H
@@ -57,6 +59,7 @@ enum { INCCL_EDGE_RC = 0, INCCL_EDGE_UC = 1 };
 enum { INCCL_FRAMING_INC = 0, INCCL_FRAMING_PLAIN = 1 };
 enum { INCCL_ORDERED_ON = 0, INCCL_ORDERED_OFF = 1 };
 enum { INCCL_FALLBACK_MEMBERS = 0, INCCL_FALLBACK_NONE = 1 };
+enum { INCCL_LINK_SOCKET = 0, INCCL_LINK_NODE = 1 }; /* a socket of the library's own; the one of a URMA node */
 
 /* As source: the data lies in the destination already. */
 #define INCCL_IN_PLACE ((const void *)-1)
@@ -89,6 +92,8 @@ struct inccl_stats {
     char why[256];          /* why not by switches; empty: they reduce */
     uint32_t framing;       /* INCCL_FRAMING_..., as it was created */
     uint32_t ordered;       /* INCCL_ORDERED_..., as it was created */
+    uint32_t link;          /* INCCL_LINK_... */
+    uint32_t reserved;      /* 0 */
 };
 #define INCCL_BY_NONE 0     /* no tree yet: operations wait for switches */
 #define INCCL_BY_SWITCHES 1

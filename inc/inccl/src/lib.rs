@@ -8,6 +8,7 @@
 
 mod answer;
 mod memory;
+mod node;
 mod objects;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -87,6 +88,10 @@ pub struct CStats {
     pub framing: u32,
     /// `INCCL_ORDERED_*`, whether floats are added in the order of the tree.
     pub ordered: u32,
+    /// `INCCL_LINK_*`, by which socket messages go.
+    pub link: u32,
+    /// Fills the structure up: 0.
+    pub reserved: u32,
 }
 
 /// `struct inccl_group`: a number, never looked into.
@@ -553,6 +558,8 @@ pub extern "C" fn inccl_stats(comm: *mut CCommunicatorHandle, stats: *mut CStats
             why: text_of(&made.why().unwrap_or_default()),
             framing: (of.attributes().framing != Framing::Inc).into(),
             ordered: (!of.attributes().is_ordered).into(),
+            link: of.is_at_node().into(),
+            reserved: 0,
         };
         memory::store_sized(stats, found, "stats")?;
         Ok(IncclAnswer::Ok)

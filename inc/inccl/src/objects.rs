@@ -12,22 +12,35 @@ use inc::element::{ElementType, Operator, Reduction};
 use inc::wire::{Collective, Rank};
 use inc_control::HOSTS_PORT;
 use inc_net::bootstrap::BOOTSTRAP_PORT;
+use inc_net::drive::LinkAccess;
 use inc_net::group::{CollectiveRequest, Communicator, CommunicatorCfg, IncGroup, IncGroupCfg};
+use inc_net::shared::SharedPort;
+use inc_net::udp::source_of;
 
 use urma_mem::environment::variable;
 
 use crate::answer::{IncclAnswer, IncclError};
 use crate::memory::{CallerVector, Destination};
+use crate::node::NodeUse;
+
+/// A group of C. Fields are dropped in order: the node is closed when nothing of the group is left.
+#[derive(Debug)]
+pub(crate) struct CGroup {
+    group: IncGroup,
+    /// Whose port it uses; `None`: it has a socket of its own.
+    node: Option<NodeUse>,
+}
 
 /// A communicator of C: one of Rust for each mode, since its calls choose the mode.
 #[derive(Debug)]
 pub(crate) struct CCommunicator {
-    group: Arc<IncGroup>,
     attributes: EdgeAttributes,
     bound: Duration,
     write: OnceLock<Communicator>,
     send: OnceLock<Communicator>,
     last_error: Mutex<String>,
+    /// Behind the communicators of Rust, which leave by its link.
+    group: Arc<CGroup>,
 }
 
 /// A request of C: one operation or, of an allgather or reduce-scatter, one for each rank.
@@ -40,7 +53,7 @@ pub(crate) struct CRequest {
 
 #[derive(Debug)]
 enum CObject {
-    IncGroup(Arc<IncGroup>),
+    Group(Arc<CGroup>),
     Communicator(Arc<CCommunicator>),
     Request(Box<CRequest>),
 }
@@ -74,9 +87,9 @@ fn wrong(handle: usize, what: &str) -> IncclError {
 }
 
 /// The group behind a handle.
-pub(crate) fn group(handle: usize) -> Result<Arc<IncGroup>, IncclError> {
+pub(crate) fn group(handle: usize) -> Result<Arc<CGroup>, IncclError> {
     match objects().all.get(&handle) {
-        Some(CObject::IncGroup(group)) => Ok(Arc::clone(group)),
+        Some(CObject::Group(group)) => Ok(Arc::clone(group)),
         _ => Err(wrong(handle, "group")),
     }
 }
@@ -153,7 +166,33 @@ pub(crate) fn create_group(
             secret.map_err(|error| IncclError::system(format!("INCCL_SECRET: {file}: {error}")))?;
         cfg.secret = Some(GroupSecret::new(secret.trim_ascii()));
     }
-    Ok(add(CObject::IncGroup(Arc::new(IncGroup::join(cfg)?))))
+    let mut node = None;
+    if wants_node()? {
+        let (of_node, port) = node_for(&cfg)?;
+        (node, cfg.access) = (Some(of_node), LinkAccess::Shared(port));
+    }
+    Ok(add(CObject::Group(Arc::new(CGroup { group: IncGroup::join(cfg)?, node }))))
+}
+
+fn wants_node() -> Result<bool, IncclError> {
+    match environment_number("INCCL_NODE", 0)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => {
+            let words = "1 opens a URMA node, 0 does not";
+            Err(IncclError::invalid(format!("INCCL_NODE is {other}: {words}")))
+        }
+    }
+}
+
+/// The node of this process at the address that switches are to send to.
+fn node_for(cfg: &IncGroupCfg) -> Result<(NodeUse, SharedPort), IncclError> {
+    let address = match cfg.address {
+        Some(address) => address,
+        None => source_of(cfg.controller)
+            .map_err(|error| IncclError::system(format!("{}: {error}", cfg.controller)))?,
+    };
+    NodeUse::of(address)
 }
 
 fn no_controller() -> IncclError {
@@ -188,12 +227,12 @@ pub(crate) fn create_communicator(
     bound: Duration,
 ) -> Result<usize, IncclError> {
     let made = CCommunicator {
-        group: group(group_handle)?,
         attributes,
         bound,
         write: OnceLock::new(),
         send: OnceLock::new(),
         last_error: Mutex::default(),
+        group: group(group_handle)?,
     };
     made.of(attributes.mode)?;
     Ok(add(CObject::Communicator(Arc::new(made))))
@@ -232,7 +271,7 @@ impl CCommunicator {
         }
         let attributes = EdgeAttributes { mode, ..self.attributes };
         let cfg = CommunicatorCfg { attributes, bound: self.bound };
-        let made = self.group.communicator(cfg)?;
+        let made = self.group.group.communicator(cfg)?;
         Ok(place.get_or_init(|| made))
     }
 
@@ -246,7 +285,12 @@ impl CCommunicator {
     }
 
     pub(crate) fn group(&self) -> &IncGroup {
-        &self.group
+        &self.group.group
+    }
+
+    /// Whether its messages go by the port of a node.
+    pub(crate) fn is_at_node(&self) -> bool {
+        self.group.node.is_some()
     }
 
     pub(crate) fn note(&self, words: &str) {

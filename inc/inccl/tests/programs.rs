@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use inc_world::{Network, Program, RANKS};
+use inc_world::{Network, Program, RANKS, each_rank, ping_nodes};
 use urma_c_tests::{Prefix, built};
 
 /// The library that was built with this test, as `cargo xtask install` installs it.
@@ -60,27 +60,34 @@ fn run_with(
     let _switches = network.start_switches(controller.switches());
     let program = compiled(source);
     let rank = |rank: u8| {
-        let mut command = Command::new(&program);
-        command
-            .args([RANKS.to_string(), "127.0.0.1".into(), rank.to_string()])
-            .env("LD_LIBRARY_PATH", INSTALLED.lib())
-            .env("INCCL_ADDRESS", network.host(rank).to_string())
-            .env_remove("INCCL_PORT")
-            .env_remove("INCCL_GROUP")
-            .env_remove("INCCL_MASTER");
+        let mut command = command(&program, network, rank);
         variables(&mut command, rank, controller.hosts().port().to_string());
         Program::spawn(&mut command)
     };
     let ranks: Vec<_> = (0..RANKS).map(rank).collect();
-    let ended = ranks.into_iter().map(Program::output);
-    ended
-        .map(|output| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}: {errors}", output.status);
-            assert_eq!(errors, "");
-            String::from_utf8(output.stdout).unwrap()
-        })
-        .collect()
+    ranks.into_iter().map(printed).collect()
+}
+
+/// A rank of a program, which knows where the controller is and its own address.
+fn command(program: &Path, network: Network, rank: u8) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args([RANKS.to_string(), "127.0.0.1".into(), rank.to_string()])
+        .env("LD_LIBRARY_PATH", INSTALLED.lib())
+        .env("INCCL_ADDRESS", network.host(rank).to_string())
+        .env_remove("INCCL_PORT")
+        .env_remove("INCCL_GROUP")
+        .env_remove("INCCL_MASTER");
+    command
+}
+
+/// What a rank printed, which ended well.
+fn printed(rank: Program) -> String {
+    let output = rank.output();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    assert_eq!(errors, "");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -104,6 +111,27 @@ fn ranks_that_know_rank_0_alone_find_the_group() {
 fn every_call_gives_its_result_or_its_reason() {
     let wanted = |rank| format!("rank {rank}: all right\n");
     assert_eq!(run(2, "collectives.c"), (0..RANKS).map(wanted).collect::<Vec<_>>());
+}
+
+#[test]
+fn ranks_reduce_by_the_sockets_of_nodes_that_answer_pings() {
+    let network = Network(45, 4);
+    let controller = network.start_controller(Duration::from_secs(5));
+    let _switches = network.start_switches(controller.switches());
+    let program = compiled("node.c");
+    let mut ranks = each_rank(|rank| {
+        let mut command = command(&program, network, rank);
+        command
+            .env("INCCL_PORT", controller.hosts().port().to_string())
+            .env("INCCL_NODE", if rank < 2 { "1" } else { "0" })
+            .env("URMA_PATH", "packets");
+        Program::spawn_asking(&mut command, "one group is over")
+    });
+    ping_nodes(network, (0..2).map(|rank| network.host(rank)));
+    ranks.iter_mut().for_each(Program::go_on);
+    let wanted = |rank| format!("rank {rank}: all right\n");
+    let all: Vec<_> = ranks.into_iter().map(printed).collect();
+    assert_eq!(all, (0..RANKS).map(wanted).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,7 +5,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by it")]
 
-use std::io::{BufRead, BufReader};
+#[cfg(feature = "ping")]
+mod ping;
+
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -20,6 +23,9 @@ use inc_net::group::{IncGroup, IncGroupCfg};
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+#[cfg(feature = "ping")]
+pub use ping::ping_nodes;
 
 /// Switches of a network.
 pub const SWITCHES: u8 = 3;
@@ -173,6 +179,33 @@ impl Program {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains(part), "{line}");
         Self(Some(child))
+    }
+
+    /// Starts it with an open input, and waits for the first line that it prints, of which `part` is a part.
+    #[must_use]
+    pub fn spawn_asking(command: &mut Command, part: &str) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = Vec::new();
+        // Byte by byte: what comes later is for `output`.
+        let mut out = child.stdout.take().unwrap();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") && out.read(&mut byte).unwrap() == 1 {
+            line.extend(byte);
+        }
+        child.stdout = Some(out);
+        let program = Self(Some(child));
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if !line.contains(part) {
+            panic!("{line:?}: {:?}", program.output());
+        }
+        program
+    }
+
+    /// Ends the line that it reads.
+    pub fn go_on(&mut self) {
+        let input = self.0.as_mut().unwrap().stdin.as_mut().unwrap();
+        input.write_all(b"\n").unwrap();
     }
 
     /// Sends it a signal.

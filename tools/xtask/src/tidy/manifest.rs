@@ -15,7 +15,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-rc", &["urma-packet"]),
     ("inc", &["urma-mem", "urma-packet"]),
     ("inc-control", &["inc", "urma-packet"]),
-    ("inccl", &["inc", "inc-control", "inc-net", "urma-mem"]),
     ("inc-net", &["inc", "inc-control", "urma-mem", "urma-packet", "urma-xdp"]),
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
@@ -47,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "urma-mem",
         ],
     ),
+    ("inccl", &["inc", "inc-control", "inc-net", "inc-node", "ubcore-sim", "urma", "urma-mem"]),
     (
         "liburma",
         &[
