@@ -49,6 +49,9 @@ pub(crate) struct IncBenchPlan {
     /// Also with so many of a million datagrams lost at each rank, beside the same without loss
     #[arg(long)]
     loss: Option<u32>,
+    /// Also with each rank at the socket of a URMA node of its own
+    #[arg(long)]
+    node: bool,
     /// Without a switch: the ranks' own programs reduce
     #[arg(long)]
     members: bool,
@@ -74,6 +77,7 @@ struct IncRun {
 enum IncProgram {
     Ours,
     OursWithLoss(u32),
+    OursAtNode,
     OpenMpi,
 }
 
@@ -158,9 +162,11 @@ impl IncBench<'_> {
         let lines = SIZES.into_iter().filter(is_wanted);
         let lines = lines.map(|(elements, times)| IncLine { ranks, elements, times });
         let loss = self.plan.loss.map(IncProgram::OursWithLoss);
+        let further: Vec<_> =
+            self.plan.node.then_some(IncProgram::OursAtNode).into_iter().chain(loss).collect();
         let mut rows: Vec<_> = lines.map(|line| IncRow { line, programs: Vec::new() }).collect();
         for row in &mut rows {
-            let all = [IncProgram::Ours, IncProgram::OpenMpi].into_iter().chain(loss);
+            let all = [IncProgram::Ours, IncProgram::OpenMpi].into_iter().chain(further.clone());
             row.programs = all.map(|program| (program, Vec::new())).collect();
         }
         for round in 1..=self.plan.rounds {
@@ -171,9 +177,13 @@ impl IncBench<'_> {
                     let before = counters(lab.host(FIRST_RANK.into()))?;
                     let mut run = match program {
                         IncProgram::OpenMpi => self.open_mpi(lab, row.line)?,
-                        IncProgram::Ours => self.ours(&places, &stations, row.line, 0)?,
+                        IncProgram::Ours => self.ours(&places, &stations, row.line, &[])?,
+                        IncProgram::OursAtNode => {
+                            self.ours(&places, &stations, row.line, &["--node"])?
+                        }
                         IncProgram::OursWithLoss(ppm) => {
-                            self.ours(&places, &stations, row.line, *ppm)?
+                            let loss = ppm.to_string();
+                            self.ours(&places, &stations, row.line, &["--loss", &loss])?
                         }
                     };
                     let after = counters(lab.host(FIRST_RANK.into()))?;
@@ -194,7 +204,7 @@ impl IncBench<'_> {
         places: &Places,
         stations: &Stations,
         line: IncLine,
-        ppm: u32,
+        arguments: &[&str],
     ) -> Result<IncRun, Failure> {
         let before = switch_cpu(stations)?;
         let hosts = (0..line.ranks).map(|rank| {
@@ -204,8 +214,8 @@ impl IncBench<'_> {
             command.args([line.ranks.to_string(), controller, rank.to_string()]);
             command.args(["--address", &own, "--path-mtu", "4096", "--json"]);
             command.args(["--count", &line.elements.to_string(), "--times"]);
-            command.args([line.times.to_string(), "--loss".into(), ppm.to_string()]);
-            command.args(["--loss-seed", &rank.to_string()]).args(&self.plan.host_args);
+            command.args([&line.times.to_string(), "--loss-seed", &rank.to_string()]);
+            command.args(arguments).args(&self.plan.host_args);
             places.start(FIRST_RANK + rank, &mut command)
         });
         let hosts: Vec<_> = hosts.collect::<Result<_, _>>()?;
@@ -300,6 +310,7 @@ fn table(rows: &[IncRow]) -> Table {
         "ours",
         "Open MPI",
         "ratio",
+        "at a node",
         "with loss",
         "bytes of ours",
         "of MPI",
@@ -316,6 +327,7 @@ fn table(rows: &[IncRow]) -> Table {
         let len = 4 * row.line.elements;
         let ours = row.runs(|of| of == IncProgram::Ours);
         let mpi = row.runs(|of| of == IncProgram::OpenMpi);
+        let at_node = row.runs(|of| of == IncProgram::OursAtNode);
         let lossy = row.runs(|of| matches!(of, IncProgram::OursWithLoss(_)));
         let ratio = ours.zip(mpi).map(|(ours, mpi)| median(ours) / median(mpi));
         let bytes = |runs: Option<&[IncRun]>| {
@@ -339,6 +351,7 @@ fn table(rows: &[IncRow]) -> Table {
             number(shown(ours)),
             number(shown(mpi)),
             number(ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))),
+            number(shown(at_node)),
             number(shown(lossy)),
             number(bytes(ours)),
             number(bytes(mpi)),
