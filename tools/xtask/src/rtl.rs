@@ -3,7 +3,7 @@
 //! *Owns*: the parts of the check and their order. *Takes*: installed tools. *Gives*: results by name.
 //! *Must not*: take for passed what a missing tool left out.
 
-use std::{env, path::Path};
+use std::{env, path::Path, thread};
 
 use clap::Args;
 
@@ -67,8 +67,15 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
         return result;
     }
     let lint = lint::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
-    let golden = vectors().unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
-    let planted = planted(step).unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
+    // Both use one processor most of the time.
+    let (golden, planted) = thread::scope(|scope| {
+        let golden = scope.spawn(vectors);
+        let planted = planted(step);
+        let panicked = |_| Err(Failure("the check of the golden vectors panicked".to_owned()));
+        (golden.join().unwrap_or_else(panicked), planted)
+    });
+    let golden = golden.unwrap_or_else(|failure| StepResult::one("golden", Err(failure)));
+    let planted = planted.unwrap_or_else(|failure| StepResult::one("faults", Err(failure)));
     let models = models(step).unwrap_or_else(|failure| StepResult::one("lock-step", Err(failure)));
     let benches = cocotb::check(step);
     let benches = benches.unwrap_or_else(|failure| StepResult::one("cocotb", Err(failure)));
