@@ -57,16 +57,24 @@ static void added(const struct end *end, const urma_rjetty_t *jetty, const urma_
     more += 4 + offsetof(urma_bond_jetty_ext_v0_t, data);
     CHECK(more[0] == 0);
     memcpy(&target, more + 1, sizeof(target));
-    CHECK(target.target_idx == 0 && target.slave_id.id == end->jetty->jetty_id.id);
-    CHECK(memcmp(&target.slave_id.eid, &end->ctx->eid, sizeof(urma_eid_t)) == 0);
+    bondp_rjetty_target_ctx_t first;
+    memset(&first, 0, sizeof(first));
+    first.slave_id = end->jetty->jetty_id;
+    CHECK(memcmp(&target, &first, sizeof(first)) == 0);
 
     more = (const uint8_t *)(seg + 1);
     memcpy(&head.len, more, sizeof(head.len));
     CHECK(head.len == sizeof(peers));
     memcpy(&peers, more + 4, sizeof(peers));
-    CHECK(peers.version == 0 && peers.peer_p_seg[0].ubva.va == (uintptr_t)end->memory);
-    CHECK(peers.peer_p_seg[0].len == MEMORY && peers.peer_p_seg[0].token_id == seg->token_id);
-    CHECK(peers.peer_p_seg[1].len == 0);
+    urma_bond_seg_ext_t wanted;
+    memset(&wanted, 0, sizeof(wanted));
+    wanted.peer_p_seg[0].ubva = seg->ubva;
+    wanted.peer_p_seg[0].len = MEMORY;
+    wanted.peer_p_seg[0].attr = end->seg->seg.attr;
+    wanted.peer_p_seg[0].token_id = seg->token_id;
+    CHECK(memcmp(&peers, &wanted, sizeof(wanted)) == 0);
+    CHECK(seg->ubva.va == (uintptr_t)end->memory && seg->ubva.uasid == end->ctx->uasid);
+    CHECK(end->seg->seg.attr.value != 0 && seg->token_id != 0);
 }
 
 static void exchange(struct end *here, struct end *there, bool is_bonding)

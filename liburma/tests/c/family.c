@@ -167,6 +167,44 @@ static void send_queue(struct end *here)
     CHECK(urma_free_jfs(jfs) == URMA_EINVAL && urma_active_jfs(jfs) == URMA_EINVAL);
 }
 
+/* The order of a mode is filled into the caller's struct and the queue's, one that is said stays. */
+static void orders(urma_context_t *ctx)
+{
+    static const struct {
+        urma_transport_mode_t mode;
+        uint32_t said, wanted;
+    } rows[] = {
+        {URMA_TM_RM, URMA_DEF_ORDER, URMA_OI}, {URMA_TM_RC, URMA_DEF_ORDER, URMA_OL},
+        {URMA_TM_UM, URMA_DEF_ORDER, URMA_NO}, {URMA_TM_RC, URMA_OT, URMA_OT},
+        {URMA_TM_RC, URMA_NO, URMA_NO},        {0, URMA_DEF_ORDER, URMA_DEF_ORDER},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        urma_jfs_cfg_t jfs_cfg = {0};
+        urma_jfr_cfg_t jfr_cfg = {0};
+        urma_jetty_cfg_t cfg = {0};
+        urma_jfs_t *jfs = NULL;
+        urma_jfr_t *jfr = NULL;
+        urma_jetty_t *jetty = NULL;
+
+        jfs_cfg.trans_mode = jfr_cfg.trans_mode = cfg.jfs_cfg.trans_mode = rows[i].mode;
+        jfs_cfg.flag.bs.order_type = jfr_cfg.flag.bs.order_type = rows[i].said;
+        cfg.jfs_cfg.flag.bs.order_type = rows[i].said;
+        CHECK(urma_alloc_jfs(ctx, &jfs_cfg, &jfs) == URMA_SUCCESS);
+        CHECK(urma_alloc_jfr(ctx, &jfr_cfg, &jfr) == URMA_SUCCESS);
+        CHECK(urma_alloc_jetty(ctx, &cfg, &jetty) == URMA_SUCCESS);
+        CHECK(jfs_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(jfr_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(cfg.jfs_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(jfs->jfs_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(jfr->jfr_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(jetty->jetty_cfg.jfs_cfg.flag.bs.order_type == rows[i].wanted);
+        CHECK(!jfs->urma_jfs_opt.is_actived && !jfr->urma_jfr_opt.is_actived);
+        CHECK(!jetty->urma_jetty_opt.is_actived);
+        CHECK(urma_free_jetty(jetty) == URMA_SUCCESS && urma_free_jfr(jfr) == URMA_SUCCESS);
+        CHECK(urma_free_jfs(jfs) == URMA_SUCCESS);
+    }
+}
+
 int main(void)
 {
     struct end here;
@@ -185,6 +223,7 @@ int main(void)
     uint64_t users = ctx->ref.atomic_cnt;
     make(&made, ctx, jfce);
     send_queue(&here);
+    orders(here.ctx);
 
     CHECK(urma_deactive_jfc(made.jfc) == URMA_EAGAIN); /* queues complete here */
     CHECK(made.jfc->urma_jfc_opt.is_actived);

@@ -3,6 +3,7 @@
  * Transport paths, calls by a path, addresses, notifiers, advice that calls back, device calls,
  * counters, and log functions of other libraries.
  */
+#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 
@@ -344,6 +345,42 @@ static void notifiers_deleted_during_an_import(urma_device_t *dev)
     end_close(&there);
 }
 
+/* As many imports of a node that is not there as a notifier carries out: one more is refused, and each has a notice. */
+static void imports_under_way(struct end *here, struct info *peer)
+{
+    enum { MOST = 64 };
+    urma_token_t token = {TOKEN};
+    urma_notify_t notices[MOST + 1];
+    urma_rjetty_t gone = peer->jetty;
+    int seen = 0;
+    uint64_t sum = 0;
+
+    memset(&gone.jetty_id.eid, 0, sizeof(gone.jetty_id.eid));
+    gone.jetty_id.eid.in4.prefix = htonl(0xffff);
+    gone.jetty_id.eid.in4.addr = htonl(0x7f090909); /* 127.9.9.9 */
+    urma_notifier_t *notifier = urma_create_notifier(here->ctx);
+    CHECK(notifier != NULL);
+    uint64_t users = here->ctx->ref.atomic_cnt;
+    for (uint64_t number = 1; number <= MOST; number++) {
+        CHECK(urma_import_jetty_async(notifier, &gone, &token, number, 1) != NULL);
+    }
+    CHECK(urma_import_jetty_async(notifier, &gone, &token, 65, 1) == NULL && errno == EAGAIN);
+    while (seen < MOST) {
+        int count = urma_wait_notify(notifier, MOST + 1, notices, 60000);
+        CHECK(count > 0 && seen + count <= MOST);
+        for (int at = 0; at < count; at++) {
+            CHECK(notices[at].type == URMA_IMPORT_JETTY_NOTIFY);
+            CHECK(notices[at].status == ETIMEDOUT);
+            sum += notices[at].user_ctx;
+        }
+        seen += count;
+    }
+    CHECK(sum == MOST * (MOST + 1) / 2);
+    CHECK(urma_wait_notify(notifier, 1, notices, 0) == 0);
+    CHECK(here->ctx->ref.atomic_cnt == users);
+    CHECK(urma_delete_notifier(notifier) == URMA_SUCCESS);
+}
+
 static urma_status_t ask(urma_context_t *ctx, uint32_t opcode, void *in, uint32_t in_len, void *out,
                          uint32_t out_len)
 {
@@ -427,6 +464,12 @@ static void device_calls(struct end *here)
     CHECK(ask(ctx, UDMA_U_USER_CTL_POST_WR, &post, sizeof(post), &posted, sizeof(posted)) ==
           URMA_FAIL);
     wr.reduce_en = false;
+    /* A request that the post refuses. */
+    wr.wr.tjetty = NULL;
+    CHECK(ask(ctx, UDMA_U_USER_CTL_POST_WR, &post, sizeof(post), &posted, sizeof(posted)) ==
+          URMA_FAIL);
+    CHECK(bad == &wr);
+    wr.wr.tjetty = target;
     end_receive(here, 4096, 8, 32);
     CHECK(ask(ctx, UDMA_U_USER_CTL_POST_WR, &post, sizeof(post), &posted, sizeof(posted)) ==
           URMA_SUCCESS);
@@ -563,6 +606,7 @@ int main(void)
     receive_queues(&here, &there);
     addresses(&here);
     notices(&here, &peer);
+    imports_under_way(&here, &peer);
     compact_messages(&here, &there);
     device_calls(&here);
     counters(&here);
