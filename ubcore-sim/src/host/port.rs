@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_mem::{
     RunResult, Serial,
-    sync::{AtomicBool, AtomicU64, Ordering},
+    sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use urma_packet::{ROCE_PORT, Tpn};
@@ -80,6 +80,8 @@ pub struct PacketPort {
     tap: Tap,
     /// Endpoints of the standard opcodes beside the node.
     standard: StandardEndpoints,
+    /// Bytes of the device's last run that endpoints may make up for before its next one. Who has the link changes it.
+    ahead: AtomicUsize,
     /// When to exchange at the latest; `Nanos::MAX`: any time.
     deadline: AtomicU64,
     moderation: ReceiveModeration,
@@ -110,6 +112,7 @@ impl PacketPort {
             active: AtomicBool::new(false),
             tap: Tap::default(),
             standard: StandardEndpoints::new(eid),
+            ahead: AtomicUsize::new(0),
             deadline: AtomicU64::new(Nanos::MAX),
             moderation: ReceiveModeration::default(),
         }
@@ -395,16 +398,25 @@ impl PacketPort {
         Some(ArrivedDatagram::of_node(from, bytes))
     }
 
-    /// What is to be sent next, and whether more may follow it.
+    /// What is to be sent next, and whether more may follow it. Device and endpoints send in turn: after a run of the device
+    /// the endpoints may send as many bytes.
     fn transmit(
         &self,
         device: &SoftwareDevice,
         now: Nanos,
         buffer: &mut [u8],
     ) -> Option<(Transmit, bool)> {
-        let (transmit, has_more) = match device.poll_transmit_more(now, buffer) {
-            Some((transmit, has_more)) => (transmit, has_more || !self.standard.is_empty()),
-            None => (self.standard.poll_transmit(now, buffer)?, true),
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let in_turn = (ahead != 0).then(|| self.standard.poll_transmit(now, buffer)).flatten();
+        let (transmit, has_more) = if let Some(transmit) = in_turn {
+            self.ahead.store(ahead.saturating_sub(transmit.len), Ordering::Relaxed);
+            (transmit, true)
+        } else if let Some((transmit, has_more)) = device.poll_transmit_more(now, buffer) {
+            let has_endpoints = !self.standard.is_empty();
+            self.ahead.store(if has_endpoints { transmit.len } else { 0 }, Ordering::Relaxed);
+            (transmit, has_more || has_endpoints)
+        } else {
+            (self.standard.poll_transmit(now, buffer)?, true)
         };
         let packets = buffer.get(..transmit.len).unwrap_or(&[]);
         for packet in packets.chunks(transmit.size.max(1)) {
@@ -720,6 +732,59 @@ mod tests {
         fn deadline(&self) -> Deadline {
             Some(77)
         }
+    }
+
+    /// Sends so many packets of a length, and takes nothing.
+    #[derive(Debug)]
+    struct Bulk {
+        left: usize,
+        len: usize,
+    }
+
+    impl PortEndpoint for Bulk {
+        fn on_packet(&mut self, _: Nanos, _: SocketAddr, _: &RocePacket<'_>, _: &[u8]) {}
+
+        fn poll_transmit(&mut self, _: Nanos, _: &mut [u8]) -> Option<Transmit> {
+            self.left = self.left.checked_sub(1)?;
+            let (to, len) = (RawEid([9; 16]), self.len);
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len, size: len })
+        }
+
+        fn deadline(&self) -> Deadline {
+            None
+        }
+    }
+
+    /// A device with a request for a TP to each of eight peers, beside an endpoint with packets: whose leave when.
+    #[test]
+    fn endpoints_send_as_many_bytes_as_the_device_while_both_have_something() {
+        let order = |left: usize, len: usize| {
+            let port = PacketPort::none(RawEid([1; 16]), None);
+            let mut bench = Bench::new(1, Sharing::Whole, &|_| ());
+            for peer in 1..=8 {
+                let eid = ip_eid([127, 9, 9, peer].into());
+                bench.submit(Command::Connect { eid, mode: Mode::Rm });
+                bench.dev.step(1000);
+                bench.dev.on_packet_peer(1000, eid);
+                bench.dev.step(1000);
+            }
+            port.add_endpoint(Tpn::new(8).unwrap(), Box::new(Bulk { left, len })).unwrap();
+            let mut buffer = vec![0; 1 << 16];
+            let (mut shown, mut devices_len) = (String::new(), 0);
+            while let Some((sent, has_more)) = port.transmit(&bench.dev, 1000, &mut buffer) {
+                assert!(has_more, "{shown}");
+                let is_endpoints = sent.to == RawEid([9; 16]);
+                shown.push(if is_endpoints { 'e' } else { 'd' });
+                devices_len = if is_endpoints { devices_len } else { sent.len };
+            }
+            (shown, devices_len)
+        };
+        let (shown, len) = order(0, 1);
+        assert_eq!(shown, "dddddddd");
+        assert_eq!(order(10, len).0, "dedededededededeee");
+        // Two of half the length, and one of twice the length, are a turn.
+        assert_eq!(order(10, len / 2).0, "deedeedeedeedeeddd");
+        assert_eq!(order(4, len * 2).0, "dededededddd");
     }
 
     fn standard(qpn: u32) -> RoceHeader {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use udma_abi::{Nanos, RawEid};
-use urma_mem::sync::{AtomicU64, AtomicUsize, Ordering};
+use urma_mem::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use urma_packet::{Bth, IcrcFlow, ROCE_PORT, Tpn, roce::RocePacket};
 
 use super::eid_ip;
@@ -53,6 +53,8 @@ pub struct StandardDrops {
 pub(super) struct StandardEndpoints {
     eid: RawEid,
     by_qpn: Mutex<BTreeMap<u32, Box<dyn PortEndpoint>>>,
+    /// Who sent last: the next higher number is asked first.
+    sent: AtomicU32,
     /// Endpoints in the map: without any, nothing is locked.
     count: AtomicUsize,
     unknown: AtomicU64,
@@ -76,6 +78,7 @@ impl StandardEndpoints {
         Self {
             eid,
             by_qpn: Mutex::default(),
+            sent: AtomicU32::new(0),
             count: AtomicUsize::new(0),
             unknown: AtomicU64::new(0),
             icrc: AtomicU64::new(0),
@@ -146,12 +149,22 @@ impl StandardEndpoints {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The next packet of any endpoint.
+    /// The next packet of any endpoint: each one in turn.
     pub(super) fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         if self.is_empty() {
             return None;
         }
-        self.lock().values_mut().find_map(|endpoint| endpoint.poll_transmit(now, buf))
+        let mut by_qpn = self.lock();
+        let last = self.sent.load(Ordering::Relaxed);
+        for numbers in [last.saturating_add(1)..=u32::MAX, 0..=last] {
+            for (&number, endpoint) in by_qpn.range_mut(numbers) {
+                if let Some(transmit) = endpoint.poll_transmit(now, buf) {
+                    self.sent.store(number, Ordering::Relaxed);
+                    return Some(transmit);
+                }
+            }
+        }
+        None
     }
 
     pub(super) fn deadline(&self) -> Deadline {
@@ -287,6 +300,7 @@ mod tests {
         all.add(tpn(7), noting(&[71], Some(40))).unwrap();
         assert_eq!(all.deadline(), Some(40));
         let sent = std::iter::from_fn(|| all.poll_transmit(1, &mut []));
-        assert_eq!(sent.map(|sent| sent.len).collect::<Vec<_>>(), [62, 61, 71]);
+        // The one with the lower number has two, and does not go first twice.
+        assert_eq!(sent.map(|sent| sent.len).collect::<Vec<_>>(), [62, 71, 61]);
     }
 }
