@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
@@ -33,6 +35,9 @@ const SEND_CHUNKS: u32 = 1024;
 const QUEUES: u32 = 1;
 /// Calls in a row that ask the kernel to send: it sends 32 frames by each.
 const KICKS_MAX: u32 = SEND_CHUNKS / 32 + 1;
+/// Times that a busy queue is tried again, and the pause before each: half a second in all.
+const BUSY_LOOKS: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// The entry continues in the next one: bit 0 of the options, which are the high half of an entry's second word.
 const CONTINUES: u64 = (XdpDescOptions::XDP_PKT_CONTD.bits() as u64) << 32;
 
@@ -331,9 +336,21 @@ impl XdpQueue {
         // Frames longer than a chunk lie in several (Linux 6.6).
         let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP | SocketAddrXdpFlags::XDP_USE_SG;
         let address = SocketAddrXdp::new(flags, interface, queue);
-        bind(&socket, &address).map_err(failed("a queue of the interface"))?;
+        bind_when_free(&socket, &address).map_err(failed("a queue of the interface"))?;
         Ok(Self { socket, umem, fill, received, sent, completed })
     }
+}
+
+/// Binds to a queue. That of a process that has just ended is free a little later: the kernel cleans up behind it.
+#[expect(clippy::disallowed_methods, reason = "the kernel has no event for it")]
+fn bind_when_free(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
+    for _ in 0..BUSY_LOOKS {
+        match bind(socket, address) {
+            Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
+            bound => return bound,
+        }
+    }
+    bind(socket, address)
 }
 
 /// Whether the interface has no such queue.

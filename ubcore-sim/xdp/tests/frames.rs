@@ -102,6 +102,17 @@ fn payload(len: usize, seed: usize) -> Vec<u8> {
 /// Lengths around those at which a frame takes one more chunk.
 const LENGTHS: [usize; 8] = [1, 60, 4053, 4054, 4055, 8150, 8151, 8972];
 
+/// As a switch that is started again.
+#[test]
+fn a_queue_can_be_had_again_when_its_socket_has_gone() {
+    let Some(Cable { lab, own, xdp, .. }) = Cable::or_skip() else { return };
+    drop(xdp);
+    for round in 0..20 {
+        let again = lab.host(0).run(|| XdpSocket::open(station(own).0, own).map(drop));
+        assert!(again.is_ok(), "round {round}: {again:?}");
+    }
+}
+
 #[test]
 fn frames_of_all_lengths_go_both_ways() {
     let Some(mut cable) = Cable::or_skip() else { return };
