@@ -217,12 +217,12 @@ mod tests {
             l3_hits: 30,
             ..ContextCounts::default()
         };
-        // 97 of 1 ns, one of 4, two of 7: the mean of 115 / 100 is cut, 99 of 100 do not exceed 7.
-        counts.wait_ns.note_times(1, 97);
-        counts.wait_ns.note(4);
-        counts.wait_ns.note_times(7, 2);
+        // The mean of 1125 / 1000 is cut; 990 of 1000 do not exceed 6, 989 not 4.
+        for (ns, times) in [(1, 970), (4, 19), (6, 1), (7, 10)] {
+            counts.wait_ns.note_times(ns, times);
+        }
         let figures = tier_figures(&TierResult { counts, accesses_per_us: 12.5 });
-        assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 7.0, 12.5]);
+        assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 6.0, 12.5]);
     }
 
     #[test]

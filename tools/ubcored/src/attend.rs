@@ -366,6 +366,28 @@ mod tests {
         }
     }
 
+    /// The count of the descriptor on which the thread sleeps, which starts anew with each look.
+    #[test]
+    fn what_is_to_be_looked_at_wakes_the_thread_once() {
+        let (attendants, one) = one_function();
+        let wakes = || {
+            let mut count = [0; 8];
+            let len = rustix::io::read(&attendants.wake, &mut count);
+            len.map_or(0, |_| u64::from_le_bytes(count))
+        };
+        assert_eq!([wakes(), wakes()], [1, 0], "a function came");
+        attendants.wake_for_register();
+        assert_eq!([wakes(), wakes()], [1, 0], "a register was written");
+        attendants.wake();
+        attendants.wake();
+        assert_eq!([wakes(), wakes()], [2, 0], "two messages");
+        let version = attendants.version.load(Ordering::Acquire);
+        attendants.leave(&one);
+        assert_eq!([wakes(), wakes()], [1, 0], "a function went");
+        assert_eq!(attendants.version.load(Ordering::Acquire), version + 1);
+        assert!(lock(&attendants.all).is_empty());
+    }
+
     /// Functions of two nodes, of which one has two.
     #[test]
     fn functions_are_grouped_by_their_nodes() {
