@@ -9,41 +9,15 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod convert;
-#[cfg(feature = "services")]
-mod etcd;
-#[cfg(feature = "services")]
-mod follower;
-#[cfg(feature = "services")]
-mod host;
 mod image;
 #[cfg(feature = "services")]
-mod link;
-#[cfg(feature = "services")]
-mod server;
+mod services;
 mod store;
-#[cfg(feature = "services")]
-mod switch;
-#[cfg(feature = "services")]
-mod tools;
-#[cfg(feature = "services")]
-mod view;
 
-#[cfg(feature = "services")]
-pub use etcd::{EtcdCfg, EtcdElection, EtcdError, EtcdStore};
-#[cfg(feature = "services")]
-pub use follower::FollowerServer;
-#[cfg(feature = "services")]
-pub use host::{HostSession, HostSessionCfg, JoinError, OnHostCommand, SessionError};
 pub use image::{ImageError, read_image, write_image};
 #[cfg(feature = "services")]
-pub use link::RuntimeError;
-#[cfg(feature = "services")]
-pub use server::{ControllerServer, ControllerServerCfg, ServerError, ServerExposure};
+pub use services::*;
 pub use store::{ControllerStore, FileStore, MemoryStore};
-#[cfg(feature = "services")]
-pub use switch::{OnSwitchCommand, SwitchSession, SwitchSessionCfg};
-#[cfg(feature = "services")]
-pub use tools::{ControllerTool, ToolError};
 
 /// The messages and services of `inc.proto`, as generated.
 #[expect(
@@ -62,40 +36,4 @@ pub mod proto {
 
     /// Description of the protocol, for reflection.
     pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inc.bin"));
-}
-
-/// The calls of etcd, as generated.
-#[cfg(feature = "services")]
-#[expect(
-    unreachable_pub,
-    unused_qualifications,
-    clippy::allow_attributes_without_reason,
-    reason = "generated: the .proto has the comments"
-)]
-mod etcdserverpb {
-    tonic::include_proto!("etcdserverpb");
-}
-
-/// TCP port for hosts and tools.
-pub const HOSTS_PORT: u16 = 52200;
-/// TCP port for switches.
-pub const SWITCHES_PORT: u16 = 52311;
-/// TCP port for metrics and health over HTTP.
-pub const HTTP_PORT: u16 = 52201;
-
-/// PEM texts by which this side shows who it is, and knows who the other one is.
-#[derive(Clone)]
-pub struct TlsIdentity {
-    /// Certificates of those who may sign the other side's.
-    pub authorities: String,
-    /// Certificate of this side.
-    pub certificate: String,
-    /// Private key of the certificate.
-    pub key: String,
-}
-
-impl std::fmt::Debug for TlsIdentity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TlsIdentity(..)")
-    }
 }

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tonic::Status;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::TlsIdentity;
+use super::TlsIdentity;
 use crate::proto::controller_client::ControllerClient;
 
 /// Milliseconds between signs of life.

@@ -11,7 +11,7 @@ use tonic::Status;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 
-use crate::server::{ControllerServerCfg, ServerError, ServerExposure, listen, may_listen, server};
+use super::server::{ControllerServerCfg, ServerError, ServerExposure, listen, may_listen, server};
 
 /// Listens while another controller is in charge. Dropped, it leaves its ports.
 #[derive(Debug)]

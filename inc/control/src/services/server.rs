@@ -24,12 +24,13 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::{TlsIdentity, view};
 use crate::convert::{ConversionError, join_of, switch_hello_of};
 use crate::image::{ImageError, read_image, write_image};
+use crate::proto;
 use crate::proto::controller_server::{self, ControllerServer as HostsService};
 use crate::proto::switch_control_server::{self, SwitchControlServer as SwitchesService};
 use crate::store::ControllerStore;
-use crate::{TlsIdentity, proto, view};
 
 /// The controller's clock ticks so often.
 const TICK: Duration = Duration::from_millis(20);

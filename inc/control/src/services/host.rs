@@ -16,8 +16,8 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::TlsIdentity;
-use crate::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_hosts, runtime};
+use super::TlsIdentity;
+use super::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_hosts, runtime};
 use crate::proto::controller_client::ControllerClient;
 use crate::proto::{self, host_message::Message};
 

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 
-use crate::TlsIdentity;
-use crate::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
+use super::TlsIdentity;
+use super::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
 use crate::proto::switch_control_client::SwitchControlClient;
 use crate::proto::{self, switch_message::Message};
 

@@ -19,16 +19,16 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::TlsIdentity;
-use crate::etcdserverpb::compare::CompareTarget;
-use crate::etcdserverpb::kv_client::KvClient;
-use crate::etcdserverpb::lease_client::LeaseClient;
-use crate::etcdserverpb::request_op::Request;
-use crate::etcdserverpb::{
+use super::TlsIdentity;
+use super::etcdserverpb::compare::CompareTarget;
+use super::etcdserverpb::kv_client::KvClient;
+use super::etcdserverpb::lease_client::LeaseClient;
+use super::etcdserverpb::request_op::Request;
+use super::etcdserverpb::{
     Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest,
     PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
-use crate::link::{RuntimeError, runtime};
+use super::link::{RuntimeError, runtime};
 use crate::store::ControllerStore;
 
 /// Seconds after the last sign of life of who is in charge until another one may be.

@@ -8,8 +8,8 @@ use tokio::runtime::Runtime;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::TlsIdentity;
-use crate::link::{RuntimeError, connect_hosts, runtime};
+use super::TlsIdentity;
+use super::link::{RuntimeError, connect_hosts, runtime};
 use crate::proto::{self, controller_client::ControllerClient};
 
 /// An answer that takes longer does not come.
