@@ -227,14 +227,14 @@ fn rights_that_are_missing_are_named() {
     };
     let packet = "a packet socket (CAP_NET_RAW): Operation not permitted";
     refused("-net_raw", "--raw=packet", &[packet]);
-    refused("-net_raw", "--raw=xdp", &["AF_XDP, ", " (CAP_NET_RAW is missing)"]);
-    refused("-net_raw", "--raw", &[packet, "AF_XDP, ", " (CAP_NET_RAW is missing)"]);
-    let all = " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are missing)";
+    refused("-net_raw", "--raw=xdp", &["AF_XDP, ", " (without CAP_NET_RAW)"]);
+    refused("-net_raw", "--raw", &[packet, "AF_XDP, ", " (without CAP_NET_RAW)"]);
+    let all = " (without CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF)";
     refused("-all", "--raw", &[packet, all]);
     for (dropped, missing) in [
-        ("-net_admin,-sys_admin", " (CAP_NET_ADMIN is missing)"),
-        ("-bpf,-sys_admin", " (CAP_BPF is missing)"),
-        ("-bpf,-sys_admin,-net_admin", " (CAP_NET_ADMIN and CAP_BPF are missing)"),
+        ("-net_admin,-sys_admin", " (without CAP_NET_ADMIN)"),
+        ("-bpf,-sys_admin", " (without CAP_BPF)"),
+        ("-bpf,-sys_admin,-net_admin", " (without CAP_NET_ADMIN, CAP_BPF)"),
     ] {
         refused(dropped, "--raw=xdp", &["AF_XDP, ", missing]);
         let mut switch = start(dropped, "--raw");

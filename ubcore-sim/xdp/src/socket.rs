@@ -60,9 +60,9 @@ pub enum XdpRefusal {
 }
 
 /// What the caller can do about an error.
-fn hint(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::PERM | Errno::ACCESS) => missing_rights(),
+fn hint(error: &io::Error) -> String {
+    let words = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::PERM | Errno::ACCESS) => return missing_rights(),
         Some(Errno::BUSY | Errno::EXIST) => {
             " (the interface, or its queue, has a program or socket of this kind)"
         }
@@ -71,29 +71,28 @@ fn hint(error: &io::Error) -> &'static str {
         }
         Some(Errno::NOBUFS) => " (raise RLIMIT_MEMLOCK: frames lie in 12 MiB of locked memory)",
         _ => "",
-    }
+    };
+    words.to_owned()
 }
 
 /// The capabilities that this thread lacks, in words.
-fn missing_rights() -> &'static str {
+fn missing_rights() -> String {
     // What cannot be asked for is taken for there.
     let has = capabilities(None).map_or(CapabilitySet::all(), |sets| sets.effective);
-    let lacks = |right| !has.intersects(right);
     // What wants the second or third right is content with the older right to everything, too.
-    let [admin, programs] = [CapabilitySet::NET_ADMIN, CapabilitySet::BPF]
-        .map(|right| right | CapabilitySet::SYS_ADMIN);
-    match (lacks(CapabilitySet::NET_RAW), lacks(admin), lacks(programs)) {
-        (true, true, true) => " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are missing)",
-        (true, true, false) => " (CAP_NET_RAW and CAP_NET_ADMIN are missing)",
-        (true, false, true) => " (CAP_NET_RAW and CAP_BPF are missing)",
-        (false, true, true) => " (CAP_NET_ADMIN and CAP_BPF are missing)",
-        (true, false, false) => " (CAP_NET_RAW is missing)",
-        (false, true, false) => " (CAP_NET_ADMIN is missing)",
-        (false, false, true) => " (CAP_BPF is missing)",
-        (false, false, false) => {
-            " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are there, and do not count: they are those of a user namespace)"
-        }
+    let everything = CapabilitySet::SYS_ADMIN;
+    let wanted = [
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN | everything),
+        ("CAP_BPF", CapabilitySet::BPF | everything),
+    ];
+    let missing = wanted.iter().filter(|(_, right)| !has.intersects(*right));
+    let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
+    if missing.is_empty() {
+        return " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are those of a user namespace, and do not count)"
+            .to_owned();
     }
+    format!(" (without {})", missing.join(", "))
 }
 
 /// What the kernel and this socket could not do with frames.

@@ -9,13 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                             \
-    do {                                                                                        \
-        if (!(what)) {                                                                          \
-            fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #what, inccl_last_error(NULL)); \
-            return 1;                                                                           \
-        }                                                                                       \
-    } while (0)
+#include "check.h"
 
 enum { N = 30000 };
 
