@@ -13,6 +13,7 @@ mod cross;
 mod demo;
 mod demo_inc;
 mod doc;
+mod docs;
 mod install;
 mod markdown;
 mod mirror;
@@ -97,9 +98,11 @@ enum Task {
         #[arg(long)]
         book: bool,
     },
+    /// Write the tables of documents that are made from the code: crates, conformance
+    Docs,
     /// Generate the Rust mirror of the C API from its table and the golden layouts
     Mirror,
-    /// Check the rules of CONTRIBUTING.md: words, sizes, floors, documents
+    /// Check the rules of CONTRIBUTING.md: sizes, crates, words, documents
     Tidy,
     /// Format all Rust files
     Fmt,
@@ -183,6 +186,7 @@ fn main() -> ExitCode {
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),
         Task::Doc { book } => doc::run(book),
+        Task::Docs => docs::run(&cargo::root()),
         Task::Mirror => mirror::run(&cargo::root()),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),

@@ -8,9 +8,9 @@ use std::{fs, path::Path, process::Command};
 use crate::say::{Failure, TaskResult};
 
 mod comments;
+pub(crate) mod crates;
 mod documents;
 mod floors;
-mod glossary;
 mod manifest;
 mod outside;
 mod promises;
@@ -41,7 +41,7 @@ type Rule = fn(&[File]) -> Vec<String>;
 
 /// The rules by name.
 const RULES: &[(&str, Rule)] = &[
-    ("every file has a room card", source::room_cards),
+    ("every file says first what it is for", source::purposes),
     ("no file is longer than 1000 lines net of tests", source::lengths),
     ("every source file is reachable", source::reachable),
     ("every expect has a reason, nothing is allowed", source::expectations),
@@ -52,17 +52,16 @@ const RULES: &[(&str, Rule)] = &[
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),
     ("no vague names", words::names),
-    ("GLOSSARY lists each term once", glossary::terms),
-    ("no word that GLOSSARY forbids", glossary::forbidden),
     ("one type name means one thing", types::homonyms),
     ("no empty safety phrases", words::safety),
     ("doc comments say more than three words", comments::docs),
     ("safety comments say more than four words", comments::safety),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
     ("dependencies between crates", manifest::dependencies),
-    ("no circle of files or rooms", floors::circles),
+    ("no circle of files or modules", floors::circles),
     ("versions stand in one table", manifest::versions),
     ("the mirror of the C API is current", source::mirror),
+    ("the table of crates is current", crates::listed),
     ("targets that are not tested have no test", targets::untested),
     ("every promise of docs/security.md is guarded", promises::guarded),
     ("rows of survivors.toml name functions that exist", survivors::functions),

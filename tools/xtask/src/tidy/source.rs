@@ -1,6 +1,6 @@
 //! Rules about Rust sources.
 //!
-//! *Owns*: room cards, lengths, reachability, expectations, where unsafe code may be.
+//! *Owns*: first lines, lengths, reachability, expectations, where unsafe code may be.
 
 use super::File;
 
@@ -28,8 +28,8 @@ pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
     list.path.is_ident("cfg") && list.tokens.to_string().split(' ').any(|word| word == "test")
 }
 
-/// A file begins with what its room is for.
-pub(super) fn room_cards(files: &[File]) -> Vec<String> {
+/// A file begins with a line that says what it is for.
+pub(super) fn purposes(files: &[File]) -> Vec<String> {
     let without = rust(files).filter(|file| !file.text.starts_with("//! "));
     without.map(|file| format!("{}: begins without //!", file.path)).collect()
 }

@@ -14,7 +14,7 @@ fn finds(rule: Rule, path: &str, good: &str, bad: &str) {
 
 #[test]
 fn rules_about_sources() {
-    finds(source::room_cards, "a/src/lib.rs", "//! A room.\n", "use std::fs;\n");
+    finds(source::purposes, "a/src/lib.rs", "//! Rings.\n", "use std::fs;\n");
     let long = format!("//! x\n{}", "fn f() {}\n".repeat(1000));
     finds(source::lengths, "a/src/x.rs", &long[..300], &long);
     let tested = format!("//! x\n#[cfg(test)]\nmod tests {{\n{}", "\n".repeat(1100));
