@@ -1,7 +1,7 @@
 //! Doorbells: the only register writes of the data path.
 //!
-//! *Owns*: which register, and the barrier before it. *Takes*: indices. *Gives*: one register
-//! write. *Must not*: be called per request (a batch rings once).
+//! A batch rings once. A device in this process may carry a single request out with the call instead
+//! (`carry` and its kin); then nothing is stored in the ring.
 
 use std::sync::Arc;
 

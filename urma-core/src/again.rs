@@ -1,8 +1,7 @@
-//! A WRITE or READ like the newest one, a SEND like the newest SEND, an atomic like the newest atomic: what was
-//! checked for that one need not be checked again.
+//! Skips the checks of a WRITE, READ, SEND or atomic that names the same objects as the last one of its kind.
 //!
-//! *Owns*: what the newest one named. *Takes*: requests of one local piece. *Gives*: whether a request names the
-//! same. *Must not*: remember a request that the driver does not; name an object by its address.
+//! Only requests of one local piece. Objects are compared by their numbers, which are never reused; addresses are.
+//! A request is remembered only when the driver remembers it, too.
 
 use crate::{
     OneTransfer, TargetJetty, WrFlags,
@@ -12,23 +11,22 @@ use crate::{
     wr::{OneAtomic, OneMessage},
 };
 
-/// All that rules and driver looked at, but for what differs from request to request: addresses, length, context,
-/// and whether it is signalled.
+/// What the last WRITE or READ named: all that the checks depend on but addresses and lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastTransfer {
     form: TransferForm,
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
-    /// Where both pieces may lie.
+    /// Addresses of the whole remote and local segment.
     remote_span: Span,
     local_span: Span,
-    /// Differs from that of each other one of its queue; 0: no request names what it does.
+    /// Unique in its queue; 0 if there is no last request.
     ticket: u64,
 }
 
 impl LastTransfer {
-    /// No request names what it does.
+    /// No last request: equals none.
     pub(crate) const NONE: Self = Self {
         form: TransferForm(0),
         target: ObjectNumber::NONE,
@@ -39,7 +37,7 @@ impl LastTransfer {
         ticket: 0,
     };
 
-    /// Of a request that was posted. A payload that goes in the entry is not looked at by its address.
+    /// The last request is `wr`, which was posted. Inline payload has no address in a segment, so that is not remembered.
     pub(crate) fn of(wr: &OneTransfer<'_>, ticket: u64) -> Self {
         if wr.flags.contains(WrFlags::INLINE) {
             return Self::NONE;
@@ -55,19 +53,19 @@ impl LastTransfer {
         }
     }
 
-    /// By which it is known again; 0: no request names what it does.
+    /// Ticket of the last WRITE or READ; 0 if there is none.
     #[inline]
     pub(crate) fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// Whether it is the one with this ticket, and the remote piece of a request like it lies where it may.
+    /// Whether `ticket` is that of the last request and the remote range lies in its segment.
     #[inline(always)]
     pub(crate) fn reaches(&self, ticket: u64, (remote, len): (u64, u32)) -> bool {
         ticket == self.ticket && self.remote_span.holds(remote, u64::from(len))
     }
 
-    /// Whether it is the one with this ticket, and both pieces of a request like it lie where they may; its kind.
+    /// `Some(is_write)` if `ticket` is that of the last request and both ranges lie in their segments.
     #[inline(always)]
     pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> Option<bool> {
         let (local, remote) = (self.local_span, self.remote_span);
@@ -77,7 +75,7 @@ impl LastTransfer {
             .then(|| self.form.is_write())
     }
 
-    /// Whether the request names the same.
+    /// Whether `wr` names the same objects with the same flags and hint.
     #[inline(always)]
     pub(crate) fn is_of(&self, wr: &OneTransfer<'_>) -> bool {
         self.local == wr.piece.segment.number()
@@ -87,8 +85,7 @@ impl LastTransfer {
     }
 }
 
-/// Kind, hint and flags of a WRITE or READ, but for whether it is signalled: in one word, small where none is rare, so
-/// that a constant one is compared at once.
+/// Kind, hint and flags (without COMPLETE) of a WRITE or READ in one word, so that one comparison is enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TransferForm(u64);
 
@@ -105,7 +102,7 @@ impl TransferForm {
     }
 }
 
-/// What a SEND named, as [`LastTransfer`].
+/// What the last SEND named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastMessage {
     flags: WrFlags,
@@ -115,7 +112,7 @@ pub(crate) struct LastMessage {
 }
 
 impl LastMessage {
-    /// No message names what it does.
+    /// No last message: equals none.
     pub(crate) const NONE: Self = Self {
         flags: WrFlags::empty(),
         target_hint: 0,
@@ -123,7 +120,7 @@ impl LastMessage {
         local: ObjectNumber::NONE,
     };
 
-    /// Of a message that was posted. A payload that goes in the entry is not looked at by its address.
+    /// The last message is `message`, which was posted; inline ones are not remembered.
     pub(crate) fn of(message: &OneMessage<'_>) -> Self {
         if message.flags.contains(WrFlags::INLINE) {
             return Self::NONE;
@@ -136,7 +133,7 @@ impl LastMessage {
         }
     }
 
-    /// Whether the message names the same.
+    /// Whether `message` names the same objects with the same flags and hint.
     #[inline(always)]
     pub(crate) fn is_of(&self, message: &OneMessage<'_>) -> bool {
         self.local == message.piece.segment.number()
@@ -146,7 +143,7 @@ impl LastMessage {
     }
 }
 
-/// What an atomic named, as [`LastTransfer`].
+/// What the last FETCH_ADD or CAS named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastAtomic {
     is_cas: bool,
@@ -156,14 +153,14 @@ pub(crate) struct LastAtomic {
     target: ObjectNumber,
     remote: ObjectNumber,
     local: ObjectNumber,
-    /// As [`LastTransfer`] has them.
+    /// Addresses of the whole remote and local segment.
     remote_span: Span,
     local_span: Span,
     ticket: u64,
 }
 
 impl LastAtomic {
-    /// No atomic names what it does.
+    /// No last atomic: equals none.
     pub(crate) const NONE: Self = Self {
         is_cas: false,
         flags: WrFlags::empty(),
@@ -177,7 +174,7 @@ impl LastAtomic {
         ticket: 0,
     };
 
-    /// Of an atomic that was posted.
+    /// The last atomic is `atomic`, which was posted.
     pub(crate) fn of(atomic: &OneAtomic<'_>, ticket: u64) -> Self {
         Self {
             is_cas: atomic.is_cas,
@@ -193,13 +190,13 @@ impl LastAtomic {
         }
     }
 
-    /// By which it is known again; 0: no atomic names what it does.
+    /// Ticket of the last atomic; 0 if there is none.
     #[inline]
     pub(crate) fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// Whether it is the one with this ticket, has as many bytes, and both words of an atomic like it lie where they may.
+    /// Whether `ticket` is that of the last atomic, the size is the same, and both words lie in their segments.
     #[inline(always)]
     pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> bool {
         let len = u64::from(moved.len);
@@ -210,7 +207,7 @@ impl LastAtomic {
             && self.remote_span.holds(moved.remote, len)
     }
 
-    /// Whether the atomic names the same, and has as many bytes.
+    /// Whether `atomic` names the same objects and has the same size.
     #[inline(always)]
     pub(crate) fn is_of(&self, atomic: &OneAtomic<'_>) -> bool {
         self.local == atomic.result.segment.number()
@@ -223,7 +220,7 @@ impl LastAtomic {
     }
 }
 
-/// What of an atomic the one before it does not say.
+/// The part of an atomic that differs from the last one.
 #[inline(always)]
 pub(crate) fn moved_atomic(atomic: &OneAtomic<'_>) -> MovedAtomic {
     let OneAtomic { result, at, operand, compare, user_ctx, .. } = *atomic;
@@ -233,7 +230,7 @@ pub(crate) fn moved_atomic(atomic: &OneAtomic<'_>) -> MovedAtomic {
     MovedAtomic { transfer, operand, compare }
 }
 
-/// What of a message the one before it does not say.
+/// The part of a message that differs from the last one.
 #[inline(always)]
 pub(crate) fn moved_message(message: &OneMessage<'_>) -> MovedTransfer {
     let is_signalled = message.flags.contains(WrFlags::COMPLETE);
@@ -241,7 +238,7 @@ pub(crate) fn moved_message(message: &OneMessage<'_>) -> MovedTransfer {
     MovedTransfer { local, remote: 0, len, user_ctx: message.user_ctx, is_signalled }
 }
 
-/// What of a request the one before it does not say.
+/// The part of a request that differs from the last one.
 #[inline(always)]
 pub(crate) fn moved(wr: &OneTransfer<'_>) -> MovedTransfer {
     let is_signalled = wr.flags.contains(WrFlags::COMPLETE);

@@ -53,7 +53,7 @@ pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
     pub(crate) last: LastTransfer,
-    /// Tickets of the ones before.
+    /// Ticket that the last request got.
     pub(crate) tickets: u64,
     pub(crate) last_message: LastMessage,
     pub(crate) last_atomic: LastAtomic,
@@ -70,7 +70,7 @@ impl SendHalf {
         }
     }
 
-    /// As [`SendHalf::post`], of one request that is no transfer.
+    /// Posts one request that is no transfer.
     #[inline(never)]
     fn post_other(&mut self, wr: &SendWr<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         if let Some(atomic) = OneAtomic::of(wr) {
@@ -90,7 +90,7 @@ impl SendHalf {
         self.message_new(wrs, &message)
     }
 
-    /// As [`SendHalf::post`], of one atomic.
+    /// Posts one atomic, whatever the last one was.
     #[inline(always)]
     fn post_atomic(&mut self, atomic: &OneAtomic<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         if self.last_atomic.is_of(atomic) && self.rules.reaches(atomic) {
@@ -105,14 +105,14 @@ impl SendHalf {
         self.atomic_new(wrs, atomic)
     }
 
-    /// As [`SendHalf::post_atomic`], of one that names what the one with this ticket did; whether it was posted.
+    /// Posts an atomic that names the same objects as the one with this ticket; whether it was posted.
     #[inline(always)]
     pub(crate) fn atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
         self.last_atomic.holds(ticket, &moved.transfer)
             && self.queue.post_atomic_like_last(moved) == PostedAgain::Posted
     }
 
-    /// As [`SendHalf::post`], of one atomic that is not like the newest one.
+    /// Posts one atomic that differs from the last one, with all checks.
     #[inline(never)]
     fn atomic_new(&mut self, wrs: &[SendWr<'_>], atomic: &OneAtomic<'_>) -> Result<(), PostError> {
         self.last_atomic = LastAtomic::NONE;
@@ -122,7 +122,7 @@ impl SendHalf {
         Ok(())
     }
 
-    /// As [`SendHalf::post`], of one message that is not like the newest one.
+    /// Posts one message that differs from the last one, with all checks.
     #[inline(never)]
     fn message_new(
         &mut self,
@@ -134,7 +134,7 @@ impl SendHalf {
         Ok(())
     }
 
-    /// As [`SendHalf::post`], of a list.
+    /// Posts a list of requests.
     #[inline(never)]
     fn post_list(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         let done = self.post_list_again(wrs);
@@ -142,7 +142,7 @@ impl SendHalf {
         posted.map_err(|error| PostError { index: done + error.index, ..error })
     }
 
-    /// Posts the front of a list as far as its requests are like the newest one; how many.
+    /// Posts the front of a list as far as its requests name the objects of the last one; returns how many.
     #[inline(always)]
     fn post_list_again(&mut self, wrs: &[SendWr<'_>]) -> usize {
         let mut done = 0;
@@ -169,7 +169,7 @@ impl SendHalf {
         done
     }
 
-    /// As [`SendHalf::post`] of the one request.
+    /// Posts one WRITE or READ.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         if self.carry_again(wr) {
@@ -180,8 +180,8 @@ impl SendHalf {
         self.transfer_uncarried(&wr)
     }
 
-    /// As [`SendHalf::transfer`], of a request like the newest one, if it is carried out at once; `false`: nothing
-    /// happened. The local piece is the provider's to check, of which it has the segment.
+    /// Posts a request like the last one if the device carries it out at once; `false`: nothing happened. The provider
+    /// checks the local piece: it has the segment.
     #[inline(always)]
     fn carry_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         let len = wr.piece.len;
@@ -193,7 +193,7 @@ impl SendHalf {
             }
     }
 
-    /// As [`SendHalf::transfer`], of a request that is not carried out at once.
+    /// Posts a request that was not carried out at once.
     #[inline(never)]
     fn transfer_uncarried(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         match self.transfer_again(wr) {
@@ -203,7 +203,7 @@ impl SendHalf {
         }
     }
 
-    /// As [`SendHalf::transfer`], of a request like the newest one; others are not taken.
+    /// Posts a request that names the objects of the last one; refuses others.
     #[inline]
     fn transfer_again(&mut self, wr: &OneTransfer<'_>) -> PostedAgain {
         if !(self.last.is_of(wr) && self.rules.fits(wr)) {
@@ -212,19 +212,19 @@ impl SendHalf {
         self.queue.post_like_last(&again::moved(wr))
     }
 
-    /// As [`SendHalf::transfer`], of a request like the newest one; whether it was posted.
+    /// Posts a request that names the objects of the last one; whether it was posted.
     #[inline(always)]
     pub(crate) fn is_posted_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.carry_again(wr) || self.transfer_again(wr) == PostedAgain::Posted
     }
 
-    /// As [`SendHalf::transfer_again`], of a request that names what the one with this ticket did.
+    /// Posts a request that names the objects of the one with this ticket; whether it was posted.
     #[inline(always)]
     pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.carry_moved(ticket, moved) || self.post_moved(ticket, *moved)
     }
 
-    /// As [`SendHalf::transfer_moved`], if it is carried out at once.
+    /// Like [`SendHalf::transfer_moved`], if the device carries it out at once.
     #[inline(always)]
     pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         let MovedTransfer { local, remote, len, user_ctx, is_signalled } = *moved;
@@ -233,7 +233,7 @@ impl SendHalf {
             && self.queue.carry_like_last(user_ctx, remote, local, len)
     }
 
-    /// As [`SendHalf::carry_moved`], of a request without a completion, from `local` to `remote` or back.
+    /// Like [`SendHalf::carry_moved`], for an unsignalled request between `local` and `remote`.
     #[inline(always)]
     pub(crate) fn carry_silent(
         &mut self,
@@ -244,7 +244,7 @@ impl SendHalf {
             && self.queue.carry_silent_like_last(remote, local, len)
     }
 
-    /// As [`SendHalf::transfer_moved`], of a request that is not carried out at once.
+    /// The rest of [`SendHalf::transfer_moved`], for a request that was not carried out at once.
     #[inline(never)]
     fn post_moved(&mut self, ticket: u64, moved: MovedTransfer) -> bool {
         match self.last.holds(ticket, &moved) {
@@ -255,7 +255,7 @@ impl SendHalf {
         }
     }
 
-    /// As [`SendHalf::transfer`], of a request that is not like the newest one.
+    /// Posts a WRITE or READ that differs from the last one, with all checks.
     #[inline(never)]
     fn transfer_new(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         let OneTransfer { is_write, piece, at, flags, target, target_hint, user_ctx } = *wr;
@@ -267,7 +267,7 @@ impl SendHalf {
         self.post_all(&[SendWr { op, flags, target, target_hint, user_ctx }])
     }
 
-    /// Where requests without a target go has changed.
+    /// Forgets the last requests, since the default target changed.
     pub(crate) fn set_bound(&mut self, target: Option<JettyId>) {
         (self.last, self.last_message) = (LastTransfer::NONE, LastMessage::NONE);
         self.last_atomic = LastAtomic::NONE;

@@ -25,7 +25,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// No byte lies in it.
+    /// The empty range: holds no byte.
     pub(crate) const NOTHING: Self = Self { va: 0, len: 0 };
 
     /// `None` for a null address, no bytes, or a range that wraps.
@@ -116,8 +116,7 @@ impl SendRules {
         }
     }
 
-    /// Whether a request that is like one that broke no rule breaks none either: what may differ are its addresses
-    /// and its length.
+    /// Whether a request passes that differs from a checked one by addresses and length only.
     #[inline(always)]
     pub(crate) fn fits(&self, wr: &OneTransfer<'_>) -> bool {
         let len = u64::from(wr.piece.len);
@@ -134,7 +133,7 @@ impl SendRules {
         u64::from(len).wrapping_sub(1) < most
     }
 
-    /// As [`SendRules::fits`], of a message that is like one that broke no rule.
+    /// Whether a message passes that differs from a checked one by address and length only.
     #[inline(always)]
     pub(crate) fn carries(&self, message: &OneMessage<'_>) -> bool {
         let len = u64::from(message.piece.len);
@@ -142,7 +141,7 @@ impl SendRules {
             && message.piece.segment.span().holds(message.piece.addr, len)
     }
 
-    /// As [`SendRules::fits`], of an atomic that is like one that broke no rule, and has as many bytes.
+    /// Whether an atomic passes that differs from a checked one of the same size by its addresses only.
     #[inline(always)]
     pub(crate) fn reaches(&self, atomic: &OneAtomic<'_>) -> bool {
         let OneAtomic { result, at, .. } = atomic;

@@ -44,7 +44,7 @@ impl Completions {
         &self.jfc
     }
 
-    /// As [`Jfc::poll`].
+    /// Polls the JFC without waiting.
     ///
     /// # Errors
     /// `NoDevice`: the device failed.

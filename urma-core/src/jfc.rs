@@ -71,7 +71,8 @@ impl Jfc {
         self.queue.poll(out)
     }
 
-    /// As [`Jfc::poll`] of one, if that is of a request that succeeded and a look finds it, or that there is none.
+    /// Takes the oldest completion if it is that of a successful send request, or says that the queue is empty. Anything
+    /// else is for [`Jfc::poll`].
     #[inline(always)]
     pub fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
         self.queue.take_done(into)

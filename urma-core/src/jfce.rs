@@ -43,8 +43,7 @@ impl JfceShared {
         true
     }
 
-    /// The number is that of a new JFC, whatever events of an earlier one were not acknowledged, or were
-    /// taken when it was deleted already.
+    /// Drops the count of unacknowledged events: the number now belongs to a new JFC.
     pub(crate) fn begin(&self, jfc: u32) {
         self.unacked().remove(&jfc);
     }

@@ -148,7 +148,7 @@ impl Jfs {
         self.send.post(wrs)
     }
 
-    /// As [`Jfs::post_send`], of one request.
+    /// Posts one request.
     ///
     /// # Errors
     /// It was refused.
@@ -157,47 +157,47 @@ impl Jfs {
         self.send.transfer(wr)
     }
 
-    /// Posts one request if it is like the newest one, which was checked. `false`: nothing happened, and
-    /// `post_transfer` posts it or returns what is wrong.
+    /// Posts a request that names the same objects as the last one, without checking them again. `false`: nothing was
+    /// posted; `post_transfer` posts it or says what is wrong.
     #[inline(always)]
     pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.send.is_posted_again(wr)
     }
 
-    /// By which the newest WRITE or READ is known again, until another one is posted; 0: no request is like it.
+    /// Ticket of the last WRITE or READ; the next post invalidates it; 0 if there is none.
     #[inline]
     #[must_use]
     pub fn transfer_ticket(&self) -> u64 {
         self.send.last.ticket()
     }
 
-    /// Posts a request that names what the one with this ticket did, with other addresses. `false`: nothing happened:
-    /// it is not the newest one any more, or something is wrong.
+    /// Posts the request with this ticket again, with other addresses. `false`: nothing was posted, because the ticket
+    /// is invalid or something is wrong.
     #[inline(always)]
     pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.send.transfer_moved(ticket, moved)
     }
 
-    /// As `post_moved`, of a request that is carried out in this call; others are not posted.
+    /// Like `post_moved`, but posts only what the device carries out within this call.
     #[inline(always)]
     pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
         self.send.carry_moved(ticket, moved)
     }
 
-    /// As `carry_moved`, of a request without a completion, between `local` and `remote`.
+    /// Like `carry_moved`, for an unsignalled request between `local` and `remote`.
     #[inline(always)]
     pub fn carry_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
         self.send.carry_silent(ticket, place)
     }
 
-    /// As `transfer_ticket`, of the newest FETCH_ADD or CAS that was posted alone.
+    /// Ticket of the last FETCH_ADD or CAS that was posted alone; 0 if there is none.
     #[inline]
     #[must_use]
     pub fn atomic_ticket(&self) -> u64 {
         self.send.last_atomic.ticket()
     }
 
-    /// As `post_moved`, of a FETCH_ADD or CAS.
+    /// Like `post_moved`, for a FETCH_ADD or CAS.
     #[inline(always)]
     pub fn post_atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
         self.send.atomic_moved(ticket, moved)

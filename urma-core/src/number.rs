@@ -1,7 +1,6 @@
 //! Numbers of objects that requests name.
 //!
-//! *Owns*: the next number. *Gives*: numbers that are given once. *Must not*: start again; an address is given
-//! to another object as soon as one is dropped.
+//! A number is never given twice, unlike an address, which another object gets as soon as one is dropped.
 
 use urma_mem::sync::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! Provider operations: what a driver gives to the API, split by plane.
 //!
-//! *Owns*: the traits and the plain values that cross them. Control-plane traits may allocate,
-//! lock and wait (with a bound); data-plane traits have at most three methods and are called once
-//! per batch. *Must not*: depend on rings, registers or devices.
+//! Control-plane traits may allocate, lock and wait (with a bound). Data-plane traits do none of these: one
+//! method posts or polls a batch, and optional ones post a request that is like the last one. Nothing here
+//! knows rings, registers or devices.
 //!
 //! Requests have passed urma-core's checks when they arrive here.
 
@@ -19,56 +19,56 @@ use crate::{
 
 /// Posts send requests. One owner at a time (`&mut`), so no lock is needed below.
 pub trait SendQueue: Send + Debug {
-    /// Posts all, rings once.
+    /// Posts all requests and rings the doorbell once.
     ///
     /// # Errors
     /// The index of the first request that was not taken; all before it are posted.
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 
-    /// Posts a request that is like the newest WRITE or READ of one local piece, not inline, that
-    /// [`SendQueue::post_send`] took, but for `moved`. A provider need not remember that one.
+    /// Posts a request that differs from the last WRITE or READ only by `moved`. The last one is the one of one local piece,
+    /// not inline, that [`SendQueue::post_send`] took. A provider need not remember it.
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
 
-    /// As [`SendQueue::post_like_last`], of a signalled request, if it is carried out in this call. Whether both pieces
-    /// are as long as a request may be, and the local one lies in its segment, is the provider's to check. `false`:
-    /// nothing happened, and nothing is said about the request.
+    /// Posts a signalled request that differs from the last one by addresses and length, if the device carries it out
+    /// within this call. The provider checks the length and that the local piece lies in its segment. `false`: nothing
+    /// happened, and the request may still be good.
     fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
         let _ = (user_ctx, remote, local, len);
         false
     }
 
-    /// As [`SendQueue::carry_like_last`], of a request without a completion.
+    /// Like [`SendQueue::carry_like_last`], for an unsignalled request.
     fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
         let _ = (remote, local, len);
         false
     }
 
-    /// Posts a SEND that is like the newest SEND of one local piece, not inline, that [`SendQueue::post_send`] took
-    /// alone, but for `moved`, whose `remote` is 0. A provider need not remember that one.
+    /// Posts a SEND that differs from the last SEND only by `moved`, whose `remote` is 0. The last one is the one of one local
+    /// piece, not inline, that [`SendQueue::post_send`] took alone. A provider need not remember it.
     fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
 
-    /// As [`SendQueue::post_like_last`], of an atomic like the newest FETCH_ADD or CAS that [`SendQueue::post_send`]
-    /// took alone, but for `moved`, whose length is that of the newest one.
+    /// Posts an atomic that differs from the last FETCH_ADD or CAS that [`SendQueue::post_send`] took alone only by
+    /// `moved`, whose length is the same.
     fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
 
-    /// As [`SendQueue::post_like_last`] of each, but rings once. Returns how many were posted; the next one is
-    /// for [`SendQueue::post_send`].
+    /// Posts requests that each differ from the last one only by `moved`, and rings once. Returns how many were posted; the
+    /// rest is for [`SendQueue::post_send`].
     fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
         let _ = moved;
         0
     }
 }
 
-/// What differs between a request and the one that it is like.
+/// What differs between a request and the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MovedTransfer {
     /// Address of the local piece.
@@ -79,11 +79,11 @@ pub struct MovedTransfer {
     pub len: u32,
     /// Comes back in the completion.
     pub user_ctx: u64,
-    /// It gets a completion when it succeeds.
+    /// Signalled: success makes a completion, too.
     pub is_signalled: bool,
 }
 
-/// What differs between an atomic and the one that it is like.
+/// What differs between an atomic and the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MovedAtomic {
     /// Addresses, context and whether it is signalled.
@@ -94,14 +94,14 @@ pub struct MovedAtomic {
     pub compare: u64,
 }
 
-/// What became of a request that is like the newest one.
+/// Result of posting a request like the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostedAgain {
-    /// It was taken, and is posted.
+    /// The request is posted.
     Posted,
     /// The queue has no room.
     Full,
-    /// Nothing happened; it is for [`SendQueue::post_send`].
+    /// Nothing happened; post it by [`SendQueue::post_send`].
     NotTaken,
 }
 
@@ -122,8 +122,7 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
-    /// Writes the oldest completion, if it is that of a request that succeeded, and a look finds it. It makes no system
-    /// call.
+    /// Writes the oldest completion into `_into` if it is that of a successful send request. Makes no system call.
     fn take_done(&mut self, _into: &mut DoneRecord) -> DoneLook {
         DoneLook::Unknown
     }
@@ -135,20 +134,20 @@ pub trait CompletionQueue: Send + Debug {
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
 }
 
-/// What a look at a completion queue found.
+/// What [`CompletionQueue::take_done`] found, and what to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum DoneLook {
-    /// No completion is there, and a poll would find none.
+    /// The queue is empty; a poll would find nothing either.
     Empty = 0,
-    /// One completion, which is written.
+    /// One completion was written.
     Taken = 1,
-    /// It is for [`CompletionQueue::poll`], and nothing is written.
+    /// Nothing was written; call [`CompletionQueue::poll`].
     Unknown,
 }
 
-/// The completion of a request of a send queue that succeeded, as UMDK's `urma_cr_t` has it at any address, so that a
-/// program's record is written once.
+/// Completion of a successful send request in the layout of UMDK's `urma_cr_t`, which may lie at any address, so that
+/// the caller's record is written directly.
 #[repr(C, packed)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DoneRecord {
@@ -393,7 +392,8 @@ pub trait SegmentOps: Send + Sync + Debug {
     /// `Invalid`: no such segment.
     fn unregister(&self, token_id: TokenId) -> Result<(), Status>;
 
-    /// A peer's segment on this host was imported: what its first use would cost may be done now.
+    /// Called when a peer's segment on this host was imported. May map it in advance, so that its first use takes no page
+    /// faults.
     fn prepare(&self, path: &Path, segment: &RemoteSegmentId) {
         let _ = (path, segment);
     }

@@ -1,7 +1,7 @@
 //! Why calls were refused, in words.
 //!
-//! *Owns*: the newest reasons of each thread. *Takes*: words, where a call is refused. *Gives*: a number that a status
-//! carries, and the words to it. *Must not*: be touched by a call that succeeds; grow.
+//! Each thread keeps its newest reasons in a fixed array; a status carries the number of its reason. A call that
+//! succeeds touches none of it.
 
 use std::{
     cell::RefCell,

@@ -131,7 +131,7 @@ pub struct OneTransfer<'a> {
 }
 
 impl<'a> OneTransfer<'a> {
-    /// The parts of a request; `None`: it is another one.
+    /// The parts of the request, or `None` if it is of another kind.
     #[expect(clippy::wildcard_enum_match_arm, reason = "two of all operations are transfers")]
     #[inline(always)]
     pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {
@@ -161,7 +161,7 @@ pub(crate) struct OneMessage<'a> {
 }
 
 impl<'a> OneMessage<'a> {
-    /// The parts of a request; `None`: it is another one.
+    /// The parts of the request, or `None` if it is of another kind.
     #[expect(clippy::wildcard_enum_match_arm, reason = "one of all operations is such a message")]
     #[inline(always)]
     pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {
@@ -198,7 +198,7 @@ pub(crate) struct OneAtomic<'a> {
 }
 
 impl<'a> OneAtomic<'a> {
-    /// The parts of a request; `None`: it is another one.
+    /// The parts of the request, or `None` if it is of another kind.
     #[expect(clippy::wildcard_enum_match_arm, reason = "two of all operations are such atomics")]
     #[inline(always)]
     pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {

@@ -1,7 +1,7 @@
-//! How a driver reaches a device: three small, object-safe traits.
+//! How a driver reaches a device: registers, DMA space, interrupts, and doorbells found once.
 //!
-//! *Owns*: the traits. One conformance suite runs over every implementation: embedded (here),
-//! later vfio-user and vfio. *Must not*: know what registers or rings mean.
+//! One conformance suite runs over every implementation: a device in this process, vfio-user, the kernel's
+//! VFIO. Methods with a default are for devices in the driver's own process; hardware has none of them.
 
 use std::{
     num::NonZeroU64,
