@@ -1,6 +1,6 @@
 //! Rules about manifests and lint files.
 //!
-//! *Owns*: which crate may depend on which (the table of ARCHITECTURE.md).
+//! [`ALLOWED`] says which crate may depend on which; [`super::crates`] shows what each does use.
 
 use super::File;
 
