@@ -162,19 +162,20 @@ pub struct StationDriver<S> {
     port: StationPort,
     origin: Instant,
     waker: Waker,
-    loss: ReceiveLoss,
+    loss: LinkLoss,
 }
 
-/// Datagrams that are thrown away as if a link had lost them: which ones depends on the seed alone.
+/// Datagrams that are thrown away as if the station's link had lost them, in either direction: which ones depends on the seed
+/// alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReceiveLoss {
+pub struct LinkLoss {
     /// Datagrams of a million that are lost.
     pub ppm: u32,
     /// What the choice begins with.
     pub seed: u64,
 }
 
-impl ReceiveLoss {
+impl LinkLoss {
     /// Whether the next datagram is lost (SplitMix64).
     fn takes_next(&mut self) -> bool {
         if self.ppm == 0 {
@@ -199,11 +200,11 @@ impl<S: Station> StationDriver<S> {
         if let StationPort::Shared(link) = &port {
             station.share_qpns(link.qpns());
         }
-        Ok(Self { station, port, origin: clock(), waker, loss: ReceiveLoss::default() })
+        Ok(Self { station, port, origin: clock(), waker, loss: LinkLoss::default() })
     }
 
-    /// Loses received datagrams from now on.
-    pub fn set_loss(&mut self, loss: ReceiveLoss) {
+    /// Loses datagrams, of those that arrive and of those that leave, from now on.
+    pub fn set_loss(&mut self, loss: LinkLoss) {
         self.loss = loss;
     }
 
@@ -252,7 +253,14 @@ impl<S: Station> StationDriver<S> {
             station.on_time(now);
             is_busy = true;
         }
-        is_busy |= port.send(|buf| station.poll_transmit(now, buf));
+        is_busy |= port.send(|buf| {
+            loop {
+                let datagram = station.poll_transmit(now, buf)?;
+                if !loss.takes_next() {
+                    return Some(datagram);
+                }
+            }
+        });
         is_busy
     }
 

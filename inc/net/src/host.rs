@@ -20,7 +20,7 @@ use inc::slots::IncTime;
 use inc::wire::Collective;
 
 use crate::clock::clock;
-use crate::drive::{LinkAccess, ReceiveLoss, Sleeper, StationDriver, Waker, system_random};
+use crate::drive::{LinkAccess, LinkLoss, Sleeper, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// How long the host's own thread stays away while another one drives.
@@ -140,7 +140,7 @@ impl LocalHost {
     }
 
     /// Loses received datagrams from now on.
-    pub fn set_loss(&self, loss: ReceiveLoss) {
+    pub fn set_loss(&self, loss: LinkLoss) {
         self.shared.lock().driver.set_loss(loss);
     }
 

@@ -13,7 +13,7 @@ use inc::port::{PortCounts, StrayCounts};
 use inc::switch::{PartView, Switch, SwitchLimits};
 use inc_control::{SwitchSession, SwitchSessionCfg, TlsIdentity};
 
-use crate::drive::{LinkAccess, ReceiveLoss, StationDriver, Waker, system_random};
+use crate::drive::{LinkAccess, LinkLoss, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 
 /// A question is answered at once, or the thread is gone.
@@ -130,7 +130,7 @@ impl ControlledSwitch {
 enum ToThread {
     Command(SwitchCommand),
     View(Sender<SwitchView>),
-    Loss(ReceiveLoss),
+    Loss(LinkLoss),
 }
 
 /// A switch behind one address.
@@ -175,7 +175,7 @@ impl LocalSwitch {
     }
 
     /// Loses received datagrams from now on.
-    pub fn set_loss(&self, loss: ReceiveLoss) {
+    pub fn set_loss(&self, loss: LinkLoss) {
         self.give(ToThread::Loss(loss));
     }
 

@@ -18,7 +18,7 @@ use inc::host::{HostMemberCfg, MemberId};
 use inc::slots::Child;
 use inc::switch::SwitchLimits;
 use inc::wire::{Collective, Rank, Seq, TreeEpoch};
-use inc_net::drive::{LinkAccess, ReceiveLoss};
+use inc_net::drive::{LinkAccess, LinkLoss};
 use inc_net::host::LocalHost;
 use inc_net::switch::LocalSwitch;
 
@@ -103,10 +103,10 @@ impl Tree {
     /// Every station loses so many of a million datagrams.
     fn lose(&self, ppm: u32) {
         for (seed, (switch, _)) in (1..).zip(&self.switches) {
-            switch.set_loss(ReceiveLoss { ppm, seed });
+            switch.set_loss(LinkLoss { ppm, seed });
         }
         for (seed, (host, _)) in (100..).zip(&self.hosts) {
-            host.set_loss(ReceiveLoss { ppm, seed });
+            host.set_loss(LinkLoss { ppm, seed });
         }
     }
 

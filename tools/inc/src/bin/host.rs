@@ -15,7 +15,7 @@ use inc::reduce::fold;
 use inc::wire::Collective;
 use inc_control::HOSTS_PORT;
 use inc_net::bootstrap::BOOTSTRAP_PORT;
-use inc_net::drive::{LinkAccess, ReceiveLoss};
+use inc_net::drive::{LinkAccess, LinkLoss};
 use inc_net::group::{Communicator, CommunicatorCfg, GROUP_DEFAULT, IncGroup, IncGroupCfg};
 use inc_net::udp::source_of;
 use inc_tools::LinkArgs;
@@ -93,7 +93,7 @@ struct HostCli {
     /// node answers pings
     #[arg(long, conflicts_with = "raw")]
     node: bool,
-    /// Throws away so many of a million received datagrams, as a bad link does
+    /// Throws away so many of a million datagrams that arrive or leave, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
     /// What the choice of those begins with
@@ -178,7 +178,7 @@ fn run(cli: &HostCli) -> Result<Vec<HostResult>, String> {
         ..IncGroupCfg::new(controller.ip(), cli.world_size, cli.rank)
     });
     let group = group.map_err(|error| error.to_string())?;
-    group.host().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
+    group.host().set_loss(LinkLoss { ppm: cli.loss, seed: cli.loss_seed });
     let attributes = EdgeAttributes {
         mode: match cli.mode {
             ModeArg::Send => MessageMode::Send,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use inc::switch::SwitchLimits;
 use inc_control::SWITCHES_PORT;
-use inc_net::drive::ReceiveLoss;
+use inc_net::drive::LinkLoss;
 use inc_net::switch::{ControlledSwitch, ControlledSwitchCfg};
 use inc_net::udp::source_of;
 use inc_tools::LinkArgs;
@@ -47,7 +47,7 @@ struct SwitchCli {
     communicators: u32,
     #[command(flatten)]
     link: LinkArgs,
-    /// Throws away so many of a million received datagrams, as a bad link does
+    /// Throws away so many of a million datagrams that arrive or leave, as a bad link does
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     loss: u32,
     /// What the choice of those begins with
@@ -109,7 +109,7 @@ fn serve(cli: &SwitchCli, ends: &Ends) -> Result<(), String> {
         access: cli.link.access(),
     });
     let switch = switch.map_err(|error| format!("{address}: {error}"))?;
-    switch.switch().set_loss(ReceiveLoss { ppm: cli.loss, seed: cli.loss_seed });
+    switch.switch().set_loss(LinkLoss { ppm: cli.loss, seed: cli.loss_seed });
     say(&format!("inc-switch {address}: controller {controller}\n")).map_err(|e| e.to_string())?;
     while !ends.within(COUNTS_EVERY) {
         switch.report_counts();
