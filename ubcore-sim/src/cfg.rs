@@ -51,40 +51,40 @@ pub enum Doorbells {
     /// is entered by plain loads and stores ([`urma_mem::SerialOwner`]).
     #[default]
     Found,
-    /// As `Found`; after few requests, each time anew, and so with dialogues: for tests.
+    /// As `Found`; after few requests, each time anew, and so with ping-pongs: for tests.
     Leased,
-    /// As `Found`; each entry into a queue is an exchange, and there are no dialogues.
+    /// As `Found`; each entry into a queue is an exchange, and there are no ping-pongs.
     Exchange,
     /// By registers, as with a device in hardware.
     Registers,
 }
 
 impl Doorbells {
-    /// When the device of such a driver has dialogues.
+    /// When the device of such a driver has ping-pongs.
     #[must_use]
-    pub const fn dialogues(self) -> Dialogues {
+    pub const fn ping_pongs(self) -> PingPongs {
         match self {
-            Self::Found | Self::Registers => Dialogues::Usual,
-            Self::Leased => Dialogues::Soon,
-            Self::Exchange => Dialogues::Never,
+            Self::Found | Self::Registers => PingPongs::Usual,
+            Self::Leased => PingPongs::Soon,
+            Self::Exchange => PingPongs::Never,
         }
     }
 }
 
-/// When two jetties of one host that answer each other's messages have a dialogue: less is noted of each message than on
+/// When two jetties of one host that answer each other's messages have a ping-pong: less is noted of each message than on
 /// the express lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Dialogues {
+pub enum PingPongs {
     /// After some turns that nothing interrupted.
     #[default]
     Usual,
     /// After one turn, each time anew: for tests.
     Soon,
-    /// No dialogue ever begins.
+    /// No ping-pong ever begins.
     Never,
 }
 
-impl Dialogues {
+impl PingPongs {
     /// How many times something has to come before, where `usual` times are asked for usually.
     pub(crate) fn least(self, usual: u32) -> u32 {
         if self == Self::Soon { 1 } else { usual }
@@ -178,8 +178,8 @@ pub struct DeviceCfg {
     pub step_requests: u32,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
-    /// When jetties have dialogues.
-    pub dialogues: Dialogues,
+    /// When jetties have ping-pongs.
+    pub ping_pongs: PingPongs,
     /// Whether requests are accounted in a model of the context cache.
     pub contexts: ContextModelMode,
     /// Whether messages go through the cycle model of a packet engine.
@@ -219,7 +219,7 @@ impl DeviceCfg {
             step_bytes: 16 << 20,
             step_requests: 256,
             lane: ExpressLane::On,
-            dialogues: Dialogues::Usual,
+            ping_pongs: PingPongs::Usual,
             contexts: ContextModelMode::Off,
             packet_engine: PacketEngineMode::Off,
             engine: PacketEngineCfg::default(),
@@ -235,7 +235,7 @@ impl DeviceCfg {
         match self.contexts {
             ContextModelMode::Off => self,
             ContextModelMode::Count | ContextModelMode::Time => {
-                Self { lane: ExpressLane::Off, dialogues: Dialogues::Never, ..self }
+                Self { lane: ExpressLane::Off, ping_pongs: PingPongs::Never, ..self }
             }
         }
     }

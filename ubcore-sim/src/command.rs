@@ -24,7 +24,7 @@ use crate::cfg::RcWire;
 use crate::context::function::{DeviceFunction, FunctionId, QuotaKind};
 use crate::context::guesses::REFILL_NS;
 use crate::context::tables::Tables;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::exchange::{BoundTo, Exchange};
 use answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
@@ -43,14 +43,14 @@ impl Commands {
     }
 
     /// Executes what the drivers of all functions posted. Whether there was anything.
-    pub(crate) fn step(&mut self, exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
+    pub(crate) fn step(&mut self, exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
         if self.is_shared() && now >= self.refill_at {
             self.refill_at = now + REFILL_NS;
             self.sources.iter().for_each(|source| source.function.guesses.refill());
         }
         let mut busy = false;
         for index in 0..self.sources.len() {
-            busy |= self.step_source(exchange, base, (now, index));
+            busy |= self.step_source(exchange, core, (now, index));
         }
         busy
     }
@@ -58,19 +58,19 @@ impl Commands {
     fn step_source(
         &mut self,
         exchange: &mut Exchange,
-        base: &Base,
+        core: &DeviceCore,
         (now, index): (Nanos, usize),
     ) -> bool {
         let source = &self.sources[index];
-        let posted = source.ring.as_ref().map_or(0, |r| r.posted(&base.tables, &source.function));
+        let posted = source.ring.as_ref().map_or(0, |r| r.posted(&core.tables, &source.function));
         if posted == 0 {
             return false;
         }
         let function = Arc::clone(&source.function);
-        let at = &mut Around { base, exchange, now, function };
+        let at = &mut Around { core, exchange, now, function };
         for _ in 0..posted {
             let Some(words) = self.sources[index].ring.as_mut().and_then(CommandRing::fetch) else {
-                base.tables.fatal(&at.function);
+                core.tables.fatal(&at.function);
                 return true;
             };
             let (answer, sequence) = match Command::decode(&words) {
@@ -123,7 +123,7 @@ impl Commands {
             Command::UnregisterSeg { token_id } => self.unregister(at, token_id),
             Command::MapSeg { tpn, token_id, token_value, va, len } => {
                 let mapping = segment::mapping(token_id, token_value, va, len);
-                let mapped = || segment::map(&at.base.tables, tpn, &mapping);
+                let mapped = || segment::map(&at.core.tables, tpn, &mapping);
                 if is_owner { mapped() } else { Err(CmdStatus::Unsupported) }
             }
             Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
@@ -141,7 +141,7 @@ impl Commands {
             }
             Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.endpoint.pool_usage())),
             Command::QueryCounters { base, room } => query_counters(at, base, room),
-            Command::QueryEid { index } => query_eid(&at.base.tables, index),
+            Command::QueryEid { index } => query_eid(&at.core.tables, index),
         };
         outcome.unwrap_or_else(CmdAnswer::status)
     }
@@ -157,13 +157,13 @@ impl Commands {
             source.paths.remove(&tpn);
             at.function.release(QuotaKind::Paths, 1);
         }
-        Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))
+        Ok(CmdAnswer::status(at.exchange.disconnect(at.core, at.now, tpn)))
     }
 }
 
 /// Pairs that speak the standard opcodes name memory by keys of the node: they are the owner's.
 fn connect(at: &Around<'_>, eid: RawEid, mode: Mode) -> CmdOutcome {
-    let is_standard = mode == Mode::Rc && at.base.tables.cfg.rc == RcWire::Roce;
+    let is_standard = mode == Mode::Rc && at.core.tables.cfg.rc == RcWire::Roce;
     if is_standard && at.function.id != FunctionId::FIRST {
         return Err(CmdStatus::Unsupported);
     }
@@ -174,7 +174,7 @@ fn connect(at: &Around<'_>, eid: RawEid, mode: Mode) -> CmdOutcome {
 fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> CmdOutcome {
     let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
     let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
-    let memory = at.base.tables.window(&at.function, (base, len), DmaAccess::Both);
+    let memory = at.core.tables.window(&at.function, (base, len), DmaAccess::Both);
     let memory = memory.ok_or(CmdStatus::Invalid)?;
     Ok(CmdAnswer::status(at.exchange.endpoint.pool_grow(base, memory, block_log2)))
 }
@@ -184,12 +184,12 @@ fn query_counters(at: &Around<'_>, base: u64, room: u32) -> CmdOutcome {
     let count = Counter::ALL.len().min(room as usize);
     let len = count as u64 * 8;
     if count != 0 {
-        let window = at.base.tables.window(&at.function, (base, len), DmaAccess::Both);
+        let window = at.core.tables.window(&at.function, (base, len), DmaAccess::Both);
         let window = window.ok_or(CmdStatus::Invalid)?;
         for (index, counter) in Counter::ALL.iter().take(count).enumerate() {
             let value = match at.function.id {
-                FunctionId::FIRST => at.base.counter(*counter),
-                id => at.base.counter_of(id, *counter),
+                FunctionId::FIRST => at.core.counter(*counter),
+                id => at.core.counter_of(id, *counter),
             };
             window.store_u64(index * 8, value).map_err(|_| CmdStatus::Invalid)?;
         }

@@ -4,39 +4,39 @@
 //! datagrams. *Gives*: completions in host memory, datagrams, deadlines, requests to its host.
 //! *Must not*: read a clock, open anything, wait for a lock while a poster is in it.
 
-mod found;
 pub mod look;
-mod place;
+mod queue_handle;
 mod registers;
 mod run;
 mod running;
 mod shared;
+mod shared_place;
 mod visits;
 
 use std::sync::Arc;
 
 use udma_abi::{Nanos, counters::Counter, regs::status};
 use urma_mem::Region;
-use urma_mem::lull::WorkSign;
+use urma_mem::idle::WorkSign;
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::cfg::DeviceCfg;
 pub use crate::context::function::{
     DeviceFunction, FunctionCfg, FunctionId, FunctionQuota, QuotaKind, QuotaUse,
 };
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
+pub use crate::engine::fast_queue::Leases;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
-pub use crate::engine::place::Leases;
 use crate::fault::Faults;
 use crate::ports::{Interrupt, Ports};
-pub use found::{FoundJfc, FoundQueue, QueueEnd, QueueEntry, QueueVisit, WordMove};
+pub use queue_handle::{FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove};
 use shared::SharedPart;
 use visits::SharedVisits;
 
 /// A software UDMA device.
 #[derive(Debug)]
 pub struct SoftwareDevice {
-    pub(crate) base: Base,
+    pub(crate) core: DeviceCore,
     shared: SharedVisits,
     /// When the shared part wants to be stepped; `u64::MAX`: on input only.
     deadline: AtomicU64,
@@ -55,12 +55,12 @@ impl SoftwareDevice {
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
         let cfg = cfg.with_long_path();
-        let base = Base::new(cfg, ports);
-        let shared = SharedPart::new(&base.tables.cfg, Arc::clone(&base.tables.first));
+        let core = DeviceCore::new(cfg, ports);
+        let shared = SharedPart::new(&core.tables.cfg, Arc::clone(&core.tables.first));
         Arc::new(Self {
-            shared: SharedVisits::new(shared, Arc::clone(&base.tables.sign)),
+            shared: SharedVisits::new(shared, Arc::clone(&core.tables.sign)),
             deadline: AtomicU64::new(u64::MAX),
-            base,
+            core,
         })
     }
 
@@ -68,19 +68,19 @@ impl SoftwareDevice {
     #[must_use]
     #[inline]
     pub fn cfg(&self) -> &DeviceCfg {
-        &self.base.tables.cfg
+        &self.core.tables.cfg
     }
 
     /// This node's region (header, segment table).
     #[must_use]
     pub fn node_region(&self) -> &Region {
-        &self.base.tables.ports.node_region
+        &self.core.tables.ports.node_region
     }
 
     /// The function of the device's owner.
     #[must_use]
     pub fn first_function(&self) -> &Arc<DeviceFunction> {
-        &self.base.tables.first
+        &self.core.tables.first
     }
 
     /// Adds a function: a driver of its own with its own registers, memory and objects. `None`: there is room for no more.
@@ -89,7 +89,7 @@ impl SoftwareDevice {
         cfg: FunctionCfg,
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<Arc<DeviceFunction>> {
-        let function = self.base.tables.add_function(cfg, interrupt)?;
+        let function = self.core.tables.add_function(cfg, interrupt)?;
         let added = Arc::clone(&function);
         let _ = self.shared.with_blocking(|shared| shared.commands.add_function(added));
         Some(function)
@@ -101,52 +101,52 @@ impl SoftwareDevice {
             return;
         }
         let _ = self.shared.with_blocking(|shared| {
-            shared.clear(&self.base, now, function);
+            shared.clear(&self.core, now, function);
             shared.commands.remove_function(function.id());
         });
-        self.base.tables.remove_function(function.id());
+        self.core.tables.remove_function(function.id());
         self.run_shared(now);
     }
 
     /// All functions, that of the owner first.
     #[must_use]
     pub fn functions(&self) -> Vec<Arc<DeviceFunction>> {
-        self.base.tables.functions()
+        self.core.tables.functions()
     }
 
     /// Adds one to a counter that the world keeps, such as background runs.
     #[cold]
     pub fn count(&self, counter: Counter) {
-        self.base.tables.count(counter);
+        self.core.tables.count(counter);
     }
 
     /// The value of a counter.
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
-        self.base.counter(counter)
+        self.core.counter(counter)
     }
 
     /// By which polls see that a step may find something.
     #[inline]
     pub(crate) fn sign(&self) -> &Arc<WorkSign> {
-        &self.base.tables.sign
+        &self.core.tables.sign
     }
 
     pub(crate) fn faults(&self) -> Faults {
-        self.base.tables.faults
+        self.core.tables.faults
     }
 
     /// The memory behind an address that MAP_SEG answered, for the backing's `RegisterRegion::map`: of
     /// a peer's segment a window of its own, which ends with its last user and not with the path.
     #[must_use]
     pub fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
-        self.base.tables.mapped(addr, len)
+        self.core.tables.mapped(addr, len)
     }
 
     /// Maps the pages behind an address that MAP_SEG answered, at most `len_max` bytes of a peer's segment, for
     /// the backing's `RegisterRegion::prepare`: their first access takes no page fault.
     pub fn prepare(&self, addr: u64, len: u64, len_max: u64) {
-        self.base.tables.prepare(addr, len, len_max);
+        self.core.tables.prepare(addr, len, len_max);
     }
 
     /// Marks the pages of `len` bytes at `addr` of this process as bad, for this device and for as
@@ -158,14 +158,14 @@ impl SoftwareDevice {
     /// A memory fault for tests; nothing in a driver's reach causes it.
     pub fn poison(&self, now: Nanos, addr: usize, len: usize) {
         // Registrations do not come and go meanwhile.
-        let mark = |_: &mut SharedPart| self.base.tables.segments.poison(addr, len);
+        let mark = |_: &mut SharedPart| self.core.tables.segments.poison(addr, len);
         let _ = self.shared.with_blocking(mark);
         self.run_shared(now);
     }
 
     /// The driver of a function set the rings up; `false` when they cannot be used.
     fn enable(&self, function: &DeviceFunction) -> bool {
-        let tables = &self.base.tables;
+        let tables = &self.core.tables;
         if !tables.open_async(function) {
             return false;
         }
@@ -176,7 +176,7 @@ impl SoftwareDevice {
     /// All objects of the function are gone when it returns.
     fn reset(&self, now: Nanos, function: &Arc<DeviceFunction>) {
         function.status.store(status::RESETTING, Ordering::SeqCst);
-        let _ = self.shared.with_blocking(|shared| shared.clear(&self.base, now, function));
+        let _ = self.shared.with_blocking(|shared| shared.clear(&self.core, now, function));
         self.run_shared(now);
     }
 }

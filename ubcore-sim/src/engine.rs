@@ -4,23 +4,23 @@
 //! made runnable. *Gives*: bytes moved, pieces for carriers, completion entries.
 //! *Must not*: create or destroy objects.
 
-pub(crate) mod base;
-pub(crate) mod dialogue;
+pub(crate) mod core;
 pub(crate) mod direct;
+pub(crate) mod fast_queue;
 pub(crate) mod fetch;
 pub(crate) mod gather;
+mod grant;
 pub(crate) mod known;
 pub(crate) mod mail;
 pub(crate) mod names;
 pub(crate) mod pass_length;
 pub(crate) mod paths;
 pub(crate) mod pieces;
-pub(crate) mod place;
+pub(crate) mod ping_pong;
 pub(crate) mod pull;
 pub(crate) mod queue;
 pub(crate) mod remote;
 pub(crate) mod retire;
 pub(crate) mod send;
 pub(crate) mod short;
-mod warrant;
 pub(crate) mod word;

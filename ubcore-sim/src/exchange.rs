@@ -7,15 +7,15 @@
 //! of this node, and a carrier below both. Everything here runs under the device's one `Serial`. What
 //! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
 
+mod ack_delay;
 mod alone;
 mod answer;
 mod arrivals;
 mod closing;
+mod context;
 mod cursor;
-mod dialogue;
 mod flow;
 mod guesses;
-mod hold;
 pub(crate) mod look;
 mod lookups;
 mod memory;
@@ -30,6 +30,7 @@ mod paths;
 mod peer;
 mod peers;
 mod piece;
+mod ping_pong_mode;
 mod places;
 mod quiet;
 mod receive;
@@ -37,7 +38,7 @@ mod request;
 mod requester;
 mod responder;
 mod schedule;
-mod senders;
+mod send_queues;
 mod serve;
 mod short;
 mod sides;
@@ -46,23 +47,22 @@ mod standard_side;
 mod state;
 mod target;
 mod turns;
-mod work;
 mod write;
 
 use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
-use urma_mem::lull::{Lull, WorkSign};
+use urma_mem::idle::{IdleSnapshot, WorkSign};
 
 use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
-pub(crate) use dialogue::{AnswerEntry, Dialogue};
-use hold::Answers;
+use ack_delay::Answers;
+pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
 use receive::ReceivingSides;
-use senders::Senders;
+use send_queues::SendQueueTable;
 pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
 pub(crate) use standard::is_standard;
 use standard::{BoundPair, StandardJetties};
@@ -98,7 +98,7 @@ impl Exchange {
     #[inline]
     pub(crate) fn send_short(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: impl FnOnce() -> Nanos,
         short: &ShortSend<'_>,
     ) -> Option<Nanos> {
@@ -111,7 +111,7 @@ impl Exchange {
             hold.on_return(now);
             now
         };
-        let is_sent = peer.send_short(base, (now, &self.senders), short);
+        let is_sent = peer.send_short(core, (now, &self.senders), short);
         let timer = is_sent.then(|| peer.requester.timer());
         self.peers.after_send();
         timer
@@ -124,8 +124,8 @@ impl Exchange {
     }
 
     /// The queue is gone: forget its requests without an end.
-    pub(crate) fn remove_send(&mut self, base: &Base, id: u32) {
-        self.unbind_standard(base, id);
+    pub(crate) fn remove_send(&mut self, core: &DeviceCore, id: u32) {
+        self.unbind_standard(core, id);
         for peer in self.peers.values_mut() {
             peer.requester.purge(&peer.line, id);
             peer.requester.forget_forms();
@@ -136,32 +136,32 @@ impl Exchange {
 
     /// RC: only this jetty may send to `id`; `None`: none may. `false`: there is no such path or RC
     /// receiving side, or the standard opcodes cannot name the jetties.
-    pub(crate) fn bind(&mut self, base: &Base, id: u32, to: Option<BoundTo>) -> bool {
+    pub(crate) fn bind(&mut self, core: &DeviceCore, id: u32, to: Option<BoundTo>) -> bool {
         let Some(BoundTo { tpn, remote_id, psns }) = to else {
-            self.unbind_standard(base, id);
+            self.unbind_standard(core, id);
             return self.receives.bind(id, None);
         };
         let Some(path) = self.paths.get(&tpn) else { return false };
         let (peer, is_standard) = (path.eid, path.standard);
         if is_standard {
-            return self.bind_standard(base, id, BoundPair { tpn, peer, remote_id, psns });
+            return self.bind_standard(core, id, BoundPair { tpn, peer, remote_id, psns });
         }
         self.receives.bind(id, Some((peer, remote_id)))
     }
 
     /// The receiving side changes state: ERROR flushes posted receives (also those posted later).
-    pub(crate) fn set_recv_state(&mut self, base: &Base, id: u32, state: QueueState) {
+    pub(crate) fn set_recv_state(&mut self, core: &DeviceCore, id: u32, state: QueueState) {
         self.receives.set_state(id, state);
         let status = match state {
             QueueState::Error => CqeStatus::WrFlushErr,
             QueueState::Reset => CqeStatus::WrUnhandled,
             QueueState::Ready | QueueState::Suspended => return,
         };
-        self.each_peer(base, 0, |peer, work, _| {
+        self.each_peer(core, 0, |peer, work, _| {
             peer.responder.abort_messages(work, id, status);
         });
-        self.end_standard(base, id);
-        self.receives.step_flushes(base);
+        self.end_standard(core, id);
+        self.receives.step_flushes(core);
     }
 
     /// Lets go of segments that do not live any more.
@@ -172,17 +172,17 @@ impl Exchange {
     }
 
     /// Queues, groups and paths are gone. Sequences with other nodes go on: those do not know.
-    pub(crate) fn reset(&mut self, base: &Base) {
+    pub(crate) fn reset(&mut self, core: &DeviceCore) {
         for peer in self.peers.values_mut() {
             peer.forget_queues();
         }
         for tpn in std::mem::take(&mut self.paths).into_keys() {
-            base.tables.remove_link(tpn);
+            core.tables.remove_link(tpn);
         }
         self.standard = StandardJetties::default();
         self.closing.clear();
         self.look_at = Nanos::MAX;
-        self.senders = Senders::default();
+        self.senders = SendQueueTable::default();
         self.receives = ReceivingSides::default();
         self.cache = SegmentCache::of_any();
         self.receive_cache = SegmentCache::of(FunctionId::FIRST);
@@ -191,32 +191,32 @@ impl Exchange {
     // Progress.
 
     /// What a step begins with: flushes, paths that close. Whether anything was done.
-    pub(crate) fn begin_step(&mut self, base: &Base, now: Nanos) -> bool {
-        let busy = self.receives.step_flushes(base);
-        self.close_paths(base, now);
+    pub(crate) fn begin_step(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        let busy = self.receives.step_flushes(core);
+        self.close_paths(core, now);
         busy
     }
 
-    /// One bounded round of listed queues (`base.next_listed()`), rings, TPs and timers. Whether anything
+    /// One bounded round of listed queues (`core.next_listed()`), rings, TPs and timers. Whether anything
     /// was done.
-    pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
+    pub(crate) fn round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         self.endpoint.on_time(now);
-        let busy = self.prompt_round(base, now);
-        self.look_after_peers(base, now);
+        let busy = self.prompt_round(core, now);
+        self.look_after_peers(core, now);
         busy
     }
 
     /// The part of a round that programs wait for: mail and pieces. Whether anything was done.
-    pub(crate) fn prompt_round(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.take_mail(base, now);
+    pub(crate) fn prompt_round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        let mut busy = self.take_mail(core, now);
         self.turns.on_other();
         self.hold.on_return(now);
         let of_packets = self.packet_answers;
-        self.each_peer(base, now, |peer, work, inbox| {
+        self.each_peer(core, now, |peer, work, inbox| {
             let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
             busy |= peer.step(work, inbox, answers);
         });
-        busy | self.step_standard(base, now)
+        busy | self.step_standard(core, now)
     }
 
     /// Whether a node is reached by packets, or may be.
@@ -240,13 +240,18 @@ impl Exchange {
     }
 
     /// A round of a plain exchange.
-    pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos, by: PlainStep) -> PlainRound {
-        self.take_mail(base, now);
+    pub(crate) fn plain_round(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        by: PlainStep,
+    ) -> PlainRound {
+        self.take_mail(core, now);
         self.turns.on_other();
         let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
         let mut is_taken = false;
         let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
-        self.each_peer(base, now, |peer, work, inbox| {
+        self.each_peer(core, now, |peer, work, inbox| {
             if peer.has_work() {
                 is_taken |= peer.step(work, inbox, answers);
                 round.has_cut_off |= peer.line.is_cut_off;
@@ -265,7 +270,7 @@ impl Exchange {
         self.hold.on_return(now);
     }
 
-    /// Whether a dialogue may begin.
+    /// Whether a ping-pong may begin.
     #[inline]
     pub(crate) fn may_converse(&self) -> bool {
         self.turns.are_enough()
@@ -298,8 +303,8 @@ impl Exchange {
     }
 
     /// Notes for a poll what shows that there is nothing to do still. Whether it can be shown.
-    pub(crate) fn note_lull(&self, sign: &WorkSign, lull: &mut Lull) -> bool {
-        self.peers.note_lull(sign, lull)
+    pub(crate) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
+        self.peers.note_idle(sign, idle)
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
@@ -309,27 +314,27 @@ impl Exchange {
         peers.chain(look_at).chain(packets.into_iter().flatten()).min()
     }
 
-    fn take_mail(&mut self, base: &Base, now: Nanos) -> bool {
+    fn take_mail(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         let mut busy = false;
         for _ in 0..QUEUES_PER_ROUND {
-            let Some(id) = base.next_listed() else { break };
-            busy |= self.take_mail_of(base, now, id);
+            let Some(id) = core.next_listed() else { break };
+            busy |= self.take_mail_of(core, now, id);
         }
         busy
     }
 
-    fn take_mail_of(&mut self, base: &Base, now: Nanos, id: u32) -> bool {
+    fn take_mail_of(&mut self, core: &DeviceCore, now: Nanos, id: u32) -> bool {
         let Some(sender) = self.senders.get_mut(id) else { return false };
         if sender.side.mail.take_purge() {
             for peer in self.peers.values_mut() {
                 peer.requester.purge(&peer.line, id);
             }
-            self.purge_standard(base, id);
+            self.purge_standard(core, id);
         }
         let mut busy = false;
         while let Some(handed) = self.senders.next_handed(id) {
             busy = true;
-            if let Err(status) = self.take_handed(base, now, id, &handed) {
+            if let Err(status) = self.take_handed(core, now, id, &handed) {
                 self.senders.end(id, handed.seq, status, 0);
             }
         }
@@ -338,18 +343,18 @@ impl Exchange {
 
     fn take_handed(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
         id: u32,
         handed: &Handed,
     ) -> Result<(), CqeStatus> {
         if self.standard.has(id) {
-            return self.post_standard(base, now, (id, handed));
+            return self.post_standard(core, now, (id, handed));
         }
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let path = self.paths.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
         let (eid, dead) = (path.eid, path.dead);
-        let state::ExchangeParts { peers, work, .. } = self.split(base, now);
+        let state::ExchangeParts { peers, work, .. } = self.split(core, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
         let header = work.senders.header(id, &sqe, handed.len);
         let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;

@@ -158,7 +158,7 @@ questions! {
     wrong_value_answered = WrongValueAnswered;
     /// Receives are said to be shorter.
     length_short = LengthShort;
-    /// Senders do not repeat.
+    /// SendQueueTable do not repeat.
     loss_ignored = LossIgnored;
     /// Receivers do not name what they lack.
     holes_denied = HolesDenied;

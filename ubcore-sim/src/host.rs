@@ -6,8 +6,6 @@
 //! ring or a table.
 
 pub mod address;
-pub mod arrivals;
-pub mod bursts;
 pub mod claim;
 pub mod clock;
 pub mod descriptor;
@@ -35,6 +33,8 @@ pub mod tap;
 pub mod thread;
 pub mod trust;
 pub mod udp;
+pub mod vain_wakeups;
+pub mod wakeup_policy;
 
 use std::net::{IpAddr, Ipv6Addr};
 

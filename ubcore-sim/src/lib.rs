@@ -5,8 +5,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
-#[cfg(test)]
-pub(crate) mod bench;
 mod carrier;
 mod cfg;
 mod command;
@@ -25,11 +23,13 @@ pub mod node;
 pub mod ports;
 pub mod share;
 pub mod sim;
+#[cfg(test)]
+pub(crate) mod tests;
 mod transport;
 
 pub use cfg::{
-    ContextModelMode, DeviceCfg, Dialogues, Doorbells, ExpressLane, PacketEngineCfg,
-    PacketEngineCfgError, PacketEngineMode, PortMode, RcWire, Seed,
+    ContextModelMode, DeviceCfg, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
+    PacketEngineMode, PingPongs, PortMode, RcWire, Seed,
 };
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;

@@ -310,7 +310,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
     device.rc = cfg.rc;
-    device.dialogues = cfg.doorbells.dialogues();
+    device.ping_pongs = cfg.doorbells.ping_pongs();
     device.rc_mtu = cfg.rc_mtu;
     device.strategy = cfg.strategy;
     device.congestion = cfg.congestion;
@@ -382,7 +382,7 @@ mod tests {
         let device = device_cfg(&cfg, eid).unwrap();
         assert_eq!((device.eid, device.uasid, device.mtu), (eid, 9, 1024));
         assert_eq!((device.rc, device.rc_mtu), (cfg.rc, cfg.rc_mtu));
-        assert_eq!(device.dialogues, Doorbells::Leased.dialogues());
+        assert_eq!(device.ping_pongs, Doorbells::Leased.ping_pongs());
         assert_eq!((device.strategy, device.congestion), (cfg.strategy, cfg.congestion));
         assert_eq!((device.lane, device.contexts), (cfg.lane, cfg.contexts));
         assert_eq!((device.packet_engine, device.engine), (cfg.packet_engine, engine));

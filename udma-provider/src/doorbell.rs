@@ -11,7 +11,7 @@ use udma_abi::{
     regs,
     sqe::BLOCK_WORDS,
 };
-use urma_core::ops::MovedTransfer;
+use urma_core::ops::TransferDelta;
 use urma_mem::{
     barrier,
     lines::UsedLines,
@@ -82,9 +82,9 @@ impl SqDoorbell {
 
     /// As [`SqDoorbell::carry`], of a request like the newest block that it carried.
     #[inline(always)]
-    pub(crate) fn carry_moved(&self, pi: u32, moved: &MovedTransfer) -> bool {
+    pub(crate) fn carry_moved(&self, pi: u32, moved: &TransferDelta) -> bool {
         barrier::to_device();
-        let MovedTransfer { local, remote, len, is_signalled, .. } = *moved;
+        let TransferDelta { local, remote, len, is_signalled, .. } = *moved;
         self.0.carry_moved(pi, is_signalled, remote, local, len)
     }
 
@@ -98,16 +98,16 @@ impl SqDoorbell {
     /// As [`SqDoorbell::carry_moved`], of a signalled request whose completion this driver makes; the index of the
     /// entry that it comes before.
     #[inline(always)]
-    pub(crate) fn carry_unreported(
+    pub(crate) fn execute_local(
         &self,
         pi: u32,
         (remote, local, len): (u64, u64, u32),
     ) -> Option<NextEntry> {
         barrier::to_device();
-        self.0.carry_unreported(pi, remote, local, len)
+        self.0.execute_local(pi, remote, local, len)
     }
 
-    /// As [`SqDoorbell::carry_unreported`], of the block of a signalled request like some one that was carried.
+    /// As [`SqDoorbell::execute_local`], of the block of a signalled request like some one that was carried.
     #[inline(always)]
     pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<NextEntry> {
         barrier::to_device();
@@ -121,7 +121,7 @@ impl SqDoorbell {
         self.0.carry_atomic(blocks)
     }
 
-    /// As [`SqDoorbell::carry_unreported`], of an atomic like the newest one that it carried.
+    /// As [`SqDoorbell::execute_local`], of an atomic like the newest one that it carried.
     #[inline(always)]
     pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
         barrier::to_device();

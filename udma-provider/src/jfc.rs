@@ -27,17 +27,17 @@ use urma_core::{
 };
 use urma_mem::{
     Blocks, Serial,
-    lull::Lull,
+    idle::IdleSnapshot,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
 
 use crate::{
     alloc::{DmaBuf, lock},
-    carried::{CarriedRing, CarriedSink, CarriedSource},
     channel::Channel,
     device::Driver,
     doorbell::CqDoorbell,
     index::is_before,
+    local_completion::{LocalCompletionReader, LocalCompletionRing, LocalCompletionWriter},
     resolve,
     table::PolledQueue,
 };
@@ -80,7 +80,7 @@ pub(crate) struct JfcCore {
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
     /// Completions that are in no ring.
-    carried: CarriedRing,
+    carried: LocalCompletionRing,
     /// Mirror of the reader's consumer index, for posters and for a look without the reader.
     ci: AtomicU32,
     /// Index of the oldest entry that no poll got, for a look without the reader.
@@ -146,7 +146,7 @@ impl JfcCore {
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
             reader: Serial::new(RingReader::default()),
-            carried: CarriedRing::default(),
+            carried: LocalCompletionRing::default(),
             ci: AtomicU32::new(0),
             next: AtomicU32::new(0),
             has_stash: AtomicBool::new(false),
@@ -165,14 +165,14 @@ impl JfcCore {
 
     /// Completions that are in no ring.
     #[inline(always)]
-    pub(crate) fn carried(&self) -> &CarriedRing {
+    pub(crate) fn carried(&self) -> &LocalCompletionRing {
         &self.carried
     }
 
     /// Makes the queue the one that passes completions on beside the ring. A JFC with events has none: the
     /// device raises an event for what it reports.
     #[cold]
-    pub(crate) fn claim_carried(&self, link: &PolledQueue) -> Option<CarriedSource> {
+    pub(crate) fn claim_carried(&self, link: &PolledQueue) -> Option<LocalCompletionWriter> {
         if self.channel.is_some() {
             return None;
         }
@@ -320,24 +320,24 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, lull, failure): (&CarriedSink, &mut Lull, &mut Option<Status>),
+        (carried, idle, failure): (&LocalCompletionReader, &mut IdleSnapshot, &mut Option<Status>),
     ) -> usize {
         if reader.owes_progress {
             self.let_device_work_for(reader);
         }
         let found = self.poll_found(reader, out, carried);
         if found == 0 {
-            return self.poll_idle(reader, out, (carried, lull)).unwrap_or_else(|status| {
+            return self.poll_idle(reader, out, (carried, idle)).unwrap_or_else(|status| {
                 *failure = Some(status);
                 0
             });
         }
-        if !lull.is_on() && reader.owes_progress {
-            // Packets do not wait for the next poll: with them there is no lull.
+        if !idle.is_on() && reader.owes_progress {
+            // Packets do not wait for the next poll: with them there is no idle snapshot.
             self.let_device_work_for(reader);
         }
         // The consumer index may be behind now.
-        lull.end();
+        idle.end();
         found
     }
 
@@ -347,7 +347,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &CarriedSink,
+        carried: &LocalCompletionReader,
     ) -> usize {
         let found = reader.unstash(out, |index| self.is_turn_of(carried, index));
         self.publish_stash(reader);
@@ -360,7 +360,7 @@ impl JfcCore {
     /// Whether a completion that is in no ring comes before entry `index`, which was just seen: what its queue did
     /// before the entry was written is seen then, too.
     #[inline(always)]
-    fn is_turn_of(&self, carried: &CarriedSink, index: u32) -> bool {
+    fn is_turn_of(&self, carried: &LocalCompletionReader, index: u32) -> bool {
         carried.front(&self.carried).is_some_and(|front| front.is_next(index))
     }
 
@@ -370,15 +370,15 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, lull): (&CarriedSink, &mut Lull),
+        (carried, idle): (&LocalCompletionReader, &mut IdleSnapshot),
     ) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
-        self.driver.backing.progress_to_lull(lull);
+        self.driver.backing.progress_to_idle(idle);
         if self.written(reader.ci).is_some() {
             let found = self.poll_stepped(reader, out, carried);
             if found > 0 {
-                lull.end();
+                idle.end();
                 return Ok(found);
             }
         }
@@ -401,7 +401,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &CarriedSink,
+        carried: &LocalCompletionReader,
     ) -> usize {
         self.poll_ring(reader, out, carried)
     }
@@ -413,7 +413,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &CarriedSink,
+        carried: &LocalCompletionReader,
     ) -> usize {
         let Some(entry) = self.next_entry(reader, carried) else { return 0 };
         let Some(first) = out.first_mut() else { return 0 };
@@ -437,7 +437,11 @@ impl JfcCore {
 
     /// The next entry, if the device has written it and nothing in no ring comes before it.
     #[inline(always)]
-    fn next_entry(&self, reader: &RingReader, carried: &CarriedSink) -> Option<WrittenEntry<'_>> {
+    fn next_entry(
+        &self,
+        reader: &RingReader,
+        carried: &LocalCompletionReader,
+    ) -> Option<WrittenEntry<'_>> {
         let entry = self.written(reader.ci)?;
         (!self.is_turn_of(carried, reader.ci)).then_some(entry)
     }
@@ -448,7 +452,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, mut found): (&CarriedSink, usize),
+        (carried, mut found): (&LocalCompletionReader, usize),
     ) -> usize {
         let start = reader.ci;
         while let Some(slot) = out.get_mut(found)

@@ -27,7 +27,7 @@ use udma_abi::{
 };
 use urma_core::{
     PostError, PostReason, SendWr, TargetId,
-    ops::{MovedAtomic, MovedTransfer, PostedAgain, SendQueue},
+    ops::{MovedAtomic, PostedAgain, SendQueue, TransferDelta},
 };
 use urma_mem::{
     Blocks,
@@ -37,9 +37,9 @@ use urma_mem::{
 use crate::{
     alloc::{DmaBuf, lock},
     bound::BoundTarget,
-    carried::CarriedSource,
     doorbell::SqDoorbell,
     jfc::JfcCore,
+    local_completion::LocalCompletionWriter,
     shadow::{SEQ_MASK, Tag},
     sqe,
     table::PolledQueue,
@@ -73,7 +73,7 @@ pub(crate) struct SendPoster {
     /// used again; `pi - done` never exceeds the ring.
     done: u32,
     /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
-    carried: CarriedSource,
+    carried: LocalCompletionWriter,
     parts: SendParts,
     link: Arc<PolledQueue>,
     ring: Blocks,
@@ -144,7 +144,7 @@ impl SendPoster {
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
             is_carried: false,
-            carried: CarriedSource::default(),
+            carried: LocalCompletionWriter::default(),
             last_message: None,
             last_atomic: None,
             is_word_carried: false,
@@ -242,8 +242,8 @@ impl SendPoster {
     /// Hands a signalled request like the newest one over, which the device carries out and does not report;
     /// `false`: nothing happened.
     #[inline(always)]
-    fn carry_unreported(&mut self, user_ctx: u64, place: (u64, u64, u32)) -> bool {
-        let Some(next) = self.doorbell.carry_unreported(self.pi, place) else { return false };
+    fn execute_local(&mut self, user_ctx: u64, place: (u64, u64, u32)) -> bool {
+        let Some(next) = self.doorbell.execute_local(self.pi, place) else { return false };
         self.pi = self.pi.wrapping_add(1);
         self.carried.push(self.parts.jfc.carried(), (self.pi, next), (user_ctx, place.2));
         true
@@ -259,7 +259,7 @@ impl SendPoster {
 
     /// As [`SendQueue::post_like_last`], without a look at what is granted.
     #[inline(always)]
-    fn post_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_again(&mut self, moved: &TransferDelta) -> PostedAgain {
         if self.carry_again(moved) {
             return PostedAgain::Posted;
         }
@@ -278,7 +278,7 @@ impl SendPoster {
     /// Hands a request like the newest one over, which the device carries out and does not report; `false`: nothing
     /// happened. The device looks at queue and target: what ended there since is not carried out.
     #[inline(always)]
-    fn carry_again(&mut self, moved: &MovedTransfer) -> bool {
+    fn carry_again(&mut self, moved: &TransferDelta) -> bool {
         let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
         if !is_there || self.find_room(1).is_err() {
             return false;
@@ -289,7 +289,7 @@ impl SendPoster {
                 return true;
             }
         } else if self.carried.room(self.parts.jfc.carried()) != 0
-            && self.carry_unreported(moved.user_ctx, place)
+            && self.execute_local(moved.user_ctx, place)
         {
             self.seq = (self.seq + 1) & SEQ_MASK;
             self.grant();
@@ -315,7 +315,7 @@ impl SendPoster {
 
     /// As [`SendPoster::carry_again`], of a request that the device reports.
     #[inline(always)]
-    fn carry_reported(&mut self, moved: &MovedTransfer) -> bool {
+    fn carry_reported(&mut self, moved: &TransferDelta) -> bool {
         let Some(send) = self.link.send.as_ref() else { return false };
         let at = self.pi;
         send.shadow.put(Tag::new(at, 1, self.seq), moved.user_ctx);
@@ -456,7 +456,7 @@ impl SendPoster {
 
     /// Makes the block of the newest usual request that of the next one.
     #[inline(always)]
-    fn move_last(&mut self, at: u32, moved: &MovedTransfer) {
+    fn move_last(&mut self, at: u32, moved: &TransferDelta) {
         let (entry_idx, owner) = self.place_of(at);
         let place = (entry_idx, owner, moved.is_signalled);
         self.last.move_to(place, (moved.remote, moved.local, moved.len));
@@ -465,7 +465,7 @@ impl SendPoster {
     /// Hands a request like the newest usual one over, noted at position `at`, which the device did not carry by
     /// what differs.
     #[inline(never)]
-    fn give_moved(&mut self, at: u32, moved: &MovedTransfer) -> PostedAgain {
+    fn give_moved(&mut self, at: u32, moved: &TransferDelta) -> PostedAgain {
         self.move_last(at, moved);
         match self.give_last(at) {
             Ok(()) => PostedAgain::Posted,
@@ -475,7 +475,7 @@ impl SendPoster {
 
     /// Stores a request like the newest usual one into the ring.
     #[inline(always)]
-    fn push_like_last(&mut self, moved: &MovedTransfer) -> Result<(), PostReason> {
+    fn push_like_last(&mut self, moved: &TransferDelta) -> Result<(), PostReason> {
         self.find_room(1)?;
         self.move_last(self.pi, moved);
         self.store_block(self.pi, self.last.block())?;
@@ -485,7 +485,7 @@ impl SendPoster {
 
 impl SendQueue for SendPoster {
     #[inline]
-    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
         if !self.has_last() {
             return 0;
         }
@@ -496,7 +496,7 @@ impl SendQueue for SendPoster {
     }
 
     #[inline]
-    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         self.post_again(moved)
     }
 
@@ -507,7 +507,7 @@ impl SendQueue for SendPoster {
         }
         // The device looks at queue and target: what ended there since is not carried out.
         let is_failed = self.parts.failed.load(Ordering::Relaxed);
-        !is_failed && self.carry_unreported(user_ctx, (remote, local, len))
+        !is_failed && self.execute_local(user_ctx, (remote, local, len))
     }
 
     #[inline]
@@ -526,7 +526,7 @@ impl SendQueue for SendPoster {
     }
 
     #[inline]
-    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         self.post_message_again(moved)
     }
 

@@ -9,7 +9,6 @@
 
 mod alloc;
 mod bound;
-mod carried;
 mod channel;
 mod cmdq;
 mod context;
@@ -23,6 +22,7 @@ mod jfc;
 mod jfce;
 mod jfr;
 mod jfs;
+mod local_completion;
 mod path;
 mod provider;
 mod ranges;

@@ -2,9 +2,9 @@
 #![expect(clippy::cast_possible_truncation, reason = "tests cut numbers they chose themselves")]
 
 mod again;
-mod carried;
 mod hostile;
-mod lulls;
+mod idle;
+mod local_completion;
 mod model;
 mod queues;
 mod room;

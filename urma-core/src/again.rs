@@ -7,7 +7,7 @@ use crate::{
     OneTransfer, TargetJetty, WrFlags,
     check::Span,
     number::ObjectNumber,
-    ops::{MovedAtomic, MovedTransfer},
+    ops::{MovedAtomic, TransferDelta},
     wr::{OneAtomic, OneMessage},
 };
 
@@ -67,7 +67,7 @@ impl LastTransfer {
 
     /// `Some(is_write)` if `ticket` is that of the last request and both ranges lie in their segments.
     #[inline(always)]
-    pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> Option<bool> {
+    pub(crate) fn holds(&self, ticket: u64, moved: &TransferDelta) -> Option<bool> {
         let (local, remote) = (self.local_span, self.remote_span);
         let len = u64::from(moved.len);
         let is_it = ticket == self.ticket;
@@ -198,7 +198,7 @@ impl LastAtomic {
 
     /// Whether `ticket` is that of the last atomic, the size is the same, and both words lie in their segments.
     #[inline(always)]
-    pub(crate) fn holds(&self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub(crate) fn holds(&self, ticket: u64, moved: &TransferDelta) -> bool {
         let len = u64::from(moved.len);
         ticket == self.ticket
             && moved.len == self.len
@@ -226,24 +226,24 @@ pub(crate) fn moved_atomic(atomic: &OneAtomic<'_>) -> MovedAtomic {
     let OneAtomic { result, at, operand, compare, user_ctx, .. } = *atomic;
     let is_signalled = atomic.flags.contains(WrFlags::COMPLETE);
     let (local, remote, len) = (result.addr, at.addr, result.len);
-    let transfer = MovedTransfer { local, remote, len, user_ctx, is_signalled };
+    let transfer = TransferDelta { local, remote, len, user_ctx, is_signalled };
     MovedAtomic { transfer, operand, compare }
 }
 
 /// The part of a message that differs from the last one.
 #[inline(always)]
-pub(crate) fn moved_message(message: &OneMessage<'_>) -> MovedTransfer {
+pub(crate) fn moved_message(message: &OneMessage<'_>) -> TransferDelta {
     let is_signalled = message.flags.contains(WrFlags::COMPLETE);
     let (local, len) = (message.piece.addr, message.piece.len);
-    MovedTransfer { local, remote: 0, len, user_ctx: message.user_ctx, is_signalled }
+    TransferDelta { local, remote: 0, len, user_ctx: message.user_ctx, is_signalled }
 }
 
 /// The part of a request that differs from the last one.
 #[inline(always)]
-pub(crate) fn moved(wr: &OneTransfer<'_>) -> MovedTransfer {
+pub(crate) fn moved(wr: &OneTransfer<'_>) -> TransferDelta {
     let is_signalled = wr.flags.contains(WrFlags::COMPLETE);
     let (local, remote, len) = (wr.piece.addr, wr.at.addr, wr.piece.len);
-    MovedTransfer { local, remote, len, user_ctx: wr.user_ctx, is_signalled }
+    TransferDelta { local, remote, len, user_ctx: wr.user_ctx, is_signalled }
 }
 
 #[inline(always)]

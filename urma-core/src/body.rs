@@ -11,7 +11,7 @@ use crate::{
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
-    ops::{MovedAtomic, MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
+    ops::{MovedAtomic, PostedAgain, QueueControl, RecvQueue, SendQueue, TransferDelta},
     rules::{ensure, refuse},
     wr::{OneAtomic, OneMessage},
 };
@@ -146,7 +146,7 @@ impl SendHalf {
     #[inline(always)]
     fn post_list_again(&mut self, wrs: &[SendWr<'_>]) -> usize {
         let mut done = 0;
-        let mut moved = [MovedTransfer::default(); LIST_MAX];
+        let mut moved = [TransferDelta::default(); LIST_MAX];
         for part in wrs.chunks(LIST_MAX) {
             let mut count = 0;
             for (place, wr) in moved.iter_mut().zip(part) {
@@ -220,14 +220,14 @@ impl SendHalf {
 
     /// Posts a request that names the objects of the one with this ticket; whether it was posted.
     #[inline(always)]
-    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.carry_moved(ticket, moved) || self.post_moved(ticket, *moved)
     }
 
     /// Like [`SendHalf::transfer_moved`], if the device carries it out at once.
     #[inline(always)]
-    pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
-        let MovedTransfer { local, remote, len, user_ctx, is_signalled } = *moved;
+    pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
+        let TransferDelta { local, remote, len, user_ctx, is_signalled } = *moved;
         self.last.reaches(ticket, (remote, len))
             && is_signalled
             && self.queue.carry_like_last(user_ctx, remote, local, len)
@@ -246,7 +246,7 @@ impl SendHalf {
 
     /// The rest of [`SendHalf::transfer_moved`], for a request that was not carried out at once.
     #[inline(never)]
-    fn post_moved(&mut self, ticket: u64, moved: MovedTransfer) -> bool {
+    fn post_moved(&mut self, ticket: u64, moved: TransferDelta) -> bool {
         match self.last.holds(ticket, &moved) {
             Some(is_write) if self.rules.carries_len(is_write, moved.len) => {
                 self.queue.post_like_last(&moved) == PostedAgain::Posted

@@ -14,7 +14,7 @@ use crate::{
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
-    ops::{MovedAtomic, MovedTransfer, QueueParts},
+    ops::{MovedAtomic, QueueParts, TransferDelta},
     rules::{self, ensure, refuse},
     target::{self, HeldPath},
 };
@@ -216,13 +216,13 @@ impl Jetty {
     /// Posts the request with this ticket again, with other addresses. `false`: nothing was posted, because the ticket
     /// is invalid or something is wrong.
     #[inline(always)]
-    pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub fn post_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.send.transfer_moved(ticket, moved)
     }
 
     /// Like `post_moved`, but posts only what the device carries out within this call.
     #[inline(always)]
-    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub fn carry_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.send.carry_moved(ticket, moved)
     }
 

@@ -11,7 +11,7 @@ use crate::{
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
-    ops::{MovedAtomic, MovedTransfer, QueueParts},
+    ops::{MovedAtomic, QueueParts, TransferDelta},
     rules, target,
 };
 
@@ -174,13 +174,13 @@ impl Jfs {
     /// Posts the request with this ticket again, with other addresses. `false`: nothing was posted, because the ticket
     /// is invalid or something is wrong.
     #[inline(always)]
-    pub fn post_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub fn post_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.send.transfer_moved(ticket, moved)
     }
 
     /// Like `post_moved`, but posts only what the device carries out within this call.
     #[inline(always)]
-    pub fn carry_moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    pub fn carry_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.send.carry_moved(ticket, moved)
     }
 

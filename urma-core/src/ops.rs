@@ -27,7 +27,7 @@ pub trait SendQueue: Send + Debug {
 
     /// Posts a request that differs from the last WRITE or READ only by `moved`. The last one is the one of one local piece,
     /// not inline, that [`SendQueue::post_send`] took. A provider need not remember it.
-    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
@@ -48,7 +48,7 @@ pub trait SendQueue: Send + Debug {
 
     /// Posts a SEND that differs from the last SEND only by `moved`, whose `remote` is 0. The last one is the one of one local
     /// piece, not inline, that [`SendQueue::post_send`] took alone. A provider need not remember it.
-    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
@@ -62,7 +62,7 @@ pub trait SendQueue: Send + Debug {
 
     /// Posts requests that each differ from the last one only by `moved`, and rings once. Returns how many were posted; the
     /// rest is for [`SendQueue::post_send`].
-    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
         let _ = moved;
         0
     }
@@ -70,7 +70,7 @@ pub trait SendQueue: Send + Debug {
 
 /// What differs between a request and the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MovedTransfer {
+pub struct TransferDelta {
     /// Address of the local piece.
     pub local: u64,
     /// Address of the first byte at the target.
@@ -87,7 +87,7 @@ pub struct MovedTransfer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MovedAtomic {
     /// Addresses, context and whether it is signalled.
-    pub transfer: MovedTransfer,
+    pub transfer: TransferDelta,
     /// FETCH_ADD: value that is added; CAS: value that is stored.
     pub operand: u64,
     /// CAS: value that is expected; else 0.

@@ -6,7 +6,7 @@
 //! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
 //! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, lulls, ends, relays, doorbell slots, event
+//! The two-sided protocols (hand-over, lease, ring, sleep flag, hazard slots, idle snapshots, ends, relays, doorbell slots, event
 //! rings) have loom models, each with
 //! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
@@ -26,13 +26,12 @@ pub mod files;
 pub mod fork;
 pub mod hazard;
 pub mod held;
+pub mod idle;
 pub mod lines;
-pub mod lull;
 pub mod maps;
 pub mod packets;
 pub mod procvm;
 pub mod region;
-pub mod relay;
 pub mod room;
 pub mod serial;
 mod sigbus;
@@ -40,6 +39,7 @@ pub mod sleep;
 pub mod spsc;
 pub mod sync;
 pub mod vectors;
+pub mod word_pair_ring;
 pub mod words;
 pub mod writers;
 

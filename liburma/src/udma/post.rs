@@ -16,7 +16,7 @@ use core::mem::MaybeUninit;
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
 use urma_core::{
     LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode,
-    ops::{MovedAtomic, MovedTransfer},
+    ops::{MovedAtomic, TransferDelta},
 };
 
 use crate::{
@@ -75,10 +75,10 @@ pub(crate) trait Sends {
     fn again(&mut self, wr: &OneTransfer<'_>) -> bool;
 
     /// As `again`, by the ticket of the newest request and what differs.
-    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
+    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
 
     /// As `moved`, of a request that is carried out in this call.
-    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool;
+    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
 
     /// As `carried`, of a request without a completion: its remote address, its local one and its length.
     fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool;
@@ -102,12 +102,12 @@ impl Sends for JfsOwn {
         self.core.post_again(wr)
     }
 
-    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.core.post_moved(ticket, moved)
     }
 
     #[inline(always)]
-    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.core.carry_moved(ticket, moved)
     }
 
@@ -155,12 +155,12 @@ impl Sends for JettyOwn {
         self.core.post_again(wr)
     }
 
-    fn moved(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.core.post_moved(ticket, moved)
     }
 
     #[inline(always)]
-    fn carried(&mut self, ticket: u64, moved: &MovedTransfer) -> bool {
+    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
         self.core.carry_moved(ticket, moved)
     }
 

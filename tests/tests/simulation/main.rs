@@ -9,7 +9,7 @@ mod statuses;
 
 use std::process::Command;
 
-use ubcore_sim::{ContextModelMode, DeviceCfg, Dialogues, ExpressLane, PacketEngineMode};
+use ubcore_sim::{ContextModelMode, DeviceCfg, ExpressLane, PacketEngineMode, PingPongs};
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -187,7 +187,7 @@ fn a_counted_context_cache_changes_nothing() {
                 check("a_counted_context_cache_changes_nothing", plan).hash
             };
             let long_way = of(|device| {
-                (device.lane, device.dialogues) = (ExpressLane::Off, Dialogues::Never);
+                (device.lane, device.ping_pongs) = (ExpressLane::Off, PingPongs::Never);
             });
             let counted = of(|device| device.contexts = ContextModelMode::Count);
             assert_eq!(long_way, counted, "{weather:?}, seed {seed}");

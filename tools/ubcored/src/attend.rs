@@ -22,7 +22,7 @@ use ubcore_sim::{
 use udma_abi::DeviceBacking;
 use urma_mem::{
     Region,
-    lull::{Lull, LullLook},
+    idle::{IdleLook, IdleSnapshot},
     sleep::SleepResult,
     sync::{AtomicU64, Ordering},
 };
@@ -52,7 +52,7 @@ impl Attended {
         let look = lock(&self.slots).pass_all(|rung| self.client.ring_slot(rung));
         if look == SlotLook::Posted {
             // The thread may be about to sleep, and does not see what rang.
-            self.node.progress_to_lull(&mut Lull::never());
+            self.node.progress_to_idle(&mut IdleSnapshot::never());
         }
     }
 
@@ -77,7 +77,7 @@ impl Attended {
 /// A node, and those of its functions that are attended to.
 struct AttendedNode {
     node: Arc<Node>,
-    lull: Lull,
+    idle: IdleSnapshot,
     functions: Vec<Arc<Attended>>,
 }
 
@@ -91,7 +91,7 @@ impl AttendedNode {
                 Some(known) => known.functions.push(function),
                 None => nodes.push(Self {
                     node: Arc::clone(&one.node),
-                    lull: Lull::default(),
+                    idle: IdleSnapshot::default(),
                     functions: vec![function],
                 }),
             }
@@ -107,13 +107,13 @@ impl AttendedNode {
             is_rung |= look != SlotLook::Quiet;
             is_posted |= look == SlotLook::Posted;
         }
-        let look = self.lull.look();
-        if is_posted || look != LullLook::Holds {
-            self.node.progress_to_lull(&mut self.lull);
+        let look = self.idle.look();
+        if is_posted || look != IdleLook::Holds {
+            self.node.progress_to_idle(&mut self.idle);
         }
         // A step is bounded: queues may want another one.
-        let is_left = look != LullLook::Holds && self.node.device().poll_deadline() == Some(0);
-        is_rung || is_left || look == LullLook::PeerWrote
+        let is_left = look != IdleLook::Holds && self.node.device().poll_deadline() == Some(0);
+        is_rung || is_left || look == IdleLook::PeerWrote
     }
 
     /// Some looks at each node; whether one of them found something.
@@ -129,7 +129,7 @@ impl AttendedNode {
 
     /// Whether the thread may sleep, as far as this node goes.
     fn announce_sleep(&mut self) -> bool {
-        self.lull.end();
+        self.idle.end();
         self.node.rest();
         self.functions.iter().fold(true, |may, one| one.announce_sleep() & may)
     }
@@ -344,14 +344,14 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(20);
         while status() == 0 {
             assert!(Instant::now() < until, "it is enabled");
-            one.node.progress_to_lull(&mut Lull::never());
+            one.node.progress_to_idle(&mut IdleSnapshot::never());
         }
         assert_eq!(slots.status(), 0, "it is not shown yet");
         one.show_status();
         assert_eq!(slots.status(), status());
     }
 
-    /// After the end of a lull a look takes a step; where that leaves nothing, there was nothing.
+    /// After the end of an idle snapshot a look takes a step; where that leaves nothing, there was nothing.
     #[test]
     fn a_step_that_finds_nothing_is_no_work() {
         let (_attendants, one) = one_function();
@@ -361,7 +361,7 @@ mod tests {
             assert!(Instant::now() < until, "there is nothing to do");
         }
         for _ in 0..20 {
-            node.lull.end();
+            node.idle.end();
             assert!(!node.look(), "the step left nothing");
         }
     }

@@ -1,10 +1,10 @@
 //! Any well-formed packet: no panic, bounded answers, no byte outside what its key allows.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod support;
 
-use bench::{BASE, Pair, READ_ONLY, RKEY, receive, remote, request};
 use proptest::prelude::*;
+use support::{BASE, Pair, READ_ONLY, RKEY, receive, remote, request};
 use urma_packet::roce::{
     Aeth, AtomicAckEth, AtomicEth, Headers, Ieth, ImmDt, PacketLayout, PayloadRule, Reth, RoceExt,
     RoceHeader, RocePacket, Syndrome,

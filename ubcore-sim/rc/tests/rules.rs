@@ -1,9 +1,9 @@
 //! One rule of the transport per test, packet by packet.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod support;
 
-use bench::{BASE, Pair, READ_ONLY, RKEY, flow, header, receive, remote, request};
+use support::{BASE, Pair, READ_ONLY, RKEY, flow, header, receive, remote, request};
 use urma_packet::roce::rc;
 use urma_packet::{Bth, Psn};
 use urma_rc::{RcAtomic, RcOperation, RcPostError, RcRemote, RcRequest, RcSource, RcStatus};
@@ -28,7 +28,7 @@ fn psns(packets: &[Vec<u8>]) -> Vec<u32> {
     packets.iter().map(|packet| header(packet).bth.psn.value()).collect()
 }
 
-fn statuses(side: &mut bench::Side) -> Vec<(u64, RcStatus)> {
+fn statuses(side: &mut support::Side) -> Vec<(u64, RcStatus)> {
     side.completions().into_iter().map(|done| (done.id, done.status)).collect()
 }
 

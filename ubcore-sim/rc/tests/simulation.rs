@@ -4,11 +4,11 @@
 //! receive in order, memory is what a model holds, and no byte is stored twice.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod support;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bench::{Dice, Pair, Side, flow, receive, remote, request};
+use support::{Dice, Pair, Side, flow, receive, remote, request};
 use urma_packet::IcrcFlow;
 use urma_rc::{RcAtomic, RcOperation, RcRequest, RcSource, RcStatus};
 

@@ -10,7 +10,7 @@ use udma_abi::{Nanos, cmd::QueueState};
 use super::state::{Around, Commands};
 use crate::context::function::DeviceFunction;
 use crate::context::objects::Objects;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::exchange::Exchange;
 
 impl Commands {
@@ -18,12 +18,12 @@ impl Commands {
     /// looked at next; its own end without completions.
     pub(crate) fn clear(
         &mut self,
-        (exchange, base): (&mut Exchange, &Base),
+        (exchange, core): (&mut Exchange, &DeviceCore),
         now: Nanos,
         function: &Arc<DeviceFunction>,
     ) {
         // A reset does not wait: a late copy lands in pages that are no longer read.
-        let at = &mut Around { base, exchange, now, function: Arc::clone(function) };
+        let at = &mut Around { core, exchange, now, function: Arc::clone(function) };
         if let Some(source) = self.source_of(function.id) {
             // No command is answered any more.
             source.ring = None;
@@ -35,17 +35,17 @@ impl Commands {
             self.forget_group(at, id);
         }
         for jfcn in self.objects.jfcs.all_of(function.id) {
-            if let Some(jfc) = base.tables.jfcs.get(jfcn) {
-                self.forget_jfc(&base.tables, jfc);
+            if let Some(jfc) = core.tables.jfcs.get(jfcn) {
+                self.forget_jfc(&core.tables, jfc);
             }
         }
         for eqn in self.objects.eqs.all_of(function.id) {
-            self.forget_eq(&base.tables, eqn);
+            self.forget_eq(&core.tables, eqn);
         }
         let paths = self.source_of(function.id).map(|source| std::mem::take(&mut source.paths));
         for (tpn, users) in paths.unwrap_or_default() {
             for _ in 0..users {
-                at.exchange.disconnect(base, now, tpn);
+                at.exchange.disconnect(core, now, tpn);
             }
         }
         function.restart();
@@ -65,18 +65,18 @@ impl Commands {
         let of_it = self.objects.queues.iter().filter(|(_, record)| record.owner == owner);
         let ids: Vec<u32> = of_it.map(|(id, _)| *id).collect();
         for id in ids {
-            let Some(queue) = at.base.queues.get(id) else { continue };
+            let Some(queue) = at.core.queues.get(id) else { continue };
             queue.sends.end();
             let _ = queue.send.with_blocking(|place| *place.engine() = None);
             // Messages that came in part end for their senders; whole ones find no target from now on.
-            at.exchange.set_recv_state(at.base, id, QueueState::Error);
+            at.exchange.set_recv_state(at.core, id, QueueState::Error);
             self.forget_queue(at, queue);
         }
     }
 
     fn clear_segments(&mut self, at: &mut Around<'_>) {
         let tids = self.objects.tids.all_of(at.function.id);
-        let kill = |tid: &u32| at.base.tables.segments.kill(tid << 8);
+        let kill = |tid: &u32| at.core.tables.segments.kill(tid << 8);
         let ended: Vec<_> = tids.iter().filter_map(kill).collect();
         self.quiesce(at);
         for segment in ended {

@@ -26,7 +26,7 @@ impl Commands {
         depth_log2: u8,
         vector: u16,
     ) -> CmdOutcome {
-        let (tables, function) = (&at.base.tables, &at.function);
+        let (tables, function) = (&at.core.tables, &at.function);
         if vector == 0 || vector >= limits::VECTORS || depth_log2 > limits::EQ_DEPTH_LOG2 {
             return Err(CmdStatus::Invalid);
         }
@@ -50,7 +50,7 @@ impl Commands {
         if eq.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
         }
-        self.forget_eq(&at.base.tables, eqn);
+        self.forget_eq(&at.core.tables, eqn);
         at.function.release(QuotaKind::Jfcs, 1);
         Ok(CmdAnswer::ok(&[]))
     }
@@ -69,7 +69,7 @@ impl Commands {
         inline: bool,
         eqn: u32,
     ) -> CmdOutcome {
-        let (tables, function) = (&at.base.tables, &at.function);
+        let (tables, function) = (&at.core.tables, &at.function);
         let eq = if eqn == NONE { None } else { Some(find_eq(at, eqn)?) };
         if depth_log2 > limits::JFC_DEPTH_LOG2 || !base.is_multiple_of(64) {
             return Err(CmdStatus::Invalid);
@@ -102,7 +102,7 @@ impl Commands {
         if period_us != 0 {
             self.moderated.insert(jfcn, None);
         }
-        at.base.tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
+        at.core.tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
         Ok(CmdAnswer::ok(&[]))
     }
 
@@ -111,7 +111,7 @@ impl Commands {
         if jfc.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
         }
-        self.forget_jfc(&at.base.tables, jfc);
+        self.forget_jfc(&at.core.tables, jfc);
         at.function.release(QuotaKind::Jfcs, 1);
         Ok(CmdAnswer::ok(&[]))
     }
@@ -179,7 +179,7 @@ impl Commands {
 
 /// The event queue of a number, if the caller's function has it.
 fn find_eq(at: &Around<'_>, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
-    let eq = at.base.tables.eqs.get(eqn).and_then(ArcSwapOption::load_full);
+    let eq = at.core.tables.eqs.get(eqn).and_then(ArcSwapOption::load_full);
     let eq = eq.ok_or(CmdStatus::NotFound)?;
     if eq.owner == at.function.id {
         return Ok(eq);
@@ -190,7 +190,7 @@ fn find_eq(at: &Around<'_>, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
 
 /// The living JFC of a number, if the caller's function has it.
 pub(super) fn find_jfc<'a>(at: &Around<'a>, jfcn: u32) -> Result<&'a Arc<DeviceJfc>, CmdStatus> {
-    let jfc = at.base.tables.jfcs.get(jfcn).filter(|j| j.lives.is_on());
+    let jfc = at.core.tables.jfcs.get(jfcn).filter(|j| j.lives.is_on());
     let jfc = jfc.ok_or(CmdStatus::NotFound)?;
     if jfc.is_of(at.function.id) {
         return Ok(jfc);

@@ -25,7 +25,7 @@ use crate::context::{
     guesses::GuessBudget,
     jfc::JfcPort,
 };
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::retire::Identity;
 use crate::engine::send::{EngineCfg, SendEngine, Visit};
@@ -81,20 +81,20 @@ impl Commands {
             None => None,
         };
         let id = self.objects.take_id(args.id, owner);
-        let queue = id.and_then(|id| at.base.queues.get_or_make(id, || DeviceSendQueue::new(id)));
+        let queue = id.and_then(|id| at.core.queues.get_or_make(id, || DeviceSendQueue::new(id)));
         let (Some(id), Some(queue)) = (id, queue) else {
             if let Some(slot) = slot {
                 self.objects.slots.give_back(slot);
             }
             return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
         };
-        self.make((at.exchange, at.base), (owner, queue), args, (parts, slot, work));
+        self.make((at.exchange, at.core), (owner, queue), args, (parts, slot, work));
         Ok(id)
     }
 
     fn make(
         &mut self,
-        (exchange, base): (&mut Exchange, &Base),
+        (exchange, core): (&mut Exchange, &DeviceCore),
         (owner, queue): (FunctionId, &DeviceSendQueue),
         args: &CreateQueue,
         (parts, slot, work): (CheckedQueue, Option<u32>, u64),
@@ -111,8 +111,8 @@ impl Commands {
         if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
             hold(&port);
             let record = parts.retired;
-            let ends = Arc::clone(&base.tables.ends);
-            let function = base.tables.function(owner).filter(|f| f.id != FunctionId::FIRST);
+            let ends = Arc::clone(&core.tables.ends);
+            let function = core.tables.function(owner).filter(|f| f.id != FunctionId::FIRST);
             let guesses = function.map(|function| Arc::clone(&function.guesses));
             let parts = SendQueueParts { owner, guesses, ring, port, record, slot, ends };
             make_send(exchange, queue, args, &sq, parts);
@@ -168,7 +168,7 @@ impl Commands {
     }
 
     fn parts_of(&self, at: &Around<'_>, args: &CreateQueue) -> Result<CheckedQueue, CmdStatus> {
-        let tables = &at.base.tables;
+        let tables = &at.core.tables;
         let invalid = CmdStatus::Invalid;
         let shared = args.shared_jfr != NONE;
         let shape = match args.kind {
@@ -225,22 +225,22 @@ impl Commands {
     ) -> CmdOutcome {
         let record = self.record_of(at, id)?;
         let (sends, receives) = (record.sends, record.receives);
-        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.core.queues.get(id).ok_or(CmdStatus::NotFound)?;
         if sends {
             let held = queue
                 .send
                 .with_blocking(|place| place.engine().as_mut().is_some_and(|e| e.on_state(state)));
             if held.marked {
-                at.base.make_runnable(queue);
+                at.core.make_runnable(queue);
             }
             if !held.value {
                 return Err(CmdStatus::Invalid);
             }
         }
         if receives {
-            at.exchange.set_recv_state(at.base, id, state);
+            at.exchange.set_recv_state(at.core, id, state);
         }
-        at.base.wake_send(id);
+        at.core.wake_send(id);
         Ok(CmdAnswer::ok(&[]))
     }
 
@@ -260,12 +260,12 @@ impl Commands {
 
     pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> CmdOutcome {
         self.record_of(at, id)?;
-        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.core.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|place| {
             place.engine().as_ref().map(|e| (e.state(), e.blocks_left(queue)))
         });
         if held.marked {
-            at.base.make_runnable(queue);
+            at.core.make_runnable(queue);
         }
         let state = held.value.map(|(state, _)| state).or_else(|| at.exchange.receives.state(id));
         let blocks = held.value.map_or(0, |(_, blocks)| blocks);
@@ -282,19 +282,19 @@ impl Commands {
         }
         record.leaving = true;
         let receives = record.receives;
-        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.core.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|place| {
             if let Some(engine) = place.engine() {
                 engine.on_leaving();
             }
         });
         if held.marked {
-            at.base.make_runnable(queue);
+            at.core.make_runnable(queue);
         }
         if receives {
-            at.exchange.set_recv_state(at.base, id, QueueState::Error);
+            at.exchange.set_recv_state(at.core, id, QueueState::Error);
         }
-        at.base.wake_send(id);
+        at.core.wake_send(id);
         let leaving = Leaving { id, left: u32::MAX, until: at.now };
         Ok(self.destroyed(at, leaving))
     }
@@ -303,12 +303,12 @@ impl Commands {
     /// the queue stays as it is, in ERROR: no completion is lost, and it can be destroyed later.
     pub(super) fn destroyed(&mut self, at: &mut Around<'_>, leaving: Leaving) -> CmdAnswer {
         let id = leaving.id;
-        let Some(queue) = at.base.queues.get(id) else {
+        let Some(queue) = at.core.queues.get(id) else {
             return CmdAnswer::status(CmdStatus::NotFound);
         };
-        at.base.wake_send(id);
+        at.core.wake_send(id);
         let held = queue.send.with_blocking(|place| {
-            let visit = Visit { tables: &at.base.tables, queue, direct: None };
+            let visit = Visit { tables: &at.core.tables, queue, direct: None };
             let engine = place.engine().as_ref()?;
             Some((engine.is_flushed(&visit), engine.blocks_left(queue)))
         });
@@ -343,13 +343,13 @@ impl Commands {
         let id = queue.id;
         queue.sends.end();
         let _ = queue.send.with_blocking(|place| *place.engine() = None);
-        at.exchange.remove_send(at.base, id);
+        at.exchange.remove_send(at.core, id);
         at.exchange.receives.remove(id);
-        at.base.tables.forget(LookedUp::Queue(id));
+        at.core.tables.forget(LookedUp::Queue(id));
         let Some(record) = self.objects.queues.remove(&id) else { return };
         release(&at.function, record.work);
         for jfcn in record.jfcs {
-            if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
+            if let Some(jfc) = at.core.tables.jfcs.get(jfcn) {
                 jfc.users.fetch_sub(1, Ordering::SeqCst);
             }
         }
@@ -377,10 +377,10 @@ impl Commands {
             return Err(CmdStatus::Invalid);
         }
         if let Some(BoundTo { tpn, .. }) = pair {
-            let link = at.base.tables.links.find(tpn).filter(|l| l.is_alive() && !l.unreliable);
+            let link = at.core.tables.links.find(tpn).filter(|l| l.is_alive() && !l.unreliable);
             link.ok_or(CmdStatus::NotFound)?;
         }
-        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.core.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|place| {
             let engine = place.engine().as_mut().ok_or(CmdStatus::NotFound)?;
             match (engine.bound(), pair) {
@@ -393,9 +393,9 @@ impl Commands {
             }
         });
         if held.marked {
-            at.base.make_runnable(queue);
+            at.core.make_runnable(queue);
         }
-        if held.value.is_ok() && !at.exchange.bind(at.base, id, pair) {
+        if held.value.is_ok() && !at.exchange.bind(at.core, id, pair) {
             let _ = queue
                 .send
                 .with_blocking(|place| place.engine().as_mut().map(|e| e.set_bound(None)));
@@ -488,7 +488,7 @@ fn send_parts(at: &Around<'_>, sq: &SqArgs) -> Result<(Blocks, JfcPort), CmdStat
     }
     let port = find_jfc(at, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (BLOCK_LEN as u64) << sq.blocks_log2;
-    let window = at.base.tables.window(&at.function, (sq.base, len), DmaAccess::ToDevice);
+    let window = at.core.tables.window(&at.function, (sq.base, len), DmaAccess::ToDevice);
     let window = window.ok_or(CmdStatus::Invalid)?;
     let ring = Blocks::new(window, u32::from(sq.blocks_log2)).map_err(|_| CmdStatus::Invalid)?;
     Ok((ring, port))
@@ -504,7 +504,7 @@ fn recv_parts(at: &Around<'_>, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStat
     }
     let port = find_jfc(at, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (rqe::stride(usize::from(rq.max_sge)) as u64) << rq.depth_log2;
-    let ring = at.base.tables.window(&at.function, (rq.base, len), DmaAccess::ToDevice);
+    let ring = at.core.tables.window(&at.function, (rq.base, len), DmaAccess::ToDevice);
     let ring = ring.ok_or(CmdStatus::Invalid)?;
     Ok((ring, port))
 }

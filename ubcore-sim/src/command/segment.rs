@@ -61,12 +61,12 @@ impl Commands {
             return Err(CmdStatus::Invalid);
         }
         let region = at
-            .base
+            .core
             .tables
             .window(&at.function, (args.iova, args.len), DmaAccess::Both)
             .ok_or(CmdStatus::Invalid)?;
         hooks::pass(Hook::DuringRegister);
-        let host = &at.base.tables.ports.memory;
+        let host = &at.core.tables.ports.memory;
         let shared = if args.access.contains(Access::LOCAL_ONLY) {
             SharedMemory::default()
         } else {
@@ -89,17 +89,17 @@ impl Commands {
             token: args.token_value,
             shared: !args.access.contains(Access::LOCAL_ONLY),
         };
-        at.base.tables.segments.publish(new, &shared).ok_or(CmdStatus::NoRoom)?;
+        at.core.tables.segments.publish(new, &shared).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
         Ok(CmdAnswer::ok(&[direct]))
     }
 
     pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> CmdOutcome {
         self.known_tid(at, token_id)?;
-        if at.base.tables.faults.segment_stays() {
+        if at.core.tables.faults.segment_stays() {
             return Ok(CmdAnswer::ok(&[]));
         }
-        let segment = at.base.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
+        let segment = at.core.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
         hooks::pass(Hook::DuringUnregister);
         let patience = if segment.has_file { DRAIN_FILE_NS } else { DRAIN_NS };
         let until = at.now.saturating_add(patience);
@@ -120,7 +120,7 @@ impl Commands {
             return None;
         }
         if announced {
-            at.base.tables.count(Counter::HardRevoked);
+            at.core.tables.count(Counter::HardRevoked);
         }
         self.quiesce(at);
         self.forget_segment(at, segment);
@@ -131,24 +131,24 @@ impl Commands {
     pub(super) fn forget_segment(&mut self, at: &Around<'_>, segment: &LocalSegment) {
         let tid = segment.token_id >> 8;
         if segment.shared {
-            at.base.tables.ports.memory.unshare(tid);
+            at.core.tables.ports.memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);
-        at.base.tables.forget(LookedUp::Segment { token_id: segment.token_id, va: 0 });
+        at.core.tables.forget(LookedUp::Segment { token_id: segment.token_id, va: 0 });
     }
 
     /// After it, no engine of this node works with what was withdrawn before: each was visited, and
     /// looks again before its next chunk.
     pub(super) fn quiesce(&mut self, at: &mut Around<'_>) {
         at.exchange.forget_dead();
-        for queue in at.base.queues.iter().filter(|q| q.sends.is_on()) {
+        for queue in at.core.queues.iter().filter(|q| q.sends.is_on()) {
             let held = queue.send.with_blocking(|place| {
                 if let Some(engine) = place.engine() {
                     engine.forget_dead();
                 }
             });
             if held.marked {
-                at.base.make_runnable(queue);
+                at.core.make_runnable(queue);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::answer::{AnswerWords, PendingCommand};
 use super::ring::CommandRing;
 use crate::context::function::{DeviceFunction, FunctionId};
 use crate::context::objects::Objects;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::exchange::Exchange;
 
 /// Everything that commands change besides the tables and the exchange.
@@ -78,7 +78,7 @@ impl Commands {
 /// What a command works on besides [`Commands`].
 #[derive(Debug)]
 pub(super) struct Around<'a> {
-    pub(super) base: &'a Base,
+    pub(super) core: &'a DeviceCore,
     pub(super) exchange: &'a mut Exchange,
     pub(super) now: Nanos,
     /// Function that the command is of.

@@ -11,7 +11,7 @@ use super::answer::{AnswerWords, CmdAnswer, PendingCommand};
 use super::state::{Around, Commands};
 use crate::context::function::QuotaKind;
 use crate::context::tables::Tables;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::exchange::{Connecting, Exchange};
 use crate::ports::Deadline;
 
@@ -26,13 +26,13 @@ impl Commands {
     pub(crate) fn step_waiting(
         &mut self,
         exchange: &mut Exchange,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
     ) -> bool {
         let mut busy = false;
         for source in 0..self.sources.len() {
             let function = Arc::clone(&self.sources[source].function);
-            let at = &mut Around { base, exchange, now, function };
+            let at = &mut Around { core, exchange, now, function };
             busy |= self.step_waiting_of(at, source);
         }
         busy
@@ -64,7 +64,7 @@ impl Commands {
         let later = || CmdAnswer::Later(waiting.clone());
         match waiting {
             PendingCommand::Connect { eid, mode } => {
-                match at.exchange.connect(at.base, at.now, *eid, *mode) {
+                match at.exchange.connect(at.core, at.now, *eid, *mode) {
                     Connecting::Pending => later(),
                     Connecting::Failed(status) => {
                         at.function.release(QuotaKind::Paths, 1);

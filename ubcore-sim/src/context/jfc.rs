@@ -297,7 +297,7 @@ impl JfcPort {
     }
 
     /// Gives a reserved slot back unused. Whether send queues stopped for want of one: the caller
-    /// lets them go on (`Base::restart_later`).
+    /// lets them go on (`DeviceCore::restart_later`).
     #[inline]
     #[must_use]
     pub(crate) fn give_back(&self) -> bool {

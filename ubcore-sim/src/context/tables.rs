@@ -13,7 +13,7 @@ use udma_abi::{
     DmaAccess, Eqe, EqeKind, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
 };
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Region, ends::EndCount, lull::WorkSign, sleep::SleepFlag};
+use urma_mem::{Region, ends::EndCount, idle::WorkSign, sleep::SleepFlag};
 
 use super::{
     counts::Counts,
@@ -282,12 +282,12 @@ impl Tables {
     /// no or too many entries is none.
     pub(crate) fn open_async(&self, function: &DeviceFunction) -> bool {
         let setup = function.setup();
-        let (base, depth) = (setup.aeq_base, u64::from(setup.aeq_depth));
-        if base == 0 || !depth.is_power_of_two() || depth > 1 << limits::EQ_DEPTH_LOG2 {
+        let (core, depth) = (setup.aeq_base, u64::from(setup.aeq_depth));
+        if core == 0 || !depth.is_power_of_two() || depth > 1 << limits::EQ_DEPTH_LOG2 {
             return true;
         }
         let len = depth * EQE_LEN as u64;
-        let Some(ring) = self.window(function, (base, len), DmaAccess::Both) else { return false };
+        let Some(ring) = self.window(function, (core, len), DmaAccess::Both) else { return false };
         let interrupt = Arc::clone(&function.interrupt);
         let owner = function.id;
         function.aeq.store(Some(Arc::new(EventQueue::new(ring, depth, (owner, 0), interrupt))));

@@ -84,7 +84,7 @@ impl SoftwareDevice {
         let look = |shared: &mut SharedPart| {
             let objects = &shared.commands.objects;
             let queues = objects.queues.iter().map(|(id, record)| {
-                let send = self.base.queues.get(*id).filter(|_| record.sends);
+                let send = self.core.queues.get(*id).filter(|_| record.sends);
                 let send = send.and_then(|queue| {
                     let looked = queue.send.try_with(|place| {
                         place.engine().as_ref().map(|engine| (engine.state(), engine.bound()))
@@ -105,7 +105,7 @@ impl SoftwareDevice {
                 }
             });
             let segments = objects.tids.iter().filter_map(|tid| {
-                let segment = self.base.tables.segments.find(tid << TOKEN_ID_SHIFT)?;
+                let segment = self.core.tables.segments.find(tid << TOKEN_ID_SHIFT)?;
                 Some(SegmentLook {
                     token_id: segment.token_id,
                     va: segment.va,
@@ -113,7 +113,7 @@ impl SoftwareDevice {
                     access: segment.access,
                     has_token: segment.token.is_some(),
                     is_shared: segment.has_extents || segment.has_file,
-                    why_not_direct: self.base.tables.ports.memory.why_not_direct(tid),
+                    why_not_direct: self.core.tables.ports.memory.why_not_direct(tid),
                 })
             });
             let groups = objects.groups.iter();
@@ -123,7 +123,7 @@ impl SoftwareDevice {
                 jfcs: objects.jfcs.iter().collect(),
                 groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),
                 segments: segments.collect(),
-                paths: shared.exchange.look(&self.base.tables.cfg),
+                paths: shared.exchange.look(&self.core.tables.cfg),
                 pool_blocks,
                 pool_free,
             }

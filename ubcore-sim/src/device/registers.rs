@@ -102,7 +102,7 @@ impl SoftwareDevice {
             Some(SlotDoorbell::Queue { id, pi }) => {
                 if let Some(queue) = self.queue_of(function, id) {
                     queue.pi.store(pi, Ordering::Release);
-                    self.base.make_runnable(queue);
+                    self.core.make_runnable(queue);
                 }
             }
             Some(SlotDoorbell::Jfc { jfcn, ci }) => {
@@ -153,7 +153,7 @@ impl SoftwareDevice {
     /// The living send queue of a number, if the function has it; else the doorbell is counted.
     #[inline]
     fn queue_of(&self, function: &DeviceFunction, id: u32) -> Option<&Arc<DeviceSendQueue>> {
-        let queue = self.base.queues.get(id).filter(|queue| queue.sends.is_on());
+        let queue = self.core.queues.get(id).filter(|queue| queue.sends.is_on());
         if let Some(queue) = queue
             && queue.is_of(function.id)
         {
@@ -181,7 +181,7 @@ impl SoftwareDevice {
     /// The living JFC of a number, if the function has it; else the doorbell is counted.
     #[inline]
     fn jfc_of(&self, function: &DeviceFunction, jfcn: u32) -> Option<&Arc<DeviceJfc>> {
-        let found = self.base.tables.jfcs.get(jfcn).filter(|jfc| jfc.lives.is_on());
+        let found = self.core.tables.jfcs.get(jfcn).filter(|jfc| jfc.lives.is_on());
         let own = found.filter(|jfc| jfc.is_of(function.id));
         if own.is_none() {
             self.refuse_doorbell(function, found.is_some());
@@ -214,7 +214,7 @@ impl SoftwareDevice {
 
     fn ring_eq(&self, function: &DeviceFunction, value: u64) {
         let (eqn, ci) = (value >> 32, low32(value));
-        let eqs = &self.base.tables.eqs;
+        let eqs = &self.core.tables.eqs;
         let found = u32::try_from(eqn).ok().and_then(|n| eqs.get(n)).and_then(|e| e.load_full());
         let is_foreign = found.is_some();
         let Some(eq) = found.filter(|eq| eq.owner == function.id) else {
@@ -224,7 +224,7 @@ impl SoftwareDevice {
             None => self.count(Counter::BadDoorbell),
             Some(false) => {}
             Some(true) => {
-                for jfc in self.base.tables.jfcs.iter().filter(|j| j.uses(&eq)) {
+                for jfc in self.core.tables.jfcs.iter().filter(|j| j.uses(&eq)) {
                     jfc.push_pending();
                 }
             }
@@ -257,7 +257,7 @@ impl SoftwareDevice {
         };
         match aeq.on_consumed(ci) {
             None => self.count(Counter::BadDoorbell),
-            Some(_) => self.base.tables.push_async(function),
+            Some(_) => self.core.tables.push_async(function),
         }
     }
 

@@ -10,19 +10,19 @@ use udma_abi::{CmdStatus, Nanos, PollOfOne, RawEid, counters::Counter, sqe::BLOC
 use urma_mem::sync::Ordering;
 use urma_mem::{
     RunResult,
-    lull::{Lull, RaisedCount},
+    idle::{IdleSnapshot, RaisedCount},
     sleep::SleepResult,
 };
 
 use super::SoftwareDevice;
-use super::place::SharedPlace;
 use super::running::RunningTime;
 use super::shared::SharedPart;
+use super::shared_place::SharedPlace;
 use crate::cfg::PortMode;
 use crate::context::model::ContextModel;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
-use crate::engine::send::Left;
+use crate::engine::send::StepOutcome;
 use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{
     ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, LookupSink, NodeAddr, Route,
@@ -35,31 +35,31 @@ const QUEUES_PER_STEP: usize = 64;
 impl SoftwareDevice {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
-        if let Some(contexts) = &self.base.tables.contexts {
+        if let Some(contexts) = &self.core.tables.contexts {
             self.wake_ready(contexts);
         }
-        let busy = self.base.has_runnable() && self.step_runnable(now);
+        let busy = self.core.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
     }
 
     /// Virtual time is this from now on: [`ContextModelMode::Time`](crate::ContextModelMode::Time) measures by it when requests
     /// have their contexts.
     pub fn set_virtual_time(&self, now: Nanos) {
-        if let Some(contexts) = &self.base.tables.contexts {
+        if let Some(contexts) = &self.core.tables.contexts {
             contexts.set_clock(now);
         }
     }
 
     /// Copies of all lookups of contexts go there from now on. `false`: the device does not account them.
     pub fn record_lookups(&self, sink: Arc<dyn LookupSink>) -> bool {
-        let contexts = self.base.tables.contexts.as_ref();
+        let contexts = self.core.tables.contexts.as_ref();
         contexts.map(|contexts| contexts.record(sink)).is_some()
     }
 
     /// From now on the model of contexts is wrong.
     #[cfg(test)]
     pub(crate) fn lie_about_contexts(&self) {
-        if let Some(contexts) = &self.base.tables.contexts {
+        if let Some(contexts) = &self.core.tables.contexts {
             contexts.lie();
         }
     }
@@ -68,8 +68,8 @@ impl SoftwareDevice {
     #[cold]
     fn wake_ready(&self, contexts: &ContextModel) {
         contexts.take_due(|id| {
-            if let Some(queue) = self.base.queues.get(id) {
-                self.base.make_runnable(queue);
+            if let Some(queue) = self.core.queues.get(id) {
+                self.core.make_runnable(queue);
             }
         });
     }
@@ -89,7 +89,7 @@ impl SoftwareDevice {
         kind: PlainStep,
         quiet: impl FnOnce(&SharedPlace),
     ) -> bool {
-        if self.base.has_runnable() {
+        if self.core.has_runnable() {
             self.step(now());
             return true;
         }
@@ -98,14 +98,14 @@ impl SoftwareDevice {
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
             |place| {
-                if place.is_quiet() && !self.base.has_listed() {
+                if place.is_quiet() && !self.core.has_listed() {
                     quiet(place);
                     return false;
                 }
                 self.sign().count_visit();
                 // An acknowledgement that waits for the next poll is left by it.
                 let is_alone = kind == PlainStep::Poll
-                    && place.take_alone(&self.base, read(), &mut PollOfOne::default());
+                    && place.take_alone(&self.core, read(), &mut PollOfOne::default());
                 !is_alone && !self.step_plain(place.part(), read(), kind)
             },
             |shared| {
@@ -158,7 +158,7 @@ impl SoftwareDevice {
     ) -> Option<()> {
         let run = self.shared.try_run(
             |place| {
-                let Some(left) = place.say(&self.base, &now, (queue, block)) else {
+                let Some(left) = place.say(&self.core, &now, (queue, block)) else {
                     return self.send_message(place, &now, (queue, block));
                 };
                 if self.is_left(left) {
@@ -176,7 +176,7 @@ impl SoftwareDevice {
         Some(())
     }
 
-    /// Sends the message of a direct entry that is of no dialogue, or begins one with it.
+    /// Sends the message of a direct entry that is of no ping-pong, or begins one with it.
     #[inline(never)]
     fn send_message(
         &self,
@@ -185,15 +185,15 @@ impl SoftwareDevice {
         (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
     ) {
         let shared = place.part();
-        if !shared.is_plain(&self.base) {
-            let left = self.base.step_queue(queue, Some(block));
+        if !shared.is_plain(&self.core) {
+            let left = self.core.step_queue(queue, Some(block));
             if self.is_left(left) {
                 self.step_shared(shared, now());
             }
             return;
         }
-        if place.begin_dialogue(&self.base, queue, block)
-            && let Some(left) = place.say(&self.base, &now, (queue, block))
+        if place.begin_ping_pong(&self.core, queue, block)
+            && let Some(left) = place.say(&self.core, &now, (queue, block))
         {
             // The turns before were sent by the lane, and no step was made since.
             debug_assert!(
@@ -206,7 +206,7 @@ impl SoftwareDevice {
             return;
         }
         let shared = place.part();
-        let (left, timer) = shared.send_short(&self.base, &now, (queue, block));
+        let (left, timer) = shared.send_short(&self.core, &now, (queue, block));
         if self.is_left(left) {
             self.step_plain(shared, now(), PlainStep::Post);
         } else if shared.time.is_before_due(timer) {
@@ -214,32 +214,32 @@ impl SoftwareDevice {
         }
     }
 
-    /// As [`SoftwareDevice::step_found`]. Begins `lull` if there was nothing to do: until that ends, there is
+    /// As [`SoftwareDevice::step_found`]. Begins `idle` if there was nothing to do: until that ends, there is
     /// none either.
     /// `raised` was read before anything that this poll looks at.
     pub(crate) fn step_or_begin(
         &self,
         now: impl FnOnce() -> Nanos,
-        (kind, (raised, lull)): (PlainStep, (RaisedCount, &mut Lull)),
+        (kind, (raised, idle)): (PlainStep, (RaisedCount, &mut IdleSnapshot)),
     ) -> bool {
         let mut is_quiet = false;
-        let note = |place: &SharedPlace| is_quiet = place.note_lull(self.sign(), lull);
+        let note = |place: &SharedPlace| is_quiet = place.note_idle(self.sign(), idle);
         let is_found = self.step_found_or(now, kind, note);
         if is_quiet && !is_found {
-            lull.begin(self.sign(), raised);
+            idle.begin(self.sign(), raised);
         }
         is_found
     }
 
-    /// Takes the entry of a peer by which the lull of a poll ended, if it is a message alone. Whether it did; if not, a step
+    /// Takes the entry of a peer by which the idle snapshot of a poll ended, if it is a message alone. Whether it did; if not, a step
     /// is due.
     #[inline]
     pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos, poll: &mut PollOfOne) -> bool {
-        if self.base.has_runnable() {
+        if self.core.has_runnable() {
             return false;
         }
         let run = self.shared.try_run(
-            |place| place.take_alone(&self.base, now(), poll),
+            |place| place.take_alone(&self.core, now(), poll),
             |shared| {
                 self.step_shared(shared, now());
             },
@@ -254,12 +254,12 @@ impl SoftwareDevice {
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;
     /// `false`: it has, and a full step is due.
     fn step_plain(&self, shared: &mut SharedPart, now: Nanos, by: PlainStep) -> bool {
-        if !shared.is_plain(&self.base) {
+        if !shared.is_plain(&self.core) {
             return false;
         }
         let at = shared.time.at(now);
         // A timer that moved on is found when it would have been due.
-        if shared.step_plain(&self.base, at, by) {
+        if shared.step_plain(&self.core, at, by) {
             self.set_deadline(shared);
         }
         true
@@ -273,7 +273,7 @@ impl SoftwareDevice {
             return false;
         }
         let at = shared.time.at(now);
-        shared.step_prompt(&self.base, at);
+        shared.step_prompt(&self.core, at);
         self.set_timers(&mut shared.time, Some(0));
         true
     }
@@ -281,8 +281,8 @@ impl SoftwareDevice {
     fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
         let mut entries = [(0, 0); QUEUES_PER_STEP];
-        for &(_, id) in self.base.take_runnable(&mut entries) {
-            if let Some(queue) = self.base.queues.get(id) {
+        for &(_, id) in self.core.take_runnable(&mut entries) {
+            if let Some(queue) = self.core.queues.get(id) {
                 queue.unmark_runnable();
                 busy |= self.run_queue(queue, now);
             }
@@ -294,23 +294,23 @@ impl SoftwareDevice {
     /// done here.
     #[inline]
     pub(super) fn run_queue(&self, queue: &Arc<DeviceSendQueue>, now: Nanos) -> bool {
-        let left = self.base.step_queue(queue, None);
+        let left = self.core.step_queue(queue, None);
         if self.is_left(left) {
             self.run_shared(now);
         }
-        left.has(Left::BUSY)
+        left.has(StepOutcome::BUSY)
     }
 
     /// Whether a step of a queue leaves something to the shared part.
     #[inline]
-    pub(super) fn is_left(&self, left: Left) -> bool {
-        left.has(Left::SHARED)
-            || left.has(Left::BUSY) && self.base.tables.moderation.load(Ordering::Relaxed)
+    pub(super) fn is_left(&self, left: StepOutcome) -> bool {
+        left.has(StepOutcome::SHARED)
+            || left.has(StepOutcome::BUSY) && self.core.tables.moderation.load(Ordering::Relaxed)
     }
 
     /// Completion slots are free again: queues that stopped for want of one go on.
     pub(super) fn restart_stopped(&self, now: Nanos) {
-        for queue in self.base.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
+        for queue in self.core.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
             self.run_queue(queue, now);
         }
@@ -327,7 +327,7 @@ impl SoftwareDevice {
     /// Steps the shared part, which this thread holds. Whether anything was done.
     fn step_shared(&self, shared: &mut SharedPart, now: Nanos) -> bool {
         let at = shared.time.at(now);
-        let busy = shared.step(&self.base, at);
+        let busy = shared.step(&self.core, at);
         self.set_deadline(shared);
         busy
     }
@@ -361,10 +361,10 @@ impl SoftwareDevice {
     /// When [`SoftwareDevice::step`] wants to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
-        if self.base.has_runnable() || self.base.has_listed() {
+        if self.core.has_runnable() || self.core.has_listed() {
             return Some(0);
         }
-        let waits = self.base.tables.contexts.as_ref().and_then(|contexts| contexts.deadline());
+        let waits = self.core.tables.contexts.as_ref().and_then(|contexts| contexts.deadline());
         waits.into_iter().chain(self.timer()).min()
     }
 
@@ -383,15 +383,15 @@ impl SoftwareDevice {
 
     /// What the core wants done about a peer.
     pub fn poll_host_request(&self) -> Option<HostRequest> {
-        self.base.tables.requests.pop()
+        self.core.tables.requests.pop()
     }
 
     /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
     pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         let held = self.shared.try_with(|shared| {
             let at = shared.time.at(now);
-            let sent = shared.exchange.poll_transmit(&self.base, at, buf);
-            shared.wake(&self.base);
+            let sent = shared.exchange.poll_transmit(&self.core, at, buf);
+            shared.wake(&self.core);
             sent
         })?;
         if held.marked {
@@ -418,7 +418,7 @@ impl SoftwareDevice {
 
     /// The peer is on this host; these are the shared parts. Also called when the peer came first.
     pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
-        self.visit(now, |exchange, at| exchange.on_same_host_peer(&self.base, at, eid, parts));
+        self.visit(now, |exchange, at| exchange.on_same_host_peer(&self.core, at, eid, parts));
     }
 
     /// The peer is not on this host: packets go to its address.
@@ -433,7 +433,7 @@ impl SoftwareDevice {
 
     /// A peer on this host hung up or died.
     pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, at| exchange.on_peer_gone(&self.base, at, eid));
+        self.visit(now, |exchange, at| exchange.on_peer_gone(&self.core, at, eid));
     }
 
     /// The system did not take a datagram to the node: at most `ip_mtu` bytes pass, with the headers of IP
@@ -486,13 +486,13 @@ impl SoftwareDevice {
             shared.exchange.endpoint.on_backlog(at, backlog);
             let is_due = datagrams.fold(false, |is_due, datagram| {
                 let route = Route { port, to: datagram.from };
-                let by = Reception::new(&self.base.tables, at, route);
-                shared.on_datagram(&self.base, by, &datagram) | is_due
+                let by = Reception::new(&self.core.tables, at, route);
+                shared.on_datagram(&self.core, by, &datagram) | is_due
             });
             if is_due {
                 shared.exchange.on_packets(visitor);
             }
-            shared.wake(&self.base);
+            shared.wake(&self.core);
             is_due
         });
         match (run.marked, run.value, visitor) {
@@ -510,7 +510,7 @@ impl SoftwareDevice {
         let _ = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
             input(&mut shared.exchange, at);
-            shared.wake(&self.base);
+            shared.wake(&self.core);
         });
         self.run_shared(now);
     }
@@ -518,8 +518,8 @@ impl SoftwareDevice {
     /// Whether a step that took datagrams left queues to step or pieces to take: it is bounded.
     pub(crate) fn has_left(&self) -> bool {
         let of_peers = |shared: &mut SharedPart| shared.exchange.endpoint.has_pieces();
-        self.base.has_runnable()
-            || self.base.has_listed()
+        self.core.has_runnable()
+            || self.core.has_listed()
             || self.shared.try_with(of_peers).is_none_or(|held| held.value || held.marked)
     }
 
@@ -547,7 +547,7 @@ impl SoftwareDevice {
             Counter::DropMalformed,
             Counter::DropIcrc,
         ];
-        reasons.into_iter().map(|reason| self.base.tables.counts.value(reason)).sum()
+        reasons.into_iter().map(|reason| self.core.tables.counts.value(reason)).sum()
     }
 
     /// Whether each node that is reached by packets has everything that this one sent and owes.
@@ -573,7 +573,7 @@ impl SoftwareDevice {
     /// descriptors until a peer wakes it, or until [`SoftwareDevice::poll_deadline`].
     #[must_use]
     pub fn announce_sleep(&self, now: Nanos) -> bool {
-        let Some(sleep) = &self.base.tables.sleep else { return false };
+        let Some(sleep) = &self.core.tables.sleep else { return false };
         let rest = sleep.announce_sleep(|| {
             let due = self.poll_deadline().is_some_and(|at| at <= now);
             // The holder of the shared part is awake and will look for itself.
@@ -587,7 +587,7 @@ impl SoftwareDevice {
 
     /// Says *awake* to peers; to be called as soon as the wait returns.
     pub fn announce_awake(&self) {
-        if let Some(sleep) = &self.base.tables.sleep {
+        if let Some(sleep) = &self.core.tables.sleep {
             sleep.announce_awake();
         }
     }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use udma_abi::{Nanos, sqe::BLOCK_WORDS};
 
-use urma_mem::lull::{Lull, WorkSign};
+use urma_mem::idle::{IdleSnapshot, WorkSign};
 
 use super::running::RunningTime;
 use crate::cfg::{DeviceCfg, RcWire};
 use crate::command::Commands;
 use crate::context::function::DeviceFunction;
 use crate::endpoint::Reception;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;
-use crate::engine::send::Left;
+use crate::engine::send::StepOutcome;
 use crate::exchange::{Exchange, PlainStep, is_standard};
 use crate::ports::{ArrivedDatagram, Deadline};
 
@@ -48,21 +48,21 @@ impl SharedPart {
     }
 
     /// Does one bounded step; returns whether there is more to do.
-    pub(super) fn step(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.commands.step(&mut self.exchange, base, now);
-        while let Some((id, state)) = base.tables.next_stopped() {
-            self.exchange.set_recv_state(base, id, state);
+    pub(super) fn step(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        let mut busy = self.commands.step(&mut self.exchange, core, now);
+        while let Some((id, state)) = core.tables.next_stopped() {
+            self.exchange.set_recv_state(core, id, state);
             busy = true;
         }
         let is_waiting = self.commands.is_waiting();
         if is_waiting {
-            self.commands.step_moderated(&base.tables, now);
+            self.commands.step_moderated(&core.tables, now);
         }
-        let has_exchanged = self.step_exchange(base, now);
+        let has_exchanged = self.step_exchange(core, now);
         if is_waiting {
-            busy |= self.commands.step_waiting(&mut self.exchange, base, now);
+            busy |= self.commands.step_waiting(&mut self.exchange, core, now);
         }
-        self.wake(base);
+        self.wake(core);
         self.was_full = busy;
         self.was_busy = busy | has_exchanged;
         self.was_busy
@@ -75,28 +75,28 @@ impl SharedPart {
 
     /// Notes for a poll what shows that this part, in which a step finds nothing, stays as it is. Whether it can be
     /// shown.
-    pub(super) fn note_lull(&self, sign: &WorkSign, lull: &mut Lull) -> bool {
-        self.exchange.note_lull(sign, lull)
+    pub(super) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
+        self.exchange.note_idle(sign, idle)
     }
 
     /// Whether a post or poll has to step mail and pieces alone: nothing waits for time or for its turn.
-    pub(super) fn is_plain(&self, base: &Base) -> bool {
+    pub(super) fn is_plain(&self, core: &DeviceCore) -> bool {
         !self.was_full
             && !self.commands.is_waiting()
-            && !base.tables.has_stopped()
+            && !core.tables.has_stopped()
             && self.exchange.is_plain()
     }
 
     /// As [`SharedPart::step`], of a plain part. Whether a request wants to be looked at before the time
     /// that was set.
-    pub(super) fn step_plain(&mut self, base: &Base, now: Nanos, by: PlainStep) -> bool {
+    pub(super) fn step_plain(&mut self, core: &DeviceCore, now: Nanos, by: PlainStep) -> bool {
         let mut timer = Nanos::MAX;
         self.exchange.on_return(now);
         for _ in 0..ROUNDS {
-            let round = self.exchange.plain_round(base, now, by);
+            let round = self.exchange.plain_round(core, now, by);
             timer = timer.min(round.timer);
             self.was_full |= round.has_cut_off;
-            if !self.wake(base) || !base.has_listed() {
+            if !self.wake(core) || !core.has_listed() {
                 break;
             }
         }
@@ -105,11 +105,11 @@ impl SharedPart {
     }
 
     /// Steps mail and pieces alone.
-    pub(super) fn step_prompt(&mut self, base: &Base, now: Nanos) {
+    pub(super) fn step_prompt(&mut self, core: &DeviceCore, now: Nanos) {
         for _ in 0..ROUNDS {
-            let is_busy = self.exchange.prompt_round(base, now);
-            let has_more = base.has_listed() || self.exchange.endpoint.has_pieces();
-            if !(self.wake(base) | is_busy) || !has_more {
+            let is_busy = self.exchange.prompt_round(core, now);
+            let has_more = core.has_listed() || self.exchange.endpoint.has_pieces();
+            if !(self.wake(core) | is_busy) || !has_more {
                 break;
             }
         }
@@ -117,9 +117,9 @@ impl SharedPart {
 
     /// Takes the message that a poll found in a plain part, if there is nothing else to do. Whether it did.
     #[inline]
-    pub(super) fn take_alone(&mut self, base: &Base, now: Nanos) -> bool {
+    pub(super) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         self.exchange.on_return(now);
-        self.exchange.take_alone(base, now) && !self.wake(base)
+        self.exchange.take_alone(core, now) && !self.wake(core)
     }
 
     /// Sends the message of a direct entry, or steps its queue. Returns what is left, and when the requests
@@ -127,14 +127,14 @@ impl SharedPart {
     #[inline]
     pub(super) fn send_short(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: impl Fn() -> Nanos,
         (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
-    ) -> (Left, Nanos) {
+    ) -> (StepOutcome, Nanos) {
         let Self { exchange, time, .. } = self;
         let mut timer = Nanos::MAX;
-        let left = base.send_short(queue, block, |short| {
-            let sent = exchange.send_short(base, || time.at(now()), short);
+        let left = core.send_short(queue, block, |short| {
+            let sent = exchange.send_short(core, || time.at(now()), short);
             timer = sent.unwrap_or(timer);
             sent.is_some()
         });
@@ -144,25 +144,25 @@ impl SharedPart {
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.
     pub(super) fn on_datagram(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         mut by: Reception<'_>,
         datagram: &ArrivedDatagram<'_>,
     ) -> bool {
         let ArrivedDatagram { source_port, bytes, .. } = *datagram;
-        if base.tables.cfg.rc == RcWire::Roce && is_standard(bytes) {
-            return self.exchange.on_standard(base, by, (source_port, bytes));
+        if core.tables.cfg.rc == RcWire::Roce && is_standard(bytes) {
+            return self.exchange.on_standard(core, by, (source_port, bytes));
         }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
-        self.exchange.on_arrival(base, by, event)
+        self.exchange.on_arrival(core, by, event)
     }
 
-    fn step_exchange(&mut self, base: &Base, now: Nanos) -> bool {
-        let mut busy = self.exchange.begin_step(base, now);
+    fn step_exchange(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        let mut busy = self.exchange.begin_step(core, now);
         for _ in 0..ROUNDS {
-            let round = self.exchange.round(base, now);
-            let round = self.wake(base) | round;
+            let round = self.exchange.round(core, now);
+            let round = self.wake(core) | round;
             busy |= round;
-            let has_more = base.has_listed() || self.exchange.has_pieces();
+            let has_more = core.has_listed() || self.exchange.has_pieces();
             if !round || !has_more {
                 break;
             }
@@ -171,20 +171,20 @@ impl SharedPart {
     }
 
     /// Lets send queues take the completions that the exchange left in their mail. Whether there were any.
-    pub(super) fn wake(&mut self, base: &Base) -> bool {
+    pub(super) fn wake(&mut self, core: &DeviceCore) -> bool {
         let mut any = false;
         for id in self.exchange.drain_ended() {
-            base.wake_send(id);
+            core.wake_send(id);
             any = true;
         }
         any
     }
 
     /// Ends all objects of a function. With the only one the exchange starts anew, but for the sequences with other nodes.
-    pub(super) fn clear(&mut self, base: &Base, now: Nanos, function: &Arc<DeviceFunction>) {
-        self.commands.clear((&mut self.exchange, base), now, function);
+    pub(super) fn clear(&mut self, core: &DeviceCore, now: Nanos, function: &Arc<DeviceFunction>) {
+        self.commands.clear((&mut self.exchange, core), now, function);
         if !self.commands.is_shared() {
-            self.exchange.reset(base);
+            self.exchange.reset(core);
         }
     }
 

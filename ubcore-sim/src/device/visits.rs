@@ -1,15 +1,15 @@
 //! The shared part behind its `Serial`, with a count of visits for polls.
 //!
 //! *Owns*: both. *Takes*: visits of any thread. *Gives*: the same results as the `Serial`; its place to what may be of a
-//! dialogue. *Must not*: let a visit that may change something go uncounted ([`urma_mem::lull`]).
+//! ping-pong. *Must not*: let a visit that may change something go uncounted ([`urma_mem::idle`]).
 
 use std::sync::Arc;
 
-use urma_mem::lull::WorkSign;
+use urma_mem::idle::WorkSign;
 use urma_mem::{OwnerEntry, RunResult, Serial, ThisThread, VisitEnd, Visited};
 
-use super::place::SharedPlace;
 use super::shared::SharedPart;
+use super::shared_place::SharedPlace;
 
 /// The shared part of a device.
 #[derive(Debug)]

@@ -80,7 +80,7 @@ pub(crate) struct KnownRequests {
 
 /// What one earlier request rested on.
 ///
-/// In whole cache lines, the first of which a warrant does not use: a program that writes to many peers, or by many queues,
+/// In whole cache lines, the first of which a grant does not use: a program that writes to many peers, or by many queues,
 /// in turn loads them each time.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -224,7 +224,7 @@ impl KnownMemory {
 }
 
 impl KnownRequest {
-    /// The same once more, for a warrant of the engine that keeps this one.
+    /// The same once more, for a grant of the engine that keeps this one.
     pub(super) fn again(&self) -> Self {
         Self { seen: self.seen, facts: self.facts.clone(), proof: self.proof.clone() }
     }

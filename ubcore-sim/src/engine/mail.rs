@@ -71,13 +71,13 @@ impl Mail {
 }
 
 // The seam to the shared part:
-// - A send engine pushes `Handed`, puts its queue number on the device's list (`Base::next_listed`) and
+// - A send engine pushes `Handed`, puts its queue number on the device's list (`DeviceCore::next_listed`) and
 //   has the shared part stepped. `Handed::words` decodes with `Sqe::decode`; local pieces with
 //   `gather::Local::of` and `gather::read_out`. All its local checks are done; READ and atomic results
 //   go to local pieces by `gather::write_in`.
 // - Each `Handed` gets one `HandedCompletion` (any order), pushed into `ended`; then the caller of
 // the exchange
-//   calls `Base::wake_send(id)`.
+//   calls `DeviceCore::wake_send(id)`.
 // - `take_purge()` true: drop every request taken from this mail before, without
 // `HandedCompletion`; requests
 //   in `handed` at that moment are new ones.

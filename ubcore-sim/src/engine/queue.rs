@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use urma_mem::Serial;
 
-use super::place::EnginePlace;
+use super::fast_queue::EnginePlace;
 use crate::context::queue::Queue;
 
 /// One of the 2^20 numbers, from its first use on. Queues that only receive have no engine.

@@ -5,11 +5,11 @@
 //! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
 
 mod again;
-mod dialogue;
 mod flush;
 mod lane;
 mod lookups;
 mod message;
+mod ping_pong_entry;
 mod planted;
 mod route;
 
@@ -26,8 +26,8 @@ use urma_mem::ends::EndCount;
 use urma_mem::sync::Ordering;
 use urma_mem::{Blocks, RegionWord32};
 
-pub(crate) use dialogue::SaidTo;
 pub(crate) use message::{HandedEnd, ShortSend};
+pub(crate) use ping_pong_entry::SaidTo;
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
@@ -148,9 +148,9 @@ pub(crate) struct Visit<'a> {
 /// What a step did and left, by bits: four bytes would be stored one by one and loaded as one word, which
 /// waits for the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Left(u8);
+pub(crate) struct StepOutcome(u8);
 
-impl Left {
+impl StepOutcome {
     /// The step did nothing, and left nothing.
     pub(crate) const NOTHING: Self = Self(0);
     /// The step's bounds were reached: step again.
@@ -190,7 +190,7 @@ impl Left {
     }
 }
 
-impl BitOrAssign for Left {
+impl BitOrAssign for StepOutcome {
     #[inline]
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
@@ -281,7 +281,7 @@ impl SendEngine {
 
     /// Does one bounded step of the queue.
     #[inline(always)]
-    pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
+    pub(crate) fn step(&mut self, visit: &Visit<'_>) -> StepOutcome {
         let left = self.step_lane(visit);
         self.clear_slots(left)
     }
@@ -289,13 +289,13 @@ impl SendEngine {
     /// As [`SendEngine::step`], where it is not the usual step of a post.
     #[cold]
     #[inline(never)]
-    pub(crate) fn step_again(&mut self, visit: &Visit<'_>) -> Left {
+    pub(crate) fn step_again(&mut self, visit: &Visit<'_>) -> StepOutcome {
         self.step(visit)
     }
 
     /// After a step that left `left`: gives a completion slot back that the queue need not keep.
     #[inline(always)]
-    fn clear_slots(&mut self, left: Left) -> Left {
+    fn clear_slots(&mut self, left: StepOutcome) -> StepOutcome {
         if self.retire.is_square() {
             return left;
         }
@@ -304,23 +304,23 @@ impl SendEngine {
     }
 
     #[cold]
-    fn return_slots(&mut self, mut left: Left) -> Left {
+    fn return_slots(&mut self, mut left: StepOutcome) -> StepOutcome {
         if self.state == SendState::Ready {
             self.retire.return_spare();
         } else {
             self.retire.give_spare_back();
         }
-        left |= Left::FREED.when(self.retire.take_freed());
+        left |= StepOutcome::FREED.when(self.retire.take_freed());
         left
     }
 
     #[inline(never)]
-    fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
-        let mut left = Left::NOTHING;
+    fn step_requests(&mut self, visit: &Visit<'_>) -> StepOutcome {
+        let mut left = StepOutcome::NOTHING;
         let mut bytes = visit.tables.step.bytes();
         if !self.mail.ended.is_empty() {
             self.take_ends(visit);
-            left |= Left::BUSY;
+            left |= StepOutcome::BUSY;
         }
         let mut direct = visit.direct;
         for _ in 0..visit.tables.step.requests() {
@@ -328,14 +328,14 @@ impl SendEngine {
                 self.place_deferred(visit);
             }
             if self.state != SendState::Ready {
-                left |= Left::SHARED;
-                left |= Left::MORE.when(self.step_stopped(visit));
+                left |= StepOutcome::SHARED;
+                left |= StepOutcome::MORE.when(self.step_stopped(visit));
                 return left;
             }
             if !self.under_way && !self.fetch(visit, direct.take()) {
                 return left;
             }
-            left |= Left::BUSY;
+            left |= StepOutcome::BUSY;
             if !self.under_way {
                 // It was malformed and has its end; the state may have changed.
                 continue;
@@ -349,17 +349,17 @@ impl SendEngine {
             match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
-                    left |= Left::SHARED;
+                    left |= StepOutcome::SHARED;
                     self.push_current(visit, tpn);
                 }
                 FrontResult::Wait => return left,
                 FrontResult::More => {
-                    left |= Left::MORE;
+                    left |= StepOutcome::MORE;
                     return left;
                 }
             }
         }
-        left |= Left::MORE;
+        left |= StepOutcome::MORE;
         left
     }
 

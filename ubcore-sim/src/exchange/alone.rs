@@ -10,21 +10,21 @@
 
 use udma_abi::Nanos;
 
-use super::hold::Answers;
+use super::ack_delay::Answers;
 use super::peer::FormTaken;
 use super::state::{Exchange, ExchangeParts};
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 
 impl Exchange {
     /// Takes the message that a poll found, if nothing else was to be done before it and the program comes back
     /// soon. Whether it did.
     #[inline]
-    pub(crate) fn take_alone(&mut self, base: &Base, now: Nanos) -> bool {
-        if self.hold.answers() != Answers::MayWait || !base.tables.has_message_lane() {
+    pub(crate) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        if self.hold.answers() != Answers::MayWait || !core.tables.has_message_lane() {
             return false;
         }
         let Some(from) = self.peers.awaited() else { return false };
-        let ExchangeParts { peers, mut work, .. } = self.split(base, now);
+        let ExchangeParts { peers, mut work, .. } = self.split(core, now);
         let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
         match taken {
             None => return false,

@@ -7,8 +7,8 @@ use udma_abi::{CqeStatus, Nanos, counters::Counter};
 use urma_packet::{ResponseBody, ResponseHeader, ResponseStatus};
 
 use super::flow::{Request, SEQUENCE_TRIES};
-use super::senders::Sender;
-use crate::engine::base::Base;
+use super::send_queues::Sender;
+use crate::engine::core::DeviceCore;
 use crate::engine::gather::{self, MessageSpan, Segments};
 
 /// What an answer does to its request.
@@ -34,19 +34,19 @@ pub(super) fn is_final(header: &ResponseHeader, len: usize) -> bool {
 pub(super) fn effect(
     request: &mut Request,
     (sender, now): (&mut Sender, Nanos),
-    base: &Base,
+    core: &DeviceCore,
     header: &ResponseHeader,
     bytes: &[u8],
 ) -> Effect {
     match header.status {
-        ResponseStatus::Ack => on_ack(request, sender, base, header, bytes),
+        ResponseStatus::Ack => on_ack(request, sender, core, header, bytes),
         ResponseStatus::ReceiverNotReady { timer } => {
-            base.tables.counts.add(Counter::RnrReceived, 1);
+            core.tables.counts.add(Counter::RnrReceived, 1);
             let wait = ResponseStatus::rnr_timer_ns(timer);
             if !request.may_retry(sender.side.rnr_retry, now, wait) {
                 return Effect::End(CqeStatus::RnrRetryExceeded, 0);
             }
-            if base.tables.faults.not_ready_forgotten() {
+            if core.tables.faults.not_ready_forgotten() {
                 return Effect::Wait(Nanos::MAX / 2);
             }
             Effect::Wait(wait)
@@ -71,7 +71,7 @@ pub(super) fn effect(
 fn on_ack(
     request: &mut Request,
     sender: &mut Sender,
-    base: &Base,
+    core: &DeviceCore,
     header: &ResponseHeader,
     bytes: &[u8],
 ) -> Effect {
@@ -90,7 +90,7 @@ fn on_ack(
                 return lie;
             }
             let last = offset + len == length;
-            store(request, sender, base, (u64::from(offset), bytes, last));
+            store(request, sender, core, (u64::from(offset), bytes, last));
             request.got += len;
             if last { ended(request) } else { Effect::More }
         }
@@ -101,7 +101,7 @@ fn on_ack(
             }
             let all = value.value.to_le_bytes();
             let len = (value.size.bytes() as usize).min(all.len());
-            store(request, sender, base, (0, &all[..len], true));
+            store(request, sender, core, (0, &all[..len], true));
             ended(request)
         }
     }
@@ -118,10 +118,10 @@ fn ended(request: &Request) -> Effect {
 fn store(
     request: &mut Request,
     sender: &mut Sender,
-    base: &Base,
+    core: &DeviceCore,
     (at, bytes, last): (u64, &[u8], bool),
 ) {
-    let mut segments = Segments { cache: &mut sender.cache, table: &base.tables.segments };
+    let mut segments = Segments { cache: &mut sender.cache, table: &core.tables.segments };
     let span = MessageSpan { at, len: bytes.len(), last };
     let pieces = request.local.pieces(&request.words);
     if let Err(status) = gather::write_in(pieces, &mut segments, span, bytes) {

@@ -7,38 +7,39 @@ use urma_packet::PacketHeader;
 use super::lookups;
 use super::message::{self, MessageProgress};
 use super::peer::Peer;
-use super::piece::{From, Part};
+use super::piece::{RequestFragment, RequestSource};
 use super::state::{Exchange, ExchangeParts};
 use super::target::Unsequenced;
 use crate::carrier::piece::Payload;
 use crate::endpoint::{EndpointEvent, Reception};
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 
 impl Exchange {
     /// Takes what came from a node. Returns whether a step is due.
     pub(crate) fn on_arrival(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         by: Reception<'_>,
         event: EndpointEvent<'_>,
     ) -> bool {
-        let ExchangeParts { peers, mut work, inbox, .. } = self.split(base, by.now);
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(core, by.now);
         match event {
             EndpointEvent::Nothing => return false,
             EndpointEvent::Packet => {}
             EndpointEvent::Message { number, header, payload } => {
                 let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
-                let part = Part { header: &header, payload: Payload::Here, bytes: payload };
-                if work.base.tables.contexts.is_some() {
+                let part =
+                    RequestFragment { header: &header, payload: Payload::Here, bytes: payload };
+                if work.core.tables.contexts.is_some() {
                     // Counted alone: it is answered by nothing that could wait.
-                    lookups::look_up(&mut work, From { eid: by.from, tpn }, &header);
+                    lookups::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
                 }
                 let progress = message::on_datagram(&mut work, by.from, tpn, &part);
                 if progress == MessageProgress::Receive {
                     self.endpoint.note_datagram(by.from, number);
                 }
             }
-            EndpointEvent::Connect(header) => return self.on_connect(base, by, &header),
+            EndpointEvent::Connect(header) => return self.on_connect(core, by, &header),
             EndpointEvent::Opened(new) => {
                 let was_shut = peers.get_mut(&by.from).is_some_and(|peer| {
                     let was_shut = peer.is_shut;
@@ -47,7 +48,7 @@ impl Exchange {
                 });
                 // Of a node that did not say that it closes, an import may be of either life.
                 if was_shut {
-                    self.end_former_paths(base, by.from);
+                    self.end_former_paths(core, by.from);
                 }
             }
             EndpointEvent::Closed(reason) => {
@@ -63,14 +64,14 @@ impl Exchange {
     }
 
     /// A node that proved its address asks for a TP: a peer from now on, if there is a place for it.
-    fn on_connect(&mut self, base: &Base, by: Reception<'_>, connect: &PacketHeader) -> bool {
-        if !self.peers.contains_key(&by.from) && !self.has_place(base, by.now, Some(by.from)) {
+    fn on_connect(&mut self, core: &DeviceCore, by: Reception<'_>, connect: &PacketHeader) -> bool {
+        if !self.peers.contains_key(&by.from) && !self.has_place(core, by.now, Some(by.from)) {
             self.endpoint.refuse(by, connect);
             return false;
         }
         self.peers.entry(by.from).or_insert_with(|| Peer::since(by.now, by.from, None));
         self.on_packet_peer(by.from);
         let event = self.endpoint.on_handshake(by, connect);
-        self.on_arrival(base, by, event)
+        self.on_arrival(core, by, event)
     }
 }

@@ -10,7 +10,7 @@ use urma_packet::CloseReason;
 use super::path::Posted;
 use super::peer::Peer;
 use super::state::Exchange;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 
 /// Longest time between two looks at a path that waits for a queue.
 const LOOK_NS: Nanos = 1_000_000_000;
@@ -18,21 +18,21 @@ const LOOK_NS: Nanos = 1_000_000_000;
 impl Exchange {
     /// One user less. After the last one the path closes (and its `NodePath` is removed) as soon as
     /// everything is retired that was posted before.
-    pub(crate) fn disconnect(&mut self, base: &Base, now: Nanos, tpn: u32) -> CmdStatus {
+    pub(crate) fn disconnect(&mut self, core: &DeviceCore, now: Nanos, tpn: u32) -> CmdStatus {
         let Some(path) = self.paths.get_mut(&tpn).filter(|path| path.users != 0) else {
             return CmdStatus::NotFound;
         };
         path.users -= 1;
         if path.users == 0 {
-            path.posted = self.senders.ids().filter_map(|id| Posted::of(base, id)).collect();
+            path.posted = self.senders.ids().filter_map(|id| Posted::of(core, id)).collect();
             self.closing.push(tpn);
-            self.close_paths(base, now);
+            self.close_paths(core, now);
         }
         CmdStatus::Ok
     }
 
     /// Closes the paths that no user and no request holds any more.
-    pub(super) fn close_paths(&mut self, base: &Base, now: Nanos) {
+    pub(super) fn close_paths(&mut self, core: &DeviceCore, now: Nanos) {
         if self.closing.is_empty() {
             return;
         }
@@ -41,9 +41,9 @@ impl Exchange {
             let Some(path) = paths.get_mut(tpn).filter(|path| path.users == 0) else {
                 return false;
             };
-            path.posted.retain(|posted| posted.is_left(base));
+            path.posted.retain(|posted| posted.is_left(core));
             if path.standard && path.posted.is_empty() {
-                path.end(base, *tpn);
+                path.end(core, *tpn);
             }
             let peer = peers.get_mut(&path.eid).filter(|_| !path.standard);
             let peer = peer
@@ -52,13 +52,13 @@ impl Exchange {
                 for entry in peer.paths.iter_mut().filter(|entry| **entry == Some(*tpn)) {
                     *entry = None;
                 }
-                path.end(base, *tpn);
+                path.end(core, *tpn);
             }
             if !path.posted.is_empty() {
                 return true;
             }
             paths.remove(tpn);
-            base.tables.remove_link(*tpn);
+            core.tables.remove_link(*tpn);
             false
         });
         self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };

@@ -120,7 +120,7 @@ impl ReceivePlace {
         let (piece, segment) = (self.cursor.next_piece()?, &*self.segment);
         let offset = segment.offset_of(piece.va, u64::from(piece.len))?;
         let is_fit = piece.token_id == segment.token_id && len <= piece.len as usize;
-        debug_assert!(segment.is_live(), "its end ends the dialogue");
+        debug_assert!(segment.is_live(), "its end ends the ping-pong");
         (is_fit && segment.region.is_writable()).then(|| segment.memory.window(offset, len))
     }
 }

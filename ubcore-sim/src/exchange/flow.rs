@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseOp};
 
-use super::senders::TIMEOUT_MIN_NS;
+use super::send_queues::TIMEOUT_MIN_NS;
 use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};

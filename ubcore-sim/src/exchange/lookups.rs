@@ -6,11 +6,11 @@
 use udma_abi::Nanos;
 use urma_packet::{RequestFlags, RequestHeader, RequestOp};
 
+use super::context::ExchangeContext;
 use super::memory::token_id;
 use super::message::ask;
-use super::piece::From;
+use super::piece::RequestSource;
 use super::target::Unsequenced;
-use super::work::Work;
 use crate::carrier::piece::Inbound;
 use crate::context::model::LookedUp;
 
@@ -23,25 +23,33 @@ pub(super) struct WaitingPiece {
 }
 
 /// The first piece of a request came: looks up what the request needs. Returns when it may start; 0: now.
-pub(super) fn look_up(work: &mut Work<'_>, from: From, header: &RequestHeader) -> Nanos {
+pub(super) fn look_up(
+    work: &mut ExchangeContext<'_>,
+    from: RequestSource,
+    header: &RequestHeader,
+) -> Nanos {
     if !header.flags.contains(RequestFlags::FIRST) {
         return 0;
     }
     let mut all = receive(work, from, header);
     all.extend(segment(work, header));
-    let contexts = work.base.tables.contexts.as_ref().filter(|_| !all.is_empty());
+    let contexts = work.core.tables.contexts.as_ref().filter(|_| !all.is_empty());
     contexts.map_or(0, |contexts| contexts.look_up(all.into_iter()))
 }
 
 /// What a message needs to be received.
-fn receive(work: &Work<'_>, from: From, header: &RequestHeader) -> Vec<LookedUp> {
+fn receive(
+    work: &ExchangeContext<'_>,
+    from: RequestSource,
+    header: &RequestHeader,
+) -> Vec<LookedUp> {
     let is_datagram = header.flags.contains(RequestFlags::DATAGRAM);
     let datagram = if is_datagram { Unsequenced::Yes } else { Unsequenced::No };
     ask(from, header, datagram).map_or_else(Vec::new, |ask| work.receives.look_ahead(&ask))
 }
 
 /// The segment that it names. One that does not live has no context.
-fn segment(work: &mut Work<'_>, header: &RequestHeader) -> Option<LookedUp> {
+fn segment(work: &mut ExchangeContext<'_>, header: &RequestHeader) -> Option<LookedUp> {
     let names = !matches!(
         header.op,
         RequestOp::Send

@@ -10,9 +10,9 @@ use urma_packet::{
     ResponseHeader, ResponseStatus, TokenId,
 };
 
-use super::piece::Part;
+use super::context::ExchangeContext;
+use super::piece::RequestFragment;
 use super::serve::{PartialMessage, Reply};
-use super::work::Work;
 use crate::engine::direct::notify_at;
 use crate::engine::names::NamedBytes;
 use crate::engine::pull::{NamedPlace, PullError, Puller};
@@ -32,8 +32,11 @@ pub(super) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader 
 }
 
 /// A segment of this node that a request may touch: memory, offset of the range, life. Its program still has it mapped.
-fn reach(work: &mut Work<'_>, want: &Want) -> Result<(HeldMemory, usize, u64), ResponseStatus> {
-    let (faults, now) = (work.base.tables.faults, work.now);
+fn reach(
+    work: &mut ExchangeContext<'_>,
+    want: &Want,
+) -> Result<(HeldMemory, usize, u64), ResponseStatus> {
+    let (faults, now) = (work.core.tables.faults, work.now);
     let segments = work.segments();
     let denied = CqeStatus::RemAccessAbort;
     let segment = segments.cache.find(segments.table, want.token_id);
@@ -53,7 +56,7 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(HeldMemory, usize, u64), R
         if status == CqeStatus::RemDataPoison {
             return ResponseStatus::DataPoison;
         }
-        work.base.tables.count(Counter::AccessDenied);
+        work.core.tables.count(Counter::AccessDenied);
         ResponseStatus::AccessAbort
     })
 }
@@ -100,7 +103,7 @@ fn notify_want(header: &RequestHeader) -> Option<(Want, NotifyKind, u64)> {
 
 /// Everything that the whole write needs; the life of its segment.
 pub(super) fn check_write(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     start: u64,
 ) -> Result<u64, ResponseStatus> {
@@ -117,7 +120,7 @@ pub(super) fn check_write(
 
 /// The target of an unfinished message is what it was.
 pub(super) fn check_again(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     message: &PartialMessage,
 ) -> Result<(HeldMemory, usize), ResponseStatus> {
@@ -127,10 +130,10 @@ pub(super) fn check_again(
 
 /// Stores a piece of a write; the end of the message after everything before it.
 pub(super) fn place(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     message: &PartialMessage,
-    part: &Part<'_>,
+    part: &RequestFragment<'_>,
 ) -> Result<(), ResponseStatus> {
     let (memory, offset) = check_again(work, header, message)?;
     let at = offset + message.done as usize;
@@ -147,7 +150,7 @@ pub(super) fn place(
 /// # Errors
 /// An answer; [`NotPulled::NoBytes`]: the peer is to send the bytes.
 pub(super) fn place_named(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     (header, message): (&RequestHeader, &PartialMessage),
     (bytes, is_last): (&NamedBytes, bool),
     puller: Option<&mut Puller>,
@@ -182,7 +185,10 @@ pub(super) enum NotPulled {
 }
 
 /// The 8 bytes after the payload, if the request has any.
-pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), ResponseStatus> {
+pub(super) fn notify(
+    work: &mut ExchangeContext<'_>,
+    header: &RequestHeader,
+) -> Result<(), ResponseStatus> {
     let Some((want, kind, data)) = notify_want(header) else { return Ok(()) };
     let (memory, offset, _) = reach(work, &want)?;
     let (memory, offset) = memory.window(offset, 8);
@@ -191,7 +197,7 @@ pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), 
 
 /// Executes an atomic on the target's memory.
 pub(super) fn atomic(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     op: AtomicOp,
     operands: &AtomicOperands,
@@ -199,7 +205,7 @@ pub(super) fn atomic(
     let want = want(header, header.access.address, Access::ATOMIC, 0);
     let (memory, offset, _) = reach(work, &want)?;
     let value = apply(&memory, offset, op, operands).ok_or(ResponseStatus::Unsupported)?;
-    let value = if work.base.tables.faults.wrong_value_answered() { !value } else { value };
+    let value = if work.core.tables.faults.wrong_value_answered() { !value } else { value };
     Ok(AtomicValue { size: operands.size, value: u128::from(value) })
 }
 
@@ -239,7 +245,10 @@ pub(super) struct ReadJob {
 }
 
 /// Checks a read as a whole.
-pub(super) fn read(work: &mut Work<'_>, header: &RequestHeader) -> Result<ReadJob, ResponseStatus> {
+pub(super) fn read(
+    work: &mut ExchangeContext<'_>,
+    header: &RequestHeader,
+) -> Result<ReadJob, ResponseStatus> {
     let want = want(header, header.access.address, Access::READ, 0);
     let (_, _, life) = reach(work, &want)?;
     Ok(ReadJob { header: *header, life, done: 0, failed: false })
@@ -250,7 +259,7 @@ impl ReadJob {
     /// `work.bytes`. A segment that is gone meanwhile ends the read with an error.
     pub(super) fn next_piece(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         size: usize,
     ) -> (ResponseHeader, usize) {
         let length = self.header.access.length;

@@ -6,12 +6,12 @@
 use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseStatus};
 
+use super::context::ExchangeContext;
 use super::outcome::PieceOutcome;
-use super::piece::{From, Part};
+use super::piece::{RequestFragment, RequestSource};
 use super::receive::TakenReceive;
 use super::serve::{PartialMessage, Served};
 use super::target::{Ask, Unsequenced};
-use super::work::Work;
 use crate::carrier::piece::Payload;
 use crate::engine::gather::{self, MessageSpan, Store};
 use crate::engine::names::NamedBytes;
@@ -20,19 +20,23 @@ use crate::engine::pull::{NamedPlace, PullError, Puller};
 /// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
 pub(super) fn receive_for(
     served: &mut Served,
-    work: &mut Work<'_>,
-    from: From,
-    part: &Part<'_>,
+    work: &mut ExchangeContext<'_>,
+    from: RequestSource,
+    part: &RequestFragment<'_>,
 ) -> Result<TakenReceive, ResponseStatus> {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         return Ok(taken);
     }
     let ask = ask(from, part.header, Unsequenced::No).ok_or(ResponseStatus::NoTarget)?;
-    work.receives.take(work.base, &ask)
+    work.receives.take(work.core, &ask)
 }
 
 /// What a request asks of a receiving side; `None`: it needs no receive, or names no target.
-pub(super) fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask> {
+pub(super) fn ask(
+    from: RequestSource,
+    header: &RequestHeader,
+    datagram: Unsequenced,
+) -> Option<Ask> {
     Some(Ask {
         target: header.target?,
         from: from.eid,
@@ -54,9 +58,9 @@ pub(super) fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> 
 
 pub(super) fn send_piece(
     served: &mut Served,
-    work: &mut Work<'_>,
-    (from, puller): (From, Option<&mut Puller>),
-    part: &Part<'_>,
+    work: &mut ExchangeContext<'_>,
+    (from, puller): (RequestSource, Option<&mut Puller>),
+    part: &RequestFragment<'_>,
 ) -> PieceOutcome {
     let begun = if part.is_first() {
         begin_receive(served, work, from, part)
@@ -83,7 +87,7 @@ pub(super) fn send_piece(
     };
     if !placed {
         if let Some(taken) = message.receive {
-            taken.fail(work.base, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
+            taken.fail(work.core, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
         }
         let status = if fits { ResponseStatus::NoResources } else { ResponseStatus::Length };
         return PieceOutcome::refused(status);
@@ -102,14 +106,14 @@ pub(super) fn send_piece(
 /// A message, with a receive that it fits.
 fn begin_receive(
     served: &mut Served,
-    work: &mut Work<'_>,
-    from: From,
-    part: &Part<'_>,
+    work: &mut ExchangeContext<'_>,
+    from: RequestSource,
+    part: &RequestFragment<'_>,
 ) -> Result<PartialMessage, ResponseStatus> {
     let length = part.header.access.length;
     let taken = receive_for(served, work, from, part)?;
     if let Err((status, answer)) = check_receive(work, &taken, length) {
-        taken.fail(work.base, status);
+        taken.fail(work.core, status);
         return Err(answer);
     }
     Ok(PartialMessage { start: 0, length, done: 0, life: 0, receive: Some(taken) })
@@ -117,7 +121,7 @@ fn begin_receive(
 
 /// The message fits the receive, and the receive's pieces are there: status for each side if not.
 fn check_receive(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     taken: &TakenReceive,
     length: u32,
 ) -> Result<(), (CqeStatus, ResponseStatus)> {
@@ -129,7 +133,7 @@ fn check_receive(
 }
 
 /// Payload of so few bytes goes into the completion.
-fn goes_inline(taken: &TakenReceive, part: &Part<'_>) -> bool {
+fn goes_inline(taken: &TakenReceive, part: &RequestFragment<'_>) -> bool {
     taken.is_inline()
         && part.payload == Payload::Here
         && part.bytes.len() <= INLINE_MAX
@@ -137,7 +141,11 @@ fn goes_inline(taken: &TakenReceive, part: &Part<'_>) -> bool {
         && part.is_last()
 }
 
-fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>) -> bool {
+fn place_received(
+    work: &mut ExchangeContext<'_>,
+    message: &PartialMessage,
+    part: &RequestFragment<'_>,
+) -> bool {
     let Some(taken) = &message.receive else { return false };
     if goes_inline(taken, part) {
         return true;
@@ -152,9 +160,9 @@ fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>
 
 /// Copies what the peer names into the receive.
 fn pull(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     message: &PartialMessage,
-    (part, bytes): (&Part<'_>, &NamedBytes),
+    (part, bytes): (&RequestFragment<'_>, &NamedBytes),
     puller: Option<&mut Puller>,
 ) -> Result<(), PullError> {
     let Some(taken) = &message.receive else { return Err(PullError::Unreachable) };
@@ -178,14 +186,19 @@ fn pull(
     })
 }
 
-pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &Part<'_>) {
+pub(super) fn complete(
+    work: &ExchangeContext<'_>,
+    taken: TakenReceive,
+    from: RequestSource,
+    part: &RequestFragment<'_>,
+) {
     let header = part.header;
     let (opcode, imm) = match header.op {
         RequestOp::Send => (0, 0),
         RequestOp::SendImm(imm) => (1, imm),
         RequestOp::SendInvalidate(notice) => {
             let token_id = notice.token_id.value() << 8;
-            work.base.tables.segments.invalidate(taken.owner, token_id, notice.token.0);
+            work.core.tables.segments.invalidate(taken.owner, token_id, notice.token.0);
             (2, u64::from(token_id) | u64::from(notice.token.0) << 32)
         }
         RequestOp::WriteImm(notice) => (3, notice.imm),
@@ -209,31 +222,31 @@ pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &
         cqe.inline_en = true;
         cqe.inline[..part.bytes.len()].copy_from_slice(part.bytes);
     }
-    taken.complete(work.base, cqe, header.flags.contains(RequestFlags::SOLICITED));
+    taken.complete(work.core, cqe, header.flags.contains(RequestFlags::SOLICITED));
 }
 
 /// A message outside any sequence: it finds a receive or is dropped.
 pub(super) fn on_datagram(
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     eid: udma_abi::RawEid,
     tpn: u32,
-    part: &Part<'_>,
+    part: &RequestFragment<'_>,
 ) -> MessageProgress {
-    let from = From { eid, tpn };
+    let from = RequestSource { eid, tpn };
     let whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
     let exact = part.header.access.length == part.len();
     let ask = ask(from, part.header, Unsequenced::Yes).filter(|_| whole && exact);
     let Some(ask) = ask else {
-        work.base.tables.count(Counter::DropMalformed);
+        work.core.tables.count(Counter::DropMalformed);
         return MessageProgress::Nothing;
     };
-    let Ok(taken) = work.receives.take(work.base, &ask) else {
-        work.base.tables.count(Counter::DropUm);
+    let Ok(taken) = work.receives.take(work.core, &ask) else {
+        work.core.tables.count(Counter::DropUm);
         return MessageProgress::Nothing;
     };
     if let Err((status, _)) = check_receive(work, &taken, part.header.access.length) {
-        work.base.tables.count(Counter::DropUm);
-        taken.fail(work.base, status);
+        work.core.tables.count(Counter::DropUm);
+        taken.fail(work.core, status);
         return MessageProgress::Receive;
     }
     let length = part.header.access.length;
@@ -243,7 +256,7 @@ pub(super) fn on_datagram(
         if placed {
             complete(work, taken, from, part);
         } else {
-            taken.fail(work.base, CqeStatus::LocAccess);
+            taken.fail(work.core, CqeStatus::LocAccess);
         }
     }
     MessageProgress::Receive

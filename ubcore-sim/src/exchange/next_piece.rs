@@ -7,7 +7,7 @@ use udma_abi::CqeStatus;
 use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
 
 use super::flow::Request;
-use super::senders::Sender;
+use super::send_queues::Sender;
 use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
 use crate::endpoint::{PeerTp, TpEndpoint};

@@ -5,7 +5,7 @@
 use udma_abi::RawEid;
 use urma_mem::sync::Ordering;
 
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 
 /// One path as its users hold it.
 #[derive(Clone, Debug)]
@@ -30,9 +30,9 @@ impl UsedPath {
     }
 
     /// Nothing goes over it any more; `tpn` is its number.
-    pub(super) fn end(&mut self, base: &Base, tpn: u32) {
+    pub(super) fn end(&mut self, core: &DeviceCore, tpn: u32) {
         self.dead = true;
-        base.tables.links.end(tpn);
+        core.tables.links.end(tpn);
     }
 }
 
@@ -46,24 +46,24 @@ pub(super) struct Posted {
 
 impl Posted {
     /// Requests of `queue` that are posted and not retired; `None`: there are none.
-    pub(super) fn of(base: &Base, queue: u32) -> Option<Self> {
-        let place = base.queues.get(queue)?;
+    pub(super) fn of(core: &DeviceCore, queue: u32) -> Option<Self> {
+        let place = core.queues.get(queue)?;
         let held = place.send.with_blocking(|at| Some(at.engine().as_ref()?.blocks_left(place)));
         if held.marked {
-            base.make_runnable(place);
+            core.make_runnable(place);
         }
         let end = place.pi.load(Ordering::Acquire);
         held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
     }
 
     /// Whether one of them is not retired. A queue that another thread steps may hold one.
-    pub(super) fn is_left(&self, base: &Base) -> bool {
-        let Some(place) = base.queues.get(self.queue) else { return false };
+    pub(super) fn is_left(&self, core: &DeviceCore) -> bool {
+        let Some(place) = core.queues.get(self.queue) else { return false };
         let Some(held) = place.send.try_with(|at| at.engine().as_ref().map(|e| e.retired())) else {
             return true;
         };
         if held.marked {
-            base.make_runnable(place);
+            core.make_runnable(place);
         }
         held.value.is_some_and(|retired| self.end.wrapping_sub(retired).cast_signed() > 0)
     }

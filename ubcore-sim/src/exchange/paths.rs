@@ -20,7 +20,7 @@ use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::cfg::RcWire;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::pull::Puller;
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
@@ -30,23 +30,23 @@ impl Exchange {
     /// Called again for each step while pending.
     pub(crate) fn connect(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
         eid: RawEid,
         mode: Mode,
     ) -> Connecting {
-        if mode == Mode::Rc && base.tables.cfg.rc == RcWire::Roce {
-            return self.connect_standard(base, now, eid);
+        if mode == Mode::Rc && core.tables.cfg.rc == RcWire::Roce {
+            return self.connect_standard(core, now, eid);
         }
         // A node may have closed and come again before this one's host has reported it.
         if let Some(Carrier::Ring(ring)) =
             self.peers.get(&eid).and_then(|p| p.line.carrier.as_ref())
             && ring.is_cut()
         {
-            self.on_peer_gone(base, now, eid);
+            self.on_peer_gone(core, now, eid);
         }
         if !self.peers.contains_key(&eid)
-            && let Err(why) = self.look_for(base, now, eid)
+            && let Err(why) = self.look_for(core, now, eid)
         {
             return Connecting::Failed(why);
         }
@@ -54,12 +54,12 @@ impl Exchange {
             self.peers.remove(&eid);
             return Connecting::Failed(why);
         }
-        self.open_path(base, now, eid, mode == Mode::Um)
+        self.open_path(core, now, eid, mode == Mode::Um)
     }
 
     /// A path for packets of the standard opcodes: nothing is asked of the node, which may be any.
-    fn connect_standard(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Connecting {
-        self.close_paths(base, now);
+    fn connect_standard(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) -> Connecting {
+        self.close_paths(core, now);
         let Self { endpoint, paths, .. } = self;
         let known = paths.iter_mut().find(|(_, path)| path.standard && path.eid == eid);
         if let Some((tpn, path)) = known {
@@ -67,21 +67,21 @@ impl Exchange {
             return Connecting::Ready { tpn: *tpn, path: TpPath::Packets };
         }
         let tpn = endpoint.path_number(|tpn| paths.contains_key(&tpn));
-        base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, false, Reach::Standard)));
+        core.tables.links.insert(Arc::new(NodePath::new(tpn, eid, false, Reach::Standard)));
         let posted = Vec::new();
         let path = UsedPath { eid, users: 1, life: 0, posted, standard: true, dead: false };
         paths.insert(tpn, path);
         Connecting::Ready { tpn, path: TpPath::Packets }
     }
 
-    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Result<(), CmdStatus> {
-        if !self.has_place(base, now, None) {
+    fn look_for(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) -> Result<(), CmdStatus> {
+        if !self.has_place(core, now, None) {
             return Err(CmdStatus::NoRoom);
         }
         let mut own = None;
-        if eid == base.tables.cfg.eid {
+        if eid == core.tables.cfg.eid {
             own = Some(Carrier::Loop(Loopback::default()));
-        } else if base.tables.ask_host(HostRequest::FindPeer { eid }) {
+        } else if core.tables.ask_host(HostRequest::FindPeer { eid }) {
             hooks::pass(Hook::DuringImport);
         } else {
             return Err(CmdStatus::NoRoom);
@@ -90,8 +90,14 @@ impl Exchange {
         Ok(())
     }
 
-    fn open_path(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
-        self.close_paths(base, now);
+    fn open_path(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        eid: RawEid,
+        unreliable: bool,
+    ) -> Connecting {
+        self.close_paths(core, now);
         let Self { peers, endpoint, paths, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
@@ -136,7 +142,7 @@ impl Exchange {
                 (TpPath::SameHost, Some(parts)) => Reach::Direct(parts.clone()),
                 (TpPath::SameHost, None) | (TpPath::Packets, _) => Reach::Messages,
             };
-            base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
+            core.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
             UsedPath {
                 eid,
                 users: 0,
@@ -153,7 +159,7 @@ impl Exchange {
 
     pub(crate) fn on_same_host_peer(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
         eid: RawEid,
         parts: SameHostParts,
@@ -161,17 +167,17 @@ impl Exchange {
         let known = self.peers.get(&eid).is_some_and(|peer| peer.line.carrier.is_some());
         if known {
             // Another life of that node: the old one is over.
-            self.lose(base, now, eid);
-        } else if !self.peers.contains_key(&eid) && !self.has_place(base, now, None) {
+            self.lose(core, now, eid);
+        } else if !self.peers.contains_key(&eid) && !self.has_place(core, now, None) {
             return;
         }
-        let ring = RingPair::new(&parts, base.tables.cfg.ring_len, base.tables.cfg.incarnation);
+        let ring = RingPair::new(&parts, core.tables.cfg.ring_len, core.tables.cfg.incarnation);
         let mut peer = Peer::new(eid, None);
         peer.incarnation = parts.peer_node.load_u64(NODE_INCARNATION).unwrap_or(0);
         match ring {
             Some(ring) => peer.line.carrier = Some(Carrier::Ring(Box::new(ring))),
             None => {
-                base.tables.count(Counter::PeerLied);
+                core.tables.count(Counter::PeerLied);
                 peer.unreachable = Some(CmdStatus::Unreachable);
             }
         }
@@ -198,17 +204,17 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn on_peer_gone(&mut self, base: &Base, now: Nanos, eid: RawEid) {
+    pub(crate) fn on_peer_gone(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) {
         let on_host =
             self.peers.get(&eid).is_some_and(|p| matches!(p.line.carrier, Some(Carrier::Ring(_))));
         if on_host {
-            base.tables.count(Counter::PeerDied);
-            self.each_peer(base, now, |peer, work, inbox| {
+            core.tables.count(Counter::PeerDied);
+            self.each_peer(core, now, |peer, work, inbox| {
                 if peer.eid == eid {
                     peer.take_last_messages(work, inbox);
                 }
             });
-            self.lose(base, now, eid);
+            self.lose(core, now, eid);
         }
     }
 
@@ -219,11 +225,11 @@ impl Exchange {
 
     /// Another life of the node may have its EID: what was imported from the former one does not reach it, and
     /// the next import gets a path of its own.
-    pub(super) fn end_former_paths(&mut self, base: &Base, eid: RawEid) {
+    pub(super) fn end_former_paths(&mut self, core: &DeviceCore, eid: RawEid) {
         let Some(peer) = self.peers.get_mut(&eid) else { return };
         let of_it = self.paths.iter_mut().filter(|(_, path)| path.eid == eid && !path.dead);
         for (tpn, path) in of_it.filter(|(_, path)| path.is_of_former_life(peer.incarnation)) {
-            path.end(base, *tpn);
+            path.end(core, *tpn);
             for entry in peer.paths.iter_mut().filter(|entry| **entry == Some(*tpn)) {
                 *entry = None;
             }
@@ -231,30 +237,30 @@ impl Exchange {
     }
 
     /// A node is gone for good: its requests end, its paths are dead.
-    fn lose(&mut self, base: &Base, now: Nanos, eid: RawEid) {
+    fn lose(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
         let lost = |path: &UsedPath| path.eid == eid && !path.standard;
         for (tpn, path) in self.paths.iter_mut().filter(|(_, path)| lost(path)) {
-            path.end(base, *tpn);
+            path.end(core, *tpn);
         }
         self.endpoint.remove(eid);
-        let ExchangeParts { mut work, .. } = self.split(base, now);
+        let ExchangeParts { mut work, .. } = self.split(core, now);
         peer.on_new_life(&mut work, 0);
     }
 
     /// Peers that lied are cut off, TPs that failed are replaced, a refused handshake ends what waits
     /// for it.
-    pub(super) fn look_after_peers(&mut self, base: &Base, now: Nanos) {
+    pub(super) fn look_after_peers(&mut self, core: &DeviceCore, now: Nanos) {
         let lied = self.peers.values().find(|peer| peer.line.is_cut_off).map(|peer| peer.eid);
         if let Some(eid) = lied {
-            base.tables.count(Counter::PeerLied);
-            self.lose(base, now, eid);
-            let _ = base.tables.ask_host(HostRequest::Forget { eid });
+            core.tables.count(Counter::PeerLied);
+            self.lose(core, now, eid);
+            let _ = core.tables.ask_host(HostRequest::Forget { eid });
         }
-        self.endpoint.step(&base.tables);
+        self.endpoint.step(&core.tables);
         while let Some((eid, end)) = self.endpoint.poll_ended() {
-            let ExchangeParts { peers, mut work, .. } = self.split(base, now);
+            let ExchangeParts { peers, mut work, .. } = self.split(core, now);
             let Some(peer) = peers.get_mut(&eid) else { continue };
             match end {
                 TpEnd::Lost { drained } => {
@@ -274,7 +280,7 @@ impl Exchange {
                     if !may_return || peer.is_shut {
                         if !peer.requester.is_quiet() {
                             let _ =
-                                base.tables.ask_host(HostRequest::AskWhy { eid, is_packets: true });
+                                core.tables.ask_host(HostRequest::AskWhy { eid, is_packets: true });
                         }
                         peer.requester.end_all(&peer.line, work.senders, CqeStatus::AckTimeout);
                     }

@@ -7,20 +7,20 @@ use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
-use super::hold::{Answers, PostHabit};
+use super::ack_delay::{Answers, PostHabit};
+use super::context::ExchangeContext;
 use super::lookups::{self, WaitingPiece};
 use super::pair::Pair;
-use super::piece::{From, Part};
+use super::piece::{RequestFragment, RequestSource};
 use super::requester::{Requester, TimedOut};
 use super::responder::{Responder, Source};
-use super::senders::Senders;
+use super::send_queues::SendQueueTable;
 use super::target::Unsequenced;
-use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, piece::Inbound};
 use crate::context::link::DirectParts;
 use crate::context::model::ContextModel;
 use crate::endpoint::TpEndpoint;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::send::ShortSend;
 use crate::ports::HostRequest;
 use crate::transport::Agreed;
@@ -106,7 +106,7 @@ impl Peer {
     /// One bounded step. Whether anything was done.
     pub(super) fn step(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
         answers: Answers,
     ) -> bool {
@@ -117,7 +117,7 @@ impl Peer {
         if work.now >= requester.timer() && requester.on_time(line, work) == TimedOut::Some {
             // Where too much waits for the host already, the user gets the reason another time.
             let request = HostRequest::AskWhy { eid: self.eid, is_packets: line.is_packets() };
-            let _ = work.base.tables.ask_host(request);
+            let _ = work.core.tables.ask_host(request);
         }
         let is_held = answers == Answers::MayWait && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {
@@ -130,7 +130,7 @@ impl Peer {
             busy |= requester.push(line, work, &mut budget);
         }
         if line.carrier.as_mut().is_some_and(Carrier::flush) {
-            work.base.tables.counts.add(Counter::Wakeups, 1);
+            work.core.tables.counts.add(Counter::Wakeups, 1);
         }
         busy
     }
@@ -179,33 +179,33 @@ impl Peer {
     #[inline]
     pub(super) fn send_short(
         &mut self,
-        base: &Base,
-        (now, senders): (impl FnOnce() -> Nanos, &Senders),
+        core: &DeviceCore,
+        (now, senders): (impl FnOnce() -> Nanos, &SendQueueTable),
         short: &ShortSend<'_>,
     ) -> bool {
         let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return false };
         let answers = &mut self.responder.answers;
         if self.line.is_cut_off
-            || !self.requester.send_short((ring, answers), base, (now, senders), short)
+            || !self.requester.send_short((ring, answers), core, (now, senders), short)
         {
             return false;
         }
         self.responder.push_answers(ring);
         if ring.flush() {
-            base.tables.counts.add(Counter::Wakeups, 1);
+            core.tables.counts.add(Counter::Wakeups, 1);
         }
         true
     }
 
     /// Takes the next entry of a ring, if it is of a form that was taken before.
     #[inline]
-    fn take_short(&mut self, work: &mut Work<'_>, source: &Source) -> bool {
+    fn take_short(&mut self, work: &mut ExchangeContext<'_>, source: &Source) -> bool {
         self.take_form(work, source).is_some()
     }
 
     /// As [`Peer::take_short`]; whether it was a message that acknowledged a request.
     #[inline(always)]
-    fn take_form(&mut self, work: &mut Work<'_>, source: &Source) -> Option<FormTaken> {
+    fn take_form(&mut self, work: &mut ExchangeContext<'_>, source: &Source) -> Option<FormTaken> {
         let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return None };
         let entry = ring.next_whole()?;
         if urma_packet::is_ack(&entry.front) {
@@ -226,24 +226,29 @@ impl Peer {
 
     /// Takes the next entry of a ring, if it is of a form that was taken before.
     #[inline]
-    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> Option<FormTaken> {
+    pub(super) fn take_alone(&mut self, work: &mut ExchangeContext<'_>) -> Option<FormTaken> {
         let source = self.source();
         self.take_form(work, &source)
     }
 
     /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
     #[inline]
-    pub(super) fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {
-        let Some(pair) = pair else { return work.base.tables.count(Counter::DropMalformed) };
+    pub(super) fn take_acked(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        pair: Option<Pair>,
+        tassn: u16,
+    ) {
+        let Some(pair) = pair else { return work.core.tables.count(Counter::DropMalformed) };
         if !self.requester.end_acked(work, pair, tassn) {
             self.requester.on_response(work, &pair.response(tassn, ResponseStatus::Ack), &[]);
         }
     }
 
-    fn take_in(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
+    fn take_in(&mut self, work: &mut ExchangeContext<'_>, inbox: &mut Vec<u8>) -> bool {
         let source = self.source();
         let mut busy = false;
-        let has_lane = work.base.tables.has_message_lane();
+        let has_lane = work.core.tables.has_message_lane();
         for _ in 0..PIECES_PER_STEP {
             if !self.responder.has_room() {
                 break;
@@ -261,8 +266,12 @@ impl Peer {
 
     /// The next piece whose request has its contexts; its bytes come into `inbox`.
     #[inline(always)]
-    fn next_piece(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> Option<Inbound> {
-        match &work.base.tables.contexts {
+    fn next_piece(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        inbox: &mut Vec<u8>,
+    ) -> Option<Inbound> {
+        match &work.core.tables.contexts {
             None => self.line.pop(work.endpoint, inbox),
             Some(contexts) => self.next_modelled(contexts, work, inbox),
         }
@@ -272,7 +281,7 @@ impl Peer {
     fn next_modelled(
         &mut self,
         contexts: &ContextModel,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
     ) -> Option<Inbound> {
         if let Some(waiting) = self.waiting.take_if(|piece| !contexts.is_before(piece.ready_at)) {
@@ -284,7 +293,7 @@ impl Peer {
         }
         let piece = self.line.pop(work.endpoint, inbox)?;
         let TransactionHeader::Request(header) = &piece.header else { return Some(piece) };
-        let from = From { eid: self.eid, tpn: 0 };
+        let from = RequestSource { eid: self.eid, tpn: 0 };
         let ready_at = lookups::look_up(work, from, header);
         if !contexts.is_before(ready_at) {
             return Some(piece);
@@ -296,12 +305,12 @@ impl Peer {
     }
 
     /// Takes a piece that came.
-    fn take(&mut self, work: &mut Work<'_>, piece: &Inbound, inbox: &[u8]) {
+    fn take(&mut self, work: &mut ExchangeContext<'_>, piece: &Inbound, inbox: &[u8]) {
         let source = self.source();
         let bytes = &inbox[piece.bytes.clone()];
         match &piece.header {
             TransactionHeader::Request(header) => {
-                let part = Part { header, payload: piece.payload, bytes };
+                let part = RequestFragment { header, payload: piece.payload, bytes };
                 self.responder.on_request(work, &source, &part);
                 if let Some(tassn) = piece.acked {
                     let opposite = Pair::of_request(header).opposite();
@@ -317,7 +326,7 @@ impl Peer {
     }
 
     /// Takes the piece that waits, although its time is not there: its carrier ends. Whether there was one.
-    fn take_waiting(&mut self, work: &mut Work<'_>) -> bool {
+    fn take_waiting(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         let Some(waiting) = self.waiting.take() else { return false };
         self.take(work, &waiting.piece, &waiting.bytes);
         true
@@ -335,7 +344,11 @@ impl Peer {
 
     /// Takes what it published before it went: an answer there ends its request as served. Nothing is
     /// answered any more.
-    pub(super) fn take_last_messages(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
+    pub(super) fn take_last_messages(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        inbox: &mut Vec<u8>,
+    ) {
         for _ in 0..LAST_ROUNDS_MAX {
             let is_taken = self.take_waiting(work);
             if self.line.is_cut_off || !(self.take_in(work, inbox) | is_taken) {
@@ -346,19 +359,19 @@ impl Peer {
     }
 
     /// Another life of the node: nothing of the old one counts any more.
-    pub(super) fn on_new_life(&mut self, work: &mut Work<'_>, incarnation: u64) {
+    pub(super) fn on_new_life(&mut self, work: &mut ExchangeContext<'_>, incarnation: u64) {
         self.take_waiting(work);
         self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         self.requester = Requester::default();
         self.responder.drop_answers();
-        if !work.base.tables.faults.sequences_kept() {
+        if !work.core.tables.faults.sequences_kept() {
             self.responder.forget_served(work);
         }
         self.incarnation = incarnation;
     }
 
     /// A handshake made another TP.
-    pub(super) fn on_new_tp(&mut self, work: &mut Work<'_>, new: &Agreed) {
+    pub(super) fn on_new_tp(&mut self, work: &mut ExchangeContext<'_>, new: &Agreed) {
         if self.incarnation != 0 && self.incarnation != new.peer_incarnation {
             self.on_new_life(work, new.peer_incarnation);
         } else if self.state != 0 && self.state != new.peer_state {
@@ -374,7 +387,7 @@ impl Peer {
 
     /// The same life of the node forgot this one, which it does only when nothing is outstanding: all
     /// sequences begin anew, with what is unanswered.
-    fn on_forgotten(&mut self, work: &mut Work<'_>) {
+    fn on_forgotten(&mut self, work: &mut ExchangeContext<'_>) {
         self.on_carrier_replaced(work);
         self.responder.forget_served(work);
         self.requester.begin_anew();
@@ -389,13 +402,13 @@ impl Peer {
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
-    pub(super) fn on_carrier_replaced(&mut self, work: &mut Work<'_>) {
+    pub(super) fn on_carrier_replaced(&mut self, work: &mut ExchangeContext<'_>) {
         self.on_carrier_lost(work);
         self.requester.wait_anew(work.now);
     }
 
     /// The TP is over, by the peer's word.
-    pub(super) fn on_closed(&mut self, work: &mut Work<'_>, reason: CloseReason) {
+    pub(super) fn on_closed(&mut self, work: &mut ExchangeContext<'_>, reason: CloseReason) {
         // After these the peer repeats nothing. One whose TP gave up goes on with another.
         self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
         self.on_carrier_replaced(work);
@@ -414,7 +427,7 @@ impl Peer {
     }
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.
-    pub(super) fn on_carrier_lost(&mut self, work: &mut Work<'_>) {
+    pub(super) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.take_waiting(work);
         self.responder.on_carrier_lost(work);
         self.requester.on_carrier_lost();

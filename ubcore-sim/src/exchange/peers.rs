@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 
 use udma_abi::RawEid;
 use urma_mem::Region;
-use urma_mem::lull::{Lull, WorkSign};
+use urma_mem::idle::{IdleSnapshot, WorkSign};
 use urma_mem::spsc::NextPlace;
 
 use super::peer::Peer;
@@ -47,8 +47,8 @@ impl KnownPeers {
     }
 
     /// Notes for a poll where peers without work write next. Whether these places are known, and not too many.
-    pub(super) fn note_lull(&self, sign: &WorkSign, lull: &mut Lull) -> bool {
-        self.is_current && lull.note(sign, self.next.iter().map(|(place, _)| place.place()))
+    pub(super) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
+        self.is_current && idle.note(sign, self.next.iter().map(|(place, _)| place.place()))
     }
 
     /// The peer that wrote an entry since nothing was to be done at any peer; `None`: there may be more to do.

@@ -8,13 +8,13 @@ use crate::carrier::piece::Payload;
 
 /// A piece of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct RequestFragment<'a> {
     pub(super) header: &'a RequestHeader,
     pub(super) payload: Payload,
     pub(super) bytes: &'a [u8],
 }
 
-impl Part<'_> {
+impl RequestFragment<'_> {
     pub(super) fn is_first(&self) -> bool {
         self.header.flags.contains(RequestFlags::FIRST)
     }
@@ -41,7 +41,7 @@ impl Part<'_> {
 
 /// Where a request comes from, as completions name it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct From {
+pub(super) struct RequestSource {
     pub(super) eid: udma_abi::RawEid,
     pub(super) tpn: u32,
 }

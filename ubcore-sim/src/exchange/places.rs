@@ -23,7 +23,7 @@ use super::owners::PlaceOwner;
 use super::peer::Peer;
 use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::{PeerTp, TpEndpoint};
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::limits;
 
 /// Places that no source loses to another one: an eighth.
@@ -61,12 +61,17 @@ impl Peer {
 impl Exchange {
     /// Whether one more node may be known: `asking`, or one that this node's own program wants. If need be, another one
     /// gives its place up.
-    pub(super) fn has_place(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> bool {
+    pub(super) fn has_place(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        asking: Option<RawEid>,
+    ) -> bool {
         if self.peers.len() < limits::PEERS {
             return true;
         }
-        let Some(victim) = self.victim(base, now, asking) else { return false };
-        let ExchangeParts { peers, mut work, .. } = self.split(base, now);
+        let Some(victim) = self.victim(core, now, asking) else { return false };
+        let ExchangeParts { peers, mut work, .. } = self.split(core, now);
         if let Some(peer) = peers.get_mut(&victim.eid) {
             peer.responder.drop_answers();
             peer.responder.forget_served(&mut work);
@@ -76,7 +81,12 @@ impl Exchange {
         true
     }
 
-    fn victim(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<EvictedPeer> {
+    fn victim(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        asking: Option<RawEid>,
+    ) -> Option<EvictedPeer> {
         let idle = self.peers.values().filter_map(|peer| peer.idle_since(&self.endpoint, now));
         if let Some((_, eid)) = idle.min() {
             return Some(EvictedPeer { eid, reason: CloseReason::Idle });
@@ -89,12 +99,17 @@ impl Exchange {
         if let Some((_, eid)) = longest {
             return Some(EvictedPeer { eid, reason: CloseReason::Shutdown });
         }
-        self.crowding(base, now, asking)
+        self.crowding(core, now, asking)
     }
 
     /// The node to go of the source that takes more than its share.
-    fn crowding(&mut self, base: &Base, now: Nanos, asking: Option<RawEid>) -> Option<EvictedPeer> {
-        self.owners.look(now, base.tables.cfg.loopback_owners);
+    fn crowding(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        asking: Option<RawEid>,
+    ) -> Option<EvictedPeer> {
+        self.owners.look(now, core.tables.cfg.loopback_owners);
         let Self { peers, endpoint, owners, .. } = self;
         let mut taken: BTreeMap<PlaceOwner, (usize, (Nanos, RawEid))> = BTreeMap::new();
         for peer in peers.values().filter(|peer| peer.is_passive(endpoint)) {

@@ -23,7 +23,7 @@ use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
 use crate::context::model::LookedUp;
 use crate::context::segment::SegmentCache;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::gather::{EntryWords, Segments, list};
 
 /// Receives that one step flushes.
@@ -61,26 +61,26 @@ impl TakenReceive {
     }
 
     /// Ends it: `cqe` says what came, this says for whom.
-    pub(super) fn complete(self, base: &Base, cqe: Cqe, solicited: bool) {
+    pub(super) fn complete(self, core: &DeviceCore, cqe: Cqe, solicited: bool) {
         let cqe = Cqe {
             recv: true,
             is_jetty: self.cqe_source.is_jetty,
             local_id: self.cqe_source.id,
             user_data: self.cqe_source.cookie,
             entry_idx: self.entry_idx,
-            byte_cnt: cqe.byte_cnt.saturating_sub(u32::from(base.tables.faults.length_short())),
+            byte_cnt: cqe.byte_cnt.saturating_sub(u32::from(core.tables.faults.length_short())),
             ..cqe
         };
-        if base.tables.faults.completion_doubled() && self.port.reserve() {
+        if core.tables.faults.completion_doubled() && self.port.reserve() {
             self.port.complete(&cqe, solicited);
         }
         self.port.complete(&cqe, solicited);
-        base.tables.counts.add_alone(Counter::Completions, 1);
+        core.tables.counts.add_alone(Counter::Completions, 1);
     }
 
     /// Ends it with an error.
-    pub(super) fn fail(self, base: &Base, status: CqeStatus) {
-        self.complete(base, Cqe { status, ..Cqe::default() }, true);
+    pub(super) fn fail(self, core: &DeviceCore, status: CqeStatus) {
+        self.complete(core, Cqe { status, ..Cqe::default() }, true);
     }
 }
 
@@ -173,16 +173,16 @@ impl ReceivingSides {
     }
 
     /// Ends posted receives of queues in error. Whether anything was done.
-    pub(super) fn step_flushes(&mut self, base: &Base) -> bool {
+    pub(super) fn step_flushes(&mut self, core: &DeviceCore) -> bool {
         let mut busy = false;
         for id in self.new_thresholds.drain(..) {
             if let Some(ring) = self.rings.get_mut(&id) {
-                ring.look_at_threshold(base);
+                ring.look_at_threshold(core);
             }
         }
         for id in &self.flushing {
             if let Some(ring) = self.rings.get_mut(id) {
-                busy |= ring.flush(base);
+                busy |= ring.flush(core);
             }
         }
         busy
@@ -233,14 +233,22 @@ impl ReceivingSides {
     }
 
     /// A receive for a message, with a completion slot; or the answer that the message gets.
-    pub(super) fn take(&mut self, base: &Base, ask: &Ask) -> Result<TakenReceive, ResponseStatus> {
+    pub(super) fn take(
+        &mut self,
+        core: &DeviceCore,
+        ask: &Ask,
+    ) -> Result<TakenReceive, ResponseStatus> {
         let id = self.member(ask)?;
         self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?.check(ask)?;
-        self.take_of(base, id)
+        self.take_of(core, id)
     }
 
     /// As [`ReceivingSides::take`], of a queue to which the message was admitted.
-    pub(super) fn take_of(&mut self, base: &Base, id: u32) -> Result<TakenReceive, ResponseStatus> {
+    pub(super) fn take_of(
+        &mut self,
+        core: &DeviceCore,
+        id: u32,
+    ) -> Result<TakenReceive, ResponseStatus> {
         let end = self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?;
         let (cqe_source, own_port) = (end.cqe_source, end.port.clone());
         let ring = self.rings.get_mut(&end.ring).ok_or(ResponseStatus::NoTarget)?;
@@ -250,18 +258,18 @@ impl ReceivingSides {
             QueueState::Suspended => return Err(not_ready),
             QueueState::Error | QueueState::Reset => return Err(ResponseStatus::TargetReset),
         }
-        if ring.posted(base) == 0 && ring.spare.is_empty() {
+        if ring.posted(core) == 0 && ring.spare.is_empty() {
             return Err(not_ready);
         }
         let port = own_port.unwrap_or_else(|| Arc::clone(&ring.port));
         if !port.reserve() {
             return Err(not_ready);
         }
-        let Some(spare) = ring.next(base) else {
-            give_back(base, &port);
+        let Some(spare) = ring.next(core) else {
+            give_back(core, &port);
             return Err(ResponseStatus::NoResources);
         };
-        ring.look_at_threshold(base);
+        ring.look_at_threshold(core);
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
@@ -313,7 +321,7 @@ impl ReceivingSides {
     #[inline]
     pub(super) fn place_short(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         segments: Segments<'_>,
         (receiver, len): (&FormReceiver, usize),
         place: impl FnOnce(&Region, usize) -> bool,
@@ -333,13 +341,13 @@ impl ReceivingSides {
         }
         let (memory, at) = segment.memory.window(offset, len);
         if !place(memory, at) {
-            give_back(base, port);
+            give_back(core, port);
             return None;
         }
         Some(ring.cursor.consume())
     }
 
-    /// Where messages for the receiver come, for a dialogue; `None`: what follows is looked at for each message.
+    /// Where messages for the receiver come, for a ping-pong; `None`: what follows is looked at for each message.
     pub(super) fn place_of(
         &self,
         receiver: &FormReceiver,
@@ -355,7 +363,7 @@ impl ReceivingSides {
         Some(ReceivePlace::new(ring.cursor.clone(), segment))
     }
 
-    /// A dialogue ended, which had taken receives.
+    /// A ping-pong ended, which had taken receives.
     pub(super) fn take_back(&mut self, receiver: &FormReceiver, place: ReceivePlace) {
         if let Some(ring) = self.rings.get_mut(&receiver.ring) {
             ring.cursor = place.cursor;
@@ -363,11 +371,11 @@ impl ReceivingSides {
     }
 
     /// A receive whose message will not come: the next one gets it.
-    pub(super) fn give_back(&mut self, base: &Base, taken: TakenReceive) {
-        if base.tables.faults.receive_kept() {
+    pub(super) fn give_back(&mut self, core: &DeviceCore, taken: TakenReceive) {
+        if core.tables.faults.receive_kept() {
             return;
         }
-        give_back(base, &taken.port);
+        give_back(core, &taken.port);
         if let Some(ring) = self.rings.get_mut(&taken.ring) {
             ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });
         }
@@ -401,9 +409,9 @@ impl ReceivingSides {
 
 impl ReceiveRing {
     /// Receives posted and not taken; an impossible index of the driver counts as none.
-    fn posted(&self, base: &Base) -> u32 {
+    fn posted(&self, core: &DeviceCore) -> u32 {
         self.cursor.posted().unwrap_or_else(|BadIndex| {
-            base.tables.count(Counter::BadDoorbell);
+            core.tables.count(Counter::BadDoorbell);
             0
         })
     }
@@ -419,12 +427,12 @@ impl ReceiveRing {
     }
 
     /// The next receive, copied once; the caller knows that there is one.
-    fn next(&mut self, base: &Base) -> Option<Spare> {
+    fn next(&mut self, core: &DeviceCore) -> Option<Spare> {
         if let Some(spare) = self.spare.pop() {
             return Some(spare);
         }
         let Some(words) = self.cursor.next_words() else {
-            base.tables.count(Counter::DmaFault);
+            core.tables.count(Counter::DmaFault);
             return None;
         };
         let entry_idx = self.cursor.consume();
@@ -432,11 +440,11 @@ impl ReceiveRing {
     }
 
     /// One event when fewer receives are left than the driver wants.
-    fn look_at_threshold(&mut self, base: &Base) {
+    fn look_at_threshold(&mut self, core: &DeviceCore) {
         if self.threshold != 0 && self.left() < self.threshold {
             self.threshold = 0;
             let kind = if self.side.is_jetty { EqeKind::JettyLimit } else { EqeKind::JfrLimit };
-            base.tables.async_event(self.side.owner, kind, self.side.id);
+            core.tables.async_event(self.side.owner, kind, self.side.id);
         }
     }
 
@@ -448,15 +456,15 @@ impl ReceiveRing {
         }
     }
 
-    fn flush(&mut self, base: &Base) -> bool {
+    fn flush(&mut self, core: &DeviceCore) -> bool {
         let Some(status) = self.flush_status() else { return false };
         let mut busy = false;
         for _ in 0..FLUSH_PER_STEP {
-            if (self.posted(base) == 0 && self.spare.is_empty()) || !self.side.port.reserve() {
+            if (self.posted(core) == 0 && self.spare.is_empty()) || !self.side.port.reserve() {
                 break;
             }
-            let Some(spare) = self.next(base) else {
-                give_back(base, &self.side.port);
+            let Some(spare) = self.next(core) else {
+                give_back(core, &self.side.port);
                 break;
             };
             busy = true;
@@ -470,15 +478,15 @@ impl ReceiveRing {
                 ..Cqe::default()
             };
             self.side.port.complete(&cqe, true);
-            base.tables.counts.add_alone(Counter::Completions, 1);
+            core.tables.counts.add_alone(Counter::Completions, 1);
         }
         busy
     }
 }
 
 /// Gives a slot back unused, to a send queue that stopped for want of one if there is any.
-fn give_back(base: &Base, port: &JfcPort) {
+fn give_back(core: &DeviceCore, port: &JfcPort) {
     if port.give_back() {
-        base.restart_later();
+        core.restart_later();
     }
 }

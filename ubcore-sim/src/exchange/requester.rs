@@ -11,19 +11,19 @@ use urma_packet::{
 };
 
 use super::answer::{Effect, effect, is_final};
+use super::context::ExchangeContext;
 use super::flow::{BegunRequest, Flow, Request};
 use super::modelled;
 use super::next_piece::{NextPiece, NotPushed, name};
 use super::pair::Pair;
 use super::schedule::Schedule;
-use super::senders::{Senders, TIMEOUT_MIN_NS};
+use super::send_queues::{SendQueueTable, TIMEOUT_MIN_NS};
 use super::short::{self, AckForms, SentForm, SentForms};
-use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 use crate::endpoint::TpEndpoint;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::gather::{Local, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
@@ -82,7 +82,7 @@ impl Requester {
     /// Takes a request into its sequence.
     pub(super) fn take_request(
         &mut self,
-        work: &Work<'_>,
+        work: &ExchangeContext<'_>,
         line: &PeerCarrier,
         handed: &Handed,
         (header, local): (RequestHeader, Local),
@@ -120,7 +120,7 @@ impl Requester {
     pub(super) fn push(
         &mut self,
         line: &mut PeerCarrier,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         budget: &mut usize,
     ) -> bool {
         let mut busy = false;
@@ -155,7 +155,7 @@ impl Requester {
     fn tell_broken_off(
         &mut self,
         line: &mut PeerCarrier,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         pair: Pair,
     ) -> Option<PushResult> {
         let flow = self.flows.get_mut(&pair)?;
@@ -167,7 +167,12 @@ impl Requester {
         Some(PushResult::Pushed)
     }
 
-    fn push_next(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>, pair: Pair) -> PushResult {
+    fn push_next(
+        &mut self,
+        line: &mut PeerCarrier,
+        work: &mut ExchangeContext<'_>,
+        pair: Pair,
+    ) -> PushResult {
         if self.in_flight >= IN_FLIGHT_MAX {
             self.recount();
         }
@@ -184,7 +189,7 @@ impl Requester {
             flow.clear(|_| ());
             return PushResult::Idle;
         };
-        let tables = &work.base.tables;
+        let tables = &work.core.tables;
         let piece = next_piece(carrier, (work.endpoint, tables), (request, &mut sender.cache));
         let header = TransactionHeader::Request(piece.header);
         if !carrier.has_room(work.endpoint, &header, piece.room()) {
@@ -239,7 +244,7 @@ impl Requester {
     fn push_followers(
         &mut self,
         line: &PeerCarrier,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         (pair, budget): (Pair, &mut usize),
     ) {
         let Some(Carrier::Packets(peer)) = &line.carrier else { return };
@@ -251,7 +256,7 @@ impl Requester {
         let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
         let Some(tp) = work.endpoint.packets_to(*peer) else { return };
-        let tables = &work.base.tables;
+        let tables = &work.core.tables;
         while *budget > 0 {
             let piece = NextPiece::of(request, tp.payload_max());
             if piece.is_last()
@@ -272,8 +277,8 @@ impl Requester {
     pub(super) fn send_short(
         &mut self,
         (ring, answers): (&mut RingPair, &mut VecDeque<ResponseHeader>),
-        base: &Base,
-        (now, senders): (impl FnOnce() -> Nanos, &Senders),
+        core: &DeviceCore,
+        (now, senders): (impl FnOnce() -> Nanos, &SendQueueTable),
         short: &ShortSend<'_>,
     ) -> bool {
         let Some(sent) = self.sent.of(senders, short) else { return false };
@@ -310,8 +315,8 @@ impl Requester {
         flow.wait_from(now, sent.timeout);
         self.timer = self.timer.min(flow.doubt_at());
         self.in_flight += 1;
-        base.tables.counts.add_alone(Counter::RingRequests, 1);
-        base.tables.counts.add_alone(Counter::RingBytes, u64::from(len));
+        core.tables.counts.add_alone(Counter::RingRequests, 1);
+        core.tables.counts.add_alone(Counter::RingBytes, u64::from(len));
         true
     }
 
@@ -327,7 +332,7 @@ impl Requester {
         Some(flow.next_number())
     }
 
-    /// A dialogue ended, in which so many requests of a sequence did, and one may be open, since a time.
+    /// A ping-pong ended, in which so many requests of a sequence did, and one may be open, since a time.
     pub(super) fn take_back(
         &mut self,
         (pair, ended): (Pair, u32),
@@ -346,18 +351,23 @@ impl Requester {
 
     /// Takes an acknowledgement of a form that was taken before. Whether it did.
     #[inline]
-    pub(super) fn take_ack(&mut self, work: &mut Work<'_>, front: &FormWords) -> bool {
+    pub(super) fn take_ack(&mut self, work: &mut ExchangeContext<'_>, front: &FormWords) -> bool {
         let Some((pair, tassn)) = self.acks.find(front) else { return false };
         self.end_acked(work, pair, tassn)
     }
 
     /// Ends request `tassn`, which the peer acknowledged, if nothing about it is unusual. Whether it did.
     #[inline]
-    pub(super) fn end_acked(&mut self, work: &mut Work<'_>, pair: Pair, tassn: u16) -> bool {
+    pub(super) fn end_acked(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        pair: Pair,
+        tassn: u16,
+    ) -> bool {
         let Some(flow) = self.flows.get_mut(&pair) else { return false };
         let Some(end) = flow.end_front(tassn, work.now) else { return false };
         self.in_flight = self.in_flight.saturating_sub(1);
-        work.senders.succeed(work.base, pair.queue(), end);
+        work.senders.succeed(work.core, pair.queue(), end);
         true
     }
 
@@ -367,7 +377,11 @@ impl Requester {
     }
 
     /// Looks at deadlines: [`Self::timer`] is over.
-    pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) -> TimedOut {
+    pub(super) fn on_time(
+        &mut self,
+        line: &PeerCarrier,
+        work: &mut ExchangeContext<'_>,
+    ) -> TimedOut {
         let now = work.now;
         self.timer = Nanos::MAX;
         let carrier = line.carrier.as_ref();
@@ -407,13 +421,13 @@ impl Requester {
 
     pub(super) fn on_response(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         header: &ResponseHeader,
         bytes: &[u8],
     ) {
         let pair = Pair::of_response(header);
         let Some(flow) = self.flows.get_mut(&pair) else {
-            return work.base.tables.count(Counter::DropMalformed);
+            return work.core.tables.count(Counter::DropMalformed);
         };
         let found = flow.find(header.tassn);
         let Some(index) = found else {
@@ -429,7 +443,7 @@ impl Requester {
         flow.wait_from(work.now, timeout);
         let held = flow.is_held();
         let Some(request) = flow.get_mut(index) else { return };
-        let effect = effect(request, (sender, work.now), work.base, header, bytes);
+        let effect = effect(request, (sender, work.now), work.core, header, bytes);
         let seq = request.seq;
         if effect != Effect::More {
             flow.on_answered(header.tassn);
@@ -532,7 +546,12 @@ impl Requester {
     }
 
     /// Ends every outstanding request.
-    pub(super) fn end_all(&mut self, line: &PeerCarrier, senders: &mut Senders, status: CqeStatus) {
+    pub(super) fn end_all(
+        &mut self,
+        line: &PeerCarrier,
+        senders: &mut SendQueueTable,
+        status: CqeStatus,
+    ) {
         line.take_names_back();
         for (pair, flow) in &mut self.flows {
             flow.clear(|request| senders.end(pair.queue(), request.seq, status, 0));

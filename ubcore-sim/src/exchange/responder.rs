@@ -13,16 +13,16 @@ use urma_packet::{
     TransactionHeader,
 };
 
+use super::context::ExchangeContext;
 use super::guesses::{Guesses, Shown};
 use super::memory::{self, ReadJob};
 use super::message::{self, send_piece};
 use super::outcome::PieceOutcome;
 use super::pair::Pair;
-use super::piece::{From, Part};
+use super::piece::{RequestFragment, RequestSource};
 use super::receive::{ReceivingSides, TakenReceive};
 use super::serve::{NotBegun, PieceAction, Reply, Served};
 use super::short::{TakenForm, TakenForms};
-use super::work::Work;
 use super::write::{place_late, write_piece};
 use crate::carrier::{PeerCarrier, RingPair, WholeEntry, piece::Payload};
 use crate::engine::gather::Segments;
@@ -67,7 +67,12 @@ pub(super) struct Source {
 
 impl Responder {
     /// A piece of a request came.
-    pub(super) fn on_request(&mut self, work: &mut Work<'_>, source: &Source, part: &Part<'_>) {
+    pub(super) fn on_request(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        source: &Source,
+        part: &RequestFragment<'_>,
+    ) {
         let header = part.header;
         if header.flags.contains(RequestFlags::DATAGRAM) {
             message::on_datagram(work, source.eid, source.datagram_tpn, part);
@@ -86,7 +91,7 @@ impl Responder {
         let served = self.served.entry(pair).or_default();
         match served.action(header) {
             PieceAction::Execute => {}
-            PieceAction::Again(_) if work.base.tables.faults.served_again() => {
+            PieceAction::Again(_) if work.core.tables.faults.served_again() => {
                 served.expected = header.tassn;
             }
             PieceAction::Again(answer) => return self.answer_again(work, source, header, answer),
@@ -95,12 +100,12 @@ impl Responder {
                 return self.answer(header, Reply::Status(status));
             }
             PieceAction::Skip => return,
-            PieceAction::Stray => return work.base.tables.count(Counter::DropMalformed),
+            PieceAction::Stray => return work.core.tables.count(Counter::DropMalformed),
         }
-        let from = From { eid: source.eid, tpn: source.tpn };
+        let from = RequestSource { eid: source.eid, tpn: source.tpn };
         let guesses = source.is_limited.then_some(&mut self.guesses);
         let puller = self.puller.as_mut();
-        let run = |work: &mut Work<'_>| execute(served, work, from, part, puller);
+        let run = |work: &mut ExchangeContext<'_>| execute(served, work, from, part, puller);
         let outcome = judge((guesses, source.eid), work, header, run);
         if outcome.is_progress() {
             self.progress_at = work.now;
@@ -119,7 +124,7 @@ impl Responder {
                 self.reads.push_back(job);
             }
             PieceOutcome::NotReady(status) => {
-                work.base.tables.counts.add(Counter::RnrSent, 1);
+                work.core.tables.counts.add(Counter::RnrSent, 1);
                 again(served, work, header);
                 self.answer(header, Reply::Status(status));
             }
@@ -132,12 +137,12 @@ impl Responder {
     }
 
     /// The peer broke a message off: its receive is for another one.
-    fn on_broken_off(&mut self, work: &mut Work<'_>, pair: Pair, tassn: u16) {
+    fn on_broken_off(&mut self, work: &mut ExchangeContext<'_>, pair: Pair, tassn: u16) {
         let served = self.served.get_mut(&pair);
         match served.ok_or(NotBegun).and_then(|served| served.break_off(tassn)) {
             Ok(Some(taken)) => give_back(work, taken),
             Ok(None) => {}
-            Err(NotBegun) => work.base.tables.count(Counter::DropMalformed),
+            Err(NotBegun) => work.core.tables.count(Counter::DropMalformed),
         }
     }
 
@@ -146,7 +151,7 @@ impl Responder {
     #[inline]
     pub(super) fn take_short(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         source: &Source,
         entry: &WholeEntry<'_>,
     ) -> Option<Option<Pair>> {
@@ -155,14 +160,14 @@ impl Responder {
         let len = entry.len().checked_sub(at).filter(|len| *len == values.length as usize)?;
         let served = self.served.get_mut(&taken.pair);
         let served = served.filter(|served| served.is_next(values.tassn))?;
-        let Work { base, receive_cache, receives, .. } = work;
-        let segments = Segments { cache: receive_cache, table: &base.tables.segments };
+        let ExchangeContext { core, receive_cache, receives, .. } = work;
+        let segments = Segments { cache: receive_cache, table: &core.tables.segments };
         let place = |to: &Region, offset| entry.place(at, (to, offset), len);
-        let entry_idx = receives.place_short(base, segments, (&taken.receiver, len), place)?;
+        let entry_idx = receives.place_short(core, segments, (&taken.receiver, len), place)?;
         let done = TakenForm::done(&values, entry_idx, source.tpn);
         let encode = |owner| taken.completion.encode(&done, owner);
         taken.receiver.port.complete_with(taken.is_solicited, encode);
-        base.tables.counts.add_alone(Counter::Completions, 1);
+        core.tables.counts.add_alone(Counter::Completions, 1);
         served.on_next_done();
         if let Some(answer) = &taken.answer {
             self.answers.push_back(ResponseHeader { tassn: values.tassn, ..*answer });
@@ -190,7 +195,7 @@ impl Responder {
         is_fit.then(|| self.answers.pop_front().map(|answer| answer.tassn))
     }
 
-    /// A dialogue ended, after which `next` is the number of the next request of a sequence; its last one has no answer.
+    /// A ping-pong ended, after which `next` is the number of the next request of a sequence; its last one has no answer.
     pub(super) fn take_back(&mut self, (pair, next): (Pair, u16), owed: Option<ResponseHeader>) {
         if let Some(served) = self.served.get_mut(&pair) {
             served.pass_to(next);
@@ -231,7 +236,7 @@ impl Responder {
 
     fn answer_again(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         source: &Source,
         header: &RequestHeader,
         answer: Reply,
@@ -268,10 +273,15 @@ impl Responder {
     }
 
     /// The target of unfinished messages is gone: their receives end as `status`.
-    pub(super) fn abort_messages(&mut self, work: &Work<'_>, id: u32, status: CqeStatus) {
+    pub(super) fn abort_messages(
+        &mut self,
+        work: &ExchangeContext<'_>,
+        id: u32,
+        status: CqeStatus,
+    ) {
         for (pair, served) in &mut self.served {
             if let Some((tassn, taken)) = served.abort(id) {
-                taken.fail(work.base, status);
+                taken.fail(work.core, status);
                 let answer = ResponseStatus::TargetReset;
                 self.answers.push_back(pair.response(tassn, answer));
             }
@@ -282,7 +292,7 @@ impl Responder {
     pub(super) fn push(
         &mut self,
         line: &mut PeerCarrier,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         budget: &mut usize,
     ) -> bool {
         let mut busy = false;
@@ -353,8 +363,8 @@ impl Responder {
     }
 
     /// Places writes that a planted fault acknowledged before.
-    pub(super) fn place_late(&mut self, work: &mut Work<'_>) {
-        if work.base.tables.faults.ack_before_placement() {
+    pub(super) fn place_late(&mut self, work: &mut ExchangeContext<'_>) {
+        if work.core.tables.faults.ack_before_placement() {
             self.served.values_mut().for_each(|served| place_late(served, work));
         }
     }
@@ -367,7 +377,7 @@ impl Responder {
 
     /// The carrier is over. Messages that are not complete begin again, if they come at all: receives in use are
     /// given back.
-    pub(super) fn on_carrier_lost(&mut self, work: &mut Work<'_>) {
+    pub(super) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.drop_answers();
         for served in self.served.values_mut() {
             if let Some(taken) = served.message.take().and_then(|m| m.receive) {
@@ -377,7 +387,7 @@ impl Responder {
     }
 
     /// All sequences begin anew; receives in use are given back.
-    pub(super) fn forget_served(&mut self, work: &mut Work<'_>) {
+    pub(super) fn forget_served(&mut self, work: &mut ExchangeContext<'_>) {
         self.taken.forget();
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
@@ -397,7 +407,7 @@ impl Responder {
 }
 
 /// Whether a part was a whole message with its bytes, and was acknowledged.
-fn is_taken_message(part: &Part<'_>, answer: Reply) -> bool {
+fn is_taken_message(part: &RequestFragment<'_>, answer: Reply) -> bool {
     let is_whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
     is_whole && part.header.op.is_send() && answer == Reply::Status(ResponseStatus::Ack)
 }
@@ -405,9 +415,9 @@ fn is_taken_message(part: &Part<'_>, answer: Reply) -> bool {
 /// Executes a piece of a request, unless its node guessed too much, or others did at its target.
 fn judge(
     (guesses, eid): (Option<&mut Guesses>, RawEid),
-    work: &mut Work<'_>,
+    work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
-    execute: impl FnOnce(&mut Work<'_>) -> PieceOutcome,
+    execute: impl FnOnce(&mut ExchangeContext<'_>) -> PieceOutcome,
 ) -> PieceOutcome {
     let Some(guesses) = guesses else { return execute(work) };
     let shown = Shown::by(header);
@@ -428,7 +438,7 @@ fn judge(
     outcome
 }
 
-fn read(work: &mut Work<'_>, header: &RequestHeader) -> PieceOutcome {
+fn read(work: &mut ExchangeContext<'_>, header: &RequestHeader) -> PieceOutcome {
     match memory::read(work, header) {
         Ok(job) => PieceOutcome::Read(job),
         Err(status) => PieceOutcome::refused(status),
@@ -436,24 +446,24 @@ fn read(work: &mut Work<'_>, header: &RequestHeader) -> PieceOutcome {
 }
 
 /// The request will come again: its receive is given back, and the rest of this attempt passed over.
-fn again(served: &mut Served, work: &mut Work<'_>, header: &RequestHeader) {
+fn again(served: &mut Served, work: &mut ExchangeContext<'_>, header: &RequestHeader) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-        work.receives.give_back(work.base, taken);
+        work.receives.give_back(work.core, taken);
     }
     served.skip_rest(header);
 }
 
 /// The rest of a message will not come.
-fn give_back(work: &mut Work<'_>, taken: TakenReceive) {
-    work.base.tables.counts.add(Counter::MessagesBroken, 1);
-    work.receives.give_back(work.base, taken);
+fn give_back(work: &mut ExchangeContext<'_>, taken: TakenReceive) {
+    work.core.tables.counts.add(Counter::MessagesBroken, 1);
+    work.receives.give_back(work.core, taken);
 }
 
 fn execute(
     served: &mut Served,
-    work: &mut Work<'_>,
-    from: From,
-    part: &Part<'_>,
+    work: &mut ExchangeContext<'_>,
+    from: RequestSource,
+    part: &RequestFragment<'_>,
     puller: Option<&mut Puller>,
 ) -> PieceOutcome {
     if !part.header.op.has_payload()

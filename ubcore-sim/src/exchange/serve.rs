@@ -64,7 +64,7 @@ pub(super) enum PieceAction {
         /// The number waited for.
         expected: u16,
     },
-    /// Part of a request that was answered already.
+    /// A part of a request that was answered already.
     Skip,
     /// It continues a message that has not begun: drop it.
     Stray,

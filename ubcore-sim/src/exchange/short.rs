@@ -20,7 +20,7 @@ use urma_packet::{
 
 use super::pair::Pair;
 use super::receive::{FormReceiver, ReceivingSides};
-use super::senders::Senders;
+use super::send_queues::SendQueueTable;
 use crate::engine::gather::Local;
 use crate::engine::send::ShortSend;
 
@@ -48,7 +48,11 @@ pub(super) struct SentForms([Option<Box<SentForm>>; PLACES]);
 impl SentForms {
     /// The form of a message; made if its place has another one. `None`: it has none.
     #[inline]
-    pub(super) fn of(&mut self, senders: &Senders, short: &ShortSend<'_>) -> Option<&SentForm> {
+    pub(super) fn of(
+        &mut self,
+        senders: &SendQueueTable,
+        short: &ShortSend<'_>,
+    ) -> Option<&SentForm> {
         let key = key_of(short.block);
         let mixed = short.queue ^ short.entry.target_id;
         let place = &mut self.0[mixed as usize % PLACES];
@@ -78,7 +82,7 @@ impl SentForms {
 
 impl SentForm {
     #[cold]
-    fn new(senders: &Senders, short: &ShortSend<'_>, key: [u64; 3]) -> Option<Self> {
+    fn new(senders: &SendQueueTable, short: &ShortSend<'_>, key: [u64; 3]) -> Option<Self> {
         let mut words = [0; SQE_WORDS_MAX];
         words[..BLOCK_WORDS].copy_from_slice(short.block);
         let sqe = Sqe::decode(&words).ok()?;

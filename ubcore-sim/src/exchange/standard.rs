@@ -24,7 +24,7 @@ pub(super) use connection::BoundPair;
 use connection::Connection;
 use key::RemoteKeys;
 
-use super::work::Work;
+use super::context::ExchangeContext;
 use crate::engine::mail::Handed;
 use crate::ports::{Deadline, Transmit};
 
@@ -67,14 +67,14 @@ impl StandardJetties {
     }
 
     /// Opens the connection of jetty `id`; `false`: the numbers cannot be those of queue pairs.
-    pub(super) fn open(&mut self, work: &Work<'_>, id: u32, pair: BoundPair) -> bool {
+    pub(super) fn open(&mut self, work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> bool {
         let Some(connection) = Connection::open(work, id, pair) else { return false };
         self.by_id.insert(id, connection);
         true
     }
 
     /// Ends the connection of jetty `id`; what is outstanding ends as flushed.
-    pub(super) fn close(&mut self, work: &mut Work<'_>, id: u32) {
+    pub(super) fn close(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         let Some(mut connection) = self.by_id.remove(&id) else { return };
         connection.close(work);
         if connection.has_answers() {
@@ -87,14 +87,14 @@ impl StandardJetties {
     }
 
     /// The jetty left READY: what is outstanding ends as flushed, and the peer is not answered any more.
-    pub(super) fn end(&mut self, work: &mut Work<'_>, id: u32) {
+    pub(super) fn end(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.close(work);
         }
     }
 
     /// The queue forgot what it handed over.
-    pub(super) fn purge(&mut self, work: &mut Work<'_>, id: u32) {
+    pub(super) fn purge(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.forget_requests();
             connection.close(work);
@@ -103,22 +103,27 @@ impl StandardJetties {
 
     pub(super) fn post(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         id: u32,
         handed: &Handed,
     ) -> Result<(), CqeStatus> {
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let connection = self.by_id.get_mut(&id).ok_or(CqeStatus::LocOperation)?;
         self.unsent = true;
-        connection.post(&work.base.tables, handed, &sqe)
+        connection.post(&work.core.tables, handed, &sqe)
     }
 
-    pub(super) fn on_packet(&mut self, work: &mut Work<'_>, from: RawEid, packet: &RocePacket<'_>) {
+    pub(super) fn on_packet(
+        &mut self,
+        work: &mut ExchangeContext<'_>,
+        from: RawEid,
+        packet: &RocePacket<'_>,
+    ) {
         let id = packet.header.bth.dest.value();
         match self.by_id.get_mut(&id) {
-            None => work.base.tables.count(Counter::DropUnknownTp),
+            None => work.core.tables.count(Counter::DropUnknownTp),
             Some(connection) if connection.peer() != from => {
-                work.base.tables.count(Counter::DropUnproven);
+                work.core.tables.count(Counter::DropUnproven);
             }
             Some(connection) => {
                 connection.on_packet(work, &mut self.keys, packet);
@@ -128,7 +133,7 @@ impl StandardJetties {
     }
 
     /// Moves packets between queues of this node, and looks at timers. Whether anything was done.
-    pub(super) fn step(&mut self, work: &mut Work<'_>) -> bool {
+    pub(super) fn step(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         if self.deadline().is_some_and(|at| at <= work.now) {
             self.unsent = true;
         }
@@ -141,7 +146,7 @@ impl StandardJetties {
             let bytes = std::mem::take(&mut self.packet);
             // Sealed by this node for itself.
             if let Some(Ok(packet)) = bytes.get(..len).map(RocePacket::parse) {
-                self.on_packet(work, work.base.tables.cfg.eid, &packet);
+                self.on_packet(work, work.core.tables.cfg.eid, &packet);
             }
             self.packet = bytes;
         }
@@ -149,9 +154,9 @@ impl StandardJetties {
     }
 
     /// The next packet from this node to itself, in `packet`.
-    fn next_own(&mut self, work: &mut Work<'_>) -> Option<usize> {
+    fn next_own(&mut self, work: &mut ExchangeContext<'_>) -> Option<usize> {
         let Self { by_id, leaving, keys, packet, .. } = self;
-        let own = work.base.tables.cfg.eid;
+        let own = work.core.tables.cfg.eid;
         packet.resize(PACKET_MAX, 0);
         let mut all = by_id.values_mut().chain(leaving).filter(|c| c.peer() == own);
         all.find_map(|connection| connection.poll_transmit(work, keys, packet))
@@ -160,14 +165,14 @@ impl StandardJetties {
     /// The next packet to another node, at the front of `buf`.
     pub(super) fn poll_transmit(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         buf: &mut [u8],
     ) -> Option<Transmit> {
         if !self.unsent {
             return None;
         }
         let Self { by_id, leaving, keys, last_sent, .. } = self;
-        let own = work.base.tables.cfg.eid;
+        let own = work.core.tables.cfg.eid;
         let mut send = |connection: &mut Connection| {
             let to = Some(connection.peer()).filter(|to| *to != own)?;
             let len = connection.poll_transmit(work, keys, buf)?;

@@ -11,31 +11,31 @@ use urma_packet::{Bth, IcrcFlow, ROCE_PORT, roce::RocePacket};
 use super::standard::BoundPair;
 use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::Reception;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::mail::Handed;
 use crate::ports::Transmit;
 
 impl Exchange {
     /// Opens the connection of jetty `id`.
-    pub(super) fn bind_standard(&mut self, base: &Base, id: u32, pair: BoundPair) -> bool {
-        let ExchangeParts { standard, work, .. } = self.split(base, 0);
+    pub(super) fn bind_standard(&mut self, core: &DeviceCore, id: u32, pair: BoundPair) -> bool {
+        let ExchangeParts { standard, work, .. } = self.split(core, 0);
         standard.open(&work, id, pair)
     }
 
     /// Ends the connection of jetty `id`, if it has one.
-    pub(super) fn unbind_standard(&mut self, base: &Base, id: u32) {
-        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
+    pub(super) fn unbind_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.close(&mut work, id);
     }
 
     /// As [`Exchange::unbind_standard`], of a jetty that stays bound.
-    pub(super) fn end_standard(&mut self, base: &Base, id: u32) {
-        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
+    pub(super) fn end_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.end(&mut work, id);
     }
 
-    pub(super) fn purge_standard(&mut self, base: &Base, id: u32) {
-        let ExchangeParts { standard, mut work, .. } = self.split(base, 0);
+    pub(super) fn purge_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.purge(&mut work, id);
     }
 
@@ -45,27 +45,27 @@ impl Exchange {
     /// The status with which it ends at once.
     pub(super) fn post_standard(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
         (id, handed): (u32, &Handed),
     ) -> Result<(), CqeStatus> {
-        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
         standard.post(&mut work, id, handed)
     }
 
     /// Whether anything was done.
-    pub(super) fn step_standard(&mut self, base: &Base, now: Nanos) -> bool {
+    pub(super) fn step_standard(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         if self.standard.is_empty() {
             return false;
         }
-        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
         standard.step(&mut work)
     }
 
     /// Takes a datagram of the standard opcodes, from UDP port `port`. Returns whether a step is due.
     pub(crate) fn on_standard(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         by: Reception<'_>,
         (port, bytes): (u16, &[u8]),
     ) -> bool {
@@ -88,7 +88,7 @@ impl Exchange {
             return drop(Counter::DropIcrc);
         }
         let Ok(packet) = RocePacket::parse(bytes) else { return drop(Counter::DropMalformed) };
-        let ExchangeParts { standard, mut work, .. } = self.split(base, by.now);
+        let ExchangeParts { standard, mut work, .. } = self.split(core, by.now);
         standard.on_packet(&mut work, by.from, &packet);
         true
     }
@@ -96,7 +96,7 @@ impl Exchange {
     /// The next packet to send, at the front of `buf`.
     pub(crate) fn poll_transmit(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
         buf: &mut [u8],
     ) -> Option<Transmit> {
@@ -104,7 +104,7 @@ impl Exchange {
         if own_first && let Some(sent) = self.endpoint.poll_transmit(now, buf) {
             return Some(sent);
         }
-        let ExchangeParts { standard, mut work, .. } = self.split(base, now);
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
         let sent = standard.poll_transmit(&mut work, buf);
         self.sent_standard = sent.is_some();
         if sent.is_none() && !own_first {

@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
+use super::ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
+use super::context::ExchangeContext;
 use super::guesses::TargetGuesses;
-use super::hold::{Answers, Hold, PROMPT_NS, RETURNS_MIN};
 use super::owners::LoopbackOwners;
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
 use super::receive::ReceivingSides;
-use super::senders::Senders;
+use super::send_queues::SendQueueTable;
 use super::standard::StandardJetties;
 use super::turns::Turns;
-use super::work::Work;
 use crate::cfg::DeviceCfg;
 use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 
 /// KnownPeers, paths, queues and outstanding requests of one node.
 #[derive(Debug)]
@@ -41,14 +41,14 @@ pub(crate) struct Exchange {
     /// Paths without users, and when to look at them at the latest.
     pub(super) closing: Vec<u32>,
     pub(super) look_at: Nanos,
-    pub(super) senders: Senders,
+    pub(super) senders: SendQueueTable,
     /// RC jetties that speak the standard opcodes.
     pub(crate) standard: StandardJetties,
     /// The packet before was one of theirs.
     pub(super) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
-    pub(super) hold: Hold,
-    /// When a dialogue begins.
+    pub(super) hold: AckDelay,
+    /// When a ping-pong begins.
     pub(super) turns: Turns,
     /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
     pub(super) packet_answers: Answers,
@@ -67,7 +67,7 @@ pub(super) struct ExchangeParts<'a> {
     pub(super) peers: &'a mut BTreeMap<RawEid, Peer>,
     pub(super) standard: &'a mut StandardJetties,
     /// What work for one of them needs.
-    pub(super) work: Work<'a>,
+    pub(super) work: ExchangeContext<'a>,
     pub(super) inbox: &'a mut Vec<u8>,
 }
 
@@ -82,12 +82,12 @@ impl Exchange {
             paths: BTreeMap::new(),
             closing: Vec::new(),
             look_at: Nanos::MAX,
-            senders: Senders::default(),
+            senders: SendQueueTable::default(),
             standard: StandardJetties::default(),
             sent_standard: false,
             receives: ReceivingSides::default(),
-            hold: Hold::new(PROMPT_NS, cfg.dialogues.least(RETURNS_MIN)),
-            turns: Turns::new(cfg.dialogues),
+            hold: AckDelay::new(PROMPT_NS, cfg.ping_pongs.least(RETURNS_MIN)),
+            turns: Turns::new(cfg.ping_pongs),
             packet_answers: Answers::Go,
             cache: SegmentCache::of_any(),
             receive_cache: SegmentCache::of(FunctionId::FIRST),
@@ -97,7 +97,7 @@ impl Exchange {
     }
 
     /// Takes it apart for work with several peers.
-    pub(super) fn split<'a>(&'a mut self, base: &'a Base, now: Nanos) -> ExchangeParts<'a> {
+    pub(super) fn split<'a>(&'a mut self, core: &'a DeviceCore, now: Nanos) -> ExchangeParts<'a> {
         let Self {
             peers,
             standard,
@@ -111,8 +111,8 @@ impl Exchange {
             ..
         } = self;
         let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
-        let work = Work {
-            base,
+        let work = ExchangeContext {
+            core,
             now,
             senders,
             receives,
@@ -129,11 +129,11 @@ impl Exchange {
     /// Runs `f` on each peer with everything else at hand.
     pub(super) fn each_peer(
         &mut self,
-        base: &Base,
+        core: &DeviceCore,
         now: Nanos,
-        mut f: impl FnMut(&mut Peer, &mut Work<'_>, &mut Vec<u8>),
+        mut f: impl FnMut(&mut Peer, &mut ExchangeContext<'_>, &mut Vec<u8>),
     ) {
-        let ExchangeParts { peers, mut work, inbox, .. } = self.split(base, now);
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(core, now);
         for peer in peers.values_mut() {
             f(peer, &mut work, inbox);
         }

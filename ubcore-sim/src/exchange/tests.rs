@@ -320,7 +320,7 @@ fn a_dead_peer_ends_everything_within_the_bound() {
             assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)), "{kind:?}");
         }
         // The user gets the reason.
-        let asked = std::iter::from_fn(|| w.nodes[0].base.tables.requests.pop());
+        let asked = std::iter::from_fn(|| w.nodes[0].core.tables.requests.pop());
         let mut why = asked.filter_map(|request| match request {
             HostRequest::AskWhy { is_packets, .. } => Some(is_packets),
             HostRequest::FindPeer { .. } | HostRequest::Forget { .. } => None,

@@ -5,12 +5,12 @@
 
 use urma_packet::ResponseStatus;
 
+use super::context::ExchangeContext;
 use super::memory::{self, NotPulled};
 use super::message::{complete, receive_for};
 use super::outcome::PieceOutcome;
-use super::piece::{From, Part};
+use super::piece::{RequestFragment, RequestSource};
 use super::serve::{Late, PartialMessage, Served};
-use super::work::Work;
 use crate::carrier::piece::Payload;
 use crate::engine::pull::Puller;
 
@@ -18,7 +18,7 @@ use crate::engine::pull::Puller;
 const LATE_STEPS: u32 = 32;
 
 /// Planted fault: places what is late enough.
-pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
+pub(super) fn place_late(served: &mut Served, work: &mut ExchangeContext<'_>) {
     let Some(late) = &mut served.late else { return };
     late.steps -= 1;
     if late.steps == 0
@@ -27,7 +27,7 @@ pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
     {
         let (start, length) = (header.access.address, header.access.length);
         let message = PartialMessage { start, length, done: 0, life, receive: None };
-        let part = Part { header: &header, payload: Payload::Here, bytes: &bytes };
+        let part = RequestFragment { header: &header, payload: Payload::Here, bytes: &bytes };
         let _ = memory::place(work, &header, &message, &part);
     }
 }
@@ -35,9 +35,9 @@ pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
 /// A piece of any write: all targets are checked at the first one, and again for each.
 pub(super) fn write_piece(
     served: &mut Served,
-    work: &mut Work<'_>,
-    (from, puller): (From, Option<&mut Puller>),
-    part: &Part<'_>,
+    work: &mut ExchangeContext<'_>,
+    (from, puller): (RequestSource, Option<&mut Puller>),
+    part: &RequestFragment<'_>,
 ) -> PieceOutcome {
     let header = part.header;
     if part.is_first() {
@@ -73,7 +73,7 @@ pub(super) fn write_piece(
             Err(NotPulled::NoBytes) => return PieceOutcome::NoBytes,
             Err(NotPulled::Answer(status)) => Err(status),
         }
-    } else if work.base.tables.faults.ack_before_placement() && part.is_first() && part.is_last() {
+    } else if work.core.tables.faults.ack_before_placement() && part.is_first() && part.is_last() {
         served.late = Some(Late { header: *header, bytes: part.bytes.to_vec(), steps: LATE_STEPS });
         Ok(())
     } else if part.payload == Payload::Placed {
@@ -100,8 +100,8 @@ pub(super) fn write_piece(
 }
 
 /// Ends the unfinished message without effect on its receive.
-fn give_back(served: &mut Served, work: &mut Work<'_>) {
+fn give_back(served: &mut Served, work: &mut ExchangeContext<'_>) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-        work.receives.give_back(work.base, taken);
+        work.receives.give_back(work.core, taken);
     }
 }

@@ -21,7 +21,7 @@ pub enum Interest {
     /// Something to read, for as long as there is something.
     Read,
     /// Something to read, once for each time that something came.
-    EndpointEvent,
+    EdgeTriggered,
     /// Ends the wait at a hang-up only.
     HangUp,
 }
@@ -131,7 +131,7 @@ fn timespec(limit: Duration) -> Timespec {
 fn flags(interest: Interest) -> epoll::EventFlags {
     match interest {
         Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-        Interest::EndpointEvent => flags(Interest::Read) | epoll::EventFlags::ET,
+        Interest::EdgeTriggered => flags(Interest::Read) | epoll::EventFlags::ET,
         Interest::HangUp => epoll::EventFlags::RDHUP,
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         let poll = Poll::new().unwrap();
         let mut far = Vec::new();
         let pairs: Vec<(UnixStream, u64)> =
-            [Interest::Read, Interest::EndpointEvent, Interest::HangUp]
+            [Interest::Read, Interest::EdgeTriggered, Interest::HangUp]
                 .into_iter()
                 .zip(1..)
                 .map(|(interest, key)| {

@@ -455,7 +455,7 @@ impl PacketPort {
         };
         let has_changed = match wanted {
             Watch::On => enters(Interest::Read),
-            Watch::Arrivals => enters(Interest::EndpointEvent),
+            Watch::Arrivals => enters(Interest::EdgeTriggered),
             Watch::Off => {
                 // Not in the set is what is wanted.
                 let _ = poll.remove(link);
@@ -532,10 +532,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::bench::{Bench, Sharing};
     use crate::endpoint::flow;
     use crate::host::{claim::Claim, eid_ip, poll::ReadyList};
     use crate::ports::Backlog;
+    use crate::tests::{Bench, Sharing};
 
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {

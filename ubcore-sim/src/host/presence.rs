@@ -13,12 +13,12 @@
 //! A program may also poll in bursts: for the completion of a request, then spin on its memory until
 //! a peer's message changes it. In the mode `Bursts` peers send a wake-up although the program
 //! polls. It begins when the background thread finds a peer's message that no poll took for a whole
-//! tick. It ends when polls take every message for as long as a tick (`bursts.rs`).
+//! tick. It ends when polls take every message for as long as a tick (`wakeup_policy.rs`).
 
 use std::sync::Arc;
 
 use udma_abi::Nanos;
-use urma_mem::lull::WorkSign;
+use urma_mem::idle::WorkSign;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The state shared by pollers and the background thread.
@@ -152,7 +152,7 @@ const IDLE_NS: Nanos = 1_000_000;
 
 #[cfg(test)]
 mod tests {
-    use urma_mem::lull::Lull;
+    use urma_mem::idle::IdleSnapshot;
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
         assert!(presence.take_polled() && !presence.take_polled());
     }
 
-    /// A poll that took no step is seen by nothing here: so each of these ends its lull.
+    /// A poll that took no step is seen by nothing here: so each of these ends its idle snapshot.
     #[test]
     fn polls_look_here_again_after_each_question_of_the_thread() {
         type Change = fn(&Presence);
@@ -207,13 +207,13 @@ mod tests {
             let presence = Presence::new(Arc::clone(&sign));
             assert_eq!((0..=POLLS_TO_WAKE).filter(|_| presence.on_poll()).count(), 1);
             assert!(!presence.counts_polls());
-            let mut lull = Lull::default();
+            let mut idle = IdleSnapshot::default();
             let raised = sign.raised();
-            assert!(lull.note(&sign, std::iter::empty()));
-            lull.begin(&sign, raised);
-            assert!(lull.holds());
+            assert!(idle.note(&sign, std::iter::empty()));
+            idle.begin(&sign, raised);
+            assert!(idle.holds());
             change(&presence);
-            assert!(!lull.holds());
+            assert!(!idle.holds());
         }
     }
 

@@ -18,7 +18,7 @@ use udma_abi::{GiveWay, Nanos, PollOfOne, doorbell::JfcDoorbell, regs};
 use urma_mem::{
     doorbells::RungSlot,
     fork::{self, FlagWatch},
-    lull::{Lull, RaisedCount},
+    idle::{IdleSnapshot, RaisedCount},
     sleep::SleepAlarm,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
@@ -121,22 +121,22 @@ impl SharedNode {
         }
     }
 
-    /// A driver polls or waits: one bounded step. Begins `lull` when the next poll would find nothing and the
+    /// A driver polls or waits: one bounded step. Begins `idle` when the next poll would find nothing and the
     /// background thread sees that the program polls.
-    pub fn on_poll(&self, lull: &mut Lull) {
-        lull.end();
+    pub fn on_poll(&self, idle: &mut IdleSnapshot) {
+        idle.end();
         if self.is_dead() {
             return;
         }
         let raised = self.device.sign().raised();
         let must_tell = self.presence.on_poll();
-        self.step_for_poll((raised, lull));
+        self.step_for_poll((raised, idle));
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
-            lull.end();
+            idle.end();
             self.look_for_requests();
         }
         if self.presence.counts_polls() {
-            lull.end();
+            idle.end();
         }
         if must_tell {
             self.ring();
@@ -144,27 +144,27 @@ impl SharedNode {
         self.leave();
     }
 
-    /// The lull of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
+    /// The idle snapshot of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
     #[inline]
     pub fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse(), poll)
     }
 
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
-    fn step_for_poll(&self, lull: (RaisedCount, &mut Lull)) {
+    fn step_for_poll(&self, idle: (RaisedCount, &mut IdleSnapshot)) {
         let is_active = self.port.is_active();
         // What is runnable or listed is found without a time.
         let is_untimed = self.device.timer().is_none() && self.port.poll_deadline().is_none();
         if !is_active && is_untimed {
-            self.device.step_or_begin(|| self.clock.now_coarse(), (self.step_kind(), lull));
+            self.device.step_or_begin(|| self.clock.now_coarse(), (self.step_kind(), idle));
             return;
         }
-        self.step_timed(is_active, lull);
+        self.step_timed(is_active, idle);
     }
 
     /// As [`SharedNode::step_for_poll`], where something may be due by its time.
     #[inline(never)]
-    fn step_timed(&self, is_active: bool, lull: (RaisedCount, &mut Lull)) {
+    fn step_timed(&self, is_active: bool, idle: (RaisedCount, &mut IdleSnapshot)) {
         let deadline = self.device.poll_deadline();
         // The exact clock would cost a poller more than the poll.
         let coarse = self.clock.now_coarse();
@@ -182,8 +182,8 @@ impl SharedNode {
         } else if self.port.is_due(coarse) {
             self.drive(coarse, self.visitor());
         } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
-            // The background thread ends the lull before that is due.
-            self.device.step_or_begin(|| coarse, (self.step_kind(), lull));
+            // The background thread ends the idle snapshot before that is due.
+            self.device.step_or_begin(|| coarse, (self.step_kind(), idle));
         } else {
             self.device.step_found(|| coarse, self.step_kind());
         }
@@ -548,8 +548,8 @@ mod tests {
     use udma_abi::cmd::{Command, Mode};
 
     use super::*;
-    use crate::bench::{Bench, Sharing};
     use crate::host::{claim::Claim, port::PortLinkCfg};
+    use crate::tests::{Bench, Sharing};
 
     #[test]
     fn an_exchange_wakes_the_thread_that_sleeps_past_a_new_timer() {

@@ -9,7 +9,7 @@
 //! asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
 //! serving: drains in bounded steps, then publishes "asleep", checks once more, sleeps
 //! polled:  peers see "awake"; checks once a tick whether a thread still polls
-//! bursts:  as asleep, although the program polls at times (`bursts.rs`)
+//! bursts:  as asleep, although the program polls at times (`wakeup_policy.rs`)
 //! ```
 //!
 //! A check is a system call, and a thread that has polled for long will likely go on: the tick
@@ -28,8 +28,6 @@ use std::{num::NonZeroU64, sync::Arc, thread::JoinHandle, time::Duration};
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
-    arrivals::{ArrivalWatch, NextCheck},
-    bursts::{Bursts, GIVE_WAY, LOOK, NextAction, PassFindings},
     inquiry::Inquiry,
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
@@ -37,6 +35,8 @@ use super::{
     port::Watch,
     shared::SharedNode,
     tap::ContextTap,
+    vain_wakeups::{ArrivalWatch, NextCheck},
+    wakeup_policy::{GIVE_WAY, LOOK, NextAction, PassFindings, WakeupPolicy},
 };
 use crate::ports::{HostRequest, LinkVisitor};
 
@@ -69,7 +69,7 @@ impl Background {
             tick: TICK,
             said_asleep: false,
             rang: false,
-            bursts: Bursts::default(),
+            wakeups: WakeupPolicy::default(),
             gave_way: false,
             arrivals: ArrivalWatch::default(),
             arrived: false,
@@ -108,7 +108,7 @@ struct Worker {
     said_asleep: bool,
     /// A wake-up came since the last pass.
     rang: bool,
-    bursts: Bursts,
+    wakeups: WakeupPolicy,
     /// The pass before rested to see whether the program polls.
     gave_way: bool,
     arrivals: ArrivalWatch,
@@ -271,7 +271,7 @@ impl Worker {
 
     /// Whether the program may poll steadily, and have lost its processor to this thread.
     fn doubts_burst(&self) -> bool {
-        self.shared.presence().is_in_bursts() && self.bursts.gives_way()
+        self.shared.presence().is_in_bursts() && self.wakeups.gives_way()
     }
 
     /// After a step of packets, which takes up to a millisecond: a program that polls may have lost this
@@ -352,7 +352,7 @@ impl Worker {
         }
         if presence.is_in_bursts() {
             let now = self.shared.clock().now();
-            match self.bursts.on_pass(found) {
+            match self.wakeups.on_pass(found) {
                 NextAction::Rest => {}
                 NextAction::Look(distance) => {
                     self.is_look = true;
@@ -370,7 +370,7 @@ impl Worker {
                 return self.sleep(now + BURST_REST_NS);
             }
         } else {
-            self.bursts = Bursts::default();
+            self.wakeups = WakeupPolicy::default();
         }
         self.sleep(Nanos::MAX)
     }

@@ -15,14 +15,14 @@ use udma_abi::{
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
-use urma_mem::{Region, lines::UsedLines, lull::Lull};
+use urma_mem::{Region, idle::IdleSnapshot, lines::UsedLines};
 
 use super::Node;
 use crate::{
     cfg::Doorbells,
     device::{
-        DeviceFunction, FoundJfc, FoundQueue, Leases, MovedEntry, QueueEnd, QueueEntry, QueueVisit,
-        SoftwareDevice, WORD_LEN, WordMove,
+        DeviceFunction, FoundJfc, Leases, MovedEntry, QueueEnd, QueueEntry, QueueHandle,
+        QueueVisit, SoftwareDevice, WORD_LEN, WordMove,
     },
     host::shared::SharedNode,
 };
@@ -65,12 +65,12 @@ impl DeviceBacking for Node {
     }
 
     fn progress(&self) {
-        self.shared.on_poll(&mut Lull::never());
+        self.shared.on_poll(&mut IdleSnapshot::never());
     }
 
     #[inline]
-    fn progress_to_lull(&self, lull: &mut Lull) {
-        self.shared.on_poll(lull);
+    fn progress_to_idle(&self, idle: &mut IdleSnapshot) {
+        self.shared.on_poll(idle);
     }
 
     #[inline]
@@ -100,7 +100,7 @@ pub(super) fn reset(node: &SharedNode, function: &Arc<DeviceFunction>) -> Result
         if node.clock().now() > deadline {
             return Err(BackingError::Gone("it does not come back from a reset".to_owned()));
         }
-        node.on_poll(&mut Lull::never());
+        node.on_poll(&mut IdleSnapshot::never());
         std::thread::yield_now();
     }
     Ok(())
@@ -182,7 +182,7 @@ impl RegisterRegion for Registers {
     }
 }
 
-impl QueueDoorbell for FoundDoorbell<FoundQueue> {
+impl QueueDoorbell for FoundDoorbell<QueueHandle> {
     #[inline]
     fn ring(&self, pi: u32) {
         self.node.ring_queue(&self.found, pi);
@@ -221,13 +221,7 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     }
 
     #[inline]
-    fn carry_unreported(
-        &self,
-        pi: u32,
-        remote_va: u64,
-        local_va: u64,
-        len: u32,
-    ) -> Option<NextEntry> {
+    fn execute_local(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
         if len != WORD_LEN {
             return self.carry_any(pi, remote_va, local_va, len);
         }
@@ -238,7 +232,7 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
             WordMove::Done(index) => Some(NextEntry::new(index)),
             WordMove::Ending(index, end) => self.finish(index, end),
             WordMove::ToLease(index, visit) => self.lease(index, visit),
-            WordMove::Left(visit) => self.carry_left(pi, remote_va, local_va, visit),
+            WordMove::StepOutcome(visit) => self.carry_left(pi, remote_va, local_va, visit),
             WordMove::Held => None,
             WordMove::Taken(entry) => self.give_up(entry),
             // It is counted there.
@@ -264,11 +258,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
 
 /// What a word that is moved at once does not need: by jumps, with the arguments where they are, so that it saves no
 /// register.
-impl FoundDoorbell<FoundQueue> {
+impl FoundDoorbell<QueueHandle> {
     #[inline(never)]
     fn carry_any(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
         let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len };
-        self.node.carry_unreported(&self.found, &moved).map(NextEntry::new)
+        self.node.execute_local(&self.found, &moved).map(NextEntry::new)
     }
 
     #[inline(never)]

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use urma_mem::{Region, doorbells::DoorbellSlots, lines::UsedLines, lull::Lull};
+use urma_mem::{Region, doorbells::DoorbellSlots, idle::IdleSnapshot, lines::UsedLines};
 
 use crate::{MovedWord, Nanos, ReceivedMessage, doorbell::JfcDoorbell};
 
@@ -63,10 +63,10 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     /// ignores it. In simulation this also advances virtual time.
     fn progress(&self);
 
-    /// As [`DeviceBacking::progress`], of a poll that found nothing. The device may begin `lull`: as long as that
+    /// As [`DeviceBacking::progress`], of a poll that found nothing. The device may begin `idle`: as long as that
     /// holds, a poll that finds nothing need not call it again, nor the registers.
-    fn progress_to_lull(&self, lull: &mut Lull) {
-        lull.end();
+    fn progress_to_idle(&self, idle: &mut IdleSnapshot) {
+        idle.end();
         self.progress();
     }
 
@@ -76,8 +76,8 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
         how.give();
     }
 
-    /// Takes the entry of a peer by which a poller's lull ended, if it is a message alone; its completions are in their
-    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_lull`] is due;
+    /// Takes the entry of a peer by which a poller's idle snapshot ended, if it is a message alone; its completions are in their
+    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_idle`] is due;
     /// what was given is given all the same.
     fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         let _ = poll;
@@ -232,18 +232,12 @@ pub trait QueueDoorbell: Send + std::fmt::Debug {
     /// As [`QueueDoorbell::carry_moved`], of a request that wants a completion, which the driver makes itself: the
     /// device takes no slot of the JFC, which has no event queue, and writes no entry. Returns the index (free running)
     /// of the entry that the JFC gets next: those before it are of earlier requests. `None`: nothing happened.
-    fn carry_unreported(
-        &self,
-        pi: u32,
-        remote_va: u64,
-        local_va: u64,
-        len: u32,
-    ) -> Option<NextEntry> {
+    fn execute_local(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
         let _ = (pi, remote_va, local_va, len);
         None
     }
 
-    /// As [`QueueDoorbell::carry_unreported`], of a whole entry, which is like some one that [`QueueDoorbell::carry`]
+    /// As [`QueueDoorbell::execute_local`], of a whole entry, which is like some one that [`QueueDoorbell::carry`]
     /// carried out, and from now on the newest one.
     fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
         let _ = words;
@@ -253,7 +247,7 @@ pub trait QueueDoorbell: Send + std::fmt::Debug {
     /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 
-    /// As [`QueueDoorbell::carry_unreported`], of an atomic that is like the newest one which
+    /// As [`QueueDoorbell::execute_local`], of an atomic that is like the newest one which
     /// [`QueueDoorbell::carry_atomic`] carried out. `None`: it is to be handed over at this position as a whole; where it
     /// was done in memory that was withdrawn meanwhile, the device does not do it again, and ends it with an error.
     fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {

@@ -122,8 +122,8 @@ counters! {
     FoundLate = "found_late",
     /// Messages that broke off before they were complete, and whose receive another one gets.
     MessagesBroken = "messages_broken",
-    /// Dialogues that began: rows of messages of two jetties of this host that answer each other.
-    Dialogues = "dialogues",
+    /// PingPongs that began: rows of messages of two jetties of this host that answer each other.
+    PingPongs = "ping-pongs",
     /// Lookups of contexts in the model of the context cache (`URMA_CONTEXT_CACHE`).
     ContextAccesses = "context_accesses",
     /// Of those, found in L1.

@@ -23,7 +23,7 @@ use udma_abi::{GiveWay, Nanos};
 /// What an empty poll costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PollCost {
-    /// Some loads, in a lull.
+    /// Some loads, while idle.
     Loads,
     /// A step of the device, which may make a call.
     Step,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_in_a_lull_that_has_its_processor_makes_no_call() {
+    fn a_spin_while_idle_that_has_its_processor_makes_no_call() {
         let mut poller = Poller::new(PollCost::Loads);
         assert_eq!(poller.spin(1_000_000, 300), [0, 0]);
     }

@@ -1,7 +1,7 @@
 //! The half of a JFC that the caller polls and arms.
 //!
-//! *Owns*: the lull that an empty poll began. *Takes*: polls of one thread at a time. *Gives*: what the reader takes;
-//! nothing, by a look, while the lull holds. *Must not*: enter the reader in a lull.
+//! *Owns*: the idle snapshot that an empty poll began. *Takes*: polls of one thread at a time. *Gives*: what the reader takes;
+//! nothing, by a look, while the idle snapshot holds. *Must not*: enter the reader while idle.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use urma_core::{
     Arm, Completion, Status,
     ops::{CompletionQueue, DoneLook, DoneRecord},
 };
-use urma_mem::lull::{Lull, LullLook};
+use urma_mem::idle::{IdleLook, IdleSnapshot};
 
 use super::{
     JfcCore, POLLS_PER_STATUS, RingReader,
     contention::{self, POLLS_PER_LOOK, PollCost},
 };
-use crate::carried::{CarriedRequest, CarriedSink};
+use crate::local_completion::{LocalCompletion, LocalCompletionReader};
 
 /// The half that the caller polls.
 #[derive(Debug)]
 pub(super) struct PollHalf {
     core: Arc<JfcCore>,
     /// While it holds, a poll that finds nothing takes no step.
-    lull: Lull,
+    idle: IdleSnapshot,
     /// Completions that are in no ring.
-    carried: CarriedSink,
+    carried: LocalCompletionReader,
     /// Polls that found nothing, counted.
     polls: u32,
     /// Of these, until the next look at the processor.
@@ -34,13 +34,13 @@ pub(super) struct PollHalf {
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
-        let (lull, carried) = (Lull::default(), CarriedSink::default());
-        Self { core, lull, carried, polls: 0, until_look: POLLS_PER_LOOK }
+        let (idle, carried) = (IdleSnapshot::default(), LocalCompletionReader::default());
+        Self { core, idle, carried, polls: 0, until_look: POLLS_PER_LOOK }
     }
 
     /// The oldest completion that is in no ring, if all before it are taken.
     #[inline(always)]
-    fn next_carried(&self) -> Option<CarriedRequest> {
+    fn next_carried(&self) -> Option<LocalCompletion> {
         let front = self.carried.front(&self.core.carried)?;
         front.is_next(self.core.next_index()).then_some(front)
     }
@@ -67,16 +67,16 @@ impl PollHalf {
         Ok(found)
     }
 
-    /// A poll in a lull, if that holds.
+    /// A poll while idle, if that holds.
     #[inline(never)]
-    fn poll_lull(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
-        let look = self.lull.look();
-        if look == LullLook::PeerWrote
+    fn poll_idle(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        let look = self.idle.look();
+        if look == IdleLook::PeerWrote
             && let Some(found) = self.poll_entry(out)
         {
             return Ok(found);
         }
-        if look == LullLook::Holds && self.core.is_empty() {
+        if look == IdleLook::Holds && self.core.is_empty() {
             self.count_empty(self.polls.wrapping_add(1), PollCost::Loads);
             if !self.polls.is_multiple_of(POLLS_PER_STATUS) {
                 return Ok(0);
@@ -98,12 +98,12 @@ impl PollHalf {
         }
     }
 
-    /// A look where no completion waits beside the ring: whether a poll in a lull would find none.
+    /// A look where no completion waits beside the ring: whether a poll while idle would find none.
     #[inline(never)]
-    fn look_in_lull(&mut self) -> DoneLook {
+    fn look_while_idle(&mut self) -> DoneLook {
         let polls = self.polls.wrapping_add(1);
         let is_usual = !polls.is_multiple_of(POLLS_PER_STATUS);
-        if !is_usual || !self.lull.holds() || !self.core.is_empty() {
+        if !is_usual || !self.idle.holds() || !self.core.is_empty() {
             return DoneLook::Unknown;
         }
         self.count_empty(polls, PollCost::Loads);
@@ -115,18 +115,18 @@ impl PollHalf {
     // Out of line: an empty poll saves no registers for it.
     #[inline(never)]
     fn poll_entry(&mut self, out: &mut [Completion]) -> Option<usize> {
-        let Self { core, carried, lull, .. } = self;
+        let Self { core, carried, idle, .. } = self;
         let visit = core.reader.try_with(|reader| {
             let of = reader.stash.is_empty().then_some((core.jfcn, reader.ci));
             let mut poll = PollOfOne { of: of.filter(|_| !out.is_empty()), given: None };
             let is_taken = core.driver.backing.take_entry(&mut poll);
-            // It is in no ring: it is the caller's, also where a step is due, which the end of the lull brings.
+            // It is in no ring: it is the caller's, also where a step is due, which the end of the idle snapshot brings.
             if let (Some(message), Some(out)) = (&poll.given, out.first_mut()) {
-                lull.end();
+                idle.end();
                 return Some(core.poll_given(reader, message, out));
             }
             is_taken.then(|| {
-                lull.end();
+                idle.end();
                 core.poll_found(reader, out, carried)
             })
         })?;
@@ -142,9 +142,9 @@ impl PollHalf {
         let core = &*self.core;
         // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
         let mut failure = None;
-        let (carried, lull) = (&self.carried, &mut self.lull);
+        let (carried, idle) = (&self.carried, &mut self.idle);
         let visit =
-            core.reader.try_with(|reader| core.poll(reader, out, (carried, lull, &mut failure)));
+            core.reader.try_with(|reader| core.poll(reader, out, (carried, idle, &mut failure)));
         if let Some(status) = failure {
             return Err(status);
         }
@@ -164,7 +164,7 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &CarriedSink,
+        carried: &LocalCompletionReader,
     ) -> usize {
         let found = if reader.stash.is_empty() {
             self.poll_ring(reader, out, carried)
@@ -215,7 +215,7 @@ impl CompletionQueue for PollHalf {
         let core = &*self.core;
         // Each out of line: none saves registers for the other.
         let Some(front) = self.carried.front(&core.carried) else {
-            return if self.lull.is_on() { self.poll_lull(out) } else { self.poll_reader(out) };
+            return if self.idle.is_on() { self.poll_idle(out) } else { self.poll_reader(out) };
         };
         let Some(one) = out.first_mut() else { return Ok(0) };
         if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
@@ -229,7 +229,7 @@ impl CompletionQueue for PollHalf {
     fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
         let core = &*self.core;
         // Out of line: nothing is saved for it.
-        let Some(front) = self.carried.front(&core.carried) else { return self.look_in_lull() };
+        let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };
         if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
             return DoneLook::Unknown;
         }

@@ -6,7 +6,7 @@
 use udma_abi::{Addressed, Atomic, MovableAtomic, MovedWord, sqe::BLOCK_WORDS};
 use urma_core::{
     PostReason,
-    ops::{MovedAtomic, MovedTransfer, PostedAgain},
+    ops::{MovedAtomic, PostedAgain, TransferDelta},
 };
 
 use super::SendPoster;
@@ -59,7 +59,7 @@ impl SendPoster {
     /// differs.
     #[inline(never)]
     fn give_moved_atomic(&mut self, moved: &MovedAtomic) -> PostedAgain {
-        let MovedTransfer { user_ctx, is_signalled, .. } = moved.transfer;
+        let TransferDelta { user_ctx, is_signalled, .. } = moved.transfer;
         let (_, owner) = self.place();
         let word = word_of(moved, self.pi);
         let Some(last) = self.last_atomic else { return PostedAgain::NotTaken };

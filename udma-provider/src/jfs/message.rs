@@ -6,7 +6,7 @@
 use udma_abi::{MovableBlock, sqe::BLOCK_WORDS};
 use urma_core::{
     PostReason, SendWr,
-    ops::{MovedTransfer, PostedAgain},
+    ops::{PostedAgain, TransferDelta},
 };
 
 use super::SendPoster;
@@ -33,7 +33,7 @@ impl SendPoster {
 
     /// Posts a message like the newest usual one.
     #[inline(always)]
-    pub(super) fn post_message_again(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    pub(super) fn post_message_again(&mut self, moved: &TransferDelta) -> PostedAgain {
         let place = self.place();
         let Some(mut last) = self.last_message.filter(|_| self.is_same_target()) else {
             return PostedAgain::NotTaken;

@@ -5,7 +5,7 @@ use urma_core::{
     Device, Eid, ImportedSegment, JettyId, LocalSge, Mapping, OrderType, Path, PathKind, QueueCfg,
     RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetId, TargetKind, Token,
     TransportMode,
-    ops::{MovedTransfer, PostedAgain},
+    ops::{PostedAgain, TransferDelta},
 };
 use urma_mem::Region;
 
@@ -16,8 +16,8 @@ use super::{
 use crate::DriverCfg;
 
 const VA: u64 = 0x10_0000;
-const MOVED: MovedTransfer =
-    MovedTransfer { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2, is_signalled: true };
+const MOVED: TransferDelta =
+    TransferDelta { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2, is_signalled: true };
 
 pub(super) fn segments(bench: &Bench) -> (Segment, ImportedSegment) {
     let context = Device::new(bench.device.clone()).open(0).unwrap();
@@ -73,8 +73,8 @@ fn it_differs_in_addresses_and_length_only() {
 }
 
 /// A signalled request like the newest one, and one that is not signalled.
-const LIST: [MovedTransfer; 2] =
-    [MOVED, MovedTransfer { user_ctx: 3, is_signalled: false, ..MOVED }];
+const LIST: [TransferDelta; 2] =
+    [MOVED, TransferDelta { user_ctx: 3, is_signalled: false, ..MOVED }];
 
 #[test]
 fn a_list_rings_once_and_follows_the_newest_of_a_list() {
@@ -198,7 +198,7 @@ fn what_is_refused_after_a_bind_is_not_posted() {
     queue.control.unbind().unwrap();
     bench.toy.script(|s| s.refuses_moved = true);
     for is_signalled in [true, false] {
-        let moved = MovedTransfer { is_signalled, ..MOVED };
+        let moved = TransferDelta { is_signalled, ..MOVED };
         assert_eq!(send.post_like_last(&moved), PostedAgain::NotTaken);
     }
     for entry_idx in [2, 1] {
@@ -259,7 +259,7 @@ fn a_message_differs_in_address_and_length_only() {
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let message = SendWr { op: SendOp::Send { src: &piece }, ..signalled(1) };
     let with_imm = SendWr { op: SendOp::SendImm { src: &piece, imm: 9 }, ..signalled(3) };
-    let moved = MovedTransfer { remote: 0, ..MOVED };
+    let moved = TransferDelta { remote: 0, ..MOVED };
     for id in [70, 71] {
         queue.control.bind(&target_id(id), None).unwrap();
         assert_eq!(send.post_message_like_last(&moved), PostedAgain::NotTaken);

@@ -25,7 +25,7 @@ use udma_abi::{
 };
 use urma_mem::{
     Region,
-    lull::{Lull, WorkSign},
+    idle::{IdleSnapshot, WorkSign},
 };
 
 /// How the device behaves.
@@ -57,9 +57,9 @@ pub(super) struct Script {
     pub(super) has_no_direct: bool,
     /// Queues have doorbells of their own, which carry out what they are given.
     pub(super) carries: bool,
-    /// A step that a poll asks for begins a lull.
-    pub(super) lulls: bool,
-    /// It takes the entry of a peer that a poll in a lull saw.
+    /// A step that a poll asks for begins an idle snapshot.
+    pub(super) has_idle: bool,
+    /// It takes the entry of a peer that a poll while idle saw.
     pub(super) takes: bool,
     /// It gives this to such a poll, whether it takes the entry or not.
     pub(super) gives: Option<ReceivedMessage>,
@@ -125,7 +125,7 @@ pub(super) struct State {
     pub(super) steps: u32,
     /// How pollers gave their processor away.
     pub(super) ways: Vec<GiveWay>,
-    /// Entries of a peer that it took for polls in a lull.
+    /// Entries of a peer that it took for polls while idle.
     pub(super) taken: u32,
     pub(super) sign: Arc<WorkSign>,
 }
@@ -192,7 +192,7 @@ impl QueueDoorbell for Carrier {
         !self.toy.state().script.refuses_moved
     }
 
-    fn carry_unreported(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<NextEntry> {
+    fn execute_local(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<NextEntry> {
         self.leave_unreported(Handed::Unreported(pi)).map(NextEntry::new)
     }
 
@@ -595,16 +595,16 @@ impl DeviceBacking for Handle {
         self.0.step(&mut state);
     }
 
-    fn progress_to_lull(&self, lull: &mut Lull) {
-        let (sign, lulls) = {
+    fn progress_to_idle(&self, idle: &mut IdleSnapshot) {
+        let (sign, has_idle) = {
             let state = self.0.state();
-            (Arc::clone(&state.sign), state.script.lulls)
+            (Arc::clone(&state.sign), state.script.has_idle)
         };
         let raised = sign.raised();
         self.progress();
         let peer = &self.0.peer;
-        if lulls && lull.note(&sign, std::iter::once((peer, 0))) {
-            lull.begin(&sign, raised);
+        if has_idle && idle.note(&sign, std::iter::once((peer, 0))) {
+            idle.begin(&sign, raised);
         }
     }
 

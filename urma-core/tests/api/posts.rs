@@ -6,7 +6,7 @@ use urma_core::{
     LocalSge, Mapping, OneTransfer, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty,
     RemoteSegment, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind,
     Token, TokenId, TokenPolicy, TpType, TransportMode, Ubva, WrFlags,
-    ops::{MovedAtomic, MovedTransfer},
+    ops::{MovedAtomic, TransferDelta},
 };
 use urma_mem::Region;
 
@@ -455,7 +455,7 @@ fn a_transfer_like_the_newest_one_is_posted_by_what_differs() {
             };
             assert_eq!(post!(bench, op), None);
         }
-        let moved = [64, 72].map(|offset| MovedTransfer {
+        let moved = [64, 72].map(|offset| TransferDelta {
             local: VA + offset,
             remote: REMOTE_VA + 2 * offset,
             len: 8,
@@ -557,7 +557,7 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
     let target = Some(&to);
     let write =
         OneTransfer { is_write: true, piece, at: far, flags, target, target_hint: 0, user_ctx: 1 };
-    let moved = MovedTransfer {
+    let moved = TransferDelta {
         local: piece.addr,
         remote: far.addr,
         len: 8,
@@ -571,12 +571,12 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
     assert!(ticket != 0 && jetty.post_moved(ticket, &moved));
     assert_eq!(recorder.book().again.len(), before + 1);
     let refused = [
-        MovedTransfer { local: moved.local + LEN - 7, ..moved },
-        MovedTransfer { remote: moved.remote + LEN - 7, ..moved },
-        MovedTransfer { local: moved.local - 1, ..moved },
-        MovedTransfer { remote: moved.remote - 1, ..moved },
-        MovedTransfer { len: 0, ..moved },
-        MovedTransfer { len: 3073, ..moved },
+        TransferDelta { local: moved.local + LEN - 7, ..moved },
+        TransferDelta { remote: moved.remote + LEN - 7, ..moved },
+        TransferDelta { local: moved.local - 1, ..moved },
+        TransferDelta { remote: moved.remote - 1, ..moved },
+        TransferDelta { len: 0, ..moved },
+        TransferDelta { len: 3073, ..moved },
     ];
     for moved in refused {
         assert!(!jetty.post_moved(ticket, &moved), "{moved:?}");
@@ -585,7 +585,7 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
     assert!(!jetty.post_moved(ticket, &moved), "it is not the newest one");
     let ticket = jetty.transfer_ticket();
     assert!(
-        !jetty.post_moved(ticket, &MovedTransfer { len: 2049, ..moved }),
+        !jetty.post_moved(ticket, &TransferDelta { len: 2049, ..moved }),
         "the limit of a READ"
     );
     assert!(jetty.post_moved(ticket, &moved));
@@ -599,7 +599,7 @@ fn an_atomic_is_known_again_by_the_ticket_of_the_newest_one() {
     let Bench { local: mine, remote, target: to, mut jetty, recorder, .. } =
         Bench::new(TransportMode::Rm);
     let transfer =
-        MovedTransfer { local: VA, remote: REMOTE_VA, len: 8, user_ctx: 2, is_signalled: true };
+        TransferDelta { local: VA, remote: REMOTE_VA, len: 8, user_ctx: 2, is_signalled: true };
     let moved = MovedAtomic { transfer, operand: 3, compare: 4 };
     assert!(jetty.atomic_ticket() == 0 && !jetty.post_atomic_moved(0, &moved), "there is none");
     let wr = SendWr::new(atomic(true, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
@@ -610,14 +610,14 @@ fn an_atomic_is_known_again_by_the_ticket_of_the_newest_one() {
     assert!(jetty.post_atomic_moved(ticket, &moved));
     assert_eq!(recorder.book().atomics, [moved]);
     let refused = [
-        MovedTransfer { local: transfer.local + LEN, ..transfer },
-        MovedTransfer { remote: transfer.remote + LEN, ..transfer },
-        MovedTransfer { local: transfer.local - 8, ..transfer },
-        MovedTransfer { remote: transfer.remote - 8, ..transfer },
-        MovedTransfer { local: transfer.local + 4, ..transfer },
-        MovedTransfer { remote: transfer.remote + 4, ..transfer },
-        MovedTransfer { len: 4, ..transfer },
-        MovedTransfer { len: 0, ..transfer },
+        TransferDelta { local: transfer.local + LEN, ..transfer },
+        TransferDelta { remote: transfer.remote + LEN, ..transfer },
+        TransferDelta { local: transfer.local - 8, ..transfer },
+        TransferDelta { remote: transfer.remote - 8, ..transfer },
+        TransferDelta { local: transfer.local + 4, ..transfer },
+        TransferDelta { remote: transfer.remote + 4, ..transfer },
+        TransferDelta { len: 4, ..transfer },
+        TransferDelta { len: 0, ..transfer },
     ];
     for transfer in refused {
         assert!(!jetty.post_atomic_moved(ticket, &MovedAtomic { transfer, ..moved }));
@@ -656,7 +656,7 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
     let ticket = jetty.transfer_ticket();
     let (local, remote_va) = (VA + 8, REMOTE_VA + 24);
     let moved =
-        MovedTransfer { local, remote: remote_va, len: 16, user_ctx: 2, is_signalled: true };
+        TransferDelta { local, remote: remote_va, len: 16, user_ctx: 2, is_signalled: true };
     assert!(jetty.post_moved(ticket, &moved));
     assert_eq!(std::mem::take(&mut recorder.book().carried), [moved; 2]);
     assert_eq!(recorder.book().posted.len(), 1);
@@ -664,8 +664,8 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
 
     let unsignalled = OneTransfer { flags: WrFlags::empty(), ..newest };
     jetty.post_transfer(&unsignalled).unwrap();
-    let not_signalled = MovedTransfer { is_signalled: false, ..moved };
-    let silent = MovedTransfer {
+    let not_signalled = TransferDelta { is_signalled: false, ..moved };
+    let silent = TransferDelta {
         local: newest.piece.addr,
         remote: newest.at.addr,
         len: newest.piece.len,
@@ -676,13 +676,13 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
     let place = (remote_va, local, 16);
     assert!(jetty.carry_silent(ticket, place) && !jetty.carry_silent(ticket + 1, place));
     assert!(!jetty.carry_silent(ticket, (REMOTE_VA + LEN - 7, local, 16)));
-    let silent = MovedTransfer { user_ctx: 0, ..not_signalled };
+    let silent = TransferDelta { user_ctx: 0, ..not_signalled };
     assert_eq!(std::mem::take(&mut recorder.book().carried), [silent]);
     assert!(jetty.post_moved(ticket, &not_signalled) && !jetty.post_moved(ticket + 1, &moved));
     for outside in [LEN - 7, LEN, u64::MAX - REMOTE_VA] {
         let outside = RemoteAddr { segment: &remote, addr: REMOTE_VA.wrapping_add(outside) };
         let ticket = jetty.transfer_ticket();
-        assert!(!jetty.post_moved(ticket, &MovedTransfer { remote: outside.addr, ..moved }));
+        assert!(!jetty.post_moved(ticket, &TransferDelta { remote: outside.addr, ..moved }));
         assert!(!jetty.post_again(&OneTransfer { at: outside, ..newest }));
         jetty.post_transfer(&OneTransfer { at: outside, ..newest }).unwrap_err();
         jetty.post_transfer(&newest).unwrap();
@@ -768,7 +768,7 @@ fn a_message_like_the_newest_one_is_posted_by_what_differs() {
     let unsignalled = SendWr { flags: WrFlags::empty(), ..send(&moved, &to) };
     jetty.post_send(&[unsignalled]).unwrap();
     let differs =
-        MovedTransfer { local: VA + 64, remote: 0, len: 24, user_ctx: 1, is_signalled: false };
+        TransferDelta { local: VA + 64, remote: 0, len: 24, user_ctx: 1, is_signalled: false };
     assert_eq!(recorder.book().again, [differs]);
     let cases = [
         send(&elsewhere, &to),
@@ -849,7 +849,7 @@ fn an_atomic_like_the_newest_one_is_posted_by_what_differs() {
         jetty.post_send(&[SendWr { op, flags: WrFlags::empty(), ..good }]).unwrap();
         let (local, remote_at) = (VA + 64, REMOTE_VA + 8);
         let transfer =
-            MovedTransfer { local, remote: remote_at, len: 8, user_ctx: 1, is_signalled: false };
+            TransferDelta { local, remote: remote_at, len: 8, user_ctx: 1, is_signalled: false };
         let (operand, compare) = if is_cas { (3, 2) } else { (1, 0) };
         assert_eq!(recorder.book().atomics, [MovedAtomic { transfer, operand, compare }]);
         let of = |op| SendWr { op, ..good };

@@ -15,8 +15,8 @@ use urma_core::{
     StartPsns, Status, TargetId, Token, TokenId, TransportMode,
     ops::{
         self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl,
-        MovedAtomic, MovedTransfer, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts,
-        RecvQueue, RemoteSegmentId, SegmentOps, SendQueue,
+        MovedAtomic, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts, RecvQueue,
+        RemoteSegmentId, SegmentOps, SendQueue, TransferDelta,
     },
 };
 use urma_mem::Region;
@@ -29,10 +29,10 @@ pub(crate) struct Book {
     /// Contexts of the requests posted.
     pub(crate) posted: Vec<u64>,
     /// What differed in requests like the newest one.
-    pub(crate) again: Vec<MovedTransfer>,
+    pub(crate) again: Vec<TransferDelta>,
     /// It carries out what is like the newest one.
     pub(crate) carries: bool,
-    pub(crate) carried: Vec<MovedTransfer>,
+    pub(crate) carried: Vec<TransferDelta>,
     pub(crate) atomics: Vec<MovedAtomic>,
     /// How many batches were posted.
     pub(crate) batches: usize,
@@ -201,7 +201,7 @@ impl SendQueue for Recorder {
         self.post(wrs.iter().map(|wr| wr.user_ctx))
     }
 
-    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         let mut book = self.book();
         if book.room == 0 {
             return PostedAgain::Full;
@@ -214,7 +214,7 @@ impl SendQueue for Recorder {
         let mut book = self.book();
         if book.carries {
             let is_signalled = true;
-            let moved = MovedTransfer { local, remote, len, user_ctx, is_signalled };
+            let moved = TransferDelta { local, remote, len, user_ctx, is_signalled };
             book.carried.push(moved);
         }
         book.carries
@@ -224,12 +224,12 @@ impl SendQueue for Recorder {
         let mut book = self.book();
         if book.carries {
             let (user_ctx, is_signalled) = (0, false);
-            book.carried.push(MovedTransfer { local, remote, len, user_ctx, is_signalled });
+            book.carried.push(TransferDelta { local, remote, len, user_ctx, is_signalled });
         }
         book.carries
     }
 
-    fn post_message_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
         self.post_like_last(moved)
     }
 
@@ -241,7 +241,7 @@ impl SendQueue for Recorder {
         answer
     }
 
-    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
         let mut book = self.book();
         let posted = moved.len().min(book.room);
         book.room -= posted;

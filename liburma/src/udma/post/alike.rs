@@ -5,7 +5,7 @@
 
 use urma_core::{
     WrFlags,
-    ops::{MovedAtomic, MovedTransfer},
+    ops::{MovedAtomic, TransferDelta},
 };
 use urma_mem::ends::SeenEnds;
 
@@ -23,7 +23,7 @@ const SIGNALLED: u64 = (WrFlags::COMPLETE.bits() as u64) << 32;
 pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
     let head = from.head();
     let (ticket, moved) = transfer(&own.last().form, look.seen_ends(), (from, head | SIGNALLED))?;
-    let moved = MovedTransfer { is_signalled: head & SIGNALLED != 0, ..moved };
+    let moved = TransferDelta { is_signalled: head & SIGNALLED != 0, ..moved };
     own.moved(ticket, &moved).then_some(())
 }
 
@@ -59,7 +59,7 @@ fn transfer(
     last: &LastForm,
     seen: SeenEnds,
     (from, head): (SendRequest<'_>, u64),
-) -> Option<(u64, MovedTransfer)> {
+) -> Option<(u64, TransferDelta)> {
     if head != last.head || last.seen != seen {
         return None;
     }
@@ -74,7 +74,7 @@ fn transfer(
         return None;
     }
     let (local, remote) = if last.is_write { (src, dst) } else { (dst, src) };
-    let moved = MovedTransfer {
+    let moved = TransferDelta {
         local: local.addr(),
         remote: remote.addr(),
         len: local.len(),
@@ -98,7 +98,7 @@ fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64
     if !is_same || from.next().is_some() {
         return None;
     }
-    let transfer = MovedTransfer {
+    let transfer = TransferDelta {
         local: local.addr(),
         remote: remote.addr(),
         len: local.len(),

@@ -14,14 +14,14 @@ use urma_mem::lines::UsedLines;
 use urma_mem::sync::Ordering;
 
 use super::lane::LaneResult;
-use super::{Left, SendEngine, SendState, Visit};
+use super::{SendEngine, SendState, StepOutcome, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
 use crate::engine::fetch::{SendRing, low16};
+use crate::engine::grant::FastPathGrant;
 use crate::engine::known::{AtomicBlocks, KnownRequest, MovedEntry};
 use crate::engine::retire::Retire;
-use crate::engine::warrant::Warrant;
 
 impl SendEngine {
     /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
@@ -30,7 +30,7 @@ impl SendEngine {
         &mut self,
         (tables, queue): (&Tables, &Queue),
         block: &[u64; BLOCK_WORDS],
-    ) -> Option<Left> {
+    ) -> Option<StepOutcome> {
         if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
             return None;
         }
@@ -38,7 +38,7 @@ impl SendEngine {
             return self.carry_new((tables, queue), block);
         }
         queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.clear_slots(Left::BUSY))
+        Some(self.clear_slots(StepOutcome::BUSY))
     }
 
     /// Whether an entry like the newest one that was carried is the next one of a queue that is ready, and nothing
@@ -55,7 +55,7 @@ impl SendEngine {
 
     /// As [`SendEngine::carry_block`], of an entry like the newest one which that carried out.
     #[inline(always)]
-    pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+    pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<StepOutcome> {
         if !self.may_move(queue, moved) {
             return None;
         }
@@ -64,13 +64,13 @@ impl SendEngine {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.clear_slots(Left::BUSY))
+        Some(self.clear_slots(StepOutcome::BUSY))
     }
 
     /// As [`SendEngine::carry_moved`], of an entry whose completion its driver makes, or that wants none. Returns the index that the next
     /// entry of the JFC gets: all of this queue come before it.
     #[inline(always)]
-    pub(crate) fn carry_unreported(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
+    pub(crate) fn execute_local(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
         if !self.may_move(queue, moved) {
             return None;
         }
@@ -85,7 +85,7 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
-    /// As [`SendEngine::carry_unreported`], of a whole block like some one that was carried, and from now on the newest
+    /// As [`SendEngine::execute_local`], of a whole block like some one that was carried, and from now on the newest
     /// one.
     #[inline(always)]
     pub(crate) fn carry_block_unreported(
@@ -110,7 +110,7 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
-    /// As [`SendEngine::carry_unreported`], of an atomic.
+    /// As [`SendEngine::execute_local`], of an atomic.
     #[inline(always)]
     pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         let (head, ends) = (self.ring.head, self.known.seen_ends());
@@ -148,22 +148,22 @@ impl SendEngine {
         self.retire.note_record(lines, at + 1);
     }
 
-    /// Takes the slot of a request that did not happen under a warrant.
+    /// Takes the slot of a request that did not happen under a grant.
     #[cold]
     pub(crate) fn keep_slot(&mut self) {
         self.retire.keep_or_give_back();
     }
 
-    /// A warrant for requests like the newest one that was carried, which is the newest of the queue.
-    pub(in crate::engine) fn warrant(&mut self) -> Option<Warrant> {
+    /// A grant for requests like the newest one that was carried, which is the newest of the queue.
+    pub(in crate::engine) fn grant(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
-        Warrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
+        FastPathGrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
     }
 
-    /// As [`SendEngine::warrant`], for atomics like the newest one.
-    pub(in crate::engine) fn warrant_of_words(&mut self) -> Option<Warrant> {
+    /// As [`SendEngine::grant`], for atomics like the newest one.
+    pub(in crate::engine) fn grant_of_words(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
-        Warrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
+        FastPathGrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
     }
 
     /// Requests of so many blocks in sum were carried out unreported.
@@ -179,7 +179,7 @@ impl SendEngine {
         &mut self,
         (tables, queue): (&Tables, &Queue),
         blocks: &AtomicBlocks,
-    ) -> Option<Left> {
+    ) -> Option<StepOutcome> {
         if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
             return None;
         }
@@ -192,8 +192,8 @@ impl SendEngine {
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         let left = match result {
-            LaneResult::Failed => self.step_rest(&visit, Left::BUSY),
-            LaneResult::Done | LaneResult::NotTaken => Left::BUSY,
+            LaneResult::Failed => self.step_rest(&visit, StepOutcome::BUSY),
+            LaneResult::Done | LaneResult::NotTaken => StepOutcome::BUSY,
         };
         Some(self.clear_slots(left))
     }
@@ -233,7 +233,7 @@ impl SendEngine {
         &mut self,
         (tables, queue): (&Tables, &Queue),
         block: &[u64; BLOCK_WORDS],
-    ) -> Option<Left> {
+    ) -> Option<StepOutcome> {
         if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
             return None;
         }
@@ -243,7 +243,7 @@ impl SendEngine {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
-        let mut left = Left::BUSY;
+        let mut left = StepOutcome::BUSY;
         if result == LaneResult::Failed {
             left = self.step_rest(&visit, left);
         }

@@ -18,7 +18,7 @@ use udma_abi::{
 };
 use urma_mem::Region;
 
-use super::{Left, SendEngine, SendState, Started, Visit};
+use super::{SendEngine, SendState, Started, StepOutcome, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::segment::LocalSegment;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
@@ -44,7 +44,7 @@ pub(super) enum LaneResult {
 impl SendEngine {
     /// Does what can take the lane, then the rest step by step.
     #[inline(always)]
-    pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> Left {
+    pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> StepOutcome {
         let tables = visit.tables;
         if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() || !self.is_idle() {
             return self.step_requests(visit);
@@ -55,20 +55,20 @@ impl SendEngine {
             return self.step_list(visit, posted);
         };
         match self.lane(visit, block, 1) {
-            LaneResult::Done => Left::BUSY,
-            LaneResult::Failed => self.step_rest(visit, Left::BUSY),
+            LaneResult::Done => StepOutcome::BUSY,
+            LaneResult::Failed => self.step_rest(visit, StepOutcome::BUSY),
             LaneResult::NotTaken => self.step_requests(visit),
         }
     }
 
     /// As [`SendEngine::step_lane`], of `posted` blocks in the ring.
     #[inline(never)]
-    fn step_list(&mut self, visit: &Visit<'_>, posted: u32) -> Left {
+    fn step_list(&mut self, visit: &Visit<'_>, posted: u32) -> StepOutcome {
         let mut posted = posted;
         if posted == 0 || posted > self.ring.blocks() {
             return self.step_requests(visit);
         }
-        let mut left = Left::NOTHING;
+        let mut left = StepOutcome::NOTHING;
         let mut budget = visit.tables.step.requests();
         while budget != 0 {
             let before = self.ring.head;
@@ -78,7 +78,7 @@ impl SendEngine {
                 // What does not take the lane is fetched once more, and judged by that copy alone.
                 result = self.lane_new(visit, &self.ring.block(0), posted);
             }
-            left |= Left::BUSY.when(result != LaneResult::NotTaken);
+            left |= StepOutcome::BUSY.when(result != LaneResult::NotTaken);
             posted -= self.ring.head.wrapping_sub(before);
             budget -= done.max(1);
             if result != LaneResult::Done {
@@ -93,9 +93,9 @@ impl SendEngine {
 
     /// The long path for what is posted behind requests that took the lane.
     #[cold]
-    pub(super) fn step_rest(&mut self, visit: &Visit<'_>, left: Left) -> Left {
+    pub(super) fn step_rest(&mut self, visit: &Visit<'_>, left: StepOutcome) -> StepOutcome {
         let mut left = left;
-        let direct = visit.direct.filter(|_| left == Left::NOTHING);
+        let direct = visit.direct.filter(|_| left == StepOutcome::NOTHING);
         left |= self.step_requests(&Visit { direct, ..*visit });
         left
     }

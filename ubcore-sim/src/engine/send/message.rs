@@ -15,7 +15,7 @@ use udma_abi::{
 
 use super::lane::path_of;
 use super::route::{MIXED, target_key};
-use super::{Left, SendEngine, SendState, Started, Visit};
+use super::{SendEngine, SendState, Started, StepOutcome, Visit};
 use crate::engine::gather::Store;
 use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;
@@ -53,7 +53,7 @@ impl SendEngine {
         visit: &Visit<'_>,
         block: &[u64; BLOCK_WORDS],
         push: impl FnOnce(&ShortSend<'_>) -> bool,
-    ) -> Option<Left> {
+    ) -> Option<StepOutcome> {
         let entry = MessageEntry::decode(block)?;
         if !self.may_send(visit, &entry) {
             return None;
@@ -92,7 +92,7 @@ impl SendEngine {
             end: None,
             reported: false,
         });
-        Some(self.clear_slots(Left::BUSY))
+        Some(self.clear_slots(StepOutcome::BUSY))
     }
 
     /// Whether nothing is before the entry that it must follow, as far as its queue shows.

@@ -23,8 +23,8 @@ use crate::endpoint::flow;
 use crate::engine::gather::{self, Local, MessageSpan, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::Visit;
+use crate::exchange::context::ExchangeContext;
 use crate::exchange::receive::TakenReceive;
-use crate::exchange::work::Work;
 
 /// Times that requests are sent again before the error timeout of the jetty is over.
 const RETRIES: u8 = 7;
@@ -64,11 +64,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// `None`: the numbers cannot be those of queue pairs.
-    pub(super) fn open(work: &Work<'_>, id: u32, pair: BoundPair) -> Option<Self> {
-        let cfg = &work.base.tables.cfg;
+    pub(super) fn open(work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> Option<Self> {
+        let cfg = &work.core.tables.cfg;
         let psns = pair.psns.unwrap_or([id, pair.remote_id]).map(Psn::new);
         let mut rc = RcCfg::new([Tpn::new(id)?, Tpn::new(pair.remote_id)?], psns);
-        rc.path_mtu = path_mtu(&work.base.tables, pair.peer);
+        rc.path_mtu = path_mtu(&work.core.tables, pair.peer);
         rc.retry_count = RETRIES;
         if let Some(sender) = work.senders.get(id) {
             rc.rnr_retry = sender.side.rnr_retry;
@@ -158,7 +158,7 @@ impl Connection {
     /// Takes a packet of the peer.
     pub(super) fn on_packet(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         keys: &mut RemoteKeys,
         packet: &RocePacket<'_>,
     ) {
@@ -171,25 +171,25 @@ impl Connection {
             && let Some(unused) = self.endpoint.withdraw_receive()
             && let Some(taken) = self.receives.take(unused.id)
         {
-            work.receives.give_back(work.base, taken);
+            work.receives.give_back(work.core, taken);
         }
         self.pass_on(work);
     }
 
     /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its
     /// completion.
-    fn take_receive(&mut self, work: &mut Work<'_>) -> bool {
-        if let Some(contexts) = &work.base.tables.contexts {
+    fn take_receive(&mut self, work: &mut ExchangeContext<'_>) -> bool {
+        if let Some(contexts) = &work.core.tables.contexts {
             // Counted alone: a connection of the standard opcodes answers in the order of its packets.
             contexts.look_up(work.receives.look_ahead_of(self.id).into_iter());
         }
-        let Ok(taken) = work.receives.take_of(work.base, self.id) else { return false };
+        let Ok(taken) = work.receives.take_of(work.core, self.id) else { return false };
         let len = u32::try_from(taken.capacity()).unwrap_or(u32::MAX);
         let slot = self.receives.add(taken);
         let receive = RcReceive { id: slot.into(), place: receive_place(slot), len };
         let is_posted = self.endpoint.post_receive(receive).is_ok();
         if !is_posted && let Some(taken) = self.receives.take(slot.into()) {
-            work.receives.give_back(work.base, taken);
+            work.receives.give_back(work.core, taken);
         }
         is_posted
     }
@@ -197,7 +197,7 @@ impl Connection {
     /// The next packet, at the front of `buf`; its length.
     pub(super) fn poll_transmit(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut ExchangeContext<'_>,
         keys: &mut RemoteKeys,
         buf: &mut [u8],
     ) -> Option<usize> {
@@ -206,7 +206,7 @@ impl Connection {
         let mut memory = memory(work, keys, requests, receives);
         let sent = endpoint.poll_transmit(now, &mut memory, flow, buf);
         self.pass_on(work);
-        let tables = &work.base.tables;
+        let tables = &work.core.tables;
         tables.counts.add_alone(Counter::TxPackets, sent.is_some().into());
         let repeated = self.endpoint.counts().repeated;
         tables.counts.add_alone(Counter::Retransmits, repeated - self.repeated);
@@ -215,7 +215,7 @@ impl Connection {
     }
 
     /// Ends everything outstanding as flushed. The jetty stays as it is.
-    pub(super) fn close(&mut self, work: &mut Work<'_>) {
+    pub(super) fn close(&mut self, work: &mut ExchangeContext<'_>) {
         self.is_over = true;
         self.endpoint.close();
         self.pass_on(work);
@@ -228,7 +228,7 @@ impl Connection {
     }
 
     /// Passes on what the endpoint completed, and its end.
-    fn pass_on(&mut self, work: &mut Work<'_>) {
+    fn pass_on(&mut self, work: &mut ExchangeContext<'_>) {
         while let Some(done) = self.endpoint.poll_completion() {
             match done.source {
                 RcSource::Request => self.end_request(work, &done),
@@ -245,11 +245,11 @@ impl Connection {
         }
     }
 
-    fn end_request(&mut self, work: &mut Work<'_>, done: &RcCompletion) {
+    fn end_request(&mut self, work: &mut ExchangeContext<'_>, done: &RcCompletion) {
         let Some(request) = self.requests.take(done.id) else { return };
         let mut status = request::status(done.status);
         if let Some(original) = done.original {
-            let table = &work.base.tables.segments;
+            let table = &work.core.tables.segments;
             let mut segments = Segments { cache: work.cache, table };
             let span = MessageSpan { at: 0, len: 8, last: true };
             let pieces = request.local.pieces(&request.words);
@@ -257,34 +257,34 @@ impl Connection {
             status = placed.err().unwrap_or(status);
         }
         if status == CqeStatus::Success {
-            work.senders.succeed(work.base, self.id, (request.seq, done.len));
+            work.senders.succeed(work.core, self.id, (request.seq, done.len));
         } else {
             work.senders.end(self.id, request.seq, status, 0);
         }
     }
 
-    fn end_receive(&mut self, work: &mut Work<'_>, done: &RcCompletion) {
+    fn end_receive(&mut self, work: &mut ExchangeContext<'_>, done: &RcCompletion) {
         let Some(taken) = self.receives.take(done.id) else { return };
-        let table = &work.base.tables.segments;
+        let table = &work.core.tables.segments;
         let cqe = Cqe {
             remote_id: self.pair.remote_id,
             rmt_eid: self.pair.peer,
             tpn: self.pair.tpn,
             ..request::received(done, table)
         };
-        taken.complete(work.base, cqe, done.solicited || done.status != RcStatus::Success);
+        taken.complete(work.core, cqe, done.solicited || done.status != RcStatus::Success);
     }
 }
 
 /// Memory for one call of the endpoint.
 fn memory<'a>(
-    work: &'a mut Work<'_>,
+    work: &'a mut ExchangeContext<'_>,
     keys: &'a mut RemoteKeys,
     requests: &'a Numbered<Outstanding>,
     receives: &'a Numbered<TakenReceive>,
 ) -> NodeMemory<'a> {
     let caches = Caches { segments: work.cache, keys, resolved: None };
-    let tables = &work.base.tables;
+    let tables = &work.core.tables;
     NodeMemory { tables, requests, receives, caches: RefCell::new(caches) }
 }
 
@@ -302,13 +302,13 @@ const fn wants_receive(opcode: u8) -> bool {
 }
 
 /// The connection of a jetty failed: the jetty is in error, as after a request that failed.
-fn stop_queue(work: &Work<'_>, id: u32) {
-    let Some(queue) = work.base.queues.get(id) else { return };
-    let visit = Visit { tables: &work.base.tables, queue, direct: None };
+fn stop_queue(work: &ExchangeContext<'_>, id: u32) {
+    let Some(queue) = work.core.queues.get(id) else { return };
+    let visit = Visit { tables: &work.core.tables, queue, direct: None };
     let _ = queue.send.with_blocking(|place| {
         if let Some(engine) = place.engine() {
             engine.on_connection_lost(&visit);
         }
     });
-    work.base.make_runnable(queue);
+    work.core.make_runnable(queue);
 }

@@ -28,7 +28,7 @@ fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
     let super::super::state::ExchangeParts { peers, mut work, .. } =
-        node.exchange.split(&node.base, now);
+        node.exchange.split(&node.core, now);
     peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
     w.run(1_000);
 }

@@ -1,4 +1,4 @@
-//! Senders that receive nothing of what is sent to the addresses they use.
+//! SendQueueTable that receive nothing of what is sent to the addresses they use.
 
 use std::sync::Arc;
 
@@ -228,7 +228,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     add(&mut w);
     let now = w.now;
     let node = &mut w.nodes[1];
-    let mut seek = |now, n| node.exchange.connect(&node.base, now, invented(n), Mode::Rm);
+    let mut seek = |now, n| node.exchange.connect(&node.core, now, invented(n), Mode::Rm);
     // One is known already; it is not idle yet.
     (1..limits::PEERS).for_each(|n| assert_eq!(seek(now, n), Connecting::Pending, "{n}"));
     let full = Connecting::Failed(udma_abi::CmdStatus::NoRoom);
@@ -237,7 +237,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     let now = w.now;
     let node = &mut w.nodes[1];
     assert_eq!(
-        node.exchange.connect(&node.base, now, invented(5001), Mode::Rm),
+        node.exchange.connect(&node.core, now, invented(5001), Mode::Rm),
         Connecting::Pending
     );
     assert_eq!(w.nodes[1].exchange.peers.len(), limits::PEERS);
@@ -275,7 +275,7 @@ fn a_datagram_names_the_uasid_of_the_function_that_sends_it() {
     w.sender_of(0, Mode::Um);
     let (from, to, now) = (w.eid(0), w.eid(1), w.now);
     for (uasid, is_client) in [(0, false), (1000, true)] {
-        let tables = &w.nodes[0].base.tables;
+        let tables = &w.nodes[0].core.tables;
         let cfg = FunctionCfg { uasid: 1000, quota: FunctionQuota::NONE };
         let owner = match is_client {
             true => tables.add_function(cfg, Arc::new(Quiet)).expect("room").id(),
@@ -284,8 +284,8 @@ fn a_datagram_names_the_uasid_of_the_function_that_sends_it() {
         w.nodes[0].exchange.senders.get_mut(SENDER).expect("one").side.owner = owner;
         w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
         let node = &mut w.nodes[0];
-        node.exchange.take_mail_of(&node.base, now, SENDER);
-        step(&mut node.exchange, &node.base, now);
+        node.exchange.take_mail_of(&node.core, now, SENDER);
+        step(&mut node.exchange, &node.core, now);
         let mut buf = vec![0; TRANSMIT_MAX];
         let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
         let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
@@ -304,8 +304,8 @@ fn a_packet_of_another_tp_is_not_taken() {
     w.hand(0, &sqe, &[(1, 0, 8)]);
     let now = w.now;
     let node = &mut w.nodes[0];
-    node.exchange.take_mail_of(&node.base, now, SENDER);
-    step(&mut node.exchange, &node.base, now);
+    node.exchange.take_mail_of(&node.core, now, SENDER);
+    step(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
@@ -317,7 +317,7 @@ fn a_packet_of_another_tp_is_not_taken() {
         let before = w.counter(1, Counter::DropUnknownTp);
         arrive(&mut w, 1, from, &header);
         let node = &mut w.nodes[1];
-        step(&mut node.exchange, &node.base, now);
+        step(&mut node.exchange, &node.core, now);
         assert_eq!(w.counter(1, Counter::DropUnknownTp) - before, unknown);
         assert_eq!(words.load_u64(0).expect("inside"), 1 - unknown);
     }

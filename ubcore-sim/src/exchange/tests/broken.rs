@@ -54,7 +54,7 @@ fn the_receive_of_a_message_whose_queue_was_stopped_is_given_back() {
 fn the_receive_of_a_message_that_cannot_be_read_any_more_is_given_back() {
     on_both(|w| {
         let seq = begin(w);
-        assert!(w.nodes[0].base.tables.segments.kill(1 << 8).is_some());
+        assert!(w.nodes[0].core.tables.segments.kill(1 << 8).is_some());
         assert!(matches!(w.end_of(0, seq), Some((status, 0)) if status != CqeStatus::Success));
         w.run(MS);
         assert_eq!(left(w), Some(1));

@@ -38,8 +38,8 @@ impl World {
     fn step_alone(&mut self, n: usize) -> Vec<Vec<u8>> {
         let now = self.now;
         let node = &mut self.nodes[n];
-        node.exchange.take_mail_of(&node.base, now, SENDER);
-        step(&mut node.exchange, &node.base, now);
+        node.exchange.take_mail_of(&node.core, now, SENDER);
+        step(&mut node.exchange, &node.core, now);
         self.take_sent(n)
     }
 

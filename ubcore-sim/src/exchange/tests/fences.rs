@@ -117,7 +117,7 @@ fn a_jetty_takes_messages_only_while_it_and_its_receives_are_ready() {
     for (id, state, answer) in cases {
         let mut w = with_shared();
         let node = &mut w.nodes[1];
-        node.exchange.set_recv_state(&node.base, id, state);
+        node.exchange.set_recv_state(&node.core, id, state);
         let send = send_to(&w, 2001);
         assert_eq!(piece(&mut w, &send, &[1; 64]), [answer], "{id} {state:?}");
     }
@@ -140,7 +140,7 @@ fn pieces_bring_as_many_bytes_as_their_message_said_at_first() {
             second.access.length = length;
             let answers = piece(&mut w, &second, &vec![7; len]);
             assert_eq!(answers, [ResponseStatus::Length], "{opcode:?} {len} of {length}");
-            let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+            let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
             assert_eq!(world::sum(&there), 0, "{opcode:?} {len} of {length}");
         }
     }
@@ -244,18 +244,18 @@ fn an_import_seeks_a_peer_that_hung_up_anew() {
     scene(&mut w);
     let peer = w.eid(1);
     let node = &mut w.nodes[0];
-    while node.base.tables.requests.pop().is_some() {}
+    while node.core.tables.requests.pop().is_some() {}
     assert!(matches!(
-        node.exchange.connect(&node.base, w.now, peer, Mode::Rm),
+        node.exchange.connect(&node.core, w.now, peer, Mode::Rm),
         Connecting::Ready { .. }
     ));
-    assert_eq!(node.base.tables.requests.pop(), None);
+    assert_eq!(node.core.tables.requests.pop(), None);
     w.line.0.store(true, Ordering::Release);
-    assert_eq!(node.exchange.connect(&node.base, w.now, peer, Mode::Rm), Connecting::Pending);
-    assert_eq!(node.base.tables.requests.pop(), Some(HostRequest::FindPeer { eid: peer }));
+    assert_eq!(node.exchange.connect(&node.core, w.now, peer, Mode::Rm), Connecting::Pending);
+    assert_eq!(node.core.tables.requests.pop(), Some(HostRequest::FindPeer { eid: peer }));
     // The host tells of the end later; the search goes on.
-    node.exchange.on_peer_gone(&node.base, w.now, peer);
-    assert_eq!(node.exchange.connect(&node.base, w.now, peer, Mode::Rm), Connecting::Pending);
+    node.exchange.on_peer_gone(&node.core, w.now, peer);
+    assert_eq!(node.exchange.connect(&node.core, w.now, peer, Mode::Rm), Connecting::Pending);
     assert_eq!(w.counter(0, Counter::PeerDied), 1);
 }
 
@@ -378,7 +378,7 @@ fn a_read_does_not_go_on_in_another_registration() {
             }
         }
         assert!(is_begun(w));
-        w.nodes[1].base.tables.segments.kill(2 << 8).unwrap();
+        w.nodes[1].core.tables.segments.kill(2 << 8).unwrap();
         let _new = w.segment(1, 2, 4 << 20, RW);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemAccessAbort, 0)));
     });

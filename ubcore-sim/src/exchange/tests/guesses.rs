@@ -257,7 +257,7 @@ fn an_invalidation_is_a_guess_unless_its_token_was_right_before() {
     let seq = w.send(0, &invalidate(&w, TOKEN), &[(1, 0, 8)]);
     w.run(20_000);
     assert_eq!(w.end_now(0, seq), None, "it waits");
-    assert!(w.nodes[1].base.tables.segments.find(2 << 8).unwrap().access == RW);
+    assert!(w.nodes[1].core.tables.segments.find(2 << 8).unwrap().access == RW);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
 }
 
@@ -286,7 +286,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     use_up(&mut w);
     let (tpn, now) = (w.tpn, w.now);
     let [a, _] = &mut w.nodes;
-    a.exchange.disconnect(&a.base, now, tpn);
+    a.exchange.disconnect(&a.core, now, tpn);
     // The TP closes after a second without use; a node that never guessed goes with it.
     w.run(FULL_NS / 2);
     assert_eq!(w.nodes[1].exchange.peers.len(), 1, "still known");
@@ -296,7 +296,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, None))));
     let (now, node) = (w.now, &mut w.nodes[1]);
     assert!(
-        !node.exchange.has_place(&node.base, now, None),
+        !node.exchange.has_place(&node.core, now, None),
         "nor does it give its place to another"
     );
     w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));

@@ -4,7 +4,7 @@ use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
 use urma_packet::{Body, Packet};
 
 use super::world::{self, Kind, World};
-use crate::exchange::hold::HELD_NS;
+use crate::exchange::ack_delay::HELD_NS;
 use crate::ports::LinkVisitor;
 use crate::transport::TRANSMIT_MAX;
 
@@ -36,8 +36,8 @@ fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
     // What leaves node 0 is lost: its packet is delivered here.
     let (now, from) = (w.now, w.eid(0));
     let [a, b] = &mut w.nodes;
-    a.exchange.take_mail_of(&a.base, now, world::SENDER);
-    world::step(&mut a.exchange, &a.base, now);
+    a.exchange.take_mail_of(&a.core, now, world::SENDER);
+    world::step(&mut a.exchange, &a.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     while let Some(sent) = a.exchange.endpoint.poll_transmit(now, &mut buf) {
         b.on_datagram(now, from, &buf[..sent.len]);
@@ -51,7 +51,7 @@ fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
 fn responses(w: &mut World) -> usize {
     let now = w.now;
     let b = &mut w.nodes[1];
-    world::step(&mut b.exchange, &b.base, now);
+    world::step(&mut b.exchange, &b.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let sent = std::iter::from_fn(|| {
         let sent = b.exchange.endpoint.poll_transmit(now, &mut buf)?;

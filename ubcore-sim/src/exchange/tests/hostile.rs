@@ -7,7 +7,7 @@ use urma_packet::{
 };
 
 use super::super::pair;
-use super::super::piece::Part;
+use super::super::piece::RequestFragment;
 use super::super::request;
 use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step, sum, va};
 use crate::carrier::piece::Payload;
@@ -30,14 +30,18 @@ pub(super) fn piece_of(
     header: &RequestHeader,
     bytes: &[u8],
 ) -> Vec<ResponseStatus> {
-    part(w, from, &Part { header, payload: Payload::Here, bytes })
+    part(w, from, &RequestFragment { header, payload: Payload::Here, bytes })
 }
 
-pub(super) fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
+pub(super) fn part(
+    w: &mut World,
+    from: udma_abi::RawEid,
+    part: &RequestFragment<'_>,
+) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
     let super::super::state::ExchangeParts { peers, mut work, .. } =
-        node.exchange.split(&node.base, now);
+        node.exchange.split(&node.core, now);
     let peer = peers.get_mut(&from).unwrap();
     let source = peer.source();
     peer.responder.answers.clear();
@@ -79,7 +83,7 @@ fn a_duplicate_is_answered_again_and_not_done_again() {
 #[test]
 fn an_atomic_is_answered_from_its_saved_result() {
     let mut w = world();
-    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
     there.store_u64(0, 10).unwrap();
     let sqe = udma_abi::Sqe { operand: 5, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
     let add = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 8).unwrap();
@@ -97,7 +101,7 @@ fn an_atomic_is_answered_from_its_saved_result() {
 #[test]
 fn pieces_that_do_not_follow_each_other_end_the_message() {
     let mut w = world();
-    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
     w.post(1, 2000, 2, 0, 4096);
     let whole = header(&w, Opcode::Send, 1000, 0);
     let part = |flags, at| {
@@ -135,11 +139,11 @@ fn pieces_that_do_not_follow_each_other_end_the_message() {
 #[test]
 fn a_segment_that_goes_between_two_pieces_is_not_touched_again() {
     let mut w = world();
-    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
     let mut first = header(&w, Opcode::Write, 1000, 0);
     first.flags = RequestFlags::FIRST;
     assert_eq!(piece(&mut w, &first, &[0; 500]), []);
-    w.nodes[1].base.tables.segments.kill(2 << 8).unwrap();
+    w.nodes[1].core.tables.segments.kill(2 << 8).unwrap();
     // Another registration under the same token id is not the same memory either.
     let _new = w.segment(1, 2, 4096, RW);
     let mut second = first;
@@ -164,7 +168,7 @@ fn a_half_message_keeps_its_receive_for_the_next_attempt() {
 /// A piece whose bytes the peer says it placed itself.
 fn placed(w: &mut World, header: &RequestHeader) -> Vec<ResponseStatus> {
     let from = w.eid(0);
-    part(w, from, &Part { header, payload: Payload::Placed, bytes: &[] })
+    part(w, from, &RequestFragment { header, payload: Payload::Placed, bytes: &[] })
 }
 
 #[test]
@@ -195,7 +199,7 @@ fn every_piece_of_a_write_needs_its_targets_alive() {
         let begun = if is_placed { 0 } else { 32 };
         last.access.address += begun;
         assert_eq!(piece(&mut w, &first, &[0; 32][..begun as usize]), [], "{name}");
-        w.nodes[1].base.tables.segments.kill(withdrawn << 8).unwrap();
+        w.nodes[1].core.tables.segments.kill(withdrawn << 8).unwrap();
         let answers =
             if is_placed { placed(&mut w, &last) } else { piece(&mut w, &last, &[7; 32]) };
         assert_eq!(answers, [ResponseStatus::AccessAbort], "{name}");
@@ -241,8 +245,8 @@ fn an_opcode_that_no_operation_has_is_no_write() {
     let there = w.segment(1, 2, 4096, RW);
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     let (now, from, node) = (w.now, w.eid(0), &mut w.nodes[0]);
-    node.exchange.take_mail_of(&node.base, now, SENDER);
-    step(&mut node.exchange, &node.base, now);
+    node.exchange.take_mail_of(&node.core, now, SENDER);
+    step(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let len = node.exchange.endpoint.poll_transmit(now, &mut buf).unwrap().len;
     let packet = Packet::parse(&buf[..len]).unwrap();
@@ -259,7 +263,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
         flow(from, w.eid(1)).seal(&mut buf[..len]).unwrap();
         let node = &mut w.nodes[1];
         node.on_datagram(now, from, &buf[..len]);
-        step(&mut node.exchange, &node.base, now);
+        step(&mut node.exchange, &node.core, now);
     }
     assert_eq!(sum(&there), 0, "nothing is placed");
     assert_eq!(w.counter(1, Counter::DropMalformed) - dropped, unknown.len() as u64);
@@ -270,7 +274,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
 #[test]
 fn an_atomic_that_the_device_does_not_do_changes_nothing() {
     let mut w = world();
-    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
     let whole = header(&w, Opcode::Swap, 8, 0);
     let (b8, b16) = (OperandSize::B8, OperandSize::B16);
     let cases = [(AtomicOp::Store, b8), (AtomicOp::Load, b8), (AtomicOp::Swap, b16)];

@@ -9,7 +9,7 @@ use super::world::{Kind, RING_LEN, World, assert_filled, bytes, fill, va};
 use crate::carrier::piece::Payload;
 use crate::context::segment::entry_offset;
 use crate::engine::names::{NamedBytes, take_back};
-use crate::exchange::piece::Part;
+use crate::exchange::piece::RequestFragment;
 use crate::hooks::{self, Hook};
 use crate::share::layout::{HALF_RING, HALF_TAKES};
 
@@ -92,7 +92,7 @@ fn memory_that_was_withdrawn_is_not_read() {
     let (mut w, ..) = world(LEN);
     w.stop(1);
     let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, LEN)]);
-    w.nodes[0].base.tables.segments.kill(1 << 8).unwrap();
+    w.nodes[0].core.tables.segments.kill(1 << 8).unwrap();
     w.go_on(1);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::LocAccess, 0)));
     assert!(w.received(1).is_none());
@@ -103,7 +103,7 @@ fn another_registration_of_the_same_number_is_not_read() {
     let (mut w, _, there) = world(LEN);
     w.stop(1);
     let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, LEN)]);
-    w.nodes[0].base.tables.segments.kill(1 << 8).unwrap();
+    w.nodes[0].core.tables.segments.kill(1 << 8).unwrap();
     let other = w.shared_segment(0, 1, LEN, (4096, LEN));
     other.write(0, &[9; LEN]).unwrap();
     w.go_on(1);
@@ -114,13 +114,13 @@ fn another_registration_of_the_same_number_is_not_read() {
 /// A piece of node 0 that names `named`.
 fn name(w: &mut World, header: &RequestHeader, named: NamedBytes) -> Vec<ResponseStatus> {
     let from = w.eid(0);
-    part(w, from, &Part { header, payload: Payload::Named(named), bytes: &[] })
+    part(w, from, &RequestFragment { header, payload: Payload::Named(named), bytes: &[] })
 }
 
 #[test]
 fn wrong_names_move_nothing_and_use_no_receive() {
     let (mut w, _, there) = world(LEN);
-    let life = w.nodes[0].base.tables.segments.find(1 << 8).unwrap().life;
+    let life = w.nodes[0].core.tables.segments.find(1 << 8).unwrap().life;
     let good = NamedBytes { token_id: 1 << 8, len: 4096, va: va(1), life, epoch: 0 };
     let wrong = [
         NamedBytes { token_id: 2 << 8, ..good },
@@ -153,7 +153,7 @@ fn wrong_names_move_nothing_and_use_no_receive() {
 #[test]
 fn a_name_that_is_taken_back_during_the_copy_counts_for_nothing() {
     let (mut w, ..) = world(LEN);
-    let life = w.nodes[0].base.tables.segments.find(1 << 8).unwrap().life;
+    let life = w.nodes[0].core.tables.segments.find(1 << 8).unwrap().life;
     let named = NamedBytes { token_id: 1 << 8, len: 4096, va: va(1), life, epoch: 0 };
     let send = header(&w, Opcode::Send, 4096, 0);
     let again = [ResponseStatus::OutOfSequence { expected: 0 }];
@@ -161,7 +161,7 @@ fn a_name_that_is_taken_back_during_the_copy_counts_for_nothing() {
     hooks::at(Hook::CopyUnchecked, move || take_back(&half));
     assert_eq!(name(&mut w, &send, named), again);
     let named = NamedBytes { epoch: 1, ..named };
-    let table = w.nodes[0].base.tables.ports.node_region.clone();
+    let table = w.nodes[0].core.tables.ports.node_region.clone();
     let generation = Generation::new(&table, entry_offset(1)).unwrap();
     hooks::at(Hook::CopyUnchecked, move || generation.kill().unwrap());
     assert_eq!(name(&mut w, &send, named), again, "withdrawn");
@@ -173,7 +173,7 @@ fn an_extent_beyond_the_arena_is_not_read() {
     let (mut w, ..) = world(LEN);
     let end = w.arena.len();
     let _beyond = w.shared_segment(0, 3, LEN, (end - 1, LEN));
-    let life = w.nodes[0].base.tables.segments.find(3 << 8).unwrap().life;
+    let life = w.nodes[0].core.tables.segments.find(3 << 8).unwrap().life;
     let named = NamedBytes { token_id: 3 << 8, len: 4096, va: va(3), life, epoch: 0 };
     let send = header(&w, Opcode::Send, 4096, 0);
     assert_eq!(name(&mut w, &send, named), [ResponseStatus::NoResources]);
@@ -263,10 +263,10 @@ fn bytes_are_named_to_those_who_take_such_names() {
 #[test]
 fn a_write_of_withdrawn_bytes_does_not_succeed() {
     let (mut w, ..) = readable_world();
-    let table = w.nodes[0].base.tables.ports.node_region.clone();
+    let table = w.nodes[0].core.tables.ports.node_region.clone();
     let generation = Generation::new(&table, entry_offset(1)).unwrap();
     hooks::at(Hook::CopyUnchecked, move || generation.kill().unwrap());
-    let life = w.nodes[0].base.tables.segments.find(1 << 8).unwrap().life;
+    let life = w.nodes[0].core.tables.segments.find(1 << 8).unwrap().life;
     let named = NamedBytes { token_id: 1 << 8, len: 64, va: va(1), life, epoch: 0 };
     let write = header(&w, Opcode::Write, 64, 0);
     assert_eq!(name(&mut w, &write, named), [ResponseStatus::OutOfSequence { expected: 0 }]);

@@ -66,8 +66,8 @@ fn packets_of_a_message_are_a_run_and_echoes_and_notices_go_alone() {
     w.hand(0, &sqe, &[(1, 0, LEN)]);
     let now = w.now;
     let node = &mut w.nodes[0];
-    node.exchange.take_mail_of(&node.base, now, world::SENDER);
-    world::step(&mut node.exchange, &node.base, now);
+    node.exchange.take_mail_of(&node.core, now, world::SENDER);
+    world::step(&mut node.exchange, &node.core, now);
     let (_, len, size) = sent(&mut w, 0).expect("data");
     assert!(size > 1024 && len > 50 * size && len <= RUN_BYTES, "{len} of {size}");
     // More data waits, and the last packet was one that others may follow.

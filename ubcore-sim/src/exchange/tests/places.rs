@@ -76,7 +76,7 @@ fn filled(nets: usize) -> World {
     let other = w.eid(0);
     for _ in 0..100 {
         let (now, node) = (w.now, &mut w.nodes[1]);
-        if node.exchange.connect(&node.base, now, other, Mode::Rm) != Connecting::Pending {
+        if node.exchange.connect(&node.core, now, other, Mode::Rm) != Connecting::Pending {
             break;
         }
         w.run(10_000);
@@ -134,7 +134,7 @@ fn who_fills_all_places_from_one_network_keeps_no_other_node_out() {
     assert_eq!(w.counter(1, Counter::MessagesBroken), 1, "its receive is for others");
     // The program itself finds a place, too.
     let (now, node) = (w.now, &mut w.nodes[1]);
-    let own = node.exchange.connect(&node.base, now, node_of(78, 0), Mode::Rm);
+    let own = node.exchange.connect(&node.core, now, node_of(78, 0), Mode::Rm);
     assert_eq!(own, Connecting::Pending);
     assert_eq!(w.known()[1].0, PEERS);
 }
@@ -171,7 +171,7 @@ fn a_node_that_is_refused_says_that_the_peer_is_full() {
     let (full, end) = (w.eid(1), w.now + 7 * SECOND);
     let asked = loop {
         let (now, node) = (w.now, &mut w.nodes[0]);
-        let asked = node.exchange.connect(&node.base, now, full, Mode::Rm);
+        let asked = node.exchange.connect(&node.core, now, full, Mode::Rm);
         node.exchange.on_packet_peer(full);
         if asked != Connecting::Pending || now > end {
             break asked;

@@ -16,9 +16,9 @@ impl World {
         let to = self.eid(1 - n);
         for _ in 0..1000 {
             let node = &mut self.nodes[n];
-            match node.exchange.connect(&node.base, self.now, to, Mode::Rm) {
+            match node.exchange.connect(&node.core, self.now, to, Mode::Rm) {
                 Connecting::Pending => {
-                    while node.base.tables.requests.pop().is_some() {
+                    while node.core.tables.requests.pop().is_some() {
                         node.exchange.on_packet_peer(to);
                     }
                     self.run(1_000_000);
@@ -35,7 +35,7 @@ impl World {
 
     fn disconnect(&mut self, n: usize) {
         let node = &mut self.nodes[n];
-        let done = node.exchange.disconnect(&node.base, self.now, self.tpn);
+        let done = node.exchange.disconnect(&node.core, self.now, self.tpn);
         assert_eq!(done, CmdStatus::Ok);
     }
 
@@ -223,7 +223,7 @@ fn peers_are_known_up_to_the_limit_and_one_more_is_refused() {
     let mut connect = |n: usize| {
         let mut eid = [7; 16];
         eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
-        node.exchange.connect(&node.base, now, udma_abi::RawEid(eid), Mode::Rm)
+        node.exchange.connect(&node.core, now, udma_abi::RawEid(eid), Mode::Rm)
     };
     // One is known already.
     for n in 1..crate::limits::PEERS {

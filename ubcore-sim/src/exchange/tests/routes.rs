@@ -61,7 +61,7 @@ fn connect(w: &World, cookie: Cookie) -> HandshakeBody {
 
 /// The same of node `n`.
 fn connect_of(w: &World, n: usize, cookie: Cookie) -> HandshakeBody {
-    let cfg = &w.nodes[n].base.tables.cfg;
+    let cfg = &w.nodes[n].core.tables.cfg;
     HandshakeBody {
         version_min: 1,
         version_max: 1,
@@ -169,8 +169,8 @@ fn packets_of_a_tp_count_by_routes_of_its_nodes_alone() {
     w.hand(0, &sqe, &[(1, 0, 64)]);
     let now = w.now;
     let node = &mut w.nodes[0];
-    node.exchange.take_mail_of(&node.base, now, super::world::SENDER);
-    super::world::step(&mut node.exchange, &node.base, now);
+    node.exchange.take_mail_of(&node.core, now, super::world::SENDER);
+    super::world::step(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let data = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let unknown = w.counter(1, Counter::DropUnknownTp);
@@ -223,7 +223,7 @@ fn path_back(w: &mut World) -> u32 {
     let eid = w.eid(0);
     for _ in 0..100 {
         let (now, node) = (w.now, &mut w.nodes[1]);
-        match node.exchange.connect(&node.base, now, eid, Mode::Rm) {
+        match node.exchange.connect(&node.core, now, eid, Mode::Rm) {
             Connecting::Ready { tpn, .. } => return tpn,
             Connecting::Pending => w.run(MS),
             Connecting::Failed(why) => panic!("{why}"),
@@ -263,7 +263,7 @@ fn tried(w: &mut World, n: usize, ns: u64) -> Vec<Route> {
     while w.now < end {
         let now = w.now;
         let node = &mut w.nodes[n];
-        super::world::step(&mut node.exchange, &node.base, now);
+        super::world::step(&mut node.exchange, &node.core, now);
         let asks =
             |body: &Body| matches!(body, Body::Connect(terms) if terms.purpose == Purpose::Open);
         routes.extend(sent(w, n).into_iter().filter(|(_, body)| asks(body)).map(|(by, _)| by));
@@ -355,8 +355,8 @@ fn post(w: &mut World) {
     w.hand(0, &sqe, &[(1, 0, 64)]);
     let now = w.now;
     let node = &mut w.nodes[0];
-    node.exchange.take_mail_of(&node.base, now, super::world::SENDER);
-    super::world::step(&mut node.exchange, &node.base, now);
+    node.exchange.take_mail_of(&node.core, now, super::world::SENDER);
+    super::world::step(&mut node.exchange, &node.core, now);
 }
 
 /// Ports of node 0 that carry the TP.

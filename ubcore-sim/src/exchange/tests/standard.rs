@@ -149,8 +149,8 @@ fn packets_of_others_change_nothing() {
         let len = header.emit(&[7; 8], &sealed, &mut buf).unwrap();
         let now = w.now;
         let node = &mut w.nodes[1];
-        let by = Reception::new(&node.base.tables, now, Route::direct(from));
-        node.exchange.on_standard(&node.base, by, (port, &buf[..len]))
+        let by = Reception::new(&node.core.tables, now, Route::direct(from));
+        node.exchange.on_standard(&node.core, by, (port, &buf[..len]))
     };
     let good = flow(from, to);
     let plain = forged(|_| ());
@@ -257,7 +257,7 @@ fn a_queue_that_is_flushed_or_unbound_leaves_nothing_behind() {
     w.run(2_000_000_000);
     assert_eq!(w.end_now(0, forgotten), None);
     let node = &mut w.nodes[0];
-    assert!(node.exchange.bind(&node.base, SENDER, None));
+    assert!(node.exchange.bind(&node.core, SENDER, None));
     assert!(node.exchange.standard.is_empty());
 }
 
@@ -291,8 +291,8 @@ fn a_peer_that_sends_anything_reaches_nothing_else() {
             let now = w.now;
             let from = w.eid(0);
             let node = &mut w.nodes[1];
-            let by = Reception::new(&node.base.tables, now, Route::direct(from));
-            node.exchange.on_standard(&node.base, by, (ROCE_PORT, &bytes));
+            let by = Reception::new(&node.core.tables, now, Route::direct(from));
+            node.exchange.on_standard(&node.core, by, (ROCE_PORT, &bytes));
             psn += below(4).min(1) as u32;
         }
         w.run(10_000_000);

@@ -19,7 +19,7 @@ use urma_packet::{FurtherPorts, ROCE_PORT};
 use crate::cfg::{DeviceCfg, RcWire};
 use crate::context::{function::FunctionId, jfc::DeviceJfc, segment::NewSegment};
 use crate::endpoint::Reception;
-use crate::engine::base::Base;
+use crate::engine::core::DeviceCore;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{BoundTo, Connecting, Exchange, RecvSide, SendSide, is_standard};
 use crate::ports::{
@@ -77,7 +77,7 @@ struct Receiver {
 }
 
 pub(super) struct Node {
-    pub(super) base: Base,
+    pub(super) core: DeviceCore,
     pub(super) exchange: Exchange,
     mail: Arc<Mail>,
     next_seq: u32,
@@ -97,12 +97,12 @@ impl Node {
 
     /// The same by any route.
     pub(super) fn on_datagram_by(&mut self, now: Nanos, route: Route, bytes: &[u8]) -> bool {
-        let mut by = Reception::new(&self.base.tables, now, route);
+        let mut by = Reception::new(&self.core.tables, now, route);
         if is_standard(bytes) {
-            return self.exchange.on_standard(&self.base, by, (ROCE_PORT, bytes));
+            return self.exchange.on_standard(&self.core, by, (ROCE_PORT, bytes));
         }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
-        self.exchange.on_arrival(&self.base, by, event)
+        self.exchange.on_arrival(&self.core, by, event)
     }
 }
 
@@ -200,7 +200,7 @@ impl Node {
         let entries = Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
         jfc.open((FunctionId::FIRST, None), entries, false, None);
         Self {
-            base: Base::new(cfg, ports),
+            core: DeviceCore::new(cfg, ports),
             exchange,
             mail,
             next_seq: 0,
@@ -216,16 +216,16 @@ impl Node {
 
 /// The process of a node: this one.
 fn process_of(node: &Node) -> ProcessMemory {
-    let witness = node.base.tables.ports.node_region.sub(0, 40).unwrap();
+    let witness = node.core.tables.ports.node_region.sub(0, 40).unwrap();
     let addr = witness.addr() as u64;
     ProcessMemory::open(std::process::id(), addr, witness).unwrap()
 }
 
 /// Steps an exchange whose send queues no device wakes.
-pub(super) fn step(exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
-    let mut busy = exchange.begin_step(base, now);
+pub(super) fn step(exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
+    let mut busy = exchange.begin_step(core, now);
     for _ in 0..4 {
-        let round = exchange.round(base, now);
+        let round = exchange.round(core, now);
         let round = exchange.drain_ended().count() != 0 || round;
         busy |= round;
         if !round || !exchange.has_work() {
@@ -257,8 +257,8 @@ impl World {
             world.sender_of(n, Mode::Rc);
             world.receiver_of(n, SENDER, Mode::Rc);
             let to = BoundTo { tpn: world.tpn, remote_id: SENDER, psns };
-            let Node { base, exchange, .. } = &mut world.nodes[n];
-            assert!(exchange.bind(base, SENDER, Some(to)));
+            let Node { core, exchange, .. } = &mut world.nodes[n];
+            assert!(exchange.bind(core, SENDER, Some(to)));
         }
         world
     }
@@ -287,7 +287,7 @@ impl World {
         let eids = [world.eid(0), world.eid(1)];
         let [a, b] = &mut world.nodes;
         let now = world.now;
-        assert_eq!(a.exchange.connect(&a.base, now, eids[1], Mode::Rm), Connecting::Pending);
+        assert_eq!(a.exchange.connect(&a.core, now, eids[1], Mode::Rm), Connecting::Pending);
         match kind {
             Kind::Packets => a.exchange.on_packet_peer(eids[1]),
             Kind::Ring | Kind::ReadableRing => {
@@ -295,7 +295,7 @@ impl World {
                     [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
                 let arena = &world.arena;
                 let parts = |peer: &Node, mine: &Region, theirs: &Region| SameHostParts {
-                    peer_node: peer.base.tables.ports.node_region.clone(),
+                    peer_node: peer.core.tables.ports.node_region.clone(),
                     peer_arena: arena.clone(),
                     my_half: mine.clone(),
                     peer_half: theirs.clone(),
@@ -305,14 +305,14 @@ impl World {
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);
                 let of_b = parts(a, &halves[1], &halves[0]);
-                a.exchange.on_same_host_peer(&a.base, now, eids[1], of_a);
-                b.exchange.on_same_host_peer(&b.base, now, eids[0], of_b);
+                a.exchange.on_same_host_peer(&a.core, now, eids[1], of_a);
+                b.exchange.on_same_host_peer(&b.core, now, eids[0], of_b);
                 world.halves = halves.to_vec();
             }
         }
         for _ in 0..100 {
             let [a, _] = &mut world.nodes;
-            match a.exchange.connect(&a.base, world.now, eids[1], Mode::Rm) {
+            match a.exchange.connect(&a.core, world.now, eids[1], Mode::Rm) {
                 Connecting::Pending => world.run(10_000),
                 Connecting::Ready { tpn, .. } => {
                     world.tpn = tpn;
@@ -325,16 +325,16 @@ impl World {
     }
 
     pub(super) fn eid(&self, n: usize) -> RawEid {
-        self.nodes[n].base.tables.cfg.eid
+        self.nodes[n].core.tables.cfg.eid
     }
 
     /// Address of a port.
     pub(super) fn address(&self, n: usize, port: u8) -> RawEid {
-        self.nodes[n].base.tables.cfg.address(port)
+        self.nodes[n].core.tables.cfg.address(port)
     }
 
     pub(super) fn counter(&self, n: usize, counter: Counter) -> u64 {
-        self.nodes[n].base.counter(counter)
+        self.nodes[n].core.counter(counter)
     }
 
     /// Steps both nodes for so much virtual time.
@@ -343,8 +343,8 @@ impl World {
         while self.now < end {
             let mut busy = false;
             for node in self.nodes.iter_mut().filter(|node| !node.stopped) {
-                node.exchange.take_mail_of(&node.base, self.now, SENDER);
-                busy |= step(&mut node.exchange, &node.base, self.now);
+                node.exchange.take_mail_of(&node.core, self.now, SENDER);
+                busy |= step(&mut node.exchange, &node.core, self.now);
                 while let Some(ended) = node.mail.ended.pop() {
                     let again = node.ends.insert(ended.seq, (ended.status, ended.bytes));
                     assert!(again.is_none(), "ended twice");
@@ -366,8 +366,8 @@ impl World {
             return false;
         }
         loop {
-            let Node { base, exchange, .. } = &mut self.nodes[from];
-            let Some(sent) = exchange.poll_transmit(base, self.now, &mut buf) else { break };
+            let Node { core, exchange, .. } = &mut self.nodes[from];
+            let Some(sent) = exchange.poll_transmit(core, self.now, &mut buf) else { break };
             busy = true;
             self.sent += 1;
             if sent.len > self.longest[from] {
@@ -402,7 +402,7 @@ impl World {
 
     /// Node `n` comes again: another life, which knows nothing.
     pub(super) fn restart(&mut self, n: usize) {
-        let DeviceCfg { mtu, incarnation, ports, .. } = self.nodes[n].base.tables.cfg;
+        let DeviceCfg { mtu, incarnation, ports, .. } = self.nodes[n].core.tables.cfg;
         self.nodes[n] = Node::new(n as u8 + 1, mtu, incarnation + 1, ports.len() as u8 + 1);
     }
 
@@ -432,7 +432,7 @@ impl World {
             shared: true,
         };
         let shared = SharedMemory { extents: vec![extent], file: None };
-        self.nodes[n].base.tables.segments.publish(new, &shared).unwrap();
+        self.nodes[n].core.tables.segments.publish(new, &shared).unwrap();
         region
     }
 
@@ -448,7 +448,7 @@ impl World {
             token: Some(TOKEN),
             shared: false,
         };
-        self.nodes[n].base.tables.segments.publish(new, &SharedMemory::default()).unwrap();
+        self.nodes[n].core.tables.segments.publish(new, &SharedMemory::default()).unwrap();
         region
     }
 
@@ -486,7 +486,7 @@ impl World {
 
     pub(super) fn fail_receiver(&mut self, n: usize, id: u32) {
         let node = &mut self.nodes[n];
-        node.exchange.set_recv_state(&node.base, id, QueueState::Error);
+        node.exchange.set_recv_state(&node.core, id, QueueState::Error);
     }
 
     pub(super) fn post(&mut self, n: usize, id: u32, tid: u32, at: u64, len: usize) {
@@ -594,7 +594,7 @@ impl World {
             priority: 0,
         };
         node.exchange.add_send(side);
-        let path = node.exchange.connect(&node.base, now, to, mode);
+        let path = node.exchange.connect(&node.core, now, to, mode);
         let Connecting::Ready { tpn, .. } = path else { panic!("{path:?}") };
         self.tpn = tpn;
     }

@@ -7,11 +7,11 @@ use nix::errno::Errno;
 use udma_abi::MovedWord;
 
 use super::SharedNode;
-use crate::device::{FoundJfc, FoundQueue, MovedEntry, QueueVisit, SoftwareDevice};
+use crate::device::{FoundJfc, MovedEntry, QueueHandle, QueueVisit, SoftwareDevice};
 
 impl SharedNode {
     /// As [`SharedNode::write32`] to the doorbell of a queue that was found.
-    pub fn ring_queue(&self, found: &FoundQueue, pi: u32) {
+    pub fn ring_queue(&self, found: &QueueHandle, pi: u32) {
         if self.is_dead() {
             return;
         }
@@ -21,7 +21,7 @@ impl SharedNode {
 
     /// As [`SharedNode::write_block`] to the page of a queue that was found.
     #[inline]
-    pub fn ring_direct(&self, found: &FoundQueue, words: &[u64; 8]) {
+    pub fn ring_direct(&self, found: &QueueHandle, words: &[u64; 8]) {
         if !self.is_dead() && self.device.ring_direct(found, || self.post_time(), words) {
             self.after_post();
         }
@@ -29,15 +29,15 @@ impl SharedNode {
 
     /// As [`SharedNode::ring_direct`], of an entry that is not in the ring; `false`: nothing happened.
     #[inline]
-    pub fn carry(&self, found: &FoundQueue, words: &[u64; 8]) -> bool {
+    pub fn carry(&self, found: &QueueHandle, words: &[u64; 8]) -> bool {
         !self.is_dead() && self.is_carried(self.device.carry(found, || self.post_time(), words))
     }
 
     /// As [`SharedNode::carry`], of an entry like the newest one that was carried.
     #[inline(always)]
-    pub fn carry_moved(&self, found: &FoundQueue, moved: &MovedEntry) -> bool {
+    pub fn carry_moved(&self, found: &QueueHandle, moved: &MovedEntry) -> bool {
         if !moved.is_signalled {
-            return self.carry_unreported(found, moved).is_some();
+            return self.execute_local(found, moved).is_some();
         }
         !self.is_dead()
             && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
@@ -46,25 +46,25 @@ impl SharedNode {
     /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes, or that wants none; the index in its
     /// JFC at which it would be.
     #[inline(always)]
-    pub fn carry_unreported(&self, found: &FoundQueue, moved: &MovedEntry) -> Option<u32> {
-        self.unreported(found, |device| device.carry_unreported(found, moved))
+    pub fn execute_local(&self, found: &QueueHandle, moved: &MovedEntry) -> Option<u32> {
+        self.unreported(found, |device| device.execute_local(found, moved))
     }
 
-    /// As [`SharedNode::carry_unreported`], of 8 bytes without a completion; whether they were moved.
+    /// As [`SharedNode::execute_local`], of 8 bytes without a completion; whether they were moved.
     #[inline(always)]
-    pub fn carry_word_silently(&self, found: &FoundQueue, moved: (u32, u64, u64)) -> bool {
+    pub fn carry_word_silently(&self, found: &QueueHandle, moved: (u32, u64, u64)) -> bool {
         self.unreported(found, |device| device.carry_word_silently(found, moved)).is_some()
     }
 
-    /// As [`SharedNode::carry_unreported`], of a whole entry.
+    /// As [`SharedNode::execute_local`], of a whole entry.
     #[inline(always)]
-    pub fn carry_block_unreported(&self, found: &FoundQueue, words: &[u64; 8]) -> Option<u32> {
+    pub fn carry_block_unreported(&self, found: &QueueHandle, words: &[u64; 8]) -> Option<u32> {
         self.unreported(found, |device| device.carry_block_unreported(found, words))
     }
 
-    /// As [`SharedNode::carry_unreported`], of an atomic.
+    /// As [`SharedNode::execute_local`], of an atomic.
     #[inline(always)]
-    pub fn carry_word(&self, found: &FoundQueue, moved: &MovedWord) -> Option<u32> {
+    pub fn carry_word(&self, found: &QueueHandle, moved: &MovedWord) -> Option<u32> {
         self.unreported(found, |device| device.carry_word(found, moved))
     }
 
@@ -72,7 +72,7 @@ impl SharedNode {
     #[inline(always)]
     fn unreported(
         &self,
-        found: &FoundQueue,
+        found: &QueueHandle,
         carry: impl FnOnce(&SoftwareDevice) -> (Option<u32>, bool),
     ) -> Option<u32> {
         if self.is_dead() {
@@ -81,11 +81,11 @@ impl SharedNode {
         self.after_carry(found, carry(&self.device))
     }
 
-    /// As [`SharedNode::carry_unreported`] in a visit of the queue that [`FoundQueue::move_word`] left.
+    /// As [`SharedNode::execute_local`] in a visit of the queue that [`QueueHandle::move_word`] left.
     #[inline(always)]
     pub fn carry_word_in_visit(
         &self,
-        found: &FoundQueue,
+        found: &QueueHandle,
         visit: QueueVisit<'_>,
         moved: (u32, u64, u64),
     ) -> Option<u32> {
@@ -96,7 +96,7 @@ impl SharedNode {
     #[inline(always)]
     fn after_carry(
         &self,
-        found: &FoundQueue,
+        found: &QueueHandle,
         (index, is_marked): (Option<u32>, bool),
     ) -> Option<u32> {
         self.step_if(is_marked, found);
@@ -105,7 +105,7 @@ impl SharedNode {
 
     /// Steps the queue if another thread marked it meanwhile.
     #[inline(always)]
-    pub fn step_if(&self, is_marked: bool, found: &FoundQueue) {
+    pub fn step_if(&self, is_marked: bool, found: &QueueHandle) {
         if is_marked {
             self.step_found(found);
         }
@@ -115,7 +115,7 @@ impl SharedNode {
     /// that succeeded leaves as it was; carrying out alone makes none.
     #[cold]
     #[inline(never)]
-    fn step_found(&self, found: &FoundQueue) {
+    fn step_found(&self, found: &QueueHandle) {
         let before = Errno::last_raw();
         self.device.step_queue_found(found, || self.post_time());
         self.after_post();
@@ -124,7 +124,7 @@ impl SharedNode {
 
     /// As [`SharedNode::carry`], of an atomic, which has two blocks.
     #[inline]
-    pub fn carry_atomic(&self, found: &FoundQueue, blocks: &[[u64; 8]; 2]) -> bool {
+    pub fn carry_atomic(&self, found: &QueueHandle, blocks: &[[u64; 8]; 2]) -> bool {
         !self.is_dead()
             && self.is_carried(self.device.carry_atomic(found, || self.post_time(), blocks))
     }

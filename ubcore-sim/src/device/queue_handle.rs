@@ -1,0 +1,458 @@
+//! Doorbells of a queue or JFC that was found once: what the registers do, without the search.
+//!
+//! *Owns*: the number's permanent place, and the life that was found there. *Takes*: doorbells. *Gives*:
+//! steps of the queue. *Must not*: reach a later queue or JFC with the same number.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+
+use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
+use urma_mem::{
+    OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, asymmetric, lines::UsedLines,
+    sync::Ordering,
+};
+
+use super::SoftwareDevice;
+use crate::context::jfc::{DeviceJfc, Rung};
+use crate::context::queue::Queue;
+use crate::context::tables::Tables;
+use crate::engine::{
+    fast_queue::{EnginePlace, Leases},
+    known::{AtomicBlocks, MovedEntry},
+    queue::DeviceSendQueue,
+    send::{SendEngine, StepOutcome},
+};
+
+/// A send queue, as it was when it was found. One thread at a time has it.
+#[derive(Debug)]
+pub struct QueueHandle {
+    queue: Arc<DeviceSendQueue>,
+    life: u64,
+    /// Owns it from the first lease on.
+    owner: SerialOwner,
+    leases: Leases,
+}
+
+/// A JFC, as it was when it was found.
+#[derive(Debug)]
+pub struct FoundJfc {
+    jfc: Arc<DeviceJfc>,
+    life: u64,
+}
+
+/// A visit of a found queue.
+#[derive(Debug)]
+pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
+
+/// What became of a word that was to be moved.
+#[derive(Debug)]
+pub enum WordMove<'q> {
+    /// It was moved. The index that the next entry of the JFC gets.
+    Done(u32),
+    /// As `Done`; the end of the visit is to be finished: another thread marked the queue or took its lease.
+    Ending(u32, QueueEnd<'q>),
+    /// As `Done`; the visit is to end in a lease.
+    ToLease(u32, QueueVisit<'q>),
+    /// Not in this way.
+    StepOutcome(QueueVisit<'q>),
+    /// Another thread has the queue.
+    Held,
+    /// Another thread took the lease by which the queue was entered; the entry is to be given up.
+    Taken(QueueEntry<'q>),
+    /// The queue ended: its number may be that of another one.
+    Ended,
+}
+
+/// The end of a visit of a found queue, which is not over.
+#[derive(Debug)]
+pub struct QueueEnd<'q>(VisitEnd<'q, EnginePlace>);
+
+impl QueueEnd<'_> {
+    /// Finishes it. Returns whether the queue is to be stepped.
+    pub fn finish(self) -> bool {
+        self.0.finish()
+    }
+}
+
+/// The entry into a found queue whose lease was taken.
+#[derive(Debug)]
+pub struct QueueEntry<'q>(TakenEntry<'q, EnginePlace>);
+
+impl QueueEntry<'_> {
+    /// Gives it up. Returns whether the queue is to be stepped.
+    pub fn finish(self) -> bool {
+        self.0.finish()
+    }
+}
+
+impl QueueHandle {
+    /// Notes what requests like the newest one touch as values from number 1 on. Returns whether the queue is to be stepped.
+    pub fn note_lines(&self, lines: &UsedLines) -> bool {
+        lines.note(1, self, size_of::<Self>());
+        lines.note(2, &*self.queue, size_of::<DeviceSendQueue>());
+        let mut visit = match self.queue.send.try_visit_as(&self.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return false,
+            OwnerEntry::Taken(entry) => return entry.finish(),
+        };
+        visit.with(|place| place.engine().as_mut().map(|engine| engine.note_lines(lines, 3)));
+        visit.leave()
+    }
+
+    /// Whether a visit for a request under a grant is to end in a lease: after many in a row, which no other visit
+    /// interrupted.
+    #[inline(always)]
+    fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
+        !visit.is_leased()
+            && self.leases != Leases::Never
+            && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
+    }
+
+    /// Ends a visit for such a request. Returns whether the queue is to be stepped.
+    #[inline(always)]
+    fn end(&self, mut visit: SerialVisit<'_, EnginePlace>) -> bool {
+        let is_to_lease = self.wants_lease(&mut visit);
+        let end = if is_to_lease { visit.lease(&self.owner) } else { visit.end() };
+        end.is_err_and(VisitEnd::finish)
+    }
+
+    /// As [`SoftwareDevice::execute_local`], of 8 bytes between segments of this node, where that is one move under a
+    /// grant. All of it can be compiled into the caller, and nothing in it is called.
+    #[inline(always)]
+    pub fn move_word(&self, (pi, remote_va, local_va): (u32, u64, u64)) -> WordMove<'_> {
+        let queue = &*self.queue;
+        if !queue.sends.is_still(self.life) {
+            return WordMove::Ended;
+        }
+        let mut visit = match queue.send.try_visit_as(&self.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return WordMove::Held,
+            OwnerEntry::Taken(entry) => return WordMove::Taken(QueueEntry(entry)),
+        };
+        let moved = (pi, remote_va, local_va);
+        match visit.with(|place| place.move_word(queue, moved)) {
+            None => WordMove::StepOutcome(QueueVisit(visit)),
+            Some(index) if self.wants_lease(&mut visit) => {
+                WordMove::ToLease(index, QueueVisit(visit))
+            }
+            Some(index) => match visit.end() {
+                Ok(()) => WordMove::Done(index),
+                Err(end) => WordMove::Ending(index, QueueEnd(end)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+impl QueueHandle {
+    /// Whether the queue is leased.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.queue.send.is_leased()
+    }
+}
+
+impl Drop for QueueHandle {
+    fn drop(&mut self) {
+        self.queue.send.disown(&self.owner);
+    }
+}
+
+impl SoftwareDevice {
+    /// The send queue that has the number now; it is leased by `leases`, as long as nothing else has leased it.
+    #[must_use]
+    pub fn find_queue(&self, id: u32, leases: Leases) -> Option<QueueHandle> {
+        let queue = self.core.queues.get(id)?;
+        let life = queue.sends.seen()?;
+        let (queue, owner) = (Arc::clone(queue), SerialOwner::none());
+        let leases = if asymmetric::is_available() { leases } else { Leases::Never };
+        Some(QueueHandle { queue, life, owner, leases })
+    }
+
+    /// The JFC that has the number now.
+    #[must_use]
+    pub fn find_jfc(&self, jfcn: u32) -> Option<FoundJfc> {
+        let jfc = self.core.tables.jfcs.get(jfcn)?;
+        jfc.lives.seen().map(|life| FoundJfc { jfc: Arc::clone(jfc), life })
+    }
+
+    /// As a write of `words` to the queue's place for direct entries
+    /// ([`SoftwareDevice::write_block`]).
+    #[inline]
+    pub fn ring_direct(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        if !found.queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return false;
+        }
+        self.post_direct(now, &found.queue, words)
+    }
+
+    /// Carries out a direct entry that is not in the ring. Returns whether anything may be left to do; `None`:
+    /// nothing happened, the entry is to be posted in the ring.
+    #[inline(always)]
+    pub fn carry(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        words: &[u64; BLOCK_WORDS],
+    ) -> Option<bool> {
+        self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
+    }
+
+    /// Whether the queue that was found still has its number.
+    #[inline(always)]
+    fn is_still(&self, found: &QueueHandle) -> bool {
+        let is_still = found.queue.sends.is_still(found.life);
+        if !is_still {
+            self.count(Counter::BadDoorbell);
+        }
+        is_still
+    }
+
+    /// As [`SoftwareDevice::carry`], of an entry like the newest one that [`SoftwareDevice::carry`] carried out.
+    #[inline(always)]
+    pub fn carry_moved(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        moved: &MovedEntry,
+    ) -> Option<bool> {
+        if !self.is_still(found) {
+            return None;
+        }
+        let queue = &found.queue;
+        let (left, is_marked) = match queue.send.try_visit_as(&found.owner) {
+            OwnerEntry::Visit(mut visit) => {
+                let left = visit.with(|place| place.carry_reported(queue, moved));
+                (left, found.end(visit))
+            }
+            OwnerEntry::Refused => return None,
+            OwnerEntry::Taken(entry) => (None, entry.finish()),
+        };
+        if left == Some(StepOutcome::BUSY) && !is_marked && !self.is_left(StepOutcome::BUSY) {
+            return Some(false);
+        }
+        self.after_reported(found, now, (left, is_marked))
+    }
+
+    /// What is rare after [`SoftwareDevice::carry_moved`]: the request left something to do or did not happen, or another
+    /// thread marked the queue meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn after_reported(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        (carried, is_marked): (Option<StepOutcome>, bool),
+    ) -> Option<bool> {
+        let mut left = carried.unwrap_or(StepOutcome::NOTHING);
+        if carried.is_some_and(|left| left != StepOutcome::BUSY) {
+            self.core.list(&found.queue, left);
+        }
+        if is_marked {
+            left = left.then(self.core.step_queue(&found.queue, None));
+        }
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        carried.map(|_| is_left || left != StepOutcome::BUSY)
+    }
+
+    /// As [`SoftwareDevice::carry_moved`], of an entry whose completion the driver makes. Returns the index that the
+    /// next entry of its JFC gets, and whether the queue is to be stepped ([`SoftwareDevice::step_queue_found`]).
+    #[inline(always)]
+    pub fn execute_local(&self, found: &QueueHandle, moved: &MovedEntry) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| place.execute_local(queue, moved))
+    }
+
+    /// As [`SoftwareDevice::execute_local`], of 8 bytes without a completion.
+    #[inline(always)]
+    pub fn carry_word_silently(
+        &self,
+        found: &QueueHandle,
+        moved: (u32, u64, u64),
+    ) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| place.carry_word_silently(queue, moved))
+    }
+
+    /// As [`SoftwareDevice::execute_local`], of a whole entry like some one that [`SoftwareDevice::carry`] carried
+    /// out, and from now on the newest one.
+    #[inline(always)]
+    pub fn carry_block_unreported(
+        &self,
+        found: &QueueHandle,
+        words: &[u64; BLOCK_WORDS],
+    ) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| {
+            place.engine().as_mut()?.carry_block_unreported(queue, words)
+        })
+    }
+
+    /// Lets `carry` carry out an entry that is not in the ring, and is not reported.
+    #[inline(always)]
+    fn visit_brief(
+        &self,
+        found: &QueueHandle,
+        carry: impl FnOnce(&mut EnginePlace, &Queue) -> Option<u32>,
+    ) -> (Option<u32>, bool) {
+        let queue = &found.queue;
+        if !queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return (None, false);
+        }
+        let mut visit = match queue.send.try_visit_as(&found.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return (None, false),
+            OwnerEntry::Taken(entry) => return (None, entry.finish()),
+        };
+        let index = visit.with(|place| carry(place, queue));
+        (index, found.end(visit))
+    }
+
+    /// Goes on with the visit of a queue that [`QueueHandle::move_word`] left, with the word that it was for; as
+    /// [`SoftwareDevice::execute_local`].
+    #[inline(always)]
+    pub fn carry_word_in_visit(
+        &self,
+        found: &QueueHandle,
+        mut visit: QueueVisit<'_>,
+        moved: (u32, u64, u64),
+    ) -> (Option<u32>, bool) {
+        let index = visit.0.with(|place| place.carry_word(&found.queue, moved));
+        (index, found.end(visit.0))
+    }
+
+    /// As [`SoftwareDevice::execute_local`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]
+    /// carried out. Without an index it is to be posted at that position.
+    #[inline(always)]
+    pub fn carry_word(&self, found: &QueueHandle, moved: &MovedWord) -> (Option<u32>, bool) {
+        self.visit_brief(found, |place, queue| place.change_unreported(queue, moved))
+    }
+
+    /// Ends a visit of a queue in a lease. Returns whether it is to be stepped.
+    pub fn lease(&self, found: &QueueHandle, visit: QueueVisit<'_>) -> bool {
+        visit.0.lease(&found.owner).is_err_and(VisitEnd::finish)
+    }
+
+    /// Steps a queue that another thread marked during a visit.
+    #[cold]
+    pub fn step_queue_found(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos) {
+        if self.is_left(self.core.step_queue(&found.queue, None)) {
+            self.run_posted(now());
+        }
+    }
+
+    /// As [`SoftwareDevice::carry`], of an atomic.
+    #[inline(always)]
+    pub fn carry_atomic(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        blocks: &AtomicBlocks,
+    ) -> Option<bool> {
+        self.carry_by(found, now, |engine, at| engine.carry_blocks(at, blocks))
+    }
+
+    /// Lets `carry` carry out an entry that is not in the ring.
+    #[inline(always)]
+    fn carry_by(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<StepOutcome>,
+    ) -> Option<bool> {
+        if !self.is_still(found) {
+            return None;
+        }
+        let left = self.core.carry(&found.queue, carry)?;
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        Some(is_left || left != StepOutcome::BUSY)
+    }
+
+    /// As a write of `pi` to the queue's doorbell.
+    #[inline]
+    pub fn ring_queue(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos, pi: u32) {
+        if !found.queue.sends.is_still(found.life) {
+            return self.count(Counter::BadDoorbell);
+        }
+        self.post(now, &found.queue, pi);
+    }
+
+    /// As a JFC doorbell that moves the consumer index and arms nothing. Returns whether anything may be
+    /// left to do.
+    #[inline]
+    pub fn consume(&self, found: &FoundJfc, now: impl FnOnce() -> Nanos, ci: u32) -> bool {
+        let is_same = found.jfc.lives.is_still(found.life);
+        let rung = if is_same { found.jfc.on_consumed(ci) } else { Rung::Bad };
+        match rung {
+            Rung::Quiet => return false,
+            Rung::Restart => self.restart_stopped(now()),
+            Rung::Bad => self.count(Counter::BadDoorbell),
+        }
+        true
+    }
+
+    /// A direct entry for the queue. Returns whether anything may be left to do.
+    #[inline]
+    pub(super) fn post_direct(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        queue: &Arc<DeviceSendQueue>,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        let pi = queue.pi.load(Ordering::Relaxed);
+        // The entry says at which position it stands: it must be the next one posted.
+        if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
+            self.count(Counter::BadDoorbell);
+            return false;
+        }
+        queue.pi.store(pi.wrapping_add(1), Ordering::Release);
+        if MessageEntry::is_it(words) && self.core.tables.has_message_lane() {
+            return self.post_message(now, queue, words);
+        }
+        let left = self.core.step_queue(queue, Some(words));
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        is_left || left != StepOutcome::BUSY
+    }
+
+    /// A direct entry of a message: queue and shared part are visited at once.
+    #[inline(never)]
+    fn post_message(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        queue: &Arc<DeviceSendQueue>,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        // Read at most once, and not before the message is on its way.
+        let (clock, now) = (OnceCell::new(), Cell::new(Some(now)));
+        let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
+        if self.send_short(read, queue, words).is_none() {
+            // Another thread holds the shared part.
+            let left = self.core.step_queue(queue, Some(words));
+            if self.is_left(left) {
+                self.run_posted(read());
+            }
+        }
+        true
+    }
+
+    /// Everything before block `pi` is posted.
+    #[inline]
+    pub(super) fn post(&self, now: impl FnOnce() -> Nanos, queue: &Arc<DeviceSendQueue>, pi: u32) {
+        queue.pi.store(pi, Ordering::Release);
+        if self.is_left(self.core.step_queue(queue, None)) {
+            self.run_posted(now());
+        }
+    }
+}

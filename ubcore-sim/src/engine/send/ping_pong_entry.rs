@@ -1,0 +1,98 @@
+//! The engine's part of a ping-pong: when its queue may have one, and what it takes back.
+//!
+//! *Owns*: nothing. *Takes*: the direct entry that is next; a ping-pong that ends. *Gives*: the ping-pong; the open message
+//! as one that was handed over. *Must not*: begin one beside anything that is not retired.
+
+use udma_abi::{CqeStatus, MessageBody, MessageEntry, sqe::BLOCK_WORDS};
+
+use super::message::shown_by;
+use super::route::target_key;
+use super::{SendEngine, Started, Visit};
+use crate::engine::gather::Store;
+use crate::engine::pieces::local_of;
+use crate::engine::ping_pong::{PingPongParts, PingPongSends, SaidMessages};
+
+/// Of a queue's messages, what its engine needs to take them back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SaidTo {
+    tpn: u32,
+    target: u32,
+    /// What each message shows for its target.
+    shown: u64,
+}
+
+impl SendEngine {
+    /// A ping-pong of messages like the direct entry `block`, which is next, and the number of that request. `None`:
+    /// it takes another path.
+    #[cold]
+    pub(crate) fn begin_ping_pong(
+        &mut self,
+        visit: &Visit<'_>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<(PingPongSends, SaidTo, u32)> {
+        let entry = MessageEntry::decode(block)?;
+        if !self.may_send(visit, &entry) || visit.tables.faults.is_planted() {
+            return None;
+        }
+        let MessageBody::Piece(piece) = entry.body else { return None };
+        let (local, _) = local_of(&self.segments, piece, Store::No)?;
+        if local.has_poison() {
+            return None;
+        }
+        let local = self.segments.known_arc(piece.token_id)?;
+        let path = super::lane::path_of(&mut self.path_states, entry.tpn)?;
+        if path.outstanding != 0 {
+            return None;
+        }
+        let next = self.ring.head;
+        let to = SaidTo {
+            tpn: entry.tpn,
+            target: target_key(entry.target_kind, entry.target_id),
+            shown: shown_by(&entry),
+        };
+        let parts = PingPongParts {
+            mark: self.ring.mark(),
+            next,
+            local,
+            port: self.retire.port().clone(),
+            form: *self.retire.form(),
+            // All before it is retired.
+            record: self.retire.record_at(next)?.clone(),
+        };
+        Some((PingPongSends::new(block, parts), to, self.retire.next_seq()))
+    }
+
+    /// A ping-pong ended: its messages are those of the engine.
+    pub(crate) fn take_back(&mut self, said: SaidMessages, to: SaidTo) {
+        let SaidMessages { ended, open, has_slot } = said;
+        let path = self.path_states.find(to.tpn);
+        let last = self.retire.next_seq().wrapping_add(ended);
+        self.ring.head = self.ring.head.wrapping_add(ended);
+        self.retire.count_unreported(ended, ended);
+        if has_slot {
+            self.retire.keep_or_give_back();
+        }
+        if let Some(path) = path {
+            path.target = to.target;
+            path.outstanding += u32::from(open.is_some());
+            if ended != 0 {
+                path.admission.on_asked(last.wrapping_sub(1), to.shown);
+                path.admission.on_ended(last.wrapping_sub(1), CqeStatus::Success);
+            }
+            if open.is_some() {
+                path.admission.on_asked(last, to.shown);
+            }
+        }
+        let Some(open) = open else { return };
+        self.ring.head = self.ring.head.wrapping_add(1);
+        self.retire.push_handed(Started {
+            entry_idx: open.entry_idx,
+            blocks: 1,
+            flags: open.flags,
+            fenced: false,
+            tpn: to.tpn,
+            end: None,
+            reported: false,
+        });
+    }
+}

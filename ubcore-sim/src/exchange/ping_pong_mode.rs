@@ -1,0 +1,374 @@
+//! A ping-pong: two jetties of two nodes of this host that answer each other's messages, one on its way at a time.
+//!
+//! *Owns*: the peer while it lasts, both sequences, the message that is not acknowledged, the acknowledgement that is
+//! owed. *Takes*: direct entries of the one queue, entries of the peer's ring. *Gives*: the same entries, completions and
+//! acknowledgements as the express lane; the peer back, with all that is open. *Must not*: take what is in any way unlike
+//! the messages before; outlive another visit of the shared part.
+//!
+//! A message is acknowledged by the next one the other way, and the request that it was ends before anything else looks
+//! at it. So what the lane notes about it is noted only when the ping-pong ends. The shared part is reached by a call that
+//! ends it ([`SharedPlace::part`](crate::device)), so nothing that rests on the peer can change meanwhile.
+
+use std::sync::Arc;
+
+use udma_abi::{
+    MessageEntry, Nanos, PollOfOne, RawEid, ReceivedMessage, counters::Counter, cqe::RecvForm,
+    sqe::BLOCK_WORDS,
+};
+use urma_mem::SerialOwner;
+use urma_packet::{RequestHeader, ResponseHeader, SendForm, SendValues};
+
+use super::cursor::ReceivePlace;
+use super::flow::BegunRequest;
+use super::pair::Pair;
+use super::peer::Peer;
+use super::receive::FormReceiver;
+use super::short::{TakenForm, local_of, op_of};
+use super::state::{Exchange, ExchangeParts};
+use super::turns::LEASE_DOUBLINGS;
+use crate::carrier::Carrier;
+use crate::engine::core::DeviceCore;
+use crate::engine::queue::DeviceSendQueue;
+use crate::engine::send::StepOutcome;
+use crate::engine::short::ShortBody;
+
+/// See the room card.
+#[derive(Debug)]
+pub(crate) struct PingPongMode {
+    peer: Peer,
+    /// Its place in the list of those where entries come.
+    place: usize,
+    queue: Arc<DeviceSendQueue>,
+    /// Owns the queue once the ping-pong is long.
+    owner: SerialOwner,
+    /// Messages after which it is long.
+    lease_after: u32,
+    said: Said,
+    received: Receiving,
+}
+
+/// What this node says.
+#[derive(Debug)]
+struct Said {
+    pair: Pair,
+    form: SendForm,
+    header: RequestHeader,
+    timeout: Nanos,
+    priority: u8,
+    /// Number of the next message.
+    next: u16,
+    /// Number at the queue that the next message has.
+    seq: u32,
+    /// Messages that were acknowledged.
+    ended: u32,
+    open: Option<OpenSaid>,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct OpenSaid {
+    block: [u64; BLOCK_WORDS],
+    since: Nanos,
+}
+
+/// What this node receives.
+#[derive(Debug)]
+struct Receiving {
+    pair: Pair,
+    form: SendForm,
+    receiver: FormReceiver,
+    completion: RecvForm,
+    message: ReceivedMessage,
+    is_solicited: bool,
+    answer: ResponseHeader,
+    /// Number of the next message.
+    next: u16,
+    tpn: u32,
+    /// Acknowledgement of the newest message.
+    owed: Option<u16>,
+    receives: ReceivePlace,
+}
+
+/// What became of the entry that the peer wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerEntry {
+    /// It was the answer.
+    Answer,
+    /// It was, and acknowledged a request that another thread has: the ping-pong ends, then that
+    /// ([`Exchange::end_answered`]).
+    AnswerToOther,
+    /// It is for another path. Nothing happened.
+    Other,
+}
+
+/// A request that was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    eid: RawEid,
+    pair: Pair,
+    tassn: u16,
+}
+
+impl Exchange {
+    /// Begins a ping-pong with the direct entry `block` of the queue, which is next. `None`: it takes another path.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin_ping_pong(
+        &mut self,
+        core: &DeviceCore,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Box<PingPongMode>> {
+        self.turns.on_other();
+        let entry = MessageEntry::decode(block)?;
+        let path = self.paths.get(&entry.tpn).filter(|path| !path.dead && !path.standard)?;
+        let eid = path.eid;
+        let peer = self.peers.for_message(&eid)?;
+        let is_ring = matches!(peer.line.carrier, Some(Carrier::Ring(_)));
+        if !is_ring || peer.line.is_cut_off {
+            return None;
+        }
+        let sent = peer.requester.form_of(queue.id, block)?;
+        let (pair, opposite) = (sent.pair, sent.opposite()?);
+        let (form, header) = (sent.form, sent.header);
+        let (timeout, priority) = (sent.timeout, sent.priority);
+        let next = peer.requester.next_if_idle(pair)?;
+        let taken = peer.responder.form_of(&self.receives, opposite)?;
+        let mut received = Receiving {
+            pair: opposite,
+            form: *taken.form(),
+            receiver: taken.receiver.clone(),
+            completion: taken.completion,
+            message: taken.completion.message(),
+            is_solicited: taken.is_solicited,
+            answer: taken.answer?,
+            next: peer.responder.next_of(opposite)?,
+            owed: None,
+            tpn: peer.source().tpn,
+            receives: self.receives.place_of(&taken.receiver, &self.receive_cache)?,
+        };
+        let owed = peer.responder.take_only_ack(opposite)?;
+        // Without the acknowledgement, which the ping-pong owes from now on, no peer may have anything to do.
+        let begun = self
+            .peers
+            .place_of(&eid)
+            .and_then(|place| Some((place, core.begin_ping_pong(queue, block)?)));
+        let Some((place, seq)) = begun else {
+            if let Some(peer) = self.peers.get_mut(&eid) {
+                peer.responder.take_back((opposite, received.next), received.ack(owed));
+            }
+            return None;
+        };
+        received.owed = owed;
+        let peer = self.peers.lend(&eid)?;
+        let said = Said { pair, form, header, timeout, priority, next, seq, ended: 0, open: None };
+        core.tables.count(Counter::PingPongs);
+        let (queue, owner, lease_after) =
+            (Arc::clone(queue), SerialOwner::none(), self.turns.lease_after);
+        Some(Box::new(PingPongMode { peer, place, queue, owner, lease_after, said, received }))
+    }
+
+    /// The ping-pong is over: the peer is as if all its messages had taken the lane.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_ping_pong(&mut self, ping_pong: PingPongMode) {
+        let PingPongMode { mut peer, queue, owner, said, received, .. } = ping_pong;
+        queue.send.disown(&owner);
+        let open =
+            said.open.as_ref().and_then(|open| Some((open, MessageEntry::decode(&open.block)?)));
+        let begun = open.as_ref().map(|(open, entry)| {
+            let len = match entry.body {
+                udma_abi::MessageBody::Piece(piece) => piece.len,
+                udma_abi::MessageBody::Inline(..) => 0,
+            };
+            let (seq, local, op) = (said.seq.wrapping_sub(1), local_of(entry), op_of(entry));
+            let request =
+                BegunRequest { seq, block: &open.block, local, len, header: &said.header, op };
+            (request, open.since)
+        });
+        peer.requester.take_back((said.pair, said.ended), begun, (said.timeout, said.priority));
+        peer.responder.take_back((received.pair, received.next), received.ack(received.owed));
+        self.receives.take_back(&received.receiver, received.receives);
+        self.peers.take_back(peer);
+        self.turns.on_ended(said.ended);
+    }
+
+    /// Whether the ping-pong leaves nothing to do to a poll.
+    #[inline]
+    pub(crate) fn is_quiet_in(&self, ping_pong: &PingPongMode) -> bool {
+        ping_pong.received.owed.is_none() && self.peers.awaited_place().is_none()
+    }
+
+    /// Says the message of a direct entry. The clock is read when it is on its way. Returns what is left; `None`: it takes
+    /// another path.
+    #[inline(always)]
+    pub(crate) fn say(
+        &mut self,
+        core: &DeviceCore,
+        ping_pong: &mut PingPongMode,
+        now: impl FnOnce() -> Nanos,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<StepOutcome> {
+        let PingPongMode { peer, queue, owner, said, received, .. } = ping_pong;
+        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return None };
+        let values = SendValues { tassn: said.next, length: piece_len(block), imm: block[5] };
+        let header = (&said.form.fill(&values), said.form.header_len());
+        let owed = received.owed;
+        let push = |body: &ShortBody<'_>| {
+            let is_pushed = ring.push_short(header, body, owed).is_ok();
+            if is_pushed {
+                // Before it is noted: the peer waits for it.
+                ring.publish();
+            }
+            is_pushed
+        };
+        let left = core.send_piggybacked((queue, owner), block, push)?;
+        received.owed = None;
+        said.next = said.next.wrapping_add(1);
+        said.seq = said.seq.wrapping_add(1);
+        let since = now();
+        self.hold.on_return(since);
+        said.open = Some(OpenSaid { block: *block, since });
+        core.tables.counts.add_alone(Counter::RingRequests, 1);
+        core.tables.counts.add_alone(Counter::RingBytes, u64::from(values.length));
+        if ring.flush() {
+            core.tables.counts.add(Counter::Wakeups, 1);
+        }
+        Some(left)
+    }
+
+    /// Takes the entry that the peer wrote, if it is the answer that the ping-pong waits for.
+    #[inline(always)]
+    pub(crate) fn take_answer(
+        &mut self,
+        core: &DeviceCore,
+        ping_pong: &mut PingPongMode,
+        (now, poll): (Nanos, &mut PollOfOne),
+    ) -> AnswerEntry {
+        self.hold.on_return(now);
+        let is_awaited = self.peers.awaited_place() == Some(ping_pong.place);
+        if !is_awaited || !self.hold.may_wait() {
+            return AnswerEntry::Other;
+        }
+        let received = ping_pong.take_answer(core, poll);
+        if received != AnswerEntry::Other {
+            if let Some(place) = ping_pong.peer.next_place() {
+                self.peers.move_place(ping_pong.place, place);
+            }
+            self.hold.on_taken(now);
+        }
+        received
+    }
+
+    /// After a ping-pong: ends the request that its last entry acknowledged, which its queue did not take.
+    #[cold]
+    pub(crate) fn end_answered(&mut self, core: &DeviceCore, now: Nanos, answered: &Answered) {
+        let ExchangeParts { peers, mut work, .. } = self.split(core, now);
+        if let Some(peer) = peers.get_mut(&answered.eid) {
+            peer.take_acked(&mut work, Some(answered.pair), answered.tassn);
+        }
+    }
+}
+
+impl Receiving {
+    /// The acknowledgement of a message.
+    fn ack(&self, tassn: Option<u16>) -> Option<ResponseHeader> {
+        Some(ResponseHeader { tassn: tassn?, ..self.answer })
+    }
+}
+
+impl PingPongMode {
+    /// Number of the queue whose messages it says.
+    #[inline]
+    pub(crate) fn queue(&self) -> u32 {
+        self.queue.id
+    }
+
+    /// When its open message wants to be looked at; `Nanos::MAX`: never.
+    pub(crate) fn timer(&self) -> Nanos {
+        self.said
+            .open
+            .as_ref()
+            .map_or(Nanos::MAX, |open| open.since.saturating_add(self.said.timeout))
+    }
+
+    /// Whether it is so long that its thread leases the shared part, after so many leases that others took.
+    #[inline]
+    pub(crate) fn wants_lease(&self, leases: u32) -> bool {
+        self.said.ended >= self.lease_after << leases.min(LEASE_DOUBLINGS)
+    }
+
+    /// What its last entry acknowledged.
+    pub(crate) fn answered(&self) -> Answered {
+        let Self { peer, said, .. } = self;
+        Answered { eid: peer.eid, pair: said.pair, tassn: said.next.wrapping_sub(1) }
+    }
+
+    #[inline(always)]
+    fn take_answer(&mut self, core: &DeviceCore, poll: &mut PollOfOne) -> AnswerEntry {
+        let Self { peer, queue, owner, lease_after, said, received, .. } = self;
+        let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return AnswerEntry::Other };
+        let Some(entry) = ring.next_whole() else { return AnswerEntry::Other };
+        let Some(values) = received.form.read(&entry.front) else { return AnswerEntry::Other };
+        // The answer acknowledges what was said, or comes after that was.
+        let acked = entry.acked;
+        let is_fit = match acked {
+            Some(tassn) => said.open.is_some() && tassn == said.next.wrapping_sub(1),
+            None => true,
+        };
+        let at = received.form.header_len();
+        let len = values.length as usize;
+        if !is_fit
+            || values.tassn != received.next
+            || entry.len() != at + len
+            || received.owed.is_some()
+        {
+            return AnswerEntry::Other;
+        }
+        let port = &received.receiver.port;
+        let Some((region, offset)) = received.receives.next_for(len) else {
+            return AnswerEntry::Other;
+        };
+        // What is given to the poll takes no slot.
+        let is_given = poll.of.is_some_and(|(jfcn, next)| port.may_give(jfcn, next));
+        if !is_given && !port.reserve() {
+            return AnswerEntry::Other;
+        }
+        if !entry.place(at, (region, offset), len) {
+            if !is_given && port.give_back() {
+                core.restart_later();
+            }
+            return AnswerEntry::Other;
+        }
+        let done = TakenForm::done(&values, received.receives.cursor.consume(), received.tpn);
+        if is_given {
+            poll.given = Some(received.message.with(&done));
+        } else {
+            port.complete_with(received.is_solicited, |owner| {
+                received.completion.encode(&done, owner)
+            });
+        }
+        core.tables.counts.add_alone(Counter::Completions, 1);
+        entry.done();
+        received.next = received.next.wrapping_add(1);
+        received.owed = Some(values.tassn);
+        if acked.is_none() {
+            return AnswerEntry::Answer;
+        }
+        if core.on_answered((queue, owner)).is_none() {
+            return AnswerEntry::AnswerToOther;
+        }
+        said.open = None;
+        said.ended = said.ended.wrapping_add(1);
+        if said.ended == *lease_after {
+            queue.send.claim_for(owner);
+        }
+        AnswerEntry::Answer
+    }
+}
+
+/// Bytes of the local piece of a message.
+#[inline]
+const fn piece_len(block: &[u64; BLOCK_WORDS]) -> u32 {
+    udma_abi::Sge::from_words([block[6], block[7]]).len
+}

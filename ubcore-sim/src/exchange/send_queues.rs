@@ -1,0 +1,136 @@
+//! Send queues as the exchange knows them.
+//!
+//! *Owns*: their settings, those with completions in their mail. *Takes*: mail. *Gives*: requests, ends.
+//! *Must not*: end a request twice.
+
+use std::collections::BTreeMap;
+
+use udma_abi::{CqeStatus, Nanos, Sqe};
+use urma_packet::RequestHeader;
+
+use super::pair;
+use super::request;
+use super::sides::SendSide;
+use crate::context::segment::SegmentCache;
+use crate::engine::core::DeviceCore;
+use crate::engine::mail::{Handed, HandedCompletion};
+use crate::engine::send::HandedEnd;
+
+/// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
+/// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
+/// for a processor.
+pub(super) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
+
+/// Send queue as the responder's checks see it.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) side: SendSide,
+    pub(super) cache: SegmentCache,
+}
+
+impl Sender {
+    pub(super) fn timeout_ns(&self) -> Nanos {
+        (4096u64 << self.side.err_timeout.min(31)).max(TIMEOUT_MIN_NS)
+    }
+}
+
+/// All send queues, and those that have ends to take.
+#[derive(Debug, Default)]
+pub(super) struct SendQueueTable {
+    by_id: BTreeMap<u32, Sender>,
+    pub(super) wake: Vec<u32>,
+}
+
+impl SendQueueTable {
+    pub(super) fn add(&mut self, side: SendSide) {
+        let cache = SegmentCache::of(side.owner);
+        self.by_id.insert(side.id, Sender { side, cache });
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        self.by_id.remove(&id);
+    }
+
+    /// Numbers of all send queues.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_id.keys().copied()
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Sender> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// What a queue handed over next.
+    pub(super) fn next_handed(&self, id: u32) -> Option<Handed> {
+        let handed = &self.by_id.get(&id)?.side.mail.handed;
+        // The look is cheaper than to find nothing by taking.
+        if handed.is_empty() { None } else { handed.pop() }
+    }
+
+    pub(super) fn forget_dead(&mut self) {
+        for sender in self.by_id.values_mut() {
+            sender.cache.drop_dead();
+        }
+    }
+
+    /// The end of a request.
+    pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
+        let Some(sender) = self.by_id.get(&queue) else { return };
+        // There is room for an end of each request that the mail can hand over.
+        let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
+        if self.wake.last() != Some(&queue) {
+            self.wake.push(queue);
+        }
+    }
+
+    /// The end of a request that succeeded: at once, if its queue takes it.
+    #[inline]
+    pub(super) fn succeed(&mut self, core: &DeviceCore, queue: u32, (seq, bytes): (u32, u32)) {
+        match core.end_handed(queue, seq, bytes) {
+            HandedEnd::Done => {}
+            HandedEnd::Step => self.wake.push(queue),
+            HandedEnd::ByMail => self.end(queue, seq, CqeStatus::Success, bytes),
+        }
+    }
+
+    /// The header that all pieces of a request of queue `id` share.
+    pub(super) fn header(&self, id: u32, sqe: &Sqe, len: u32) -> Option<RequestHeader> {
+        let side = &self.by_id.get(&id)?.side;
+        request::header(sqe, pair::initiator(id, side.is_jetty), side.mode, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use udma_abi::cmd::Mode;
+
+    use super::*;
+    use crate::context::function::FunctionId;
+    use crate::engine::mail::Mail;
+
+    fn timeout_ns(err_timeout: u8) -> Nanos {
+        let side = SendSide {
+            id: 1,
+            owner: FunctionId::FIRST,
+            is_jetty: true,
+            mode: Mode::Rm,
+            mail: Arc::new(Mail::new()),
+            rnr_retry: 7,
+            err_timeout,
+            priority: 0,
+        };
+        Sender { side, cache: SegmentCache::of_any() }.timeout_ns()
+    }
+
+    #[test]
+    fn a_small_error_timeout_outlasts_a_wait_for_a_processor() {
+        assert_eq!((timeout_ns(0), timeout_ns(3)), (128_000_000, 128_000_000));
+        assert_eq!(timeout_ns(17), 4096 << 17);
+    }
+}
