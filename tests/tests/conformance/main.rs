@@ -86,7 +86,7 @@ fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {
             urma_skip::skip_named(&name, reason);
             return Ok(Completion::ignored_with(reason));
         }
-        (behaviour.run)(setup).map_err(|failure| failure.to_string())?;
+        (behaviour.run)(setup).map_err(|failure| format!("{failure}\n{}", behaviour.says))?;
         Ok(Completion::Completed)
     })
 }

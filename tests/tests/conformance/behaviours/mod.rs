@@ -68,33 +68,54 @@ macro_rules! behaviours {
 }
 use behaviours;
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
-    [
-        writes::ALL,
+/// Every behaviour: subject, file, behaviours.
+pub(crate) const SUBJECTS: &[(&str, &str, &[Behaviour])] = &[
+    ("WRITE: placement, sizes, SGE lists, inline data, order.", "writes", writes::ALL),
+    (
+        "WRITE with something after it: immediate, notify, atomic add.",
+        "writes_more",
         writes_more::ALL,
-        reads::ALL,
-        atomics::ALL,
-        messages::ALL,
-        receiving::ALL,
-        unreliable::ALL,
+    ),
+    ("READ: sizes, scatter, order against writes.", "reads", reads::ALL),
+    ("Atomics: each operation in both sizes, and many at a time.", "atomics", atomics::ALL),
+    ("SEND in its kinds: payload, immediates, invalidation, sender.", "messages", messages::ALL),
+    ("Receives: scatter, length, receiver not ready, shared JFRs.", "receiving", receiving::ALL),
+    ("UM: messages without acknowledgement.", "unreliable", unreliable::ALL),
+    (
+        "Completions: order, exactly once, unsignalled streams, full queues, batches.",
+        "completions",
         completions::ALL,
-        queues::ALL,
-        states::ALL,
-        groups::ALL,
-        events::ALL,
+    ),
+    ("Queues as objects: ids, queries, deletion, drops.", "queues", queues::ALL),
+    ("States: suspend, error, reset, flush, and what peers see of them.", "states", states::ALL),
+    ("Jetty groups: one name, several jetties.", "groups", groups::ALL),
+    ("Events: JFCE and asynchronous, their descriptors, arming.", "events", events::ALL),
+    (
+        "Signals that come while a thread waits: EINTR ends the wait with what is ready.",
+        "signals",
         signals::ALL,
+    ),
+    (
+        "Reference rules: what may not be deleted, and what may not be mixed.",
+        "references",
         references::ALL,
-        segments::ALL,
-        poison::ALL,
-        tokens::ALL,
-        targets::ALL,
-        caps::ALL,
-        peers::ALL,
+    ),
+    ("Segments: registration, access, bounds, revocation, mapping.", "segments", segments::ALL),
+    ("Memory faults: pages that the device cannot read.", "poison", poison::ALL),
+    ("Token policies of segments and queues.", "tokens", tokens::ALL),
+    ("Targets: import, bind, advise, modes, orders.", "targets", targets::ALL),
+    ("Limits of the device: each at the limit and one beyond.", "caps", caps::ALL),
+    ("Peers that close, come back, or are many.", "peers", peers::ALL),
+    (
+        "A device that is reset under load: every request ends once, waits end, the device comes back.",
+        "resets",
         resets::ALL,
-        counters::ALL,
-    ]
-    .into_iter()
-    .flatten()
+    ),
+    ("Counters: which path carried what, and what was refused.", "counters", counters::ALL),
+];
+
+pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
+    SUBJECTS.iter().flat_map(|(_, _, behaviours)| *behaviours)
 }
 
 /// Whether a behaviour can be tried by ends that sleep on their descriptors: it does not arm their JFCs itself, and its
