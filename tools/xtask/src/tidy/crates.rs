@@ -95,5 +95,8 @@ mod tests {
         let head = "| folder | crate | what it is | uses |\n|---|---|---|---|\n";
         assert_eq!(page, format!("# A\n{BEGIN}\n{head}{rows}\n{END}B\n"));
         assert!(current(&files[1..]).is_err(), "a page without marks");
+        assert_eq!(listed(&files), ["ARCHITECTURE.md: run cargo xtask docs"], "the old table");
+        let now = [&[file("ARCHITECTURE.md", &page)][..], &files[1..]].concat();
+        assert_eq!(listed(&now), [""; 0]);
     }
 }
