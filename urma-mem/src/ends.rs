@@ -1,20 +1,20 @@
-//! Ends that many look for: one count instead of a flag of each object.
+//! An epoch: invalidation bumps one count, so that caches compare it instead of a flag of each object.
 //!
-//! Owns: the count. Takes: ends, each after its flag was stored. Gives: whether nothing ended since a look at all
-//! flags. Must not: stand for the flags where the count changed.
+//! An object that ends stores its flag first and bumps the count then. While the count is the one read before the
+//! flags, all flags are as they were read. When it changed, the flags must be read again.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Number of objects that ended.
+/// Number of objects that ended so far.
 #[derive(Debug, Default)]
 pub struct EndCount(AtomicU64);
 
-/// What the count was at a look, or that there was none.
+/// The count when the flags were last read, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenEnds(u64);
 
 impl SeenEnds {
-    /// No look at the flags was made: differs from each count.
+    /// The flags were never read: differs from every count.
     pub const NONE: Self = Self(u64::MAX);
 }
 

@@ -1,27 +1,23 @@
-//! IdleSnapshots: a poll that would find nothing looks at a few words, and takes no step.
+//! Idle polls skip the device: they compare a snapshot of two counts and of the words at which peers write.
 //!
-//! Owns: two counts, and what a poller saw of them. Takes: every change that a step would find. Gives: whether
-//! anything changed since a step found nothing. Must not: miss a change whose count the poller could not see
-//! before its step.
-//!
-//! A poller reads the counts, then takes a step. When that found nothing, and both counts and the places at which
-//! peers write are as they were, another step would find nothing either. A change stores first and counts then: a
-//! poller that sees the count sees the change, and one that does not sees it in a later poll.
+//! A poller reads the counts, then steps the device. If the step found nothing, and both counts and those words are
+//! unchanged, another step would find nothing either. A change is stored first and counted then: a poller that sees
+//! the count sees the change; one that does not sees it in a later poll.
 
 use crate::region::Region;
 use crate::spsc::NextPlace;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Most places that an idle snapshot looks at: with more of them a poll takes its step.
+/// Most words of peers that an idle snapshot has; with more of them polls step the device.
 const PLACES_MAX: usize = 64;
 
-/// Counts by which pollers see that a step may find something.
+/// Counts that tell pollers that a step may find something.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkSign {
     /// Changes by any thread.
     raised: AtomicU64,
-    /// Visits of what one thread at a time works on.
+    /// Visits of the shared part of the device.
     visits: AtomicU64,
 }
 
@@ -51,7 +47,7 @@ impl WorkSign {
     }
 }
 
-/// How an idle snapshot is.
+/// Result of comparing an idle snapshot with the present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdleLook {
     /// A step would find nothing.

@@ -1,9 +1,8 @@
-//! `Serial<T>`: a value that one thread at a time works on and that no thread ever waits for.
+//! `Serial<T>`: a value that one thread at a time works on and that no thread of the data path waits for.
 //!
-//! Owns: the value, one word with the bits *held* and *marked*.
-//! Takes: work as closures.
-//! Gives: `run` (mark, then work if no other thread does), `run_if` (look first), `try_with`,
-//! `with_blocking` (control plane). Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
+//! One word has the bits *held* and *marked*. `run` marks, then works unless another thread does; `run_if` looks
+//! first; `try_with` does not mark; `with_blocking` waits (control plane). No mark is lost, and a thread works for
+//! others a bounded number of rounds.
 #![expect(unsafe_code, reason = "the held bit, not the borrow checker, makes access exclusive")]
 
 use core::fmt;

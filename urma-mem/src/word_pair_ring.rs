@@ -1,8 +1,7 @@
 //! A short ring of two-word entries between two threads of a process.
 //!
-//! Owns: the places, the number of entries stored and of entries taken. Takes: entries from one writer, which may
-//! be followed by another one. Gives: each entry once, in order, to one reader. Must not: wait; take a locked
-//! instruction for an entry.
+//! One writer at a time, which another one may follow, and one reader, which gets each entry once and in order. No side
+//! waits, and no entry costs a locked instruction.
 
 use core::array;
 

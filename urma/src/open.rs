@@ -1,7 +1,6 @@
-//! The device of this process: a software NIC in it, a function of a daemon's or of a card, with the driver on it.
+//! Opens a device with the driver on it: a software NIC in this process, a function of `ubcored`, or a PCI function.
 //!
-//! *Owns*: the composition of device and driver. *Takes*: a configuration. *Gives*: an open context,
-//! and the node behind it.
+//! Returns an open context, and the node behind it.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -26,28 +25,28 @@ pub struct Opened {
     pub node: Arc<Node>,
 }
 
-/// Why there is no device.
+/// Why no device could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The node could not be had.
+    /// The node could not be opened.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The device of `ubcored` could not be had.
+    /// `ubcored` could not be reached, or refused.
     #[error("the device of ubcored (URMA_UBCORED): {0}")]
     Daemon(#[from] UserError),
-    /// What the daemon serves is no device for this driver.
+    /// The daemon serves a device that this driver does not know.
     #[error("the device of ubcored (URMA_UBCORED): {0}")]
     Served(#[from] BackingError),
-    /// What the setting says is no address of a function.
+    /// The setting is no PCI address.
     #[error("URMA_VFIO: {0}")]
     Address(SysfsError),
-    /// The function could not be had.
+    /// The function could not be opened.
     #[error("the function of URMA_VFIO: {0}")]
     Function(#[from] KernelOpenError),
-    /// The function is no device for this driver.
+    /// The function is a device that this driver does not know.
     #[error("the function of URMA_VFIO: {0}")]
     Driven(BackingError),
-    /// Two devices are named.
+    /// Both `URMA_UBCORED` and `URMA_VFIO` are set.
     #[error("URMA_VFIO and URMA_UBCORED both name a device: set one of them to none")]
     Both,
     /// The driver or the device refused.

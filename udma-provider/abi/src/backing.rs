@@ -63,22 +63,22 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     /// ignores it. In simulation this also advances virtual time.
     fn progress(&self);
 
-    /// As [`DeviceBacking::progress`], of a poll that found nothing. The device may begin `idle`: as long as that
-    /// holds, a poll that finds nothing need not call it again, nor the registers.
+    /// Like [`DeviceBacking::progress`], for a poll that found nothing. The device may fill the snapshot `idle`: while that
+    /// holds, polls that find nothing may skip this call and the registers.
     fn progress_to_idle(&self, idle: &mut IdleSnapshot) {
         idle.end();
         self.progress();
     }
 
-    /// The caller polls in vain on a processor that other threads may want. A simulated world, whose time stands still
+    /// Gives the processor to other threads, because the caller polls in vain. A simulation, whose time stands still
     /// meanwhile, does nothing.
     fn give_way(&self, how: GiveWay) {
         how.give();
     }
 
-    /// Takes the entry of a peer by which a poller's idle snapshot ended, if it is a message alone; its completions are in their
-    /// rings then, or that of its receive is given to `poll`. `false`: a call of [`DeviceBacking::progress_to_idle`] is due;
-    /// what was given is given all the same.
+    /// Takes the ring entry that ended a poller's idle snapshot, if it is one message and nothing else. Its completions are
+    /// then in their rings, or that of its receive is in `poll`. `false`: call [`DeviceBacking::progress_to_idle`]; what is
+    /// in `poll` counts all the same.
     fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         let _ = poll;
         false
@@ -100,8 +100,8 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     /// Clears [`DeviceBacking::wakeup`], and makes progress.
     fn answer_wakeup(&self) {}
 
-    /// Value of the register [`crate::regs::STATUS`] without an access, all ones of a device that is gone. `None`: it is to be
-    /// read.
+    /// Value of the register [`crate::regs::STATUS`] without a register access; all ones if the device is gone. `None`:
+    /// read the register.
     fn status(&self) -> Option<u64> {
         None
     }
@@ -137,12 +137,12 @@ impl GiveWay {
 /// Time that a thread which gives way sleeps: the kernel adds some 50 us.
 const GIVE_WAY: Duration = Duration::from_micros(20);
 
-/// A poll to which the device may give one completion, instead of an entry in the JFC.
+/// A poll that the device may hand one completion to, without writing a CQE.
 #[derive(Debug, Default)]
 pub struct PollOfOne {
-    /// The JFC, and its next entry, free running: all before that are consumed. `None`: it takes entries alone.
+    /// The JFC and its next entry (free running), before which all are consumed. `None`: the poll takes CQEs only.
     pub of: Option<(u32, u32)>,
-    /// The completion of a receive in that JFC, in the place of an entry.
+    /// The completion of a receive in that JFC, handed over instead of a CQE.
     pub given: Option<ReceivedMessage>,
 }
 
@@ -170,20 +170,18 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
     /// 64 bytes at once (direct WQE).
     fn write_block(&self, offset: u64, words: &[u64; 8]);
 
-    /// The memory behind part of the window will be used: a device that reaches it by pages of this process
-    /// may prepare them. Nothing depends on it.
+    /// Hint that part of the window will be used, so that a device in this process may map its pages in advance.
     fn prepare(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
 
-    /// The doorbells of the send queue that has the number now, where the device has a shorter way to them
-    /// than its registers.
+    /// Doorbells of the send queue that has this number now, if the device has a faster way to them than registers.
     fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
         let _ = id;
         None
     }
 
-    /// The doorbell of the JFC that has the number now, as [`RegisterRegion::queue_doorbell`].
+    /// Doorbell of the JFC that has this number now, if the device has a faster way to it than registers.
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
         let _ = jfcn;
         None
@@ -196,25 +194,25 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Doorbells of one send queue, found once: what writes to its doorbell page do, with the same checks.
+/// Doorbells of one send queue: they do what writes to its doorbell page do, with the same checks, without the search for
+/// the queue.
 ///
-/// One thread at a time uses them: the one that posts. They reach the queue that had the number when they were found. After its end they are counted and dropped,
-/// also when another queue has the number.
+/// Only the posting thread uses them. They belong to the queue that had the number when they were found. After its end
+/// they are counted and dropped, even if another queue has the number.
 pub trait QueueDoorbell: Send + std::fmt::Debug {
-    /// As a 32-bit write of `pi` to [`crate::doorbell::SQ_PI`].
+    /// Does what a 32-bit write of `pi` to [`crate::doorbell::SQ_PI`] does.
     fn ring(&self, pi: u32);
 
-    /// As a write of 64 bytes to [`crate::doorbell::DWQE`].
+    /// Does what a write of 64 bytes to [`crate::doorbell::DWQE`] does.
     fn ring_direct(&self, words: &[u64; 8]);
 
-    /// As [`QueueDoorbell::ring_direct`], of an entry that is not stored in the ring, if the
-    /// device can carry it out at once. Returns whether it did; if not, nothing happened: the entry is to be stored
-    /// and rung for.
+    /// Carries out an entry that is not stored in the ring, if the device can do so at once. `false`: nothing happened;
+    /// store the entry and ring.
     fn carry(&self, words: &[u64; 8]) -> bool;
 
-    /// As [`QueueDoorbell::carry`], of a request at position `pi` (free running) that is like the newest one which
-    /// [`QueueDoorbell::carry`] carried out, except for its addresses, its length and whether it is signalled. The device
-    /// refuses it once the queue ended, left READY or was bound anew.
+    /// Carries out the request at position `pi` (free running), which differs from the last one that
+    /// [`QueueDoorbell::carry`] carried out by addresses, length and whether it is signalled only. Refused once the queue
+    /// ended, left READY or was bound anew.
     fn carry_moved(
         &self,
         pi: u32,
@@ -224,47 +222,47 @@ pub trait QueueDoorbell: Send + std::fmt::Debug {
         len: u32,
     ) -> bool;
 
-    /// Notes in `lines` what carrying a request out touches, but for value 0.
+    /// Records in `lines` the cache lines that carrying a request out touches, except those with value 0.
     fn note_lines(&self, lines: &UsedLines) {
         let _ = lines;
     }
 
-    /// As [`QueueDoorbell::carry_moved`], of a request that wants a completion, which the driver makes itself: the
-    /// device takes no slot of the JFC, which has no event queue, and writes no entry. Returns the index (free running)
-    /// of the entry that the JFC gets next: those before it are of earlier requests. `None`: nothing happened.
+    /// Like [`QueueDoorbell::carry_moved`], for a signalled request whose completion the driver makes: the device takes no
+    /// CQE slot and writes no CQE. Only for a JFC without events. Returns the index (free running) of the next CQE of the
+    /// JFC: those before it belong to earlier requests. `None`: nothing happened.
     fn execute_local(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
         let _ = (pi, remote_va, local_va, len);
         None
     }
 
-    /// As [`QueueDoorbell::execute_local`], of a whole entry, which is like some one that [`QueueDoorbell::carry`]
-    /// carried out, and from now on the newest one.
+    /// Like [`QueueDoorbell::execute_local`], for a whole entry that is like one which [`QueueDoorbell::carry`] carried
+    /// out before. It becomes the last one.
     fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
         let _ = words;
         None
     }
 
-    /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
+    /// Like [`QueueDoorbell::carry`], for an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 
-    /// As [`QueueDoorbell::execute_local`], of an atomic that is like the newest one which
-    /// [`QueueDoorbell::carry_atomic`] carried out. `None`: it is to be handed over at this position as a whole; where it
-    /// was done in memory that was withdrawn meanwhile, the device does not do it again, and ends it with an error.
+    /// Like [`QueueDoorbell::execute_local`], for an atomic like the last one that [`QueueDoorbell::carry_atomic`]
+    /// carried out. `None`: post the whole entry at this position. If the atomic was done in memory that was withdrawn
+    /// meanwhile, the device does not repeat it and ends it with an error.
     fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
         let _ = moved;
         None
     }
 }
 
-/// Index (free running) of the entry that a JFC gets next, in a form that is one word also where there may be none.
+/// Index (free running) of the next CQE of a JFC; `Option` of it is one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextEntry(NonZeroU64);
 
 impl NextEntry {
-    /// A bit beside the index.
+    /// Bit above the index, so that the word is never 0.
     const IS_THERE: NonZeroU64 = NonZeroU64::new(1 << 32).expect("a bit");
 
-    /// Of the entry with this index.
+    /// The entry with this index.
     #[inline(always)]
     #[must_use]
     pub fn new(index: u32) -> Self {
@@ -279,14 +277,14 @@ impl NextEntry {
     }
 }
 
-/// Consumer index of one JFC, found once: what a doorbell that arms nothing does, with the same checks.
+/// Doorbell of one JFC: does what a write to the register does, with the same checks, without the search for the JFC.
 ///
-/// It reaches the JFC that had the number when it was found, as [`QueueDoorbell`].
+/// It belongs to the JFC that had the number when it was found.
 pub trait JfcIndex: Send + Sync + std::fmt::Debug {
     /// Everything before entry `ci` is consumed; 24 bits count.
     fn move_to(&self, ci: u32);
 
-    /// As a write of `doorbell`, which arms. `false`: nothing happened, it is to be written to the register.
+    /// Does what a write of `doorbell`, which arms, does. `false`: nothing happened; write the register.
     fn arm(&self, doorbell: JfcDoorbell) -> bool {
         let _ = doorbell;
         false

@@ -1,8 +1,7 @@
-//! Leases: one caller enters a value by plain loads and stores, as long as no other one works on it.
+//! Leases: one thread enters a value by plain loads and stores until another thread wants it.
 //!
-//! Owns: who the owner is, and whether it is inside. Takes: visits of the owner, which other threads' visits end.
-//! Gives: what [`Serial::try_visit`] gives. Must not: let an owner in without a look at the lease behind its announcement;
-//! make a thread wait for an owner that is inside.
+//! The owner announces itself and then reads the lease once more before it enters. No thread waits for an owner that
+//! is inside.
 //!
 //! A leased value is held all the time, so that other threads leave marks. The first of them takes the lease
 //! ([`Serial::take_lease`]): it clears LEASED, and holds the value once a barrier has shown that the owner is not
@@ -22,7 +21,7 @@ use super::{
 use crate::asymmetric;
 use crate::sync::{AtomicU8, Ordering, fence};
 
-/// The one that may have a lease of a [`Serial`]: one thread at a time uses it.
+/// The owner that may get a lease of a [`Serial`]; used by one thread at a time.
 #[derive(Debug)]
 pub struct SerialOwner {
     id: Cell<u64>,
@@ -30,14 +29,14 @@ pub struct SerialOwner {
     leases: Cell<u32>,
 }
 
-/// What became of an owner that wanted to enter.
+/// Result of an owner's attempt to enter.
 #[derive(Debug)]
 pub enum OwnerEntry<'s, T, V = SerialVisit<'s, T>> {
-    /// It works on the value now.
+    /// The owner works on the value now.
     Visit(V),
     /// Another thread has the value, or a mark is set, or the owner is inside already; nothing happened.
     Refused,
-    /// Its lease was taken meanwhile.
+    /// The lease was taken meanwhile.
     Taken(TakenEntry<'s, T>),
 }
 
