@@ -64,7 +64,6 @@ pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
 use receive::ReceivingSides;
 use send_queues::SendQueueTable;
 pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
-pub(crate) use standard::is_standard;
 use standard::{BoundPair, StandardJetties};
 pub(crate) use state::Exchange;
 
@@ -213,8 +212,10 @@ impl Exchange {
         self.hold.on_return(now);
         let of_packets = self.packet_answers;
         self.each_peer(core, now, |peer, work, inbox| {
-            let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
-            busy |= peer.step(work, inbox, answers);
+            if peer.is_due(work.core, work.now) {
+                let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
+                busy |= peer.step(work, inbox, answers);
+            }
         });
         busy | self.step_standard(core, now)
     }

@@ -10,6 +10,7 @@ use udma_abi::{Nanos, RawEid};
 use urma_mem::{
     FilePlace, FileWindow, HeldMemory, Region, hazard::Generation, procvm::ProcessMemory,
 };
+use urma_packet::TpOpcode;
 
 /// A peer on this host: wakes it (an eventfd write; a flag in simulation) and reports whether it is
 /// there.
@@ -217,6 +218,8 @@ pub struct ArrivedDatagram<'a> {
     pub from: NodeAddr,
     /// UDP port of the sender: that of nodes, or any for the standard opcodes.
     pub source_port: u16,
+    /// Whose opcodes it has.
+    pub format: PacketFormat,
     /// BTH to ICRC. Of a node's own packets the ICRC is that of port 4791 at both ends.
     pub bytes: &'a [u8],
 }
@@ -224,8 +227,29 @@ pub struct ArrivedDatagram<'a> {
 impl<'a> ArrivedDatagram<'a> {
     /// A datagram from the port of a node.
     #[must_use]
-    pub const fn of_node(from: NodeAddr, bytes: &'a [u8]) -> Self {
-        Self { from, source_port: urma_packet::ROCE_PORT, bytes }
+    pub fn of_node(from: NodeAddr, bytes: &'a [u8]) -> Self {
+        let format = PacketFormat::of(bytes);
+        Self { from, source_port: urma_packet::ROCE_PORT, format, bytes }
+    }
+}
+
+/// Whose opcodes a datagram has, by its first byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketFormat {
+    /// Those of TPs and their handshakes.
+    Urma,
+    /// The standard ones of RC and UC.
+    Standard,
+}
+
+impl PacketFormat {
+    /// The format of a datagram, BTH to ICRC.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        match bytes.first() {
+            Some(opcode) if *opcode < TpOpcode::DataReq.code() => Self::Standard,
+            _ => Self::Urma,
+        }
     }
 }
 

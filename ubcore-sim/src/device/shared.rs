@@ -17,8 +17,8 @@ use crate::endpoint::Reception;
 use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::StepOutcome;
-use crate::exchange::{Exchange, PlainStep, is_standard};
-use crate::ports::{ArrivedDatagram, Deadline};
+use crate::exchange::{Exchange, PlainStep};
+use crate::ports::{ArrivedDatagram, Deadline, PacketFormat};
 
 /// Rounds of the exchange in one step: what is left then is done by the next one.
 const ROUNDS: usize = 4;
@@ -148,8 +148,8 @@ impl SharedPart {
         mut by: Reception<'_>,
         datagram: &ArrivedDatagram<'_>,
     ) -> bool {
-        let ArrivedDatagram { source_port, bytes, .. } = *datagram;
-        if core.tables.cfg.rc == RcWire::Roce && is_standard(bytes) {
+        let ArrivedDatagram { source_port, format, bytes, .. } = *datagram;
+        if core.tables.cfg.rc == RcWire::Roce && format == PacketFormat::Standard {
             return self.exchange.on_standard(core, by, (source_port, bytes));
         }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);

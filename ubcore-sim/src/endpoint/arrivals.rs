@@ -22,8 +22,8 @@ use crate::transport::{
 pub(crate) enum EndpointEvent<'a> {
     /// Nothing: it was only counted or answered.
     Nothing,
-    /// A packet for a TP or its handshake: there may be pieces in order, and packets to send.
-    Packet,
+    /// A packet for the TP of this peer, or its handshake: there may be pieces in order, and packets to send.
+    Packet(RawEid),
     /// A message outside any TP. [`TpEndpoint::note_datagram`] follows if it reached a receive.
     Message { number: Psn, header: RequestHeader, payload: &'a [u8] },
     /// A node that is no peer yet receives at its address and asks for a TP: [`TpEndpoint::refuse`]
@@ -89,11 +89,11 @@ impl TpEndpoint {
             | Body::Tail(_)
             | Body::Repair(_) => {
                 self.on_tp_packet(by, &packet);
-                EndpointEvent::Packet
+                EndpointEvent::Packet(by.from)
             }
             Body::Probe(_) | Body::ProbeEcho(_) => {
                 self.on_probe(by, &header);
-                EndpointEvent::Packet
+                EndpointEvent::Packet(by.from)
             }
             Body::Connect(terms) if !self.screen(by, terms) => EndpointEvent::Nothing,
             Body::Connect(_) if !self.tps.contains_key(&by.from) => EndpointEvent::Connect(header),
@@ -114,7 +114,7 @@ impl TpEndpoint {
                     return EndpointEvent::Message { number, header, payload };
                 };
                 by.tables.count(wrong);
-                EndpointEvent::Packet
+                EndpointEvent::Packet(by.from)
             }
         }
     }
@@ -222,7 +222,7 @@ impl TpEndpoint {
         let Self { tps, numbers, pool, has_routes, .. } = self;
         let Some(tp) = tps.get_mut(&from) else {
             self.on_unexpected(by, header);
-            return EndpointEvent::Packet;
+            return EndpointEvent::Packet(from);
         };
         let mut offer = |kept| numbers.offer_beside(from, kept);
         let attempt = tp.attempt_of((now, by.route), header, &mut offer);
@@ -232,16 +232,16 @@ impl TpEndpoint {
         let event = match tp.on_handshake(attempt, header, &mut offer) {
             HandshakeEvent::NotExpected => {
                 self.on_unexpected(by, header);
-                return EndpointEvent::Packet;
+                return EndpointEvent::Packet(from);
             }
             HandshakeEvent::Doubted => {
                 tp.handshake.verify(now, Doubt::Hint, numbers.random());
-                return EndpointEvent::Packet;
+                return EndpointEvent::Packet(from);
             }
-            HandshakeEvent::Nothing => EndpointEvent::Packet,
+            HandshakeEvent::Nothing => EndpointEvent::Packet(from),
             HandshakeEvent::Proven => {
                 tp.proven_at = now;
-                EndpointEvent::Packet
+                EndpointEvent::Packet(from)
             }
             HandshakeEvent::Opened(new) => {
                 tp.drop_tp(pool);

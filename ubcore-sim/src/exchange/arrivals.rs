@@ -25,7 +25,11 @@ impl Exchange {
         let ExchangeParts { peers, mut work, inbox, .. } = self.split(core, by.now);
         match event {
             EndpointEvent::Nothing => return false,
-            EndpointEvent::Packet => {}
+            EndpointEvent::Packet(eid) => {
+                if let Some(peer) = peers.get_mut(&eid) {
+                    peer.has_arrival = true;
+                }
+            }
             EndpointEvent::Message { number, header, payload } => {
                 let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
                 let part =

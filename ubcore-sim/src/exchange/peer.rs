@@ -61,6 +61,8 @@ pub(super) struct Peer {
     pub(super) quiet_since: Option<Nanos>,
     /// Whether acknowledgements wait for the program's next request, when packets go to the node.
     pub(super) habit: PostHabit,
+    /// A packet came for it, or pieces are left of those that came: a step takes them.
+    pub(super) has_arrival: bool,
     /// A piece that came and waits for contexts, in virtual time.
     waiting: Option<Box<WaitingPiece>>,
 }
@@ -92,6 +94,7 @@ impl Peer {
             is_shut: false,
             quiet_since: None,
             habit: PostHabit::default(),
+            has_arrival: false,
             waiting: None,
         }
     }
@@ -111,6 +114,7 @@ impl Peer {
         answers: Answers,
     ) -> bool {
         self.responder.place_late(work);
+        self.has_arrival = false;
         let mut busy = self.take_in(work, inbox);
         let answers = self.answers_of_step(work.now, busy, answers);
         let Self { line, requester, responder, .. } = self;
@@ -149,6 +153,15 @@ impl Peer {
             }
         }
         if answers == Answers::MayWait { self.habit.answers() } else { Answers::Go }
+    }
+
+    /// Whether a step would find something: what came, what waits, or what is due by its time.
+    pub(super) fn is_due(&self, core: &DeviceCore, now: Nanos) -> bool {
+        self.has_arrival
+            || self.has_work()
+            || self.waiting.is_some()
+            || now >= self.requester.timer()
+            || core.tables.faults.ack_before_placement()
     }
 
     /// Whether a step would find something without any input.
@@ -251,16 +264,18 @@ impl Peer {
         let has_lane = work.core.tables.has_message_lane();
         for _ in 0..PIECES_PER_STEP {
             if !self.responder.has_room() {
-                break;
+                self.has_arrival = true;
+                return busy;
             }
             if has_lane && self.take_short(work, &source) {
                 busy = true;
                 continue;
             }
-            let Some(piece) = self.next_piece(work, inbox) else { break };
+            let Some(piece) = self.next_piece(work, inbox) else { return busy };
             busy = true;
             self.take(work, &piece, inbox);
         }
+        self.has_arrival = true;
         busy
     }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use udma_abi::{CqeStatus, RawEid, Sqe, counters::Counter};
-use urma_packet::{ROCE_PORT, TpOpcode, roce::RocePacket};
+use urma_packet::{ROCE_PORT, roce::RocePacket};
 
 pub(super) use connection::BoundPair;
 use connection::Connection;
@@ -34,11 +34,6 @@ const OWN_PER_STEP: usize = 256;
 const LEAVING_MAX: usize = 64;
 /// Longest packet in bytes: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 4096 + 128;
-
-/// Whether a datagram is of the standard opcodes.
-pub(crate) fn is_standard(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|opcode| *opcode < TpOpcode::DataReq.code())
-}
 
 /// Connections of all RC jetties of a node.
 #[derive(Debug, Default)]

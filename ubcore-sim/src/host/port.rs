@@ -36,9 +36,8 @@ use super::{
 use crate::{
     cfg::RcWire,
     device::SoftwareDevice,
-    exchange::is_standard,
     link::LinkFaults,
-    ports::{ArrivedDatagram, Deadline, LinkVisitor, Transmit},
+    ports::{ArrivedDatagram, Deadline, LinkVisitor, PacketFormat, Transmit},
 };
 
 /// Whether the poll set reports datagrams.
@@ -371,8 +370,9 @@ impl PacketPort {
         bytes: &'a [u8],
     ) -> Option<ArrivedDatagram<'a>> {
         let from = ip_eid(sender.ip().to_canonical());
-        let arrival = ArrivedDatagram { from, source_port: sender.port(), bytes };
-        if is_standard(bytes) {
+        let format = PacketFormat::of(bytes);
+        let arrival = ArrivedDatagram { from, source_port: sender.port(), format, bytes };
+        if format == PacketFormat::Standard {
             let result = self.standard.on_datagram(now, sender, bytes);
             if result == StandardResult::NotHere && device.cfg().rc == RcWire::Roce {
                 self.tap.on_packet(from, self.eid, bytes);
@@ -395,7 +395,7 @@ impl PacketPort {
             return None;
         }
         self.tap.on_packet(from, self.address(port), bytes);
-        Some(ArrivedDatagram::of_node(from, bytes))
+        Some(arrival)
     }
 
     /// What is to be sent next, and whether more may follow it. Device and endpoints send in turn: after a run of the device

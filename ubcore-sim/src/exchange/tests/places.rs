@@ -104,6 +104,33 @@ fn fill(w: &mut World, nets: usize) {
     assert_eq!(w.nodes[1].exchange.peers.values().filter(is_unfinished).count(), room);
 }
 
+/// Peers of node 1 that the next round steps.
+fn due(w: &World) -> Vec<RawEid> {
+    let node = &w.nodes[1];
+    let due = |peer: &&Peer| peer.is_due(&node.core, w.now);
+    node.exchange.peers.values().filter(due).map(|peer| peer.eid).collect()
+}
+
+#[test]
+fn a_packet_makes_the_peer_due_that_sent_it_and_no_other() {
+    let mut w = World::new(Kind::Packets);
+    let _there = w.segment(1, 2, 4096, RW);
+    let nodes = [0, 1, 2].map(|n| node_of(0, n));
+    let numbers = nodes.map(|from| open(&mut w, from).expect("there is room"));
+    w.run(10_000);
+    assert_eq!(due(&w), []);
+    send_first_piece(&mut w, nodes[1], numbers[1], Opcode::Write);
+    assert_eq!(due(&w), [nodes[1]]);
+    let is_busy = |w: &World| {
+        let peer = &w.nodes[1].exchange.peers[&nodes[1]];
+        peer.responder.has_unfinished()
+    };
+    assert!(!is_busy(&w), "a piece waits for a step");
+    w.run(10_000);
+    assert!(is_busy(&w), "the step took the piece");
+    assert_eq!(due(&w), [], "nothing is left");
+}
+
 fn is_known(w: &World, eid: RawEid) -> bool {
     w.nodes[1].exchange.peers.contains_key(&eid)
 }

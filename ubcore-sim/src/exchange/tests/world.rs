@@ -21,9 +21,10 @@ use crate::context::{function::FunctionId, jfc::DeviceJfc, segment::NewSegment};
 use crate::endpoint::Reception;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::{Handed, Mail};
-use crate::exchange::{BoundTo, Connecting, Exchange, RecvSide, SendSide, is_standard};
+use crate::exchange::{BoundTo, Connecting, Exchange, RecvSide, SendSide};
 use crate::ports::{
-    Interrupt, MemoryHost, Ports, Route, SameHostParts, SharedExtent, SharedMemory, Wake,
+    Interrupt, MemoryHost, PacketFormat, Ports, Route, SameHostParts, SharedExtent, SharedMemory,
+    Wake,
 };
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
@@ -98,7 +99,7 @@ impl Node {
     /// The same by any route.
     pub(super) fn on_datagram_by(&mut self, now: Nanos, route: Route, bytes: &[u8]) -> bool {
         let mut by = Reception::new(&self.core.tables, now, route);
-        if is_standard(bytes) {
+        if PacketFormat::of(bytes) == PacketFormat::Standard {
             return self.exchange.on_standard(&self.core, by, (ROCE_PORT, bytes));
         }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
