@@ -62,6 +62,16 @@ pub(crate) fn build_release(packages: &[&str]) -> Result<PathBuf, Failure> {
     Ok(target_dir()?.join("release"))
 }
 
+/// Folder of a package of the workspace.
+pub(crate) fn folder_of(name: &str) -> Result<PathBuf, Failure> {
+    let metadata = metadata()?;
+    let mut packages = metadata.get("packages").and_then(Value::as_array).into_iter().flatten();
+    let package = packages.find(|package| package.get("name").is_some_and(|there| there == name));
+    let manifest = package.and_then(|package| package.get("manifest_path")?.as_str());
+    let folder = manifest.and_then(|manifest| Path::new(manifest).parent());
+    folder.map(Path::to_path_buf).ok_or_else(|| Failure(format!("{name}: no package")))
+}
+
 /// Packages of the workspace that declare some of `wanted`, each with those that it declares,
 /// joined by commas.
 pub(crate) fn packages_with(wanted: &[&str]) -> Result<Vec<(String, String)>, Failure> {

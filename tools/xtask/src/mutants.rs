@@ -47,7 +47,7 @@ pub(crate) struct MutantsPlan {
     /// Run only mutants that are new, or whose file changed, since REV
     #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "")]
     changed: Option<String>,
-    /// Run the mutants that cargo-mutants makes of these crates, or of all in crates.toml
+    /// Run the mutants that cargo-mutants makes of these packages, or of those in crates.toml
     #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with = "only")]
     crates: Option<Vec<String>>,
     /// Start no mutant after this many seconds; those left out are named

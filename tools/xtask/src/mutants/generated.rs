@@ -1,4 +1,4 @@
-//! Mutants that cargo-mutants makes, for the crates named in tests/mutants/crates.toml.
+//! Mutants that cargo-mutants makes, for the crates of tests/mutants/crates.toml or any that are named.
 //!
 //! *Owns*: which crates, and survivors with the reason why nothing can see them. *Takes*: the copy.
 //! *Gives*: counts. *Must not*: let a survivor without a reason pass, nor a reason without a survivor.
@@ -70,14 +70,22 @@ pub(super) struct CrateMutants {
     pub(super) missed: Vec<String>,
 }
 
-/// The crates of the list, those called `names` only if there are any.
+/// The crates of the list, or the packages called `names` if there are any; one that is not listed is run
+/// with all of its tests.
 pub(super) fn crates(root: &Path, names: &[String]) -> Result<Vec<Crate>, Failure> {
-    let mut all = read::<Crates>(root, "crates")?.all;
-    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| one.package == **name)) {
-        return Err(Failure(format!("{name}: not in {FOLDER}/crates.toml")));
+    let listed = read::<Crates>(root, "crates")?.all;
+    if names.is_empty() {
+        return Ok(listed);
     }
-    all.retain(|one| names.is_empty() || names.contains(&one.package));
-    Ok(all)
+    let find = |name: &String| match listed.iter().find(|one| one.package == *name) {
+        Some(one) => Ok(one.clone()),
+        None => {
+            let (package, test) = (name.clone(), vec!["--tests".to_owned()]);
+            let folder = cargo::shown(&cargo::folder_of(name)?.join("src"));
+            Ok(Crate { package, folder, test })
+        }
+    };
+    names.iter().map(find).collect()
 }
 
 /// Changes of the crates' sources since `rev`: those crates, and the file with the difference.
