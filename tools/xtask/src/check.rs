@@ -40,6 +40,8 @@ const COVERAGE: [&str; 8] = [
 ];
 /// Seconds per fuzz target in `test`.
 const FUZZ_SECONDS: u32 = 10;
+/// Profiles of tests/fuzz: for `test`, and for campaigns.
+const FUZZ_PROFILES: [&str; 2] = ["quick", "release"];
 /// Seeds of each suite of the simulation in `test`.
 const SIM_SEEDS: u32 = 500;
 /// Features with which a device can be made to die or to err.
@@ -81,7 +83,7 @@ pub(crate) fn test(only: &str) -> TaskResult {
     steps.step("packet engine in SystemVerilog", rtl::found);
     steps.step("loom models", loom_found);
     steps.step("documentation", documentation);
-    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));
+    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_PROFILES[0], FUZZ_SECONDS));
     steps.step("mutants of what changed", mutants::changed);
     steps.end()
 }
@@ -110,7 +112,7 @@ pub(crate) fn loom() -> TaskResult {
 /// The fuzz targets only.
 pub(crate) fn fuzz(seconds: u32) -> TaskResult {
     let mut steps = Steps::new("fuzz", 2)?;
-    steps.step("fuzz targets", |step| fuzz_found(step, seconds));
+    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_PROFILES[1], seconds));
     steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
     steps.end()
 }
@@ -359,17 +361,18 @@ fn loom_found(step: &mut RunningStep) -> StepResult {
     step.tests(command)
 }
 
-fn fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
+fn fuzz_found(step: &mut RunningStep, profile: &str, seconds: u32) -> StepResult {
     let folder = cargo::root().join("tests/fuzz");
     let names = match fuzz_targets(&folder) {
         Ok(names) => names,
         Err(failure) => return StepResult::one("fuzz targets", Err(failure)),
     };
-    let built = step.check("build", fuzz_cargo(&folder, "build"));
+    let built = step.check("build", fuzz_cargo(&folder, "build", profile));
     if !built.failed.is_empty() {
         return built;
     }
-    let run = |name: &String| Ok((name.clone(), fuzz_command(&folder, name, seconds)?));
+    let run =
+        |name: &String| Ok((name.clone(), fuzz_command(&folder, name, profile, seconds)?));
     match names.iter().map(run).collect() {
         Ok(commands) => built.plus(step.checks(commands)),
         Err(failure) => built.plus(StepResult::one("fuzz targets", Err(failure))),
@@ -398,19 +401,24 @@ fn fuzz_targets(folder: &Path) -> Result<Vec<String>, Failure> {
 
 /// Cargo in the workspace of the fuzz targets. A named target keeps the flags from build scripts and
 /// macros, which run without libFuzzer.
-fn fuzz_cargo(folder: &Path, task: &str) -> Command {
-    let mut command = cargo::command(&[task, "--release", "--target", "host-tuple"]);
+fn fuzz_cargo(folder: &Path, task: &str, profile: &str) -> Command {
+    let mut command = cargo::command(&[task, "--profile", profile, "--target", "host-tuple"]);
     command.env("RUSTFLAGS", COVERAGE.join(" ")).current_dir(folder);
     command
 }
 
 /// A run of a target for `seconds`, from the inputs of earlier runs; an input that fails is kept.
-fn fuzz_command(folder: &Path, name: &str, seconds: u32) -> Result<Command, Failure> {
+fn fuzz_command(
+    folder: &Path,
+    name: &str,
+    profile: &str,
+    seconds: u32,
+) -> Result<Command, Failure> {
     let (corpus, artifacts) = (format!("corpus/{name}"), format!("artifacts/{name}/"));
     for path in [&corpus, &artifacts] {
         fs::create_dir_all(folder.join(path)).map_err(Failure::system("making a folder"))?;
     }
-    let mut command = fuzz_cargo(folder, "run");
+    let mut command = fuzz_cargo(folder, "run", profile);
     command.args(["--bin", name, "--", &corpus, &format!("-artifact_prefix={artifacts}")]);
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=0"]);
