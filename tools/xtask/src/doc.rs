@@ -1,6 +1,6 @@
 //! `cargo xtask doc`: the book, and the pages of the API.
 //!
-//! *Owns*: the folder from which mdBook builds, in which figures are drawings and links out of the
+//! *Owns*: the folder from which mdBook builds, in which plots are drawings and links out of the
 //! book are addresses; the version of mdBook. *Takes*: the Markdown files of the workspace.
 //! *Gives*: `target/book/html`, `target/doc`. *Must not*: change a file of the workspace, leave a
 //! link that leads nowhere.
@@ -15,8 +15,6 @@ use crate::{
     step::{RunningStep, StepResult, Steps},
     tidy::{self, File},
 };
-
-mod figure;
 
 /// mdBook, which is installed in this version when it is missing.
 const MDBOOK: &str = "0.5.4";
@@ -146,12 +144,12 @@ fn changed(text: &str, change: impl Fn(&str) -> Option<String>) -> String {
     text
 }
 
-/// `text` with its figures as drawings.
+/// `text` with its figures and plots under their titles, plots as drawings.
 fn drawn(text: &str) -> String {
     let mut text = text.to_owned();
     for figure in Document::of(&text).figures.iter().rev() {
-        let svg = match figure.kind {
-            FigureKind::Boxes => figure::svg(&figure.title, &figure.body),
+        let shown = match figure.kind {
+            FigureKind::Boxes => format!("\n```text\n{}```\n", figure.body),
             // What is no plot stays text; `tidy` names it.
             FigureKind::Plot => match Plot::of(&figure.body).and_then(|plot| plot.svg()) {
                 Ok(svg) => svg,
@@ -159,7 +157,7 @@ fn drawn(text: &str) -> String {
             },
         };
         let title = &figure.title;
-        let html = format!("<figure>\n{svg}\n<figcaption>{title}</figcaption>\n</figure>\n");
+        let html = format!("<figure>\n{shown}\n<figcaption>{title}</figcaption>\n</figure>\n");
         text.replace_range(figure.range.clone(), &html);
     }
     text
@@ -170,13 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_drawings_and_links_out_of_the_book_are_addresses() {
+    fn figures_have_captions_and_links_out_of_the_book_are_addresses() {
         let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
         let files = [
             file(SUMMARY, "- [A](a/x.md)\n- [B](../B.md)\n"),
             file(
                 "docs/a/x.md",
-                "[b](../../B.md#h) [c](../../c/src/lib.rs) [d](#e)\n\n```figure T\n│\n```\n",
+                "[b](../../B.md#h) [c](../../c/src/lib.rs) [d](#e)\n\n```figure T\n│\n```\n\n```plot P\nus\nbytes | a\n8 | 1\n16 | 2\n```\n",
             ),
             file("B.md", "[a](docs/a/x.md)\n"),
             file("docs/book.toml", "[book]\n"),
@@ -187,9 +185,12 @@ mod tests {
         assert_eq!(pages.len(), 4);
         assert_eq!(text("src/SUMMARY.md"), "- [A](docs/a/x.md)\n- [B](B.md)\n");
         let page = text("src/docs/a/x.md");
-        let links = format!("[b](../../B.md#h) [c]({REPOSITORY}c/src/lib.rs) [d](#e)\n\n<figure>");
+        let links =
+            format!("[b](../../B.md#h) [c]({REPOSITORY}c/src/lib.rs) [d](#e)\n\n<figure>\n");
         assert!(page.starts_with(&links), "{page}");
-        assert!(page.contains("<svg") && !page.contains("```"), "{page}");
+        // Blank lines around the block: HTML goes on to the next one.
+        assert!(page.contains("\n\n```text\n│\n```\n\n<figcaption>T</figcaption>"), "{page}");
+        assert!(page.contains("<svg class=\"plot\""), "{page}");
         assert_eq!(text("src/B.md"), "[a](docs/a/x.md)\n");
     }
 }

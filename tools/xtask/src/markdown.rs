@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-/// What the book draws of a code block, by the first word of its language.
+/// What the book shows of a code block, by the first word of its language.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FigureKind {
     /// `figure`: boxes and arrows.
@@ -17,7 +17,7 @@ pub(crate) enum FigureKind {
 }
 
 impl FigureKind {
-    /// The kind and the title of a code block with this information; `None`: it is no drawing.
+    /// The kind and the title of a code block with this information; `None`: it is no figure.
     fn of(info: &str) -> Option<(Self, &str)> {
         let (language, title) = info.split_once(' ').unwrap_or((info, ""));
         let kind = match language {
@@ -51,7 +51,7 @@ pub(crate) struct CodeBlock {
     pub(crate) is_in_table: bool,
 }
 
-/// A drawing: a code block whose language is a [`FigureKind`], followed by the title.
+/// A figure: a code block whose language is a [`FigureKind`], followed by the title.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Figure {
     /// What is drawn of it.
@@ -60,7 +60,7 @@ pub(crate) struct Figure {
     pub(crate) line: usize,
     /// What it shows, in words.
     pub(crate) title: String,
-    /// The drawing, as text.
+    /// What stands in it, as text.
     pub(crate) body: String,
     /// Bytes of the block in the text, fences included.
     pub(crate) range: Range<usize>,

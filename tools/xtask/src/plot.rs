@@ -83,7 +83,7 @@ impl Plot {
         let svg = svg.replace(INK, "currentColor");
         // An element of a page has no declaration in front.
         let start = svg.find("<svg").unwrap_or(0);
-        Ok(svg[start..].replacen("<svg ", "<svg class=\"figure plot\" ", 1).trim_end().to_owned())
+        Ok(svg[start..].replacen("<svg ", "<svg class=\"plot\" ", 1).trim_end().to_owned())
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(plot.curves[0].points, [(8.0, 0.18), (4096.0, 0.2), (65536.0, 3.0)]);
         assert_eq!(plot.curves[1].points, [(8.0, 0.15), (65536.0, 3.5)]);
         let svg = plot.svg().expect("a drawing");
-        assert!(svg.starts_with("<svg class=\"figure plot\" ") && svg.ends_with("</svg>"), "{svg}");
+        assert!(svg.starts_with("<svg class=\"plot\" ") && svg.ends_with("</svg>"), "{svg}");
         // Two curves, and five points; text in the page's colour.
         assert_eq!(svg.matches("<circle").count(), 5);
         assert!(svg.contains("UCX put") && svg.contains("currentColor") && !svg.contains(INK));
