@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    cargo, pair,
+    cargo, child, pair,
     say::{Failure, TaskResult, say, say_part},
 };
 
@@ -181,27 +181,15 @@ fn measure(bin: &Path, line: &BenchLine) -> Result<Measured, Failure> {
     }
 }
 
-/// Builds a bench of a package, and returns its path.
+/// Builds a bench of a package, unless that was done, and returns its path.
 fn built(package: &str, bench: &str) -> Result<PathBuf, Failure> {
     let args = ["bench", "-p", package, "--bench", bench, "--no-run", "--message-format=json"];
-    let output = said(cargo::command(&args))?;
+    let output = child::output(&mut cargo::command(&args))?;
     let mut programs = output.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         message.get("executable")?.as_str().map(PathBuf::from)
     });
     programs.next_back().ok_or_else(|| Failure(format!("no bench {bench} was built")))
-}
-
-/// What a command that succeeds says.
-fn said(command: Command) -> Result<String, Failure> {
-    let name = format!("{:?}", command.get_program());
-    let mut command = command;
-    let output = command.output().map_err(|error| Failure(format!("{name}: {error}")))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure(format!("{name}: {}", why.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs `xtask probe` from the release build.

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::say::{Failure, TaskResult};
+use crate::{
+    child,
+    say::{Failure, TaskResult},
+};
 
 /// Returns the folder of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -40,8 +43,7 @@ pub(crate) fn run(args: &[&str]) -> TaskResult {
 /// What cargo says about the workspace.
 pub(crate) fn metadata() -> Result<Value, Failure> {
     let mut command = command(&["metadata", "--no-deps", "--format-version", "1"]);
-    let output = command.output().map_err(Failure::system("starting cargo"))?;
-    serde_json::from_slice(&output.stdout)
+    serde_json::from_str(&child::output(&mut command)?)
         .map_err(|error| Failure(format!("cargo metadata: {error}")))
 }
 

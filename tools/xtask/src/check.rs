@@ -371,8 +371,7 @@ fn fuzz_found(step: &mut RunningStep, profile: &str, seconds: u32) -> StepResult
     if !built.failed.is_empty() {
         return built;
     }
-    let run =
-        |name: &String| Ok((name.clone(), fuzz_command(&folder, name, profile, seconds)?));
+    let run = |name: &String| Ok((name.clone(), fuzz_command(&folder, name, profile, seconds)?));
     match names.iter().map(run).collect() {
         Ok(commands) => built.plus(step.checks(commands)),
         Err(failure) => built.plus(StepResult::one("fuzz targets", Err(failure))),

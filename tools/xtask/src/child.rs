@@ -114,6 +114,17 @@ pub(crate) fn run(command: Command, log: &Path, bound: Duration) -> Result<Child
     RunningChild::start(command, log, bound)?.wait(|| {})
 }
 
+/// Standard output of `command`, which must end with success.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| Failure(format!("{name}: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(Failure(format!("{name}: {}: {}", output.status, why.trim())))
+}
+
 fn log_file(path: &Path) -> Result<File, Failure> {
     fs::create_dir_all(path.parent().unwrap_or(path))
         .map_err(Failure::system("making the folder of logs"))?;

@@ -11,6 +11,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     cargo,
+    child::output,
     say::{Failure, TaskResult},
     step::{RunningStep, StepResult, Steps},
 };
@@ -65,10 +66,7 @@ pub(crate) fn run() -> TaskResult {
 
 /// All that is missing, with how to get it.
 fn tools() -> TaskResult {
-    let says = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
+    let says = |program: &str, args: &[&str]| output(Command::new(program).args(args)).ok();
     let folder = says("rustc", &["--print", "target-libdir", "--target", TARGET]);
     let has_std = folder.is_some_and(|folder| Path::new(folder.trim()).is_dir());
     let has_c = Path::new(SYSTEM).join("lib/ld-linux-aarch64.so.1").is_file();
@@ -127,8 +125,8 @@ fn example((name, says): &(&str, &str)) -> TaskResult {
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
     compiler.arg("-I").arg(&include).arg("-I").arg(include.join("ub/umdk/urma"));
     compiler.arg("-o").arg(&program).arg(source).arg(&library);
-    said(&mut compiler)?;
-    let out = said(&mut emulated(&program, &folder))?;
+    output(&mut compiler)?;
+    let out = output(&mut emulated(&program, &folder))?;
     if out.contains(says) { Ok(()) } else { Err(Failure(format!("{name} said: {out}"))) }
 }
 
@@ -138,14 +136,4 @@ fn emulated(program: &Path, library: &Path) -> Command {
     command.args(["300", EMULATOR, "-L", SYSTEM, "-E"]);
     command.arg(format!("LD_LIBRARY_PATH={}", library.display())).arg(program);
     command
-}
-
-/// What a program says that ends well.
-fn said(command: &mut Command) -> Result<String, Failure> {
-    let output = command.output().map_err(Failure::system("starting a program"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let why = String::from_utf8_lossy(&output.stderr);
-    Err(Failure(format!("{command:?}: {}: {why}", output.status)))
 }

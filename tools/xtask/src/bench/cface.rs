@@ -6,11 +6,10 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
 };
 
-use super::{built, said};
-use crate::{cargo, pair, say::Failure};
+use super::built;
+use crate::{cargo, child::output, pair, say::Failure};
 
 /// Number of the loop's output that a line shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,14 +76,8 @@ pub(super) fn measure(bin: &Path, of: Of) -> Result<f64, Failure> {
     }
 }
 
-/// The bench, built once.
-fn bench() -> Result<&'static Path, Failure> {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(path) = BUILT.get() {
-        return Ok(path);
-    }
-    let path = built("liburma", "cost")?;
-    Ok(BUILT.get_or_init(|| path))
+fn bench() -> Result<PathBuf, Failure> {
+    built("liburma", "cost")
 }
 
 /// The library of the release build.
@@ -130,7 +123,7 @@ fn size(bin: &Path) -> Result<f64, Failure> {
     let copy = cargo::target_dir()?.join("liburma-stripped.so");
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&copy).arg(library(bin)?);
-    said(strip)?;
+    output(&mut strip)?;
     let bytes = std::fs::metadata(&copy).map_err(Failure::system("its size"))?.len();
     Ok(f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6)
 }
@@ -150,8 +143,8 @@ fn start(bin: &Path) -> Result<f64, Failure> {
     compile.args(["-O2", "-o"]).arg(&program).arg(root.join("tests/c/programs/start.c"));
     compile.arg("-I").arg(root.join("liburma/include")).arg(&soname);
     compile.arg(format!("-Wl,-rpath,{}", folder.display()));
-    said(compile)?;
-    let text = said(Command::new(&program))?;
+    output(&mut compile)?;
+    let text = output(&mut Command::new(&program))?;
     let micros = text.trim().parse::<f64>();
     micros.map(|micros| micros / 1e3).map_err(|_| Failure(format!("no number: {text:?}")))
 }

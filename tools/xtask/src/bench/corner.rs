@@ -1,32 +1,18 @@
 //! The slow corners of requests between nodes of one host.
 //!
 //! *Owns*: the runs of the bench `corners` of the crate `urma`. *Gives*: one number for each line, with the
-//! counter that proves the path. *Must not*: build it more than once.
+//! counter that proves the path. *Must not*: take a number without that proof.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::built;
 use crate::{pair, say::Failure};
 
-/// The bench, built once.
-fn bench() -> Result<&'static Path, Failure> {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(path) = BUILT.get() {
-        return Ok(path);
-    }
-    let path = built("urma", "corners")?;
-    Ok(BUILT.get_or_init(|| path))
-}
-
 /// One value, and the counter that proves its path.
 pub(super) fn measure(of: &str) -> Result<(f64, Option<String>), Failure> {
-    let mut command = Command::new(bench()?);
+    let mut command = Command::new(built("urma", "corners")?);
     command.arg(of);
     let output = pair::finish(pair::spawn(command)?)?;
     let text = String::from_utf8_lossy(&output.stdout);

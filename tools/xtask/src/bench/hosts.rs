@@ -20,7 +20,7 @@ use super::{
     Measured,
     ucx::{self, Pick},
 };
-use crate::{clock::pause, pair, probe, say::Failure};
+use crate::{child, clock::pause, pair, probe, say::Failure};
 
 /// What runs on both hosts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -384,7 +384,7 @@ fn ports(pause: PortsPause, mtu: u32) -> Result<Measured, Failure> {
     let mut newest = NEWEST.lock().unwrap_or_else(PoisonError::into_inner);
     let is_fresh = matches!(&*newest, Some((of, used, _)) if *of == mtu && !used.contains(&pause));
     if !is_fresh {
-        let output = super::said(ports_command(mtu)?)?;
+        let output = child::output(&mut ports_command(mtu)?)?;
         let document = serde_json::from_str(&output).map_err(|error| Failure(error.to_string()))?;
         *newest = Some((mtu, Vec::new(), document));
     }

@@ -18,6 +18,7 @@ use urma_net::{Host, Lab};
 
 use super::{middle, ucx};
 use crate::cargo;
+use crate::child::output;
 use crate::say::{Failure, TaskResult, say, say_part};
 use crate::stations::{Places, Stations, result, start};
 
@@ -403,14 +404,4 @@ fn switch_cpu(stations: &Stations) -> Result<f64, Failure> {
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: f64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
     Ok(ticks / 100.0)
-}
-
-fn output(command: &mut Command) -> Result<String, Failure> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| Failure(format!("{name}: {error}")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Failure(format!("{name}: {}: {}", output.status, said.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

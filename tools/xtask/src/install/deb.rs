@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command};
 
 use super::{Abi, InstallPlan, tree};
 use crate::{
-    cargo,
+    cargo, child,
     say::{Failure, TaskResult, say},
 };
 
@@ -61,13 +61,6 @@ fn control(abi: Abi, architecture: &str) -> String {
 
 /// Runs a tool of dpkg; what it says, or why it did not.
 fn said(command: &mut Command) -> Result<String, Failure> {
-    let tool = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| Failure(format!("{tool}: {error}; it is of Debian's dpkg-dev")))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure(format!("{tool}: {}", why.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let said = child::output(command).map(|text| text.trim().to_owned());
+    said.map_err(|Failure(why)| Failure(format!("{why} (the tools are of Debian's dpkg-dev)")))
 }

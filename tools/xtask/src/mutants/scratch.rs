@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::list::Mutant;
-use crate::say::{Failure, TaskResult};
+use crate::{
+    child,
+    say::{Failure, TaskResult},
+};
 
 /// Copy of the tree in which mutants are planted.
 #[derive(Debug)]
@@ -26,13 +29,7 @@ pub(super) fn tracked(root: &Path) -> Result<Vec<String>, Failure> {
 
 /// Output of a git command in `root`.
 pub(super) fn git(root: &Path, args: &[&str]) -> Result<String, Failure> {
-    let output = Command::new("git").args(args).current_dir(root).output();
-    let output = output.map_err(Failure::system("starting git"))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure(format!("git {}: {}", args.join(" "), why.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    child::output(Command::new("git").args(args).current_dir(root))
 }
 
 impl Scratch {
