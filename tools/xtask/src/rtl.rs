@@ -161,8 +161,8 @@ fn vectors() -> Result<StepResult, Failure> {
     let golden = golden::GoldenFile::read()?;
     let simulator = golden::Simulator::new(&design::folder(), design::fresh("golden")?)?;
     let checks = Scheme::ALL.iter().flat_map(|scheme| {
-        let right = golden.check(&simulator, *scheme).into_iter();
-        right.chain(inputs::check(&simulator, *scheme))
+        let right = golden.check(&simulator, *scheme, "").into_iter();
+        right.chain(inputs::check(&simulator, *scheme, ""))
     });
     let checks = checks.map(|(name, result)| StepResult::one(&name, result));
     Ok(checks.fold(StepResult::default(), StepResult::plus))
@@ -182,9 +182,9 @@ fn planted(step: &mut RunningStep) -> Result<StepResult, Failure> {
         } else {
             let simulator = golden::Simulator::new(&sources, folder.clone())?;
             if fault.is_for(golden::PREFIX) {
-                golden.check(&simulator, fault.scheme)
+                golden.check(&simulator, fault.scheme, &fault.check)
             } else {
-                inputs::check(&simulator, fault.scheme)
+                inputs::check(&simulator, fault.scheme, &fault.check)
             }
         };
         let result = fault.is_found_by(&checks);
