@@ -8,46 +8,18 @@
 //! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
 
 mod ack_delay;
-mod alone;
-mod answer;
 mod arrivals;
-mod closing;
 mod context;
-mod cursor;
-mod flow;
-mod guesses;
-pub(crate) mod look;
-mod lookups;
-mod memory;
-mod message;
-mod modelled;
-mod next_piece;
-mod outcome;
-mod owners;
+mod initiator;
 mod pair;
-mod path;
-mod paths;
-mod peer;
-mod peers;
-mod piece;
+pub(crate) mod paths;
 mod ping_pong_mode;
-mod places;
-mod quiet;
-mod receive;
-mod request;
-mod requester;
-mod responder;
-mod schedule;
-mod send_queues;
-mod serve;
 mod short;
 mod sides;
 mod standard;
-mod standard_side;
 mod state;
 mod target;
 mod turns;
-mod write;
 
 use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
 use urma_mem::idle::{IdleSnapshot, WorkSign};
@@ -60,12 +32,12 @@ use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
 use ack_delay::Answers;
+use initiator::send_queues::SendQueueTable;
 pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
-use receive::ReceivingSides;
-use send_queues::SendQueueTable;
 pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
 use standard::{BoundPair, StandardJetties};
 pub(crate) use state::Exchange;
+use target::receive::ReceivingSides;
 
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;

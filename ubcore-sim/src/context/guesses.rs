@@ -35,7 +35,7 @@ impl GuessBudget {
     }
 }
 
-/// Refusals at once, as of a node (`exchange/guesses.rs`).
+/// Refusals at once, as of a node (`exchange/target/guesses.rs`).
 const GUESSES: u32 = 32;
 /// Time until one more, in nanoseconds.
 pub(crate) const REFILL_NS: u64 = 250_000_000;

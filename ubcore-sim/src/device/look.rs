@@ -12,7 +12,7 @@ use udma_abi::{
 use super::{SoftwareDevice, shared::SharedPart};
 use crate::limits;
 
-pub use crate::exchange::look::{PathLook, RouteLook};
+pub use crate::exchange::paths::look::{PathLook, RouteLook};
 
 /// State of one queue for reports.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,17 +16,17 @@
 use udma_abi::Nanos;
 
 /// Prompt returns after which acknowledgements wait at first.
-pub(super) const RETURNS_MIN: u32 = 64;
+pub(crate) const RETURNS_MIN: u32 = 64;
 /// Prompt returns that are asked for at most.
 const RETURNS_MAX: u32 = 1 << 24;
 /// So many times as many as are asked for, in a row, make up for a late one.
 const ROWS_PER_LATE: u32 = 16;
 /// A return after this time is not prompt, in nanoseconds: a few ticks of the cheap clock.
-pub(super) const PROMPT_NS: Nanos = 10_000_000;
+pub(crate) const PROMPT_NS: Nanos = 10_000_000;
 
 /// Longest wait of an acknowledgement for a post to a peer that is reached by packets, in nanoseconds: some ten polls
 /// of the socket, since a program may look at several completion queues before it answers.
-pub(super) const HELD_NS: Nanos = 20_000;
+pub(crate) const HELD_NS: Nanos = 20_000;
 /// A program that does not come back for so long does something else, and another thread sends the acknowledgement
 /// within a tick, in nanoseconds.
 const AWAY_NS: Nanos = 100_000;
@@ -49,7 +49,7 @@ pub(crate) enum Answers {
 
 /// How soon the program comes back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AckDelay {
+pub(crate) struct AckDelay {
     /// Prompt returns in a row.
     prompt: u32,
     needed: u32,
@@ -61,13 +61,13 @@ pub(super) struct AckDelay {
 }
 
 impl AckDelay {
-    pub(super) const fn new(prompt_ns: Nanos, least: u32) -> Self {
+    pub(crate) const fn new(prompt_ns: Nanos, least: u32) -> Self {
         Self { prompt: 0, needed: least, least, prompt_ns, since: None }
     }
 
     /// A poll or a post of the program begins, or another thread sends what waits.
     #[inline]
-    pub(super) fn on_return(&mut self, now: Nanos) {
+    pub(crate) fn on_return(&mut self, now: Nanos) {
         let Some(since) = self.since.take() else { return };
         if now.saturating_sub(since) > self.prompt_ns {
             return self.on_late();
@@ -94,26 +94,26 @@ impl AckDelay {
 
     /// What is due for answers to messages that a poll takes.
     #[inline]
-    pub(super) fn answers(&self) -> Answers {
+    pub(crate) fn answers(&self) -> Answers {
         if self.may_wait() { Answers::MayWait } else { Answers::Go }
     }
 
     /// Whether acknowledgements may wait.
     #[inline]
-    pub(super) fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         self.prompt >= self.needed
     }
 
     /// A poll took messages.
     #[inline]
-    pub(super) fn on_taken(&mut self, now: Nanos) {
+    pub(crate) fn on_taken(&mut self, now: Nanos) {
         self.since = Some(now);
     }
 }
 
 /// How soon the program posts a request to a peer by packets after it took messages of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PostHabit {
+pub(crate) struct PostHabit {
     /// What prompt posts earned, at most [`EARNED_MAX`].
     earned: u32,
     /// When a poll took a message, until the program posts.
@@ -122,12 +122,12 @@ pub(super) struct PostHabit {
 
 impl PostHabit {
     /// A poll of the program took a message that is to be acknowledged.
-    pub(super) fn on_taken(&mut self, now: Nanos) {
+    pub(crate) fn on_taken(&mut self, now: Nanos) {
         self.since.get_or_insert(now);
     }
 
     /// The program posted a request to the peer.
-    pub(super) fn on_posted(&mut self, now: Nanos) {
+    pub(crate) fn on_posted(&mut self, now: Nanos) {
         self.on_time(now);
         if self.since.take().is_some() {
             self.earned = (self.earned + 1).min(EARNED_MAX);
@@ -135,7 +135,7 @@ impl PostHabit {
     }
 
     /// Time passed: a post that did not come until now is not prompt.
-    pub(super) fn on_time(&mut self, now: Nanos) {
+    pub(crate) fn on_time(&mut self, now: Nanos) {
         let Some(since) = self.since else { return };
         let cost = match now.saturating_sub(since) {
             ..HELD_NS => return,
@@ -147,7 +147,7 @@ impl PostHabit {
     }
 
     /// What is due for answers to messages that a poll took.
-    pub(super) fn answers(&self) -> Answers {
+    pub(crate) fn answers(&self) -> Answers {
         let is_prompt = self.since.is_some() && self.earned >= EARNED_MIN;
         if is_prompt { Answers::MayWait } else { Answers::Go }
     }

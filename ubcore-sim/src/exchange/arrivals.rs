@@ -2,17 +2,19 @@
 //!
 //! *Takes*: arrivals. *Gives*: peers that are new. *Must not*: look at a packet.
 
+use udma_abi::Nanos;
 use urma_packet::PacketHeader;
 
-use super::lookups;
-use super::message::{self, MessageProgress};
-use super::peer::Peer;
-use super::piece::{RequestFragment, RequestSource};
-use super::state::{Exchange, ExchangeParts};
-use super::target::Unsequenced;
 use crate::carrier::piece::Payload;
 use crate::endpoint::{EndpointEvent, Reception};
 use crate::engine::core::DeviceCore;
+use crate::exchange::ack_delay::Answers;
+use crate::exchange::paths::peer::{FormTaken, Peer};
+use crate::exchange::state::{Exchange, ExchangeParts};
+use crate::exchange::target::fragment::{RequestFragment, RequestSource};
+use crate::exchange::target::lookups;
+use crate::exchange::target::message::{self, MessageProgress};
+use crate::exchange::target::object::Unsequenced;
 
 impl Exchange {
     /// Takes what came from a node. Returns whether a step is due.
@@ -77,5 +79,26 @@ impl Exchange {
         self.on_packet_peer(by.from);
         let event = self.endpoint.on_handshake(by, connect);
         self.on_arrival(core, by, event)
+    }
+}
+
+impl Exchange {
+    /// Takes the message that a poll found, if nothing else was to be done before it and the program comes back
+    /// soon. Whether it did.
+    #[inline]
+    pub(crate) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        if self.hold.answers() != Answers::MayWait || !core.tables.has_message_lane() {
+            return false;
+        }
+        let Some(from) = self.peers.awaited() else { return false };
+        let ExchangeParts { peers, mut work, .. } = self.split(core, now);
+        let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
+        match taken {
+            None => return false,
+            Some(FormTaken::Answer) => self.turns.on_turn(),
+            Some(FormTaken::Other) => self.turns.on_other(),
+        }
+        self.hold.on_taken(now);
+        true
     }
 }

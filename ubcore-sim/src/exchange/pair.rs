@@ -11,13 +11,13 @@ const MEMORY: u32 = u32::MAX;
 
 /// Key of one sequence (docs/wire-spec.md, section 6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     initiator: u32,
     target: u32,
 }
 
 impl Pair {
-    pub(super) fn new(initiator: Initiator, target: Option<Target>) -> Self {
+    pub(crate) fn new(initiator: Initiator, target: Option<Target>) -> Self {
         let number = |kind: u8, id: JettyId| u32::from(kind) << 20 | id.value();
         Self {
             initiator: number(initiator.kind.code(), initiator.id),
@@ -25,16 +25,16 @@ impl Pair {
         }
     }
 
-    pub(super) fn of_request(header: &RequestHeader) -> Self {
+    pub(crate) fn of_request(header: &RequestHeader) -> Self {
         Self::new(header.initiator, header.target)
     }
 
-    pub(super) fn of_response(header: &ResponseHeader) -> Self {
+    pub(crate) fn of_response(header: &ResponseHeader) -> Self {
         Self::new(header.initiator, header.target)
     }
 
     /// The sequence in which the target, a jetty, sends to the initiator, another one.
-    pub(super) fn opposite(self) -> Option<Self> {
+    pub(crate) fn opposite(self) -> Option<Self> {
         let jetty = u32::from(TargetKind::Jetty.code());
         let ends = [self.initiator, self.target].map(|end| end >> JettyId::BITS);
         // Both kinds have the same code for a jetty.
@@ -42,19 +42,19 @@ impl Pair {
     }
 
     /// Number of the initiator's queue.
-    pub(super) fn queue(self) -> u32 {
+    pub(crate) fn queue(self) -> u32 {
         JettyId::from_low_bits(self.initiator).value()
     }
 }
 
 /// The initiator as headers name it.
-pub(super) fn initiator(id: u32, is_jetty: bool) -> Initiator {
+pub(crate) fn initiator(id: u32, is_jetty: bool) -> Initiator {
     let kind = if is_jetty { InitiatorKind::Jetty } else { InitiatorKind::Jfs };
     Initiator { kind, id: JettyId::from_low_bits(id) }
 }
 
 /// The target as headers name it.
-pub(super) fn target(sqe: &udma_abi::Sqe) -> Target {
+pub(crate) fn target(sqe: &udma_abi::Sqe) -> Target {
     use udma_abi::sqe::SqeTargetKind;
     let (kind, hint) = match sqe.target_kind {
         SqeTargetKind::Jfr => (TargetKind::Jfr, 0),
@@ -68,7 +68,7 @@ const _: () = assert!(InitiatorKind::Jetty as u8 == TargetKind::Jetty as u8);
 
 impl Pair {
     /// Initiator and target, as the headers of its answers repeat them.
-    pub(super) fn ends(self) -> (Initiator, Option<Target>) {
+    pub(crate) fn ends(self) -> (Initiator, Option<Target>) {
         let jetty = self.initiator >> JettyId::BITS == u32::from(InitiatorKind::Jetty.code());
         let target = u8::try_from(self.target >> JettyId::BITS)
             .ok()

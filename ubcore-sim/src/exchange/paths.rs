@@ -3,6 +3,15 @@
 //! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send
 //! queues use. *Must not*: keep a path to a dead node usable.
 
+mod closing;
+pub(crate) mod look;
+pub(crate) mod owners;
+pub(crate) mod path;
+pub(crate) mod peer;
+pub(crate) mod peers;
+mod places;
+mod quiet;
+
 use std::sync::Arc;
 
 use udma_abi::{
@@ -12,16 +21,16 @@ use udma_abi::{
 };
 use urma_mem::Region;
 
-use super::path::UsedPath;
-use super::peer::Peer;
-use super::sides::Connecting;
-use super::state::{Exchange, ExchangeParts};
 use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::cfg::RcWire;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
 use crate::engine::core::DeviceCore;
 use crate::engine::pull::Puller;
+use crate::exchange::paths::path::UsedPath;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::sides::Connecting;
+use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::layout::NODE_INCARNATION;
@@ -225,7 +234,7 @@ impl Exchange {
 
     /// Another life of the node may have its EID: what was imported from the former one does not reach it, and
     /// the next import gets a path of its own.
-    pub(super) fn end_former_paths(&mut self, core: &DeviceCore, eid: RawEid) {
+    pub(crate) fn end_former_paths(&mut self, core: &DeviceCore, eid: RawEid) {
         let Some(peer) = self.peers.get_mut(&eid) else { return };
         let of_it = self.paths.iter_mut().filter(|(_, path)| path.eid == eid && !path.dead);
         for (tpn, path) in of_it.filter(|(_, path)| path.is_of_former_life(peer.incarnation)) {
@@ -251,7 +260,7 @@ impl Exchange {
 
     /// Peers that lied are cut off, TPs that failed are replaced, a refused handshake ends what waits
     /// for it.
-    pub(super) fn look_after_peers(&mut self, core: &DeviceCore, now: Nanos) {
+    pub(crate) fn look_after_peers(&mut self, core: &DeviceCore, now: Nanos) {
         let lied = self.peers.values().find(|peer| peer.line.is_cut_off).map(|peer| peer.eid);
         if let Some(eid) = lied {
             core.tables.count(Counter::PeerLied);

@@ -18,19 +18,19 @@ use udma_abi::{
 use urma_mem::SerialOwner;
 use urma_packet::{RequestHeader, ResponseHeader, SendForm, SendValues};
 
-use super::cursor::ReceivePlace;
-use super::flow::BegunRequest;
-use super::pair::Pair;
-use super::peer::Peer;
-use super::receive::FormReceiver;
-use super::short::{TakenForm, local_of, op_of};
-use super::state::{Exchange, ExchangeParts};
-use super::turns::LEASE_DOUBLINGS;
 use crate::carrier::Carrier;
 use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::StepOutcome;
 use crate::engine::short::ShortBody;
+use crate::exchange::initiator::flow::BegunRequest;
+use crate::exchange::pair::Pair;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::short::{TakenForm, local_of, op_of};
+use crate::exchange::state::{Exchange, ExchangeParts};
+use crate::exchange::target::receive::FormReceiver;
+use crate::exchange::target::receive::ReceivePlace;
+use crate::exchange::turns::LEASE_DOUBLINGS;
 
 /// See the room card.
 #[derive(Debug)]

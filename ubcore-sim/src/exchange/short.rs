@@ -18,37 +18,37 @@ use urma_packet::{
     ResponseStatus, SendForm, SendValues, place_of,
 };
 
-use super::pair::Pair;
-use super::receive::{FormReceiver, ReceivingSides};
-use super::send_queues::SendQueueTable;
 use crate::engine::gather::Local;
 use crate::engine::send::ShortSend;
+use crate::exchange::initiator::send_queues::SendQueueTable;
+use crate::exchange::pair::Pair;
+use crate::exchange::target::receive::{FormReceiver, ReceivingSides};
 
 /// Forms of one peer that are remembered in each direction.
 const PLACES: usize = 16;
 
 /// Messages of one send queue to one target.
 #[derive(Debug)]
-pub(super) struct SentForm {
+pub(crate) struct SentForm {
     queue: u32,
     key: [u64; 3],
-    pub(super) form: SendForm,
-    pub(super) header: RequestHeader,
-    pub(super) pair: Pair,
+    pub(crate) form: SendForm,
+    pub(crate) header: RequestHeader,
+    pub(crate) pair: Pair,
     /// Its answers may go with the messages.
     opposite: Option<Pair>,
-    pub(super) timeout: Nanos,
-    pub(super) priority: u8,
+    pub(crate) timeout: Nanos,
+    pub(crate) priority: u8,
 }
 
 /// Forms of messages that this node sends.
 #[derive(Debug, Default)]
-pub(super) struct SentForms([Option<Box<SentForm>>; PLACES]);
+pub(crate) struct SentForms([Option<Box<SentForm>>; PLACES]);
 
 impl SentForms {
     /// The form of a message; made if its place has another one. `None`: it has none.
     #[inline]
-    pub(super) fn of(
+    pub(crate) fn of(
         &mut self,
         senders: &SendQueueTable,
         short: &ShortSend<'_>,
@@ -65,7 +65,7 @@ impl SentForms {
     }
 
     /// The form of a queue's message, if there is one.
-    pub(super) fn known(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
+    pub(crate) fn known(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
         let key = key_of(block);
         self.0
             .iter()
@@ -75,7 +75,7 @@ impl SentForms {
     }
 
     /// Queues changed: nothing is remembered.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 }
@@ -111,13 +111,13 @@ impl SentForm {
     }
 
     /// The sequence whose requests its messages may acknowledge.
-    pub(super) const fn opposite(&self) -> Option<Pair> {
+    pub(crate) const fn opposite(&self) -> Option<Pair> {
         self.opposite
     }
 
     /// Number of the request that `answer` acknowledges, when the message can do so as well.
     #[inline]
-    pub(super) fn acked_by(&self, answer: &ResponseHeader) -> Option<u16> {
+    pub(crate) fn acked_by(&self, answer: &ResponseHeader) -> Option<u16> {
         let is_plain = answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None;
         let opposite = self.opposite.filter(|_| is_plain)?;
         (Pair::of_response(answer) == opposite).then_some(answer.tassn)
@@ -136,13 +136,13 @@ const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
 
 /// Operation of a message in its request.
 #[inline]
-pub(super) fn op_of(entry: &MessageEntry) -> RequestOp {
+pub(crate) fn op_of(entry: &MessageEntry) -> RequestOp {
     entry.imm.map_or(RequestOp::Send, RequestOp::SendImm)
 }
 
 /// The local bytes of a message, as [`Local::of`].
 #[inline]
-pub(super) fn local_of(entry: &MessageEntry) -> Local {
+pub(crate) fn local_of(entry: &MessageEntry) -> Local {
     const TAIL: usize = udma_abi::sqe::control_len(udma_abi::Opcode::Send);
     match entry.body {
         udma_abi::MessageBody::Piece(_) => Local::Sges { first: TAIL / 8, num: 1 },
@@ -152,27 +152,27 @@ pub(super) fn local_of(entry: &MessageEntry) -> Local {
 
 /// Messages of one sequence that the long path took into a receive.
 #[derive(Debug)]
-pub(super) struct TakenForm {
+pub(crate) struct TakenForm {
     form: SendForm,
-    pub(super) pair: Pair,
-    pub(super) opposite: Option<Pair>,
+    pub(crate) pair: Pair,
+    pub(crate) opposite: Option<Pair>,
     /// State of this node's receiving sides that they were taken under.
     changes: u64,
-    pub(super) receiver: FormReceiver,
-    pub(super) completion: RecvForm,
-    pub(super) is_solicited: bool,
+    pub(crate) receiver: FormReceiver,
+    pub(crate) completion: RecvForm,
+    pub(crate) is_solicited: bool,
     /// The answer, but for its number; `None`: none is wanted.
-    pub(super) answer: Option<ResponseHeader>,
+    pub(crate) answer: Option<ResponseHeader>,
 }
 
 /// Forms of messages that this node receives.
 #[derive(Debug, Default)]
-pub(super) struct TakenForms([Option<Box<TakenForm>>; PLACES]);
+pub(crate) struct TakenForms([Option<Box<TakenForm>>; PLACES]);
 
 impl TakenForms {
     /// The form that a message has, and what differs.
     #[inline]
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         receives: &ReceivingSides,
         front: &FormWords,
@@ -183,13 +183,13 @@ impl TakenForms {
     }
 
     /// The form of the messages of a sequence.
-    pub(super) fn known(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
+    pub(crate) fn known(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
         let of_pair = self.0.iter().flatten().find(|taken| taken.pair == pair);
         of_pair.map(|taken| &**taken).filter(|taken| taken.changes == receives.changes())
     }
 
     /// The long path took this message.
-    pub(super) fn learn(
+    pub(crate) fn learn(
         &mut self,
         receives: &ReceivingSides,
         (eid, header): (udma_abi::RawEid, &RequestHeader),
@@ -221,43 +221,43 @@ impl TakenForms {
     }
 
     /// Sequences began anew, or queues are gone: nothing is remembered.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
 impl TakenForm {
-    pub(super) const fn form(&self) -> &SendForm {
+    pub(crate) const fn form(&self) -> &SendForm {
         &self.form
     }
 
     /// Bytes before the payload.
     #[inline]
-    pub(super) const fn header_len(&self) -> usize {
+    pub(crate) const fn header_len(&self) -> usize {
         self.form.header_len()
     }
 
     /// What the completion of one message says.
     #[inline]
-    pub(super) const fn done(values: &SendValues, entry_idx: u16, tpn: u32) -> RecvDone {
+    pub(crate) const fn done(values: &SendValues, entry_idx: u16, tpn: u32) -> RecvDone {
         RecvDone { entry_idx, tpn, byte_cnt: values.length, imm: values.imm }
     }
 }
 
 /// Plain acknowledgements that the long path took.
 #[derive(Debug, Default)]
-pub(super) struct AckForms([Option<(AckForm, Pair)>; PLACES]);
+pub(crate) struct AckForms([Option<(AckForm, Pair)>; PLACES]);
 
 impl AckForms {
     /// The sequence and number of an acknowledgement.
     #[inline]
-    pub(super) fn find(&self, front: &FormWords) -> Option<(Pair, u16)> {
+    pub(crate) fn find(&self, front: &FormWords) -> Option<(Pair, u16)> {
         let (form, pair) = self.0[place_of(front, PLACES)].as_ref()?;
         Some((*pair, form.read(front)?))
     }
 
     /// The long path took this answer.
-    pub(super) fn learn(&mut self, header: &ResponseHeader) {
+    pub(crate) fn learn(&mut self, header: &ResponseHeader) {
         let Some(form) = AckForm::of(header) else { return };
         self.0[place_of(&form.fill(0), PLACES)] = Some((form, Pair::of_response(header)));
     }

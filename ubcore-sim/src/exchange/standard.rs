@@ -13,6 +13,7 @@ mod memory;
 mod numbered;
 mod path_mtu;
 mod request;
+mod side;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,12 +21,12 @@ use std::ops::Bound;
 use udma_abi::{CqeStatus, RawEid, Sqe, counters::Counter};
 use urma_packet::{ROCE_PORT, roce::RocePacket};
 
-pub(super) use connection::BoundPair;
+pub(crate) use connection::BoundPair;
 use connection::Connection;
 use key::RemoteKeys;
 
-use super::context::ExchangeContext;
 use crate::engine::mail::Handed;
+use crate::exchange::context::ExchangeContext;
 use crate::ports::{Deadline, Transmit};
 
 /// Packets between queues of this node that one step moves.
@@ -52,24 +53,24 @@ pub(crate) struct StandardJetties {
 
 impl StandardJetties {
     /// Whether there is nothing to look after.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_id.is_empty() && self.leaving.is_empty()
     }
 
     /// Whether jetty `id` is bound here.
-    pub(super) fn has(&self, id: u32) -> bool {
+    pub(crate) fn has(&self, id: u32) -> bool {
         self.by_id.contains_key(&id)
     }
 
     /// Opens the connection of jetty `id`; `false`: the numbers cannot be those of queue pairs.
-    pub(super) fn open(&mut self, work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> bool {
+    pub(crate) fn open(&mut self, work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> bool {
         let Some(connection) = Connection::open(work, id, pair) else { return false };
         self.by_id.insert(id, connection);
         true
     }
 
     /// Ends the connection of jetty `id`; what is outstanding ends as flushed.
-    pub(super) fn close(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
+    pub(crate) fn close(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         let Some(mut connection) = self.by_id.remove(&id) else { return };
         connection.close(work);
         if connection.has_answers() {
@@ -82,21 +83,21 @@ impl StandardJetties {
     }
 
     /// The jetty left READY: what is outstanding ends as flushed, and the peer is not answered any more.
-    pub(super) fn end(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
+    pub(crate) fn end(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.close(work);
         }
     }
 
     /// The queue forgot what it handed over.
-    pub(super) fn purge(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
+    pub(crate) fn purge(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.forget_requests();
             connection.close(work);
         }
     }
 
-    pub(super) fn post(
+    pub(crate) fn post(
         &mut self,
         work: &mut ExchangeContext<'_>,
         id: u32,
@@ -108,7 +109,7 @@ impl StandardJetties {
         connection.post(&work.core.tables, handed, &sqe)
     }
 
-    pub(super) fn on_packet(
+    pub(crate) fn on_packet(
         &mut self,
         work: &mut ExchangeContext<'_>,
         from: RawEid,
@@ -128,7 +129,7 @@ impl StandardJetties {
     }
 
     /// Moves packets between queues of this node, and looks at timers. Whether anything was done.
-    pub(super) fn step(&mut self, work: &mut ExchangeContext<'_>) -> bool {
+    pub(crate) fn step(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         if self.deadline().is_some_and(|at| at <= work.now) {
             self.unsent = true;
         }
@@ -158,7 +159,7 @@ impl StandardJetties {
     }
 
     /// The next packet to another node, at the front of `buf`.
-    pub(super) fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         work: &mut ExchangeContext<'_>,
         buf: &mut [u8],
@@ -194,12 +195,12 @@ impl StandardJetties {
     }
 
     /// Whether there may be something to send.
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.unsent
     }
 
     /// When a step is due.
-    pub(super) fn deadline(&self) -> Deadline {
+    pub(crate) fn deadline(&self) -> Deadline {
         if self.unsent {
             return Some(0);
         }

@@ -8,67 +8,67 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
-use super::context::ExchangeContext;
-use super::guesses::TargetGuesses;
-use super::owners::LoopbackOwners;
-use super::path::UsedPath;
-use super::peer::Peer;
-use super::peers::KnownPeers;
-use super::receive::ReceivingSides;
-use super::send_queues::SendQueueTable;
-use super::standard::StandardJetties;
-use super::turns::Turns;
 use crate::cfg::DeviceCfg;
 use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
 use crate::engine::core::DeviceCore;
+use crate::exchange::ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::initiator::send_queues::SendQueueTable;
+use crate::exchange::paths::owners::LoopbackOwners;
+use crate::exchange::paths::path::UsedPath;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::paths::peers::KnownPeers;
+use crate::exchange::standard::StandardJetties;
+use crate::exchange::target::guesses::TargetGuesses;
+use crate::exchange::target::receive::ReceivingSides;
+use crate::exchange::turns::Turns;
 
 /// KnownPeers, paths, queues and outstanding requests of one node.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// What packets come from and go to.
     pub(crate) endpoint: TpEndpoint,
-    pub(super) peers: KnownPeers,
+    pub(crate) peers: KnownPeers,
     /// Whose the places of peers from this host are.
-    pub(super) owners: LoopbackOwners,
+    pub(crate) owners: LoopbackOwners,
     /// What peers guess of tokens.
-    pub(super) targets: TargetGuesses,
+    pub(crate) targets: TargetGuesses,
     /// Halves of peers on this host.
-    pub(super) peer_halves: BTreeMap<RawEid, Region>,
-    pub(super) paths: BTreeMap<u32, UsedPath>,
+    pub(crate) peer_halves: BTreeMap<RawEid, Region>,
+    pub(crate) paths: BTreeMap<u32, UsedPath>,
     /// Paths without users, and when to look at them at the latest.
-    pub(super) closing: Vec<u32>,
-    pub(super) look_at: Nanos,
-    pub(super) senders: SendQueueTable,
+    pub(crate) closing: Vec<u32>,
+    pub(crate) look_at: Nanos,
+    pub(crate) senders: SendQueueTable,
     /// RC jetties that speak the standard opcodes.
     pub(crate) standard: StandardJetties,
     /// The packet before was one of theirs.
-    pub(super) sent_standard: bool,
+    pub(crate) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
-    pub(super) hold: AckDelay,
+    pub(crate) hold: AckDelay,
     /// When a ping-pong begins.
-    pub(super) turns: Turns,
+    pub(crate) turns: Turns,
     /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
-    pub(super) packet_answers: Answers,
+    pub(crate) packet_answers: Answers,
     /// Segments that peers touched lately.
-    pub(super) cache: SegmentCache,
+    pub(crate) cache: SegmentCache,
     /// Segments that receives named lately, of one function.
-    pub(super) receive_cache: SegmentCache,
+    pub(crate) receive_cache: SegmentCache,
     /// Payload of the piece that is sent.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Payload of the piece that was received.
-    pub(super) inbox: Vec<u8>,
+    pub(crate) inbox: Vec<u8>,
 }
 
 /// The exchange while one of its peers or connections works.
-pub(super) struct ExchangeParts<'a> {
-    pub(super) peers: &'a mut BTreeMap<RawEid, Peer>,
-    pub(super) standard: &'a mut StandardJetties,
+pub(crate) struct ExchangeParts<'a> {
+    pub(crate) peers: &'a mut BTreeMap<RawEid, Peer>,
+    pub(crate) standard: &'a mut StandardJetties,
     /// What work for one of them needs.
-    pub(super) work: ExchangeContext<'a>,
-    pub(super) inbox: &'a mut Vec<u8>,
+    pub(crate) work: ExchangeContext<'a>,
+    pub(crate) inbox: &'a mut Vec<u8>,
 }
 
 impl Exchange {
@@ -97,7 +97,7 @@ impl Exchange {
     }
 
     /// Takes it apart for work with several peers.
-    pub(super) fn split<'a>(&'a mut self, core: &'a DeviceCore, now: Nanos) -> ExchangeParts<'a> {
+    pub(crate) fn split<'a>(&'a mut self, core: &'a DeviceCore, now: Nanos) -> ExchangeParts<'a> {
         let Self {
             peers,
             standard,
@@ -127,7 +127,7 @@ impl Exchange {
     }
 
     /// Runs `f` on each peer with everything else at hand.
-    pub(super) fn each_peer(
+    pub(crate) fn each_peer(
         &mut self,
         core: &DeviceCore,
         now: Nanos,

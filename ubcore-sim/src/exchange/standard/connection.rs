@@ -24,7 +24,7 @@ use crate::engine::gather::{self, Local, MessageSpan, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::Visit;
 use crate::exchange::context::ExchangeContext;
-use crate::exchange::receive::TakenReceive;
+use crate::exchange::target::receive::TakenReceive;
 
 /// Times that requests are sent again before the error timeout of the jetty is over.
 const RETRIES: u8 = 7;

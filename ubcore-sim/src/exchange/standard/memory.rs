@@ -16,7 +16,7 @@ use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 use crate::engine::gather::{self, EntryWords, Local, MessageSpan, Segments};
 use crate::engine::remote::{Want, check_own};
-use crate::exchange::receive::TakenReceive;
+use crate::exchange::target::receive::TakenReceive;
 
 /// A request of the jetty that is not complete.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
 use urma_mem::Region;
 use urma_packet::{AtomicValue, OperandSize, ResponseBody, ResponseHeader, ResponseStatus};
 
-use super::super::pair;
 use super::world::{self, Kind, SENDER, World};
+use crate::exchange::pair;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 
@@ -27,7 +27,7 @@ fn ack(tassn: u16, body: ResponseBody) -> ResponseHeader {
 fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
-    let super::super::state::ExchangeParts { peers, mut work, .. } =
+    let crate::exchange::state::ExchangeParts { peers, mut work, .. } =
         node.exchange.split(&node.core, now);
     peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
     w.run(1_000);

@@ -9,12 +9,12 @@ use urma_packet::{
 };
 use urma_packet::{FurtherPorts, HandshakeBody};
 
-use super::super::{pair, request};
 use super::places::send_first_piece;
 use super::world::{Kind, Quiet, SENDER, World, step};
 use crate::context::function::{FunctionCfg, FunctionId, FunctionQuota};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
+use crate::exchange::{initiator::request, pair};
 use crate::limits;
 use crate::ports::Backlog;
 use crate::transport::TRANSMIT_MAX;

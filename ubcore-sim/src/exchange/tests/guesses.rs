@@ -11,8 +11,8 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
 use crate::carrier::Carrier;
-use crate::exchange::guesses::FULL_NS;
-use crate::exchange::peer::Peer;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::target::guesses::FULL_NS;
 use crate::limits;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -213,8 +213,8 @@ fn nothing_that_shows_a_token_goes_past_the_limit() {
         ..w.to_memory(Opcode::WriteNotify, 2, 0)
     };
     let make = |sqe: &Sqe| {
-        let initiator = super::super::pair::initiator(7, true);
-        super::super::request::header(sqe, initiator, Mode::Rm, 16).unwrap()
+        let initiator = crate::exchange::pair::initiator(7, true);
+        crate::exchange::initiator::request::header(sqe, initiator, Mode::Rm, 16).unwrap()
     };
     let mut first = make(&sqe);
     first.flags = RequestFlags::FIRST;

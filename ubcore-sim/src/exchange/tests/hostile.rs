@@ -6,12 +6,12 @@ use urma_packet::{
     RequestOp, ResponseOp, ResponseStatus, TaOpcode,
 };
 
-use super::super::pair;
-use super::super::piece::RequestFragment;
-use super::super::request;
 use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step, sum, va};
 use crate::carrier::piece::Payload;
 use crate::endpoint::flow;
+use crate::exchange::initiator::request;
+use crate::exchange::pair;
+use crate::exchange::target::fragment::RequestFragment;
 use crate::transport::TRANSMIT_MAX;
 use udma_abi::cmd::Mode;
 
@@ -40,7 +40,7 @@ pub(super) fn part(
 ) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
-    let super::super::state::ExchangeParts { peers, mut work, .. } =
+    let crate::exchange::state::ExchangeParts { peers, mut work, .. } =
         node.exchange.split(&node.core, now);
     let peer = peers.get_mut(&from).unwrap();
     let source = peer.source();

@@ -7,12 +7,12 @@ use urma_packet::{
     Body, CloseReason, PacketHeader, Psn, RefuseReason, RequestFlags, RequestHeader, Tpn,
 };
 
-use super::super::{pair, request};
 use super::attack::{answers, arrive, connect};
 use super::world::{Kind, SENDER, TOKEN, World};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
-use crate::exchange::peer::Peer;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::{initiator::request, pair};
 use crate::limits::PEERS;
 use crate::ports::Backlog;
 

@@ -3,6 +3,7 @@
 //! *Owns*: what each opcode wants of a segment. *Takes*: headers, pieces. *Gives*: placed bytes, data
 //! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
 
+use udma_abi::counters::Counter;
 use udma_abi::{CqeStatus, NotifyKind, OpKind, Opcode, cmd::Access};
 use urma_mem::{CopyOrder, HeldMemory};
 use urma_packet::{
@@ -10,18 +11,18 @@ use urma_packet::{
     ResponseHeader, ResponseStatus, TokenId,
 };
 
-use super::context::ExchangeContext;
-use super::piece::RequestFragment;
-use super::serve::{PartialMessage, Reply};
 use crate::engine::direct::notify_at;
 use crate::engine::names::NamedBytes;
 use crate::engine::pull::{NamedPlace, PullError, Puller};
 use crate::engine::remote::{Want, check_absent, check_own};
 use crate::engine::word::operation;
-use udma_abi::counters::Counter;
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::target::fragment::RequestFragment;
+use crate::exchange::target::guesses::Judged;
+use crate::exchange::target::serve::{PartialMessage, Reply};
 
 /// The header of an answer.
-pub(super) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader {
+pub(crate) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader {
     match answer {
         Reply::Status(status) => ResponseHeader::ack(header, status),
         Reply::Value(value) => ResponseHeader {
@@ -61,7 +62,7 @@ fn reach(
     })
 }
 
-pub(super) fn token_id(tid: TokenId) -> u32 {
+pub(crate) fn token_id(tid: TokenId) -> u32 {
     tid.value() << 8
 }
 
@@ -102,7 +103,7 @@ fn notify_want(header: &RequestHeader) -> Option<(Want, NotifyKind, u64)> {
 }
 
 /// Everything that the whole write needs; the life of its segment.
-pub(super) fn check_write(
+pub(crate) fn check_write(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     start: u64,
@@ -119,7 +120,7 @@ pub(super) fn check_write(
 }
 
 /// The target of an unfinished message is what it was.
-pub(super) fn check_again(
+pub(crate) fn check_again(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     message: &PartialMessage,
@@ -129,7 +130,7 @@ pub(super) fn check_again(
 }
 
 /// Stores a piece of a write; the end of the message after everything before it.
-pub(super) fn place(
+pub(crate) fn place(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     message: &PartialMessage,
@@ -149,7 +150,7 @@ pub(super) fn place(
 ///
 /// # Errors
 /// An answer; [`NotPulled::NoBytes`]: the peer is to send the bytes.
-pub(super) fn place_named(
+pub(crate) fn place_named(
     work: &mut ExchangeContext<'_>,
     (header, message): (&RequestHeader, &PartialMessage),
     (bytes, is_last): (&NamedBytes, bool),
@@ -177,7 +178,7 @@ pub(super) fn place_named(
 
 /// Why named bytes of a write were not placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NotPulled {
+pub(crate) enum NotPulled {
     /// They are not where the peer said, or out of reach.
     NoBytes,
     /// The write ends with this.
@@ -185,7 +186,7 @@ pub(super) enum NotPulled {
 }
 
 /// The 8 bytes after the payload, if the request has any.
-pub(super) fn notify(
+pub(crate) fn notify(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
 ) -> Result<(), ResponseStatus> {
@@ -196,7 +197,7 @@ pub(super) fn notify(
 }
 
 /// Executes an atomic on the target's memory.
-pub(super) fn atomic(
+pub(crate) fn atomic(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
     op: AtomicOp,
@@ -237,7 +238,7 @@ fn apply(
 
 /// A read whose data are being sent.
 #[derive(Debug)]
-pub(super) struct ReadJob {
+pub(crate) struct ReadJob {
     header: RequestHeader,
     life: u64,
     done: u32,
@@ -245,7 +246,7 @@ pub(super) struct ReadJob {
 }
 
 /// Checks a read as a whole.
-pub(super) fn read(
+pub(crate) fn read(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
 ) -> Result<ReadJob, ResponseStatus> {
@@ -257,7 +258,7 @@ pub(super) fn read(
 impl ReadJob {
     /// The next piece of at most `size` bytes: its header, and its length at the front of
     /// `work.bytes`. A segment that is gone meanwhile ends the read with an error.
-    pub(super) fn next_piece(
+    pub(crate) fn next_piece(
         &mut self,
         work: &mut ExchangeContext<'_>,
         size: usize,
@@ -281,9 +282,51 @@ impl ReadJob {
     }
 
     /// Notes that a piece of `len` bytes was pushed. Returns whether it was the last one.
-    pub(super) fn on_pushed(&mut self, len: usize) -> bool {
+    pub(crate) fn on_pushed(&mut self, len: usize) -> bool {
         // A piece is no longer than the read.
         self.done += u32::try_from(len).unwrap_or(0);
         self.failed || self.done >= self.header.access.length
     }
+}
+
+/// How far a piece brought its request.
+#[derive(Debug)]
+pub(crate) enum PieceOutcome {
+    /// The request goes on with the next piece.
+    More,
+    /// Done, with this answer.
+    Done(Reply),
+    /// Done; the data follow.
+    Read(ReadJob),
+    /// No receive; the same request comes again.
+    NotReady(ResponseStatus),
+    /// The bytes are not where the piece says; the same request comes again, with its bytes.
+    NoBytes,
+}
+
+impl PieceOutcome {
+    pub(crate) const fn refused(status: ResponseStatus) -> Self {
+        if matches!(status, ResponseStatus::ReceiverNotReady { .. }) {
+            Self::NotReady(status)
+        } else {
+            Self::Done(Reply::Status(status))
+        }
+    }
+
+    /// Whether the request went on by it.
+    pub(crate) fn is_progress(&self) -> bool {
+        matches!(self.judged(), Judged::Right) || matches!(self, Self::More | Self::Read(_))
+    }
+
+    /// What it says about the tokens that were shown.
+    pub(crate) fn judged(&self) -> Judged {
+        match self {
+            Self::More | Self::Read(_) | Self::NotReady(_) | Self::NoBytes => Judged::Begun,
+            Self::Done(Reply::Value(_) | Reply::Status(ResponseStatus::Ack)) => Judged::Right,
+            Self::Done(Reply::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
+            Self::Done(Reply::Status(_)) => Judged::Neither,
+        }
+    }
+
+    pub(crate) const ACK: Self = Self::refused(ResponseStatus::Ack);
 }

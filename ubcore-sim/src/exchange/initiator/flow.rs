@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseOp};
 
-use super::send_queues::TIMEOUT_MIN_NS;
 use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
+use crate::exchange::initiator::send_queues::TIMEOUT_MIN_NS;
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
@@ -23,7 +23,7 @@ use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 const RNR_RETRY_MAX: u8 = 7;
 
 /// Tries after "out of sequence", as many as after "not ready" at most.
-pub(super) const SEQUENCE_TRIES: u8 = 7;
+pub(crate) const SEQUENCE_TRIES: u8 = 7;
 
 /// Dropped attempts that are remembered.
 const DROPPED_MAX: usize = 8;
@@ -43,32 +43,32 @@ struct NotReady {
 
 /// A request that was accepted and is not retired.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// Pairs it with its end.
-    pub(super) seq: u32,
-    pub(super) words: EntryWords,
-    pub(super) local: Local,
-    pub(super) len: u32,
+    pub(crate) seq: u32,
+    pub(crate) words: EntryWords,
+    pub(crate) local: Local,
+    pub(crate) len: u32,
     /// The payload is in the peer's memory already.
-    pub(super) placed: bool,
-    pub(super) header: RequestHeader,
+    pub(crate) placed: bool,
+    pub(crate) header: RequestHeader,
     /// Payload bytes of this attempt that were pushed.
-    pub(super) pushed: u32,
+    pub(crate) pushed: u32,
     /// This attempt has begun.
-    pub(super) begun: bool,
+    pub(crate) begun: bool,
     /// Bytes of a read that came.
-    pub(super) got: u32,
+    pub(crate) got: u32,
     /// It failed here while its answer was still coming.
-    pub(super) failed: Option<CqeStatus>,
+    pub(crate) failed: Option<CqeStatus>,
     not_ready: Option<NotReady>,
-    pub(super) sequence_used: u8,
+    pub(crate) sequence_used: u8,
     /// Ended; stays until all before it have.
     ended: bool,
 }
 
 impl Request {
     #[inline(always)]
-    pub(super) fn new(seq: u32, words: &EntryWords, header: RequestHeader, local: Local) -> Self {
+    pub(crate) fn new(seq: u32, words: &EntryWords, header: RequestHeader, local: Local) -> Self {
         Self {
             seq,
             words: *words,
@@ -89,7 +89,7 @@ impl Request {
     /// Takes note that the receiver is not ready, and asks for a wait of `wait`; whether the request may go again:
     /// `retries` times, and with the most retries for as long as a peer may be without a processor. A node that was
     /// stopped meanwhile could post no receive: a silence longer than one with reason does not count.
-    pub(super) fn may_retry(&mut self, retries: u8, now: Nanos, wait: Nanos) -> bool {
+    pub(crate) fn may_retry(&mut self, retries: u8, now: Nanos, wait: Nanos) -> bool {
         let before = self.not_ready.unwrap_or(NotReady { times: 0, ns: 0, at: now });
         let round = now.saturating_sub(before.at).min(wait.saturating_add(TIMEOUT_MIN_NS));
         let ns = before.ns.saturating_add(round);
@@ -122,17 +122,17 @@ impl Request {
 
 /// A request of one block whose only piece was pushed before the request was noted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BegunRequest<'a> {
+pub(crate) struct BegunRequest<'a> {
     /// Pairs it with its end.
-    pub(super) seq: u32,
-    pub(super) block: &'a [u64; BLOCK_WORDS],
-    pub(super) local: Local,
+    pub(crate) seq: u32,
+    pub(crate) block: &'a [u64; BLOCK_WORDS],
+    pub(crate) local: Local,
     /// Length of the payload in bytes.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// Header of another request of its form.
-    pub(super) header: &'a RequestHeader,
+    pub(crate) header: &'a RequestHeader,
     /// Immediate of a SEND_IMM.
-    pub(super) op: RequestOp,
+    pub(crate) op: RequestOp,
 }
 
 impl BegunRequest<'_> {
@@ -176,7 +176,7 @@ struct HeldFlow {
 
 /// One sequence at its initiator.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// In order of TASSN, without gaps.
     requests: VecDeque<Box<Request>>,
     /// Places of requests that ended, for new ones.
@@ -197,16 +197,16 @@ pub(super) struct Flow {
     /// A message was broken off over the carrier that is used still: the piece that says so goes before any other.
     broken_off: Option<Box<RequestHeader>>,
     /// Of its queue, 0 to 15.
-    pub(super) priority: u8,
+    pub(crate) priority: u8,
     /// In the list of flows with something to push.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
     /// Of its queue: how long it waits for progress from `since` on.
     timeout: Nanos,
     since: Nanos,
 }
 
 impl Flow {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             requests: VecDeque::new(),
             spare: Vec::new(),
@@ -224,50 +224,50 @@ impl Flow {
     }
 
     /// The error timeout of the queue, `timeout`, counts from `since` on.
-    pub(super) fn wait_from(&mut self, since: Nanos, timeout: Nanos) {
+    pub(crate) fn wait_from(&mut self, since: Nanos, timeout: Nanos) {
         (self.since, self.timeout) = (since, timeout);
     }
 
     /// When the last progress was.
-    pub(super) fn since(&self) -> Nanos {
+    pub(crate) fn since(&self) -> Nanos {
         self.since
     }
 
     /// The time counts from `now` on.
-    pub(super) fn wait_anew(&mut self, now: Nanos) {
+    pub(crate) fn wait_anew(&mut self, now: Nanos) {
         self.since = now;
     }
 
     /// Without progress until then, the peer is asked whether it is there.
-    pub(super) fn doubt_at(&self) -> Nanos {
+    pub(crate) fn doubt_at(&self) -> Nanos {
         self.since.saturating_add(self.timeout)
     }
 
     /// Without progress until then, everything ends. A peer that is connected has at least
     /// [`STARVED_NS`].
-    pub(super) fn deadline(&self, is_connected: bool) -> Nanos {
+    pub(crate) fn deadline(&self, is_connected: bool) -> Nanos {
         let least = if is_connected { STARVED_NS } else { 0 };
         self.since.saturating_add(self.timeout.max(least))
     }
 
     /// When to look again, after a look at `now`.
-    pub(super) fn look_at(&self, now: Nanos, deadline: Nanos) -> Nanos {
+    pub(crate) fn look_at(&self, now: Nanos, deadline: Nanos) -> Nanos {
         let next =
             if now < self.doubt_at() { self.doubt_at() } else { now.saturating_add(self.timeout) };
         next.min(deadline)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
     /// Attempts begun and not answered.
-    pub(super) fn unanswered(&self) -> u32 {
+    pub(crate) fn unanswered(&self) -> u32 {
         self.unanswered
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, request: Request) {
+    pub(crate) fn push(&mut self, request: Request) {
         let tassn = self.next_number();
         let mut place = match self.spare.pop() {
             Some(mut place) => {
@@ -282,31 +282,31 @@ impl Flow {
 
     /// Number that the next request gets.
     #[inline]
-    pub(super) fn next_number(&self) -> u16 {
+    pub(crate) fn next_number(&self) -> u16 {
         self.number(self.requests.len())
     }
 
     /// Whether the next request goes at once: nothing waits before it.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.hold.is_none() && self.next == self.requests.len()
     }
 
     /// Whether no request of it is outstanding, and none was dropped.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         let is_whole = self.dropped.is_empty() && self.broken_off.is_none();
         self.is_empty() && self.is_open() && self.unanswered == 0 && is_whole
     }
 
     /// So many requests were begun and ended beside a flow that is finished.
     #[expect(clippy::cast_possible_truncation, reason = "numbers are modulo 2^16")]
-    pub(super) fn pass(&mut self, ended: u32) {
+    pub(crate) fn pass(&mut self, ended: u32) {
         self.first = self.first.wrapping_add(ended as u16);
     }
 
     /// Takes note of a request of one piece that was pushed, with [`Flow::next_number`].
     #[inline]
-    pub(super) fn push_begun(&mut self, short: &BegunRequest<'_>) {
+    pub(crate) fn push_begun(&mut self, short: &BegunRequest<'_>) {
         let tassn = self.next_number();
         let mut place = self.spare.pop().unwrap_or_else(|| short.place());
         short.fill(&mut place, tassn);
@@ -318,7 +318,7 @@ impl Flow {
     /// Takes note of the plain acknowledgement of request `tassn`, if that is the oldest one, all are pushed
     /// and nothing was sent again or dropped: returns its number at its queue, and its length.
     #[inline]
-    pub(super) fn end_front(&mut self, tassn: u16, now: Nanos) -> Option<(u32, u32)> {
+    pub(crate) fn end_front(&mut self, tassn: u16, now: Nanos) -> Option<(u32, u32)> {
         let is_usual = self.is_open() && self.dropped.is_empty() && self.first == tassn;
         let request = self.requests.front().filter(|_| is_usual)?;
         let is_acked = request.header.op.answered_by() == ResponseOp::TaAck;
@@ -337,19 +337,19 @@ impl Flow {
     }
 
     /// The payload of the newest request is in the peer's memory already.
-    pub(super) fn mark_placed(&mut self) {
+    pub(crate) fn mark_placed(&mut self) {
         if let Some(request) = self.requests.back_mut() {
             request.placed = true;
         }
     }
 
     /// When a flow that went back may go on; `None` when it did not.
-    pub(super) fn held_until(&self) -> Option<Nanos> {
+    pub(crate) fn held_until(&self) -> Option<Nanos> {
         self.hold.map(|hold| hold.until)
     }
 
     /// The request whose piece is next, when one may go now.
-    pub(super) fn current(&mut self, now: Nanos) -> Option<&mut Request> {
+    pub(crate) fn current(&mut self, now: Nanos) -> Option<&mut Request> {
         if let Some(hold) = self.hold {
             if self.unanswered != 0 || now < hold.until {
                 return None;
@@ -365,7 +365,7 @@ impl Flow {
     }
 
     /// The first piece of the current request was pushed.
-    pub(super) fn on_begun(&mut self) {
+    pub(crate) fn on_begun(&mut self) {
         if let Some(request) = self.requests.get_mut(self.next) {
             request.begun = true;
             self.unanswered += 1;
@@ -373,13 +373,13 @@ impl Flow {
     }
 
     /// The last piece of the current request was pushed.
-    pub(super) fn on_pushed(&mut self) {
+    pub(crate) fn on_pushed(&mut self) {
         self.next += 1;
     }
 
     /// The current request failed here (or was a datagram): it gets no further piece. Those
     /// behind it move up, unless it had begun: then its number is used.
-    pub(super) fn drop_current(&mut self) {
+    pub(crate) fn drop_current(&mut self) {
         let index = self.next;
         if self.requests.get(index).is_some_and(|request| request.was_begun()) {
             self.break_off();
@@ -405,28 +405,28 @@ impl Flow {
     }
 
     /// What goes before any further piece: that a message was broken off.
-    pub(super) fn broken_off(&self) -> Option<&RequestHeader> {
+    pub(crate) fn broken_off(&self) -> Option<&RequestHeader> {
         self.broken_off.as_deref()
     }
 
     /// The target was sent what [`Flow::broken_off`] gives.
-    pub(super) fn on_announced(&mut self) {
+    pub(crate) fn on_announced(&mut self) {
         self.broken_off = None;
     }
 
     /// Index of a request that is unanswered.
-    pub(super) fn find(&self, tassn: u16) -> Option<usize> {
+    pub(crate) fn find(&self, tassn: u16) -> Option<usize> {
         let index = usize::from(tassn.wrapping_sub(self.first));
         let request = self.requests.get(index)?;
         (!request.ended && request.begun && index <= self.next).then_some(index)
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Request> {
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Request> {
         self.requests.get_mut(index).map(Box::as_mut)
     }
 
     /// The answer to an attempt is complete.
-    pub(super) fn on_answered(&mut self, tassn: u16) {
+    pub(crate) fn on_answered(&mut self, tassn: u16) {
         match self.dropped.iter().position(|&dropped| dropped == tassn) {
             Some(at) => {
                 self.dropped.swap_remove(at);
@@ -436,12 +436,12 @@ impl Flow {
     }
 
     /// Whether it went back already: later refusals of the same round mean nothing.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.hold.is_some()
     }
 
     /// A request ended. The rest of a message that is half pushed is not.
-    pub(super) fn on_ended(&mut self, index: usize) {
+    pub(crate) fn on_ended(&mut self, index: usize) {
         if let Some(request) = self.requests.get_mut(index) {
             request.ended = true;
         }
@@ -471,7 +471,7 @@ impl Flow {
 
     /// Sends again from number `expected` on, at `until` at the earliest. `false`: that is beyond
     /// what was sent.
-    pub(super) fn go_back(&mut self, expected: u16, until: Nanos) -> bool {
+    pub(crate) fn go_back(&mut self, expected: u16, until: Nanos) -> bool {
         let behind = expected.wrapping_sub(self.first).cast_signed();
         // Older than the front: what had that number was dropped here.
         let index = usize::try_from(behind).unwrap_or(0);
@@ -489,7 +489,7 @@ impl Flow {
     }
 
     /// What was in flight is lost with its carrier: everything unanswered is sent again.
-    pub(super) fn on_carrier_lost(&mut self) {
+    pub(crate) fn on_carrier_lost(&mut self) {
         self.unanswered = 0;
         self.dropped.clear();
         self.broken_off = None;
@@ -501,7 +501,7 @@ impl Flow {
     }
 
     /// The target knows nothing of this sequence: it begins again at 0.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.on_carrier_lost();
         self.requests.retain(|r| !r.ended);
         (self.first, self.next) = (0, 0);
@@ -511,7 +511,7 @@ impl Flow {
     }
 
     /// Takes everything out. What was never begun keeps no number.
-    pub(super) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
+    pub(crate) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
         self.break_off();
         let begun = self.requests.iter().rposition(|request| request.was_begun());
         let used = begun.map_or(0, |last| last + 1);
@@ -548,7 +548,7 @@ mod tests {
     use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SQE_WORDS_MAX};
 
     use super::*;
-    use crate::exchange::{pair, request};
+    use crate::exchange::{initiator::request, pair};
 
     fn write(seq: u32) -> Request {
         let sqe = Sqe::new(Opcode::Write);

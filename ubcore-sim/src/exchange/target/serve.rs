@@ -8,33 +8,33 @@ use std::collections::VecDeque;
 
 use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
-use super::receive::TakenReceive;
+use crate::exchange::target::receive::TakenReceive;
 
 /// Answers kept: as many as one queue may have requests outstanding.
 const KEPT_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
 
 /// What a request came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Status(ResponseStatus),
     Value(AtomicValue),
 }
 
 /// A message of which pieces came.
 #[derive(Debug)]
-pub(super) struct PartialMessage {
+pub(crate) struct PartialMessage {
     /// Address (or offset) of its first byte.
-    pub(super) start: u64,
-    pub(super) length: u32,
-    pub(super) done: u32,
+    pub(crate) start: u64,
+    pub(crate) length: u32,
+    pub(crate) done: u32,
     /// Life of the target segment.
-    pub(super) life: u64,
-    pub(super) receive: Option<TakenReceive>,
+    pub(crate) life: u64,
+    pub(crate) receive: Option<TakenReceive>,
 }
 
 impl PartialMessage {
     /// Whether a piece goes on where the last one ended.
-    pub(super) fn fits(&self, header: &RequestHeader, len: u32) -> bool {
+    pub(crate) fn fits(&self, header: &RequestHeader, len: u32) -> bool {
         let at = self.start.checked_add(u64::from(self.done)) == Some(header.access.address);
         let end = self.done.checked_add(len);
         let last = header.flags.contains(RequestFlags::LAST);
@@ -46,15 +46,15 @@ impl PartialMessage {
 
 /// Planted fault: a write that was acknowledged and is not placed yet.
 #[derive(Debug)]
-pub(super) struct Late {
-    pub(super) header: RequestHeader,
-    pub(super) bytes: Vec<u8>,
-    pub(super) steps: u32,
+pub(crate) struct Late {
+    pub(crate) header: RequestHeader,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) steps: u32,
 }
 
 /// What to do with a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PieceAction {
+pub(crate) enum PieceAction {
     /// It is next in its sequence: execute it.
     Execute,
     /// The whole request was executed before: tell the answer again.
@@ -72,24 +72,24 @@ pub(super) enum PieceAction {
 
 /// A message of which no piece came is broken off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NotBegun;
+pub(crate) struct NotBegun;
 
 /// One sequence of requests, per source jetty and target jetty.
 #[derive(Debug, Default)]
-pub(super) struct Served {
-    pub(super) expected: u16,
-    pub(super) message: Option<PartialMessage>,
+pub(crate) struct Served {
+    pub(crate) expected: u16,
+    pub(crate) message: Option<PartialMessage>,
     /// The rest of this request is passed over: it has its answer.
     skipping: Option<u16>,
     /// Answers other than a plain acknowledgement, for duplicates.
     kept: VecDeque<(u16, Reply)>,
     /// Set by a planted fault: a write that is placed later.
-    pub(super) late: Option<Late>,
+    pub(crate) late: Option<Late>,
 }
 
 impl Served {
     /// What to do with a piece, by its number and place.
-    pub(super) fn action(&mut self, header: &RequestHeader) -> PieceAction {
+    pub(crate) fn action(&mut self, header: &RequestHeader) -> PieceAction {
         let (first, last) = ends(header);
         let tassn = header.tassn;
         if !first {
@@ -119,19 +119,19 @@ impl Served {
 
     /// Whether request `tassn` is the one that is expected, and nothing of it or of an answer is kept.
     #[inline]
-    pub(super) fn is_next(&self, tassn: u16) -> bool {
+    pub(crate) fn is_next(&self, tassn: u16) -> bool {
         self.expected == tassn && self.message.is_none() && self.kept.is_empty()
     }
 
     /// The whole request that [`Served::is_next`] was executed, and acknowledged.
     #[inline]
-    pub(super) fn on_next_done(&mut self) {
+    pub(crate) fn on_next_done(&mut self) {
         self.expected = self.expected.wrapping_add(1);
         self.skipping = None;
     }
 
     /// All requests before `next` were executed, and acknowledged, beside what [`Served::is_next`].
-    pub(super) fn pass_to(&mut self, next: u16) {
+    pub(crate) fn pass_to(&mut self, next: u16) {
         if self.expected != next {
             self.expected = next;
             self.skipping = None;
@@ -139,7 +139,7 @@ impl Served {
     }
 
     /// The request that was expected has its answer.
-    pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
+    pub(crate) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);
         if answer != Reply::Status(ResponseStatus::Ack) {
             if self.kept.len() == KEPT_MAX {
@@ -156,14 +156,14 @@ impl Served {
     }
 
     /// Further pieces of a request that was answered before its last piece are passed over.
-    pub(super) fn skip_rest(&mut self, header: &RequestHeader) {
+    pub(crate) fn skip_rest(&mut self, header: &RequestHeader) {
         let (_, last) = ends(header);
         self.skipping = (!last).then_some(header.tassn);
     }
 
     /// The initiator sends nothing more of message `tassn`: takes the receive that it holds. It was not executed,
     /// so its number is still the next one.
-    pub(super) fn break_off(&mut self, tassn: u16) -> Result<Option<TakenReceive>, NotBegun> {
+    pub(crate) fn break_off(&mut self, tassn: u16) -> Result<Option<TakenReceive>, NotBegun> {
         if self.skipping == Some(tassn) {
             self.skipping = None;
             return Ok(None);
@@ -173,14 +173,14 @@ impl Served {
     }
 
     /// The unfinished message ends without an effect; it may come again.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         if self.message.take().is_some() {
             self.skipping = Some(self.expected);
         }
     }
 
     /// The target of the unfinished message is gone: takes what it holds, and its number with it.
-    pub(super) fn abort(&mut self, queue_or_ring: u32) -> Option<(u16, TakenReceive)> {
+    pub(crate) fn abort(&mut self, queue_or_ring: u32) -> Option<(u16, TakenReceive)> {
         let held = self.message.as_ref()?.receive.as_ref()?;
         if held.cqe_source.id != queue_or_ring && held.ring != queue_or_ring {
             return None;

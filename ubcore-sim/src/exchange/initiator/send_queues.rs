@@ -8,77 +8,77 @@ use std::collections::BTreeMap;
 use udma_abi::{CqeStatus, Nanos, Sqe};
 use urma_packet::RequestHeader;
 
-use super::pair;
-use super::request;
-use super::sides::SendSide;
 use crate::context::segment::SegmentCache;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::{Handed, HandedCompletion};
 use crate::engine::send::HandedEnd;
+use crate::exchange::initiator::request;
+use crate::exchange::pair;
+use crate::exchange::sides::SendSide;
 
 /// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
 /// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
 /// for a processor.
-pub(super) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
+pub(crate) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
 
 /// Send queue as the responder's checks see it.
 #[derive(Debug)]
-pub(super) struct Sender {
-    pub(super) side: SendSide,
-    pub(super) cache: SegmentCache,
+pub(crate) struct Sender {
+    pub(crate) side: SendSide,
+    pub(crate) cache: SegmentCache,
 }
 
 impl Sender {
-    pub(super) fn timeout_ns(&self) -> Nanos {
+    pub(crate) fn timeout_ns(&self) -> Nanos {
         (4096u64 << self.side.err_timeout.min(31)).max(TIMEOUT_MIN_NS)
     }
 }
 
 /// All send queues, and those that have ends to take.
 #[derive(Debug, Default)]
-pub(super) struct SendQueueTable {
+pub(crate) struct SendQueueTable {
     by_id: BTreeMap<u32, Sender>,
-    pub(super) wake: Vec<u32>,
+    pub(crate) wake: Vec<u32>,
 }
 
 impl SendQueueTable {
-    pub(super) fn add(&mut self, side: SendSide) {
+    pub(crate) fn add(&mut self, side: SendSide) {
         let cache = SegmentCache::of(side.owner);
         self.by_id.insert(side.id, Sender { side, cache });
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
+    pub(crate) fn remove(&mut self, id: u32) {
         self.by_id.remove(&id);
     }
 
     /// Numbers of all send queues.
-    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_id.keys().copied()
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&Sender> {
+    pub(crate) fn get(&self, id: u32) -> Option<&Sender> {
         self.by_id.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
         self.by_id.get_mut(&id)
     }
 
     /// What a queue handed over next.
-    pub(super) fn next_handed(&self, id: u32) -> Option<Handed> {
+    pub(crate) fn next_handed(&self, id: u32) -> Option<Handed> {
         let handed = &self.by_id.get(&id)?.side.mail.handed;
         // The look is cheaper than to find nothing by taking.
         if handed.is_empty() { None } else { handed.pop() }
     }
 
-    pub(super) fn forget_dead(&mut self) {
+    pub(crate) fn forget_dead(&mut self) {
         for sender in self.by_id.values_mut() {
             sender.cache.drop_dead();
         }
     }
 
     /// The end of a request.
-    pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
+    pub(crate) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
         let Some(sender) = self.by_id.get(&queue) else { return };
         // There is room for an end of each request that the mail can hand over.
         let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
@@ -89,7 +89,7 @@ impl SendQueueTable {
 
     /// The end of a request that succeeded: at once, if its queue takes it.
     #[inline]
-    pub(super) fn succeed(&mut self, core: &DeviceCore, queue: u32, (seq, bytes): (u32, u32)) {
+    pub(crate) fn succeed(&mut self, core: &DeviceCore, queue: u32, (seq, bytes): (u32, u32)) {
         match core.end_handed(queue, seq, bytes) {
             HandedEnd::Done => {}
             HandedEnd::Step => self.wake.push(queue),
@@ -98,7 +98,7 @@ impl SendQueueTable {
     }
 
     /// The header that all pieces of a request of queue `id` share.
-    pub(super) fn header(&self, id: u32, sqe: &Sqe, len: u32) -> Option<RequestHeader> {
+    pub(crate) fn header(&self, id: u32, sqe: &Sqe, len: u32) -> Option<RequestHeader> {
         let side = &self.by_id.get(&id)?.side;
         request::header(sqe, pair::initiator(id, side.is_jetty), side.mode, len)
     }

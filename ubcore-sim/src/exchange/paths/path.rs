@@ -9,28 +9,28 @@ use crate::engine::core::DeviceCore;
 
 /// One path as its users hold it.
 #[derive(Clone, Debug)]
-pub(super) struct UsedPath {
-    pub(super) eid: RawEid,
+pub(crate) struct UsedPath {
+    pub(crate) eid: RawEid,
     /// Imports and bindings; without any it is closing.
-    pub(super) users: u32,
+    pub(crate) users: u32,
     /// Life of the node that it was opened to; 0 when not known.
-    pub(super) life: u64,
+    pub(crate) life: u64,
     /// Requests that a closing path stays open for.
-    pub(super) posted: Vec<Posted>,
+    pub(crate) posted: Vec<Posted>,
     /// Packets of the standard opcodes go over it.
-    pub(super) standard: bool,
+    pub(crate) standard: bool,
     /// The node died; the number stays until its users gave it back.
-    pub(super) dead: bool,
+    pub(crate) dead: bool,
 }
 
 impl UsedPath {
     /// Whether it leads to another life of the node than `incarnation`.
-    pub(super) fn is_of_former_life(&self, incarnation: u64) -> bool {
+    pub(crate) fn is_of_former_life(&self, incarnation: u64) -> bool {
         self.life != 0 && self.life != incarnation
     }
 
     /// Nothing goes over it any more; `tpn` is its number.
-    pub(super) fn end(&mut self, core: &DeviceCore, tpn: u32) {
+    pub(crate) fn end(&mut self, core: &DeviceCore, tpn: u32) {
         self.dead = true;
         core.tables.links.end(tpn);
     }
@@ -38,15 +38,15 @@ impl UsedPath {
 
 /// Requests of one send queue that may name a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Posted {
-    pub(super) queue: u32,
+pub(crate) struct Posted {
+    pub(crate) queue: u32,
     /// Producer index behind the last of them, in blocks.
     end: u32,
 }
 
 impl Posted {
     /// Requests of `queue` that are posted and not retired; `None`: there are none.
-    pub(super) fn of(core: &DeviceCore, queue: u32) -> Option<Self> {
+    pub(crate) fn of(core: &DeviceCore, queue: u32) -> Option<Self> {
         let place = core.queues.get(queue)?;
         let held = place.send.with_blocking(|at| Some(at.engine().as_ref()?.blocks_left(place)));
         if held.marked {
@@ -57,7 +57,7 @@ impl Posted {
     }
 
     /// Whether one of them is not retired. A queue that another thread steps may hold one.
-    pub(super) fn is_left(&self, core: &DeviceCore) -> bool {
+    pub(crate) fn is_left(&self, core: &DeviceCore) -> bool {
         let Some(place) = core.queues.get(self.queue) else { return false };
         let Some(held) = place.send.try_with(|at| at.engine().as_ref().map(|e| e.retired())) else {
             return true;

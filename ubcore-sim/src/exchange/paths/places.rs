@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
 
-use super::owners::PlaceOwner;
-use super::peer::Peer;
-use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::core::DeviceCore;
+use crate::exchange::paths::owners::PlaceOwner;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::limits;
 
 /// Places that no source loses to another one: an eighth.
@@ -61,7 +61,7 @@ impl Peer {
 impl Exchange {
     /// Whether one more node may be known: `asking`, or one that this node's own program wants. If need be, another one
     /// gives its place up.
-    pub(super) fn has_place(
+    pub(crate) fn has_place(
         &mut self,
         core: &DeviceCore,
         now: Nanos,

@@ -8,28 +8,28 @@ use crate::carrier::piece::Payload;
 
 /// A piece of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestFragment<'a> {
-    pub(super) header: &'a RequestHeader,
-    pub(super) payload: Payload,
-    pub(super) bytes: &'a [u8],
+pub(crate) struct RequestFragment<'a> {
+    pub(crate) header: &'a RequestHeader,
+    pub(crate) payload: Payload,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl RequestFragment<'_> {
-    pub(super) fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.header.flags.contains(RequestFlags::FIRST)
     }
 
-    pub(super) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.header.flags.contains(RequestFlags::LAST)
     }
 
     /// Whether the rest of its message will not come.
-    pub(super) fn breaks_off(&self) -> bool {
+    pub(crate) fn breaks_off(&self) -> bool {
         self.payload == Payload::Here && self.header.breaks_off(self.bytes.len())
     }
 
     /// Payload bytes that this piece stands for.
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         match self.payload {
             Payload::Placed => self.header.access.length,
             Payload::Named(bytes) => bytes.len,
@@ -41,7 +41,7 @@ impl RequestFragment<'_> {
 
 /// Where a request comes from, as completions name it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestSource {
-    pub(super) eid: udma_abi::RawEid,
-    pub(super) tpn: u32,
+pub(crate) struct RequestSource {
+    pub(crate) eid: udma_abi::RawEid,
+    pub(crate) tpn: u32,
 }

@@ -12,32 +12,33 @@ use udma_abi::{
     cmd::{Mode, QueueState},
     counters::Counter,
     cqe::INLINE_MAX,
+    rqe::{self, record},
+    sqe::SGE_LEN,
 };
 use urma_mem::Region;
 use urma_packet::{RequestHeader, ResponseStatus, TargetKind};
 
-use super::cursor::{BadIndex, ReceiveCursor, ReceivePlace};
-use super::sides::{RecvSide, SharedSide};
-use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
 use crate::context::model::LookedUp;
-use crate::context::segment::SegmentCache;
+use crate::context::segment::{LocalSegment, SegmentCache};
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::{EntryWords, Segments, list};
+use crate::exchange::sides::{RecvSide, SharedSide};
+use crate::exchange::target::object::{Ask, Choice, CqeSource, Group, ReceivingSide};
 
 /// Receives that one step flushes.
 const FLUSH_PER_STEP: u32 = 256;
 
 /// A receive in use, with a reserved completion slot.
 #[derive(Debug)]
-pub(super) struct TakenReceive {
+pub(crate) struct TakenReceive {
     /// Function that has the queue.
-    pub(super) owner: FunctionId,
+    pub(crate) owner: FunctionId,
     /// Queue that it came from.
-    pub(super) ring: u32,
+    pub(crate) ring: u32,
     /// Queue that it counts for: the same, or a jetty on a shared one.
-    pub(super) cqe_source: CqeSource,
+    pub(crate) cqe_source: CqeSource,
     port: Arc<JfcPort>,
     entry_idx: u16,
     words: EntryWords,
@@ -47,21 +48,21 @@ pub(super) struct TakenReceive {
 
 impl TakenReceive {
     /// Words of its pieces.
-    pub(super) fn pieces(&self) -> &[u64] {
+    pub(crate) fn pieces(&self) -> &[u64] {
         self.words.get(..2 * self.num).unwrap_or(&[])
     }
 
-    pub(super) fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// Whether short payload goes into the completion.
-    pub(super) fn is_inline(&self) -> bool {
+    pub(crate) fn is_inline(&self) -> bool {
         self.port.inline
     }
 
     /// Ends it: `cqe` says what came, this says for whom.
-    pub(super) fn complete(self, core: &DeviceCore, cqe: Cqe, solicited: bool) {
+    pub(crate) fn complete(self, core: &DeviceCore, cqe: Cqe, solicited: bool) {
         let cqe = Cqe {
             recv: true,
             is_jetty: self.cqe_source.is_jetty,
@@ -79,17 +80,17 @@ impl TakenReceive {
     }
 
     /// Ends it with an error.
-    pub(super) fn fail(self, core: &DeviceCore, status: CqeStatus) {
+    pub(crate) fn fail(self, core: &DeviceCore, status: CqeStatus) {
         self.complete(core, Cqe { status, ..Cqe::default() }, true);
     }
 }
 
 /// Where the messages of a form are received.
 #[derive(Clone, Debug)]
-pub(super) struct FormReceiver {
+pub(crate) struct FormReceiver {
     /// Queue whose receives they use.
-    pub(super) ring: u32,
-    pub(super) port: Arc<JfcPort>,
+    pub(crate) ring: u32,
+    pub(crate) port: Arc<JfcPort>,
 }
 
 /// A receive that was given back: it is taken again before new ones.
@@ -152,14 +153,14 @@ impl ReceivingSides {
         }
     }
 
-    pub(super) fn bind(&mut self, id: u32, to: Option<(RawEid, u32)>) -> bool {
+    pub(crate) fn bind(&mut self, id: u32, to: Option<(RawEid, u32)>) -> bool {
         let Some(end) = self.ends.get_mut(&id).filter(|e| e.mode == Mode::Rc) else { return false };
         self.changes += 1;
         end.bound = to;
         true
     }
 
-    pub(super) fn set_state(&mut self, id: u32, state: QueueState) {
+    pub(crate) fn set_state(&mut self, id: u32, state: QueueState) {
         self.changes += 1;
         if let Some(end) = self.ends.get_mut(&id) {
             end.state = state;
@@ -173,7 +174,7 @@ impl ReceivingSides {
     }
 
     /// Ends posted receives of queues in error. Whether anything was done.
-    pub(super) fn step_flushes(&mut self, core: &DeviceCore) -> bool {
+    pub(crate) fn step_flushes(&mut self, core: &DeviceCore) -> bool {
         let mut busy = false;
         for id in self.new_thresholds.drain(..) {
             if let Some(ring) = self.rings.get_mut(&id) {
@@ -189,7 +190,7 @@ impl ReceivingSides {
     }
 
     /// Whether the next step has receives to end, or a threshold to look at.
-    pub(super) fn is_flushing(&self) -> bool {
+    pub(crate) fn is_flushing(&self) -> bool {
         !(self.flushing.is_empty() && self.new_thresholds.is_empty())
     }
 
@@ -199,7 +200,7 @@ impl ReceivingSides {
     }
 
     /// Timer code by which senders to the queue wait for a receive.
-    pub(super) fn min_rnr_timer(&self, id: u32) -> Option<u8> {
+    pub(crate) fn min_rnr_timer(&self, id: u32) -> Option<u8> {
         let ring = self.rings.get(&self.ends.get(&id)?.ring)?;
         Some(ring.side.min_rnr_timer & 31)
     }
@@ -233,7 +234,7 @@ impl ReceivingSides {
     }
 
     /// A receive for a message, with a completion slot; or the answer that the message gets.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         core: &DeviceCore,
         ask: &Ask,
@@ -244,7 +245,7 @@ impl ReceivingSides {
     }
 
     /// As [`ReceivingSides::take`], of a queue to which the message was admitted.
-    pub(super) fn take_of(
+    pub(crate) fn take_of(
         &mut self,
         core: &DeviceCore,
         id: u32,
@@ -279,13 +280,13 @@ impl ReceivingSides {
 
     /// What a message will look up here, as far as that can be said before it is admitted: its queue, its JFC, and the
     /// pieces of the next receive.
-    pub(super) fn look_ahead(&self, ask: &Ask) -> Vec<LookedUp> {
+    pub(crate) fn look_ahead(&self, ask: &Ask) -> Vec<LookedUp> {
         let Ok(id) = self.next_member(ask) else { return Vec::new() };
         self.look_ahead_of(id)
     }
 
     /// As [`ReceivingSides::look_ahead`], of a queue to which the message was admitted.
-    pub(super) fn look_ahead_of(&self, id: u32) -> Vec<LookedUp> {
+    pub(crate) fn look_ahead_of(&self, id: u32) -> Vec<LookedUp> {
         let Some(end) = self.ends.get(&id) else { return Vec::new() };
         let Some(ring) = self.rings.get(&end.ring) else { return Vec::new() };
         let port = end.port.as_ref().unwrap_or(&ring.port);
@@ -300,13 +301,13 @@ impl ReceivingSides {
 
     /// Number of changes of what decides about messages.
     #[inline]
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
     /// What receives a message that was just taken, and what its completions say about it; `None`: not one
     /// queue alone.
-    pub(super) fn receiver_of(&self, header: &RequestHeader) -> Option<(FormReceiver, Cqe)> {
+    pub(crate) fn receiver_of(&self, header: &RequestHeader) -> Option<(FormReceiver, Cqe)> {
         let target = header.target.filter(|target| target.kind != TargetKind::JettyGroup)?;
         let end = self.ends.get(&target.id.value())?;
         let ring = self.rings.get(&end.ring)?;
@@ -319,7 +320,7 @@ impl ReceivingSides {
     /// Takes the next receive for a message of `len` bytes, which `place` copies to memory and offset, with a
     /// completion slot. Returns the receive's index; `None`: nothing happened.
     #[inline]
-    pub(super) fn place_short(
+    pub(crate) fn place_short(
         &mut self,
         core: &DeviceCore,
         segments: Segments<'_>,
@@ -348,7 +349,7 @@ impl ReceivingSides {
     }
 
     /// Where messages for the receiver come, for a ping-pong; `None`: what follows is looked at for each message.
-    pub(super) fn place_of(
+    pub(crate) fn place_of(
         &self,
         receiver: &FormReceiver,
         cache: &SegmentCache,
@@ -364,14 +365,14 @@ impl ReceivingSides {
     }
 
     /// A ping-pong ended, which had taken receives.
-    pub(super) fn take_back(&mut self, receiver: &FormReceiver, place: ReceivePlace) {
+    pub(crate) fn take_back(&mut self, receiver: &FormReceiver, place: ReceivePlace) {
         if let Some(ring) = self.rings.get_mut(&receiver.ring) {
             ring.cursor = place.cursor;
         }
     }
 
     /// A receive whose message will not come: the next one gets it.
-    pub(super) fn give_back(&mut self, core: &DeviceCore, taken: TakenReceive) {
+    pub(crate) fn give_back(&mut self, core: &DeviceCore, taken: TakenReceive) {
         if core.tables.faults.receive_kept() {
             return;
         }
@@ -489,4 +490,118 @@ fn give_back(core: &DeviceCore, port: &JfcPort) {
     if port.give_back() {
         core.restart_later();
     }
+}
+
+/// The consumer side of a receive ring.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiveCursor {
+    record: Region,
+    ring: Region,
+    depth_log2: u8,
+    /// Bytes of an entry.
+    stride: usize,
+    /// Entries taken, free running.
+    ci: u32,
+}
+
+/// The driver's index cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BadIndex;
+
+impl ReceiveCursor {
+    pub(crate) fn new(side: &RecvSide) -> Self {
+        Self {
+            record: side.record.clone(),
+            ring: side.ring.clone(),
+            depth_log2: side.depth_log2,
+            stride: rqe::stride(usize::from(side.max_sge)),
+            ci: 0,
+        }
+    }
+
+    /// Receives posted and not taken.
+    #[inline]
+    pub(crate) fn posted(&self) -> Result<u32, BadIndex> {
+        let pi = self.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
+        let posted = pi.wrapping_sub(self.ci);
+        if posted <= 1 << self.depth_log2 { Ok(posted) } else { Err(BadIndex) }
+    }
+
+    /// The only piece of the next receive; `None`: it has several, or none is posted.
+    #[inline]
+    pub(crate) fn next_piece(&self) -> Option<Sge> {
+        if self.posted().unwrap_or(0) == 0 {
+            return None;
+        }
+        let at = self.at(self.ci);
+        let piece = Sge::from_words(self.ring.load_block::<2>(at).ok()?);
+        if piece.len == 0 {
+            return None;
+        }
+        let has_more = self.stride > SGE_LEN && {
+            let next = self.ring.load_block::<2>(at + SGE_LEN).ok()?;
+            Sge::from_words(next).len != 0
+        };
+        (!has_more).then_some(piece)
+    }
+
+    /// A copy of the next entry, which is posted. `None`: it cannot be read.
+    pub(crate) fn next_words(&self) -> Option<EntryWords> {
+        let at = self.at(self.ci);
+        let mut words = EntryWords::default();
+        for (pair, offset) in words.chunks_exact_mut(2).zip((at..at + self.stride).step_by(16)) {
+            pair.copy_from_slice(&self.ring.load_block::<2>(offset).ok()?);
+        }
+        Some(words)
+    }
+
+    /// Takes the next receive; returns its index.
+    #[inline]
+    pub(crate) fn consume(&mut self) -> u16 {
+        let entry_idx = low16(self.ci);
+        self.ci = self.ci.wrapping_add(1);
+        // The record's length was checked when the queue was made.
+        let _ = self.record.store_u32_release(record::RQ_CI, self.ci);
+        entry_idx
+    }
+
+    /// Token id of the receive that was taken last: a guess at that of the next one.
+    pub(crate) fn last_token_id(&self) -> Option<u32> {
+        let words = self.ring.load_block::<2>(self.at(self.ci.wrapping_sub(1))).ok()?;
+        Some(Sge::from_words(words).token_id)
+    }
+
+    /// Offset of an entry in the ring.
+    #[inline]
+    fn at(&self, index: u32) -> usize {
+        (index & ((1 << self.depth_log2) - 1)) as usize * self.stride
+    }
+}
+
+/// Receives of one piece, all of one segment.
+#[derive(Debug)]
+pub(crate) struct ReceivePlace {
+    pub(crate) cursor: ReceiveCursor,
+    segment: Arc<LocalSegment>,
+}
+
+impl ReceivePlace {
+    pub(crate) fn new(cursor: ReceiveCursor, segment: Arc<LocalSegment>) -> Self {
+        Self { cursor, segment }
+    }
+
+    /// Where a message of `len` bytes comes, if the next receive is of the segment and has room.
+    #[inline(always)]
+    pub(crate) fn next_for(&self, len: usize) -> Option<(&Region, usize)> {
+        let (piece, segment) = (self.cursor.next_piece()?, &*self.segment);
+        let offset = segment.offset_of(piece.va, u64::from(piece.len))?;
+        let is_fit = piece.token_id == segment.token_id && len <= piece.len as usize;
+        debug_assert!(segment.is_live(), "its end ends the ping-pong");
+        (is_fit && segment.region.is_writable()).then(|| segment.memory.window(offset, len))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "entries are named modulo 2^16")]
+const fn low16(index: u32) -> u16 {
+    index as u16
 }

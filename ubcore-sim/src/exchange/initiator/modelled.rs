@@ -4,20 +4,20 @@
 
 use udma_abi::{Nanos, Sqe};
 
-use super::flow::Request;
-use super::next_piece::NextPiece;
 use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::counts::Counts;
 use crate::context::model::{ContextModel, LookedUp};
 use crate::context::tables::Tables;
 use crate::endpoint::{PacketEngine, TpEndpoint};
+use crate::exchange::initiator::flow::Request;
+use crate::exchange::initiator::next_piece::NextPiece;
 
 /// The next piece of a request of a queue.
 type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
 
 /// When the piece may go, in virtual time; 0: now. The packet engine runs its message when that wants to begin.
 #[inline(always)]
-pub(super) fn ready_at(
+pub(crate) fn ready_at(
     endpoint: &mut TpEndpoint,
     carrier: &Carrier,
     of: PieceOf<'_>,
@@ -47,7 +47,7 @@ fn ended_at(
 
 /// Notes that the piece was given to the carrier.
 #[inline(always)]
-pub(super) fn on_pushed(
+pub(crate) fn on_pushed(
     endpoint: &mut TpEndpoint,
     line: &PeerCarrier,
     tables: &Tables,

@@ -7,10 +7,10 @@
 use udma_abi::{CmdStatus, Nanos};
 use urma_packet::CloseReason;
 
-use super::path::Posted;
-use super::peer::Peer;
-use super::state::Exchange;
 use crate::engine::core::DeviceCore;
+use crate::exchange::paths::path::Posted;
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::state::Exchange;
 
 /// Longest time between two looks at a path that waits for a queue.
 const LOOK_NS: Nanos = 1_000_000_000;
@@ -32,7 +32,7 @@ impl Exchange {
     }
 
     /// Closes the paths that no user and no request holds any more.
-    pub(super) fn close_paths(&mut self, core: &DeviceCore, now: Nanos) {
+    pub(crate) fn close_paths(&mut self, core: &DeviceCore, now: Nanos) {
         if self.closing.is_empty() {
             return;
         }
@@ -78,7 +78,7 @@ impl Exchange {
     }
 
     /// A send queue is gone, with everything posted to it.
-    pub(super) fn forget_posted(&mut self, queue: u32) {
+    pub(crate) fn forget_posted(&mut self, queue: u32) {
         for tpn in &self.closing {
             if let Some(path) = self.paths.get_mut(tpn) {
                 path.posted.retain(|posted| posted.queue != queue);

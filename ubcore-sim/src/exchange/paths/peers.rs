@@ -15,11 +15,11 @@ use urma_mem::Region;
 use urma_mem::idle::{IdleSnapshot, WorkSign};
 use urma_mem::spsc::NextPlace;
 
-use super::peer::Peer;
+use crate::exchange::paths::peer::Peer;
 
 /// The peers of a node, by their EIDs.
 #[derive(Debug, Default)]
-pub(super) struct KnownPeers {
+pub(crate) struct KnownPeers {
     by_eid: BTreeMap<RawEid, Peer>,
     /// Where the next entry of each ring comes, and whose it is, in the order of the peers.
     next: Vec<(NextPlace, RawEid)>,
@@ -29,13 +29,13 @@ pub(super) struct KnownPeers {
 
 impl KnownPeers {
     /// Whether a step would find something without any input.
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.by_eid.values().any(Peer::has_work)
     }
 
     /// As not [`KnownPeers::has_work`], in fewer looks while nothing changes.
     #[inline]
-    pub(super) fn is_idle(&mut self) -> bool {
+    pub(crate) fn is_idle(&mut self) -> bool {
         if self.is_current {
             return !self.next.iter().any(|(place, _)| place.is_written());
         }
@@ -47,68 +47,68 @@ impl KnownPeers {
     }
 
     /// Notes for a poll where peers without work write next. Whether these places are known, and not too many.
-    pub(super) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
+    pub(crate) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
         self.is_current && idle.note(sign, self.next.iter().map(|(place, _)| place.place()))
     }
 
     /// The peer that wrote an entry since nothing was to be done at any peer; `None`: there may be more to do.
     #[inline]
-    pub(super) fn awaited(&self) -> Option<RawEid> {
+    pub(crate) fn awaited(&self) -> Option<RawEid> {
         let written = self.next.iter().find(|(place, _)| place.is_written());
         written.filter(|_| self.is_current).map(|(_, eid)| *eid)
     }
 
     /// The place of a list without gaps that a peer wrote, as [`KnownPeers::awaited`].
     #[inline]
-    pub(super) fn awaited_place(&self) -> Option<usize> {
+    pub(crate) fn awaited_place(&self) -> Option<usize> {
         self.next.iter().position(|(place, _)| place.is_written()).filter(|_| self.is_current)
     }
 
     /// The place of the peer in that list, if no peer has anything to do.
-    pub(super) fn place_of(&mut self, eid: &RawEid) -> Option<usize> {
+    pub(crate) fn place_of(&mut self, eid: &RawEid) -> Option<usize> {
         let is_idle = self.is_idle();
         self.next.iter().position(|(_, whose)| whose == eid).filter(|_| is_idle)
     }
 
     /// The next entry comes there now.
     #[inline]
-    pub(super) fn move_place(&mut self, index: usize, to: (&Region, usize)) {
+    pub(crate) fn move_place(&mut self, index: usize, to: (&Region, usize)) {
         if let Some((place, _)) = self.next.get_mut(index) {
             place.move_to(to);
         }
     }
 
     /// Lends a peer; what [`KnownPeers::place_of`] showed goes on.
-    pub(super) fn lend(&mut self, eid: &RawEid) -> Option<Peer> {
+    pub(crate) fn lend(&mut self, eid: &RawEid) -> Option<Peer> {
         self.by_eid.remove(eid)
     }
 
     /// A peer that was lent is back.
-    pub(super) fn take_back(&mut self, peer: Peer) {
+    pub(crate) fn take_back(&mut self, peer: Peer) {
         self.is_current = false;
         self.by_eid.insert(peer.eid, peer);
     }
 
     /// The peer for a message, which leaves nothing to do: peers that had nothing to do have nothing then.
     #[inline]
-    pub(super) fn for_message(&mut self, eid: &RawEid) -> Option<&mut Peer> {
+    pub(crate) fn for_message(&mut self, eid: &RawEid) -> Option<&mut Peer> {
         self.by_eid.get_mut(eid)
     }
 
     /// A message is on its way: the next poll has to look at less, if nothing is left to do.
     #[inline]
-    pub(super) fn after_send(&mut self) {
+    pub(crate) fn after_send(&mut self) {
         if !self.is_current {
             self.is_idle();
         }
     }
 
-    pub(super) fn insert(&mut self, eid: RawEid, peer: Peer) -> Option<Peer> {
+    pub(crate) fn insert(&mut self, eid: RawEid, peer: Peer) -> Option<Peer> {
         self.forget_places();
         self.by_eid.insert(eid, peer)
     }
 
-    pub(super) fn remove(&mut self, eid: &RawEid) -> Option<Peer> {
+    pub(crate) fn remove(&mut self, eid: &RawEid) -> Option<Peer> {
         self.forget_places();
         self.by_eid.remove(eid)
     }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::pair::Pair;
+use crate::exchange::pair::Pair;
 
 /// Priorities, 0 to 15 (UMDK release 26.06: URMA_MAX_PRIORITY_CNT).
 const LEVELS: usize = 16;
@@ -18,7 +18,7 @@ const SHARE: u32 = 8;
 
 /// The sequences of one peer.
 #[derive(Debug, Default)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     levels: [VecDeque<Pair>; LEVELS],
     /// Levels that are not empty, by bit.
     waiting: u32,
@@ -30,36 +30,36 @@ pub(super) struct Schedule {
 
 /// A sequence and the level in which it has its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ScheduledPair {
-    pub(super) pair: Pair,
+pub(crate) struct ScheduledPair {
+    pub(crate) pair: Pair,
     level: usize,
 }
 
 impl Schedule {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
     /// A sequence has something to push.
-    pub(super) fn push(&mut self, pair: Pair, priority: u8) {
+    pub(crate) fn push(&mut self, pair: Pair, priority: u8) {
         let level = usize::from(priority).min(LEVELS - 1);
         self.levels[level].push_back(pair);
         self.waiting |= 1 << level;
     }
 
     /// It used its slot and has more to push.
-    pub(super) fn push_again(&mut self, scheduled: ScheduledPair) {
+    pub(crate) fn push_again(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_back(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
     }
 
     /// There was no room: its slot is the next one again.
-    pub(super) fn put_back(&mut self, scheduled: ScheduledPair) {
+    pub(crate) fn put_back(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_front(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
     }
 
-    pub(super) fn pop(&mut self) -> Option<ScheduledPair> {
+    pub(crate) fn pop(&mut self) -> Option<ScheduledPair> {
         let level = self.next_level()?;
         let pair = self.levels[level].pop_front()?;
         if self.levels[level].is_empty() {
@@ -90,8 +90,8 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pair;
     use super::*;
+    use crate::exchange::pair;
 
     fn pair(id: u32) -> Pair {
         Pair::new(pair::initiator(id, true), None)

@@ -7,21 +7,21 @@ use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
-use super::ack_delay::{Answers, PostHabit};
-use super::context::ExchangeContext;
-use super::lookups::{self, WaitingPiece};
-use super::pair::Pair;
-use super::piece::{RequestFragment, RequestSource};
-use super::requester::{Requester, TimedOut};
-use super::responder::{Responder, Source};
-use super::send_queues::SendQueueTable;
-use super::target::Unsequenced;
 use crate::carrier::{Carrier, PeerCarrier, piece::Inbound};
 use crate::context::link::DirectParts;
 use crate::context::model::ContextModel;
 use crate::endpoint::TpEndpoint;
 use crate::engine::core::DeviceCore;
 use crate::engine::send::ShortSend;
+use crate::exchange::ack_delay::{Answers, PostHabit};
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::initiator::requester::{Requester, TimedOut};
+use crate::exchange::initiator::send_queues::SendQueueTable;
+use crate::exchange::pair::Pair;
+use crate::exchange::target::fragment::{RequestFragment, RequestSource};
+use crate::exchange::target::lookups::{self, WaitingPiece};
+use crate::exchange::target::object::Unsequenced;
+use crate::exchange::target::responder::{Responder, Source};
 use crate::ports::HostRequest;
 use crate::transport::Agreed;
 
@@ -32,51 +32,51 @@ const LAST_ROUNDS_MAX: usize = 4096;
 
 /// State of one peer node: how it is reached, and both sides of the exchange with it.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) eid: RawEid,
+pub(crate) struct Peer {
+    pub(crate) eid: RawEid,
     /// How it is reached; without a carrier and a reason, the host was asked.
-    pub(super) line: PeerCarrier,
+    pub(crate) line: PeerCarrier,
     /// Why there is no path to it.
-    pub(super) unreachable: Option<CmdStatus>,
-    pub(super) requester: Requester,
-    pub(super) responder: Responder,
-    pub(super) direct: Option<DirectParts>,
+    pub(crate) unreachable: Option<CmdStatus>,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    pub(crate) direct: Option<DirectParts>,
     /// Life of the node that the sequences belong to; 0 when not known.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Why the last handshake failed, for the commands that wait for it.
-    pub(super) open_failed: Option<CmdStatus>,
+    pub(crate) open_failed: Option<CmdStatus>,
     /// Since when a new path is wanted.
-    pub(super) wanted_since: Option<Nanos>,
+    pub(crate) wanted_since: Option<Nanos>,
     /// Numbers of the reliable and the unreliable path.
-    pub(super) paths: [Option<u32>; 2],
+    pub(crate) paths: [Option<u32>; 2],
     /// What the node calls its state of this pair; 0 when not known.
-    pub(super) state: u32,
+    pub(crate) state: u32,
     /// There were paths of this node to it.
-    pub(super) used: bool,
+    pub(crate) used: bool,
     /// The TP ended by a CLOSE: both sides know.
-    pub(super) parted: bool,
+    pub(crate) parted: bool,
     /// The node closed, and no other life of it was found since.
-    pub(super) is_shut: bool,
+    pub(crate) is_shut: bool,
     /// Since when no queue uses it and nothing is outstanding.
-    pub(super) quiet_since: Option<Nanos>,
+    pub(crate) quiet_since: Option<Nanos>,
     /// Whether acknowledgements wait for the program's next request, when packets go to the node.
-    pub(super) habit: PostHabit,
+    pub(crate) habit: PostHabit,
     /// A packet came for it, or pieces are left of those that came: a step takes them.
-    pub(super) has_arrival: bool,
+    pub(crate) has_arrival: bool,
     /// A piece that came and waits for contexts, in virtual time.
     waiting: Option<Box<WaitingPiece>>,
 }
 
 /// An entry that was taken by its form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FormTaken {
+pub(crate) enum FormTaken {
     /// A message that acknowledged one of this node.
     Answer,
     Other,
 }
 
 impl Peer {
-    pub(super) fn new(eid: RawEid, carrier: Option<Carrier>) -> Self {
+    pub(crate) fn new(eid: RawEid, carrier: Option<Carrier>) -> Self {
         Self {
             eid,
             line: PeerCarrier::new(carrier),
@@ -100,14 +100,14 @@ impl Peer {
     }
 
     /// A node that is known from now on.
-    pub(super) fn since(now: Nanos, eid: RawEid, carrier: Option<Carrier>) -> Self {
+    pub(crate) fn since(now: Nanos, eid: RawEid, carrier: Option<Carrier>) -> Self {
         let mut peer = Self::new(eid, carrier);
         peer.responder.progress_at = now;
         peer
     }
 
     /// One bounded step. Whether anything was done.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
@@ -156,7 +156,7 @@ impl Peer {
     }
 
     /// Whether a step would find something: what came, what waits, or what is due by its time.
-    pub(super) fn is_due(&self, core: &DeviceCore, now: Nanos) -> bool {
+    pub(crate) fn is_due(&self, core: &DeviceCore, now: Nanos) -> bool {
         self.has_arrival
             || self.has_work()
             || self.waiting.is_some()
@@ -165,32 +165,32 @@ impl Peer {
     }
 
     /// Whether a step would find something without any input.
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.responder.is_waiting()
             || self.requester.is_waiting()
             || self.line.carrier.as_ref().is_some_and(Carrier::is_waiting)
     }
 
     /// Where the next piece comes, of a peer with a ring.
-    pub(super) fn next_place(&self) -> Option<(&Region, usize)> {
+    pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
         self.line.carrier.as_ref().and_then(Carrier::next_place)
     }
 
     /// As [`TpEndpoint::poll_deadline`], which tells of its TP.
-    pub(super) fn poll_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
+    pub(crate) fn poll_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
         let quiet = self.quiet_deadline(endpoint).unwrap_or(Nanos::MAX);
         let at = self.requester.timer().min(quiet);
         (at != Nanos::MAX).then_some(at)
     }
 
     /// Number of its path, for completions.
-    pub(super) fn tpn_of(&self, datagram: Unsequenced) -> u32 {
+    pub(crate) fn tpn_of(&self, datagram: Unsequenced) -> u32 {
         self.paths[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
     }
 
     /// Sends a short message at once, if nothing goes before it. Whether it did.
     #[inline]
-    pub(super) fn send_short(
+    pub(crate) fn send_short(
         &mut self,
         core: &DeviceCore,
         (now, senders): (impl FnOnce() -> Nanos, &SendQueueTable),
@@ -239,14 +239,14 @@ impl Peer {
 
     /// Takes the next entry of a ring, if it is of a form that was taken before.
     #[inline]
-    pub(super) fn take_alone(&mut self, work: &mut ExchangeContext<'_>) -> Option<FormTaken> {
+    pub(crate) fn take_alone(&mut self, work: &mut ExchangeContext<'_>) -> Option<FormTaken> {
         let source = self.source();
         self.take_form(work, &source)
     }
 
     /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
     #[inline]
-    pub(super) fn take_acked(
+    pub(crate) fn take_acked(
         &mut self,
         work: &mut ExchangeContext<'_>,
         pair: Option<Pair>,
@@ -348,7 +348,7 @@ impl Peer {
     }
 
     /// The node, as its requests and their completions name it.
-    pub(super) fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         Source {
             eid: self.eid,
             tpn: self.tpn_of(Unsequenced::No),
@@ -359,7 +359,7 @@ impl Peer {
 
     /// Takes what it published before it went: an answer there ends its request as served. Nothing is
     /// answered any more.
-    pub(super) fn take_last_messages(
+    pub(crate) fn take_last_messages(
         &mut self,
         work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
@@ -374,7 +374,7 @@ impl Peer {
     }
 
     /// Another life of the node: nothing of the old one counts any more.
-    pub(super) fn on_new_life(&mut self, work: &mut ExchangeContext<'_>, incarnation: u64) {
+    pub(crate) fn on_new_life(&mut self, work: &mut ExchangeContext<'_>, incarnation: u64) {
         self.take_waiting(work);
         self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         self.requester = Requester::default();
@@ -386,7 +386,7 @@ impl Peer {
     }
 
     /// A handshake made another TP.
-    pub(super) fn on_new_tp(&mut self, work: &mut ExchangeContext<'_>, new: &Agreed) {
+    pub(crate) fn on_new_tp(&mut self, work: &mut ExchangeContext<'_>, new: &Agreed) {
         if self.incarnation != 0 && self.incarnation != new.peer_incarnation {
             self.on_new_life(work, new.peer_incarnation);
         } else if self.state != 0 && self.state != new.peer_state {
@@ -409,7 +409,7 @@ impl Peer {
     }
 
     /// No queue is left: requests go without an end, and receives in use with them.
-    pub(super) fn forget_queues(&mut self) {
+    pub(crate) fn forget_queues(&mut self) {
         self.requester.forget_queues();
         self.responder.forget_queues();
         self.paths = [None; 2];
@@ -417,13 +417,13 @@ impl Peer {
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
-    pub(super) fn on_carrier_replaced(&mut self, work: &mut ExchangeContext<'_>) {
+    pub(crate) fn on_carrier_replaced(&mut self, work: &mut ExchangeContext<'_>) {
         self.on_carrier_lost(work);
         self.requester.wait_anew(work.now);
     }
 
     /// The TP is over, by the peer's word.
-    pub(super) fn on_closed(&mut self, work: &mut ExchangeContext<'_>, reason: CloseReason) {
+    pub(crate) fn on_closed(&mut self, work: &mut ExchangeContext<'_>, reason: CloseReason) {
         // After these the peer repeats nothing. One whose TP gave up goes on with another.
         self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
         self.on_carrier_replaced(work);
@@ -436,13 +436,13 @@ impl Peer {
     }
 
     /// This node closes: what its queues requested has no more users, and responses are not repeated.
-    pub(super) fn on_own_close(&mut self) {
+    pub(crate) fn on_own_close(&mut self) {
         self.forget_queues();
         self.responder.drop_answers();
     }
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.
-    pub(super) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
+    pub(crate) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.take_waiting(work);
         self.responder.on_carrier_lost(work);
         self.requester.on_carrier_lost();

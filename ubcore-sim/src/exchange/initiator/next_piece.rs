@@ -6,13 +6,13 @@
 use udma_abi::CqeStatus;
 use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
 
-use super::flow::Request;
-use super::send_queues::Sender;
 use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::gather::{self, Local, Segments};
 use crate::engine::names::{NamedBytes, Naming};
+use crate::exchange::initiator::flow::Request;
+use crate::exchange::initiator::send_queues::Sender;
 use crate::transport::PushError;
 
 /// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
@@ -27,19 +27,19 @@ const PACKET_OF_ITS_OWN: usize = 1 << 10;
 
 /// The next piece of a request.
 #[derive(Debug)]
-pub(super) struct NextPiece {
-    pub(super) header: RequestHeader,
-    pub(super) payload: Payload,
-    pub(super) len: usize,
+pub(crate) struct NextPiece {
+    pub(crate) header: RequestHeader,
+    pub(crate) payload: Payload,
+    pub(crate) len: usize,
 }
 
 impl NextPiece {
-    pub(super) fn of(request: &Request, size: usize) -> Self {
+    pub(crate) fn of(request: &Request, size: usize) -> Self {
         let payload = if request.placed { Payload::Placed } else { Payload::Here };
         Self::new(request, payload, size)
     }
 
-    pub(super) fn naming(request: &Request, bytes: NamedBytes) -> Self {
+    pub(crate) fn naming(request: &Request, bytes: NamedBytes) -> Self {
         Self::new(request, Payload::Named(bytes), bytes.len as usize)
     }
 
@@ -55,40 +55,40 @@ impl NextPiece {
     }
 
     /// Bytes that it needs behind the header.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         if let Payload::Named(named) = self.payload { named.room() } else { self.len }
     }
 
     /// Bytes behind the header.
-    pub(super) fn carried(&self) -> usize {
+    pub(crate) fn carried(&self) -> usize {
         if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
     }
 
-    pub(super) fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.header.flags.contains(RequestFlags::FIRST)
     }
 
     /// A message with payload of its own begins with this piece, for the first time.
-    pub(super) fn begins_payload(&self) -> bool {
+    pub(crate) fn begins_payload(&self) -> bool {
         let again = self.header.flags.contains(RequestFlags::RETRY);
         self.is_first() && !again && self.header.op.has_payload() && self.payload != Payload::Placed
     }
 
-    pub(super) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.header.flags.contains(RequestFlags::LAST)
     }
 
-    pub(super) fn len_u32(&self) -> u32 {
+    pub(crate) fn len_u32(&self) -> u32 {
         // No piece is longer than its message.
         u32::try_from(self.len).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn is_datagram(&self) -> bool {
+    pub(crate) fn is_datagram(&self) -> bool {
         self.header.flags.contains(RequestFlags::DATAGRAM)
     }
 
     /// Gives the piece to the carrier; `bytes` is room for its payload.
-    pub(super) fn push(
+    pub(crate) fn push(
         &self,
         line: &mut PeerCarrier,
         (request, sender): (&Request, &mut Sender),
@@ -115,7 +115,7 @@ impl NextPiece {
     }
 
     /// Gives the piece, which goes as a packet of its own, to the TP.
-    pub(super) fn push_to(
+    pub(crate) fn push_to(
         &self,
         tp: &mut PeerTp,
         (request, sender): (&Request, &mut Sender),
@@ -127,7 +127,7 @@ impl NextPiece {
     }
 
     /// Whether it goes as a packet of its own: others could not join it.
-    pub(super) fn fills_packet(&self) -> bool {
+    pub(crate) fn fills_packet(&self) -> bool {
         self.len >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
     }
 
@@ -169,7 +169,7 @@ impl NextPiece {
 
 /// Why a piece was not pushed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NotPushed {
+pub(crate) enum NotPushed {
     NoRoom,
     /// Its headers contradict each other.
     Dead,
@@ -195,7 +195,7 @@ impl From<CqeStatus> for NotPushed {
 
 /// The next bytes of a request, when they are long and the receiver can read them where they lie: a request
 /// that comes again goes with its bytes, and one whose bytes are placed has none.
-pub(super) fn name(
+pub(crate) fn name(
     request: &Request,
     segments: Segments<'_>,
     Naming { epoch, len_max, taken }: Naming,

@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{JettyId, RequestHeader, RequestOp, TokenId, TokenValue};
 
-use super::owners::{LoopbackOwners, PlaceOwner};
+use crate::exchange::paths::owners::{LoopbackOwners, PlaceOwner};
 
 /// Wrong guesses of one node that are judged without a wait.
 const BURST: u64 = 32;
 /// Time after which one more is judged, in nanoseconds.
 const INTERVAL_NS: Nanos = 250_000_000;
 /// Time after which a node that guessed has its whole burst again, in nanoseconds.
-pub(super) const FULL_NS: Nanos = BURST * INTERVAL_NS;
+pub(crate) const FULL_NS: Nanos = BURST * INTERVAL_NS;
 /// Right tokens of one node are remembered in so many places, two in each: a request shows two.
 const PLACES: usize = 128;
 
@@ -48,7 +48,7 @@ const _: () =
 
 /// What a request shows: what it names, each with the token for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// Judged before a byte moves.
     checked: [Option<u64>; 2],
     /// Of a segment whose rights end if it is right, without a word about whether it was.
@@ -57,7 +57,7 @@ pub(super) struct Shown {
 
 /// What came of the judgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Judged {
+pub(crate) enum Judged {
     /// Everything shown was right, and the request is executed.
     Right,
     /// What is judged before a byte moves was right; more pieces or attempts follow.
@@ -69,7 +69,7 @@ pub(super) enum Judged {
 }
 
 impl Shown {
-    pub(super) fn by(header: &RequestHeader) -> Self {
+    pub(crate) fn by(header: &RequestHeader) -> Self {
         let segment = |id: TokenId, token| Some(key(SEGMENT, id.value(), token));
         let queue = |token| {
             let target = header.target?;
@@ -109,7 +109,7 @@ fn key(kind: u64, id: u32, token: Option<TokenValue>) -> u64 {
 
 /// The guesses of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Guesses {
+pub(crate) struct Guesses {
     /// When the whole burst is there again.
     full_at: Nanos,
     /// Right tokens, the last two at each place; empty before the first one.
@@ -118,19 +118,19 @@ pub(super) struct Guesses {
 
 impl Guesses {
     /// How long a request waits before it is judged; `None`: not at all.
-    pub(super) fn wait_ns(&self, now: Nanos, shown: &Shown) -> Option<Nanos> {
+    pub(crate) fn wait_ns(&self, now: Nanos, shown: &Shown) -> Option<Nanos> {
         let owed = self.full_at.saturating_sub(now);
         let wait = owed.checked_sub((BURST - 1) * INTERVAL_NS).filter(|wait| *wait != 0)?;
         self.is_guess(shown).then_some(wait)
     }
 
     /// Whether a request shows something that was not right before.
-    pub(super) fn is_guess(&self, shown: &Shown) -> bool {
+    pub(crate) fn is_guess(&self, shown: &Shown) -> bool {
         shown.all().any(|key| !self.is_proven(key))
     }
 
     /// A request was judged. Whether it was a guess that counts.
-    pub(super) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) -> bool {
+    pub(crate) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) -> bool {
         let guessed = match judged {
             Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
@@ -148,7 +148,7 @@ impl Guesses {
     }
 
     /// Whether the node ever guessed.
-    pub(super) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.full_at != 0
     }
 
@@ -170,11 +170,11 @@ impl Guesses {
 }
 
 /// Who guesses: the source of a node, of IPv4 each address.
-pub(super) type Guesser = (PlaceOwner, u8);
+pub(crate) type Guesser = (PlaceOwner, u8);
 
 /// The guesses of all nodes at each target.
 #[derive(Debug, Default)]
-pub(super) struct TargetGuesses {
+pub(crate) struct TargetGuesses {
     /// When the whole burst is there again, of the targets of each count; empty before the first guess.
     full_at: Vec<Nanos>,
     /// When those of all targets are.
@@ -186,12 +186,12 @@ pub(super) struct TargetGuesses {
 impl TargetGuesses {
     /// Whether guesses at some target are held up.
     #[inline]
-    pub(super) fn is_used(&self, now: Nanos) -> bool {
+    pub(crate) fn is_used(&self, now: Nanos) -> bool {
         self.all_full_at > now
     }
 
     /// How long a guess of a source waits before it is judged; `None`: not at all.
-    pub(super) fn wait_ns(&self, now: Nanos, by: Guesser, shown: &Shown) -> Option<Nanos> {
+    pub(crate) fn wait_ns(&self, now: Nanos, by: Guesser, shown: &Shown) -> Option<Nanos> {
         let full_at = shown.all().filter_map(|key| self.full_at.get(count_of(key))).max()?;
         let owed = full_at.saturating_sub(now);
         let wait = owed.checked_sub((TARGET_BURST - 1) * TARGET_INTERVAL_NS)?;
@@ -207,7 +207,7 @@ impl TargetGuesses {
     }
 
     /// A guess of a source was wrong, or may have been.
-    pub(super) fn on_guess(&mut self, now: Nanos, by: Guesser, shown: &Shown) {
+    pub(crate) fn on_guess(&mut self, now: Nanos, by: Guesser, shown: &Shown) {
         self.full_at.resize(TARGET_COUNTS, 0);
         for key in shown.all() {
             let full_at = &mut self.full_at[count_of(key)];
@@ -226,7 +226,7 @@ impl TargetGuesses {
 }
 
 /// Who a node guesses for.
-pub(super) fn guesser(
+pub(crate) fn guesser(
     owners: &mut LoopbackOwners,
     now: Nanos,
     eid: RawEid,

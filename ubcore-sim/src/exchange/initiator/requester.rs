@@ -10,15 +10,6 @@ use urma_packet::{
     FormWords, RequestFlags, RequestHeader, ResponseHeader, SendValues, TransactionHeader,
 };
 
-use super::answer::{Effect, effect, is_final};
-use super::context::ExchangeContext;
-use super::flow::{BegunRequest, Flow, Request};
-use super::modelled;
-use super::next_piece::{NextPiece, NotPushed, name};
-use super::pair::Pair;
-use super::schedule::Schedule;
-use super::send_queues::{SendQueueTable, TIMEOUT_MIN_NS};
-use super::short::{self, AckForms, SentForm, SentForms};
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
@@ -27,13 +18,22 @@ use crate::engine::core::DeviceCore;
 use crate::engine::gather::{Local, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::initiator::answer::{Effect, effect, is_final};
+use crate::exchange::initiator::flow::{BegunRequest, Flow, Request};
+use crate::exchange::initiator::modelled;
+use crate::exchange::initiator::next_piece::{NextPiece, NotPushed, name};
+use crate::exchange::initiator::schedule::Schedule;
+use crate::exchange::initiator::send_queues::{SendQueueTable, TIMEOUT_MIN_NS};
+use crate::exchange::pair::Pair;
+use crate::exchange::short::{self, AckForms, SentForm, SentForms};
 
 /// Most attempts in flight to one peer.
-pub(super) const IN_FLIGHT_MAX: usize = 2048;
+pub(crate) const IN_FLIGHT_MAX: usize = 2048;
 
 /// Requests of this node's queues to one peer.
 #[derive(Debug)]
-pub(super) struct Requester {
+pub(crate) struct Requester {
     flows: BTreeMap<Pair, Flow>,
     /// Flows with something to push.
     schedule: Schedule,
@@ -71,7 +71,7 @@ impl Default for Requester {
 
 /// Whether requests ended because no acknowledgement came within their error timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TimedOut {
+pub(crate) enum TimedOut {
     /// Some requests ended so.
     Some,
     /// No request ended so.
@@ -80,7 +80,7 @@ pub(super) enum TimedOut {
 
 impl Requester {
     /// Takes a request into its sequence.
-    pub(super) fn take_request(
+    pub(crate) fn take_request(
         &mut self,
         work: &ExchangeContext<'_>,
         line: &PeerCarrier,
@@ -108,7 +108,7 @@ impl Requester {
     }
 
     /// Forgets the requests of a queue without an end.
-    pub(super) fn purge(&mut self, line: &PeerCarrier, queue: u32) {
+    pub(crate) fn purge(&mut self, line: &PeerCarrier, queue: u32) {
         line.take_names_back();
         for (_, flow) in self.flows.iter_mut().filter(|(pair, _)| pair.queue() == queue) {
             flow.clear(|_| ());
@@ -117,7 +117,7 @@ impl Requester {
     }
 
     /// Pushes pieces of requests, as [`super::schedule`] says.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         line: &mut PeerCarrier,
         work: &mut ExchangeContext<'_>,
@@ -274,7 +274,7 @@ impl Requester {
     /// Stages a short message as its sequence's next request, if nothing waits before it, with the oldest of
     /// `answers` if that is one of the opposite sequence. Whether it did.
     #[inline]
-    pub(super) fn send_short(
+    pub(crate) fn send_short(
         &mut self,
         (ring, answers): (&mut RingPair, &mut VecDeque<ResponseHeader>),
         core: &DeviceCore,
@@ -321,19 +321,19 @@ impl Requester {
     }
 
     /// What the messages of a queue that are like the direct entry `block` have in common.
-    pub(super) fn form_of(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
+    pub(crate) fn form_of(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
         self.sent.known(queue, block)
     }
 
     /// Number of the next request of a sequence, if none of any is outstanding.
-    pub(super) fn next_if_idle(&self, pair: Pair) -> Option<u16> {
+    pub(crate) fn next_if_idle(&self, pair: Pair) -> Option<u16> {
         let is_idle = self.schedule.is_empty() && self.in_flight == 0;
         let flow = self.flows.get(&pair).filter(|flow| is_idle && flow.is_finished())?;
         Some(flow.next_number())
     }
 
     /// A ping-pong ended, in which so many requests of a sequence did, and one may be open, since a time.
-    pub(super) fn take_back(
+    pub(crate) fn take_back(
         &mut self,
         (pair, ended): (Pair, u32),
         open: Option<(BegunRequest<'_>, Nanos)>,
@@ -351,14 +351,14 @@ impl Requester {
 
     /// Takes an acknowledgement of a form that was taken before. Whether it did.
     #[inline]
-    pub(super) fn take_ack(&mut self, work: &mut ExchangeContext<'_>, front: &FormWords) -> bool {
+    pub(crate) fn take_ack(&mut self, work: &mut ExchangeContext<'_>, front: &FormWords) -> bool {
         let Some((pair, tassn)) = self.acks.find(front) else { return false };
         self.end_acked(work, pair, tassn)
     }
 
     /// Ends request `tassn`, which the peer acknowledged, if nothing about it is unusual. Whether it did.
     #[inline]
-    pub(super) fn end_acked(
+    pub(crate) fn end_acked(
         &mut self,
         work: &mut ExchangeContext<'_>,
         pair: Pair,
@@ -372,12 +372,12 @@ impl Requester {
     }
 
     /// Queues changed: no form of a message counts any more.
-    pub(super) fn forget_forms(&mut self) {
+    pub(crate) fn forget_forms(&mut self) {
         self.sent.forget();
     }
 
     /// Looks at deadlines: [`Self::timer`] is over.
-    pub(super) fn on_time(
+    pub(crate) fn on_time(
         &mut self,
         line: &PeerCarrier,
         work: &mut ExchangeContext<'_>,
@@ -419,7 +419,7 @@ impl Requester {
         if ended { TimedOut::Some } else { TimedOut::None }
     }
 
-    pub(super) fn on_response(
+    pub(crate) fn on_response(
         &mut self,
         work: &mut ExchangeContext<'_>,
         header: &ResponseHeader,
@@ -491,27 +491,27 @@ impl Requester {
     }
 
     /// Whether something is to be pushed.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.schedule.is_empty()
     }
 
     /// Whether no request is outstanding.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.flows.values().all(Flow::is_empty)
     }
 
     /// Attempts begun and not answered.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// When to be called at the latest; `Nanos::MAX`: on input only.
-    pub(super) fn timer(&self) -> Nanos {
+    pub(crate) fn timer(&self) -> Nanos {
         self.timer
     }
 
     /// The carrier is over: what was unanswered goes again with the next one to the same life.
-    pub(super) fn on_carrier_lost(&mut self) {
+    pub(crate) fn on_carrier_lost(&mut self) {
         // What has nothing to send does not ask for another one.
         self.schedule = Schedule::default();
         for (pair, flow) in &mut self.flows {
@@ -527,17 +527,17 @@ impl Requester {
     }
 
     /// The error timeouts count from `now` on.
-    pub(super) fn wait_anew(&mut self, now: Nanos) {
+    pub(crate) fn wait_anew(&mut self, now: Nanos) {
         self.flows.values_mut().for_each(|flow| flow.wait_anew(now));
     }
 
     /// The peer knows nothing of these sequences: they begin again, with what is unanswered.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.flows.values_mut().for_each(Flow::begin_anew);
     }
 
     /// No queue is left: requests go without an end.
-    pub(super) fn forget_queues(&mut self) {
+    pub(crate) fn forget_queues(&mut self) {
         for flow in self.flows.values_mut() {
             flow.clear(|_| ());
         }
@@ -546,7 +546,7 @@ impl Requester {
     }
 
     /// Ends every outstanding request.
-    pub(super) fn end_all(
+    pub(crate) fn end_all(
         &mut self,
         line: &PeerCarrier,
         senders: &mut SendQueueTable,

@@ -8,33 +8,33 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use udma_abi::{CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_packet::{Bth, IcrcFlow, ROCE_PORT, roce::RocePacket};
 
-use super::standard::BoundPair;
-use super::state::{Exchange, ExchangeParts};
 use crate::endpoint::Reception;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::Handed;
+use crate::exchange::standard::BoundPair;
+use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::ports::Transmit;
 
 impl Exchange {
     /// Opens the connection of jetty `id`.
-    pub(super) fn bind_standard(&mut self, core: &DeviceCore, id: u32, pair: BoundPair) -> bool {
+    pub(crate) fn bind_standard(&mut self, core: &DeviceCore, id: u32, pair: BoundPair) -> bool {
         let ExchangeParts { standard, work, .. } = self.split(core, 0);
         standard.open(&work, id, pair)
     }
 
     /// Ends the connection of jetty `id`, if it has one.
-    pub(super) fn unbind_standard(&mut self, core: &DeviceCore, id: u32) {
+    pub(crate) fn unbind_standard(&mut self, core: &DeviceCore, id: u32) {
         let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.close(&mut work, id);
     }
 
     /// As [`Exchange::unbind_standard`], of a jetty that stays bound.
-    pub(super) fn end_standard(&mut self, core: &DeviceCore, id: u32) {
+    pub(crate) fn end_standard(&mut self, core: &DeviceCore, id: u32) {
         let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.end(&mut work, id);
     }
 
-    pub(super) fn purge_standard(&mut self, core: &DeviceCore, id: u32) {
+    pub(crate) fn purge_standard(&mut self, core: &DeviceCore, id: u32) {
         let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.purge(&mut work, id);
     }
@@ -43,7 +43,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The status with which it ends at once.
-    pub(super) fn post_standard(
+    pub(crate) fn post_standard(
         &mut self,
         core: &DeviceCore,
         now: Nanos,
@@ -54,7 +54,7 @@ impl Exchange {
     }
 
     /// Whether anything was done.
-    pub(super) fn step_standard(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+    pub(crate) fn step_standard(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         if self.standard.is_empty() {
             return false;
         }

@@ -6,24 +6,24 @@
 use udma_abi::Nanos;
 use urma_packet::{RequestFlags, RequestHeader, RequestOp};
 
-use super::context::ExchangeContext;
-use super::memory::token_id;
-use super::message::ask;
-use super::piece::RequestSource;
-use super::target::Unsequenced;
 use crate::carrier::piece::Inbound;
 use crate::context::model::LookedUp;
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::target::fragment::RequestSource;
+use crate::exchange::target::memory::token_id;
+use crate::exchange::target::message::ask;
+use crate::exchange::target::object::Unsequenced;
 
 /// A piece that waits for the contexts of its request, in virtual time.
 #[derive(Debug)]
-pub(super) struct WaitingPiece {
-    pub(super) ready_at: Nanos,
-    pub(super) piece: Inbound,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct WaitingPiece {
+    pub(crate) ready_at: Nanos,
+    pub(crate) piece: Inbound,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// The first piece of a request came: looks up what the request needs. Returns when it may start; 0: now.
-pub(super) fn look_up(
+pub(crate) fn look_up(
     work: &mut ExchangeContext<'_>,
     from: RequestSource,
     header: &RequestHeader,

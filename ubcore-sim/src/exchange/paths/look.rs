@@ -4,10 +4,10 @@
 
 use udma_abi::RawEid;
 
-use super::state::Exchange;
 use crate::carrier::Carrier;
 use crate::cfg::DeviceCfg;
 use crate::endpoint::{PeerTp, RouteCounts, RouteUse};
+use crate::exchange::state::Exchange;
 use crate::ports::Route;
 use crate::transport::Strategy;
 

@@ -13,24 +13,24 @@ use urma_packet::{
     TransactionHeader,
 };
 
-use super::context::ExchangeContext;
-use super::guesses::{Guesses, Shown};
-use super::memory::{self, ReadJob};
-use super::message::{self, send_piece};
-use super::outcome::PieceOutcome;
-use super::pair::Pair;
-use super::piece::{RequestFragment, RequestSource};
-use super::receive::{ReceivingSides, TakenReceive};
-use super::serve::{NotBegun, PieceAction, Reply, Served};
-use super::short::{TakenForm, TakenForms};
-use super::write::{place_late, write_piece};
 use crate::carrier::{PeerCarrier, RingPair, WholeEntry, piece::Payload};
 use crate::engine::gather::Segments;
 use crate::engine::pull::Puller;
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::pair::Pair;
+use crate::exchange::short::{TakenForm, TakenForms};
+use crate::exchange::target::fragment::{RequestFragment, RequestSource};
+use crate::exchange::target::guesses::{Guesses, Shown};
+use crate::exchange::target::memory::PieceOutcome;
+use crate::exchange::target::memory::{self, ReadJob};
+use crate::exchange::target::message::{self, send_piece};
+use crate::exchange::target::message::{place_late, write_piece};
+use crate::exchange::target::receive::{ReceivingSides, TakenReceive};
+use crate::exchange::target::serve::{NotBegun, PieceAction, Reply, Served};
 
 /// Sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;
-/// Answers that may wait for the carrier. More than [`super::requester::IN_FLIGHT_MAX`], so that two nodes
+/// Answers that may wait for the carrier. More than [`crate::exchange::initiator::requester::IN_FLIGHT_MAX`], so that two nodes
 /// which keep that bound never wait for each other; one that does not is not read from meanwhile.
 const ANSWERS_MAX: usize = 4096;
 
@@ -39,35 +39,35 @@ const ANSWERS_HELD: usize = 4;
 
 /// Requests of one peer's queues to this node.
 #[derive(Debug, Default)]
-pub(super) struct Responder {
+pub(crate) struct Responder {
     served: BTreeMap<Pair, Served>,
-    pub(super) answers: VecDeque<ResponseHeader>,
-    pub(super) reads: VecDeque<ReadJob>,
+    pub(crate) answers: VecDeque<ResponseHeader>,
+    pub(crate) reads: VecDeque<ReadJob>,
     /// Forms of messages that the peer sends.
     taken: TakenForms,
     /// Tokens that the peer shows without having been right.
     guesses: Guesses,
     /// When a request of it last went on: a piece of it was accepted, or it ended.
-    pub(super) progress_at: Nanos,
+    pub(crate) progress_at: Nanos,
     /// Reads what the peer names, when its memory is mapped.
-    pub(super) puller: Option<Puller>,
+    pub(crate) puller: Option<Puller>,
 }
 
 /// The peer, as its requests and their completions name it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
-    pub(super) eid: RawEid,
+pub(crate) struct Source {
+    pub(crate) eid: RawEid,
     /// Numbers of the reliable path and of the unreliable one; 0: none.
-    pub(super) tpn: u32,
-    pub(super) datagram_tpn: u32,
+    pub(crate) tpn: u32,
+    pub(crate) datagram_tpn: u32,
     /// Its guesses of tokens are limited. A node on this host, whose processes are of the same user,
     /// reads tokens in the shared table.
-    pub(super) is_limited: bool,
+    pub(crate) is_limited: bool,
 }
 
 impl Responder {
     /// A piece of a request came.
-    pub(super) fn on_request(
+    pub(crate) fn on_request(
         &mut self,
         work: &mut ExchangeContext<'_>,
         source: &Source,
@@ -149,7 +149,7 @@ impl Responder {
     /// Takes a whole entry of a ring, if it is a message of a form that was taken before, the next one of its
     /// sequence, and there is a receive for it. `None`: it did not, else the opposite sequence.
     #[inline]
-    pub(super) fn take_short(
+    pub(crate) fn take_short(
         &mut self,
         work: &mut ExchangeContext<'_>,
         source: &Source,
@@ -176,19 +176,19 @@ impl Responder {
     }
 
     /// What messages of a sequence have in common, if the long path took one since the objects of this node last changed.
-    pub(super) fn form_of(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
+    pub(crate) fn form_of(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
         self.taken.known(receives, pair)
     }
 
     /// Number of the next request of a sequence, if nothing else of it is kept.
-    pub(super) fn next_of(&self, pair: Pair) -> Option<u16> {
+    pub(crate) fn next_of(&self, pair: Pair) -> Option<u16> {
         let served = self.served.get(&pair)?;
         served.is_next(served.expected).then_some(served.expected)
     }
 
     /// Takes the one answer that waits, if that is the acknowledgement of a request of a sequence, and its number. `None`:
     /// other answers wait.
-    pub(super) fn take_only_ack(&mut self, pair: Pair) -> Option<Option<u16>> {
+    pub(crate) fn take_only_ack(&mut self, pair: Pair) -> Option<Option<u16>> {
         let is_one = self.answers.len() <= 1 && self.may_wait();
         let is_of = |answer: &ResponseHeader| Pair::of_response(answer) == pair;
         let is_fit = is_one && self.answers.iter().all(is_of);
@@ -196,7 +196,7 @@ impl Responder {
     }
 
     /// A ping-pong ended, after which `next` is the number of the next request of a sequence; its last one has no answer.
-    pub(super) fn take_back(&mut self, (pair, next): (Pair, u16), owed: Option<ResponseHeader>) {
+    pub(crate) fn take_back(&mut self, (pair, next): (Pair, u16), owed: Option<ResponseHeader>) {
         if let Some(served) = self.served.get_mut(&pair) {
             served.pass_to(next);
         }
@@ -204,7 +204,7 @@ impl Responder {
     }
 
     /// Stages answers that wait, as far as there is room in a ring.
-    pub(super) fn push_answers(&mut self, ring: &mut RingPair) {
+    pub(crate) fn push_answers(&mut self, ring: &mut RingPair) {
         while let Some(answer) = self.answers.front() {
             let header = TransactionHeader::Response(*answer);
             // What is wrong with the ring is found by the next step.
@@ -216,7 +216,7 @@ impl Responder {
     }
 
     /// Whether the answers that wait may do so for a while: they are few, and acknowledgements.
-    pub(super) fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         let is_ack = |answer: &ResponseHeader| {
             answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None
         };
@@ -273,7 +273,7 @@ impl Responder {
     }
 
     /// The target of unfinished messages is gone: their receives end as `status`.
-    pub(super) fn abort_messages(
+    pub(crate) fn abort_messages(
         &mut self,
         work: &ExchangeContext<'_>,
         id: u32,
@@ -289,7 +289,7 @@ impl Responder {
     }
 
     /// Sends what is due: answers, then pieces of reads, one of each read at a time.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         line: &mut PeerCarrier,
         work: &mut ExchangeContext<'_>,
@@ -338,46 +338,46 @@ impl Responder {
     }
 
     /// Whether there is room for the effects of further pieces.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.answers.len() + self.reads.len() < ANSWERS_MAX
     }
 
     /// Whether something is to be pushed.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.answers.is_empty() || !self.reads.is_empty()
     }
 
     /// Whether a message is not complete.
-    pub(super) fn has_unfinished(&self) -> bool {
+    pub(crate) fn has_unfinished(&self) -> bool {
         self.served.values().any(|served| served.message.is_some())
     }
 
     /// Whether the peer never sent a request of a sequence.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.served.is_empty()
     }
 
     /// Whether the peer ever guessed a token.
-    pub(super) fn has_guessed(&self) -> bool {
+    pub(crate) fn has_guessed(&self) -> bool {
         self.guesses.is_used()
     }
 
     /// Places writes that a planted fault acknowledged before.
-    pub(super) fn place_late(&mut self, work: &mut ExchangeContext<'_>) {
+    pub(crate) fn place_late(&mut self, work: &mut ExchangeContext<'_>) {
         if work.core.tables.faults.ack_before_placement() {
             self.served.values_mut().for_each(|served| place_late(served, work));
         }
     }
 
     /// Nothing is answered any more: what has no answer is asked for again.
-    pub(super) fn drop_answers(&mut self) {
+    pub(crate) fn drop_answers(&mut self) {
         self.answers.clear();
         self.reads.clear();
     }
 
     /// The carrier is over. Messages that are not complete begin again, if they come at all: receives in use are
     /// given back.
-    pub(super) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
+    pub(crate) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.drop_answers();
         for served in self.served.values_mut() {
             if let Some(taken) = served.message.take().and_then(|m| m.receive) {
@@ -387,7 +387,7 @@ impl Responder {
     }
 
     /// All sequences begin anew; receives in use are given back.
-    pub(super) fn forget_served(&mut self, work: &mut ExchangeContext<'_>) {
+    pub(crate) fn forget_served(&mut self, work: &mut ExchangeContext<'_>) {
         self.taken.forget();
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
@@ -397,7 +397,7 @@ impl Responder {
     }
 
     /// No queue is left: unfinished messages go without an end, and receives in use with them.
-    pub(super) fn forget_queues(&mut self) {
+    pub(crate) fn forget_queues(&mut self) {
         for served in self.served.values_mut() {
             served.forget();
         }
@@ -491,7 +491,7 @@ fn execute(
 
 impl Pair {
     /// An answer without data to a request of this sequence.
-    pub(super) fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
+    pub(crate) fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
         let (initiator, target) = self.ends();
         let body = ResponseBody::None;
         ResponseHeader { tassn, initiator, target, status, body }

@@ -6,14 +6,14 @@
 use udma_abi::{CqeStatus, Nanos, counters::Counter};
 use urma_packet::{ResponseBody, ResponseHeader, ResponseStatus};
 
-use super::flow::{Request, SEQUENCE_TRIES};
-use super::send_queues::Sender;
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::{self, MessageSpan, Segments};
+use crate::exchange::initiator::flow::{Request, SEQUENCE_TRIES};
+use crate::exchange::initiator::send_queues::Sender;
 
 /// What an answer does to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// More pieces of the answer follow.
     More,
     End(CqeStatus, u32),
@@ -24,14 +24,14 @@ pub(super) enum Effect {
 }
 
 /// Whether no further piece of this answer follows.
-pub(super) fn is_final(header: &ResponseHeader, len: usize) -> bool {
+pub(crate) fn is_final(header: &ResponseHeader, len: usize) -> bool {
     match header.body {
         ResponseBody::ReadData { offset, length } => offset as usize + len >= length as usize,
         ResponseBody::None | ResponseBody::Acks { .. } | ResponseBody::Atomic(_) => true,
     }
 }
 
-pub(super) fn effect(
+pub(crate) fn effect(
     request: &mut Request,
     (sender, now): (&mut Sender, Nanos),
     core: &DeviceCore,

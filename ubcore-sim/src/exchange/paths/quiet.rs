@@ -9,10 +9,10 @@
 use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
 
-use super::guesses::FULL_NS;
-use super::peer::Peer;
-use super::state::Exchange;
 use crate::endpoint::{PeerTp, TpEndpoint};
+use crate::exchange::paths::peer::Peer;
+use crate::exchange::state::Exchange;
+use crate::exchange::target::guesses::FULL_NS;
 use crate::transport::Doubt;
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
@@ -67,7 +67,7 @@ impl Peer {
 
     /// Since when a node is idle that may give its place to another one: its TP is closed, and nothing is outstanding
     /// that could be repeated.
-    pub(super) fn idle_since(&self, endpoint: &TpEndpoint, now: Nanos) -> Option<(Nanos, RawEid)> {
+    pub(crate) fn idle_since(&self, endpoint: &TpEndpoint, now: Nanos) -> Option<(Nanos, RawEid)> {
         let (patience, _) = self.patience(endpoint);
         let is_done = self.is_quiet(endpoint) && !self.responder.has_unfinished();
         let since = self.quiet_since.filter(|_| is_done && patience < FORGET_NS)?;
@@ -75,7 +75,7 @@ impl Peer {
     }
 
     /// When something is due for a quiet node.
-    pub(super) fn quiet_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
+    pub(crate) fn quiet_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
         self.quiet_since.map(|since| since.saturating_add(self.patience(endpoint).0))
     }
 
@@ -95,7 +95,7 @@ impl Peer {
 
 impl Exchange {
     /// Looks after unused nodes.
-    pub(super) fn part_with_quiet(&mut self, now: Nanos) {
+    pub(crate) fn part_with_quiet(&mut self, now: Nanos) {
         let mut forgotten: Option<RawEid> = None;
         let Self { peers, endpoint, .. } = self;
         for (eid, peer) in peers.iter_mut() {

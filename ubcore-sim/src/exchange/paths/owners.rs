@@ -14,7 +14,7 @@ const SUBORDINATE_BLOCK: u32 = 65_536;
 
 /// Who has more than one address at no cost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum PlaceOwner {
+pub(crate) enum PlaceOwner {
     /// This node's own program, and nodes that share memory with it.
     Own,
     /// A user of this host.
@@ -29,13 +29,13 @@ pub(super) enum PlaceOwner {
 
 /// The users whose processes have loopback addresses, as they were found last.
 #[derive(Debug, Default)]
-pub(super) struct LoopbackOwners {
+pub(crate) struct LoopbackOwners {
     by_eid: BTreeMap<RawEid, u32>,
     looked_at: Option<Nanos>,
 }
 
 impl LoopbackOwners {
-    pub(super) fn look(&mut self, now: Nanos, find: fn() -> Vec<(RawEid, u32)>) {
+    pub(crate) fn look(&mut self, now: Nanos, find: fn() -> Vec<(RawEid, u32)>) {
         let is_fresh = self.looked_at.is_some_and(|at| now.saturating_sub(at) < OWNERS_NS);
         if !is_fresh {
             self.by_eid = find().into_iter().collect();
@@ -43,7 +43,7 @@ impl LoopbackOwners {
         }
     }
 
-    pub(super) fn source(&self, eid: RawEid) -> PlaceOwner {
+    pub(crate) fn source(&self, eid: RawEid) -> PlaceOwner {
         let [a, b, c, d, e, f, g, h, rest @ ..] = eid.0;
         if (a, b, c, d, e, f, g, h) != (0, 0, 0, 0, 0, 0, 0, 0) || rest[..4] != [0, 0, 0xff, 0xff] {
             return PlaceOwner::Net6([a, b, c, d, e, f, g, h]);

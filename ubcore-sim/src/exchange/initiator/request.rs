@@ -9,13 +9,13 @@ use urma_packet::{
     RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, WriteImm,
 };
 
-use super::pair;
 use crate::engine::direct::segment_token;
 use crate::engine::word::low32;
+use crate::exchange::pair;
 
 /// The header that all pieces of a request share; offset, FIRST and LAST are those of a message in
 /// one piece. `None` for an entry that asks nothing of a peer.
-pub(super) fn header(
+pub(crate) fn header(
     sqe: &Sqe,
     initiator: Initiator,
     mode: Mode,
