@@ -5,42 +5,30 @@
 //! ([`crate::ports`]). *Gives*: peers, datagrams and time to it. *Must not*: interpret a packet, a
 //! ring or a table.
 
-pub mod address;
 pub mod claim;
 pub mod clock;
 pub mod descriptor;
 mod faulty;
-mod files;
-pub mod hello;
 mod inquiry;
 pub mod inspect;
 pub mod interrupt;
 pub mod link;
 pub mod memory;
-mod moderation;
 pub mod obstacle;
 pub mod peer;
-pub mod poll;
 pub mod port;
-mod port_links;
-mod port_owner;
-pub mod presence;
-pub(crate) mod route_mtu;
+pub mod scheduler;
 pub mod shared;
 pub mod slots;
 pub mod standard;
 pub mod tap;
-pub mod thread;
-pub mod trust;
 pub mod udp;
-pub mod vain_wakeups;
-pub mod wakeup_policy;
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use udma_abi::RawEid;
 
-pub use port_owner::loopback_owners;
+pub use udp::port_owner::loopback_owners;
 
 /// The address that an EID stands for: IPv4 when it is IPv4-mapped.
 #[must_use]

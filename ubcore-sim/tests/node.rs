@@ -14,7 +14,7 @@ mod tests {
             claim::ClaimError,
             eid_ip,
             peer::PathChoice,
-            poll::{Poll, ReadyList},
+            scheduler::poll::{Poll, ReadyList},
         },
         node::{DRIVER, Node, NodeCfg, NodeError},
     };

@@ -20,7 +20,7 @@ mod tests {
             clock::Clock,
             ip_eid,
             peer::{ANSWER_NS, CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
-            poll::{Poll, ReadyList},
+            scheduler::poll::{Poll, ReadyList},
             shared::new_wakeup,
         },
         ports::SameHostParts,

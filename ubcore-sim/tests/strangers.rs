@@ -23,13 +23,12 @@ mod tests {
         host::{
             claim::{self, Claim, Connect},
             clock::Clock,
-            eid_ip,
-            hello::{self, Hello, HelloKind, ReceivedHello},
-            ip_eid,
+            eid_ip, ip_eid,
+            peer::hello::{self, Hello, HelloKind, ReceivedHello},
+            peer::trust::ShareWith,
             peer::{CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
-            poll::{Poll, ReadyList},
+            scheduler::poll::{Poll, ReadyList},
             shared::new_wakeup,
-            trust::ShareWith,
         },
     };
     use udma_abi::RawEid;

@@ -22,7 +22,7 @@ use udma_abi::RawEid;
 use super::{
     descriptor::ForkGuarded,
     eid_ip, ip_eid,
-    trust::{Credentials, credentials},
+    peer::trust::{Credentials, credentials},
 };
 
 /// An EID that this process holds until the value is dropped.

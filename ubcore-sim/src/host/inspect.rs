@@ -24,10 +24,10 @@ use super::{
     claim::{Connect, connect},
     descriptor::ForkGuarded,
     eid_ip,
-    hello::{self, Hello, HelloKind},
     peer::PeerLook,
+    peer::hello::{self, Hello, HelloKind},
+    peer::trust::{self, ShareWith},
     shared::SharedNode,
-    trust::{self, ShareWith},
 };
 use crate::device::look::{DeviceSnapshot, PathLook, QueueLook, RouteLook, SegmentLook};
 

@@ -19,7 +19,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{ROCE_PORT, WIRE_VERSION};
 
-use super::{clock::Clock, eid_ip, port_owner};
+use super::{clock::Clock, eid_ip, udp::port_owner};
 
 /// Kind of what stands in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,9 +8,12 @@
 //! side answers. When two nodes connect to each other at the same time, the connection of the lower
 //! EID stands.
 
+pub(crate) mod files;
+pub mod hello;
 mod offer;
 mod shake;
 mod shortage;
+pub mod trust;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,10 +29,10 @@ use udma_abi::{CmdStatus, Nanos, RawEid};
 use super::{
     claim::{self, Claim, Connect},
     descriptor::ForkGuarded,
-    files::{self, MappedFiles},
-    hello::{self, HelloKind, SharingRefusal},
-    poll::{Interest, Poll},
-    trust::{self, Credentials, Distrust, ShareWith},
+    peer::files::MappedFiles,
+    peer::hello::{HelloKind, SharingRefusal},
+    peer::trust::{Credentials, Distrust, ShareWith},
+    scheduler::poll::{Interest, Poll},
 };
 use crate::ports::{Deadline, SameHostParts};
 

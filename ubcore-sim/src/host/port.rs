@@ -26,11 +26,11 @@ use super::{
     faulty::FaultyLink,
     ip_eid,
     link::{DatagramLink, LinkCounts},
-    moderation::ReceiveModeration,
-    poll::{Interest, Poll},
-    port_links::PortLinks,
+    scheduler::moderation::ReceiveModeration,
+    scheduler::poll::{Interest, Poll},
     standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, StandardResult},
     tap::Tap,
+    udp::port_links::PortLinks,
     udp::{Udp, UdpError, UdpOffload},
 };
 use crate::{
@@ -533,7 +533,7 @@ mod tests {
 
     use super::*;
     use crate::endpoint::flow;
-    use crate::host::{claim::Claim, eid_ip, poll::ReadyList};
+    use crate::host::{claim::Claim, eid_ip, scheduler::poll::ReadyList};
     use crate::ports::Backlog;
     use crate::tests::{Bench, Sharing};
 

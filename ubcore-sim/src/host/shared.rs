@@ -28,7 +28,7 @@ use super::{
     descriptor::ForkGuarded,
     interrupt::{signal, take},
     port::PacketPort,
-    presence::Presence,
+    scheduler::presence::Presence,
 };
 use crate::{
     device::{DeviceFunction, SoftwareDevice},

@@ -14,8 +14,12 @@
 //! Inside the node, a packet's ICRC is that of port 4791 at both ends, and of Identification 0; where a receiver gets
 //! other pieces than the sender made, of one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
 
+pub mod address;
 mod batch;
+pub(crate) mod port_links;
+pub(crate) mod port_owner;
 mod results;
+pub(crate) mod route_mtu;
 mod runs;
 mod shield;
 mod single;
@@ -39,8 +43,8 @@ use self::batch::PacketBatch;
 use self::results::SendResults;
 use self::runs::{Company, PacketRun, PacketRuns};
 use self::shield::Shield;
+use super::eid_ip;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
-use super::{eid_ip, port_owner};
 use crate::ports::{Backlog, NodeAddr, RUN_MAX, Route, Transmit};
 
 const _: () = assert!(RUN_MAX - 1 <= Renumber::ID_MAX);

@@ -19,8 +19,8 @@ use crate::{
     host::{
         ip_eid,
         memory::{FileSharing, PageMoving},
+        peer::trust::ShareWith,
         peer::{KernelReads, PathChoice},
-        trust::ShareWith,
         udp::UdpOffload,
     },
     link::{LinkFaults, LinkFaultsError},

@@ -20,10 +20,10 @@ use urma_mem::{Arena, MapAccess, Pages, Region, procvm::ProcessMemory};
 use crate::{
     host::{
         descriptor::{ForkGuarded, is_shortage},
-        hello::{FDS, Hello, HelloKind, ReceivedHello},
         interrupt::signal,
         memory::FileSharing,
-        trust::Credentials,
+        peer::hello::{FDS, Hello, HelloKind, ReceivedHello},
+        peer::trust::Credentials,
     },
     ports::{SameHostParts, Wake},
 };

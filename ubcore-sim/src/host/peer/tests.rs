@@ -13,9 +13,9 @@ mod shortage;
 
 use super::*;
 use crate::host::{
-    hello::{FDS, Hello},
     interrupt::take,
-    poll::ReadyList,
+    peer::hello::{FDS, Hello},
+    scheduler::poll::ReadyList,
     shared::new_wakeup,
 };
 

@@ -13,16 +13,16 @@ use std::{
 
 use udma_abi::Nanos;
 
-use super::{
+use crate::host::{
     link::{DatagramLink, LinkCounts, OnBatch},
-    poll::{Interest, Poll},
+    scheduler::poll::{Interest, Poll},
     udp::{DATAGRAM_MAX, SENDS_PER_CALL},
 };
 use crate::ports::{Deadline, NodeAddr, Route, Transmit};
 
 /// Links by port number.
 #[derive(Debug)]
-pub(super) struct PortLinks {
+pub(crate) struct PortLinks {
     links: Vec<Box<dyn DatagramLink>>,
     /// Watches the descriptors of all.
     poll: Poll,
@@ -38,7 +38,7 @@ impl PortLinks {
     ///
     /// # Errors
     /// Out of descriptors.
-    pub(super) fn new(links: Vec<Box<dyn DatagramLink>>) -> io::Result<Self> {
+    pub(crate) fn new(links: Vec<Box<dyn DatagramLink>>) -> io::Result<Self> {
         let poll = Poll::new()?;
         for (key, link) in (0..).zip(&links) {
             poll.add(link.descriptor(), key, Interest::Read)?;
@@ -145,7 +145,7 @@ mod tests {
     use crate::host::{
         claim::Claim,
         eid_ip,
-        poll::ReadyList,
+        scheduler::poll::ReadyList,
         udp::{Udp, UdpOffload},
     };
 

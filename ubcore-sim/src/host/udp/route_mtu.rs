@@ -11,7 +11,7 @@ use std::{
 use rustix::net::sockopt;
 use udma_abi::RawEid;
 
-use super::eid_ip;
+use crate::host::eid_ip;
 use crate::ports::LocalRoutes;
 
 /// Routes from the address of a node.

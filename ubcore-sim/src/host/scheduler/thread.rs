@@ -27,16 +27,16 @@ use std::{num::NonZeroU64, sync::Arc, thread::JoinHandle, time::Duration};
 
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
-use super::{
+use crate::host::{
     inquiry::Inquiry,
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
-    poll::{Interest, Poll, ReadyList},
     port::Watch,
+    scheduler::poll::{Interest, Poll, ReadyList},
+    scheduler::vain_wakeups::{ArrivalWatch, NextCheck},
+    scheduler::wakeup_policy::{GIVE_WAY, LOOK, NextAction, PassFindings, WakeupPolicy},
     shared::SharedNode,
     tap::ContextTap,
-    vain_wakeups::{ArrivalWatch, NextCheck},
-    wakeup_policy::{GIVE_WAY, LOOK, NextAction, PassFindings, WakeupPolicy},
 };
 use crate::ports::{HostRequest, LinkVisitor};
 

@@ -14,7 +14,7 @@ use urma_mem::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Of one port. Only the thread that holds its link takes what a receive brought.
 #[derive(Debug, Default)]
-pub(super) struct ReceiveModeration {
+pub(crate) struct ReceiveModeration {
     /// When the first poll came after the last receive that brought something: what that brought took its time, too.
     /// 0: none did.
     idle_since: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct ReceiveModeration {
 
 impl ReceiveModeration {
     /// Whether a poll receives at `now`.
-    pub(super) fn may_receive(&self, now: Nanos) -> bool {
+    pub(crate) fn may_receive(&self, now: Nanos) -> bool {
         let mut since = self.idle_since.load(Ordering::Relaxed);
         if since == 0 {
             self.idle_since.store(now, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl ReceiveModeration {
     }
 
     /// A receive at `now` brought so many bytes.
-    pub(super) fn on_received(&self, now: Nanos, bytes: usize) {
+    pub(crate) fn on_received(&self, now: Nanos, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -67,7 +67,7 @@ const STREAM_BYTES: usize = 256 << 10;
 /// A receive that brought less is the end of a stream, or acknowledgements.
 const WAIT_MIN_BYTES: usize = 32 << 10;
 /// A receive that brought more left something behind.
-const WAIT_MAX_BYTES: usize = super::udp::BYTES_PER_CALL;
+const WAIT_MAX_BYTES: usize = crate::host::udp::BYTES_PER_CALL;
 const _: () = assert!(PAUSE_NS > WAIT_NS);
 
 #[cfg(test)]

@@ -11,15 +11,15 @@ use udma_abi::Nanos;
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{FilePlace, FileWindow};
 
-use super::{descriptor::ForkGuarded, interrupt::signal};
+use crate::host::{descriptor::ForkGuarded, interrupt::signal};
 use crate::ports::{PeerFiles, SegmentLife};
 
 /// Between two looks whether segments of mapped files ended.
-pub(super) const LOOK_NS: Nanos = 1_000_000_000;
+pub(crate) const LOOK_NS: Nanos = 1_000_000_000;
 
 /// The files of one peer.
 #[derive(Debug)]
-pub(super) struct MappedFiles {
+pub(crate) struct MappedFiles {
     pid: u32,
     /// Wakes the node's thread: it has something to look after from now on.
     wake: Arc<ForkGuarded>,
@@ -42,17 +42,17 @@ impl MappedFile {
 
 impl MappedFiles {
     /// Of the process `pid`; `wake` is the eventfd of this node's thread.
-    pub(super) fn new(pid: u32, wake: Arc<ForkGuarded>) -> Self {
+    pub(crate) fn new(pid: u32, wake: Arc<ForkGuarded>) -> Self {
         Self { pid, wake, files: Mutex::default(), has_files: AtomicBool::new(false) }
     }
 
     /// Whether something is mapped that may end.
-    pub(super) fn has_files(&self) -> bool {
+    pub(crate) fn has_files(&self) -> bool {
         self.has_files.load(Ordering::Relaxed)
     }
 
     /// Unmaps files in which no segment lives.
-    pub(super) fn drop_ended(&self) {
+    pub(crate) fn drop_ended(&self) {
         let mut files = self.files();
         drop_ended(&mut files);
         self.has_files.store(!files.is_empty(), Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::{
 use udma_abi::RawEid;
 use urma_packet::ROCE_PORT;
 
-use super::ip_eid;
+use crate::host::ip_eid;
 
 /// The process with a UDP socket on `address` (or on its port for all addresses), if this process
 /// may see it.

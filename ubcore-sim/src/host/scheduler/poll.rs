@@ -13,7 +13,7 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use super::descriptor::ForkGuarded;
+use crate::host::descriptor::ForkGuarded;
 
 /// Readiness of a descriptor that ends a wait. A hang-up always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

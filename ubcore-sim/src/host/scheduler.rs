@@ -1,0 +1,11 @@
+//! When a node works without its program: the background thread, and what wakes it.
+//!
+//! *Owns*: the thread, its rests, whether programs poll. *Takes*: readiness of descriptors, timers, polls. *Gives*: steps of
+//! the device. *Must not*: keep a processor from a program that polls.
+
+pub(crate) mod moderation;
+pub mod poll;
+pub mod presence;
+pub mod thread;
+pub mod vain_wakeups;
+pub mod wakeup_policy;
