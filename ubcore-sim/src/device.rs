@@ -1,8 +1,8 @@
 //! The device: one `Sync` object that posters, the background thread and the simulator call.
 //!
-//! *Owns*: everything that exists between reset and reset. *Takes*: register accesses, time, peers,
-//! datagrams. *Gives*: completions in host memory, datagrams, deadlines, requests to its host.
-//! *Must not*: read a clock, open anything, wait for a lock while a poster is in it.
+//! *Owns*: everything that exists from reset to reset. *Takes*: register accesses, time, peers, datagrams. *Gives*:
+//! completions in host memory, datagrams, deadlines, requests to its host. *Must not*: read a clock, open anything,
+//! wait for a lock while a poster is in it.
 
 pub mod look;
 mod queue_handle;
@@ -38,20 +38,20 @@ use visits::SharedVisits;
 pub struct SoftwareDevice {
     pub(crate) core: DeviceCore,
     shared: SharedVisits,
-    /// When the shared part wants to be stepped; `u64::MAX`: on input only.
+    /// Deadline of the shared part's next step; `u64::MAX`: only on input.
     deadline: AtomicU64,
 }
 
 #[cfg(test)]
 impl SoftwareDevice {
-    /// Whether a thread has a lease of the shared part.
+    /// Whether a thread has the shared part leased.
     pub(crate) fn is_shared_leased(&self) -> bool {
         self.shared.is_leased()
     }
 }
 
 impl SoftwareDevice {
-    /// A device after power-on.
+    /// Creates a device as after power-on.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
         let cfg = cfg.with_long_path();
@@ -64,7 +64,7 @@ impl SoftwareDevice {
         })
     }
 
-    /// Configuration it was made with.
+    /// The configuration that it was created with.
     #[must_use]
     #[inline]
     pub fn cfg(&self) -> &DeviceCfg {
@@ -83,7 +83,8 @@ impl SoftwareDevice {
         &self.core.tables.first
     }
 
-    /// Adds a function: a driver of its own with its own registers, memory and objects. `None`: there is room for no more.
+    /// Adds a function: a driver of its own with its own registers, memory and objects. `None`: there is no room for
+    /// another.
     pub fn add_function(
         &self,
         cfg: FunctionCfg,
@@ -95,7 +96,7 @@ impl SoftwareDevice {
         Some(function)
     }
 
-    /// Ends a function with everything that it has. Requests of others that it would have answered end with an error.
+    /// Removes a function with all its objects. Requests of others that it would have answered end with an error.
     pub fn remove_function(&self, now: Nanos, function: &Arc<DeviceFunction>) {
         if function.id() == FunctionId::FIRST {
             return;
@@ -114,7 +115,7 @@ impl SoftwareDevice {
         self.core.tables.functions()
     }
 
-    /// Adds one to a counter that the world keeps, such as background runs.
+    /// Adds one to a counter that code around the device keeps, such as background runs.
     #[cold]
     pub fn count(&self, counter: Counter) {
         self.core.tables.count(counter);
@@ -126,7 +127,7 @@ impl SoftwareDevice {
         self.core.counter(counter)
     }
 
-    /// By which polls see that a step may find something.
+    /// The sign by which polls see that a step may find something.
     #[inline]
     pub(crate) fn sign(&self) -> &Arc<WorkSign> {
         &self.core.tables.sign
@@ -136,34 +137,33 @@ impl SoftwareDevice {
         self.core.tables.faults
     }
 
-    /// The memory behind an address that MAP_SEG answered, for the backing's `RegisterRegion::map`: of
-    /// a peer's segment a window of its own, which ends with its last user and not with the path.
+    /// The memory behind an address that MAP_SEG returned, for the backing's `RegisterRegion::map`. A peer's segment
+    /// gets a mapping of its own, which ends with its last user and not with the path.
     #[must_use]
     pub fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
         self.core.tables.mapped(addr, len)
     }
 
-    /// Maps the pages behind an address that MAP_SEG answered, at most `len_max` bytes of a peer's segment, for
-    /// the backing's `RegisterRegion::prepare`: their first access takes no page fault.
+    /// Maps the pages behind an address that MAP_SEG returned, at most `len_max` bytes of a peer's segment, for the
+    /// backing's `RegisterRegion::prepare`: then the first access takes no page fault.
     pub fn prepare(&self, addr: u64, len: u64, len_max: u64) {
         self.core.tables.prepare(addr, len, len_max);
     }
 
-    /// Marks the pages of `len` bytes at `addr` of this process as bad, for this device and for as
-    /// long as it lives: what reads registered memory there ends with a data poison status. Stores
-    /// succeed and do not clear the mark. Registrations that touch the pages are not shared with
-    /// peers on this host any more, so that this device answers every access; requests on them that
-    /// are outstanding end as access refused, and mappings that peers made before stay.
+    /// Marks the pages of `len` bytes at `addr` of this process as bad, for as long as this device lives: a read of
+    /// registered memory there ends with a data poison status. Stores succeed and do not clear the mark.
+    /// Registrations that touch the pages are no longer shared with peers on this host, so that this device answers
+    /// every access; outstanding requests on them end as access refused, and mappings that peers made before remain.
     ///
-    /// A memory fault for tests; nothing in a driver's reach causes it.
+    /// A memory fault for tests; a driver cannot cause it.
     pub fn poison(&self, now: Nanos, addr: usize, len: usize) {
-        // Registrations do not come and go meanwhile.
+        // No registration is made or removed meanwhile.
         let mark = |_: &mut SharedPart| self.core.tables.segments.poison(addr, len);
         let _ = self.shared.with_blocking(mark);
         self.run_shared(now);
     }
 
-    /// The driver of a function set the rings up; `false` when they cannot be used.
+    /// Enables a function whose driver set up its rings; `false` if they cannot be used.
     fn enable(&self, function: &DeviceFunction) -> bool {
         let tables = &self.core.tables;
         if !tables.open_async(function) {
@@ -173,7 +173,7 @@ impl SoftwareDevice {
         self.shared.with_blocking(|shared| shared.commands.attach(tables, function)).value
     }
 
-    /// All objects of the function are gone when it returns.
+    /// Resets a function: all its objects are gone when this returns.
     fn reset(&self, now: Nanos, function: &Arc<DeviceFunction>) {
         function.status.store(status::RESETTING, Ordering::SeqCst);
         let _ = self.shared.with_blocking(|shared| shared.clear(&self.core, now, function));

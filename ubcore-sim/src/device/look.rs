@@ -1,7 +1,6 @@
-//! The device as a report shows it: objects, paths, counters.
+//! Snapshot of the device for reports: objects, paths, counters.
 //!
-//! *Owns*: plain copies. *Takes*: the device, between two steps. *Must not*: change anything, or show
-//! a token.
+//! *Owns*: plain copies. *Takes*: the device, between two steps. *Must not*: change anything, or show a token.
 
 use udma_abi::{
     caps::Caps,
@@ -23,17 +22,17 @@ pub struct QueueLook {
     pub kind: CmdQueueKind,
     /// Transport mode that it was created with.
     pub mode: Mode,
-    /// State of its sending side; `None`: it has none, or is at work just now.
+    /// State of its sending side; `None`: it has none, or is being stepped just now.
     pub send_state: Option<QueueState>,
     /// State of its receiving side.
     pub recv_state: Option<QueueState>,
-    /// Receives that are posted.
+    /// Number of posted receives.
     pub receives: Option<u32>,
     /// JFCs of its completions.
     pub jfcs: Vec<u32>,
-    /// The JFR that it receives through, when that is not its own.
+    /// The JFR that it receives through, if that is not its own.
     pub shared_jfr: Option<u32>,
-    /// The group that it is in.
+    /// The group that it belongs to.
     pub group: Option<u32>,
     /// RC: path and number of the jetty that it is bound to.
     pub bound: Option<(u32, u32)>,
@@ -48,13 +47,13 @@ pub struct SegmentLook {
     pub va: u64,
     /// Length of the segment in bytes.
     pub len: u64,
-    /// What peers may do.
+    /// Access rights of peers.
     pub access: Access,
-    /// It is guarded by a token.
+    /// Whether a token guards it.
     pub has_token: bool,
-    /// Peers on this host reach (part of) it directly.
+    /// Whether peers on this host reach (part of) it directly.
     pub is_shared: bool,
-    /// Why they do not, if that is known.
+    /// Why they do not, if known.
     pub why_not_direct: Option<String>,
 }
 
@@ -71,14 +70,14 @@ pub struct DeviceSnapshot {
     pub segments: Vec<SegmentLook>,
     /// All paths, in the order of their nodes.
     pub paths: Vec<PathLook>,
-    /// Blocks of the knitting pool.
+    /// Number of blocks in the knitting pool.
     pub pool_blocks: u64,
-    /// Those of them that no TP holds.
+    /// Blocks that no TP holds.
     pub pool_free: u64,
 }
 
 impl SoftwareDevice {
-    /// Everything that lives in the device. Waits for the holder of the shared part: for reports only.
+    /// Takes a snapshot of everything in the device. Waits for the holder of the shared part: for reports only.
     #[must_use]
     pub fn look(&self) -> DeviceSnapshot {
         let look = |shared: &mut SharedPart| {
@@ -131,18 +130,18 @@ impl SoftwareDevice {
         self.shared.with_blocking(look).value
     }
 
-    /// What the device can hold and do.
+    /// Limits and abilities of the device.
     #[must_use]
     pub fn caps(&self) -> Caps {
         limits::caps(self.cfg())
     }
 
-    /// Every counter by name.
+    /// All counters by name.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         Counter::ALL.iter().map(|counter| (counter.name(), self.counter(*counter))).collect()
     }
 }
 
-/// A token id is an index shifted by this.
+/// A token id is a table index shifted by this.
 const TOKEN_ID_SHIFT: u32 = 8;

@@ -1,7 +1,7 @@
-//! Doorbells of a queue or JFC that was found once: what the registers do, without the search.
+//! Handles of queues and JFCs: doorbells without the lookup that register writes need.
 //!
-//! *Owns*: the number's permanent place, and the life that was found there. *Takes*: doorbells. *Gives*:
-//! steps of the queue. *Must not*: reach a later queue or JFC with the same number.
+//! *Owns*: the number's permanent place, and the life that was found there. *Takes*: doorbells. *Gives*: steps of the
+//! queue. *Must not*: reach a later queue or JFC with the same number.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -23,70 +23,71 @@ use crate::engine::{
     send::{SendEngine, StepOutcome},
 };
 
-/// A send queue, as it was when it was found. One thread at a time has it.
+/// Handle of a send queue, valid for one life of it. One thread at a time uses it.
 #[derive(Debug)]
 pub struct QueueHandle {
     queue: Arc<DeviceSendQueue>,
     life: u64,
-    /// Owns it from the first lease on.
+    /// Identity under which the queue is leased.
     owner: SerialOwner,
     leases: Leases,
 }
 
-/// A JFC, as it was when it was found.
+/// Handle of a JFC, valid for one life of it.
 #[derive(Debug)]
 pub struct FoundJfc {
     jfc: Arc<DeviceJfc>,
     life: u64,
 }
 
-/// A visit of a found queue.
+/// A visit of a queue by its handle.
 #[derive(Debug)]
 pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
 
-/// What became of a word that was to be moved.
+/// Result of [`QueueHandle::move_word`].
 #[derive(Debug)]
 pub enum WordMove<'q> {
-    /// It was moved. The index that the next entry of the JFC gets.
+    /// The word was moved. The index of the JFC's next entry.
     Done(u32),
-    /// As `Done`; the end of the visit is to be finished: another thread marked the queue or took its lease.
+    /// The word was moved, but another thread marked the queue or took its lease: call [`QueueEnd::finish`].
     Ending(u32, QueueEnd<'q>),
-    /// As `Done`; the visit is to end in a lease.
+    /// The word was moved, and the queue is to be leased: call [`SoftwareDevice::lease`].
     ToLease(u32, QueueVisit<'q>),
-    /// Not in this way.
+    /// It cannot be done here: call [`SoftwareDevice::carry_word_in_visit`].
     StepOutcome(QueueVisit<'q>),
     /// Another thread has the queue.
     Held,
-    /// Another thread took the lease by which the queue was entered; the entry is to be given up.
+    /// Another thread took the lease under which this one entered: call [`QueueEntry::finish`].
     Taken(QueueEntry<'q>),
-    /// The queue ended: its number may be that of another one.
+    /// The queue is gone: its number may be that of another one.
     Ended,
 }
 
-/// The end of a visit of a found queue, which is not over.
+/// End of a visit that another thread interrupted.
 #[derive(Debug)]
 pub struct QueueEnd<'q>(VisitEnd<'q, EnginePlace>);
 
 impl QueueEnd<'_> {
-    /// Finishes it. Returns whether the queue is to be stepped.
+    /// Finishes the visit. Returns whether the queue is to be stepped.
     pub fn finish(self) -> bool {
         self.0.finish()
     }
 }
 
-/// The entry into a found queue whose lease was taken.
+/// Entry into a queue whose lease was taken meanwhile.
 #[derive(Debug)]
 pub struct QueueEntry<'q>(TakenEntry<'q, EnginePlace>);
 
 impl QueueEntry<'_> {
-    /// Gives it up. Returns whether the queue is to be stepped.
+    /// Gives the entry up. Returns whether the queue is to be stepped.
     pub fn finish(self) -> bool {
         self.0.finish()
     }
 }
 
 impl QueueHandle {
-    /// Notes what requests like the newest one touch as values from number 1 on. Returns whether the queue is to be stepped.
+    /// Notes what requests like the newest one touch, as values number 1 and following. Returns whether the queue is
+    /// to be stepped.
     pub fn note_lines(&self, lines: &UsedLines) -> bool {
         lines.note(1, self, size_of::<Self>());
         lines.note(2, &*self.queue, size_of::<DeviceSendQueue>());
@@ -99,8 +100,8 @@ impl QueueHandle {
         visit.leave()
     }
 
-    /// Whether a visit for a request under a grant is to end in a lease: after many in a row, which no other visit
-    /// interrupted.
+    /// Whether a visit for a request under a grant should end in a lease: many in a row were not interrupted by
+    /// another visit.
     #[inline(always)]
     fn wants_lease(&self, visit: &mut SerialVisit<'_, EnginePlace>) -> bool {
         !visit.is_leased()
@@ -108,7 +109,7 @@ impl QueueHandle {
             && visit.with(|place| place.wants_lease(self.leases, self.owner.leases()))
     }
 
-    /// Ends a visit for such a request. Returns whether the queue is to be stepped.
+    /// Ends a visit for such a request, in a lease if one is due. Returns whether the queue is to be stepped.
     #[inline(always)]
     fn end(&self, mut visit: SerialVisit<'_, EnginePlace>) -> bool {
         let is_to_lease = self.wants_lease(&mut visit);
@@ -116,8 +117,8 @@ impl QueueHandle {
         end.is_err_and(VisitEnd::finish)
     }
 
-    /// As [`SoftwareDevice::execute_local`], of 8 bytes between segments of this node, where that is one move under a
-    /// grant. All of it can be compiled into the caller, and nothing in it is called.
+    /// Moves 8 bytes between segments of this node, as one move under a grant; the driver makes the CQE. All of it
+    /// can be inlined into the caller.
     #[inline(always)]
     pub fn move_word(&self, (pi, remote_va, local_va): (u32, u64, u64)) -> WordMove<'_> {
         let queue = &*self.queue;
@@ -145,7 +146,7 @@ impl QueueHandle {
 
 #[cfg(test)]
 impl QueueHandle {
-    /// Whether the queue is leased.
+    /// Whether the queue is leased to a thread.
     pub(crate) fn is_leased(&self) -> bool {
         self.queue.send.is_leased()
     }
@@ -158,7 +159,8 @@ impl Drop for QueueHandle {
 }
 
 impl SoftwareDevice {
-    /// The send queue that has the number now; it is leased by `leases`, as long as nothing else has leased it.
+    /// Looks up the send queue that has this number now; `leases` says when it is leased, unless another handle
+    /// leases it.
     #[must_use]
     pub fn find_queue(&self, id: u32, leases: Leases) -> Option<QueueHandle> {
         let queue = self.core.queues.get(id)?;
@@ -168,15 +170,15 @@ impl SoftwareDevice {
         Some(QueueHandle { queue, life, owner, leases })
     }
 
-    /// The JFC that has the number now.
+    /// Looks up the JFC that has this number now.
     #[must_use]
     pub fn find_jfc(&self, jfcn: u32) -> Option<FoundJfc> {
         let jfc = self.core.tables.jfcs.get(jfcn)?;
         jfc.lives.seen().map(|life| FoundJfc { jfc: Arc::clone(jfc), life })
     }
 
-    /// As a write of `words` to the queue's place for direct entries
-    /// ([`SoftwareDevice::write_block`]).
+    /// Posts a direct entry, like a write of `words` to the queue's doorbell page ([`SoftwareDevice::write_block`]).
+    /// Returns whether anything may be left to do.
     #[inline]
     pub fn ring_direct(
         &self,
@@ -191,8 +193,8 @@ impl SoftwareDevice {
         self.post_direct(now, &found.queue, words)
     }
 
-    /// Carries out a direct entry that is not in the ring. Returns whether anything may be left to do; `None`:
-    /// nothing happened, the entry is to be posted in the ring.
+    /// Executes a direct entry that is not in the ring. Returns whether anything may be left to do; `None`: nothing
+    /// happened, the entry has to be posted in the ring.
     #[inline(always)]
     pub fn carry(
         &self,
@@ -203,7 +205,7 @@ impl SoftwareDevice {
         self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
     }
 
-    /// Whether the queue that was found still has its number.
+    /// Whether the handle's queue still has its number; if not, counts a bad doorbell.
     #[inline(always)]
     fn is_still(&self, found: &QueueHandle) -> bool {
         let is_still = found.queue.sends.is_still(found.life);
@@ -213,7 +215,8 @@ impl SoftwareDevice {
         is_still
     }
 
-    /// As [`SoftwareDevice::carry`], of an entry like the newest one that [`SoftwareDevice::carry`] carried out.
+    /// Executes an entry like the newest one of [`SoftwareDevice::carry`], from the fields that differ. Results as
+    /// there.
     #[inline(always)]
     pub fn carry_moved(
         &self,
@@ -239,8 +242,8 @@ impl SoftwareDevice {
         self.after_reported(found, now, (left, is_marked))
     }
 
-    /// What is rare after [`SoftwareDevice::carry_moved`]: the request left something to do or did not happen, or another
-    /// thread marked the queue meanwhile.
+    /// The rare cases after [`SoftwareDevice::carry_moved`]: the request left something to do or was not executed, or
+    /// another thread marked the queue.
     #[cold]
     #[inline(never)]
     fn after_reported(
@@ -263,14 +266,15 @@ impl SoftwareDevice {
         carried.map(|_| is_left || left != StepOutcome::BUSY)
     }
 
-    /// As [`SoftwareDevice::carry_moved`], of an entry whose completion the driver makes. Returns the index that the
-    /// next entry of its JFC gets, and whether the queue is to be stepped ([`SoftwareDevice::step_queue_found`]).
+    /// Executes an entry like the newest one of [`SoftwareDevice::carry`], whose CQE the driver makes or which wants
+    /// none. Returns the index of the JFC's next entry (`None`: nothing happened), and whether the queue is to be
+    /// stepped ([`SoftwareDevice::step_queue_found`]).
     #[inline(always)]
     pub fn execute_local(&self, found: &QueueHandle, moved: &MovedEntry) -> (Option<u32>, bool) {
         self.visit_brief(found, |place, queue| place.execute_local(queue, moved))
     }
 
-    /// As [`SoftwareDevice::execute_local`], of 8 bytes without a completion.
+    /// Executes an 8-byte entry without a completion. Results as in [`SoftwareDevice::execute_local`].
     #[inline(always)]
     pub fn carry_word_silently(
         &self,
@@ -280,8 +284,8 @@ impl SoftwareDevice {
         self.visit_brief(found, |place, queue| place.carry_word_silently(queue, moved))
     }
 
-    /// As [`SoftwareDevice::execute_local`], of a whole entry like some one that [`SoftwareDevice::carry`] carried
-    /// out, and from now on the newest one.
+    /// Executes a whole entry like any that [`SoftwareDevice::carry`] executed, and makes it the newest. Results as
+    /// in [`SoftwareDevice::execute_local`].
     #[inline(always)]
     pub fn carry_block_unreported(
         &self,
@@ -293,7 +297,7 @@ impl SoftwareDevice {
         })
     }
 
-    /// Lets `carry` carry out an entry that is not in the ring, and is not reported.
+    /// Calls `carry` to execute an entry that is not in the ring and whose CQE the driver makes.
     #[inline(always)]
     fn visit_brief(
         &self,
@@ -314,7 +318,7 @@ impl SoftwareDevice {
         (index, found.end(visit))
     }
 
-    /// Goes on with the visit of a queue that [`QueueHandle::move_word`] left, with the word that it was for; as
+    /// Executes the word that [`QueueHandle::move_word`] could not move, in the visit that it returned. Results as in
     /// [`SoftwareDevice::execute_local`].
     #[inline(always)]
     pub fn carry_word_in_visit(
@@ -327,14 +331,14 @@ impl SoftwareDevice {
         (index, found.end(visit.0))
     }
 
-    /// As [`SoftwareDevice::execute_local`], of an atomic like the newest one that [`SoftwareDevice::carry_atomic`]
-    /// carried out. Without an index it is to be posted at that position.
+    /// Executes an atomic like the newest one of [`SoftwareDevice::carry_atomic`], whose CQE the driver makes.
+    /// Results as in [`SoftwareDevice::execute_local`]; without an index it has to be posted at that position.
     #[inline(always)]
     pub fn carry_word(&self, found: &QueueHandle, moved: &MovedWord) -> (Option<u32>, bool) {
         self.visit_brief(found, |place, queue| place.change_unreported(queue, moved))
     }
 
-    /// Ends a visit of a queue in a lease. Returns whether it is to be stepped.
+    /// Ends a visit in a lease. Returns whether the queue is to be stepped.
     pub fn lease(&self, found: &QueueHandle, visit: QueueVisit<'_>) -> bool {
         visit.0.lease(&found.owner).is_err_and(VisitEnd::finish)
     }
@@ -347,7 +351,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// As [`SoftwareDevice::carry`], of an atomic.
+    /// Executes an atomic that is not in the ring. Results as in [`SoftwareDevice::carry`].
     #[inline(always)]
     pub fn carry_atomic(
         &self,
@@ -358,7 +362,7 @@ impl SoftwareDevice {
         self.carry_by(found, now, |engine, at| engine.carry_blocks(at, blocks))
     }
 
-    /// Lets `carry` carry out an entry that is not in the ring.
+    /// Calls `carry` to execute an entry that is not in the ring.
     #[inline(always)]
     fn carry_by(
         &self,
@@ -377,7 +381,7 @@ impl SoftwareDevice {
         Some(is_left || left != StepOutcome::BUSY)
     }
 
-    /// As a write of `pi` to the queue's doorbell.
+    /// Rings the queue's doorbell: posts everything before block `pi`.
     #[inline]
     pub fn ring_queue(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos, pi: u32) {
         if !found.queue.sends.is_still(found.life) {
@@ -386,8 +390,8 @@ impl SoftwareDevice {
         self.post(now, &found.queue, pi);
     }
 
-    /// As a JFC doorbell that moves the consumer index and arms nothing. Returns whether anything may be
-    /// left to do.
+    /// Moves the JFC's consumer index, like a JFC doorbell that arms nothing. Returns whether anything may be left to
+    /// do.
     #[inline]
     pub fn consume(&self, found: &FoundJfc, now: impl FnOnce() -> Nanos, ci: u32) -> bool {
         let is_same = found.jfc.lives.is_still(found.life);
@@ -400,7 +404,7 @@ impl SoftwareDevice {
         true
     }
 
-    /// A direct entry for the queue. Returns whether anything may be left to do.
+    /// Posts a direct entry. Returns whether anything may be left to do.
     #[inline]
     pub(super) fn post_direct(
         &self,
@@ -409,7 +413,7 @@ impl SoftwareDevice {
         words: &[u64; BLOCK_WORDS],
     ) -> bool {
         let pi = queue.pi.load(Ordering::Relaxed);
-        // The entry says at which position it stands: it must be the next one posted.
+        // The entry names its position: it must be the next one posted.
         if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
             self.count(Counter::BadDoorbell);
             return false;
@@ -426,7 +430,7 @@ impl SoftwareDevice {
         is_left || left != StepOutcome::BUSY
     }
 
-    /// A direct entry of a message: queue and shared part are visited at once.
+    /// Posts the direct entry of a message, in one visit of queue and shared part.
     #[inline(never)]
     fn post_message(
         &self,
@@ -434,7 +438,7 @@ impl SoftwareDevice {
         queue: &Arc<DeviceSendQueue>,
         words: &[u64; BLOCK_WORDS],
     ) -> bool {
-        // Read at most once, and not before the message is on its way.
+        // Read at most once, and not before the message is sent.
         let (clock, now) = (OnceCell::new(), Cell::new(Some(now)));
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         if self.send_short(read, queue, words).is_none() {
@@ -447,7 +451,7 @@ impl SoftwareDevice {
         true
     }
 
-    /// Everything before block `pi` is posted.
+    /// Posts everything before block `pi`, and steps the queue.
     #[inline]
     pub(super) fn post(&self, now: impl FnOnce() -> Nanos, queue: &Arc<DeviceSendQueue>, pi: u32) {
         queue.pi.store(pi, Ordering::Release);

@@ -1,7 +1,7 @@
 //! Register access: one dispatch by offset.
 //!
-//! *Owns*: which register is where. *Takes*: reads and writes of any offset. *Gives*: values;
-//! doorbells passed on. *Must not*: panic on any offset or value.
+//! *Owns*: the register map. *Takes*: reads and writes of any offset. *Gives*: values; doorbells passed on. *Must
+//! not*: panic on any offset or value.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::limits;
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
 
 impl SoftwareDevice {
-    /// Reads a register of a function; outside the map: all ones, counted.
+    /// Reads a register of a function. Outside of the map: all ones, and counted.
     #[must_use]
     pub fn read(&self, function: &DeviceFunction, offset: u64) -> u64 {
         let setup = function.setup();
@@ -71,7 +71,7 @@ impl SoftwareDevice {
         self.write_setup32(now(), function, (offset, value));
     }
 
-    /// Writes a 64-bit register of a function; doorbells of this width run a step of their queue.
+    /// Writes a 64-bit register of a function; doorbells of this width step their queue.
     #[inline]
     pub fn write64(
         &self,
@@ -89,8 +89,8 @@ impl SoftwareDevice {
         }
     }
 
-    /// Takes what a slot of a function's doorbell memory rang with: the indices and arms of a JFC, or a producer index. The queue is
-    /// stepped with those of other functions, so that a doorbell is worth no step of its own.
+    /// Takes a doorbell from a slot of a function's doorbell memory: the indices and arms of a JFC, or a producer
+    /// index. The queue is put on the list with those of other functions, so a doorbell buys no step of its own.
     #[inline]
     pub fn ring_slot(
         &self,
@@ -117,10 +117,11 @@ impl SoftwareDevice {
         }
     }
 
-    /// 64 bytes at once by the driver of a function: a direct entry. It is in the ring as well, for when it cannot start now.
+    /// Takes a direct entry: 64 bytes that a function's driver wrote at once. It is in the ring as well, in case it
+    /// cannot start now.
     ///
-    /// Reads the clock only for the shared part. Returns whether anything may be left to do: `false`
-    /// when all that was posted is done, or nothing was.
+    /// Reads the clock only for the shared part. Returns whether anything may be left to do: `false` if all that was
+    /// posted is done, or nothing was posted.
     #[inline]
     pub fn write_block(
         &self,
@@ -150,7 +151,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// The living send queue of a number, if the function has it; else the doorbell is counted.
+    /// The living send queue of this number, if it belongs to the function; else counts a bad doorbell.
     #[inline]
     fn queue_of(&self, function: &DeviceFunction, id: u32) -> Option<&Arc<DeviceSendQueue>> {
         let queue = self.core.queues.get(id).filter(|queue| queue.sends.is_on());
@@ -178,7 +179,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// The living JFC of a number, if the function has it; else the doorbell is counted.
+    /// The living JFC of this number, if it belongs to the function; else counts a bad doorbell.
     #[inline]
     fn jfc_of(&self, function: &DeviceFunction, jfcn: u32) -> Option<&Arc<DeviceJfc>> {
         let found = self.core.tables.jfcs.get(jfcn).filter(|jfc| jfc.lives.is_on());
@@ -189,7 +190,7 @@ impl SoftwareDevice {
         own
     }
 
-    /// What is left to do when a JFC rang, with an arm or without.
+    /// Does what a JFC doorbell, with or without an arm, left to do.
     #[inline]
     fn after_jfc(
         &self,

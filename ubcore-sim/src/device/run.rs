@@ -1,7 +1,7 @@
 //! Steps and inputs of the device: posters step their queue, every caller the shared part.
 //!
-//! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
-//! *Must not*: wait for a value that another thread holds (it will see the mark).
+//! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps. *Must not*: wait for a value that another
+//! thread holds (it will see the mark).
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::ports::{
 const QUEUES_PER_STEP: usize = 64;
 
 impl SoftwareDevice {
-    /// One bounded step of everything runnable. Returns whether anything was done.
+    /// Does one bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         if let Some(contexts) = &self.core.tables.contexts {
             self.wake_ready(contexts);
@@ -42,21 +42,21 @@ impl SoftwareDevice {
         busy | self.run_shared(now)
     }
 
-    /// Virtual time is this from now on: [`ContextModelMode::Time`](crate::ContextModelMode::Time) measures by it when requests
-    /// have their contexts.
+    /// Sets the virtual time, by which [`ContextModelMode::Time`](crate::ContextModelMode::Time) decides when the
+    /// contexts of requests are loaded.
     pub fn set_virtual_time(&self, now: Nanos) {
         if let Some(contexts) = &self.core.tables.contexts {
             contexts.set_clock(now);
         }
     }
 
-    /// Copies of all lookups of contexts go there from now on. `false`: the device does not account them.
+    /// Sends copies of all context lookups to `sink`. `false`: the device does not model contexts.
     pub fn record_lookups(&self, sink: Arc<dyn LookupSink>) -> bool {
         let contexts = self.core.tables.contexts.as_ref();
         contexts.map(|contexts| contexts.record(sink)).is_some()
     }
 
-    /// From now on the model of contexts is wrong.
+    /// Makes the context model wrong, for tests of those who check it.
     #[cfg(test)]
     pub(crate) fn lie_about_contexts(&self) {
         if let Some(contexts) = &self.core.tables.contexts {
@@ -64,7 +64,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// Lets queues go on whose requests have their contexts.
+    /// Makes the queues runnable whose requests' contexts are loaded.
     #[cold]
     fn wake_ready(&self, contexts: &ContextModel) {
         contexts.take_due(|id| {
@@ -74,14 +74,14 @@ impl SoftwareDevice {
         });
     }
 
-    /// One bounded step as [`SoftwareDevice::step`], unless it would find nothing: no queue is listed, and in
-    /// the shared part nothing waits that no input announces. When something is due by its time,
-    /// [`SoftwareDevice::poll_deadline`] says. Returns whether there was a step.
+    /// Does one bounded step unless it would find nothing: no queue is listed, and nothing waits in the shared part or in
+    /// a peer's ring. What is due by time is not looked for; [`SoftwareDevice::poll_deadline`] says when that is. Returns
+    /// whether there was a step.
     pub(crate) fn step_found(&self, now: impl FnOnce() -> Nanos, kind: PlainStep) -> bool {
         self.step_found_or(now, kind, |_| {})
     }
 
-    /// As [`SoftwareDevice::step_found`]; a shared part in which there is nothing to do is looked at by `quiet`.
+    /// Does what [`SoftwareDevice::step_found`] does; calls `quiet` if the shared part has nothing to do.
     #[inline]
     fn step_found_or(
         &self,
@@ -103,7 +103,7 @@ impl SoftwareDevice {
                     return false;
                 }
                 self.sign().count_visit();
-                // An acknowledgement that waits for the next poll is left by it.
+                // An acknowledgement that waits for the next poll stays waiting.
                 let is_alone = kind == PlainStep::Poll
                     && place.take_alone(&self.core, read(), &mut PollOfOne::default());
                 !is_alone && !self.step_plain(place.part(), read(), kind)
@@ -112,13 +112,13 @@ impl SoftwareDevice {
                 self.step_shared(shared, read());
             },
         );
-        // Who holds the shared part steps it.
+        // Another thread that holds the shared part steps it.
         let at = clock.get().copied();
         self.after_run(run, at.unwrap_or(0));
         at.is_some() || run != RunResult::Done
     }
 
-    /// Steps the shared part for what a thread just posted, here or by the thread that holds it.
+    /// Steps the shared part for what a thread just posted; if another thread holds it, that one does so.
     pub(super) fn run_posted(&self, now: Nanos) {
         let run = self.shared.run_if(
             |place| {
@@ -133,7 +133,7 @@ impl SoftwareDevice {
         self.after_run(run, now);
     }
 
-    /// Steps the shared part for what a poll took from the socket, as [`SoftwareDevice::run_posted`].
+    /// Steps the shared part for what a poll took from the socket; if another thread holds it, that one does so.
     fn run_arrived(&self, now: Nanos) {
         let run = self.shared.run_if(
             |place| {
@@ -147,8 +147,8 @@ impl SoftwareDevice {
         self.after_run(run, now);
     }
 
-    /// Visits shared part and queue for a direct entry of a message. `None`: another thread holds the shared
-    /// part.
+    /// Sends the message of a direct entry, in one visit of shared part and queue. `None`: another thread holds the
+    /// shared part.
     #[inline]
     pub(super) fn send_short(
         &self,
@@ -176,7 +176,7 @@ impl SoftwareDevice {
         Some(())
     }
 
-    /// Sends the message of a direct entry that is of no ping-pong, or begins one with it.
+    /// Sends the message of a direct entry outside of ping-pong mode, or enters that mode with it.
     #[inline(never)]
     fn send_message(
         &self,
@@ -195,7 +195,7 @@ impl SoftwareDevice {
         if place.begin_ping_pong(&self.core, queue, block)
             && let Some(left) = place.say(&self.core, &now, (queue, block))
         {
-            // The turns before were sent by the lane, and no step was made since.
+            // The lane sent the messages before, and there was no step since.
             debug_assert!(
                 !place.is_before_due(),
                 "a step is due when the message wants to be looked at"
@@ -214,9 +214,8 @@ impl SoftwareDevice {
         }
     }
 
-    /// As [`SoftwareDevice::step_found`]. Begins `idle` if there was nothing to do: until that ends, there is
-    /// none either.
-    /// `raised` was read before anything that this poll looks at.
+    /// Does what [`SoftwareDevice::step_found`] does; if there was nothing to do, takes the snapshot `idle`, which
+    /// stays valid as long as there is none. `raised` was read before anything that this poll looks at.
     pub(crate) fn step_or_begin(
         &self,
         now: impl FnOnce() -> Nanos,
@@ -231,8 +230,8 @@ impl SoftwareDevice {
         is_found
     }
 
-    /// Takes the entry of a peer by which the idle snapshot of a poll ended, if it is a message alone. Whether it did; if not, a step
-    /// is due.
+    /// Takes the ring entry that invalidated a poll's idle snapshot, if it is a single message. Returns whether it
+    /// did; if not, a step is due.
     #[inline]
     pub(crate) fn take_entry(&self, now: impl Fn() -> Nanos, poll: &mut PollOfOne) -> bool {
         if self.core.has_runnable() {
@@ -251,23 +250,23 @@ impl SoftwareDevice {
         is_taken
     }
 
-    /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;
-    /// `false`: it has, and a full step is due.
+    /// Steps only mail and pieces, in a shared part that this thread holds and that has nothing else to do. `false`:
+    /// it has, and a full step is due.
     fn step_plain(&self, shared: &mut SharedPart, now: Nanos, by: PlainStep) -> bool {
         if !shared.is_plain(&self.core) {
             return false;
         }
         let at = shared.time.at(now);
-        // A timer that moved on is found when it would have been due.
+        // A timer that was put off is seen when it would have been due.
         if shared.step_plain(&self.core, at, by) {
             self.set_deadline(shared);
         }
         true
     }
 
-    /// Steps what a program waits for, the mail and the pieces, in a shared part that this thread holds. The rest of a
-    /// step is due at once: the next poll or another thread does it, while packets are on their way. `false`: a full
-    /// step is due.
+    /// Steps what programs wait for, mail and pieces, in a shared part that this thread holds. The rest of a step is
+    /// due at once: the next poll or another thread does it, while packets are on their way. `false`: a full step is
+    /// due.
     fn step_prompt(&self, shared: &mut SharedPart, now: Nanos) -> bool {
         if !shared.exchange.has_packet_peers() {
             return false;
@@ -290,8 +289,8 @@ impl SoftwareDevice {
         busy
     }
 
-    /// Steps a queue's engine, then the shared part if it has something to do. Whether anything was
-    /// done here.
+    /// Steps a queue's engine, then the shared part if it has something to do. Returns whether anything was done
+    /// here.
     #[inline]
     pub(super) fn run_queue(&self, queue: &Arc<DeviceSendQueue>, now: Nanos) -> bool {
         let left = self.core.step_queue(queue, None);
@@ -301,14 +300,14 @@ impl SoftwareDevice {
         left.has(StepOutcome::BUSY)
     }
 
-    /// Whether a step of a queue leaves something to the shared part.
+    /// Whether the step of a queue left something for the shared part.
     #[inline]
     pub(super) fn is_left(&self, left: StepOutcome) -> bool {
         left.has(StepOutcome::SHARED)
             || left.has(StepOutcome::BUSY) && self.core.tables.moderation.load(Ordering::Relaxed)
     }
 
-    /// Completion slots are free again: queues that stopped for want of one go on.
+    /// Restarts the queues that stopped for want of a completion slot.
     pub(super) fn restart_stopped(&self, now: Nanos) {
         for queue in self.core.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
@@ -316,7 +315,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// Steps the shared part, here or by the thread that holds it.
+    /// Steps the shared part; if another thread holds it, that one does so.
     pub(crate) fn run_shared(&self, now: Nanos) -> bool {
         let mut busy = false;
         let run = self.shared.run(|shared| busy |= self.step_shared(shared, now));
@@ -324,7 +323,7 @@ impl SoftwareDevice {
         busy
     }
 
-    /// Steps the shared part, which this thread holds. Whether anything was done.
+    /// Steps the shared part, which this thread holds. Returns whether anything was done.
     fn step_shared(&self, shared: &mut SharedPart, now: Nanos) -> bool {
         let at = shared.time.at(now);
         let busy = shared.step(&self.core, at);
@@ -332,7 +331,7 @@ impl SoftwareDevice {
         busy
     }
 
-    /// Takes over the timers of the shared part, which this thread holds.
+    /// Sets the deadline from the timers of the shared part, which this thread holds.
     fn set_deadline(&self, shared: &mut SharedPart) {
         let timers = shared.poll_deadline();
         self.set_timers(&mut shared.time, timers);
@@ -344,13 +343,13 @@ impl SoftwareDevice {
             false => time.set_due(timers),
         };
         let deadline = due.unwrap_or(u64::MAX);
-        // A store that all threads see at once costs more than the look.
+        // A store with this ordering costs more than the load.
         if self.deadline.load(Ordering::SeqCst) != deadline {
             self.deadline.store(deadline, Ordering::SeqCst);
         }
     }
 
-    /// Work that a run left is due at once.
+    /// Makes work that a run left due at once.
     fn after_run(&self, run: RunResult, now: Nanos) {
         if run == RunResult::WorkLeft {
             self.deadline.fetch_min(now, Ordering::SeqCst);
@@ -358,7 +357,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// When [`SoftwareDevice::step`] wants to be called at the latest.
+    /// Time at which [`SoftwareDevice::step`] has to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
         if self.core.has_runnable() || self.core.has_listed() {
@@ -368,25 +367,25 @@ impl SoftwareDevice {
         waits.into_iter().chain(self.timer()).min()
     }
 
-    /// As [`SoftwareDevice::poll_deadline`], of what is due by its time alone.
+    /// Deadline of the timers alone, without queues that could be stepped now.
     #[inline]
     pub(crate) fn timer(&self) -> Deadline {
         let at = self.deadline.load(Ordering::SeqCst);
         (at != u64::MAX).then_some(at)
     }
 
-    /// Whether [`SoftwareDevice::step`] wants to be called at `now`, or [`SoftwareDevice::poll_transmit`].
+    /// Whether [`SoftwareDevice::step`] or [`SoftwareDevice::poll_transmit`] has to be called at `now`.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.poll_deadline().is_some_and(|at| at <= now)
     }
 
-    /// What the core wants done about a peer.
+    /// Takes the next request to the host about a peer.
     pub fn poll_host_request(&self) -> Option<HostRequest> {
         self.core.tables.requests.pop()
     }
 
-    /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
+    /// Takes the next datagram to send; its bytes (BTH to ICRC) are in `buf`.
     pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         let held = self.shared.try_with(|shared| {
             let at = shared.time.at(now);
@@ -400,7 +399,7 @@ impl SoftwareDevice {
         held.value
     }
 
-    /// As [`SoftwareDevice::poll_transmit`], and whether another call would give more at once.
+    /// Takes the next datagram like [`SoftwareDevice::poll_transmit`], and says whether another one is ready.
     pub(crate) fn poll_transmit_more(
         &self,
         now: Nanos,
@@ -416,34 +415,34 @@ impl SoftwareDevice {
         held.is_none_or(|held| held.value || held.marked)
     }
 
-    /// The peer is on this host; these are the shared parts. Also called when the peer came first.
+    /// Reports that the peer is on this host, with what it shares. Also called when the peer connected first.
     pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
         self.visit(now, |exchange, at| exchange.on_same_host_peer(&self.core, at, eid, parts));
     }
 
-    /// The peer is not on this host: packets go to its address.
+    /// Reports that the peer is not on this host: packets go to its address.
     pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
         self.visit(now, |exchange, _| exchange.on_packet_peer(eid));
     }
 
-    /// There is no path to the peer.
+    /// Reports that there is no path to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
         self.visit(now, |exchange, _| exchange.on_no_peer(eid, why));
     }
 
-    /// A peer on this host hung up or died.
+    /// Reports that a peer on this host hung up or died.
     pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
         self.visit(now, |exchange, at| exchange.on_peer_gone(&self.core, at, eid));
     }
 
-    /// The system did not take a datagram to the node: at most `ip_mtu` bytes pass, with the headers of IP
-    /// and UDP.
+    /// Reports that the system refused a datagram to the node as too long: at most `ip_mtu` bytes pass, including the
+    /// IP and UDP headers.
     pub fn on_too_long(&self, now: Nanos, to: NodeAddr, ip_mtu: usize) {
         self.visit(now, |exchange, at| exchange.endpoint.on_too_long(at, to, ip_mtu));
     }
 
-    /// The system does not send from this port to this address, whatever it is: the interface is down, or
-    /// there is no route.
+    /// Reports that the system sends nothing from this port to this address: the interface is down, or there is no
+    /// route.
     pub fn on_cut(&self, now: Nanos, route: Route) {
         self.visit(now, |exchange, at| exchange.endpoint.on_cut(at, route));
     }
@@ -453,7 +452,7 @@ impl SoftwareDevice {
         self.visit(now, |exchange, at| exchange.endpoint.set_port_mode(at, mode));
     }
 
-    /// A datagram (BTH to ICRC) came from a node.
+    /// Takes a datagram (BTH to ICRC) from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
         let _ = self.on_datagrams(
             now,
@@ -462,8 +461,8 @@ impl SoftwareDevice {
         );
     }
 
-    /// Datagrams came from nodes. One step follows them all, which costs more than most of them do;
-    /// none when they were only counted and answered. Returns whether there was one.
+    /// Takes datagrams from nodes. One step follows them all, which costs more than most of them do; none if they
+    /// were only counted and answered. Returns whether there was one.
     pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D) -> bool
     where
         D: Iterator<Item = ArrivedDatagram<'a>>,
@@ -471,7 +470,8 @@ impl SoftwareDevice {
         self.on_datagrams_at(now, (0, backlog, LinkVisitor::Thread), datagrams)
     }
 
-    /// The same at a port of this node; 0 is the one whose address is its EID.
+    /// Takes datagrams as [`SoftwareDevice::on_datagrams`] does, at a port of this node; 0 is the one whose address
+    /// is its EID.
     pub fn on_datagrams_at<'a, D>(
         &self,
         now: Nanos,
@@ -505,7 +505,7 @@ impl SoftwareDevice {
         true
     }
 
-    /// Gives the exchange an input at `now`, then steps.
+    /// Passes an input at `now` to the exchange, then steps.
     fn visit(&self, now: Nanos, input: impl FnOnce(&mut Exchange, Nanos)) {
         let _ = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
@@ -515,7 +515,7 @@ impl SoftwareDevice {
         self.run_shared(now);
     }
 
-    /// Whether a step that took datagrams left queues to step or pieces to take: it is bounded.
+    /// Whether a step that took datagrams left queues to step or pieces to take: a step is bounded.
     pub(crate) fn has_left(&self) -> bool {
         let of_peers = |shared: &mut SharedPart| shared.exchange.endpoint.has_pieces();
         self.core.has_runnable()
@@ -523,18 +523,19 @@ impl SoftwareDevice {
             || self.shared.try_with(of_peers).is_none_or(|held| held.value || held.marked)
     }
 
-    /// Whether a step would find something that no input announces, or the thread that steps at this moment may leave some.
+    /// Whether a step would find work that no input announces, such as entries in a peer's ring, or the thread that steps
+    /// right now may leave some.
     pub(crate) fn is_work_left(&self) -> bool {
         let has_work = |shared: &mut SharedPart| shared.exchange.has_work();
         self.shared.try_with(has_work).is_none_or(|held| held.value || held.marked)
     }
 
-    /// TPNs of this node with the peers at their other ends.
+    /// Lists the TPNs of this node with the peers at their other ends.
     pub(crate) fn tpns(&self) -> Vec<(u32, NodeAddr)> {
         self.shared.with_blocking(|s| s.exchange.endpoint.tpns().collect()).value
     }
 
-    /// Whether a node showed that it receives at its address, or sent a datagram for a queue here.
+    /// Whether a node has proven that it receives at its address, or sent a datagram for a queue here.
     pub(crate) fn has_packet_peers(&self) -> bool {
         self.shared.with_blocking(|s| s.exchange.endpoint.has_peers()).value
     }
@@ -550,18 +551,18 @@ impl SoftwareDevice {
         reasons.into_iter().map(|reason| self.core.tables.counts.value(reason)).sum()
     }
 
-    /// Whether each node that is reached by packets has everything that this one sent and owes.
+    /// Whether each node that is reached by packets has acknowledged everything, and is owed nothing.
     pub(crate) fn is_answered(&self) -> bool {
         self.shared.with_blocking(|shared| shared.exchange.is_answered()).value
     }
 
-    /// The device ends: its peers by packets get a CLOSE, which [`SoftwareDevice::poll_transmit`] gives. It is
+    /// Sends CLOSE to all packet peers of a device that ends ([`SoftwareDevice::poll_transmit`] gives them). It is
     /// not stepped any more.
     pub(crate) fn close_peers(&self) {
         let _ = self.shared.with_blocking(|shared| shared.exchange.close_peers());
     }
 
-    /// As [`SoftwareDevice::close_peers`], of a device that threads still step.
+    /// Sends CLOSE to all packet peers of a device that threads still step.
     pub(crate) fn leave_peers(&self) {
         let close = |shared: &mut SharedPart| {
             shared.exchange.endpoint.close_all(urma_packet::CloseReason::Shutdown);
@@ -569,14 +570,14 @@ impl SoftwareDevice {
         let _ = self.shared.with_blocking(close);
     }
 
-    /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
+    /// Announces to peers that the caller sleeps, unless a last check finds work. `true`: the caller may wait on its
     /// descriptors until a peer wakes it, or until [`SoftwareDevice::poll_deadline`].
     #[must_use]
     pub fn announce_sleep(&self, now: Nanos) -> bool {
         let Some(sleep) = &self.core.tables.sleep else { return false };
         let rest = sleep.announce_sleep(|| {
             let due = self.poll_deadline().is_some_and(|at| at <= now);
-            // The holder of the shared part is awake and will look for itself.
+            // The holder of the shared part is awake and will check for itself.
             due || self
                 .shared
                 .try_with(|s| s.exchange.has_work())
@@ -585,7 +586,7 @@ impl SoftwareDevice {
         rest == SleepResult::Sleep
     }
 
-    /// Says *awake* to peers; to be called as soon as the wait returns.
+    /// Announces to peers that the caller is awake; to be called as soon as the wait returns.
     pub fn announce_awake(&self) {
         if let Some(sleep) = &self.core.tables.sleep {
             sleep.announce_awake();

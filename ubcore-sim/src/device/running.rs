@@ -1,40 +1,38 @@
-//! Time in which the node ran.
+//! Running time: the time of a node without that in which it did not run.
 //!
-//! *Owns*: how much time passed while nothing stepped the device although something was due.
-//! *Takes*: the time of each step, the deadline after it. *Gives*: time for timers. *Must not*: read
-//! a clock.
+//! *Owns*: how much time passed while something was due and nothing stepped the device. *Takes*: the time of each
+//! step, the deadline after it. *Gives*: time for timers. *Must not*: read a clock.
 //!
-//! A process that was stopped, or had no processor, finds all its timers expired when it continues,
-//! and the answers of its peers unread. Such time counts for no timer: what a peer did not answer in
-//! it is no sign of the peer. A device that has nothing due may rest for any time.
+//! A process that was stopped, or had no processor, finds all its timers expired when it continues, and its peers'
+//! answers unread. Such time counts for no timer: a peer that did not answer in it is not suspect. A device with
+//! nothing due may rest for any time.
 //!
-//! A rest that ended late does not show when the process was stopped in it. So half of such a rest
-//! counts: the timers that it waited for have the other half in which to receive what arrived, and to
-//! ask again. A peer that is gone is found after twice its time at most, however late each step
-//! is.
+//! If a rest ended late, it is not known when in the rest the process was stopped. So half of such a rest counts: the
+//! timers that it waited for have the other half in which to receive what arrived, and to ask again. A peer that is
+//! gone is found after twice its time at most, however late each step is.
 
 use udma_abi::Nanos;
 
 use crate::ports::Deadline;
 
-/// A step that comes later than this after it was due means that the node did not run, in ns. A
-/// thread of a busy machine is late by a few scheduler slots of 3 to 4 ms.
+/// A step that is later than this after its deadline means that the node did not run, in ns. A thread of a busy
+/// machine is late by a few scheduler slots of 3 to 4 ms.
 const LATE_NS: Nanos = 10_000_000;
 
-/// The clock of everything behind the device's one `Serial`.
+/// The clock of everything behind the device's `Serial`.
 #[derive(Debug, Default)]
 pub(crate) struct RunningTime {
     /// Time of the latest step.
     latest: Nanos,
-    /// When the next one is due; `None`: never.
+    /// Deadline of the next step; `None`: never.
     due: Deadline,
     /// Time in which the node did not run, in ns.
     lost: Nanos,
 }
 
 impl RunningTime {
-    /// Returns the time for timers at `now`; never one before the latest: a thread may have read its
-    /// clock before the process was stopped, and step after another one that read it since.
+    /// Returns the time for timers at `now`. It never goes back: a thread may have read its clock before the process
+    /// was stopped, and step after another one that read it later.
     pub(crate) fn at(&mut self, now: Nanos) -> Nanos {
         if let Some(due) = self.due {
             let due = due.max(self.latest);
@@ -46,12 +44,12 @@ impl RunningTime {
         self.latest.saturating_sub(self.lost)
     }
 
-    /// Whether a timer at `at` is due before all others.
+    /// Whether a timer at `at` is due before the current deadline.
     pub(crate) fn is_before_due(&self, at: Nanos) -> bool {
         at != Nanos::MAX && self.due.is_none_or(|due| at.saturating_add(self.lost) < due)
     }
 
-    /// Takes the deadline of the timers after a step; returns it as a time outside of the device.
+    /// Sets the deadline from the timers after a step; returns it as a time outside of the device.
     pub(crate) fn set_due(&mut self, deadline: Deadline) -> Deadline {
         self.due = deadline.map(|at| at.saturating_add(self.lost));
         self.due

@@ -1,7 +1,7 @@
 //! The part of the device that one thread at a time works on: commands and the exchange.
 //!
-//! *Owns*: both, and the order in which they are stepped. *Takes*: time. *Gives*: completions handed
-//! to the send queues. *Must not*: be waited for by a poster.
+//! *Owns*: both, and the order in which they are stepped. *Takes*: time. *Gives*: completions to the send queues.
+//! *Must not*: make a poster wait.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::engine::send::StepOutcome;
 use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{ArrivedDatagram, Deadline, PacketFormat};
 
-/// Rounds of the exchange in one step: what is left then is done by the next one.
+/// Rounds of the exchange in one step; the next step does what is left.
 const ROUNDS: usize = 4;
 
-/// Everything behind the device's one `Serial`.
+/// Everything behind the device's `Serial`.
 #[derive(Debug)]
 pub(super) struct SharedPart {
     pub(super) exchange: Exchange,
     pub(super) commands: Commands,
-    /// Of all timers below.
+    /// Clock of all timers below.
     pub(super) time: RunningTime,
     /// The last step did something, so that the next one may find more.
     was_busy: bool,
-    /// So did its part that no plain step has.
+    /// So did the part of it that plain steps leave out.
     was_full: bool,
 }
 
@@ -68,18 +68,18 @@ impl SharedPart {
         self.was_busy
     }
 
-    /// Whether a step would find nothing, except what is rung, listed or due by its time.
+    /// Whether a step would find nothing, except what is rung, listed or due by time.
     pub(super) fn is_quiet(&mut self) -> bool {
         !self.was_busy && !self.commands.is_waiting() && self.exchange.is_quiet()
     }
 
-    /// Notes for a poll what shows that this part, in which a step finds nothing, stays as it is. Whether it can be
-    /// shown.
+    /// Adds to a poll's idle snapshot the words that change when this part, which has nothing to do, gets something
+    /// to do. Returns whether words can show it.
     pub(super) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
         self.exchange.note_idle(sign, idle)
     }
 
-    /// Whether a post or poll has to step mail and pieces alone: nothing waits for time or for its turn.
+    /// Whether a post or poll has to step only mail and pieces: nothing waits for a time or a turn.
     pub(super) fn is_plain(&self, core: &DeviceCore) -> bool {
         !self.was_full
             && !self.commands.is_waiting()
@@ -87,8 +87,8 @@ impl SharedPart {
             && self.exchange.is_plain()
     }
 
-    /// As [`SharedPart::step`], of a plain part. Whether a request wants to be looked at before the time
-    /// that was set.
+    /// Does one step of mail and pieces, in a part that has nothing else to do. Returns whether a request's timer is
+    /// due before the deadline that was set.
     pub(super) fn step_plain(&mut self, core: &DeviceCore, now: Nanos, by: PlainStep) -> bool {
         let mut timer = Nanos::MAX;
         self.exchange.on_return(now);
@@ -104,7 +104,7 @@ impl SharedPart {
         self.time.is_before_due(timer)
     }
 
-    /// Steps mail and pieces alone.
+    /// Steps only mail and pieces, in a part that may have more to do.
     pub(super) fn step_prompt(&mut self, core: &DeviceCore, now: Nanos) {
         for _ in 0..ROUNDS {
             let is_busy = self.exchange.prompt_round(core, now);
@@ -115,15 +115,15 @@ impl SharedPart {
         }
     }
 
-    /// Takes the message that a poll found in a plain part, if there is nothing else to do. Whether it did.
+    /// Takes the message that a poll found, in a part that has nothing else to do. Returns whether it did.
     #[inline]
     pub(super) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         self.exchange.on_return(now);
         self.exchange.take_alone(core, now) && !self.wake(core)
     }
 
-    /// Sends the message of a direct entry, or steps its queue. Returns what is left, and when the requests
-    /// of its path want to be looked at.
+    /// Sends the message of a direct entry, or steps its queue. Returns what is left, and when the timer of its
+    /// path's requests is due.
     #[inline]
     pub(super) fn send_short(
         &mut self,
@@ -141,7 +141,7 @@ impl SharedPart {
         (left, timer)
     }
 
-    /// Takes a datagram. Whether a step is due: it was more than counted and answered.
+    /// Takes a datagram. Returns whether a step is due: it was more than counted and answered.
     pub(super) fn on_datagram(
         &mut self,
         core: &DeviceCore,
@@ -170,7 +170,7 @@ impl SharedPart {
         busy
     }
 
-    /// Lets send queues take the completions that the exchange left in their mail. Whether there were any.
+    /// Lets send queues take the completions that the exchange left in their mail. Returns whether there were any.
     pub(super) fn wake(&mut self, core: &DeviceCore) -> bool {
         let mut any = false;
         for id in self.exchange.drain_ended() {
@@ -180,7 +180,8 @@ impl SharedPart {
         any
     }
 
-    /// Ends all objects of a function. With the only one the exchange starts anew, but for the sequences with other nodes.
+    /// Destroys all objects of a function. If it is the only one, the exchange starts anew, except for its sequences
+    /// with other nodes.
     pub(super) fn clear(&mut self, core: &DeviceCore, now: Nanos, function: &Arc<DeviceFunction>) {
         self.commands.clear((&mut self.exchange, core), now, function);
         if !self.commands.is_shared() {

@@ -1,7 +1,7 @@
-//! The place of the shared part, which a ping-pong may have taken something from.
+//! The shared part together with ping-pong mode, which may have taken a peer out of it.
 //!
-//! *Owns*: the part, and the ping-pong. *Takes*: visits. *Gives*: messages of the ping-pong; the part, after the end of the
-//! ping-pong. *Must not*: give the part to anything while there is a ping-pong.
+//! *Owns*: the part, and ping-pong mode. *Takes*: visits. *Gives*: messages of ping-pong mode; the part, after
+//! leaving that mode. *Must not*: give the part out while ping-pong mode is on.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::StepOutcome;
 use crate::exchange::{AnswerEntry, PingPongMode};
 
-/// See the room card.
+/// See the header of this file.
 #[derive(Debug)]
 pub(super) struct SharedPlace {
     part: SharedPart,
     ping_pong: Option<Box<PingPongMode>>,
-    /// Leases of a thread to it.
+    /// Number of leases given to threads.
     leases: u32,
 }
 
@@ -28,7 +28,7 @@ impl SharedPlace {
         Self { part, ping_pong: None, leases: 0 }
     }
 
-    /// The shared part, for anything else than a message of the ping-pong, which ends.
+    /// Returns the shared part, for anything that is not a message of ping-pong mode; leaves that mode.
     #[inline(always)]
     pub(super) fn part(&mut self) -> &mut SharedPart {
         if self.ping_pong.is_some() {
@@ -45,8 +45,8 @@ impl SharedPlace {
         }
     }
 
-    /// Begins a ping-pong with the direct entry `block` of the queue, if messages were answered for long enough. Whether there is
-    /// one.
+    /// Enters ping-pong mode with the queue's direct entry `block`, if messages have answered each other for long
+    /// enough. Returns whether the mode is on.
     #[inline(always)]
     pub(super) fn begin_ping_pong(
         &mut self,
@@ -61,7 +61,7 @@ impl SharedPlace {
         self.ping_pong.is_some()
     }
 
-    /// Says the message of a direct entry, if there is a ping-pong of its queue. Returns what is left.
+    /// Sends the message of a direct entry, if its queue is in ping-pong mode. Returns what is left.
     #[inline(always)]
     pub(super) fn say(
         &mut self,
@@ -75,14 +75,14 @@ impl SharedPlace {
         part.exchange.say(core, ping_pong, || time.at(now()), block)
     }
 
-    /// Whether the open message of the ping-pong wants to be looked at before the next step that is due.
+    /// Whether the timer of ping-pong mode's open message is due before the current deadline.
     pub(super) fn is_before_due(&self) -> bool {
         let timer = self.ping_pong.as_ref().map_or(Nanos::MAX, |ping_pong| ping_pong.timer());
         self.part.time.is_before_due(timer)
     }
 
-    /// Takes the message that a poll found, if there is nothing else to do. Its completion may be given to `poll`. Whether it
-    /// did.
+    /// Takes the message that a poll found, if there is nothing else to do. Its completion may be given to `poll`
+    /// directly. Returns whether it did.
     #[inline(always)]
     pub(super) fn take_alone(
         &mut self,
@@ -102,7 +102,7 @@ impl SharedPlace {
         self.part().take_alone(core, at)
     }
 
-    /// An answer acknowledged a request that its queue did not take, because another thread steps it.
+    /// Completes by mail a request that an answer acknowledged while another thread was stepping its queue.
     #[cold]
     #[inline(never)]
     fn take_acknowledgement(&mut self, core: &DeviceCore, at: Nanos) -> bool {
@@ -114,7 +114,7 @@ impl SharedPlace {
         !part.wake(core)
     }
 
-    /// Whether a step would find nothing, except what is rung, listed or due by its time.
+    /// Whether a step would find nothing, except what is rung, listed or due by time.
     #[inline(always)]
     pub(super) fn is_quiet(&mut self) -> bool {
         match &self.ping_pong {
@@ -123,7 +123,8 @@ impl SharedPlace {
         }
     }
 
-    /// Whether a thread is to lease it, which is counted: the ping-pong is long, for so many leases before.
+    /// Whether the calling thread should lease the shared part: ping-pong mode has lasted long, relative to the
+    /// number of leases given before. Counts the lease.
     #[inline(always)]
     pub(super) fn takes_lease(&mut self) -> bool {
         let ping_pong = self.ping_pong.as_ref();
@@ -132,7 +133,8 @@ impl SharedPlace {
         is_to_lease
     }
 
-    /// Notes for a poll what shows that a step finds nothing. Whether it can be shown.
+    /// Adds to a poll's idle snapshot the words that show when there is something to do. Returns whether words can
+    /// show it.
     pub(super) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
         self.part.note_idle(sign, idle)
     }

@@ -1,7 +1,7 @@
-//! The shared part behind its `Serial`, with a count of visits for polls.
+//! The shared part behind its `Serial`, with a count of visits for idle polls.
 //!
-//! *Owns*: both. *Takes*: visits of any thread. *Gives*: the same results as the `Serial`; its place to what may be of a
-//! ping-pong. *Must not*: let a visit that may change something go uncounted ([`urma_mem::idle`]).
+//! *Owns*: both. *Takes*: visits of any thread. *Gives*: the results of the `Serial`; the [`SharedPlace`] to what
+//! ping-pong mode may handle. *Must not*: leave a visit uncounted that may change something ([`urma_mem::idle`]).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use urma_mem::{OwnerEntry, RunResult, Serial, ThisThread, VisitEnd, Visited};
 use super::shared::SharedPart;
 use super::shared_place::SharedPlace;
 
-/// The shared part of a device.
+/// The shared part of a device, and its count of visits.
 #[derive(Debug)]
 pub(super) struct SharedVisits {
     serial: Serial<SharedPlace>,
@@ -23,7 +23,7 @@ impl SharedVisits {
         Self { serial: Serial::new(SharedPlace::new(shared)), sign }
     }
 
-    /// As [`Serial::run`], with each round counted.
+    /// Runs `f` by [`Serial::run`], and counts each round as a visit.
     #[inline]
     pub(super) fn run(&self, mut f: impl FnMut(&mut SharedPart)) -> RunResult {
         self.serial.run(|place| {
@@ -32,7 +32,8 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::run_if`], by the lease of this thread if it has one; a `look` that changes something counts that itself.
+    /// Calls `look`, and `f` only if that returns true; enters by this thread's lease if it has one, else by
+    /// [`Serial::run_if`]. Rounds of `f` are counted as visits; a `look` that changes something must count itself.
     #[inline]
     pub(super) fn run_if(
         &self,
@@ -42,7 +43,7 @@ impl SharedVisits {
         let mut visit = match self.serial.try_leased(ThisThread::now()) {
             OwnerEntry::Visit(visit) => visit,
             OwnerEntry::Taken(entry) => {
-                // Marks are for the run that follows.
+                // The run that follows takes care of marks.
                 let _ = entry.finish();
                 return self.run(f);
             }
@@ -62,7 +63,8 @@ impl SharedVisits {
         self.end(visit.end(), f)
     }
 
-    /// As [`Serial::try_run`], by the lease of this thread if it has one, with each round counted.
+    /// Calls `first` if no other thread holds the shared part, then `rest` for marks of others; by this thread's
+    /// lease if it has one, else by [`Serial::try_run`]. Counted as visits. `None`: another thread holds it.
     #[inline]
     pub(super) fn try_run<A>(
         &self,
@@ -79,13 +81,13 @@ impl SharedVisits {
             }
             OwnerEntry::Refused => self.try_run_unleased(first, rest),
             OwnerEntry::Taken(entry) => {
-                // A mark that is left after that is seen by the run that the caller goes on to.
+                // A mark that remains after that is seen by the run that the caller makes.
                 entry.finish().then(|| self.run(rest)).and(None)
             }
         }
     }
 
-    /// As [`SharedVisits::try_run`], of a thread that has no lease, and may get one.
+    /// The part of [`SharedVisits::try_run`] for a thread without a lease, which may get one.
     #[inline(never)]
     fn try_run_unleased<A>(
         &self,
@@ -101,7 +103,7 @@ impl SharedVisits {
         Some((self.end(end, rest), answer))
     }
 
-    /// After the end of a visit: works as long as marks are left.
+    /// After the end of a visit: runs `f` as long as there are marks.
     #[inline(always)]
     fn end(
         &self,
@@ -112,7 +114,7 @@ impl SharedVisits {
         if is_marked { self.run(f) } else { RunResult::Done }
     }
 
-    /// As [`Serial::try_with`], and counts the visit.
+    /// Calls `f` by [`Serial::try_with`], and counts the visit.
     #[inline]
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Option<Visited<R>> {
         self.serial.try_with(|place| {
@@ -121,7 +123,7 @@ impl SharedVisits {
         })
     }
 
-    /// As [`Serial::with_blocking`], as a visit that is counted.
+    /// Calls `f` by [`Serial::with_blocking`], and counts the visit.
     pub(super) fn with_blocking<R>(&self, f: impl FnOnce(&mut SharedPart) -> R) -> Visited<R> {
         self.serial.with_blocking(|place| {
             self.sign.count_visit();
@@ -129,7 +131,7 @@ impl SharedVisits {
         })
     }
 
-    /// Whether a thread has a lease of it.
+    /// Whether a thread has the shared part leased.
     #[cfg(test)]
     pub(super) fn is_leased(&self) -> bool {
         self.serial.is_leased()
