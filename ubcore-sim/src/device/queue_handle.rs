@@ -44,7 +44,7 @@ pub struct FoundJfc {
 #[derive(Debug)]
 pub struct QueueVisit<'q>(SerialVisit<'q, EnginePlace>);
 
-/// Result of [`QueueHandle::move_word`].
+/// Result of [`QueueHandle::move_word`], and what the caller has to do next.
 #[derive(Debug)]
 pub enum WordMove<'q> {
     /// The word was moved. The index of the JFC's next entry.

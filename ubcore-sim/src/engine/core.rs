@@ -1,8 +1,8 @@
-//! What every room above the engines borrows: the tables, the send queues, the lists of those to run.
+//! The core that everything above the engines borrows: tables, send queues, lists of queues to step.
 //!
-//! *Owns*: queues by number, two work lists. *Takes*: doorbells passed on, completions for send queues.
-//! *Gives*: bounded steps of one queue. *Must not*: wait for a queue that another thread steps (that
-//! thread sees the mark); know the shared part.
+//! *Owns*: queues by number, two work lists. *Takes*: doorbells, completions for send queues. *Gives*: bounded steps
+//! of one queue. *Must not*: wait for a queue that another thread steps (that thread sees the mark); know the shared
+//! part.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const PRIORITY_MAX: u32 = 15;
 pub(crate) struct DeviceCore {
     pub(crate) tables: Tables,
     pub(crate) queues: IdTable<Arc<DeviceSendQueue>>,
-    /// Queues that want another step.
+    /// Queues that need another step.
     runnable: ArrayQueue<u32>,
     /// Queues with requests for the shared part.
     listed: ArrayQueue<u32>,
@@ -60,9 +60,9 @@ impl DeviceCore {
         own.map(|queue| queue.fast.value(counter)).sum()
     }
 
-    /// Steps a queue's engine, in this thread or in the one that steps it already, and lists what it
-    /// leaves. Returns what is left.
-    // With several callers `inline` alone leaves a call in the path of an 8-byte WRITE.
+    /// Steps a queue's engine, or marks it for the thread that is stepping it; puts the queue on the lists for what
+    /// is left. Returns what is left.
+    // With several callers `inline` alone leaves a call on the path of an 8-byte WRITE.
     #[inline(always)]
     pub(crate) fn step_queue(
         &self,
@@ -82,7 +82,7 @@ impl DeviceCore {
         self.leave(queue, run, left.unwrap_or(StepOutcome::NOTHING))
     }
 
-    /// Lets `carry` carry out an entry that is in no ring, on the express lane; `None`: nothing happened.
+    /// Calls `carry` to execute an entry that is not in the ring, on the express lane. `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry(
         &self,
@@ -108,7 +108,7 @@ impl DeviceCore {
         is_carried.then_some(self.leave(queue, run, left.without(StepOutcome::NOT_CARRIED)))
     }
 
-    /// Lists the queue for what its steps left, and returns that.
+    /// Puts the queue on the lists for what its steps left, and returns that.
     #[inline(always)]
     fn leave(&self, queue: &Queue, run: RunResult, mut left: StepOutcome) -> StepOutcome {
         left |= StepOutcome::MORE.when(run == RunResult::WorkLeft);
@@ -118,8 +118,8 @@ impl DeviceCore {
         left
     }
 
-    /// Sends the message of a direct entry by `push` if it can take the lane, else steps the queue as
-    /// [`DeviceCore::step_queue`].
+    /// Sends the message of a direct entry with `push` if it can take the express lane; else steps the queue, with
+    /// the results of [`DeviceCore::step_queue`].
     #[inline]
     pub(crate) fn send_short(
         &self,
@@ -141,8 +141,8 @@ impl DeviceCore {
         self.leave(queue, run, left.unwrap_or(StepOutcome::NOTHING))
     }
 
-    /// Begins a ping-pong of the queue with the direct entry `block`, unless another thread steps it. Returns the number of
-    /// that request, which pairs it with its end.
+    /// Puts the queue into ping-pong mode with the direct entry `block`. Returns the sequence number of that request,
+    /// by which it is completed; `None`: another thread steps the queue, or the entry takes another path.
     #[cold]
     pub(crate) fn begin_ping_pong(
         &self,
@@ -155,8 +155,8 @@ impl DeviceCore {
         visited.value
     }
 
-    /// Says the message of a direct entry in the ping-pong of its queue, which may own that, by `push`, which returns whether
-    /// it went. Returns what is left; `None`: the entry takes another path.
+    /// Sends the message of a direct entry with `push` in ping-pong mode, which may hold a lease of the queue. `push`
+    /// returns whether it sent. Returns what is left; `None`: the entry takes another path.
     #[inline(always)]
     pub(crate) fn send_piggybacked(
         &self,
@@ -169,8 +169,8 @@ impl DeviceCore {
         })
     }
 
-    /// The open message of the queue's ping-pong was acknowledged. Returns what is left; `None`: there is none, or another
-    /// thread steps the queue.
+    /// Completes the open message of the queue's ping-pong mode, which was acknowledged. Returns what is left;
+    /// `None`: there is none, or another thread steps the queue.
     #[inline(always)]
     pub(crate) fn on_answered(
         &self,
@@ -181,7 +181,8 @@ impl DeviceCore {
         self.visit_as((queue, owner), answer)
     }
 
-    /// Visits a queue for its ping-pong. Returns what is left; `None`: another thread has it, or `visit` returned that.
+    /// Calls `visit` on the queue in ping-pong mode, and takes a lease where `owner` may. Returns what is left;
+    /// `None`: another thread has the queue, or `visit` returned `None`.
     #[inline(always)]
     fn visit_as(
         &self,
@@ -204,8 +205,8 @@ impl DeviceCore {
         left
     }
 
-    /// Ends request `seq` of queue `id`, which was handed over and succeeded, unless another thread steps
-    /// the queue.
+    /// Completes request `seq` of queue `id`, which was handed over and succeeded. If another thread steps the queue,
+    /// the completion has to go by mail.
     #[inline]
     pub(crate) fn end_handed(&self, id: u32, seq: u32, bytes: u32) -> HandedEnd {
         let Some(queue) = self.queues.get(id) else { return HandedEnd::ByMail };
@@ -220,7 +221,7 @@ impl DeviceCore {
         }
     }
 
-    /// Lists the queue for what a step left.
+    /// Puts the queue on the lists for what a step left.
     #[cold]
     pub(crate) fn list(&self, queue: &Queue, left: StepOutcome) {
         if left.has(StepOutcome::MORE) {
@@ -234,24 +235,24 @@ impl DeviceCore {
         }
     }
 
-    /// Lets a send queue take the completions in its mail. The shared part is not stepped from here:
-    /// what the queue hands over now is listed.
+    /// Lets a send queue take the completions in its mail. Does not step the shared part: what the queue hands over
+    /// now goes on its list.
     pub(crate) fn wake_send(&self, id: u32) {
         if let Some(queue) = self.queues.get(id) {
             let _ = self.step_queue(queue, None);
         }
     }
 
-    /// A send queue has something for the shared part.
+    /// Puts the send queue on the list for the shared part.
     fn list_send(&self, queue: &Queue) {
         if queue.mark_listed() {
-            // The list holds every number at most once, so there is room.
+            // Each number is on the list at most once, so there is room.
             let _ = self.listed.push(queue.id);
-            // Polls are not given a sign: the shared part is visited for it, which is one.
+            // Polls need no sign: the caller visits the shared part, which is one.
         }
     }
 
-    /// The next send queue with something for the shared part.
+    /// Takes the next send queue from the list for the shared part.
     pub(crate) fn next_listed(&self) -> Option<u32> {
         if !self.has_listed() {
             return None;
@@ -263,7 +264,7 @@ impl DeviceCore {
         Some(id)
     }
 
-    /// Whether some send queue has something for the shared part: cheaper than to find out by taking.
+    /// Whether a send queue is on the list for the shared part: cheaper than trying to take one.
     pub(crate) fn has_listed(&self) -> bool {
         !self.listed.is_empty()
     }
@@ -280,8 +281,8 @@ impl DeviceCore {
         !self.runnable.is_empty()
     }
 
-    /// Queues for one step, the longest waiting ones, by priority. A queue that wants yet another step
-    /// gets it in the next one, so the others come before it.
+    /// Takes the queues for one step: those that waited longest, ordered by priority. A queue that needs yet another
+    /// step gets it in the next round, after the others.
     pub(crate) fn take_runnable<'a, const N: usize>(
         &self,
         turns: &'a mut [(u32, u32); N],
@@ -301,8 +302,8 @@ impl DeviceCore {
         &turns[..count]
     }
 
-    /// As [`DeviceCore::take_runnable`], the longest waiting queue of each function: how many queues a function has, and how often it rings, gives
-    /// it no more steps.
+    /// Takes the longest waiting queue of each function, for a device that several share: more queues or doorbells
+    /// give a function no more steps.
     #[cold]
     fn take_of_each<'a, const N: usize>(
         &self,
@@ -313,7 +314,7 @@ impl DeviceCore {
             let Some(id) = self.runnable.pop() else { break };
             let owner = self.queues.get(id).map_or(0, |queue| queue.owner());
             if count == N || chosen[..count].iter().any(|(of, _)| *of == owner) {
-                // It stays marked. In front of those of this step that want another one.
+                // It stays marked, and goes before those of this step that need another one.
                 let _ = self.runnable.push(id);
                 is_put_back = true;
                 continue;
@@ -328,8 +329,8 @@ impl DeviceCore {
         &chosen[..count]
     }
 
-    /// Completion slots are free again: queues that stopped for want of one go on in the next step.
-    /// For callers inside a step of a queue or of the shared part.
+    /// Restarts the queues that stopped for want of a completion slot, in the next step. For callers inside a step of
+    /// a queue or of the shared part.
     #[cold]
     pub(crate) fn restart_later(&self) {
         for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {

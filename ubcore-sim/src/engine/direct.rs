@@ -1,8 +1,8 @@
-//! The direct path: WRITE, READ, atomics and notifications done by the initiator.
+//! The direct path: WRITE, READ, atomics and notifications executed by the initiator.
 //!
-//! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked
-//! request and a path. *Gives*: bytes moved, or the result that this needs the peer. *Must not*:
-//! move a byte before all checks; move more than a chunk between two looks at the generation.
+//! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked request and a path.
+//! *Gives*: bytes moved, or the result that the peer is needed. *Must not*: move a byte before all checks; move more
+//! than a chunk without checking the generation again.
 
 use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
@@ -14,41 +14,41 @@ use super::word::atomic_at;
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 
-/// How far a request came.
+/// How far a request got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// All of it; bytes transferred.
+    /// All of it; the number of bytes.
     Done(u32),
-    /// The step's bytes are used up; go on later.
+    /// The byte budget of the step is used up: continue later.
     More,
-    /// Needs the peer; nothing was moved.
+    /// The peer is needed; nothing was moved.
     NotDirect,
 }
 
-/// Where a transfer stands.
+/// Position of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cursor {
-    /// Bytes of the transfer that are moved.
+    /// Number of bytes moved so far.
     pub(crate) at: u64,
-    /// Generation of the target under which they were.
+    /// Generation of the target under which they were moved.
     pub(crate) life: u64,
-    /// What moved the bytes so far.
+    /// What has moved the bytes so far.
     pub(crate) by: By,
 }
 
-/// What moves the bytes of a request that is done by its initiator.
+/// What moves the bytes of a direct request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum By {
     /// Loads and stores in shared memory.
     #[default]
     Memory,
-    /// The same, with stores that go past the caches.
+    /// Stores in shared memory that bypass the caches.
     PastCaches,
     /// The kernel, out of the peer's process.
     Kernel,
 }
 
-/// What one call works with.
+/// Arguments of one call.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) sqe: &'a Sqe,
@@ -58,13 +58,13 @@ pub(crate) struct Job<'a> {
     pub(crate) len: u64,
     pub(crate) segments: Segments<'a>,
     pub(crate) chunk: usize,
-    /// Bytes that the caches of the machine hold, as far as long writes go past them.
+    /// Cache size in bytes above which long writes bypass the caches.
     pub(crate) cache: u64,
     pub(crate) faults: Faults,
 }
 
 impl Job<'_> {
-    /// Goes on with the request from `cursor`, for at most `budget` bytes.
+    /// Continues the request from `cursor`, for at most `budget` bytes.
     #[inline]
     pub(crate) fn go(
         mut self,
@@ -139,7 +139,7 @@ impl Job<'_> {
             right: if write { Access::WRITE } else { Access::READ },
             life,
         };
-        // The check covers the whole request each time; only the span is touched.
+        // The check covers the whole request each time; only this span is accessed.
         let at = usize::try_from(span.at).map_err(|_| CqeStatus::LocLen)?;
         let Self { words, local, segments, faults, len, .. } = self;
         let (words, faults, len) = (*words, *faults, *len);
@@ -162,7 +162,7 @@ impl Job<'_> {
         if matches!(reached, AccessResult::NotDirect) {
             reached = path_state.reach_file(faults, &want, touch)?;
         }
-        // Only reads: a write that comes late could not be stopped.
+        // READ only: a write that is late could not be stopped.
         if write || matches!(reached, AccessResult::Yes(..)) {
             return Ok(reached);
         }
@@ -209,7 +209,7 @@ impl Job<'_> {
         Ok(Progress::Done(u32::try_from(self.len).unwrap_or(8)))
     }
 
-    /// The write, then the 8 bytes elsewhere; both targets are checked before the first byte.
+    /// Writes the payload, then the 8 bytes elsewhere; both targets are checked before the first byte.
     fn notify(
         &mut self,
         kind: NotifyKind,
@@ -246,7 +246,7 @@ impl Job<'_> {
         let reached = path_state.reach(table, self.faults, &want, |memory, offset| {
             notify_at(memory, offset, kind, sqe.imm).ok_or(CqeStatus::RemAccessAbort)
         })?;
-        // It was direct just before; a segment that lost its shared pages since is not the same.
+        // It was direct just before; a segment that lost its shared pages since then is another one.
         match reached {
             AccessResult::Yes((), _) => Ok(Progress::Done(done)),
             AccessResult::NotDirect => Err(CqeStatus::RemAccessAbort),
@@ -261,15 +261,14 @@ pub(crate) fn segment_token(sqe: &Sqe) -> Option<u32> {
     sqe.token_en.then_some(value)
 }
 
-/// What a request that takes a receive shows to its target: two that show the same are judged
-/// alike.
+/// What a request that takes a receive shows to its target: two that show the same are accepted or refused alike.
 pub(crate) fn shown_to(sqe: &Sqe) -> u64 {
     let target = u64::from(sqe.target_kind as u8) << 20 | u64::from(sqe.target_id);
     let value = if sqe.token_en { sqe.token_value } else { 0 };
     u64::from(sqe.token_en) << 63 | target << 32 | u64::from(value)
 }
 
-/// Changes the 8 bytes of a notification; `None` when their address is not aligned.
+/// Stores the 8 bytes of a notification; `None` if their address is not aligned.
 pub(crate) fn notify_at(
     memory: &Region,
     offset: usize,
@@ -282,7 +281,7 @@ pub(crate) fn notify_at(
     }
 }
 
-/// Times that the planted fault below yields, so that it is seen each time: some 20 us.
+/// Number of yields of the planted fault below, so that a test sees it each time: some 20 us.
 const YIELDS: usize = 64;
 
 /// Planted fault: the end of the message becomes visible before the rest.
@@ -299,7 +298,7 @@ fn store_end_first(
     let mut byte = [0];
     if gather::read_out(local, words, segments, last, &mut byte).is_ok() {
         let _ = memory.write(offset + at, &byte);
-        // A program that watches that byte runs meanwhile, also on one processor.
+        // A program that watches that byte gets to run, even on one processor.
         for _ in 0..YIELDS {
             std::thread::yield_now();
         }

@@ -1,7 +1,8 @@
-//! The engine of one queue number, behind the grant or the ping-pong of its newest requests.
+//! The engine of one queue number, behind its grant or its ping-pong mode.
 //!
-//! *Owns*: which of the three carries the next request. *Takes*: requests, in the order of the queue. *Gives*: what the
-//! one in charge answers. *Must not*: let any request reach the engine while a grant or a ping-pong stands.
+//! *Owns*: which of the three executes the next request. *Takes*: requests, in the order of the queue. *Gives*: the
+//! results of the one in charge. *Must not*: let a request reach the engine while a grant or ping-pong mode is in
+//! force.
 
 use udma_abi::{MovedWord, sqe::BLOCK_WORDS};
 
@@ -12,15 +13,14 @@ use super::send::{SaidTo, SendEngine, StepOutcome, Visit};
 use super::short::ShortBody;
 use crate::context::queue::Queue;
 
-/// A grant counts references, which few requests alike are not worth.
+/// Requests alike in a row before a grant is made: it counts references, which fewer requests do not repay.
 const ROW: u32 = 4;
-/// Blocks under one grant after which its queue gets a lease: what takes the lease back costs as much as some hundred
-/// exchanges.
+/// Blocks under one grant before the queue gets a lease: taking a lease back costs about some hundred exchanges.
 const LEASE_AFTER: u32 = 256;
-/// A lease that was taken back doubles that, at most so often.
+/// Each lease that was taken back doubles that, at most so often.
 const LEASE_DOUBLINGS: u32 = 8;
 
-/// The engine of a queue number, if it has one, and the grant or the ping-pong of its newest requests.
+/// Engine of a queue number, if it has one, and the grant or the ping-pong mode of its newest requests.
 #[derive(Debug, Default)]
 pub(crate) struct EnginePlace {
     grant: Option<FastPathGrant>,
@@ -30,19 +30,19 @@ pub(crate) struct EnginePlace {
     engine: Option<Box<SendEngine>>,
 }
 
-/// When a queue that was found is leased.
+/// When a queue behind a handle gets a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leases {
-    /// After many requests in a row, twice as many each time that the lease was taken.
+    /// After many requests in a row, and twice as many each time that the lease was taken back.
     Seldom,
     /// After few requests in a row.
     Soon,
-    /// Each entry is an exchange.
+    /// Never: each entry uses an atomic exchange.
     Never,
 }
 
 impl EnginePlace {
-    /// The engine, for anything else than a request under the grant, which ends.
+    /// Returns the engine, for anything that is not a request under the grant; ends the grant and ping-pong mode.
     #[inline(always)]
     pub(crate) fn engine(&mut self) -> &mut Option<Box<SendEngine>> {
         self.in_row = 0;
@@ -63,7 +63,7 @@ impl EnginePlace {
         }
     }
 
-    /// Begins a ping-pong with the direct entry `block`, which is next. Returns the number of that request.
+    /// Enters ping-pong mode with the direct entry `block`, which is next. Returns the request's sequence number.
     #[cold]
     pub(crate) fn begin_ping_pong(
         &mut self,
@@ -75,7 +75,7 @@ impl EnginePlace {
         Some(seq)
     }
 
-    /// Says the message of a direct entry in the ping-pong, if there is one ([`PingPongSends::send_piggybacked`]).
+    /// Sends the message of a direct entry in ping-pong mode, if that is on ([`PingPongSends::send_piggybacked`]).
     #[inline(always)]
     pub(crate) fn send_piggybacked(
         &mut self,
@@ -86,7 +86,7 @@ impl EnginePlace {
         self.ping_pong.as_mut()?.0.send_piggybacked(queue, block, push)
     }
 
-    /// The open message of the ping-pong was acknowledged; `false`: there is none.
+    /// Completes the open message of ping-pong mode, which was acknowledged; `false`: there is none.
     #[inline(always)]
     pub(crate) fn on_answered(&mut self, queue: &Queue) -> bool {
         self.ping_pong.as_mut().is_some_and(|ping_pong| ping_pong.0.on_answered(queue))
@@ -100,18 +100,20 @@ impl EnginePlace {
         }
     }
 
-    /// As [`SendEngine::execute_local`], under the grant if there is one.
+    /// Executes a WRITE or READ whose completion the driver makes or which wants none, under the grant if there is
+    /// one, else by [`SendEngine::execute_local`]. Returns the index of the JFC's next entry.
     #[inline(always)]
     pub(crate) fn execute_local(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
         if let Some(index) = self.grant.as_mut().and_then(|grant| grant.carry(queue, moved)) {
             return Some(index);
         }
-        // A copy, so that the request itself need not lie in memory above.
+        // A copy, so that the caller's request can stay in registers.
         let moved = *moved;
         self.carry_by_engine(queue, &moved)
     }
 
-    /// As [`SendEngine::carry_moved`], under the grant if there is one, which goes on behind it.
+    /// Executes a WRITE or READ and writes its CQE, under the grant if there is one, which then stays in force, else
+    /// by [`SendEngine::carry_moved`].
     #[inline(always)]
     pub(crate) fn carry_reported(
         &mut self,
@@ -125,7 +127,7 @@ impl EnginePlace {
         }
     }
 
-    /// As [`EnginePlace::carry_reported`], of a request that the grant did not carry out.
+    /// Executes by the engine a request that the grant refused, with the completion slot that it left.
     #[cold]
     #[inline(never)]
     fn report_again(
@@ -154,21 +156,21 @@ impl EnginePlace {
         Some(left)
     }
 
-    /// As [`EnginePlace::execute_local`], of 8 bytes between segments of this node, if there is a grant and that is
-    /// one move.
+    /// Executes 8 bytes between segments of this node, only under a grant and as a single move. Returns the index of
+    /// the JFC's next entry.
     #[inline(always)]
     pub(crate) fn move_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         self.grant.as_mut()?.move_word(queue, moved)
     }
 
-    /// As [`EnginePlace::execute_local`], of 8 bytes.
+    /// Executes 8 bytes whose completion the driver makes, under the grant or by the engine.
     #[inline(always)]
     pub(crate) fn carry_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         let by_grant = self.grant.as_mut().and_then(|grant| grant.move_word_of_any(queue, moved));
         by_grant.or_else(|| self.carry_word_by_engine(queue, moved))
     }
 
-    /// As [`EnginePlace::execute_local`], of 8 bytes without a completion.
+    /// Executes 8 bytes without a completion, under the grant or by the engine.
     #[inline(always)]
     pub(crate) fn carry_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         let by_grant = self.grant.as_mut().and_then(|grant| grant.move_word_silently(queue, moved));
@@ -189,7 +191,8 @@ impl EnginePlace {
         self.execute_local(queue, &moved)
     }
 
-    /// Whether the queue is to be leased, the next time after so many leases: its requests went under one grant for long.
+    /// Whether to lease the queue: one grant has covered many blocks. `had` leases were given before, each of which
+    /// doubles the number.
     #[inline(always)]
     pub(crate) fn wants_lease(&self, leases: Leases, had: u32) -> bool {
         let Some(grant) = &self.grant else { return false };
@@ -200,7 +203,8 @@ impl EnginePlace {
         }
     }
 
-    /// As [`EnginePlace::execute_local`], of an atomic.
+    /// Executes an atomic whose completion the driver makes, under the grant if there is one, else by
+    /// [`SendEngine::change_unreported`].
     #[inline(always)]
     pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         match self.grant.as_mut().and_then(|grant| grant.change(queue, moved)) {

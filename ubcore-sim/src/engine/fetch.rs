@@ -1,7 +1,7 @@
-//! Fetching a send queue entry: copied once, then judged by its copy.
+//! Fetches a send queue entry: copied once, and checked in that copy.
 //!
-//! *Owns*: the position in the ring. *Takes*: the ring, or a direct entry. *Gives*: a checked entry.
-//! *Must not*: judge a block by two reads of it; trust a count.
+//! *Owns*: the position in the ring. *Takes*: the ring, or a direct entry. *Gives*: a checked entry. *Must not*: read
+//! a block twice to check it; trust a count.
 
 use udma_abi::{
     OneSided, Sqe,
@@ -14,11 +14,11 @@ use urma_mem::Blocks;
 pub(crate) struct SendRing {
     blocks: Blocks,
     log2: u32,
-    /// Next block to fetch, free running.
+    /// Position of the next block to fetch, free running.
     pub(crate) head: u32,
 }
 
-/// Owner bits and indices of a ring's entries.
+/// Expected owner bits and indices of a ring's entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingMark {
     log2: u32,
@@ -26,7 +26,7 @@ pub(crate) struct RingMark {
 }
 
 impl RingMark {
-    /// Whether the first word of an entry names owner bit and index of the one at `position`.
+    /// Whether an entry's first word has the owner bit and index of `position`.
     #[inline(always)]
     pub(crate) fn is_at(self, position: u32, word: u64) -> bool {
         let owner = u64::from(!position >> self.log2 & 1) << OneSided::OWNER_SHIFT;
@@ -35,10 +35,10 @@ impl RingMark {
     }
 }
 
-/// An entry that makes no sense; how far to step over it.
+/// A malformed entry, and how far to skip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed {
-    /// Blocks it seems to take, at least 1, at most what was posted.
+    /// Blocks that it seems to take: at least 1, at most what was posted.
     pub(crate) blocks: u32,
 }
 
@@ -47,13 +47,13 @@ impl SendRing {
         Self { log2: blocks.mask().count_ones(), blocks, head: 0 }
     }
 
-    /// Blocks of the ring.
+    /// Number of blocks of the ring.
     pub(crate) fn blocks(&self) -> u32 {
         self.blocks.mask() + 1
     }
 
-    /// The entry at the head, into `words` and `sqe`; returns its blocks. `posted` blocks are there, at
-    /// least one. The head does not move.
+    /// Copies the entry at the head to `words` and decodes it to `sqe`; returns its number of blocks. `posted` blocks
+    /// are there, at least one. The head does not move.
     #[inline]
     pub(crate) fn fetch(
         &self,
@@ -86,8 +86,8 @@ impl SendRing {
         Ok(blocks)
     }
 
-    /// Looks at the entry `ahead` blocks behind the head, before its turn, with `posted` blocks from there on. Returns its
-    /// blocks; `None`: it makes no sense, which is judged when it is fetched.
+    /// Reads the entry `ahead` blocks after the head before its turn; `posted` blocks are there from it on. Returns
+    /// its number of blocks; `None`: it is malformed, which counts only once it is fetched.
     pub(crate) fn peek(
         &mut self,
         ahead: u32,
@@ -107,8 +107,7 @@ impl SendRing {
         self.blocks.load(self.head.wrapping_add(index))
     }
 
-    /// The blocks 1 to `blocks` behind the head, into their places in `words`; at most
-    /// [`BLOCKS_MAX`] are loaded.
+    /// Copies blocks 1 to `blocks` after the head to their places in `words`, at most [`BLOCKS_MAX`].
     #[inline]
     pub(crate) fn load_rest(&self, blocks: u32, words: &mut [u64; SQE_WORDS_MAX]) {
         let (places, _) = words.as_chunks_mut::<BLOCK_WORDS>();
@@ -117,25 +116,25 @@ impl SendRing {
         }
     }
 
-    /// Index of the head as completions name it.
+    /// Index of the head as CQEs name it.
     #[inline]
     pub(crate) fn entry_idx(&self) -> u16 {
         low16(self.head)
     }
 
-    /// Owner bit and index are those of this pass.
+    /// Whether owner bit and index are those of this pass of the ring.
     #[inline]
     fn is_ours(&self, sqe: &Sqe) -> bool {
         self.is_head(sqe.owner, sqe.entry_idx)
     }
 
-    /// Whether the first word of an entry names owner bit and index of the one at the head.
+    /// Whether an entry's first word has the owner bit and index of the head.
     #[inline(always)]
     pub(crate) fn is_at_head(&self, word: u64) -> bool {
         self.mark().is_at(self.head, word)
     }
 
-    /// What shows of a first word alone whether it is of the entry at a position.
+    /// What a first word alone must have at each position.
     pub(crate) fn mark(&self) -> RingMark {
         RingMark { log2: self.log2, mask: self.blocks.mask() }
     }
@@ -144,7 +143,7 @@ impl SendRing {
     #[inline]
     pub(crate) fn is_head(&self, owner: bool, entry_idx: u16) -> bool {
         let this_pass = (self.head >> self.log2) & 1 == 0;
-        // In 16 bits: the field was stored just before, and a wider load would wait for that.
+        // Compares 16 bits: the field was stored just before, and a wider load would wait for that store.
         let same = (entry_idx ^ self.entry_idx()) & low16(self.blocks.mask()) == 0;
         owner == this_pass && same
     }

@@ -1,8 +1,8 @@
 //! Local buffers of a request: checked as a whole, then copied piece by piece.
 //!
-//! *Owns*: the list of SGEs as fetched, and the order in which a message's bytes are stored.
-//! *Takes*: entry words, segment contexts. *Gives*: checks and copies of any sub-range.
-//! *Must not*: read host rings; move a byte before the whole list was checked.
+//! *Owns*: the list of SGEs as fetched, and the order in which the bytes of a message are stored. *Takes*: entry
+//! words, segment contexts. *Gives*: checks and copies of any sub-range. *Must not*: read rings in host memory; copy
+//! a byte before the whole list is checked.
 
 use udma_abi::{
     CqeStatus, Nanos, Sge, Sqe,
@@ -14,11 +14,11 @@ use urma_mem::{CopyOrder, Region};
 
 use crate::context::segment::{LocalSegment, SegmentCache, SegmentTable};
 
-/// Bytes at the end of a message that are stored last; two words, so that an unaligned last word is
-/// whole as well.
+/// Bytes at the end of a message that are stored last. Two words, so that an unaligned last word is stored whole as
+/// well.
 pub(crate) const TAIL: usize = 16;
 
-/// Where a request's local bytes lie.
+/// The local bytes of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Local {
     /// In segments, named by pairs of words from `first` on.
@@ -28,7 +28,7 @@ pub(crate) enum Local {
         /// Number of pieces, a pair of words each.
         num: usize,
     },
-    /// In the entry itself, from this byte on.
+    /// Inline in the entry, from this byte on.
     Inline {
         /// Offset of the first byte in the entry.
         offset: usize,
@@ -37,7 +37,7 @@ pub(crate) enum Local {
     },
 }
 
-/// Access to segments, joined for one operation.
+/// Segment cache and table, for one operation.
 #[derive(Debug)]
 pub(crate) struct Segments<'a> {
     pub(crate) cache: &'a mut SegmentCache,
@@ -45,7 +45,7 @@ pub(crate) struct Segments<'a> {
 }
 
 impl Local {
-    /// The local part of a fetched entry, whose counts were checked.
+    /// Reads the local part of a fetched entry, whose counts are checked.
     #[inline]
     pub(crate) fn of(sqe: &Sqe) -> Self {
         let offset = control_len(sqe.opcode);
@@ -82,7 +82,7 @@ impl Local {
         list(self.pieces(words)).map(|sge| (sge.va, sge.len)).chain(inline)
     }
 
-    /// Every piece lies in a live segment, which can be stored to when `store` asks for it.
+    /// Checks that every piece lies in a live segment, one that may be stored to if `store` says so.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -94,18 +94,18 @@ impl Local {
     }
 }
 
-/// The words of an entry (of a send queue, or of a receive queue with its 16 pieces).
+/// The words of an entry: of a send queue, or of a receive queue with its 16 pieces.
 pub(crate) type EntryWords = [u64; SQE_WORDS_MAX];
 
 const _: () = assert!(SQE_WORDS_MAX == 2 * SGE_MAX, "a receive entry fits as well");
 
-/// The pieces that pairs of words name.
+/// Decodes the pieces from pairs of words.
 #[inline]
 pub(crate) fn list(pieces: &[u64]) -> impl Iterator<Item = Sge> + '_ {
     pieces.chunks_exact(2).map(|pair| Sge::from_words([pair[0], pair[1]]))
 }
 
-/// Every piece lies in a live segment, which can be stored to when `store` asks for it.
+/// Checks that every piece lies in a live segment, one that may be stored to if `store` says so.
 #[inline]
 pub(crate) fn check(
     pieces: &[u64],
@@ -130,7 +130,7 @@ pub(crate) fn check(
     }
 }
 
-/// Whether the program still has the memory of all pieces mapped, which were checked.
+/// Whether the program still has the memory of all pieces mapped; they were checked before.
 pub(crate) fn are_there(pieces: &[u64], segments: &mut Segments<'_>, now: Nanos) -> bool {
     list(pieces).filter(|sge| sge.len != 0).all(|sge| {
         let segment = segments.cache.find(segments.table, sge.token_id);
@@ -141,23 +141,23 @@ pub(crate) fn are_there(pieces: &[u64], segments: &mut Segments<'_>, now: Nanos)
     })
 }
 
-/// Whether local memory will be stored to.
+/// Whether a request stores into its local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Store {
-    /// Yes: READ, atomics, receives.
+    /// Yes: READ, atomics and receives.
     Yes,
-    /// No: sends and writes.
+    /// No: SEND and WRITE.
     No,
 }
 
 /// A sub-range of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageSpan {
-    /// First byte of the message that is meant.
+    /// Offset of its first byte in the message.
     pub(crate) at: u64,
-    /// Length of the payload in bytes.
+    /// Its length in bytes.
     pub(crate) len: usize,
-    /// The message ends with it: the end is stored after everything else.
+    /// The message ends with it: its last bytes are stored after everything else.
     pub(crate) last: bool,
 }
 
@@ -182,7 +182,7 @@ fn each(
         let segment =
             segments.cache.find(segments.table, sge.token_id).ok_or(CqeStatus::LocAccess)?;
         let offset = segment.offset_of(sge.va, len).ok_or(CqeStatus::LocAccess)?;
-        // Both fit: the piece was checked to lie in the segment's memory.
+        // Both fit: the piece was checked against the segment's bounds.
         let skip_here = usize::try_from(skip).map_err(|_| CqeStatus::LocLen)?;
         let take = (sge.len as usize - skip_here).min(span.len - done);
         f(segment, offset + skip_here, done, take).ok_or(CqeStatus::LocAccess)?;
@@ -192,7 +192,7 @@ fn each(
     if done == span.len { Ok(()) } else { Err(CqeStatus::LocLen) }
 }
 
-/// As [`each`] for a message in one piece: where the span lies; `None` for no bytes.
+/// Segment and offset of a span of a one-piece message; unlike [`each`] it calls nothing. `None`: the span is empty.
 #[inline]
 fn only<'s>(
     sges: &[u64],
@@ -213,7 +213,7 @@ fn only<'s>(
     Ok(Some((&segment.region, offset + skip)))
 }
 
-/// Where a span lies of a message in one piece; `None`: it is in several, or has no bytes.
+/// Segment and offset of a span of a message; `None`: it has several pieces, or the span is empty.
 pub(crate) fn place_of_only(
     sges: &[u64],
     segments: &mut Segments<'_>,
@@ -225,7 +225,7 @@ pub(crate) fn place_of_only(
     Ok(only(sges, segments, span)?.map(|(region, offset)| (region.clone(), offset)))
 }
 
-/// Copies a span of the local bytes to `to`, in message order; of the last span the end comes last.
+/// Copies a span of the local bytes to `to`, in message order. The last bytes of the message are stored last.
 #[inline]
 pub(crate) fn copy_out(
     local: &Local,
@@ -251,7 +251,7 @@ pub(crate) fn copy_out(
     }
 }
 
-/// As [`copy_out`], past the caches when the message is in one piece.
+/// Copies a span to `to` with stores that bypass the caches if the message is one piece, else by [`copy_out`].
 #[cold]
 pub(crate) fn stream_out(
     local: &Local,
@@ -267,8 +267,8 @@ pub(crate) fn stream_out(
     from.copy_to_streaming(offset, to, to_offset, span.len).map_err(|_| CqeStatus::LocAccess)
 }
 
-/// Several pieces: the last bytes of the message may lie in more than one of them, so they are
-/// joined before they are stored.
+/// Copies from several pieces. The last bytes of the message may lie in more than one of them, so they are joined
+/// before they are stored.
 fn scatter_out(
     sges: &[u64],
     segments: &mut Segments<'_>,
@@ -291,8 +291,8 @@ fn scatter_out(
     to.write_ordered(to_offset + body, &bytes[..tail]).map_err(|_| CqeStatus::RemAccessAbort)
 }
 
-/// Copies `span.len` bytes at `from` into a span of the local bytes, in message order; each piece's
-/// end comes after the rest of it, so the message's end comes last.
+/// Copies `span.len` bytes at `from` into a span of the local bytes, in message order. The end of each piece is
+/// stored after the rest of it, so the end of the message is stored last.
 #[inline]
 pub(crate) fn copy_in(
     sges: &[u64],
@@ -311,10 +311,10 @@ pub(crate) fn copy_in(
     })
 }
 
-/// Copies a piece of a message into the receive's SGEs from an address of another process, in any order.
+/// Copies a piece of a message from an address in another process into the receive's SGEs, in any order.
 ///
 /// # Errors
-/// The kernel does not copy them.
+/// The kernel refuses the copy.
 pub(crate) fn pull_in(
     sges: &[u64],
     segments: &mut Segments<'_>,
@@ -327,7 +327,7 @@ pub(crate) fn pull_in(
     })
 }
 
-/// As [`copy_in`], from bytes.
+/// Copies `bytes` into a span of the local bytes, in the order of [`copy_in`].
 pub(crate) fn write_in(
     sges: &[u64],
     segments: &mut Segments<'_>,
@@ -340,7 +340,7 @@ pub(crate) fn write_in(
     })
 }
 
-/// Reads a span of the local bytes into `bytes`.
+/// Copies a span of the local bytes into `bytes`.
 pub(crate) fn read_out(
     local: &Local,
     words: &EntryWords,
@@ -365,7 +365,7 @@ pub(crate) fn read_out(
     }
 }
 
-/// The bytes of an entry.
+/// The bytes of an entry's words, in memory order.
 #[inline]
 pub(crate) fn inline_bytes(words: &EntryWords) -> [u8; SQE_WORDS_MAX * 8] {
     let mut bytes = [0; SQE_WORDS_MAX * 8];

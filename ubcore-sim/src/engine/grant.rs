@@ -1,11 +1,11 @@
-//! A grant: all that the newest requests of a queue rested on, in one place, as long as nothing changed.
+//! Fast-path grant: the newest request of a queue in one place, valid as long as nothing changed.
 //!
 //! *Owns*: the memory of both ends, the position of the next request. *Takes*: what differs from request to request:
-//! addresses and length. *Gives*: the bytes moved, or nothing. *Must not*: outlive a visit of the engine by anything
-//! else than such a request: the visit ends it, so it need not ask what a visit may change (state, requests
-//! outstanding, binding, queue).
+//! addresses and length. *Gives*: the bytes moved, or nothing. *Must not*: survive a visit of the engine by anything
+//! else than such a request: a visit ends the grant, which therefore need not check what a visit may change (state,
+//! outstanding requests, binding, queue).
 //!
-//! What changes without a visit is one count ([`EndCount`]) and the life of a peer's segment, which is looked at
+//! Two things change without a visit, and are checked: one epoch ([`EndCount`]), and the life of a peer's segment,
 //! under an announcement.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::retire::Retire;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 
-/// See the room card.
+/// See the header of this file.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct FastPathGrant {
@@ -30,27 +30,28 @@ pub(super) struct FastPathGrant {
     /// Position of the next request, and of the first one, free running.
     next: u32,
     first: u32,
-    /// Ends when it was made.
+    /// Epoch when the grant was made.
     seen: SeenEnds,
     ends: Arc<EndCount>,
-    /// The consumer index of the queue, which is looked at where no completion shows it.
+    /// The queue's consumer index in host memory, updated where no completion shows the progress.
     record: RegionWord32,
     port: JfcPort,
-    /// Of completions that the JFC's ring gets.
+    /// Fields of the CQEs for the JFC.
     form: SendDoneForm,
 }
 
-/// Why a request was not carried out and reported under a grant.
+/// Why a request with a completion was not executed under the grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unreported {
-    /// It is not the next one, something ended, or the JFC is full.
+    /// It is not the next one, the epoch moved, or the JFC is full.
     Refused,
-    /// It has a slot in the JFC, but the bytes did not move: that slot is left.
+    /// It got a slot in the JFC, but the bytes did not move: the caller has the slot now.
     SlotLeft,
 }
 
 impl FastPathGrant {
-    /// For requests like `known` from position `next` on, if nothing ended since all flags were looked at.
+    /// Makes a grant for requests like `known` from position `next` on. `None` if the epoch moved since the last full
+    /// check.
     pub(super) fn of(
         known: &KnownRequest,
         next: u32,
@@ -72,24 +73,25 @@ impl FastPathGrant {
         })
     }
 
-    /// Blocks that went under it.
+    /// Number of blocks executed under the grant.
     #[inline(always)]
     pub(super) fn blocks(&self) -> u32 {
         self.next.wrapping_sub(self.first)
     }
 
-    /// Requests that went under it.
+    /// Number of requests executed under the grant.
     pub(super) fn requests(&self) -> u32 {
         self.blocks() / self.known.blocks()
     }
 
-    /// Whether the request at `pi` is the next one, and nothing ended.
+    /// Whether `pi` is the next position, and the epoch has not moved.
     #[inline(always)]
     fn covers(&self, pi: u32) -> bool {
         pi == self.next && self.ends.seen() == self.seen
     }
 
-    /// As [`super::send::SendEngine::change_unreported`], of the atomic that is next; or the status with which it ends.
+    /// Executes the next request, an atomic whose completion the driver makes. Returns the JFC index as in
+    /// [`FastPathGrant::count`], or the status with which the request ends; `None`: nothing happened.
     #[inline(always)]
     pub(super) fn change(
         &mut self,
@@ -106,7 +108,8 @@ impl FastPathGrant {
         }))
     }
 
-    /// As [`super::send::SendEngine::execute_local`], of the request that is next.
+    /// Executes the next WRITE or READ, whose completion the driver makes or which wants none. Returns the JFC index
+    /// as in [`FastPathGrant::count`]; `None`: nothing happened.
     #[inline(always)]
     pub(super) fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
         self.covers(moved.pi).then_some(())?;
@@ -117,7 +120,7 @@ impl FastPathGrant {
         })
     }
 
-    /// As [`super::send::SendEngine::carry_moved`], of the request that is next.
+    /// Executes the next WRITE or READ and writes its CQE.
     #[inline(always)]
     pub(super) fn report(&mut self, queue: &Queue, moved: &MovedEntry) -> Result<(), Unreported> {
         if !(self.covers(moved.pi) && self.port.reserve()) {
@@ -131,26 +134,26 @@ impl FastPathGrant {
         self.port.complete_with(false, |owner| form.encode(low16(moved.pi), moved.len, owner));
         queue.fast.completion();
         self.pass(queue, 1);
-        // Behind the entry: a driver that sees the index moved and no entry knows that none comes.
+        // After the CQE: a driver that sees the index moved but no CQE knows that none comes.
         self.record.store_release(self.next);
         Ok(())
     }
 
-    /// As [`FastPathGrant::carry`], of the word at both addresses, if that is one move.
+    /// Executes the next request, 8 bytes with a completion, if it is a single move; the peer may be another node.
     #[inline(always)]
     pub(super) fn move_word_of_any(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         self.copy_word(moved)?;
         Some(self.count(queue, WORD_LEN))
     }
 
-    /// As [`FastPathGrant::move_word_of_any`], of a request without a completion.
+    /// Executes the next request, 8 bytes without a completion, if it is a single move.
     #[inline(always)]
     pub(super) fn move_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         self.copy_word(moved)?;
         Some(self.count_silent(queue, WORD_LEN))
     }
 
-    /// Copies the word at both addresses for the request that is next, if that is one move.
+    /// Copies 8 bytes for the next request, if that is a single move.
     #[inline(always)]
     fn copy_word(&mut self, (pi, remote_va, local_va): MovedPlace) -> Option<()> {
         self.known.ask_for_line(remote_va);
@@ -158,7 +161,8 @@ impl FastPathGrant {
         self.known.open()?.copy_word(remote_va, local_va)
     }
 
-    /// As [`FastPathGrant::move_word_of_any`], if both are of this node.
+    /// Executes the next request, 8 bytes with a completion between segments of this node, if it is a single move.
+    /// Announces and prefetches nothing, unlike [`FastPathGrant::move_word_of_any`].
     #[inline(always)]
     pub(super) fn move_word(
         &mut self,
@@ -170,7 +174,8 @@ impl FastPathGrant {
         Some(self.count(queue, WORD_LEN))
     }
 
-    /// As [`FastPathGrant::count`], of a request without a completion.
+    /// Counts a request of `len` bytes without a completion, and publishes the consumer index. Returns the index of
+    /// the JFC's next entry.
     #[inline(always)]
     fn count_silent(&mut self, queue: &Queue, len: u32) -> u32 {
         queue.fast.direct(u64::from(len));
@@ -179,14 +184,14 @@ impl FastPathGrant {
         index
     }
 
-    /// Counts a request of `len` bytes that was carried out; the index that the next entry of the JFC gets.
+    /// Counts a request of `len` bytes whose completion the driver makes. Returns the index of the JFC's next entry.
     #[inline(always)]
     fn count(&mut self, queue: &Queue, len: u32) -> u32 {
         queue.fast.unreported(u64::from(len));
         self.pass(queue, 1)
     }
 
-    /// The next request is `blocks` further on; the index that the next entry of the JFC gets.
+    /// Advances the position by `blocks`. Returns the index of the JFC's next entry.
     #[inline(always)]
     fn pass(&mut self, queue: &Queue, blocks: u32) -> u32 {
         self.next = self.next.wrapping_add(blocks);
@@ -195,5 +200,5 @@ impl FastPathGrant {
     }
 }
 
-/// Position of a request, its address in the remote segment, and in the local one.
+/// Position of a request, its remote and its local address.
 pub(crate) type MovedPlace = (u32, u64, u64);

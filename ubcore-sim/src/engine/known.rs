@@ -1,14 +1,13 @@
-//! WRITEs, READs and atomics that are like one before: what was found and checked for that one, kept.
+//! Cache of checked WRITEs, READs and atomics: a request like an earlier one skips the lookups and checks.
 //!
-//! *Owns*: what earlier requests of one queue rested on. *Takes*: the blocks of a request. *Gives*: both pieces of
-//! memory and what guards them. *Must not*: keep a judgement that something else than the words that are looked
-//! at each time can change.
+//! *Owns*: for one queue, the segments and the path of earlier requests. *Takes*: the blocks of a request. *Gives*:
+//! both pieces of memory and what guards them. *Must not*: cache a check whose result can change without the words
+//! that each use compares.
 //!
-//! A request is like one before when all that names a right is the same: operation, path, remote segment, token,
-//! local segment. Then the checks of names, token and access need not be made again as long as both segments live
-//! in the life in which they were made, and the path lives: three words that are looked at each time, the peer's
-//! under an announcement. Addresses and length differ from request to request; the bounds of both pieces are
-//! those of the regions that are kept here.
+//! Requests are alike when all words that name a right are equal: operation, path, remote segment, token, local
+//! segment. Names, token and access then need no second check as long as both segments are in the same life and the
+//! path lives: three words, compared at each use, the peer's under an announcement. Addresses and length differ from
+//! request to request; they are checked against the bounds of the cached regions.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -27,23 +26,23 @@ use crate::context::segment::LocalSegment;
 use crate::engine::word::atomic_at;
 use crate::hooks::{self, Hook};
 
-/// Places of requests that are kept, in pairs: a program that writes to each of 63 peers in turn finds nearly all.
+/// Cache entries, in sets of two: a program that writes to each of 63 peers in turn hits nearly always.
 const KNOWN: usize = 256;
-/// One of so many new requests replaces an old one.
+/// A new request replaces an old one once in so many misses.
 const REPLACING: usize = 8;
 
-/// Bytes of a request that is one move.
+/// Length in bytes of a request that is a single 8-byte move.
 pub const WORD_LEN: u32 = 8;
 
 /// Both blocks of an atomic.
 pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
 
-/// What of a WRITE or READ differs from one like it.
+/// What differs between a WRITE or READ and the cached request that it is like.
 #[derive(Clone, Copy, Debug)]
 pub struct MovedEntry {
     /// Position of the entry, free running.
     pub pi: u32,
-    /// It wants a completion.
+    /// Whether it wants a completion.
     pub is_signalled: bool,
     /// Address in the remote segment.
     pub remote_va: u64,
@@ -54,7 +53,7 @@ pub struct MovedEntry {
 }
 
 impl MovedEntry {
-    /// Of the block at position `pi`.
+    /// Reads these fields from the block at position `pi`.
     #[inline(always)]
     pub(crate) const fn of(block: &[u64; BLOCK_WORDS], pi: u32) -> Self {
         let is_signalled = OneSided::flags_of(block).contains(SqeFlags::COMPLETE);
@@ -63,29 +62,29 @@ impl MovedEntry {
     }
 }
 
-/// What earlier requests rested on, by the segments that they name.
+/// Cached requests of one queue, found by the segments that they name.
 #[derive(Debug)]
 pub(crate) struct KnownRequests {
-    /// `None`: nothing was kept yet, as by most queues of a program with many.
+    /// `None`: nothing is cached yet, as in most queues of a program with many.
     slots: Option<Box<[Option<Box<KnownRequest>>; KNOWN]>>,
-    /// The one that the newest carried block was like; [`KNOWN`]: it was like none, or that is not kept any more.
+    /// Entry that the last executed block hit; [`KNOWN`]: it missed, or the entry was replaced.
     newest: usize,
-    /// As `newest`, of the newest carried atomic.
+    /// Entry that the last executed atomic hit; otherwise like `newest`.
     newest_atomic: usize,
-    /// Requests that were not like one before.
+    /// Number of misses, to pick those that replace an entry.
     missed: usize,
-    /// Ends of segments and of paths of this node.
+    /// Epoch of this node's segments and paths: each end of one bumps it.
     ends: Arc<EndCount>,
 }
 
-/// What one earlier request rested on.
+/// One cached request: both segments and the path, already checked.
 ///
-/// In whole cache lines, the first of which a grant does not use: a program that writes to many peers, or by many queues,
-/// in turn loads them each time.
+/// Aligned to cache lines; grants do not use the first line: a program that writes to many peers or through many
+/// queues in turn loads the others each time.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct KnownRequest {
-    /// Nothing that it rests on had ended at that time.
+    /// Epoch at which the path and all segments were last seen alive.
     seen: SeenEnds,
     facts: Facts,
     proof: LifeProof,
@@ -93,24 +92,24 @@ pub(crate) struct KnownRequest {
 
 const _: () = assert!(offset_of!(KnownRequest, facts) + offset_of!(Facts, fetch) == 64);
 
-/// What does not change.
+/// The part of a cached request that never changes.
 #[derive(Clone, Debug)]
 #[repr(C, align(16))]
 struct Facts {
     key: Key,
     link: Arc<NodePath>,
-    /// The local segment, and its memory once more: it is found with fewer loads.
+    /// The local segment; `local` repeats its memory, to be reached with fewer loads.
     segment: Arc<LocalSegment>,
-    /// What an atomic does.
+    /// Operation of an atomic.
     fetch: Option<FetchKind>,
     op: KnownOp,
-    /// Longest request that is one step.
+    /// Longest request that is executed in one step, in bytes.
     len_max: u64,
     local: KnownMemory,
     remote: KnownMemory,
 }
 
-/// What such requests do.
+/// Operation of a cached request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KnownOp {
     Write,
@@ -118,35 +117,35 @@ pub(crate) enum KnownOp {
     Atomic,
 }
 
-/// What an earlier request is found by.
+/// Cache entry and key of a request that is to be kept.
 #[derive(Debug)]
 pub(crate) struct KnownName {
     slot: usize,
     key: Key,
     op: KnownOp,
-    /// What an atomic does.
+    /// Operation of an atomic.
     fetch: Option<FetchKind>,
 }
 
-/// Memory whose first byte has an address.
+/// Memory with the address of its first byte.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownMemory {
     pub(crate) va: u64,
     pub(crate) region: Region,
 }
 
-/// What shows that the remote segment lives.
+/// How to check that the remote segment is alive.
 #[derive(Clone, Debug)]
 pub(crate) enum LifeProof {
-    /// A segment of this node: unregistering visits every engine.
+    /// A segment of this node: unregistering visits every engine, so it needs no check.
     Own(Arc<LocalSegment>),
-    /// One of a peer's: `slot` announces each access. It is the slot of the path, which the engine uses one
-    /// request after the other.
+    /// A peer's segment: each access is announced in `slot`, the path's hazard slot; the engine uses it for one
+    /// request at a time.
     Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
 }
 
 impl LifeProof {
-    /// Whether the remote segment is one of this node with bytes that cannot be read.
+    /// Whether the remote segment is one of this node and has unreadable bytes.
     fn has_poison(&self) -> bool {
         match self {
             Self::Own(segment) => segment.has_poison(),
@@ -155,7 +154,7 @@ impl LifeProof {
     }
 }
 
-/// All words of a request that name a right, without what differs from request to request.
+/// All words of a request that name a right, without those that differ from request to request.
 #[derive(Clone, Copy, Debug)]
 struct Key([u64; 4]);
 
@@ -165,14 +164,14 @@ impl Key {
         Self([block[0] & OneSided::SAME_FRONT, block[1], block[4], block[6] >> 32])
     }
 
-    /// Of an atomic: no first block alone has it, whatever stands in its place for a piece.
+    /// Key of an atomic. No one-block request has the same key, whatever stands in its words.
     #[inline(always)]
     fn of_atomic([front, back]: &AtomicBlocks) -> Self {
         let Self([operation, segment, token, _]) = Self::of(front);
         Self([operation, segment, token, back[4] >> 32 | TWO_BLOCKS])
     }
 
-    /// Whether `block` has it.
+    /// Whether `block` has this key.
     #[inline(always)]
     fn is_of(&self, block: &[u64; BLOCK_WORDS]) -> bool {
         self.is(&Self::of(block))
@@ -181,42 +180,42 @@ impl Key {
     #[inline(always)]
     fn is(&self, other: &Self) -> bool {
         let (Self(mine), Self(other)) = (self, other);
-        // One by one: compared as an array, they would be stored first.
+        // Word by word: an array comparison would store both to memory first.
         (mine[0] ^ other[0]) | (mine[1] ^ other[1]) | (mine[2] ^ other[2]) | (mine[3] ^ other[3])
             == 0
     }
 }
 
 impl KnownName {
-    /// Of the WRITE or READ of `block`.
+    /// Name of the WRITE or READ in `block`.
     pub(crate) fn of(block: &[u64; BLOCK_WORDS], is_write: bool) -> Self {
         let op = if is_write { KnownOp::Write } else { KnownOp::Read };
         Self { slot: slot_of(block), key: Key::of(block), op, fetch: None }
     }
 
-    /// Of the atomic of both `blocks`.
+    /// Name of the atomic in both `blocks`.
     pub(crate) fn of_atomic(blocks: &AtomicBlocks, kind: FetchKind) -> Self {
         let (slot, key) = (slot_of(&blocks[0]), Key::of_atomic(blocks));
         Self { slot, key, op: KnownOp::Atomic, fetch: Some(kind) }
     }
 }
 
-/// First place of a request; the other one of the pair is its second.
+/// First entry of a request's set; the second differs in bit 0.
 #[inline(always)]
 pub(crate) fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
-    // Path and remote segment, and the local one. Knuth's multiplicative hash: its high bits depend on all of them.
+    // Path, remote and local segment, mixed by Knuth's multiplicative hash: its high bits depend on all of them.
     let mixed = (block[1] ^ block[6].rotate_left(16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from(mixed >> (u64::BITS - KNOWN.trailing_zeros())).unwrap_or(0)
 }
 
 impl KnownMemory {
-    /// Where `va` lies behind the first byte: beyond the region if it lies before it.
+    /// Offset of `va` in the region; for an address before the first byte, an offset beyond the end.
     #[inline(always)]
     fn offset_of(&self, va: u64) -> Option<usize> {
         usize::try_from(va.wrapping_sub(self.va)).ok()
     }
 
-    /// Whether `len` bytes from `offset` on lie in it.
+    /// Whether `len` bytes from `offset` on lie in the region.
     #[inline(always)]
     fn holds(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.region.len())
@@ -224,24 +223,24 @@ impl KnownMemory {
 }
 
 impl KnownRequest {
-    /// The same once more, for a grant of the engine that keeps this one.
+    /// Copies the entry for a grant; the cache keeps its own.
     pub(super) fn again(&self) -> Self {
         Self { seen: self.seen, facts: self.facts.clone(), proof: self.proof.clone() }
     }
 
-    /// Whether the path and the segments of this node live; `seen` is what was read before.
+    /// Whether the path and this node's segments are alive; `seen` is the epoch, read before.
     #[inline(always)]
     pub(crate) fn lives(&mut self, seen: SeenEnds) -> bool {
         self.is_as_seen(seen) || self.looks_alive(seen)
     }
 
-    /// Whether nothing ended since all flags were looked at.
+    /// Whether the epoch is still that of the last full check.
     #[inline(always)]
     pub(crate) fn is_as_seen(&self, seen: SeenEnds) -> bool {
         self.seen == seen
     }
 
-    /// As [`KnownRequest::lives`], after something ended.
+    /// Checks all flags after the epoch moved, and notes the new epoch if path and segments live.
     #[cold]
     #[inline(never)]
     fn looks_alive(&mut self, seen: SeenEnds) -> bool {
@@ -256,34 +255,35 @@ impl KnownRequest {
         lives
     }
 
-    /// Notes the word by which each access is announced as value number `at`.
+    /// Notes the hazard slot's word as value number `at`, for the list of cache lines in use.
     pub(crate) fn note_slot(&self, lines: &UsedLines, at: usize) {
         if let LifeProof::Peer { slot, .. } = &self.proof {
             lines.note_word(at, slot.word().window());
         }
     }
 
-    /// Blocks of such a request.
+    /// Number of blocks of such a request.
     pub(crate) fn blocks(&self) -> u32 {
         if self.facts.op == KnownOp::Atomic { Atomic::BLOCKS } else { 1 }
     }
 
-    /// As [`OpenMemory::change`], of what differs from the atomic that this was kept for.
+    /// Executes an atomic like the cached one, with the operands and addresses of `moved` ([`OpenMemory::change`]).
     #[inline(always)]
     pub(crate) fn change(&mut self, moved: &MovedWord) -> Option<Result<u32, CqeStatus>> {
         let MovedWord { remote_va, local_va, len, operand, compare, .. } = *moved;
         self.open()?.change_word(remote_va, (local_va, len), (operand, compare))
     }
 
-    /// As [`KnownRequest::open`], of a remote segment of this node.
+    /// Returns both memories if the remote segment is of this node; unlike [`KnownRequest::open`] it announces
+    /// nothing.
     #[inline(always)]
     pub(crate) fn open_own(&self) -> Option<OpenMemory<'_>> {
         let LifeProof::Own(_) = &self.proof else { return None };
         Some(OpenMemory { facts: &self.facts, proof: OpenProof::Own })
     }
 
-    /// Asks for the cache line that a word will be written to, before all that is to be looked at first: the peer has it
-    /// as a rule, and its way here takes longer than that.
+    /// Prefetches the line that a WRITE will store to, before all checks: the peer usually owns it, and fetching it
+    /// takes longer than they do.
     #[inline(always)]
     pub(crate) fn ask_for_line(&self, remote_va: u64) {
         let Facts { op, remote, .. } = &self.facts;
@@ -294,7 +294,8 @@ impl KnownRequest {
         }
     }
 
-    /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
+    /// Announces the access and returns both memories, if the peer's segment is still in its life. The announcement
+    /// ends when the result is dropped.
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {
         let proof = match &mut self.proof {
@@ -310,14 +311,14 @@ impl KnownRequest {
     }
 }
 
-/// Memory that may be touched.
+/// Both memories of a request, announced where that is needed.
 #[derive(Debug)]
 pub(crate) struct OpenMemory<'k> {
     facts: &'k Facts,
     proof: OpenProof<'k>,
 }
 
-/// As [`LifeProof`], in force.
+/// The announcement in force: none for a segment of this node.
 #[derive(Debug)]
 enum OpenProof<'k> {
     Own,
@@ -325,14 +326,14 @@ enum OpenProof<'k> {
 }
 
 impl OpenMemory<'_> {
-    /// Whether the request of `block` is like the one that this was opened for.
+    /// Whether the request in `block` is like the one that this was opened for.
     #[inline(always)]
     pub(crate) fn is_of(&self, block: &[u64; BLOCK_WORDS]) -> bool {
         self.facts.key.is_of(block)
     }
 
-    /// Moves the bytes of such a request, if they are one step, lie in both memories and can be read; `None`: they
-    /// are not, or the life of the peer's segment ended meanwhile.
+    /// Copies the bytes of such a request. `None`: too long for one step, outside of either region, unreadable, or
+    /// the peer's segment was invalidated meanwhile.
     #[inline(always)]
     pub(crate) fn copy(&self, moved: &MovedEntry) -> Option<()> {
         let MovedEntry { remote_va, local_va, len, .. } = *moved;
@@ -341,7 +342,7 @@ impl OpenMemory<'_> {
         })
     }
 
-    /// As [`OpenMemory::copy`], of one word, if that is one move; `None` also where it is not.
+    /// Copies 8 bytes as one move; `None` also if they are not aligned for that.
     #[inline(always)]
     pub(crate) fn copy_word(&self, remote_va: u64, local_va: u64) -> Option<()> {
         self.copy_by((remote_va, local_va, WORD_LEN), |from, to| {
@@ -349,7 +350,7 @@ impl OpenMemory<'_> {
         })
     }
 
-    /// As [`OpenMemory::copy`], by `copy`, which checks both ends.
+    /// Checks length and bounds, then calls `copy` with source and destination; `copy` checks both ends.
     #[inline(always)]
     fn copy_by(
         &self,
@@ -372,16 +373,16 @@ impl OpenMemory<'_> {
         announced.check_moved(generation, *life).ok()
     }
 
-    /// Changes the word of such an atomic and stores its value before, if both memories have their bytes; returns
-    /// their number, or that the life of the peer's segment ended meanwhile. `None`: nothing happened.
+    /// Executes such an atomic and stores the old value locally. Returns the number of bytes, or an error if the
+    /// peer's segment was invalidated meanwhile. `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn change(&self, [front, back]: &AtomicBlocks) -> Option<Result<u32, CqeStatus>> {
         let piece = Sge::from_words([back[4], back[5]]);
         self.change_word(front[5], (piece.va, piece.len), (back[0], back[1]))
     }
 
-    /// As [`OpenMemory::change`], of the word at `remote_va`, by its operands; the value before is stored in `len` bytes at
-    /// `local_va`.
+    /// Applies the operands to the word at `remote_va`, and stores the old value in `len` bytes at `local_va`.
+    /// Results are those of [`OpenMemory::change`].
     #[inline(always)]
     pub(crate) fn change_word(
         &self,
@@ -392,7 +393,7 @@ impl OpenMemory<'_> {
         let (facts, len) = (self.facts, u64::from(bytes));
         let kind = facts.fetch?;
         let (at, there) = (facts.local.offset_of(local_va)?, facts.remote.offset_of(remote_va)?);
-        // Looked at before: the word there is changed once.
+        // Checked first: the remote word must be changed only once.
         if !facts.local.holds(at, bytes as usize) {
             return None;
         }
@@ -413,24 +414,24 @@ impl OpenMemory<'_> {
 }
 
 impl KnownRequests {
-    /// Keeps nothing yet; `ends` counts what ends under what is kept.
+    /// Creates an empty cache; `ends` is the epoch of the node's segments and paths.
     pub(crate) fn new(ends: Arc<EndCount>) -> Self {
         Self { slots: None, newest: KNOWN, newest_atomic: KNOWN, missed: 0, ends }
     }
 
-    /// Ends of segments and of paths of this node.
+    /// Epoch of this node's segments and paths.
     pub(crate) fn ends(&self) -> &Arc<EndCount> {
         &self.ends
     }
 
-    /// What ended by now, for [`KnownRequest::lives`].
+    /// Reads the epoch, for [`KnownRequest::lives`].
     #[inline(always)]
     pub(crate) fn seen_ends(&self) -> SeenEnds {
         self.ends.seen()
     }
 
-    /// As [`KnownRequests::find`], of a block that is carried; requests that differ in what moves find it by
-    /// [`KnownRequests::newest`].
+    /// Looks up a block that is about to be executed, and remembers the entry: requests that differ only in addresses
+    /// and length then use [`KnownRequests::newest`].
     #[inline(always)]
     pub(crate) fn find_carried(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
         let key = Key::of(block);
@@ -438,19 +439,19 @@ impl KnownRequests {
         self.newest()
     }
 
-    /// The earlier request that the newest carried block was like.
+    /// Entry that the last executed block hit.
     #[inline(always)]
     pub(crate) fn newest(&mut self) -> Option<&mut KnownRequest> {
         self.at(self.newest)
     }
 
-    /// The earlier request that the one of `block` is like.
+    /// Looks up the entry for the request in `block`.
     #[inline(always)]
     pub(crate) fn find(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
         self.at(self.place_of(slot_of(block), &Key::of(block))?)
     }
 
-    /// As [`KnownRequests::find_carried`], of an atomic; the newest one is [`KnownRequests::newest_atomic`].
+    /// Looks up an atomic that is about to be executed, and remembers the entry for [`KnownRequests::newest_atomic`].
     #[inline(always)]
     pub(crate) fn find_carried_atomic(
         &mut self,
@@ -461,13 +462,13 @@ impl KnownRequests {
         self.newest_atomic()
     }
 
-    /// The earlier atomic that the newest carried one was like.
+    /// Entry that the last executed atomic hit.
     #[inline(always)]
     pub(crate) fn newest_atomic(&mut self) -> Option<&mut KnownRequest> {
         self.at(self.newest_atomic)
     }
 
-    /// As [`KnownRequests::find`], of the atomic of both `blocks`.
+    /// Looks up the entry for the atomic in both `blocks`.
     #[inline(always)]
     pub(crate) fn find_atomic(&mut self, blocks: &AtomicBlocks) -> Option<&mut KnownRequest> {
         self.at(self.place_of(slot_of(&blocks[0]), &Key::of_atomic(blocks))?)
@@ -478,7 +479,7 @@ impl KnownRequests {
         self.slots.as_deref_mut()?.get_mut(place)?.as_deref_mut()
     }
 
-    /// Where the one with `key` is: in its first place or in the second.
+    /// Index of the entry with `key`, in either place of the set.
     #[inline(always)]
     fn place_of(&self, slot: usize, key: &Key) -> Option<usize> {
         let slots = self.slots.as_deref()?;
@@ -489,7 +490,7 @@ impl KnownRequests {
         Some(slot ^ 1).filter(|&second| is_at(second))
     }
 
-    /// Whether a request that was found by its names is to be kept.
+    /// Whether to cache a request that missed: there is room, or it is the turn to replace an entry. Counts the miss.
     #[inline]
     pub(crate) fn wants(&mut self, block: &[u64; BLOCK_WORDS]) -> bool {
         self.missed = self.missed.wrapping_add(1);
@@ -499,14 +500,14 @@ impl KnownRequests {
         self.slots.as_deref().is_none_or(has_room) || self.missed.is_multiple_of(REPLACING)
     }
 
-    /// Keeps what the request with this name rested on, all of which was checked.
+    /// Caches a request, all of whose checks succeeded.
     pub(crate) fn keep(
         &mut self,
         KnownName { slot, key, op, fetch }: KnownName,
         (link, segment, len_max): (Arc<NodePath>, Arc<LocalSegment>, u64),
         (remote, proof): (KnownMemory, LifeProof),
     ) {
-        // Where bytes may not be read, each request is checked for them.
+        // Requests on segments with unreadable bytes are checked each time.
         if segment.has_poison() || proof.has_poison() {
             return;
         }
@@ -524,12 +525,12 @@ impl KnownRequests {
         }
     }
 
-    /// Keeps nothing alive any more; also to be called when the queue may no longer do what it did.
+    /// Empties the cache; also called when the queue may no longer do what it did.
     pub(crate) fn forget(&mut self) {
         self.slots = None;
         (self.newest, self.newest_atomic) = (KNOWN, KNOWN);
     }
 }
 
-/// In a key: of an atomic.
+/// Bit in a key: the request is an atomic of two blocks.
 const TWO_BLOCKS: u64 = 1 << 63;

@@ -1,47 +1,47 @@
-//! Between a send queue and the shared part of the device: two bounded lock-free queues.
+//! Mailbox between a send queue and the shared part of the device: two bounded lock-free queues.
 //!
-//! *Owns*: what lies between them. *Takes*: requests from the engine, outcomes from the shared
-//! part. *Gives*: each to the other side. *Must not*: make either side wait.
+//! *Owns*: both queues. *Takes*: requests from the engine, completions from the shared part. *Gives*: each to the
+//! other side. *Must not*: make either side wait.
 
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{CqeStatus, sqe::SQE_WORDS_MAX};
 use urma_mem::sync::{AtomicBool, Ordering};
 
-/// Requests that one send queue may have handed over at one time.
+/// Requests of one send queue that can be in the mailbox at a time.
 pub(crate) const HANDED_OVER_MAX: usize = 64;
 
-/// Requests of one send queue that may be outstanding in the shared part, with short messages, which do not
-/// wait in the mail.
+/// Requests of one send queue that can be outstanding in the shared part, including short messages, which bypass the
+/// mailbox.
 pub(crate) const OUTSTANDING_MAX: usize = 256;
 
 /// A request that needs the peer's help.
 #[derive(Clone, Debug)]
 pub(crate) struct Handed {
-    /// Pairs it with its end.
+    /// Sequence number, which its completion repeats.
     pub(crate) seq: u32,
     /// The entry as fetched.
     pub(crate) words: [u64; SQE_WORDS_MAX],
     /// Length of the payload in bytes.
     pub(crate) len: u32,
-    /// The payload is in the peer's memory already; only the message remains.
+    /// Whether the payload is in the peer's memory already, and only the message remains.
     pub(crate) placed: bool,
 }
 
-/// The end of a request that was handed over.
+/// Completion of a request that was handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HandedCompletion {
     pub(crate) seq: u32,
     pub(crate) status: CqeStatus,
-    /// Payload bytes that were transferred.
+    /// Number of payload bytes transferred.
     pub(crate) bytes: u32,
 }
 
-/// Both directions of one life of a send queue.
+/// Both directions, for one life of a send queue.
 #[derive(Debug)]
 pub(crate) struct Mail {
     pub(crate) handed: ArrayQueue<Handed>,
     pub(crate) ended: ArrayQueue<HandedCompletion>,
-    /// The engine flushed: whatever was handed over so far is of no interest any more.
+    /// The engine flushed: what was handed over before is void.
     purge: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Mail {
     pub(crate) fn new() -> Self {
         Self {
             handed: ArrayQueue::new(HANDED_OVER_MAX),
-            // An end for each request that was handed over, also for those purged since.
+            // Room for a completion of each request that was handed over, also of those purged since.
             ended: ArrayQueue::new(2 * OUTSTANDING_MAX),
             purge: AtomicBool::new(false),
         }
@@ -59,7 +59,7 @@ impl Mail {
         self.purge.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the shared part has nothing of it to take.
+    /// Whether the shared part has taken everything out of it.
     #[inline]
     pub(crate) fn is_taken(&self) -> bool {
         self.handed.is_empty() && !self.purge.load(Ordering::SeqCst)

@@ -1,10 +1,11 @@
-//! Bytes of a message that stay where they are: the sender names them, the receiver copies them.
+//! Names of bytes: a message says where its bytes lie in the sender's memory, and the receiver copies them.
 //!
-//! *Owns*: the form of a name, the words that take names back and that say who takes which. *Must not*: touch the bytes.
+//! *Owns*: the encoding of a name, the words that invalidate names and that say who accepts which. *Must not*: touch
+//! the bytes.
 //!
-//! A request may end before the receiver took its bytes: flushed, or after its error timeout. Then its
-//! program may change them, so the sender takes all names back first: it adds one to a word of its half
-//! ([`take_back`]), the names have the value that was there, and the receiver compares after the copy.
+//! A request may end before the receiver read its bytes, by a flush or the error timeout, and then its program may
+//! change them. So the sender first invalidates all names by incrementing an epoch in its half ([`take_back`]). A
+//! name has the epoch at which it was given; the receiver compares after the copy.
 
 use urma_mem::Region;
 
@@ -17,11 +18,11 @@ pub(crate) struct NamedBytes {
     pub(crate) token_id: u32,
     /// Number of bytes, at most [`urma_mem::hazard::CHUNK_MAX`].
     pub(crate) len: u32,
-    /// First byte, in terms of the segment's addresses.
+    /// Address of the first byte, in the segment's addresses.
     pub(crate) va: u64,
     /// Generation of the segment.
     pub(crate) life: u64,
-    /// Times that names were taken back before.
+    /// Epoch of the sender's names when this one was given.
     pub(crate) epoch: u64,
 }
 
@@ -29,8 +30,8 @@ impl NamedBytes {
     /// Length of its encoded form in bytes.
     pub(crate) const ENCODED_LEN: usize = 32;
 
-    /// Bytes that its entry takes in a ring: as many as if it had the bytes, so that no more waits in a ring
-    /// before an urgent request.
+    /// Bytes that its entry takes in a ring: as many as with the payload, so that no more requests can wait in a ring
+    /// before an urgent one.
     pub(crate) fn room(&self) -> usize {
         Self::ENCODED_LEN.max(self.len as usize)
     }
@@ -57,8 +58,8 @@ impl NamedBytes {
     }
 }
 
-/// Which names a node takes of a peer, as it says in its half of the pair; a release that knew no such word takes those of
-/// messages alone.
+/// Which names a node accepts from a peer, published in its half of the pair. Releases without this word accept names
+/// of messages alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TakenNames(u64);
 
@@ -66,50 +67,50 @@ impl TakenNames {
     const WRITES: u64 = 1;
     const BY_KERNEL: u64 = 2;
 
-    /// Of a node that does, or does not, read the memory of the peer's process through the kernel.
+    /// Value for a node that can, or cannot, read the peer's process through the kernel.
     pub(crate) fn of(reads_process: bool) -> Self {
         Self(Self::WRITES | if reads_process { Self::BY_KERNEL } else { 0 })
     }
 
-    /// Says so in the node's own half.
+    /// Publishes it in the node's own half.
     pub(crate) fn publish(self, half: &Region) {
-        // A half has the word.
+        // Every half has the word.
         let _ = half.store_u64_release(HALF_TAKES, self.0);
     }
 
-    /// What the peer says in its half.
+    /// Reads the peer's value from its half.
     pub(crate) fn in_half(peer_half: &Region) -> Self {
         Self(peer_half.load_u64_acquire(HALF_TAKES).unwrap_or(0))
     }
 
-    /// Names of what is to be written, beside messages.
+    /// Whether names of bytes to be written are accepted, besides those of messages.
     pub(crate) fn has_writes(self) -> bool {
         self.0 & Self::WRITES != 0
     }
 
-    /// Names of bytes that are not in the arena.
+    /// Whether names of bytes outside of the arena are accepted.
     pub(crate) fn has_process(self) -> bool {
         self.0 & Self::BY_KERNEL != 0
     }
 }
 
-/// What may be named to a peer now.
+/// What may be named to a peer at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Naming {
-    /// Epoch of the names.
+    /// Current epoch of the names.
     pub(crate) epoch: u64,
-    /// Most bytes of one.
+    /// Most bytes of one name.
     pub(crate) len_max: usize,
-    /// Those that the peer takes.
+    /// Kinds of names that the peer accepts.
     pub(crate) taken: TakenNames,
 }
 
-/// What names in this half have for their epoch.
+/// Current epoch of names in this half.
 pub(crate) fn epoch(half: &Region) -> u64 {
     half.load_u64(HALF_NAMES).unwrap_or(0)
 }
 
-/// Takes back all names that were given in this half: requests end whose bytes their receiver may not have read.
+/// Invalidates all names given in this half; called before requests end whose bytes the receiver may not have read.
 #[cold]
 pub(crate) fn take_back(half: &Region) {
     let mut seen = epoch(half);

@@ -1,19 +1,16 @@
-//! Whether the destination of long writes lies outside the caches.
+//! Guesses whether the destination of long writes lies outside the caches.
 //!
-//! *Owns*: the length of the present and the last pass of writes over the memory of one path.
-//! *Takes*: places and lengths. *Gives*: a guess. *Must not*: be asked for short messages, which
-//! pay more than they win.
+//! *Owns*: the length of the present and the last pass of writes over the memory of one path. *Takes*: addresses and
+//! lengths. *Gives*: a guess. *Must not*: be asked for short messages, which would lose more than they gain.
 //!
-//! Stores past the caches make long writes 2-3.5 times faster where the destination is in no cache,
-//! and slower where it is, or where its owner reads it at once. A program that walks through more
-//! memory than the caches hold before it starts again finds none of it there: a pass of that
-//! length, this one or the last, is what counts as cold.
+//! Stores that bypass the caches make long writes 2-3.5 times faster if the destination is in no cache, and slower if
+//! it is, or if its owner reads it at once. A program that walks through more memory than the caches hold before it
+//! starts again finds none of it there: the destination counts as cold if this pass or the last one has that length.
 
-/// Shortest message that is asked about, in bytes: below it the start of streaming stores (100 ns)
-/// costs more than they save.
+/// Shortest message that is asked about, in bytes: below it, starting to stream (100 ns) costs more than it saves.
 pub(crate) const STREAM_MIN: u64 = 16 << 10;
 
-/// How far the present pass of writes over the memory of one path has come.
+/// Position and length of the present pass of writes over the memory of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassLength {
     token_id: u32,
@@ -21,13 +18,12 @@ pub(crate) struct PassLength {
     end: u64,
     /// Bytes since the last write to an address below the previous one.
     len: u64,
-    /// Bytes of the pass before.
+    /// Length in bytes of the pass before.
     last: u64,
 }
 
 impl PassLength {
-    /// A write of `len` bytes goes to `va` of a segment; whether it should go past caches that hold
-    /// `cache` bytes.
+    /// Notes a write of `len` bytes to `va` of a segment. Returns whether it should bypass caches of `cache` bytes.
     pub(crate) fn is_cold(&mut self, (token_id, va): (u32, u64), len: u64, cache: u64) -> bool {
         if token_id == self.token_id && va >= self.end {
             self.len = self.len.saturating_add(len);

@@ -1,22 +1,22 @@
 //! The paths that one send queue uses.
 //!
-//! *Owns*: their states. *Takes*: TPNs. *Gives*: the state of each in a few steps, however many nodes
-//! a queue talks to. *Must not*: trust a remembered place; each is compared with the TPN that is meant.
+//! *Owns*: their states. *Takes*: TPNs. *Gives*: the state of each in a few steps, however many nodes a queue talks
+//! to. *Must not*: trust a cached index without comparing the TPN.
 
 use std::ops::{Deref, DerefMut};
 
 use super::remote::PathState;
 
-/// Places that are remembered. TPNs are random: of 64 some share a place, and are searched for in turn.
+/// Size of the index cache. TPNs are random: of 64 some collide, and are searched for in turn.
 const PLACES: usize = 256;
 
-/// States of paths, with the place of each.
+/// States of paths, with a cache from TPN to index.
 #[derive(Debug)]
 pub(crate) struct PathStates {
     list: Vec<PathState>,
-    /// Their TPNs, side by side: a search looks at nothing else.
+    /// Their TPNs in one array: a search reads nothing else.
     tpns: Vec<u32>,
-    /// Where the state of a TPN was seen, by its low bits.
+    /// Index at which a TPN was last found, by its low bits.
     places: [u8; PLACES],
 }
 
@@ -35,7 +35,7 @@ impl PathStates {
         self.search(tpn)
     }
 
-    /// The state of the path `tpn`, as [`PathStates::index_of`].
+    /// Looks up the state of the path `tpn`, if the queue has used it.
     #[inline]
     pub(crate) fn find(&mut self, tpn: u32) -> Option<&mut PathState> {
         let index = self.index_of(tpn)?;
@@ -49,7 +49,7 @@ impl PathStates {
         Some(index)
     }
 
-    /// Adds the state of a path that the queue has not used; its index.
+    /// Adds the state of a path that the queue has not used. Returns its index.
     pub(crate) fn add(&mut self, state: PathState) -> usize {
         let index = self.list.len();
         self.remember(state.link.tpn, index);
@@ -58,7 +58,7 @@ impl PathStates {
         index
     }
 
-    /// Keeps what `is_kept` says; the others change their places.
+    /// Keeps the states that `is_kept` selects; indices change.
     pub(crate) fn retain(&mut self, is_kept: impl FnMut(&PathState) -> bool) {
         self.list.retain(is_kept);
         self.tpns.clear();

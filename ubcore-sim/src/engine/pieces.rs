@@ -1,8 +1,8 @@
-//! Local pieces that are found before the first byte is moved.
+//! Local pieces of a request, looked up before the first byte is moved.
 //!
-//! *Owns*: nothing; a list for the length of one request. *Takes*: the words of an entry, segments that were
-//! used before. *Gives*: copies between the pieces and one range of memory, in the order that
-//! [`gather`](super::gather) has. *Must not*: look a segment up while bytes are moved.
+//! *Owns*: a list for the length of one request. *Takes*: the words of an entry, segments that were used before.
+//! *Gives*: copies between the pieces and one range of memory, in the order of [`gather`](super::gather). *Must not*:
+//! look up a segment while bytes are moved.
 
 use udma_abi::{CqeStatus, Opcode, Sge, sqe::sge_max};
 use urma_mem::Region;
@@ -22,20 +22,20 @@ pub(crate) struct FoundPieces<'s> {
 
 #[derive(Clone, Copy, Debug)]
 struct FoundPiece<'s> {
-    /// `None` in what is not used of the list.
+    /// `None` in unused elements of the list.
     region: Option<&'s Region>,
     at: usize,
     len: usize,
 }
 
-/// The bytes of all pieces together.
+/// Length of all pieces together, in bytes.
 #[inline]
 pub(crate) fn len_of(words: &[u64]) -> u64 {
     list(words).map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The segment of a local piece that was used before, with the offset of the piece, when it may be
-/// read, or stored to.
+/// Looks up a local piece in the cache of segments used before. `None`: not there, or it must not be read, or stored
+/// to.
 #[inline(always)]
 pub(crate) fn local_of(
     segments: &SegmentCache,
@@ -46,7 +46,7 @@ pub(crate) fn local_of(
     Some((local, place_in(local, piece, store)?))
 }
 
-/// The offset of a piece in its segment, when it may be read, or stored to.
+/// Offset of a piece in its segment; `None`: out of bounds, or it must not be read, or stored to.
 #[inline(always)]
 fn place_in(local: &LocalSegment, piece: Sge, store: Store) -> Option<usize> {
     let len = u64::from(piece.len);
@@ -61,8 +61,7 @@ impl<'s> FoundPieces<'s> {
     pub(crate) const NONE: Self =
         Self { list: [FoundPiece { region: None, at: 0, len: 0 }; PIECES_MAX], num: 0 };
 
-    /// Finds them all, in place; `None`: one is not of a segment that was used before, or does not fit
-    /// there.
+    /// Looks up all pieces. `None`: a segment is not cached, or a piece does not fit in it.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -83,8 +82,8 @@ impl<'s> FoundPieces<'s> {
         Some(())
     }
 
-    /// Copies all of them to one range, in message order. The last bytes may lie in more than one piece:
-    /// they are joined, and stored after everything else.
+    /// Copies all pieces to one range, in message order. The last bytes may lie in more than one piece: they are
+    /// joined, and stored after everything else.
     #[inline]
     pub(crate) fn write_to(&self, (to, offset): (&Region, usize)) -> Result<(), CqeStatus> {
         let len: usize = self.list().map(|piece| piece.len).sum();
@@ -109,7 +108,7 @@ impl<'s> FoundPieces<'s> {
         to.write_ordered(offset + body, tail).map_err(|_| CqeStatus::RemAccessAbort)
     }
 
-    /// Copies one range to all of them, in message order; each piece's end comes after the rest of it.
+    /// Copies one range to all pieces, in message order. The end of each piece is stored after the rest of it.
     #[inline]
     pub(crate) fn read_from(&self, (from, offset): (&Region, usize)) -> Result<(), CqeStatus> {
         let mut done = 0;

@@ -1,12 +1,12 @@
-//! The send queue's side of a ping-pong: all that its messages to one target rest on, while nothing else happens.
+//! The send queue's side of ping-pong mode: all that its messages to one target need, while nothing else happens.
 //!
-//! *Owns*: the position of the next message, the local segment, the one message that is not acknowledged. *Takes*: direct
-//! entries, the end of that message. *Gives*: where its bytes are, its completion. *Must not*: outlive another visit of
-//! the engine, which gets what is open as a request that was handed over.
+//! *Owns*: the position of the next message, the local segment, the one unacknowledged message. *Takes*: direct
+//! entries, the acknowledgement of that message. *Gives*: where its bytes are, its completion. *Must not*: survive
+//! another visit of the engine, which takes the open message over as a request in flight.
 //!
-//! As with a [`grant`](super::grant), the engine is reached only by a call that ends this, and what another visit may
-//! change (state, entries posted before) is not asked for. Nor is the life of the segment: who ends it visits the shared
-//! part, which ends the ping-pong there.
+//! As with a [`grant`](super::grant), every other call that reaches the engine ends this first; so what such a visit
+//! may change (state, entries posted before) is not checked. Nor is the life of the segment: invalidating it visits
+//! the shared part, which leaves ping-pong mode there.
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 use crate::context::segment::LocalSegment;
 
-/// See the room card.
+/// See the header of this file.
 #[derive(Debug)]
 pub(crate) struct PingPongSends {
-    /// Words 0, 1 and 4 of each block, as far as messages have them in common.
+    /// Words 0, 1 and 4 of a block, without the bits that differ from message to message.
     key: [u64; 3],
     mark: RingMark,
     /// Position of the next message, free running.
     next: u32,
-    /// Messages that ended in it.
+    /// Messages completed since ping-pong mode began.
     ended: u32,
     open: Option<OpenMessage>,
-    /// The completion slot that a message without a completion left.
+    /// A completion slot is reserved: the message before wanted none.
     has_slot: bool,
     local: Arc<LocalSegment>,
     port: JfcPort,
     form: SendDoneForm,
-    /// The consumer index of the queue.
+    /// The queue's consumer index in host memory.
     record: RegionWord32,
 }
 
-/// A message on its way.
+/// A message that is not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenMessage {
     pub(crate) entry_idx: u16,
@@ -52,7 +52,7 @@ pub(crate) struct OpenMessage {
     len: u32,
 }
 
-/// A ping-pong's messages of one queue, as its engine takes them back.
+/// The messages of ping-pong mode, as the engine takes them over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SaidMessages {
     pub(crate) ended: u32,
@@ -60,7 +60,7 @@ pub(crate) struct SaidMessages {
     pub(crate) has_slot: bool,
 }
 
-/// What a ping-pong of a queue is made of.
+/// Arguments of [`PingPongSends::new`], from the engine.
 #[derive(Debug)]
 pub(crate) struct PingPongParts {
     pub(crate) mark: RingMark,
@@ -75,14 +75,14 @@ pub(crate) struct PingPongParts {
 const VARIES_0: u64 = 0xffff | 1 << 31 | COMPLETE;
 const COMPLETE: u64 = (SqeFlags::COMPLETE.bits() as u64) << 16;
 
-/// What messages of one ping-pong have in common.
+/// The words that all messages of one ping-pong mode have in common.
 #[inline(always)]
 const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
     [block[0] & !VARIES_0, block[1], block[4]]
 }
 
 impl PingPongSends {
-    /// For messages like `block`, which is not the first one.
+    /// Accepts messages like `block`.
     pub(crate) fn new(block: &[u64; BLOCK_WORDS], parts: PingPongParts) -> Self {
         let PingPongParts { mark, next, local, port, form, record } = parts;
         Self {
@@ -99,8 +99,8 @@ impl PingPongSends {
         }
     }
 
-    /// The message of a direct entry, the newest one posted, goes by `push`, which returns whether it did. `None`:
-    /// nothing happened.
+    /// Sends the message of a direct entry, the newest one posted, with `push`, which returns whether it was sent.
+    /// `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn send_piggybacked(
         &mut self,
@@ -120,7 +120,7 @@ impl PingPongSends {
         let len = piece.len as usize;
         let at = self.local.offset_of(piece.va, u64::from(piece.len))?;
         let is_signalled = block[0] & COMPLETE != 0;
-        // Of a shallow JFC no slot is kept.
+        // A shallow JFC has no slot to keep in reserve.
         let is_fit = (is_signalled || self.port.is_deep()) && (1..=SHORT_MAX).contains(&len);
         if piece.token_id != self.local.token_id || !is_fit || !self.reserve() {
             return None;
@@ -135,13 +135,13 @@ impl PingPongSends {
         Some(())
     }
 
-    /// The open message was acknowledged; `false`: there is none.
+    /// Completes the open message, which was acknowledged; `false`: there is none.
     #[inline(always)]
     pub(crate) fn on_answered(&mut self, queue: &Queue) -> bool {
         let Some(open) = self.open.take() else { return false };
         if open.flags.contains(SqeFlags::COMPLETE) {
             let form = &self.form;
-            // The entry before the index: a driver that sees that moved and no entry knows that none comes.
+            // The CQE before the index: a driver that sees the index moved but no CQE knows that none comes.
             self.port.complete_with(false, |owner| form.encode(open.entry_idx, open.len, owner));
             queue.fast.completion();
         } else {
@@ -152,7 +152,7 @@ impl PingPongSends {
         true
     }
 
-    /// What the engine takes back.
+    /// Returns what the engine takes over.
     pub(crate) fn said(&self) -> SaidMessages {
         let Self { ended, open, has_slot, .. } = *self;
         SaidMessages { ended, open, has_slot }

@@ -1,13 +1,13 @@
-//! Long messages and writes of a peer on this host: their bytes are copied once, out of the peer's own pages.
+//! Copies long messages and writes of a peer on this host once, out of the peer's own pages.
 //!
-//! *Owns*: the hazard slot of the exchange in a pair's half, and a few entries of the peer's table. *Takes*:
-//! bytes that the peer names. *Gives*: them, for the length of one closure. *Must not*: touch a byte before
-//! the life and the bounds were checked, or more than a chunk under one announcement.
+//! *Owns*: the hazard slot of the exchange in a pair's half, and a few entries of the peer's table. *Takes*: names of
+//! bytes. *Gives*: access to the bytes for the length of one closure. *Must not*: touch a byte before life and bounds
+//! were checked, or more than a chunk under one announcement.
 //!
-//! Bytes in the peer's arena are loaded; others are read out of its process by the kernel, where it lets this one.
+//! Bytes in the peer's arena are loaded; the kernel reads others out of its process, where this one may do so.
 //!
-//! The peer that names bytes owns them, so neither rights nor a token are asked for. Its name may be
-//! wrong, or older than a withdrawal: then the message comes again, with its bytes.
+//! The peer that names bytes owns them, so neither rights nor a token are checked. Its name may be wrong, or older
+//! than a withdrawal: then the peer sends the message again with its bytes.
 
 use udma_abi::CqeStatus;
 use urma_mem::Region;
@@ -20,19 +20,19 @@ use crate::context::link::DirectParts;
 use crate::hooks::{self, Hook};
 use crate::share::layout::{HALF_NAMES, PULL_SLOT};
 
-/// Entries of the peer's table that are kept.
+/// Number of cached entries of the peer's table.
 const VIEWS: usize = 4;
 
 /// Why bytes that a peer named were not copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PullError {
-    /// They are not (or not any more) where the peer said, or not shared.
+    /// They are not, or no longer, where the peer said, or not shared.
     Unreachable,
-    /// They could not be stored here.
+    /// They could not be stored on this side.
     Local(CqeStatus),
 }
 
-/// Where named bytes are.
+/// Place of named bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NamedPlace<'a> {
     /// At an offset of the peer's arena.
@@ -53,7 +53,7 @@ pub(crate) struct Puller {
 }
 
 impl Puller {
-    /// Says in the half which names it takes. `None`: the half is too short for the slot.
+    /// Publishes in the half which names are accepted. `None`: the half is too short for the slot.
     pub(crate) fn new(parts: &DirectParts, peer_half: &Region) -> Option<Self> {
         let slot = slot_in(&parts.half, PULL_SLOT)?;
         let (node, arena, process) =
@@ -63,7 +63,8 @@ impl Puller {
         Some(Self { node, arena, process, peer_half, slot, views: Default::default() })
     }
 
-    /// Runs `touch(where the bytes are)` under the protection of the slot. What it stored counts only if this succeeds.
+    /// Calls `touch` with the place of the bytes, announced in the slot. What `touch` stored is valid only on
+    /// success.
     ///
     /// # Errors
     /// [`PullError`].
@@ -89,7 +90,7 @@ impl Puller {
         }
         let view = view.as_ref().filter(|view| view.imported == bytes.life).ok_or(gone)?;
         let len = u64::from(bytes.len);
-        // The shared parts of a segment lie inside of it.
+        // The shared parts of a segment lie within it.
         let place = match (place_of(view, bytes.va, len), process) {
             (Some(offset), _) => NamedPlace::Arena(arena, offset),
             (None, Some(process)) => {
@@ -100,7 +101,7 @@ impl Puller {
         touch(place)?;
         hooks::pass(Hook::CopyUnchecked);
         announced.finish(&view.generation, view.imported).map_err(|_| gone)?;
-        // Only now: what was read before is older than the word.
+        // Read only now: it must be newer than the bytes.
         if is_current() { Ok(()) } else { Err(gone) }
     }
 }

@@ -1,7 +1,7 @@
 //! A queue number with its send engine.
 //!
-//! *Owns*: the engine behind its `Serial`. *Gives*: the engine to the thread that steps it.
-//! *Must not*: make a poster wait.
+//! *Owns*: the engine behind its `Serial`. *Gives*: the engine to the thread that steps it. *Must not*: make a poster
+//! wait.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use urma_mem::Serial;
 use super::fast_queue::EnginePlace;
 use crate::context::queue::Queue;
 
-/// One of the 2^20 numbers, from its first use on. Queues that only receive have no engine.
+/// State of one of the 2^20 queue numbers, from its first use on. Queues that only receive have no engine.
 #[derive(Debug)]
 pub(crate) struct DeviceSendQueue {
     queue: Queue,

@@ -1,8 +1,8 @@
-//! A target segment that can be touched directly: announced, checked, touched, checked again.
+//! Direct access to a target segment: announce, check, access, check again.
 //!
-//! *Owns*: one hazard slot and a few entries per path, memory for reads through the kernel.
-//! *Takes*: what a request names. *Gives*: the bytes, for the length of one closure. *Must not*:
-//! touch a byte before every check passed; hold an announcement between two chunks.
+//! *Owns*: one hazard slot and a few table entries per path, memory for reads through the kernel. *Takes*: what a
+//! request names. *Gives*: access to the bytes for the length of one closure. *Must not*: access a byte before every
+//! check passed; keep an announcement from one chunk to the next.
 
 use std::sync::{Arc, Weak};
 
@@ -26,7 +26,7 @@ use crate::hooks::{self, Hook};
 use crate::ports::{SegmentLife, SharedExtent};
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
-/// What a request wants of a segment.
+/// The access that a request wants to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) token_id: u32,
@@ -34,23 +34,23 @@ pub(crate) struct Want {
     pub(crate) va: u64,
     pub(crate) len: u64,
     pub(crate) right: Access,
-    /// Generation that the first chunk saw; 0 for the first.
+    /// Generation that the first chunk saw; 0 for the first chunk.
     pub(crate) life: u64,
 }
 
 /// Result of one access to a peer's memory.
 #[derive(Debug)]
 pub(crate) enum AccessResult<T> {
-    /// Touched; the generation under which that was.
+    /// Done; the generation under which it was.
     Yes(T, u64),
-    /// Allowed, as far as one can see from here, but not reachable directly.
+    /// No error can be seen from here, but the memory cannot be reached directly.
     NotDirect,
 }
 
-/// Where bytes came that the kernel brought.
+/// Where the bytes of a read through the kernel were stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Landed<'a> {
-    /// Where they were wanted.
+    /// In the memory that the caller asked for.
     InPlace,
     /// At the start of this memory.
     At(&'a Region),
@@ -60,31 +60,31 @@ pub(crate) enum Landed<'a> {
 #[derive(Debug)]
 pub(crate) struct PathState {
     pub(crate) link: Arc<NodePath>,
-    /// Requests handed over and not ended.
+    /// Requests in flight on this path.
     pub(crate) outstanding: u32,
-    /// Target of all of them, when it is the same one.
+    /// Their target, if all have the same one.
     pub(crate) target: u32,
-    /// Which target took a message by what it was shown.
+    /// Which token the target has accepted a message with.
     pub(crate) admission: AdmissionCache,
-    /// How far its long writes have come.
+    /// Position of its long writes.
     pub(crate) pass_length: PassLength,
     slot: Option<HazardSlot>,
     views: [Option<View>; VIEWS],
-    /// Of the path to this node: its segments that were written or read.
+    /// Segments of this node that were accessed; used on the path to the node itself.
     own: SegmentCache,
-    /// Of a client's function: which segments are its own, and how often it may be refused those of others.
+    /// For a client's function: which segments are its own, and how many refusals it has left on those of others.
     guard: Option<(FunctionId, Arc<GuessBudget>)>,
-    /// Where bytes that came through the kernel wait for the last check; made at the first use.
+    /// Buffer for bytes read through the kernel until the last check; allocated at the first use.
     landing: Option<Region>,
 }
 
-/// Whether a queue of the peer takes this one's messages. Its token is not in shared memory, so a
-/// write with immediate places its payload directly only after the peer took such a message.
+/// Whether a queue of the peer accepts this one's messages. Its token is not in shared memory, so a write with
+/// immediate places its payload directly only after the peer accepted such a message.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionCache {
-    /// Request that asks, and what it shows.
+    /// Sequence number of the request that is on its way, and what it shows.
     asked: Option<(u32, u64)>,
-    /// What was shown in a message that the peer took.
+    /// What the last accepted message showed.
     proven: Option<u64>,
 }
 
@@ -94,12 +94,12 @@ impl AdmissionCache {
         self.proven == Some(shown)
     }
 
-    /// Request `seq` shows this.
+    /// Notes that request `seq` shows this to the target.
     pub(crate) fn on_asked(&mut self, seq: u32, shown: u64) {
         self.asked = Some((seq, shown));
     }
 
-    /// A request on this path ended.
+    /// Notes that a request on this path ended, and whether it was accepted.
     pub(crate) fn on_ended(&mut self, seq: u32, status: CqeStatus) {
         if status != CqeStatus::Success {
             self.proven = None;
@@ -111,7 +111,7 @@ impl AdmissionCache {
 
 const VIEWS: usize = 8;
 
-/// A peer's entry as it was under one generation.
+/// Copy of a peer's table entry, read under one generation.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) token_id: u32,
@@ -119,15 +119,16 @@ pub(super) struct View {
     pub(super) generation: Generation,
     rights: Rights,
     shared: SharedExtent,
-    /// Shared as well, but shorter.
+    /// Further shared extents, shorter than the first.
     more: Box<[SharedExtent]>,
-    /// Of `rights.va` in its owner's process; 0: not to be read there.
+    /// Address of `rights.va` in its owner's process; 0: it cannot be read there.
     address: u64,
-    /// Where it lies in a file; with the file once it was mapped. `None` also when it cannot be.
+    /// The segment's place in a file, with the mapping once there was one; `None` if it is in none or cannot be
+    /// mapped.
     file: Option<(FilePlace, Weak<FileWindow>)>,
 }
 
-/// The part that decides.
+/// The part of an entry that the checks use.
 #[derive(Clone, Copy, Debug)]
 struct Rights {
     va: u64,
@@ -137,7 +138,7 @@ struct Rights {
 }
 
 impl PathState {
-    /// `slot` is the index of this queue's hazard slot.
+    /// `slot` is the index of this queue's hazard slot in each half.
     pub(crate) fn new(link: Arc<NodePath>, slot: usize) -> Self {
         let hazard = match &link.reach {
             Reach::Direct(parts) if slot < SLOTS => slot_in(&parts.half, slot),
@@ -157,19 +158,20 @@ impl PathState {
         }
     }
 
-    /// Requests that were handed over end now: what they named is not to be read any more.
+    /// Invalidates the names of bytes that were given to the peer: the requests in flight end now, and the peer must
+    /// not use what it reads by those names.
     pub(crate) fn take_names_back(&self) {
         if let (Reach::Direct(parts), true) = (&self.link.reach, self.outstanding != 0) {
             names::take_back(&parts.half);
         }
     }
 
-    /// Nothing keeps a dead segment alive through this path.
+    /// Drops references that would keep a dead segment alive.
     pub(crate) fn forget_dead(&mut self) {
         self.own.drop_dead();
     }
 
-    /// Runs `touch(memory, offset of want.va)` under the protection of the slot.
+    /// Calls `touch(memory, offset of want.va)` after all checks, with the access announced in the hazard slot.
     #[inline]
     pub(crate) fn reach<T>(
         &mut self,
@@ -185,7 +187,7 @@ impl PathState {
         Ok(AccessResult::Yes(touch(&segment.region, offset)?, segment.life))
     }
 
-    /// As [`PathState::reach`], on a path to another node.
+    /// Calls `touch` like [`PathState::reach`], but only on a path to another node.
     #[inline(always)]
     pub(crate) fn reach_peer<T>(
         &mut self,
@@ -200,8 +202,8 @@ impl PathState {
         reach_peer(slot, view, (parts, faults), want, touch)
     }
 
-    /// The memory that the request before this call reached in segment `token_id`, for requests like it: of a
-    /// peer's, the largest shared extent as far as it lies in the segment.
+    /// The memory that the previous request reached in segment `token_id`, to be cached. Of a peer's segment it is
+    /// the largest shared extent, as far as that lies in the segment.
     #[cold]
     pub(super) fn known_memory(&self, token_id: u32) -> Option<(KnownMemory, LifeProof)> {
         let parts = match &self.link.reach {
@@ -225,8 +227,8 @@ impl PathState {
         Some((memory, LifeProof::Peer { slot, token_id, generation, life }))
     }
 
-    /// Where what is wanted is in a segment of this node, after all checks; `None`: the path goes to
-    /// another node. Unregistering visits every engine, so no announcement is needed.
+    /// Checks an access to a segment of this node and returns the segment with the offset. `None`: the path leads to
+    /// another node. Needs no announcement, since unregistering visits every engine.
     #[inline(always)]
     pub(crate) fn own_place(
         &mut self,
@@ -241,7 +243,7 @@ impl PathState {
         Some(own_place(&mut self.own, table, faults, want))
     }
 
-    /// As [`PathState::own_place`], of a client's function: tokens of others cannot be tried fast.
+    /// Checks an access by a client's function; refusals on segments of others use up its guess budget.
     #[inline(never)]
     fn guarded_place(
         &mut self,
@@ -264,13 +266,13 @@ impl PathState {
         })
     }
 
-    /// This state of a queue that a client's function has.
+    /// Sets the guess budget, for a queue of a client's function.
     pub(crate) fn guarded(self, guard: Option<(FunctionId, Arc<GuessBudget>)>) -> Self {
         Self { guard, ..self }
     }
 
-    /// As [`PathState::reach_peer`], in memory that the peer had mapped shared: through a mapping of the same file. What the
-    /// file has lost meanwhile is not reached here.
+    /// Accesses memory that the peer itself had mapped from a file, through this process's own mapping of that file;
+    /// the arena is not involved. Not direct if the file was truncated meanwhile.
     #[cold]
     pub(crate) fn reach_file<T>(
         &mut self,
@@ -313,9 +315,8 @@ impl PathState {
         Ok(AccessResult::Yes(value, view.imported))
     }
 
-    /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: to `into`, or to the start
-    /// of the answer. The bytes were looked at under one generation of the segment, which is checked once more after the
-    /// last of them came.
+    /// Reads `part` of what is wanted through the kernel, for memory that is not shared: to `into`, or to the
+    /// returned memory. The generation of the segment is the same before the first byte is read and after the last.
     #[cold]
     pub(crate) fn fetch(
         &mut self,
@@ -350,20 +351,19 @@ impl PathState {
         hooks::pass(Hook::CopyUnchecked);
         let life = view.imported;
         if announced.finish(&view.generation, life).is_err() {
-            // What was withdrawn may be something else by now: none of it is the program's to see.
+            // What was withdrawn may have another use by now: the program gets none of it.
             let _ = to.0.zero(to.1, len);
             return Err(denied);
         }
         match fetched {
             Ok(()) => Ok(AccessResult::Yes(landed, life)),
-            // A page that is not there, a peer that is gone: the owner of the memory answers, or no
-            // node does.
+            // A page is missing, or the peer is gone: the owner of the memory answers, or nothing does.
             Err(_) => Ok(AccessResult::NotDirect),
         }
     }
 }
 
-/// What the kernel copies may be torn inside of words; an access of one word never is.
+/// A copy by the kernel may tear words; a one-word access never does.
 const WORD: u64 = 8;
 
 #[inline(always)]
@@ -380,7 +380,7 @@ fn reach_peer<T>(
     let view = checked(&announced, view, (parts, faults), want)?;
     let offset = match place_in(&view.shared, faults, want) {
         Some(offset) => offset,
-        // By value: a reference would keep what is wanted in memory on the usual path too.
+        // By value: a reference would force the arguments into memory on the usual path too.
         None => match view.further(*want) {
             Some(offset) => offset,
             None => return Ok(AccessResult::NotDirect),
@@ -393,7 +393,7 @@ fn reach_peer<T>(
     Ok(AccessResult::Yes(value, view.imported))
 }
 
-/// The entry as it is under the announcement, after every check.
+/// Reads the table entry under the announcement and makes every check.
 #[inline(always)]
 fn checked<'v>(
     announced: &Announced<'_>,
@@ -415,8 +415,8 @@ fn checked<'v>(
     Ok(view)
 }
 
-/// Where in the arena an extent has the whole of what is wanted: `None` outside, `Some(None)` for
-/// an offset that cannot be.
+/// Offset in the arena of the whole access, if this extent contains it: `None` if it does not, `Some(None)` for an
+/// offset that is impossible.
 #[inline(always)]
 fn place_in(extent: &SharedExtent, faults: Faults, want: &Want) -> Option<Option<usize>> {
     let len = extent.len.saturating_add(faults.bound_slack());
@@ -424,7 +424,7 @@ fn place_in(extent: &SharedExtent, faults: Faults, want: &Want) -> Option<Option
     Some(extent.offset.checked_add(inside).and_then(|offset| usize::try_from(offset).ok()))
 }
 
-/// Where in the arena one extent of the entry has the whole of `len` bytes at `va`.
+/// Offset in the arena of `len` bytes at `va`, if one extent of the entry contains them all.
 pub(super) fn place_of(view: &View, va: u64, len: u64) -> Option<usize> {
     let extents = std::iter::once(&view.shared).chain(&view.more);
     extents.into_iter().find_map(|extent| {
@@ -433,7 +433,7 @@ pub(super) fn place_of(view: &View, va: u64, len: u64) -> Option<usize> {
     })
 }
 
-/// Where the owner's process has `len` bytes at `va`; `None`: not inside, or not to be read there.
+/// Address in the owner's process of `len` bytes at `va`. `None`: out of bounds, or not readable there.
 pub(super) fn address_of(view: &View, va: u64, len: u64) -> Option<u64> {
     let inside = offset_in(view.rights.va, view.rights.len, va, len)?;
     view.address.checked_add(inside).filter(|_| view.address != 0)
@@ -441,28 +441,28 @@ pub(super) fn address_of(view: &View, va: u64, len: u64) -> Option<u64> {
 
 /// Hazard slot number `slot` of a half.
 ///
-/// Where it lies among the slots of its page differs from half to half: the slots of a queue for 63 peers at one place
-/// of 63 pages would share the eight lines that a cache has for that place.
+/// Its position in the page differs from half to half. At equal positions, the slots of a queue for 63 peers would
+/// compete for one set of the cache, which has eight lines.
 pub(super) fn slot_in(half: &Region, slot: usize) -> Option<HazardSlot> {
     let offset = HALF_SLOTS + place_in_page(slot, half.addr()) * SLOT_LEN;
-    // Before the first announcement, so that the owner's scan reaches this slot.
+    // Before the first announcement, so that the owner's scan includes this slot.
     raise_slots_used(half, (slot as u64 | (PAGE_SLOTS as u64 - 1)) + 1);
     HazardSlot::new(half, offset).ok()
 }
 
-/// Place of slot number `slot` of the half at `addr`: another one for each slot.
+/// Position of slot number `slot` in its page, for the half at `addr`; a permutation of the slots.
 fn place_in_page(slot: usize, addr: usize) -> usize {
-    // Knuth's multiplicative hash: halves lie in a row, whole pages apart.
+    // Knuth's multiplicative hash: halves are adjacent, whole pages apart.
     let mixed = (addr / PAGE_LEN).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     slot ^ (mixed >> (usize::BITS - PAGE_SLOTS.trailing_zeros()))
 }
 
-/// Slots of a page.
+/// Number of slots in a page.
 const PAGE_SLOTS: usize = PAGE_LEN / SLOT_LEN;
 const PAGE_LEN: usize = 4096;
 const _: () = assert!(SLOTS.is_multiple_of(PAGE_SLOTS) && HALF_SLOTS.is_multiple_of(PAGE_LEN));
 
-/// Makes the half say that at least `used` slots are to be looked at.
+/// Raises the half's count of slots that the owner scans to at least `used`.
 fn raise_slots_used(half: &Region, used: u64) {
     let mut seen = half.load_u64(HALF_SLOTS_USED).unwrap_or(used);
     while seen < used {
@@ -478,7 +478,7 @@ pub(super) fn is_current(announced: &Announced<'_>, view: &View) -> bool {
     announced.check(&view.generation, view.imported).is_ok()
 }
 
-/// As [`PathState::own_place`], on its cache alone.
+/// Looks up and checks a segment of this node: [`PathState::own_place`] without its guess budget.
 #[inline(always)]
 fn own_place<'c>(
     cache: &'c mut SegmentCache,
@@ -495,7 +495,7 @@ fn own_place<'c>(
     Ok((segment, offset))
 }
 
-/// All checks on a segment of this node; the offset of `want.va` in its memory.
+/// Makes all checks on a segment of this node; returns the offset of `want.va` in its memory.
 #[inline(always)]
 pub(crate) fn check_own(
     segment: &LocalSegment,
@@ -509,7 +509,7 @@ pub(crate) fn check_own(
     if stores && !segment.region.is_writable() {
         return Err(CqeStatus::RemAccessAbort);
     }
-    // What only stores goes over a memory fault.
+    // Stores succeed on memory with a fault.
     if want.right != Access::WRITE && segment.is_poisoned(want.va, want.len) {
         return Err(CqeStatus::RemDataPoison);
     }
@@ -517,7 +517,7 @@ pub(crate) fn check_own(
     usize::try_from(offset).map_err(|_| CqeStatus::RemAccessAbort)
 }
 
-/// As [`check_own`] where there is no segment, by the same steps.
+/// Refuses an access to a segment that does not exist, in the same steps and time as [`check_own`].
 pub(crate) fn check_absent(faults: Faults, want: &Want) -> CqeStatus {
     let none = Rights { va: 0, len: 0, access: Access::LOCAL_ONLY, token: Some(0) };
     match std::hint::black_box(none).check(faults, want) {
@@ -531,16 +531,16 @@ impl Rights {
         let token = fits(self.token, want.token) || faults.token_not_checked();
         let len = self.len.saturating_add(faults.bound_slack());
         let inside = offset_in(self.va, len, want.va, want.len).is_some();
-        // LOCAL_ONLY stands alone.
+        // LOCAL_ONLY excludes all others.
         let allowed = self.access.contains(want.right);
-        // All of it each time: a stranger does not learn what was wrong by how long it took.
+        // Always all of them: the time must not show which check failed.
         if token & inside & allowed { Ok(()) } else { Err(CqeStatus::RemAccessAbort) }
     }
 }
 
 impl View {
-    /// Reads an entry once; `None` when it is not live. Called under an announcement, so a live
-    /// entry does not change until the announcement ends.
+    /// Reads an entry once; `None` if it is not live. Called under an announcement, so a live entry does not change
+    /// until the announcement ends.
     #[cold]
     pub(super) fn read(node: &Region, token_id: u32) -> Option<Self> {
         let tid = tid_of(token_id)?;
@@ -576,7 +576,7 @@ impl View {
         Some(Self { token_id, imported, generation, rights, shared, more, address, file })
     }
 
-    /// As [`place_in`], in what is shared besides the largest extent.
+    /// Offset of the access in the further shared extents; results as in [`place_in`].
     #[cold]
     #[inline(never)]
     fn further(&self, want: Want) -> Option<Option<usize>> {
@@ -584,7 +584,7 @@ impl View {
     }
 }
 
-/// Where a peer's segment lies in its arena, after the same checks; `None`: not shared as a whole.
+/// Offset of a peer's segment in its arena, after the same checks; `None`: it is not shared as a whole.
 pub(crate) fn view_extent(parts: &DirectParts, want: &Want) -> Result<Option<usize>, CqeStatus> {
     let denied = CqeStatus::RemAccessAbort;
     let view = View::read(&parts.node, want.token_id).ok_or(denied)?;

@@ -1,8 +1,7 @@
-//! Retirement in a send queue: requests retire in posting order, each with at most one entry.
+//! Retirement in a send queue: in posting order, with at most one CQE for each request.
 //!
-//! *Owns*: the requests that are started and not retired, each with its reserved slot. *Takes*:
-//! ends. *Gives*: completion entries and the consumer index in host memory. *Must not*: lose or
-//! double an end.
+//! *Owns*: the requests that are started and not retired, each with its reserved slot. *Takes*: completions of
+//! requests. *Gives*: CQEs and the consumer index in host memory. *Must not*: lose or double a completion.
 
 use std::collections::VecDeque;
 
@@ -17,7 +16,7 @@ use crate::context::counts::FastCounts;
 use crate::context::jfc::JfcPort;
 use crate::fault::Faults;
 
-/// Request that was started and is not retired.
+/// A request that was started and is not retired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
     pub(crate) entry_idx: u16,
@@ -25,43 +24,43 @@ pub(crate) struct Started {
     pub(crate) flags: SqeFlags,
     /// READ or atomic: a fence waits for it.
     pub(crate) fenced: bool,
-    /// TPN of the path it was handed over to, or 0 for none (TPN 0 is never given).
+    /// TPN of the path that it was handed over to; 0 for none (TPN 0 is never given).
     pub(crate) tpn: u32,
     pub(crate) end: Option<(CqeStatus, u32)>,
-    /// Its entry was written ahead of its turn.
+    /// Its CQE was written before its turn.
     pub(crate) reported: bool,
 }
 
-/// What the entries of a queue have in common.
+/// Fields that all CQEs of a queue have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) id: u32,
     pub(crate) is_jetty: bool,
     pub(crate) cookie: u64,
-    /// Completions may come out of order where the request allows it.
+    /// CQEs may be written out of order for requests that allow it.
     pub(crate) out_of_order: bool,
 }
 
-/// The consumer side's end of a send queue.
+/// Completion side of a send queue.
 #[derive(Debug)]
 pub(crate) struct Retire {
     who: Identity,
-    /// Of requests that succeed.
+    /// Fields of the CQEs of successful requests.
     form: SendDoneForm,
     port: JfcPort,
-    /// The consumer index in the doorbell record.
+    /// The consumer index in the doorbell record in host memory.
     record: RegionWord32,
-    /// Blocks retired, free running.
+    /// Number of blocks retired, free running.
     retired: u32,
     started: VecDeque<Started>,
     /// Sequence number of the front of `started`.
     front_seq: u32,
-    /// A slot that an unsignalled success left, kept for the next request: taking one and giving it
-    /// back are two locked operations.
+    /// A spare completion slot, which an unsignalled success left for the next request: to take one and give it back
+    /// are two locked operations.
     spare: bool,
-    /// Slots may be kept: the JFC is deep.
+    /// Whether a spare slot may be kept: the JFC is deep.
     keeps: bool,
-    /// A slot went back that send queues wait for.
+    /// A slot was given back that send queues wait for.
     freed: bool,
 }
 
@@ -90,28 +89,29 @@ impl Retire {
         &self.port
     }
 
-    /// What the entries of requests that succeed have in common.
+    /// Fields of the CQEs of successful requests.
     pub(crate) fn form(&self) -> &SendDoneForm {
         &self.form
     }
 
-    /// Notes the consumer index in host memory as value number `at`.
+    /// Notes the word of the consumer index as value number `at`.
     pub(crate) fn note_record(&self, lines: &UsedLines, at: usize) {
         lines.note_word(at, self.record.window());
     }
 
-    /// Where the driver sees the consumer index, if that is `head`: all before it is retired.
+    /// The word of the consumer index, if everything before `head` is retired.
     pub(crate) fn record_at(&self, head: u32) -> Option<&RegionWord32> {
         (self.retired == head).then_some(&self.record)
     }
 
-    /// A slot for the next request; `false` when there is none.
+    /// Reserves a completion slot for the next request, the spare one first; `false`: there is none.
     #[inline]
     pub(crate) fn reserve(&mut self) -> bool {
         core::mem::take(&mut self.spare) || self.port.reserve()
     }
 
-    /// Takes the slot of a request that ends without an entry, or was not started.
+    /// Takes over the slot of a request that ended without a CQE or was not started: keeps it as the spare, or gives
+    /// it back.
     #[inline(always)]
     pub(crate) fn keep_or_give_back(&mut self) {
         if self.keeps && !self.spare {
@@ -126,14 +126,13 @@ impl Retire {
         self.freed |= self.port.give_back();
     }
 
-    /// Whether a slot went back since the last call that send queues wait for.
+    /// Whether a slot was given back, since the last call, that send queues wait for.
     #[inline]
     pub(crate) fn take_freed(&mut self) -> bool {
         core::mem::take(&mut self.freed)
     }
 
-    /// Gives the spare completion slot back at the end of a step, when the JFC has little room and
-    /// others may need it.
+    /// Gives the spare slot back at the end of a step, when the JFC has little room and others may need it.
     #[inline]
     pub(crate) fn return_spare(&mut self) {
         if self.spare && !self.port.is_roomy() {
@@ -141,7 +140,7 @@ impl Retire {
         }
     }
 
-    /// Keeps no slot any more: the queue starts nothing for now.
+    /// Gives the spare slot back: the queue starts nothing for now.
     #[cold]
     pub(crate) fn give_spare_back(&mut self) {
         if core::mem::take(&mut self.spare) {
@@ -149,24 +148,24 @@ impl Retire {
         }
     }
 
-    /// No slot is kept, and none went back.
+    /// Whether there is no spare slot, and none was given back that [`Retire::take_freed`] has to report.
     #[inline(always)]
     pub(crate) fn is_square(&self) -> bool {
         !(self.spare | self.freed)
     }
 
-    /// A slot is kept that others may need, or went back to send queues that wait for one.
+    /// Whether a spare slot is kept that others may need, or one was given back that send queues wait for.
     #[inline(always)]
     pub(crate) fn owes_slot(&self) -> bool {
         self.freed || self.spare && !self.port.is_roomy()
     }
 
-    /// A slot is kept beyond those of started requests.
+    /// Whether there is a spare slot, besides those of started requests.
     pub(crate) fn has_spare(&self) -> bool {
         self.spare
     }
 
-    /// Blocks of the ring that are free again, free running.
+    /// Number of blocks of the ring that are free again, free running.
     pub(crate) fn retired(&self) -> u32 {
         self.retired
     }
@@ -176,7 +175,7 @@ impl Retire {
         self.started.is_empty()
     }
 
-    /// Requests that are started and not retired.
+    /// Number of requests that are started and not retired.
     #[inline]
     pub(crate) fn started(&self) -> usize {
         self.started.len()
@@ -188,7 +187,7 @@ impl Retire {
         self.front_seq.wrapping_add(len)
     }
 
-    /// A request that ended where it started: the fast path when nothing is before it.
+    /// Completes a request that ended where it started; takes the short path if nothing is before it.
     #[inline]
     pub(crate) fn finish(&mut self, request: Started, fast: &FastCounts, faults: Faults) {
         if self.started.is_empty() {
@@ -199,7 +198,7 @@ impl Retire {
         }
     }
 
-    /// A request of `blocks` blocks that succeeded where nothing is before it, in a device without planted
+    /// Retires a request of `blocks` blocks that succeeded with nothing before it, in a device without planted
     /// faults.
     #[inline(always)]
     pub(crate) fn succeed(
@@ -212,15 +211,16 @@ impl Retire {
         self.retire(blocks);
     }
 
-    /// Requests of so many blocks in sum succeeded where nothing is before them; they have no slot, and their driver
-    /// makes their completions.
+    /// Retires `count` successful requests of `blocks` blocks in all, with nothing before them. They have no slot:
+    /// the driver makes their CQEs.
     #[inline(always)]
     pub(crate) fn count_unreported(&mut self, count: u32, blocks: u32) {
         self.front_seq = self.front_seq.wrapping_add(count);
         self.retire(blocks);
     }
 
-    /// As [`Retire::succeed`], but for its blocks ([`Retire::retire`]).
+    /// Completes a successful request of a list, with nothing before it; the caller retires the blocks of the whole
+    /// list ([`Retire::retire`]).
     #[inline(always)]
     pub(crate) fn succeed_in_list(
         &mut self,
@@ -236,21 +236,21 @@ impl Retire {
         }
     }
 
-    /// A request that was handed over.
-    // A value that is put together in memory and copied from there is waited for.
+    /// Appends a request that was handed over to the shared part.
+    // Built in place: a copy from memory would wait for the stores of its parts.
     #[inline(always)]
     pub(crate) fn push_handed(&mut self, request: Started) {
         self.started.push_back(request);
     }
 
-    /// A request that ends later, or behind others.
+    /// Appends a request that ends later, or behind others.
     pub(crate) fn push(&mut self, request: Started, fast: &FastCounts, faults: Faults) {
         self.started.push_back(request);
         let last = self.started.len() - 1;
         self.report_early(last, fast, faults);
     }
 
-    /// The end of a started request. `None`: it is not one of ours, or ended before.
+    /// Completes a started request. `None`: it is not one of this queue, or was completed before.
     pub(crate) fn end(
         &mut self,
         seq: u32,
@@ -269,7 +269,7 @@ impl Retire {
         Some(copy)
     }
 
-    /// As [`Retire::end`], of the oldest request.
+    /// Completes the oldest request, the usual case of [`Retire::end`].
     #[inline]
     fn end_front(
         &mut self,
@@ -288,7 +288,7 @@ impl Retire {
         Some(ended)
     }
 
-    /// Ends everything that has not ended.
+    /// Completes everything that has no completion yet.
     pub(crate) fn end_all(&mut self, status: CqeStatus, fast: &FastCounts, faults: Faults) {
         for request in self.started.iter_mut().filter(|r| r.end.is_none()) {
             request.end = Some((status, 0));
@@ -296,19 +296,19 @@ impl Retire {
         self.advance(fast, faults);
     }
 
-    /// Started requests that a fence has to wait for.
+    /// Whether there are started requests that a fence has to wait for.
     pub(crate) fn fence_pending(&self) -> bool {
         self.started.iter().any(|r| r.fenced && r.end.is_none())
     }
 
-    /// Writes the last entry of a flush or of a suspend, into a slot reserved before.
+    /// Writes the last CQE of a flush or suspend, into a slot that was reserved before.
     pub(crate) fn announce(&mut self, status: CqeStatus, entry_idx: u16, fast: &FastCounts) {
         let cqe = self.entry(entry_idx, status, 0);
         self.port.complete(&cqe, true);
         fast.completion();
     }
 
-    /// Retires from the front as far as requests have ended.
+    /// Retires from the front as far as requests are completed.
     fn advance(&mut self, fast: &FastCounts, faults: Faults) {
         while let Some(request) = self.started.front().filter(|r| r.end.is_some()).copied() {
             self.started.pop_front();
@@ -330,7 +330,7 @@ impl Retire {
 
     #[inline]
     fn out(&mut self, request: &Started, fast: &FastCounts, faults: Faults) {
-        // The entry first: a driver that sees the index moved and no entry knows that none comes.
+        // The CQE before the index: a driver that sees the index moved but no CQE knows that none comes.
         if !request.reported {
             self.report(request, fast, faults);
         }
@@ -364,7 +364,7 @@ impl Retire {
         self.report_success(request.entry_idx, bytes, fast);
     }
 
-    /// Writes the entry of a request that succeeded.
+    /// Writes the CQE of a request that succeeded.
     #[inline(always)]
     fn report_success(&mut self, entry_idx: u16, bytes: u32, fast: &FastCounts) {
         let form = &self.form;
@@ -381,7 +381,7 @@ impl Retire {
         fast.completion();
     }
 
-    /// Planted faults: some entries are not written, or written once more.
+    /// Planted faults: some CQEs are not written, or written twice.
     #[cold]
     fn is_dropped(&mut self, cqe: &Cqe, fast: &FastCounts, faults: Faults) -> bool {
         let is_hit = cqe.entry_idx % 7 == 6;

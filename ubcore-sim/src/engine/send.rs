@@ -1,8 +1,8 @@
-//! One send queue's engine: fetch, route, execute, retire; a bounded step at a time.
+//! Engine of one send queue: fetch, route, execute, retire; a bounded step at a time.
 //!
-//! *Owns*: everything of the queue that only its `Serial`'s holder touches. *Takes*: posted blocks,
-//! ends of requests that were handed over, state changes. *Gives*: bytes moved directly, requests
-//! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
+//! *Owns*: everything of the queue that only the holder of its `Serial` touches. *Takes*: posted blocks, completions
+//! of requests that were handed over, state changes. *Gives*: bytes moved directly, requests for the shared part,
+//! CQEs. *Must not*: wait; start an entry without a completion slot.
 
 mod again;
 mod flush;
@@ -44,12 +44,12 @@ use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 
-/// What a send engine is made with.
+/// Arguments of [`SendEngine::new`], from the command that makes the queue.
 #[derive(Debug)]
 pub(crate) struct EngineCfg {
-    /// Function that has the queue.
+    /// Function that owns the queue.
     pub(crate) owner: FunctionId,
-    /// Of a client's function: refused accesses that are left.
+    /// Refused accesses that are left, for a queue of a client's function.
     pub(crate) guesses: Option<Arc<GuessBudget>>,
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
@@ -58,9 +58,9 @@ pub(crate) struct EngineCfg {
     /// Consumer index in the doorbell record.
     pub(crate) record: RegionWord32,
     pub(crate) port: JfcPort,
-    /// Index of its hazard slot in every half.
+    /// Index of the queue's hazard slot in every half.
     pub(crate) slot: usize,
-    /// Ends of what its requests rest on.
+    /// Epoch of this node's segments and paths.
     pub(crate) ends: Arc<EndCount>,
 }
 
@@ -81,23 +81,23 @@ pub(crate) struct SendEngine {
     /// Control part of `current`.
     sqe: Sqe,
     current: Current,
-    /// There is a request at the front: `current`.
+    /// `current` holds the request at the front.
     under_way: bool,
     state: SendState,
-    /// Planted faults only: a write that was acknowledged and not yet placed.
+    /// Planted faults only: a write that is acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
     /// RC: path and remote jetty.
     bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
-    /// When the request at the front has its contexts, in virtual time.
+    /// Virtual time at which the contexts of the request at the front are loaded.
     ready_at: Nanos,
-    /// Block up to which the contexts of entries behind it were asked for.
+    /// Block up to which contexts were prefetched.
     named: u32,
     guesses: Option<Arc<GuessBudget>>,
 }
 
-/// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
-/// by field: copies of the whole wait for the stores of its parts.
+/// The request at the front: fetched, with a completion slot, not ended. Changed in place, field by field: a copy of
+/// the whole would wait for the stores of its parts.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     blocks: u32,
@@ -118,21 +118,22 @@ impl Current {
     };
 }
 
-/// What the engine does with posted entries.
+/// State of the engine: what it does with posted entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SendState {
     Ready,
-    /// As `Ready`, but the next entry was done already, in memory that was withdrawn meanwhile: it ends so.
+    /// Like `Ready`, but the next entry was executed in memory that was withdrawn meanwhile: it ends with this
+    /// status.
     Spoilt(CqeStatus),
-    /// Starts nothing; `reported` when the last completion of the suspend is written.
+    /// Suspended, starts nothing; `reported` once the last CQE of the suspend is written.
     Suspended {
         reported: bool,
     },
-    /// Flushes; `reported` when the last completion of the flush is written.
+    /// Flushes; `reported` once the last CQE of the flush is written.
     Error {
         reported: bool,
     },
-    /// Ends what was never started as unhandled.
+    /// In reset: what was never started ends as unhandled.
     Reset,
 }
 
@@ -145,7 +146,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) direct: Option<&'a [u64; BLOCK_WORDS]>,
 }
 
-/// What a step did and left, by bits: four bytes would be stored one by one and loaded as one word, which
+/// Outcome of a step, a set of bits. As four bools it would be stored byte by byte and loaded as one word, which
 /// waits for the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StepOutcome(u8);
@@ -153,37 +154,38 @@ pub(crate) struct StepOutcome(u8);
 impl StepOutcome {
     /// The step did nothing, and left nothing.
     pub(crate) const NOTHING: Self = Self(0);
-    /// The step's bounds were reached: step again.
+    /// The bounds of the step were reached: step again.
     pub(crate) const MORE: Self = Self(1);
     /// The shared part has something to do.
     pub(crate) const SHARED: Self = Self(2);
     /// The step did something.
     pub(crate) const BUSY: Self = Self(4);
-    /// A completion slot went back that other send queues wait for.
+    /// A completion slot was given back that other send queues wait for.
     pub(crate) const FREED: Self = Self(8);
 
-    /// An entry was not carried out; of nothing else.
+    /// An entry was not executed; never combined with other bits.
     pub(crate) const NOT_CARRIED: Self = Self(16);
 
-    /// What it says besides what `other` says.
+    /// The bits that `other` does not have.
     #[inline]
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether it says what `other` says.
+    /// Whether it has any of the bits of `other`.
     #[inline]
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// After another step: what both left, and whether the later one left more.
+    /// The outcome after one more step: the bits of both, except that [`StepOutcome::MORE`] is only that of the later
+    /// one.
     #[inline]
     pub(crate) const fn then(self, later: Self) -> Self {
         Self(self.0 & !Self::MORE.0 | later.0)
     }
 
-    /// This if `is_so`, else nothing.
+    /// This outcome if `is_so`, else nothing.
     #[inline]
     pub(crate) const fn when(self, is_so: bool) -> Self {
         if is_so { self } else { Self::NOTHING }
@@ -197,15 +199,15 @@ impl BitOrAssign for StepOutcome {
     }
 }
 
-/// How the request at the front went on.
+/// Result of a step of the request at the front.
 enum FrontResult {
     /// The request ended, with its status and the bytes transferred.
     End(CqeStatus, u32),
-    /// It was handed over on this path.
+    /// It was handed over to the shared part, on this path.
     Handed { tpn: u32 },
     /// Something else has to end first.
     Wait,
-    /// The step's bytes are used up.
+    /// The byte budget of the step is used up.
     More,
 }
 
@@ -240,12 +242,12 @@ impl SendEngine {
         &self.mail
     }
 
-    /// Blocks posted and not retired.
+    /// Number of blocks posted and not retired.
     pub(crate) fn blocks_left(&self, queue: &Queue) -> u32 {
         queue.pi.load(Ordering::Acquire).wrapping_sub(self.retire.retired())
     }
 
-    /// Blocks retired, free running.
+    /// Number of blocks retired, free running.
     pub(crate) fn retired(&self) -> u32 {
         self.retire.retired()
     }
@@ -259,7 +261,7 @@ impl SendEngine {
         }
     }
 
-    /// Nothing keeps a dead segment or a closed path alive through this engine.
+    /// Drops references that would keep a dead segment or a closed path alive.
     pub(crate) fn forget_dead(&mut self) {
         self.known.forget();
         self.segments.drop_dead();
@@ -273,7 +275,7 @@ impl SendEngine {
         self.bound
     }
 
-    /// Requests go to this path and remote jetty from now on, or to none.
+    /// Binds the queue to this path and remote jetty, or to none.
     pub(crate) fn set_bound(&mut self, bound: Option<(u32, u32)>) {
         self.bound = bound;
         self.known.forget();
@@ -286,14 +288,14 @@ impl SendEngine {
         self.clear_slots(left)
     }
 
-    /// As [`SendEngine::step`], where it is not the usual step of a post.
+    /// Does one bounded step, out of line: for the steps that do not follow a post.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_again(&mut self, visit: &Visit<'_>) -> StepOutcome {
         self.step(visit)
     }
 
-    /// After a step that left `left`: gives a completion slot back that the queue need not keep.
+    /// Gives back a completion slot that the queue need not keep, after a step that left `left`.
     #[inline(always)]
     fn clear_slots(&mut self, left: StepOutcome) -> StepOutcome {
         if self.retire.is_square() {
@@ -337,7 +339,7 @@ impl SendEngine {
             }
             left |= StepOutcome::BUSY;
             if !self.under_way {
-                // It was malformed and has its end; the state may have changed.
+                // It was malformed and is completed; the state may have changed.
                 continue;
             }
             if let Some(contexts) = &visit.tables.contexts
@@ -363,7 +365,7 @@ impl SendEngine {
         left
     }
 
-    /// Takes the next entry, with a completion slot; `false` when there is none to take.
+    /// Fetches the next entry and reserves its completion slot; `false`: there is none to fetch.
     #[inline]
     fn fetch(&mut self, visit: &Visit<'_>, direct: Option<&[u64; BLOCK_WORDS]>) -> bool {
         let posted = visit.queue.pi.load(Ordering::Acquire).wrapping_sub(self.ring.head);
@@ -378,7 +380,7 @@ impl SendEngine {
         if !self.retire.reserve() && !self.reserve_or_stop(visit) {
             return false;
         }
-        // A direct entry is the newest one posted: it is next only when it is the only one.
+        // A direct entry is the newest one posted, so it is the next one only if it is the only one.
         let direct = direct.filter(|_| posted == 1);
         match self.ring.fetch(posted, direct, (&mut self.words, &mut self.sqe)) {
             Ok(blocks) => {
@@ -412,7 +414,7 @@ impl SendEngine {
         false
     }
 
-    /// An entry that makes no sense ends with an error; the engine stops (see `stops`).
+    /// Completes a malformed entry with an error; the engine stops (see `stops`).
     #[cold]
     fn malformed(&mut self, visit: &Visit<'_>, blocks: u32) {
         visit.tables.count(Counter::BadSqe);
@@ -477,7 +479,7 @@ impl SendEngine {
         }
     }
 
-    /// An error may stop the queue: every error of RC, the local ones of RM and UM.
+    /// Stops the queue if the error demands it: any error of RC, the local ones of RM and UM.
     #[cold]
     pub(super) fn after_error(&mut self, visit: &Visit<'_>, status: CqeStatus) {
         if status == CqeStatus::RemAccessAbort {
@@ -499,7 +501,7 @@ impl SendEngine {
     }
 }
 
-/// Whether an end moves its queue out of READY (docs/device-spec.md, statuses).
+/// Whether a status moves its queue out of READY (docs/device-spec.md, statuses).
 const fn stops(mode: Mode, status: CqeStatus) -> bool {
     let local = matches!(
         status,

@@ -1,13 +1,13 @@
 //! Atomics on one word of memory.
 //!
-//! *Owns*: what each operation does. *Takes*: a place and operands. *Gives*: the value before. *Must not*: check
-//! rights; the callers did.
+//! *Owns*: what each operation does. *Takes*: a place and operands. *Gives*: the old value. *Must not*: check rights;
+//! the callers did.
 
 use udma_abi::{CqeStatus, FetchKind};
 use urma_mem::{Region, WordAtomic};
 
-/// The atomic of an entry, on `len` bytes; refused when the address is not aligned to them. Returns the
-/// value before.
+/// Executes the atomic of an entry on `len` bytes; refused if the address is not aligned to them. Returns the old
+/// value.
 #[inline]
 pub(crate) fn atomic_at(
     (memory, offset): (&Region, usize),
@@ -26,7 +26,7 @@ pub(crate) fn atomic_at(
     before.ok_or(CqeStatus::RemUnsupportedReq)
 }
 
-/// What an atomic does to a word.
+/// The memory operation of an atomic.
 #[inline]
 pub(crate) fn operation<T>(kind: FetchKind, operand: T, compare: T) -> WordAtomic<T> {
     match kind {

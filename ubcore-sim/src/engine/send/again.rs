@@ -1,7 +1,7 @@
-//! The shortest part of the express lane: requests like one before.
+//! The shortest part of the express lane: requests like an earlier one.
 //!
-//! *Owns*: nothing. *Takes*: a block that is next. *Gives*: the request carried out and retired, or nothing changed.
-//! *Must not*: judge a request; what is not as it was goes to the rest of the lane.
+//! *Owns*: nothing. *Takes*: the next block. *Gives*: the request executed and retired, or nothing changed. *Must
+//! not*: decide on a status: what misses the cache goes to the rest of the lane.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::engine::known::{AtomicBlocks, KnownRequest, MovedEntry};
 use crate::engine::retire::Retire;
 
 impl SendEngine {
-    /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
+    /// Executes `block`, which is not in the ring, as the next entry. `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry_block(
         &mut self,
@@ -41,8 +41,8 @@ impl SendEngine {
         Some(self.clear_slots(StepOutcome::BUSY))
     }
 
-    /// Whether an entry like the newest one that was carried is the next one of a queue that is ready, and nothing
-    /// ended since all flags were looked at. If something did, the whole block is compared, and they are looked at.
+    /// Whether the queue is idle, `moved` is its next entry, and the epoch has not moved since the last full check.
+    /// If it has, the caller passes the whole block, whose lookup checks all flags.
     #[inline(always)]
     fn may_move(&mut self, queue: &Queue, moved: &MovedEntry) -> bool {
         if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
@@ -53,7 +53,8 @@ impl SendEngine {
         self.known.newest().is_some_and(|known| moved.pi == head && known.is_as_seen(ends))
     }
 
-    /// As [`SendEngine::carry_block`], of an entry like the newest one which that carried out.
+    /// Executes an entry like the newest one that [`SendEngine::carry_block`] executed, from the fields that differ;
+    /// writes its CQE.
     #[inline(always)]
     pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<StepOutcome> {
         if !self.may_move(queue, moved) {
@@ -67,14 +68,14 @@ impl SendEngine {
         Some(self.clear_slots(StepOutcome::BUSY))
     }
 
-    /// As [`SendEngine::carry_moved`], of an entry whose completion its driver makes, or that wants none. Returns the index that the next
-    /// entry of the JFC gets: all of this queue come before it.
+    /// Executes an entry like the newest one, which wants no completion or whose CQE the driver makes. Returns the
+    /// index of the JFC's next entry: all CQEs of this queue come before it.
     #[inline(always)]
     pub(crate) fn execute_local(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
         if !self.may_move(queue, moved) {
             return None;
         }
-        // It takes no slot: what does not succeed here goes the long path, which takes one.
+        // It takes no completion slot: on failure the long path executes it and takes one.
         self.known.newest()?.open()?.copy(moved)?;
         self.count_carried(1, 1);
         match moved.is_signalled {
@@ -85,8 +86,8 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
-    /// As [`SendEngine::execute_local`], of a whole block like some one that was carried, and from now on the newest
-    /// one.
+    /// Executes a whole block like any cached one, which becomes the newest; the driver makes its CQE. Returns the
+    /// JFC index as [`SendEngine::execute_local`] does.
     #[inline(always)]
     pub(crate) fn carry_block_unreported(
         &mut self,
@@ -110,7 +111,8 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
-    /// As [`SendEngine::execute_local`], of an atomic.
+    /// Executes an atomic like the newest one, whose CQE the driver makes. Returns the JFC index as
+    /// [`SendEngine::execute_local`] does.
     #[inline(always)]
     pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         let (head, ends) = (self.ring.head, self.known.seen_ends());
@@ -131,8 +133,8 @@ impl SendEngine {
         Some(self.retire.port().next_index())
     }
 
-    /// The next entry was done in memory that was withdrawn meanwhile. It is not done again: it ends with this
-    /// status once it is posted.
+    /// Marks the next entry as failed: it was executed in memory that was withdrawn meanwhile, and must not be
+    /// executed twice. It ends with `status` once it is posted.
     #[cold]
     pub(crate) fn spoil_next(&mut self, status: CqeStatus) {
         if self.state == SendState::Ready {
@@ -140,7 +142,8 @@ impl SendEngine {
         }
     }
 
-    /// Notes the words outside the queue that requests like the newest one touch as values number `at` and the next one.
+    /// Notes the words outside of the queue that requests like the newest one touch, as values number `at` and `at +
+    /// 1`.
     pub(crate) fn note_lines(&mut self, lines: &UsedLines, at: usize) {
         if let Some(known) = self.known.newest() {
             known.note_slot(lines, at);
@@ -148,32 +151,32 @@ impl SendEngine {
         self.retire.note_record(lines, at + 1);
     }
 
-    /// Takes the slot of a request that did not happen under a grant.
+    /// Takes over the completion slot of a request that failed under a grant.
     #[cold]
     pub(crate) fn keep_slot(&mut self) {
         self.retire.keep_or_give_back();
     }
 
-    /// A grant for requests like the newest one that was carried, which is the newest of the queue.
+    /// Makes a grant for requests like the newest one that was executed.
     pub(in crate::engine) fn grant(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
         FastPathGrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
     }
 
-    /// As [`SendEngine::grant`], for atomics like the newest one.
+    /// Makes a grant for atomics like the newest one that was executed.
     pub(in crate::engine) fn grant_of_words(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
         FastPathGrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
     }
 
-    /// Requests of so many blocks in sum were carried out unreported.
+    /// Counts `count` requests of `blocks` blocks in all that were executed without a CQE from here.
     #[inline(always)]
     pub(crate) fn count_carried(&mut self, count: u32, blocks: u32) {
         self.ring.head = self.ring.head.wrapping_add(blocks);
         self.retire.count_unreported(count, blocks);
     }
 
-    /// As [`SendEngine::carry_block`], of an atomic like one before.
+    /// Executes an atomic like an earlier one, which is not in the ring, as the next entry. `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry_blocks(
         &mut self,
@@ -184,7 +187,7 @@ impl SendEngine {
             return None;
         }
         let visit = Visit { tables, queue, direct: None };
-        // From now on what differs is enough.
+        // Remembers the entry: from now on the fields that differ are enough.
         let _ = self.known.find_carried_atomic(blocks);
         let result = self.change_again(&visit, blocks);
         if result == LaneResult::NotTaken {
@@ -198,7 +201,7 @@ impl SendEngine {
         Some(self.clear_slots(left))
     }
 
-    /// As [`SendEngine::carry_again`], of the atomic of both `blocks`.
+    /// Executes and retires an atomic like an earlier one, the next entry; `blocks` may be in the ring or not.
     #[inline(always)]
     pub(super) fn change_again(&mut self, visit: &Visit<'_>, blocks: &AtomicBlocks) -> LaneResult {
         let ends = self.known.seen_ends();
@@ -212,7 +215,7 @@ impl SendEngine {
             (OneSided::entry_idx_of(&blocks[0]), OneSided::flags_of(&blocks[0]));
         let bytes = match changed {
             Some(Ok(bytes)) => bytes,
-            // Done, in memory that was withdrawn meanwhile: not to be done again.
+            // Executed in memory that was withdrawn meanwhile: it must not be executed twice.
             Some(Err(status)) => {
                 return self.fail(visit, (entry_idx, Atomic::BLOCKS), (flags, true), status);
             }
@@ -227,7 +230,7 @@ impl SendEngine {
         LaneResult::Done
     }
 
-    /// As [`SendEngine::carry_block`], of a request that is not like one before.
+    /// Executes a request that missed the cache, by the rest of the express lane.
     #[inline(never)]
     fn carry_new(
         &mut self,
@@ -250,8 +253,7 @@ impl SendEngine {
         Some(self.clear_slots(left))
     }
 
-    /// Carries out the request of `block`, the next one, by what one like it rested on; `false`: nothing
-    /// happened.
+    /// Executes the request in `block`, the next one, with the cached checks. `false`: nothing happened.
     #[inline(always)]
     pub(super) fn carry_again(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
         let ends = self.known.seen_ends();
@@ -266,8 +268,8 @@ impl SendEngine {
         carry_known(known, (&mut self.ring, &mut self.retire), queue, &moved)
     }
 
-    /// As [`SendEngine::carry_again`], of what is like the next of `posted` blocks in the ring, and follows it: at
-    /// most `most` requests, under one announcement. Returns how many.
+    /// Executes the next of `posted` blocks in the ring and those like it that follow, at most `most` requests, under
+    /// one announcement. Returns how many.
     #[inline(always)]
     pub(super) fn carry_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
         let mut block = self.ring.block(0);
@@ -276,7 +278,7 @@ impl SendEngine {
         if !known.lives(ends) {
             return 0;
         }
-        // Who takes a segment of this node away visits the engine, so it lives until the list is done.
+        // Unregistering a segment of this node visits the engine, so the segment lives until the list is done.
         let Some(open) = known.open() else { return 0 };
         let (mut done, mut bytes) = (0, 0);
         let most = most.min(posted);
@@ -307,7 +309,7 @@ impl SendEngine {
     }
 }
 
-/// Carries out a request like `known`, which lives, and is the next one; `false`: nothing happened.
+/// Executes a request like `known`, which is alive, as the next one. `false`: nothing happened.
 #[inline(always)]
 fn carry_known(
     known: &mut KnownRequest,

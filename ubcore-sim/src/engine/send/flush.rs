@@ -1,7 +1,7 @@
 //! Queues that are not READY: flush, suspend, reset.
 //!
-//! *Owns*: which end each request gets and when the last completion is written. *Takes*: state
-//! changes. *Gives*: completions. *Must not*: leave a posted request without its end.
+//! *Owns*: which status each request ends with, and when the last CQE is written. *Takes*: state changes. *Gives*:
+//! CQEs. *Must not*: leave a posted request without a completion.
 
 use udma_abi::{CqeStatus, cmd::QueueState, sqe::SqeFlags};
 use urma_mem::sync::Ordering;
@@ -10,7 +10,7 @@ use super::{FrontResult, SendEngine, SendState, Started, Visit};
 use crate::engine::remote::PathState;
 
 impl SendEngine {
-    /// A state asked for by the driver. `false`: there is no such change.
+    /// Sets the state that the driver asked for. `false`: there is no such transition.
     pub(crate) fn on_state(&mut self, state: QueueState) -> bool {
         self.state = match (self.state, state) {
             (SendState::Spoilt(status), QueueState::Ready) => SendState::Spoilt(status),
@@ -32,19 +32,19 @@ impl SendEngine {
         true
     }
 
-    /// The connection that carries its requests failed: as after a request that failed.
+    /// Stops the queue, as after a failed request, because the connection of its requests failed.
     pub(crate) fn on_connection_lost(&mut self, visit: &Visit<'_>) {
         self.after_error(visit, CqeStatus::AckTimeout);
     }
 
-    /// The queue is being destroyed: flush without a last completion, unless one is due already.
+    /// Flushes a queue that is being destroyed, without a last CQE unless one is due already.
     pub(crate) fn on_leaving(&mut self) {
         if !matches!(self.state, SendState::Error { .. }) {
             self.state = SendState::Error { reported: true };
         }
     }
 
-    /// Every posted request has its end (and the last completion of a flush is written).
+    /// Whether every posted request is completed, and the last CQE of a flush is written.
     pub(crate) fn is_flushed(&self, visit: &Visit<'_>) -> bool {
         let empty = !self.under_way && self.retire.is_empty() && self.posted(visit) == 0;
         empty
@@ -52,7 +52,7 @@ impl SendEngine {
             && !matches!(self.state, SendState::Error { reported: false })
     }
 
-    /// One step of a queue that starts nothing. Returns whether another step is wanted at once.
+    /// Does one step of a queue that starts nothing. Returns whether another one is needed at once.
     pub(super) fn step_stopped(&mut self, visit: &Visit<'_>) -> bool {
         match self.state {
             SendState::Ready => true,
@@ -77,7 +77,7 @@ impl SendEngine {
         }
     }
 
-    /// Ends the next entry, which was done, if it is posted; then the queue is ready again.
+    /// Completes the next entry, which was executed, once it is posted; then the queue is ready again.
     fn step_spoilt(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
         self.state = SendState::Ready;
         if !self.fetch(visit, None) {
@@ -96,7 +96,7 @@ impl SendEngine {
             let mut bytes = usize::MAX;
             match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
-                // What follows the placed bytes is up to the target now.
+                // What follows the placed bytes is the target's part now.
                 FrontResult::Handed { tpn } => self.push_current(visit, tpn),
                 FrontResult::Wait | FrontResult::More => return,
             }
@@ -106,7 +106,7 @@ impl SendEngine {
         }
     }
 
-    /// What was fetched and not begun ends as unhandled in a reset.
+    /// On a reset, completes a fetched but unstarted request as unhandled.
     fn end_current_unstarted(&mut self, visit: &Visit<'_>) {
         if self.under_way && self.current.cursor.life == 0 {
             self.under_way = false;
@@ -115,7 +115,7 @@ impl SendEngine {
         }
     }
 
-    /// Everything started ends flushed.
+    /// Completes everything that was started as flushed.
     fn end_started(&mut self, visit: &Visit<'_>) {
         if self.under_way {
             self.under_way = false;
@@ -123,7 +123,7 @@ impl SendEngine {
             self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         }
         if !self.retire.is_empty() {
-            // Before the completions: with those the program may change the bytes.
+            // Before the CQEs: after those the program may change the bytes.
             self.path_states.iter().for_each(PathState::take_names_back);
             self.retire.end_all(CqeStatus::WrFlushErr, &visit.queue.fast, visit.tables.faults);
             while self.mail.handed.pop().is_some() {}
@@ -135,8 +135,8 @@ impl SendEngine {
         }
     }
 
-    /// Everything posted and not fetched ends with `status`, as far as there are slots and the
-    /// step's requests go. Returns whether the step's bound was the reason to stop.
+    /// Completes what was posted and not fetched with `status`, within the slots and the request budget of the step.
+    /// Returns whether the budget was used up.
     fn end_posted(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
         for _ in 0..visit.tables.step.requests() {
             let posted = self.posted(visit);
@@ -170,7 +170,7 @@ impl SendEngine {
         true
     }
 
-    /// The last completion of a flush or suspend.
+    /// Writes the last CQE of a flush or suspend.
     fn tell(&mut self, visit: &Visit<'_>, status: CqeStatus) {
         if !self.retire.reserve() && !self.reserve_or_stop(visit) {
             return;
@@ -183,7 +183,8 @@ impl SendEngine {
         };
     }
 
-    /// Takes back a doorbell that posts `posted` blocks, more than the ring has; another one that rang meanwhile stays.
+    /// Withdraws a doorbell that posts `posted` blocks, more than the ring has; a doorbell that rang since then
+    /// stays.
     #[cold]
     pub(super) fn forget_posted(&self, visit: &Visit<'_>, posted: u32) {
         let (head, pi) = (self.ring.head, &visit.queue.pi);

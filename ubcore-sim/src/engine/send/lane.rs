@@ -1,13 +1,13 @@
-//! The express lane: a WRITE, READ or atomic on an idle queue, straight from its blocks.
+//! The express lane: a WRITE, READ or atomic on an idle queue, executed straight from its blocks.
 //!
-//! *Owns*: which requests may take it. *Takes*: a direct entry, or the ring. *Gives*: the request carried out and
-//! retired, or nothing changed. *Must not*: judge a request: what does not fit goes the long path, which
-//! has the statuses; look at a target by other guards than the long path ([`PathState::reach`]).
+//! *Owns*: which requests may take it. *Takes*: a direct entry, or the ring. *Gives*: the request executed and
+//! retired, or nothing changed. *Must not*: decide on a status: what does not fit takes the long path, which has the
+//! statuses; check a target in another way than the long path ([`PathState::reach`]).
 //!
-//! The lane keeps nothing of its own. What it rests on are the caches of the engine (the paths used before,
-//! the peer's entries, the local segments), and it asks each of them whether it still holds: a path that
-//! ended, a segment that was withdrawn, a queue that left READY are found by the same words as on the long
-//! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
+//! The lane has no state of its own. It uses the engine's caches (paths used before, the peer's entries, local
+//! segments) and revalidates each: a path that ended, a segment that was withdrawn, a queue that left READY are seen
+//! in the same words as on the long path. With no request outstanding there is nothing to wait for: order, fence and
+//! retirement hold.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::engine::remote::{AccessResult, PathState, Want};
 use crate::engine::word::atomic_at;
 use crate::fault::Faults;
 
-/// How far the lane took an entry.
+/// Result of trying an entry on the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LaneResult {
     /// The request succeeded and is retired.
@@ -42,7 +42,7 @@ pub(super) enum LaneResult {
 }
 
 impl SendEngine {
-    /// Does what can take the lane, then the rest step by step.
+    /// Executes what can take the lane, and the rest by the long path.
     #[inline(always)]
     pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> StepOutcome {
         let tables = visit.tables;
@@ -50,7 +50,7 @@ impl SendEngine {
             return self.step_requests(visit);
         }
         let posted = self.posted(visit);
-        // A direct entry is the newest one posted: it is next only when it is the only one.
+        // A direct entry is the newest one posted, so it is the next one only if it is the only one.
         let Some(block) = visit.direct.filter(|_| posted == 1) else {
             return self.step_list(visit, posted);
         };
@@ -61,7 +61,7 @@ impl SendEngine {
         }
     }
 
-    /// As [`SendEngine::step_lane`], of `posted` blocks in the ring.
+    /// Executes up to a budget of the `posted` blocks in the ring on the lane, and the rest by the long path.
     #[inline(never)]
     fn step_list(&mut self, visit: &Visit<'_>, posted: u32) -> StepOutcome {
         let mut posted = posted;
@@ -75,7 +75,8 @@ impl SendEngine {
             let done = self.carry_list(visit.queue, posted, budget);
             let mut result = LaneResult::Done;
             if done == 0 {
-                // What does not take the lane is fetched once more, and judged by that copy alone.
+                // An entry that does not take the lane is fetched again, and the long path decides on that copy
+                // alone.
                 result = self.lane_new(visit, &self.ring.block(0), posted);
             }
             left |= StepOutcome::BUSY.when(result != LaneResult::NotTaken);
@@ -91,7 +92,7 @@ impl SendEngine {
         self.step_rest(visit, left)
     }
 
-    /// The long path for what is posted behind requests that took the lane.
+    /// Takes the long path for what is posted behind requests that took the lane.
     #[cold]
     pub(super) fn step_rest(&mut self, visit: &Visit<'_>, left: StepOutcome) -> StepOutcome {
         let mut left = left;
@@ -100,7 +101,7 @@ impl SendEngine {
         left
     }
 
-    /// Carries out the entry that starts with `block`, the next of `posted` blocks of an idle queue.
+    /// Executes the entry that starts with `block`, the next of `posted` blocks of an idle queue.
     #[inline(always)]
     fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
         if self.carry_again(visit.queue, block) {
@@ -109,7 +110,7 @@ impl SendEngine {
         self.lane_new(visit, block, posted)
     }
 
-    /// As [`SendEngine::lane`], of a request that is not like one before.
+    /// Executes a request that missed the cache of known requests.
     #[inline(never)]
     pub(super) fn lane_new(
         &mut self,
@@ -130,7 +131,7 @@ impl SendEngine {
         self.end(visit, (&entry, 1), carried)
     }
 
-    /// Keeps what the request with this name rested on, which was just carried out.
+    /// Caches the request with this name, which was just executed.
     #[cold]
     fn keep_known(&mut self, visit: &Visit<'_>, name: KnownName, entry: &OneSided) {
         let Some(segment) = self.segments.known_arc(entry.piece.token_id) else { return };
@@ -141,7 +142,7 @@ impl SendEngine {
         }
     }
 
-    /// As [`SendEngine::lane`], of several pieces, or of a payload in the entry.
+    /// Executes a request with several pieces or an inline payload; an atomic goes on to [`SendEngine::lane_atomic`].
     #[inline(never)]
     fn lane_tailed(
         &mut self,
@@ -174,7 +175,7 @@ impl SendEngine {
         self.end(visit, (&request, blocks), carried)
     }
 
-    /// As [`SendEngine::lane`], of an atomic.
+    /// Executes an atomic, from the cache of known requests if it hits.
     fn lane_atomic(
         &mut self,
         visit: &Visit<'_>,
@@ -204,21 +205,21 @@ impl SendEngine {
         self.end(visit, (entry, Atomic::BLOCKS), carried)
     }
 
-    /// Started nothing, and nothing that it started is not retired.
+    /// Whether nothing is in flight: every request that was started is retired.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        // Ends in the mail are of requests that are not retired: without those there is nothing to take.
+        // Completions in the mailbox are of unretired requests: without those it is empty.
         self.state == SendState::Ready && !self.under_way && self.retire.is_empty()
     }
 
-    /// Whether a WRITE or READ of `len` bytes may go on here; it has a completion slot then.
+    /// Whether a WRITE or READ of `len` bytes may take the lane; reserves its completion slot.
     #[inline(always)]
     fn starts(&mut self, visit: &Visit<'_>, entry: &OneSided, len: u64) -> bool {
         let is_short = is_short(len, visit.tables.step_max);
         is_short && self.is_next(entry) && self.retire.reserve()
     }
 
-    /// The entry is that of the ring's head, and of a mode that has the operation.
+    /// Whether the entry is at the head of the ring, and the queue's mode has the operation.
     #[inline]
     fn is_next(&self, entry: &OneSided) -> bool {
         let may = match self.mode {
@@ -229,8 +230,7 @@ impl SendEngine {
         may && self.ring.is_head(entry.owner, entry.entry_idx)
     }
 
-    /// Checks and moves the bytes; `NotDirect`: nothing was moved, and nothing is wrong as far as one
-    /// can see from here.
+    /// Checks the request and copies its bytes. `NotDirect`: nothing was copied, and no error can be seen from here.
     #[inline(always)]
     fn carry(
         &mut self,
@@ -253,7 +253,7 @@ impl SendEngine {
         Ok(AccessResult::Yes((), segment.life))
     }
 
-    /// As [`SendEngine::carry`], for the pieces that the fetched words name.
+    /// Checks the request and copies from or to the local pieces that the fetched words name.
     fn carry_pieces(
         &mut self,
         visit: &Visit<'_>,
@@ -276,7 +276,7 @@ impl SendEngine {
         })
     }
 
-    /// As [`SendEngine::carry`], for the bytes behind the control words.
+    /// Checks the request and writes the inline payload behind the control words.
     fn carry_inline(
         &mut self,
         visit: &Visit<'_>,
@@ -295,7 +295,7 @@ impl SendEngine {
         })
     }
 
-    /// As [`SendEngine::carry`]: the word there is changed, and its value before is stored here.
+    /// Checks the atomic, changes the remote word, and stores its old value locally.
     #[inline]
     fn carry_atomic(
         &mut self,
@@ -322,8 +322,7 @@ impl SendEngine {
         Ok(AccessResult::Yes((), life))
     }
 
-    /// Retires the request that `entry` asked for, with the status of its completion, unless nothing
-    /// happened.
+    /// Retires the request of `entry` with its status; if nothing happened, keeps the completion slot instead.
     #[inline(always)]
     fn end(
         &mut self,
@@ -350,7 +349,7 @@ impl SendEngine {
         LaneResult::Done
     }
 
-    // Takes values: a reference to the entry would keep it in memory on the usual path too.
+    // Takes values: a reference to the entry would force it into memory on the usual path too.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(
@@ -382,20 +381,20 @@ fn store_of(entry: &OneSided) -> Store {
     if entry.is_write { Store::No } else { Store::Yes }
 }
 
-/// The right that the request needs at its remote segment.
+/// The access right that the request needs on its remote segment.
 #[inline]
 fn right_of(entry: &OneSided) -> Access {
     if entry.is_write { Access::WRITE } else { Access::READ }
 }
 
-/// The words of `num` pieces; none where an entry has not so many.
+/// The words of `num` pieces; none if the entry is too short for them.
 #[inline]
 fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
     words.get(Tailed::TAIL..Tailed::TAIL + 2 * num).unwrap_or(&[])
 }
 
-/// As [`SendEngine::carry`], on a path to another node.
-// In one function the two paths have too few registers.
+/// Checks and copies on a path to another node, the part of [`SendEngine::carry`] that announces the access.
+// A separate function: in one, the two paths run out of registers.
 #[inline(never)]
 fn carry_to_peer(
     path: &mut PathState,
@@ -407,7 +406,7 @@ fn carry_to_peer(
     path.reach_peer(faults, &want, |memory, offset| copy(place, (memory, offset), is_write, len))
 }
 
-/// Moves the bytes between the local piece and the place in the remote segment.
+/// Copies the bytes between the local piece and the remote segment.
 #[inline(always)]
 fn copy(
     (local, at): (&LocalSegment, usize),
@@ -423,7 +422,7 @@ fn copy(
     copied.map_err(|_| CqeStatus::LocAccess)
 }
 
-/// What the request wants of its remote segment.
+/// The access that the request wants to its remote segment.
 #[inline]
 fn want_of(entry: &OneSided, right: Access) -> Want {
     Want {
@@ -436,21 +435,21 @@ fn want_of(entry: &OneSided, right: Access) -> Want {
     }
 }
 
-/// The path that is named, when it was used before, lives, and is of the reliable kind.
+/// The path of this number, if it was used before, is alive and reliable.
 #[inline]
 pub(super) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
     let is_open = |path: &&mut PathState| path.link.is_alive() && !path.link.unreliable;
     path_states.find(tpn).filter(is_open)
 }
 
-/// Whether a request of `len` bytes is one step of at most `step_max`, and no write that may have to go past the
-/// caches ([`STREAM_MIN`]).
+/// Whether a request of `len` bytes takes one step of at most `step_max` bytes, and is too short to be written past
+/// the caches ([`STREAM_MIN`]).
 #[inline]
 fn is_short(len: u64, step_max: u64) -> bool {
     len.wrapping_sub(1) < short_max(step_max)
 }
 
-/// Longest request that may be short, in bytes.
+/// Longest request in bytes that takes the lane.
 #[inline]
 fn short_max(step_max: u64) -> u64 {
     step_max.min(STREAM_MIN - 1)

@@ -11,7 +11,7 @@ use crate::context::model::{ContextModel, LookedUp};
 use crate::engine::gather::{EntryWords, Local, list};
 
 impl SendEngine {
-    /// Looks the contexts of the request at the front up.
+    /// Looks up the contexts of the request at the front, and waits for those that miss.
     #[cold]
     pub(super) fn look_up(&mut self, contexts: &ContextModel) {
         let jfc = self.retire.port().number();
@@ -22,7 +22,7 @@ impl SendEngine {
         }
     }
 
-    /// Names the contexts of entries that are posted behind the front, as far as that is worthwhile.
+    /// Prefetches the contexts of entries posted behind the front, up to the model's prefetch distance.
     #[cold]
     pub(super) fn look_ahead(&mut self, visit: &Visit<'_>, contexts: &ContextModel) {
         let (head, blocks) = (self.ring.head, contexts.prefetch_distance());
@@ -47,12 +47,12 @@ impl SendEngine {
     }
 }
 
-/// Queue, path and JFC of an entry.
+/// Contexts of queue, path and JFC of an entry.
 fn own((queue, jfc): (u32, u32), sqe: &Sqe) -> impl Iterator<Item = LookedUp> + use<> {
     [LookedUp::Queue(queue), LookedUp::Tp(sqe.tpn), LookedUp::Jfc(jfc)].into_iter()
 }
 
-/// Segments and pages of its pieces.
+/// Contexts of the segments and pages of its pieces.
 fn pieces<'a>(local: &Local, words: &'a EntryWords) -> impl Iterator<Item = LookedUp> + 'a {
     let pieces = list(local.pieces(words)).filter(|sge| sge.len != 0);
     pieces.map(|sge| LookedUp::Segment { token_id: sge.token_id, va: sge.va })

@@ -1,11 +1,11 @@
-//! The express lane of messages: a short SEND, from its block into the ring of its peer, and its end.
+//! The express lane of messages: a short SEND goes from its block straight into the ring of its peer.
 //!
-//! *Owns*: which messages may take it. *Takes*: a direct entry; ends from the shared part. *Gives*: the message
-//! to the shared part, noted as one that was handed over, or nothing changed. *Must not*: judge a request:
-//! what does not fit goes the long path, which has the statuses; pass a request that it must follow.
+//! *Owns*: which messages may take it. *Takes*: a direct entry; completions from the shared part. *Gives*: the
+//! message to the shared part, recorded as handed over, or nothing changed. *Must not*: decide on a status: what does
+//! not fit takes the long path, which has the statuses; overtake a request that it must follow.
 //!
-//! From the push on, the request is one that was handed over: what ends it, sends it again or flushes it is
-//! the same code as on the long path.
+//! From the push on, it is a request that was handed over: the same code as on the long path completes, resends or
+//! flushes it.
 
 use udma_abi::{
     CqeStatus, MessageBody, MessageEntry,
@@ -21,32 +21,31 @@ use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;
 use crate::engine::short::{SHORT_MAX, ShortBody};
 
-/// A message that may go now.
+/// A message that may be sent now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortSend<'a> {
     /// Number of its queue.
     pub(crate) queue: u32,
-    /// Pairs it with its end.
+    /// Sequence number, which its completion repeats.
     pub(crate) seq: u32,
     pub(crate) block: &'a [u64; BLOCK_WORDS],
     pub(crate) entry: &'a MessageEntry,
     pub(crate) body: ShortBody<'a>,
 }
 
-/// What became of an end.
+/// What became of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandedEnd {
-    /// The request ended, and its queue has nothing else to do.
+    /// The request is completed, and its queue has nothing else to do.
     Done,
-    /// It ended; the queue has to be stepped.
+    /// It is completed; the queue has to be stepped.
     Step,
-    /// The queue did not take it: it goes by the mail.
+    /// The queue did not take it: it goes by mail.
     ByMail,
 }
 
 impl SendEngine {
-    /// Hands the message of a direct entry over by `push`, which returns whether it did. `None`: nothing
-    /// happened.
+    /// Sends the message of a direct entry with `push`, which returns whether it did. `None`: nothing happened.
     #[inline]
     pub(crate) fn send_short(
         &mut self,
@@ -95,7 +94,7 @@ impl SendEngine {
         Some(self.clear_slots(StepOutcome::BUSY))
     }
 
-    /// Whether nothing is before the entry that it must follow, as far as its queue shows.
+    /// Whether nothing is outstanding that the entry must follow, as far as its queue shows.
     #[inline]
     pub(super) fn may_send(&self, visit: &Visit<'_>, entry: &MessageEntry) -> bool {
         let is_idle = self.state == SendState::Ready && !self.under_way;
@@ -118,7 +117,7 @@ impl SendEngine {
             && self.mail.is_taken()
     }
 
-    /// The request `seq`, which was handed over, succeeded with `bytes`.
+    /// Completes request `seq`, which was handed over and succeeded with `bytes`.
     #[inline]
     pub(crate) fn end_handed(&mut self, visit: &Visit<'_>, seq: u32, bytes: u32) -> HandedEnd {
         let tables = visit.tables;
@@ -139,7 +138,8 @@ impl SendEngine {
     }
 }
 
-/// What a message shows for its target, as [`shown_to`](crate::engine::direct::shown_to).
+/// What a message shows to its target, the same value as [`shown_to`](crate::engine::direct::shown_to) gives for an
+/// SQE.
 #[inline]
 pub(super) fn shown_by(entry: &MessageEntry) -> u64 {
     let target = u64::from(target_key(entry.target_kind, entry.target_id));

@@ -1,7 +1,7 @@
-//! The engine's part of a ping-pong: when its queue may have one, and what it takes back.
+//! How the engine enters and leaves ping-pong mode.
 //!
-//! *Owns*: nothing. *Takes*: the direct entry that is next; a ping-pong that ends. *Gives*: the ping-pong; the open message
-//! as one that was handed over. *Must not*: begin one beside anything that is not retired.
+//! *Owns*: nothing. *Takes*: the next direct entry; the messages of a ping-pong mode that ends. *Gives*: the queue's
+//! side of the mode; its open message as a request in flight. *Must not*: enter it while anything is not retired.
 
 use udma_abi::{CqeStatus, MessageBody, MessageEntry, sqe::BLOCK_WORDS};
 
@@ -12,18 +12,18 @@ use crate::engine::gather::Store;
 use crate::engine::pieces::local_of;
 use crate::engine::ping_pong::{PingPongParts, PingPongSends, SaidMessages};
 
-/// Of a queue's messages, what its engine needs to take them back.
+/// What the engine needs to take the messages over: their path, target and token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SaidTo {
     tpn: u32,
     target: u32,
-    /// What each message shows for its target.
+    /// What each message shows to its target ([`AdmissionCache`](crate::engine::remote::AdmissionCache)).
     shown: u64,
 }
 
 impl SendEngine {
-    /// A ping-pong of messages like the direct entry `block`, which is next, and the number of that request. `None`:
-    /// it takes another path.
+    /// Enters ping-pong mode for messages like the direct entry `block`, which is next; also returns that request's
+    /// sequence number. `None`: the entry takes another path.
     #[cold]
     pub(crate) fn begin_ping_pong(
         &mut self,
@@ -56,13 +56,13 @@ impl SendEngine {
             local,
             port: self.retire.port().clone(),
             form: *self.retire.form(),
-            // All before it is retired.
+            // Everything before it is retired.
             record: self.retire.record_at(next)?.clone(),
         };
         Some((PingPongSends::new(block, parts), to, self.retire.next_seq()))
     }
 
-    /// A ping-pong ended: its messages are those of the engine.
+    /// Takes over the messages of a ping-pong mode that ended.
     pub(crate) fn take_back(&mut self, said: SaidMessages, to: SaidTo) {
         let SaidMessages { ended, open, has_slot } = said;
         let path = self.path_states.find(to.tpn);

@@ -17,12 +17,12 @@ pub(super) struct Deferred {
     sqe: Sqe,
     words: EntryWords,
     current: Current,
-    /// The next request goes before it.
+    /// The next request overtakes it.
     is_next_before: bool,
 }
 
 impl SendEngine {
-    /// Acknowledges a write without placing it, when a fault says so.
+    /// Acknowledges a write without placing it, if a planted fault says so.
     #[cold]
     pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<FrontResult> {
         let faults = visit.tables.faults;
@@ -41,7 +41,7 @@ impl SendEngine {
         Some(FrontResult::End(CqeStatus::Success, u32::try_from(self.current.len).unwrap_or(0)))
     }
 
-    /// Places what was deferred, once another request or step went before it.
+    /// Places the deferred write, once another request or step has overtaken it.
     #[cold]
     pub(super) fn place_deferred(&mut self, visit: &Visit<'_>) {
         let is_late = |d: &mut Box<Deferred>| !std::mem::take(&mut d.is_next_before);
@@ -59,7 +59,7 @@ impl SendEngine {
             faults: visit.tables.faults,
         };
         let mut budget = usize::MAX;
-        // The write was acknowledged already: no request waits for its result.
+        // The write was acknowledged already: its result goes nowhere.
         let _ = job.go(path_state, &mut Cursor::default(), &mut budget);
     }
 }

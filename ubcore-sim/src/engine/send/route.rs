@@ -1,7 +1,7 @@
-//! How a request is carried out: directly, by the shared part, or not yet.
+//! How a request is executed: directly, by the shared part, or not yet.
 //!
-//! *Owns*: order and fence rules, the paths that a queue uses. *Takes*: the request at the front.
-//! *Gives*: its next step. *Must not*: let a request overtake one that it must follow.
+//! *Owns*: order and fence rules, the paths that a queue uses. *Takes*: the request at the front. *Gives*: its next
+//! step. *Must not*: let a request overtake one that it must follow.
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
@@ -17,7 +17,7 @@ use crate::engine::mail::Handed;
 use crate::engine::remote::PathState;
 use crate::limits::MESSAGE_MAX;
 
-/// Targets differ among the outstanding requests of a path.
+/// The outstanding requests of a path have different targets.
 pub(super) const MIXED: u32 = u32::MAX;
 
 impl SendEngine {
@@ -58,8 +58,8 @@ impl SendEngine {
         let path_state = &mut self.path_states[index];
         let direct = !matches!(path_state.link.reach, Reach::Messages | Reach::Standard);
         if direct && path_state.outstanding != 0 && self.current.cursor.life == 0 {
-            // Earlier requests of this path may not be placed yet. One that follows them in the
-            // same sequence keeps its order there or waits; one of another sequence may pass.
+            // Earlier requests of this path may not be placed yet. A request that follows them in the same sequence
+            // keeps its order there or waits; one of another sequence may overtake them.
             let same = path_state.target == key(&self.sqe);
             if same && self.sqe.opcode == Opcode::WriteImm {
                 return self.hand_over(index, Placed::No);
@@ -160,7 +160,7 @@ impl SendEngine {
         Some(self.path_states.add(PathState::new(link, self.slot).guarded(guard)))
     }
 
-    /// Everything that can be judged without the peer, before anything starts.
+    /// Makes all checks that need no peer, before anything starts.
     #[inline]
     fn check(&mut self, visit: &Visit<'_>, index: usize) -> Result<(), CqeStatus> {
         let sqe = &self.sqe;
@@ -198,7 +198,7 @@ enum Placed {
     No,
 }
 
-/// UM carries SENDs of one packet.
+/// UM carries only SENDs of one packet.
 fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
     if !matches!(sqe.opcode, Opcode::Send | Opcode::SendImm) {
         return Err(CqeStatus::UnsupportedOpcode);
@@ -206,12 +206,12 @@ fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
     if len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
 }
 
-/// The sequence that a request belongs to: that of its target.
+/// Key of the sequence that a request belongs to: that of its target.
 fn key(sqe: &Sqe) -> u32 {
     target_key(sqe.target_kind, sqe.target_id)
 }
 
-/// As [`key`], of the target itself.
+/// Key of the sequence for a target given by kind and id.
 pub(super) const fn target_key(kind: SqeTargetKind, id: u32) -> u32 {
     (kind as u32) << 20 | id
 }
