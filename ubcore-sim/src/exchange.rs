@@ -1,11 +1,11 @@
-//! Requests that need the peer: from a send queue's mail to its end, and the other node's side.
+//! Requests that need the peer: from a send queue's mail to the completion, and the other node's side.
 //!
-//! *Owns*: peers, requests outstanding, receive queues. *Takes*: mail, pieces of carriers, time.
-//! *Gives*: ends, pieces, receive completions. *Must not*: touch a send queue but by its mail.
+//! *Owns*: peers, outstanding requests, receive queues. *Takes*: mail, pieces from carriers, time. *Gives*:
+//! completions, pieces, receive completions. *Must not*: touch a send queue except through its mail.
 //!
-//! Each peer has a requester for what this node's queues ask of it, a responder for what its queues ask
-//! of this node, and a carrier below both. Everything here runs under the device's one `Serial`. What
-//! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
+//! Each peer has a requester for the requests of this node's queues, a responder for those of its own queues, and a
+//! carrier below both. Everything here runs under the device's one `Serial`. Completions are put into the mail of
+//! their queues; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
 
 mod ack_delay;
 mod arrivals;
@@ -39,33 +39,32 @@ use standard::{BoundPair, StandardJetties};
 pub(crate) use state::Exchange;
 use target::receive::ReceivingSides;
 
-/// Send queues whose mail one round takes.
+/// Send queues whose mail is taken in one round.
 const QUEUES_PER_ROUND: usize = 256;
 
-/// What a plain step is made for.
+/// Reason for a plain step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PlainStep {
-    /// The program polls: a poll or a post of it follows.
+    /// The program polls: it will poll or post again.
     Poll,
     /// The program posted a request.
     Post,
 }
 
-/// What a plain round left.
+/// Outcome of a plain round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainRound {
-    /// A peer contradicted itself: a full round has to follow.
+    /// A peer violated the protocol: a full round has to follow.
     pub(crate) has_cut_off: bool,
-    /// When outstanding requests want to be looked at; `Nanos::MAX`: never.
+    /// When timers of outstanding requests have to be checked; `Nanos::MAX`: never.
     pub(crate) timer: Nanos,
 }
 
 impl Exchange {
     // Short messages.
 
-    /// Puts a short message into the ring of its peer, as the requester's next piece. Returns when that requester
-    /// wants to be looked at, `Nanos::MAX`: never; `None`: nothing happened. The clock is read when the message is
-    /// on its way.
+    /// Puts a short message into its peer's ring, as the requester's next piece. Returns when the requester's timer
+    /// is due (`Nanos::MAX`: never); `None`: nothing happened. The clock is read after the message was published.
     #[inline]
     pub(crate) fn send_short(
         &mut self,
@@ -94,7 +93,7 @@ impl Exchange {
         self.senders.add(side);
     }
 
-    /// The queue is gone: forget its requests without an end.
+    /// Removes a send queue, and forgets its requests without completing them.
     pub(crate) fn remove_send(&mut self, core: &DeviceCore, id: u32) {
         self.unbind_standard(core, id);
         for peer in self.peers.values_mut() {
@@ -105,7 +104,7 @@ impl Exchange {
         self.forget_posted(id);
     }
 
-    /// RC: only this jetty may send to `id`; `None`: none may. `false`: there is no such path or RC
+    /// Binds RC jetty `id`: only `to` may send to it; `None`: no jetty may. `false`: there is no such path or RC
     /// receiving side, or the standard opcodes cannot name the jetties.
     pub(crate) fn bind(&mut self, core: &DeviceCore, id: u32, to: Option<BoundTo>) -> bool {
         let Some(BoundTo { tpn, remote_id, psns }) = to else {
@@ -120,7 +119,7 @@ impl Exchange {
         self.receives.bind(id, Some((peer, remote_id)))
     }
 
-    /// The receiving side changes state: ERROR flushes posted receives (also those posted later).
+    /// Sets the state of a receiving side: ERROR flushes posted receives, also those posted later.
     pub(crate) fn set_recv_state(&mut self, core: &DeviceCore, id: u32, state: QueueState) {
         self.receives.set_state(id, state);
         let status = match state {
@@ -135,14 +134,14 @@ impl Exchange {
         self.receives.step_flushes(core);
     }
 
-    /// Lets go of segments that do not live any more.
+    /// Drops references to dead segments.
     pub(crate) fn forget_dead(&mut self) {
         self.cache.drop_dead();
         self.receive_cache.drop_dead();
         self.senders.forget_dead();
     }
 
-    /// Queues, groups and paths are gone. Sequences with other nodes go on: those do not know.
+    /// Removes all queues, groups and paths. Sequences with other nodes continue: those nodes do not know.
     pub(crate) fn reset(&mut self, core: &DeviceCore) {
         for peer in self.peers.values_mut() {
             peer.forget_queues();
@@ -161,15 +160,15 @@ impl Exchange {
 
     // Progress.
 
-    /// What a step begins with: flushes, paths that close. Whether anything was done.
+    /// Begins a step: flushes, closing paths. Returns whether anything was done.
     pub(crate) fn begin_step(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         let busy = self.receives.step_flushes(core);
         self.close_paths(core, now);
         busy
     }
 
-    /// One bounded round of listed queues (`core.next_listed()`), rings, TPs and timers. Whether anything
-    /// was done.
+    /// Does one bounded round of listed queues (`core.next_listed()`), rings, TPs and timers. Returns whether
+    /// anything was done.
     pub(crate) fn round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         self.endpoint.on_time(now);
         let busy = self.prompt_round(core, now);
@@ -177,7 +176,7 @@ impl Exchange {
         busy
     }
 
-    /// The part of a round that programs wait for: mail and pieces. Whether anything was done.
+    /// Does the part of a round that programs wait for: mail and pieces. Returns whether anything was done.
     pub(crate) fn prompt_round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         let mut busy = self.take_mail(core, now);
         self.turns.on_other();
@@ -192,13 +191,13 @@ impl Exchange {
         busy | self.step_standard(core, now)
     }
 
-    /// Whether a node is reached by packets, or may be.
+    /// Whether any node is reached by packets, or may be.
     pub(crate) fn has_packet_peers(&self) -> bool {
         !self.endpoint.is_unused() || !self.standard.is_empty()
     }
 
-    /// Packets brought something, in a pass of `by`. A program that polls and usually posts soon after it has a
-    /// message: the acknowledgement waits for its post, for a few polls at most.
+    /// Notes that packets brought something, in a pass of `by`. If the program polls and usually posts soon after it
+    /// got a message, the acknowledgement waits for its post, for a few polls at most.
     pub(crate) fn on_packets(&mut self, by: LinkVisitor) {
         self.packet_answers = match by {
             LinkVisitor::Poll => Answers::MayWait,
@@ -206,13 +205,13 @@ impl Exchange {
         };
     }
 
-    /// Whether a round has nothing to look after but mail and pieces: no path closes, no receive is flushed, no
-    /// node is reached by packets.
+    /// Whether a round has only mail and pieces to handle: no path is closing, no receive is being flushed, no node
+    /// is reached by packets.
     pub(crate) fn is_plain(&self) -> bool {
         self.closing.is_empty() && !self.receives.is_flushing() && !self.has_packet_peers()
     }
 
-    /// A round of a plain exchange.
+    /// Does a round of mail and pieces, when [`Exchange::is_plain`].
     pub(crate) fn plain_round(
         &mut self,
         core: &DeviceCore,
@@ -237,29 +236,29 @@ impl Exchange {
         round
     }
 
-    /// The program posts or polls.
+    /// Notes that the program posts or polls.
     #[inline]
     pub(crate) fn on_return(&mut self, now: Nanos) {
         self.hold.on_return(now);
     }
 
-    /// Whether a ping-pong may begin.
+    /// Whether messages have answered each other for long enough to enter ping-pong mode.
     #[inline]
     pub(crate) fn may_converse(&self) -> bool {
         self.turns.are_enough()
     }
 
-    /// Send queues with completions in their mail, for the caller to wake them.
+    /// Takes the send queues with completions in their mail, which the caller has to wake.
     pub(crate) fn drain_ended(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.senders.wake.drain(..)
     }
 
-    /// Work that another round would find now (also the last look before sleep).
+    /// Whether another round would find work now; also the last check before sleep.
     pub(crate) fn has_work(&self) -> bool {
         self.endpoint.has_work() || self.standard.has_work() || self.peers.has_work()
     }
 
-    /// Work that another round would find now. What waits to be sent is none: no round sends.
+    /// Whether another round would find work now. Packets to be sent do not count: no round sends.
     pub(crate) fn has_pieces(&self) -> bool {
         self.endpoint.has_pieces() || self.standard.has_work() || self.peers.has_work()
     }
@@ -269,13 +268,14 @@ impl Exchange {
         self.endpoint.has_work() || self.endpoint.has_replies() || self.standard.has_work()
     }
 
-    /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
+    /// Whether a step would find nothing but timers: no piece waits, and no receive is to be completed.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let has_packets = self.endpoint.has_work() || self.standard.has_work();
         !self.receives.is_flushing() && !has_packets && self.peers.is_idle()
     }
 
-    /// Notes for a poll what shows that there is nothing to do still. Whether it can be shown.
+    /// Adds to a poll's idle snapshot the words that show when there is something to do. Returns whether words can
+    /// show it.
     pub(crate) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
         self.peers.note_idle(sign, idle)
     }

@@ -1,62 +1,62 @@
-//! Acknowledgements that wait for the program's next post: whether it usually comes soon.
+//! Delayed acknowledgements: whether the program usually posts soon, so that its message can carry them.
 //!
-//! *Owns*: how often the program came back soon after it was given a message. *Takes*: messages that its polls
-//! took, and its next posts and polls. *Gives*: whether an acknowledgement may wait. *Must not*: read a clock.
+//! *Owns*: how often the program came back soon after it got a message. *Takes*: messages that its polls took, and
+//! its next posts and polls. *Gives*: whether an acknowledgement may wait. *Must not*: read a clock.
 //!
-//! A program that answers each message posts at once after the poll that took it. Its message can carry the
-//! acknowledgement, and the line of another entry is not waited for. A program that works for long after
-//! a poll would keep its peer's requests from ending: after each time that it did, twice as many prompt returns as
-//! before have to come first. Many times as many in a row halve that: a system takes the processor from each
+//! A program that answers each message posts right after the poll that took it. Its message can carry the
+//! acknowledgement, which saves the peer a cache line for another entry. A program that works for long after a poll
+//! would delay the completion of its peer's requests: after each late return, twice as many prompt ones as before
+//! have to come first. A row many times as long halves that again, since a system takes the processor from each
 //! program now and then.
 //!
-//! A peer that is reached by packets has a habit of its own, [`PostHabit`]: whether the program posts a request to it
-//! soon after a message. A packet of its own for the acknowledgement would cost what the program waits for, a
-//! system call, before the program sees the message.
+//! For peers that are reached by packets, [`PostHabit`] tracks whether the program posts a request to the peer soon
+//! after a message. A separate packet for the acknowledgement would cost a system call before the program sees the
+//! message.
 
 use udma_abi::Nanos;
 
-/// Prompt returns after which acknowledgements wait at first.
+/// Prompt returns before acknowledgements wait, at first.
 pub(crate) const RETURNS_MIN: u32 = 64;
-/// Prompt returns that are asked for at most.
+/// Most prompt returns that are required.
 const RETURNS_MAX: u32 = 1 << 24;
-/// So many times as many as are asked for, in a row, make up for a late one.
+/// A row of so many times the required number makes up for a late return.
 const ROWS_PER_LATE: u32 = 16;
-/// A return after this time is not prompt, in nanoseconds: a few ticks of the cheap clock.
+/// A return after this time is late, in nanoseconds: a few ticks of the cheap clock.
 pub(crate) const PROMPT_NS: Nanos = 10_000_000;
 
-/// Longest wait of an acknowledgement for a post to a peer that is reached by packets, in nanoseconds: some ten polls
-/// of the socket, since a program may look at several completion queues before it answers.
+/// Longest wait of an acknowledgement for a post to a packet peer, in nanoseconds: some ten polls of the socket,
+/// since a program may poll several completion queues before it answers.
 pub(crate) const HELD_NS: Nanos = 20_000;
-/// A program that does not come back for so long does something else, and another thread sends the acknowledgement
+/// A program that does not return for so long does something else, and another thread sends the acknowledgement
 /// within a tick, in nanoseconds.
 const AWAY_NS: Nanos = 100_000;
-/// What prompt posts earn, each one, up to a most; from which on acknowledgements wait.
+/// Credit: each prompt post earns one, up to a maximum; acknowledgements wait from a minimum on.
 const EARNED_MAX: u32 = 1024;
 const EARNED_MIN: u32 = 64;
-/// What a post that is late takes of it: as many acknowledgements as it takes to save the time that one lost by its wait
-/// for nothing, which is [`HELD_NS`] while the program polls, and else up to a tick.
+/// Credit that a late post costs: as many acknowledgements as save the time that one lost by waiting in vain, which
+/// is [`HELD_NS`] while the program polls, and else up to a tick.
 const LATE_COST: u32 = 16;
 const AWAY_COST: u32 = 256;
 
-/// What happens to answers that a step finds.
+/// Handling of the answers that a step produces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answers {
-    /// They go at once.
+    /// They are sent at once.
     Go,
     /// Acknowledgements of messages that this step took wait for the next step or post.
     MayWait,
 }
 
-/// How soon the program comes back.
+/// Tracks how soon the program comes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckDelay {
     /// Prompt returns in a row.
     prompt: u32,
     needed: u32,
     least: u32,
-    /// Longest time until a return that is prompt.
+    /// Longest time of a prompt return.
     prompt_ns: Nanos,
-    /// When a poll took a message, until the program comes back.
+    /// Time when a poll took a message, until the program comes back.
     since: Option<Nanos>,
 }
 
@@ -65,7 +65,7 @@ impl AckDelay {
         Self { prompt: 0, needed: least, least, prompt_ns, since: None }
     }
 
-    /// A poll or a post of the program begins, or another thread sends what waits.
+    /// Notes that the program begins a poll or post, or that another thread sends what waits.
     #[inline]
     pub(crate) fn on_return(&mut self, now: Nanos) {
         let Some(since) = self.since.take() else { return };
@@ -78,7 +78,7 @@ impl AckDelay {
         }
     }
 
-    /// A long row of prompt returns ends; what is asked for was there since its first part.
+    /// Halves the required number after a long row of prompt returns.
     #[cold]
     fn make_up(&mut self) {
         self.needed = (self.needed / 2).max(self.least);
@@ -92,7 +92,7 @@ impl AckDelay {
         self.since = None;
     }
 
-    /// What is due for answers to messages that a poll takes.
+    /// How to handle the answers to messages that a poll takes.
     #[inline]
     pub(crate) fn answers(&self) -> Answers {
         if self.may_wait() { Answers::MayWait } else { Answers::Go }
@@ -104,29 +104,29 @@ impl AckDelay {
         self.prompt >= self.needed
     }
 
-    /// A poll took messages.
+    /// Notes that a poll took messages.
     #[inline]
     pub(crate) fn on_taken(&mut self, now: Nanos) {
         self.since = Some(now);
     }
 }
 
-/// How soon the program posts a request to a peer by packets after it took messages of it.
+/// Tracks how soon the program posts a request to a packet peer after it took messages from it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PostHabit {
-    /// What prompt posts earned, at most [`EARNED_MAX`].
+    /// Credit from prompt posts, at most [`EARNED_MAX`].
     earned: u32,
-    /// When a poll took a message, until the program posts.
+    /// Time when a poll took a message, until the program posts.
     since: Option<Nanos>,
 }
 
 impl PostHabit {
-    /// A poll of the program took a message that is to be acknowledged.
+    /// Notes that a poll of the program took a message that has to be acknowledged.
     pub(crate) fn on_taken(&mut self, now: Nanos) {
         self.since.get_or_insert(now);
     }
 
-    /// The program posted a request to the peer.
+    /// Notes that the program posted a request to the peer.
     pub(crate) fn on_posted(&mut self, now: Nanos) {
         self.on_time(now);
         if self.since.take().is_some() {
@@ -134,7 +134,7 @@ impl PostHabit {
         }
     }
 
-    /// Time passed: a post that did not come until now is not prompt.
+    /// Notes the time: a post that has not come by now is late.
     pub(crate) fn on_time(&mut self, now: Nanos) {
         let Some(since) = self.since else { return };
         let cost = match now.saturating_sub(since) {
@@ -146,7 +146,7 @@ impl PostHabit {
         self.since = None;
     }
 
-    /// What is due for answers to messages that a poll took.
+    /// How to handle the answers to messages that a poll took.
     pub(crate) fn answers(&self) -> Answers {
         let is_prompt = self.since.is_some() && self.earned >= EARNED_MIN;
         if is_prompt { Answers::MayWait } else { Answers::Go }

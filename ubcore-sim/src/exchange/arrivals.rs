@@ -1,6 +1,6 @@
-//! What the endpoint received: for a peer, or for the queue that a message outside a TP names.
+//! Dispatch of what the endpoint received: to a peer, or to the queue that a message outside of a TP names.
 //!
-//! *Takes*: arrivals. *Gives*: peers that are new. *Must not*: look at a packet.
+//! *Takes*: arrivals. *Gives*: new peers. *Must not*: look at a packet.
 
 use udma_abi::Nanos;
 use urma_packet::PacketHeader;
@@ -17,7 +17,7 @@ use crate::exchange::target::message::{self, MessageProgress};
 use crate::exchange::target::object::Unsequenced;
 
 impl Exchange {
-    /// Takes what came from a node. Returns whether a step is due.
+    /// Takes an arrival from a node. Returns whether a step is due.
     pub(crate) fn on_arrival(
         &mut self,
         core: &DeviceCore,
@@ -37,7 +37,7 @@ impl Exchange {
                 let part =
                     RequestFragment { header: &header, payload: Payload::Here, bytes: payload };
                 if work.core.tables.contexts.is_some() {
-                    // Counted alone: it is answered by nothing that could wait.
+                    // Counted at once: nothing answers it that could be delayed.
                     lookups::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
                 }
                 let progress = message::on_datagram(&mut work, by.from, tpn, &part);
@@ -52,14 +52,14 @@ impl Exchange {
                     peer.on_new_tp(&mut work, &new);
                     was_shut
                 });
-                // Of a node that did not say that it closes, an import may be of either life.
+                // A node that did not announce its close may be the old or a new life: an import may be of either.
                 if was_shut {
                     self.end_former_paths(core, by.from);
                 }
             }
             EndpointEvent::Closed(reason) => {
                 if let Some(peer) = peers.get_mut(&by.from) {
-                    // Responses before the CLOSE end their requests as served.
+                    // Responses before the CLOSE complete their requests as usual.
                     peer.take_last_messages(&mut work, inbox);
                     peer.on_closed(&mut work, reason);
                 }
@@ -69,7 +69,7 @@ impl Exchange {
         true
     }
 
-    /// A node that proved its address asks for a TP: a peer from now on, if there is a place for it.
+    /// Accepts a node that has proven its address and asks for a TP as a peer, if there is a place for it.
     fn on_connect(&mut self, core: &DeviceCore, by: Reception<'_>, connect: &PacketHeader) -> bool {
         if !self.peers.contains_key(&by.from) && !self.has_place(core, by.now, Some(by.from)) {
             self.endpoint.refuse(by, connect);
@@ -83,8 +83,8 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Takes the message that a poll found, if nothing else was to be done before it and the program comes back
-    /// soon. Whether it did.
+    /// Takes the message that a poll found, if nothing else had to be done before it and the program usually comes
+    /// back soon. Returns whether it did.
     #[inline]
     pub(crate) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         if self.hold.answers() != Answers::MayWait || !core.tables.has_message_lane() {

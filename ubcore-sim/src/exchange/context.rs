@@ -1,4 +1,4 @@
-//! What the work for one peer needs of everything else.
+//! Arguments that the work for one peer needs.
 //!
 //! *Owns*: borrows, for one call. *Must not*: reach another peer.
 
@@ -14,7 +14,7 @@ use crate::exchange::paths::owners::LoopbackOwners;
 use crate::exchange::target::guesses::{self, Guesser, TargetGuesses};
 use crate::exchange::target::receive::ReceivingSides;
 
-/// What the work for one peer needs of everything else.
+/// Everything that the work for one peer needs besides the peer.
 #[derive(Debug)]
 pub(crate) struct ExchangeContext<'a> {
     pub(crate) core: &'a DeviceCore,
@@ -22,18 +22,18 @@ pub(crate) struct ExchangeContext<'a> {
     pub(crate) senders: &'a mut SendQueueTable,
     pub(crate) receives: &'a mut ReceivingSides,
     pub(crate) endpoint: &'a mut TpEndpoint,
-    /// What peers guess of tokens, and for whom.
+    /// Token guesses of peers, and whom they count for.
     pub(crate) targets: &'a mut TargetGuesses,
     pub(crate) owners: &'a mut LoopbackOwners,
-    /// Segments for accesses of peers.
+    /// Segment cache for accesses of peers.
     pub(crate) cache: &'a mut SegmentCache,
-    /// Segments for receives, of one function at a time.
+    /// Segment cache for receives, of one function at a time.
     pub(crate) receive_cache: &'a mut SegmentCache,
     pub(crate) bytes: &'a mut Vec<u8>,
 }
 
 impl ExchangeContext<'_> {
-    /// Who a peer guesses tokens for.
+    /// The source that a peer's token guesses count for.
     pub(crate) fn guesser(&mut self, eid: RawEid) -> Guesser {
         guesses::guesser(self.owners, self.now, eid, self.core.tables.cfg.loopback_owners)
     }
@@ -43,7 +43,7 @@ impl ExchangeContext<'_> {
         Segments { cache: self.cache, table: &self.core.tables.segments }
     }
 
-    /// The segments that a receive of `owner` may name.
+    /// Access to the segments that a receive of `owner` may name.
     pub(crate) fn segments_of(&mut self, owner: FunctionId) -> Segments<'_> {
         let cache = self.receive_cache.turn_to(owner);
         Segments { cache, table: &self.core.tables.segments }

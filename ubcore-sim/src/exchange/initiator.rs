@@ -1,7 +1,7 @@
-//! What this node's queues ask of a peer: from a handed-over request to its end.
+//! Requests of this node's queues to a peer, from the hand-over to the completion.
 //!
-//! *Owns*: outstanding requests, their numbers, their order. *Takes*: mail of send queues, answers, time. *Gives*: pieces,
-//! ends. *Must not*: touch the memory of a target.
+//! *Owns*: outstanding requests, their numbers, their order. *Takes*: mail of send queues, answers, time. *Gives*:
+//! pieces, completions. *Must not*: touch the memory of a target.
 
 mod answer;
 pub(crate) mod flow;

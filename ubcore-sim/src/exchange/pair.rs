@@ -1,4 +1,4 @@
-//! Whose sequence a request belongs to: one initiator queue, one target.
+//! The key of a sequence: one initiator queue and one target.
 //!
 //! *Owns*: the key. *Takes*: headers. *Gives*: keys that order and compare. *Must not*: hold state.
 
@@ -33,11 +33,11 @@ impl Pair {
         Self::new(header.initiator, header.target)
     }
 
-    /// The sequence in which the target, a jetty, sends to the initiator, another one.
+    /// The sequence in the other direction, if both ends are jetties.
     pub(crate) fn opposite(self) -> Option<Self> {
         let jetty = u32::from(TargetKind::Jetty.code());
         let ends = [self.initiator, self.target].map(|end| end >> JettyId::BITS);
-        // Both kinds have the same code for a jetty.
+        // A jetty has the same code as initiator and as target.
         (ends == [jetty; 2]).then_some(Self { initiator: self.target, target: self.initiator })
     }
 
@@ -47,13 +47,13 @@ impl Pair {
     }
 }
 
-/// The initiator as headers name it.
+/// The initiator in the form that headers use.
 pub(crate) fn initiator(id: u32, is_jetty: bool) -> Initiator {
     let kind = if is_jetty { InitiatorKind::Jetty } else { InitiatorKind::Jfs };
     Initiator { kind, id: JettyId::from_low_bits(id) }
 }
 
-/// The target as headers name it.
+/// The target in the form that headers use.
 pub(crate) fn target(sqe: &udma_abi::Sqe) -> Target {
     use udma_abi::sqe::SqeTargetKind;
     let (kind, hint) = match sqe.target_kind {
@@ -67,7 +67,7 @@ pub(crate) fn target(sqe: &udma_abi::Sqe) -> Target {
 const _: () = assert!(InitiatorKind::Jetty as u8 == TargetKind::Jetty as u8);
 
 impl Pair {
-    /// Initiator and target, as the headers of its answers repeat them.
+    /// Initiator and target, as response headers repeat them.
     pub(crate) fn ends(self) -> (Initiator, Option<Target>) {
         let jetty = self.initiator >> JettyId::BITS == u32::from(InitiatorKind::Jetty.code());
         let target = u8::try_from(self.target >> JettyId::BITS)

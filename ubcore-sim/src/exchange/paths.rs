@@ -1,7 +1,7 @@
-//! Paths to nodes: found, opened, counted, lost.
+//! Paths to nodes: looked up, opened, counted, lost.
 //!
-//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send
-//! queues use. *Must not*: keep a path to a dead node usable.
+//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send queues use. *Must
+//! not*: keep a path to a dead node usable.
 
 mod closing;
 pub(crate) mod look;
@@ -47,7 +47,7 @@ impl Exchange {
         if mode == Mode::Rc && core.tables.cfg.rc == RcWire::Roce {
             return self.connect_standard(core, now, eid);
         }
-        // A node may have closed and come again before this one's host has reported it.
+        // A node may have closed and come back before this one's host has reported it.
         if let Some(Carrier::Ring(ring)) =
             self.peers.get(&eid).and_then(|p| p.line.carrier.as_ref())
             && ring.is_cut()
@@ -66,7 +66,7 @@ impl Exchange {
         self.open_path(core, now, eid, mode == Mode::Um)
     }
 
-    /// A path for packets of the standard opcodes: nothing is asked of the node, which may be any.
+    /// Opens a path for packets of the standard opcodes: the node is not asked, it may be of any kind.
     fn connect_standard(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) -> Connecting {
         self.close_paths(core, now);
         let Self { endpoint, paths, .. } = self;
@@ -117,12 +117,12 @@ impl Exchange {
             Some(Carrier::Loop(_)) => TpPath::Local,
             Some(Carrier::Ring(_)) => TpPath::SameHost,
             Some(Carrier::Packets(_)) => {
-                // A closing path may lead to a life that is over: like a new one it has to be proven.
+                // A closing path may lead to a life that is over: it has to be proven again like a new one.
                 let is_open = |tpn| paths.get(&tpn).is_some_and(|path| path.users != 0);
                 let is_open = !peer.is_shut && peer.paths[0].is_some_and(is_open);
                 let is_new = !unreliable && !is_open;
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
-                // A node that speaks the standard opcodes may have no TP: it is opened for the first request.
+                // A node that speaks the standard opcodes may have no TP: one is opened for the first request.
                 let is_standard = |path: &UsedPath| path.standard && path.eid == eid;
                 let is_lazy = unreliable || paths.values().any(is_standard);
                 if !is_lazy && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
@@ -175,7 +175,7 @@ impl Exchange {
     ) {
         let known = self.peers.get(&eid).is_some_and(|peer| peer.line.carrier.is_some());
         if known {
-            // Another life of that node: the old one is over.
+            // It is another life of that node: the old one is over.
             self.lose(core, now, eid);
         } else if !self.peers.contains_key(&eid) && !self.has_place(core, now, None) {
             return;
@@ -227,13 +227,13 @@ impl Exchange {
         }
     }
 
-    /// The halves of all live same-host peers, for looking at their hazard slots.
+    /// The halves of all live same-host peers, to scan their hazard slots.
     pub(crate) fn peer_halves(&self) -> impl Iterator<Item = &Region> {
         self.peer_halves.values()
     }
 
-    /// Another life of the node may have its EID: what was imported from the former one does not reach it, and
-    /// the next import gets a path of its own.
+    /// Ends the paths to a former life of the node at this EID: what was imported from it does not reach the new one,
+    /// and the next import gets its own path.
     pub(crate) fn end_former_paths(&mut self, core: &DeviceCore, eid: RawEid) {
         let Some(peer) = self.peers.get_mut(&eid) else { return };
         let of_it = self.paths.iter_mut().filter(|(_, path)| path.eid == eid && !path.dead);
@@ -245,7 +245,7 @@ impl Exchange {
         }
     }
 
-    /// A node is gone for good: its requests end, its paths are dead.
+    /// Handles a node that is gone for good: its requests end, its paths are dead.
     fn lose(&mut self, core: &DeviceCore, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
@@ -258,8 +258,7 @@ impl Exchange {
         peer.on_new_life(&mut work, 0);
     }
 
-    /// Peers that lied are cut off, TPs that failed are replaced, a refused handshake ends what waits
-    /// for it.
+    /// Cuts off peers that violated the protocol, replaces failed TPs, and fails what waits for a refused handshake.
     pub(crate) fn look_after_peers(&mut self, core: &DeviceCore, now: Nanos) {
         let lied = self.peers.values().find(|peer| peer.line.is_cut_off).map(|peer| peer.eid);
         if let Some(eid) = lied {
@@ -280,11 +279,11 @@ impl Exchange {
                 }
                 TpEnd::Narrowed => peer.on_carrier_replaced(&mut work),
                 TpEnd::NotOpened(why) => {
-                    // Of a node that closed: it may be there again when the next command comes.
+                    // The node closed: it may be there again when the next command comes.
                     if !peer.is_shut || peer.wanted_since.is_some() {
                         peer.open_failed = Some(why);
                     }
-                    // A node that is silent may come back, and a full one have room, unless it said that it closes.
+                    // A silent node may come back, and a full one have room again, unless it announced its close.
                     let may_return = matches!(why, CmdStatus::Timeout | CmdStatus::PeerFull);
                     if !may_return || peer.is_shut {
                         if !peer.requester.is_quiet() {

@@ -1,13 +1,14 @@
-//! A ping-pong: two jetties of two nodes of this host that answer each other's messages, one on its way at a time.
+//! Ping-pong mode: two jetties of two nodes of this host answer each other's messages, with one message in flight.
 //!
-//! *Owns*: the peer while it lasts, both sequences, the message that is not acknowledged, the acknowledgement that is
-//! owed. *Takes*: direct entries of the one queue, entries of the peer's ring. *Gives*: the same entries, completions and
-//! acknowledgements as the express lane; the peer back, with all that is open. *Must not*: take what is in any way unlike
-//! the messages before; outlive another visit of the shared part.
+//! *Owns*: the peer while the mode is on, both sequences, the unacknowledged message, the acknowledgement that is
+//! owed. *Takes*: direct entries of the one queue, entries of the peer's ring. *Gives*: the same entries, completions
+//! and acknowledgements as the express lane; the peer back, with all that is open. *Must not*: take what differs in
+//! any way from the messages before; survive another visit of the shared part.
 //!
-//! A message is acknowledged by the next one the other way, and the request that it was ends before anything else looks
-//! at it. So what the lane notes about it is noted only when the ping-pong ends. The shared part is reached by a call that
-//! ends it ([`SharedPlace::part`](crate::device)), so nothing that rests on the peer can change meanwhile.
+//! A message is acknowledged by the next one in the other direction, and its request is completed before anything
+//! else looks at it. So the state that the lane keeps for a message is written only when the mode ends. Every call
+//! that reaches the shared part ends the mode ([`SharedPlace::part`](crate::device)), so nothing that it relies on
+//! can change meanwhile.
 
 use std::sync::Arc;
 
@@ -32,22 +33,22 @@ use crate::exchange::target::receive::FormReceiver;
 use crate::exchange::target::receive::ReceivePlace;
 use crate::exchange::turns::LEASE_DOUBLINGS;
 
-/// See the room card.
+/// See the header of this file.
 #[derive(Debug)]
 pub(crate) struct PingPongMode {
     peer: Peer,
-    /// Its place in the list of those where entries come.
+    /// Index of the peer in the list of expected ring entries.
     place: usize,
     queue: Arc<DeviceSendQueue>,
-    /// Owns the queue once the ping-pong is long.
+    /// Identity under which the queue is leased, once the mode has lasted long.
     owner: SerialOwner,
-    /// Messages after which it is long.
+    /// Messages after which it has lasted long.
     lease_after: u32,
     said: Said,
     received: Receiving,
 }
 
-/// What this node says.
+/// The messages that this node sends.
 #[derive(Debug)]
 struct Said {
     pair: Pair,
@@ -55,23 +56,23 @@ struct Said {
     header: RequestHeader,
     timeout: Nanos,
     priority: u8,
-    /// Number of the next message.
+    /// TASSN of the next message.
     next: u16,
-    /// Number at the queue that the next message has.
+    /// Sequence number of the next message in its send queue.
     seq: u32,
     /// Messages that were acknowledged.
     ended: u32,
     open: Option<OpenSaid>,
 }
 
-/// A message on its way.
+/// A message that is not acknowledged.
 #[derive(Debug)]
 struct OpenSaid {
     block: [u64; BLOCK_WORDS],
     since: Nanos,
 }
 
-/// What this node receives.
+/// The messages that this node receives.
 #[derive(Debug)]
 struct Receiving {
     pair: Pair,
@@ -81,23 +82,23 @@ struct Receiving {
     message: ReceivedMessage,
     is_solicited: bool,
     answer: ResponseHeader,
-    /// Number of the next message.
+    /// TASSN of the next message.
     next: u16,
     tpn: u32,
-    /// Acknowledgement of the newest message.
+    /// Acknowledgement of the newest message, which is owed.
     owed: Option<u16>,
     receives: ReceivePlace,
 }
 
-/// What became of the entry that the peer wrote.
+/// What the peer's ring entry was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AnswerEntry {
-    /// It was the answer.
+    /// The expected answer; it is taken.
     Answer,
-    /// It was, and acknowledged a request that another thread has: the ping-pong ends, then that
-    /// ([`Exchange::end_answered`]).
+    /// The expected answer; it is taken, and acknowledged a request whose queue another thread steps: leave the mode,
+    /// then call [`Exchange::end_answered`].
     AnswerToOther,
-    /// It is for another path. Nothing happened.
+    /// Something for another path. Nothing happened.
     Other,
 }
 
@@ -110,7 +111,8 @@ pub(crate) struct Answered {
 }
 
 impl Exchange {
-    /// Begins a ping-pong with the direct entry `block` of the queue, which is next. `None`: it takes another path.
+    /// Enters ping-pong mode with the queue's direct entry `block`, which is next. `None`: the entry takes another
+    /// path.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_ping_pong(
@@ -148,7 +150,7 @@ impl Exchange {
             receives: self.receives.place_of(&taken.receiver, &self.receive_cache)?,
         };
         let owed = peer.responder.take_only_ack(opposite)?;
-        // Without the acknowledgement, which the ping-pong owes from now on, no peer may have anything to do.
+        // The mode owes the acknowledgement from now on; without it no peer may have anything to do.
         let begun = self
             .peers
             .place_of(&eid)
@@ -168,7 +170,7 @@ impl Exchange {
         Some(Box::new(PingPongMode { peer, place, queue, owner, lease_after, said, received }))
     }
 
-    /// The ping-pong is over: the peer is as if all its messages had taken the lane.
+    /// Leaves ping-pong mode: sets the peer's state as if all messages had taken the lane.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_ping_pong(&mut self, ping_pong: PingPongMode) {
@@ -193,14 +195,14 @@ impl Exchange {
         self.turns.on_ended(said.ended);
     }
 
-    /// Whether the ping-pong leaves nothing to do to a poll.
+    /// Whether a poll has nothing to do in ping-pong mode.
     #[inline]
     pub(crate) fn is_quiet_in(&self, ping_pong: &PingPongMode) -> bool {
         ping_pong.received.owed.is_none() && self.peers.awaited_place().is_none()
     }
 
-    /// Says the message of a direct entry. The clock is read when it is on its way. Returns what is left; `None`: it takes
-    /// another path.
+    /// Sends the message of a direct entry. The clock is read after the message was published. Returns what is left;
+    /// `None`: the entry takes another path.
     #[inline(always)]
     pub(crate) fn say(
         &mut self,
@@ -217,7 +219,7 @@ impl Exchange {
         let push = |body: &ShortBody<'_>| {
             let is_pushed = ring.push_short(header, body, owed).is_ok();
             if is_pushed {
-                // Before it is noted: the peer waits for it.
+                // Before the state is updated: the peer waits for it.
                 ring.publish();
             }
             is_pushed
@@ -237,7 +239,7 @@ impl Exchange {
         Some(left)
     }
 
-    /// Takes the entry that the peer wrote, if it is the answer that the ping-pong waits for.
+    /// Takes the entry that the peer wrote, if it is the answer that ping-pong mode waits for.
     #[inline(always)]
     pub(crate) fn take_answer(
         &mut self,
@@ -260,7 +262,8 @@ impl Exchange {
         received
     }
 
-    /// After a ping-pong: ends the request that its last entry acknowledged, which its queue did not take.
+    /// Completes, after ping-pong mode, the request that its last entry acknowledged while another thread stepped its
+    /// queue.
     #[cold]
     pub(crate) fn end_answered(&mut self, core: &DeviceCore, now: Nanos, answered: &Answered) {
         let ExchangeParts { peers, mut work, .. } = self.split(core, now);
@@ -271,20 +274,20 @@ impl Exchange {
 }
 
 impl Receiving {
-    /// The acknowledgement of a message.
+    /// The acknowledgement of message `tassn`.
     fn ack(&self, tassn: Option<u16>) -> Option<ResponseHeader> {
         Some(ResponseHeader { tassn: tassn?, ..self.answer })
     }
 }
 
 impl PingPongMode {
-    /// Number of the queue whose messages it says.
+    /// Number of the queue whose messages are sent in this mode.
     #[inline]
     pub(crate) fn queue(&self) -> u32 {
         self.queue.id
     }
 
-    /// When its open message wants to be looked at; `Nanos::MAX`: never.
+    /// When the timeout of the open message has to be checked; `Nanos::MAX`: never.
     pub(crate) fn timer(&self) -> Nanos {
         self.said
             .open
@@ -292,13 +295,14 @@ impl PingPongMode {
             .map_or(Nanos::MAX, |open| open.since.saturating_add(self.said.timeout))
     }
 
-    /// Whether it is so long that its thread leases the shared part, after so many leases that others took.
+    /// Whether the mode has lasted so long that its thread should lease the shared part; each of `leases` given
+    /// before doubles that time.
     #[inline]
     pub(crate) fn wants_lease(&self, leases: u32) -> bool {
         self.said.ended >= self.lease_after << leases.min(LEASE_DOUBLINGS)
     }
 
-    /// What its last entry acknowledged.
+    /// The request that the last entry acknowledged.
     pub(crate) fn answered(&self) -> Answered {
         let Self { peer, said, .. } = self;
         Answered { eid: peer.eid, pair: said.pair, tassn: said.next.wrapping_sub(1) }
@@ -310,7 +314,7 @@ impl PingPongMode {
         let Some(Carrier::Ring(ring)) = &mut peer.line.carrier else { return AnswerEntry::Other };
         let Some(entry) = ring.next_whole() else { return AnswerEntry::Other };
         let Some(values) = received.form.read(&entry.front) else { return AnswerEntry::Other };
-        // The answer acknowledges what was said, or comes after that was.
+        // The answer acknowledges the open message, or comes after that was acknowledged.
         let acked = entry.acked;
         let is_fit = match acked {
             Some(tassn) => said.open.is_some() && tassn == said.next.wrapping_sub(1),
@@ -329,7 +333,7 @@ impl PingPongMode {
         let Some((region, offset)) = received.receives.next_for(len) else {
             return AnswerEntry::Other;
         };
-        // What is given to the poll takes no slot.
+        // A completion that is given to the poll takes no slot.
         let is_given = poll.of.is_some_and(|(jfcn, next)| port.may_give(jfcn, next));
         if !is_given && !port.reserve() {
             return AnswerEntry::Other;
@@ -367,7 +371,7 @@ impl PingPongMode {
     }
 }
 
-/// Bytes of the local piece of a message.
+/// Length in bytes of a message's local piece.
 #[inline]
 const fn piece_len(block: &[u64; BLOCK_WORDS]) -> u32 {
     udma_abi::Sge::from_words([block[6], block[7]]).len

@@ -1,12 +1,12 @@
-//! The express lane of messages in the shared part: forms of messages that took the long path before.
+//! The express lane of messages in the shared part: message forms that the long path has checked.
 //!
-//! *Owns*: tables of forms, by queue. *Takes*: short messages of send queues, whole entries of a ring. *Gives*:
-//! the same entries, receives, completions and answers as the long path. *Must not*: take what the long path
-//! has not taken in the same form since the objects of this node last changed.
+//! *Owns*: tables of forms, by queue. *Takes*: short messages of send queues, whole ring entries. *Gives*: the same
+//! entries, receives, completions and answers as the long path. *Must not*: take a message whose form the long path
+//! has not taken since the objects of this node last changed.
 //!
-//! A form is a header without number, length and immediate. That all its other bits are right was checked when
-//! the long path took such a message; what can change from one message to the next is checked here for each:
-//! number, length, the receive, its segment, a completion slot.
+//! A form is a header without number, length and immediate. The long path checked all other bits when it took such a
+//! message; what can change from one message to the next is checked here each time: number, length, the receive, its
+//! segment, a completion slot.
 
 use udma_abi::{
     MessageEntry, Nanos, Sqe,
@@ -24,10 +24,10 @@ use crate::exchange::initiator::send_queues::SendQueueTable;
 use crate::exchange::pair::Pair;
 use crate::exchange::target::receive::{FormReceiver, ReceivingSides};
 
-/// Forms of one peer that are remembered in each direction.
+/// Number of forms per peer that are cached in each direction.
 const PLACES: usize = 16;
 
-/// Messages of one send queue to one target.
+/// Form of the messages of one send queue to one target.
 #[derive(Debug)]
 pub(crate) struct SentForm {
     queue: u32,
@@ -35,18 +35,18 @@ pub(crate) struct SentForm {
     pub(crate) form: SendForm,
     pub(crate) header: RequestHeader,
     pub(crate) pair: Pair,
-    /// Its answers may go with the messages.
+    /// Whether these messages may carry the acknowledgements of the opposite sequence.
     opposite: Option<Pair>,
     pub(crate) timeout: Nanos,
     pub(crate) priority: u8,
 }
 
-/// Forms of messages that this node sends.
+/// Cache of the forms of messages that this node sends.
 #[derive(Debug, Default)]
 pub(crate) struct SentForms([Option<Box<SentForm>>; PLACES]);
 
 impl SentForms {
-    /// The form of a message; made if its place has another one. `None`: it has none.
+    /// Returns the form of a message, and creates it if it is not cached. `None`: the message has none.
     #[inline]
     pub(crate) fn of(
         &mut self,
@@ -64,7 +64,7 @@ impl SentForms {
         place.as_deref()
     }
 
-    /// The form of a queue's message, if there is one.
+    /// Returns the cached form of a queue's message.
     pub(crate) fn known(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
         let key = key_of(block);
         self.0
@@ -74,7 +74,7 @@ impl SentForms {
             .find(|sent| sent.queue == queue && sent.is_of(&key))
     }
 
-    /// Queues changed: nothing is remembered.
+    /// Empties the cache: queues changed.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -103,10 +103,10 @@ impl SentForm {
 }
 
 impl SentForm {
-    /// Whether its messages have this key.
+    /// Whether messages with this key are of the form.
     #[inline]
     const fn is_of(&self, key: &[u64; 3]) -> bool {
-        // One by one: compared as an array, they would be stored first.
+        // Word by word: an array comparison would store both to memory first.
         (self.key[0] ^ key[0]) | (self.key[1] ^ key[1]) | (self.key[2] ^ key[2]) == 0
     }
 
@@ -115,7 +115,7 @@ impl SentForm {
         self.opposite
     }
 
-    /// Number of the request that `answer` acknowledges, when the message can do so as well.
+    /// Number of the request that `answer` acknowledges, if a message of this form can carry that.
     #[inline]
     pub(crate) fn acked_by(&self, answer: &ResponseHeader) -> Option<u16> {
         let is_plain = answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None;
@@ -124,7 +124,7 @@ impl SentForm {
     }
 }
 
-/// What of a block decides about its header, without immediate and length.
+/// The words of a block that determine its header, without immediate and length.
 #[inline]
 const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
     const HERE: u64 = (SqeFlags::COMPLETE.bits() | SqeFlags::INLINE.bits()) as u64;
@@ -134,13 +134,13 @@ const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
     [block[0] & WORD_0, block[1] & WORD_1, block[4]]
 }
 
-/// Operation of a message in its request.
+/// Operation of the request for a message.
 #[inline]
 pub(crate) fn op_of(entry: &MessageEntry) -> RequestOp {
     entry.imm.map_or(RequestOp::Send, RequestOp::SendImm)
 }
 
-/// The local bytes of a message, as [`Local::of`].
+/// The local bytes of a message; the counterpart of [`Local::of`] for SQEs.
 #[inline]
 pub(crate) fn local_of(entry: &MessageEntry) -> Local {
     const TAIL: usize = udma_abi::sqe::control_len(udma_abi::Opcode::Send);
@@ -150,27 +150,27 @@ pub(crate) fn local_of(entry: &MessageEntry) -> Local {
     }
 }
 
-/// Messages of one sequence that the long path took into a receive.
+/// Form of the messages of one sequence that the long path received.
 #[derive(Debug)]
 pub(crate) struct TakenForm {
     form: SendForm,
     pub(crate) pair: Pair,
     pub(crate) opposite: Option<Pair>,
-    /// State of this node's receiving sides that they were taken under.
+    /// Number of changes to this node's receiving sides when it was learned.
     changes: u64,
     pub(crate) receiver: FormReceiver,
     pub(crate) completion: RecvForm,
     pub(crate) is_solicited: bool,
-    /// The answer, but for its number; `None`: none is wanted.
+    /// The answer, without its number; `None`: none is wanted.
     pub(crate) answer: Option<ResponseHeader>,
 }
 
-/// Forms of messages that this node receives.
+/// Cache of the forms of messages that this node receives.
 #[derive(Debug, Default)]
 pub(crate) struct TakenForms([Option<Box<TakenForm>>; PLACES]);
 
 impl TakenForms {
-    /// The form that a message has, and what differs.
+    /// Returns the form of a received message, and the values that differ.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -182,13 +182,13 @@ impl TakenForms {
         (taken.changes == receives.changes()).then_some((taken, values))
     }
 
-    /// The form of the messages of a sequence.
+    /// Returns the form of a sequence's messages.
     pub(crate) fn known(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
         let of_pair = self.0.iter().flatten().find(|taken| taken.pair == pair);
         of_pair.map(|taken| &**taken).filter(|taken| taken.changes == receives.changes())
     }
 
-    /// The long path took this message.
+    /// Learns the form of a message that the long path took.
     pub(crate) fn learn(
         &mut self,
         receives: &ReceivingSides,
@@ -220,7 +220,7 @@ impl TakenForms {
         }));
     }
 
-    /// Sequences began anew, or queues are gone: nothing is remembered.
+    /// Empties the cache: sequences start anew, or queues are gone.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -231,32 +231,32 @@ impl TakenForm {
         &self.form
     }
 
-    /// Bytes before the payload.
+    /// Length in bytes of the header before the payload.
     #[inline]
     pub(crate) const fn header_len(&self) -> usize {
         self.form.header_len()
     }
 
-    /// What the completion of one message says.
+    /// What differs in the completion of one message.
     #[inline]
     pub(crate) const fn done(values: &SendValues, entry_idx: u16, tpn: u32) -> RecvDone {
         RecvDone { entry_idx, tpn, byte_cnt: values.length, imm: values.imm }
     }
 }
 
-/// Plain acknowledgements that the long path took.
+/// Cache of the forms of plain acknowledgements that the long path took.
 #[derive(Debug, Default)]
 pub(crate) struct AckForms([Option<(AckForm, Pair)>; PLACES]);
 
 impl AckForms {
-    /// The sequence and number of an acknowledgement.
+    /// Sequence and number of an acknowledgement whose form is cached.
     #[inline]
     pub(crate) fn find(&self, front: &FormWords) -> Option<(Pair, u16)> {
         let (form, pair) = self.0[place_of(front, PLACES)].as_ref()?;
         Some((*pair, form.read(front)?))
     }
 
-    /// The long path took this answer.
+    /// Learns the form of an answer that the long path took.
     pub(crate) fn learn(&mut self, header: &ResponseHeader) {
         let Some(form) = AckForm::of(header) else { return };
         self.0[place_of(&form.fill(0), PLACES)] = Some((form, Pair::of_response(header)));

@@ -1,4 +1,4 @@
-//! What the exchange is given of queues, and what becomes of a connection.
+//! Arguments that describe queues to the exchange, and the outcome of a connect.
 //!
 //! *Owns*: plain values. *Must not*: hold state.
 
@@ -18,15 +18,15 @@ use crate::engine::mail::Mail;
 #[derive(Clone, Debug)]
 pub(crate) struct SendSide {
     pub(crate) id: u32,
-    /// Function that has the queue.
+    /// Function that owns the queue.
     pub(crate) owner: FunctionId,
     pub(crate) is_jetty: bool,
     pub(crate) mode: Mode,
     pub(crate) mail: Arc<Mail>,
     pub(crate) rnr_retry: u8,
-    /// Code: 4.096 us << n.
+    /// Error timeout as a code: 4.096 us << n.
     pub(crate) err_timeout: u8,
-    /// 0 to 15, the most urgent.
+    /// 0 to 15; 15 is the most urgent.
     pub(crate) priority: u8,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct SendSide {
 #[derive(Clone, Debug)]
 pub(crate) struct RecvSide {
     pub(crate) id: u32,
-    /// Function that has the queue.
+    /// Function that owns the queue.
     pub(crate) owner: FunctionId,
     pub(crate) is_jetty: bool,
     pub(crate) mode: Mode,
@@ -44,44 +44,44 @@ pub(crate) struct RecvSide {
     pub(crate) max_sge: u8,
     pub(crate) record: Region,
     pub(crate) port: JfcPort,
-    /// Code of the IB RNR timer table.
+    /// RNR timer as a code of the IB table.
     pub(crate) min_rnr_timer: u8,
     pub(crate) token: Option<u32>,
 }
 
-/// The receiving side of a jetty that takes its receives from a shared JFR.
+/// The receiving side of a jetty that uses a shared JFR.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSide {
     pub(crate) id: u32,
     pub(crate) mode: Mode,
     pub(crate) cookie: u64,
     pub(crate) jfr: u32,
-    /// Its own JFC; `None`: that of the JFR.
+    /// The jetty's own JFC; `None`: that of the JFR.
     pub(crate) port: Option<JfcPort>,
     pub(crate) token: Option<u32>,
 }
 
-/// What an RC jetty is paired with.
+/// Peer jetty of an RC jetty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BoundTo {
     /// Path to the peer.
     pub(crate) tpn: u32,
     /// Number of the peer's jetty.
     pub(crate) remote_id: u32,
-    /// PSNs of the standard opcodes: of the first packets sent and expected.
+    /// PSNs of the first packets sent and expected, for the standard opcodes.
     pub(crate) psns: Option<[u32; 2]>,
 }
 
-/// How a connection stands.
+/// State of a connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Connecting {
-    /// Ask again after the next step.
+    /// Pending: ask again after the next step.
     Pending,
-    /// A path; it counts one more user.
+    /// Connected; the path counts one more user.
     Ready {
         /// Number of the TP, 24 bits.
         tpn: u32,
-        /// What carries requests that are not done directly.
+        /// What carries requests that are not executed directly.
         path: TpPath,
     },
     /// There is no path; the status says why.

@@ -1,11 +1,11 @@
-//! RC jetties that speak the standard RoCEv2 opcodes (`RcWire::Roce`): a connection of `urma-rc` each.
+//! RC jetties that speak the standard RoCEv2 opcodes (`RcWire::Roce`): one `urma-rc` connection each.
 //!
-//! *Owns*: connections by the number of their jetty, which packet is for which. *Takes*: bindings, requests
-//! from mail, packets, time. *Gives*: ends, completed receives, packets. *Must not*: answer or keep
-//! anything for a packet of another node than the bound one; speak to a jetty that is not bound.
+//! *Owns*: connections by jetty number, the dispatch of packets to them. *Takes*: bindings, requests from mail,
+//! packets, time. *Gives*: completions, completed receives, packets. *Must not*: answer or store a packet of another
+//! node than the bound one; send to a jetty that is not bound.
 //!
-//! The queue pair number is the number of the jetty. A connection lasts from bind to unbind; once it failed,
-//! both sides unbind and bind again.
+//! The queue pair number is the jetty number. A connection lasts from bind to unbind; after a failure both sides
+//! unbind and bind again.
 
 mod connection;
 mod key;
@@ -29,47 +29,47 @@ use crate::engine::mail::Handed;
 use crate::exchange::context::ExchangeContext;
 use crate::ports::{Deadline, Transmit};
 
-/// Packets between queues of this node that one step moves.
+/// Packets between queues of this node that are moved in one step.
 const OWN_PER_STEP: usize = 256;
-/// Connections without a jetty whose answers wait to be sent.
+/// Most connections without a jetty whose answers wait to be sent.
 const LEAVING_MAX: usize = 64;
 /// Longest packet in bytes: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 4096 + 128;
 
-/// Connections of all RC jetties of a node.
+/// The connections of all RC jetties of a node.
 #[derive(Debug, Default)]
 pub(crate) struct StandardJetties {
     by_id: BTreeMap<u32, Connection>,
-    /// Connections that were unbound, until their last answers are sent.
+    /// Unbound connections, until their last answers are sent.
     leaving: Vec<Connection>,
     keys: RemoteKeys,
-    /// Jetty whose packet was sent last: the next one follows it.
+    /// Jetty whose packet was sent last: the next one in the order follows.
     last_sent: u32,
-    /// Something may be to send.
+    /// There may be something to send.
     unsent: bool,
-    /// The packet between two queues of this node.
+    /// Buffer for a packet between two queues of this node.
     packet: Vec<u8>,
 }
 
 impl StandardJetties {
-    /// Whether there is nothing to look after.
+    /// Whether there are no connections.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_id.is_empty() && self.leaving.is_empty()
     }
 
-    /// Whether jetty `id` is bound here.
+    /// Whether jetty `id` has a connection.
     pub(crate) fn has(&self, id: u32) -> bool {
         self.by_id.contains_key(&id)
     }
 
-    /// Opens the connection of jetty `id`; `false`: the numbers cannot be those of queue pairs.
+    /// Opens the connection of jetty `id`; `false`: the numbers are not possible for queue pairs.
     pub(crate) fn open(&mut self, work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> bool {
         let Some(connection) = Connection::open(work, id, pair) else { return false };
         self.by_id.insert(id, connection);
         true
     }
 
-    /// Ends the connection of jetty `id`; what is outstanding ends as flushed.
+    /// Closes the connection of jetty `id`; outstanding requests end as flushed.
     pub(crate) fn close(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         let Some(mut connection) = self.by_id.remove(&id) else { return };
         connection.close(work);
@@ -82,14 +82,14 @@ impl StandardJetties {
         }
     }
 
-    /// The jetty left READY: what is outstanding ends as flushed, and the peer is not answered any more.
+    /// Flushes the outstanding requests of a jetty that left READY; the peer is no longer answered.
     pub(crate) fn end(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.close(work);
         }
     }
 
-    /// The queue forgot what it handed over.
+    /// Forgets the requests of a queue that dropped them.
     pub(crate) fn purge(&mut self, work: &mut ExchangeContext<'_>, id: u32) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.forget_requests();
@@ -128,7 +128,7 @@ impl StandardJetties {
         }
     }
 
-    /// Moves packets between queues of this node, and looks at timers. Whether anything was done.
+    /// Moves packets between queues of this node, and checks timers. Returns whether anything was done.
     pub(crate) fn step(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         if self.deadline().is_some_and(|at| at <= work.now) {
             self.unsent = true;
@@ -140,7 +140,7 @@ impl StandardJetties {
         {
             moved += 1;
             let bytes = std::mem::take(&mut self.packet);
-            // Sealed by this node for itself.
+            // This node computed the ICRC for itself.
             if let Some(Ok(packet)) = bytes.get(..len).map(RocePacket::parse) {
                 self.on_packet(work, work.core.tables.cfg.eid, &packet);
             }
@@ -149,7 +149,7 @@ impl StandardJetties {
         moved != 0
     }
 
-    /// The next packet from this node to itself, in `packet`.
+    /// Writes the next packet from this node to itself to `packet`.
     fn next_own(&mut self, work: &mut ExchangeContext<'_>) -> Option<usize> {
         let Self { by_id, leaving, keys, packet, .. } = self;
         let own = work.core.tables.cfg.eid;
@@ -158,7 +158,7 @@ impl StandardJetties {
         all.find_map(|connection| connection.poll_transmit(work, keys, packet))
     }
 
-    /// The next packet to another node, at the front of `buf`.
+    /// Writes the next packet to another node to the front of `buf`.
     pub(crate) fn poll_transmit(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -199,7 +199,7 @@ impl StandardJetties {
         self.unsent
     }
 
-    /// When a step is due.
+    /// Deadline of the next step.
     pub(crate) fn deadline(&self) -> Deadline {
         if self.unsent {
             return Some(0);

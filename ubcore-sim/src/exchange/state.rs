@@ -1,7 +1,6 @@
-//! Everything of the exchange.
+//! All state of the exchange.
 //!
-//! *Owns*: peers, paths, queues as the exchange knows them, the endpoint below. *Must not*: do anything
-//! by itself.
+//! *Owns*: peers, paths, queues as the exchange knows them, the endpoint below. *Must not*: act by itself.
 
 use std::collections::BTreeMap;
 
@@ -25,48 +24,48 @@ use crate::exchange::target::guesses::TargetGuesses;
 use crate::exchange::target::receive::ReceivingSides;
 use crate::exchange::turns::Turns;
 
-/// KnownPeers, paths, queues and outstanding requests of one node.
+/// All state of the exchange: peers, paths, queues and outstanding requests of one node.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// What packets come from and go to.
+    /// Source and destination of packets.
     pub(crate) endpoint: TpEndpoint,
     pub(crate) peers: KnownPeers,
-    /// Whose the places of peers from this host are.
+    /// Users of the loopback addresses of this host, for the places of peers.
     pub(crate) owners: LoopbackOwners,
-    /// What peers guess of tokens.
+    /// Token guesses of all peers.
     pub(crate) targets: TargetGuesses,
-    /// Halves of peers on this host.
+    /// Halves of the peers on this host.
     pub(crate) peer_halves: BTreeMap<RawEid, Region>,
     pub(crate) paths: BTreeMap<u32, UsedPath>,
-    /// Paths without users, and when to look at them at the latest.
+    /// Paths without users, and when to check them at the latest.
     pub(crate) closing: Vec<u32>,
     pub(crate) look_at: Nanos,
     pub(crate) senders: SendQueueTable,
     /// RC jetties that speak the standard opcodes.
     pub(crate) standard: StandardJetties,
-    /// The packet before was one of theirs.
+    /// Whether the last packet sent was of a standard jetty.
     pub(crate) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
     pub(crate) hold: AckDelay,
-    /// When a ping-pong begins.
+    /// Decides when ping-pong mode begins.
     pub(crate) turns: Turns,
-    /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
+    /// Whether acknowledgements of messages from packets may wait: a poll of the program took the latest.
     pub(crate) packet_answers: Answers,
-    /// Segments that peers touched lately.
+    /// Cache of segments that peers accessed.
     pub(crate) cache: SegmentCache,
-    /// Segments that receives named lately, of one function.
+    /// Cache of segments that receives named, of one function.
     pub(crate) receive_cache: SegmentCache,
-    /// Payload of the piece that is sent.
+    /// Buffer for the payload of the piece that is sent.
     pub(crate) bytes: Vec<u8>,
-    /// Payload of the piece that was received.
+    /// Buffer for the payload of the piece that was received.
     pub(crate) inbox: Vec<u8>,
 }
 
-/// The exchange while one of its peers or connections works.
+/// The exchange taken apart, while one of its peers or connections works.
 pub(crate) struct ExchangeParts<'a> {
     pub(crate) peers: &'a mut BTreeMap<RawEid, Peer>,
     pub(crate) standard: &'a mut StandardJetties,
-    /// What work for one of them needs.
+    /// Everything that the work for one of them needs.
     pub(crate) work: ExchangeContext<'a>,
     pub(crate) inbox: &'a mut Vec<u8>,
 }
@@ -96,7 +95,7 @@ impl Exchange {
         }
     }
 
-    /// Takes it apart for work with several peers.
+    /// Takes the exchange apart, to work on several peers.
     pub(crate) fn split<'a>(&'a mut self, core: &'a DeviceCore, now: Nanos) -> ExchangeParts<'a> {
         let Self {
             peers,
@@ -126,7 +125,7 @@ impl Exchange {
         ExchangeParts { peers, standard, work, inbox }
     }
 
-    /// Runs `f` on each peer with everything else at hand.
+    /// Calls `f` for each peer.
     pub(crate) fn each_peer(
         &mut self,
         core: &DeviceCore,

@@ -1,7 +1,7 @@
-//! What a peer's queues ask of this node: from a piece to its answer.
+//! Requests of a peer's queues to this node, from a piece to its answer.
 //!
-//! *Owns*: receives, messages that are under way, what was answered. *Takes*: pieces in order. *Gives*: placed bytes,
-//! receive completions, answers. *Must not*: place a byte before rights, state and bounds of the target were checked.
+//! *Owns*: receives, unfinished messages, kept answers. *Takes*: pieces in order. *Gives*: placed bytes, receive
+//! completions, answers. *Must not*: place a byte before rights, state and bounds of the target were checked.
 
 pub(crate) mod fragment;
 pub(crate) mod guesses;

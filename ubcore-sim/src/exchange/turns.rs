@@ -1,29 +1,29 @@
-//! When messages that are answered become a ping-pong.
+//! When messages that answer each other enter ping-pong mode.
 //!
-//! *Owns*: how many were answered in a row. *Takes*: turns, what interrupts them, ends of ping-pongs. *Gives*: whether one may
-//! begin. *Must not*: let short ping-pongs follow each other.
+//! *Owns*: how many were answered in a row. *Takes*: turns, interruptions, ends of ping-pong mode. *Gives*: whether
+//! the mode may begin. *Must not*: let short periods of the mode follow each other.
 
 use crate::cfg::PingPongs;
 
-/// How often a program's messages were answered in a row, and when that makes a ping-pong.
+/// How often a program's messages were answered in a row, and how many turns ping-pong mode requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     in_row: u32,
     needed: u32,
     least: u32,
     most: u32,
-    /// Messages of a ping-pong after which what it visits is leased.
+    /// Messages in ping-pong mode after which what it visits is leased.
     pub(crate) lease_after: u32,
 }
 
-/// Turns in a row after which a ping-pong begins: what begins and ends it costs as much as some turns save.
+/// Turns in a row before ping-pong mode: entering and leaving it costs as much as some turns save.
 const TURNS: u32 = 16;
-/// Messages of a ping-pong after which queue and shared part are leased: what takes a lease back costs as much as some
-/// of them save.
+/// Messages in ping-pong mode before queue and shared part are leased: taking a lease back costs as much as some of
+/// them save.
 const LEASE_AFTER: u32 = 256;
-/// A lease of the shared part that was taken back doubles that, at most so often.
+/// Each lease of the shared part that was taken back doubles that, at most so often.
 pub(crate) const LEASE_DOUBLINGS: u32 = 12;
-/// Turns that are asked for at most, after ping-pongs that were shorter than what was asked for.
+/// Most turns that are required, after ping-pong modes that were shorter than the number required.
 const TURNS_MAX: u32 = 1 << 12;
 
 impl Turns {
@@ -33,25 +33,25 @@ impl Turns {
         Self { in_row: 0, needed: least, least, most, lease_after }
     }
 
-    /// A message came that acknowledged this node's.
+    /// Notes a message that acknowledged this node's last one.
     #[inline]
     pub(crate) fn on_turn(&mut self) {
         self.in_row = self.in_row.saturating_add(1);
     }
 
-    /// Something else was done.
+    /// Notes that something else was done.
     #[inline]
     pub(crate) fn on_other(&mut self) {
         self.in_row = 0;
     }
 
-    /// Whether a ping-pong may begin.
+    /// Whether ping-pong mode may begin.
     #[inline]
     pub(crate) fn are_enough(&self) -> bool {
         self.in_row >= self.needed && self.needed != u32::MAX
     }
 
-    /// A ping-pong of so many messages ended.
+    /// Notes the end of a ping-pong mode of so many messages.
     pub(crate) fn on_ended(&mut self, messages: u32) {
         let is_short = messages < self.needed;
         self.needed =

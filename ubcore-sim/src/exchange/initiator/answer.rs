@@ -1,7 +1,7 @@
-//! Answers at the initiator: ends, data of reads, results of atomics, going back.
+//! Answers at the initiator: completions, data of reads, results of atomics, going back.
 //!
-//! *Owns*: what each response code means for its request. *Takes*: response pieces. *Gives*: effects.
-//! *Must not*: believe a length or an offset of the peer.
+//! *Owns*: what each response code means for its request. *Takes*: response pieces. *Gives*: effects. *Must not*:
+//! trust a length or offset from the peer.
 
 use udma_abi::{CqeStatus, Nanos, counters::Counter};
 use urma_packet::{ResponseBody, ResponseHeader, ResponseStatus};
@@ -11,19 +11,19 @@ use crate::engine::gather::{self, MessageSpan, Segments};
 use crate::exchange::initiator::flow::{Request, SEQUENCE_TRIES};
 use crate::exchange::initiator::send_queues::Sender;
 
-/// What an answer does to its request.
+/// Effect of an answer on its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     /// More pieces of the answer follow.
     More,
     End(CqeStatus, u32),
-    /// The same request goes again after so many ns.
+    /// The request is sent again after so many ns.
     Wait(u64),
-    /// Everything from this number on goes again.
+    /// Everything from this number on is sent again.
     From(u16),
 }
 
-/// Whether no further piece of this answer follows.
+/// Whether this is the last piece of the answer.
 pub(crate) fn is_final(header: &ResponseHeader, len: usize) -> bool {
     match header.body {
         ResponseBody::ReadData { offset, length } => offset as usize + len >= length as usize,
@@ -114,7 +114,8 @@ fn ended(request: &Request) -> Effect {
     }
 }
 
-/// Stores data that came into the request's local pieces; an error there ends it with its answer.
+/// Stores received data in the request's local pieces; an error there is the request's status when its answer is
+/// complete.
 fn store(
     request: &mut Request,
     sender: &mut Sender,

@@ -1,12 +1,12 @@
-//! The requests of one sequence, from the mail to their ends: numbers, attempts, going back.
+//! The requests of one sequence, from the mail to their completion: numbers, attempts, going back.
 //!
-//! *Owns*: TASSNs, which piece goes next, how many attempts are unanswered. *Takes*: requests, what
-//! was pushed, answers, time. *Gives*: what to push, what ended. *Must not*: move bytes; have two
-//! attempts with one number in flight that could both be executed.
+//! *Owns*: TASSNs, which piece is sent next, how many attempts are unanswered. *Takes*: requests, what was pushed,
+//! answers, time. *Gives*: what to push, what is completed. *Must not*: move bytes; have two attempts with one number
+//! in flight that could both be executed.
 //!
-//! Every attempt is answered once and in order, so after *not ready* the flow waits until nothing of
-//! it is unanswered, then numbers what is left from the one that the target waits for. A hole (a
-//! request that was dropped here and never executed there) closes the same way.
+//! Every attempt is answered once and in order. So after *not ready* the flow waits until none of its attempts is
+//! unanswered, then numbers the rest from the number that the target expects. A hole (a request that was dropped here
+//! and never executed there) is closed in the same way.
 
 use std::collections::VecDeque;
 
@@ -18,33 +18,33 @@ use crate::engine::gather::{EntryWords, Local};
 use crate::exchange::initiator::send_queues::TIMEOUT_MIN_NS;
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 
-/// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
-/// 26.06, `rnr_retry`); here they last as long as a receiver on a busy machine may take to post.
+/// The most retries that a queue can ask for. RDMA devices retry without end then (UMDK release 26.06, `rnr_retry`);
+/// here for as long as a receiver on a busy machine may take to post.
 const RNR_RETRY_MAX: u8 = 7;
 
-/// Tries after "out of sequence", as many as after "not ready" at most.
+/// Retries after "out of sequence": as many as the most after "not ready".
 pub(crate) const SEQUENCE_TRIES: u8 = 7;
 
 /// Dropped attempts that are remembered.
 const DROPPED_MAX: usize = 8;
 
-/// Places of ended requests that are kept: as many as one queue has requests outstanding.
+/// Memory of ended requests that is kept for new ones: as many as one queue has outstanding.
 const SPARE_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
 
-/// How often and how long the receiver of a request was not ready.
+/// How often and for how long the receiver of a request was not ready.
 #[derive(Clone, Copy, Debug)]
 struct NotReady {
     times: u8,
-    /// Time from the first such answer on, without those in which the receiver was silent.
+    /// Time since the first such answer, without silent times of the receiver.
     ns: Nanos,
-    /// When it last said so.
+    /// Time of its last such answer.
     at: Nanos,
 }
 
 /// A request that was accepted and is not retired.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Pairs it with its end.
+    /// Sequence number in its queue, for its completion.
     pub(crate) seq: u32,
     pub(crate) words: EntryWords,
     pub(crate) local: Local,
@@ -56,13 +56,13 @@ pub(crate) struct Request {
     pub(crate) pushed: u32,
     /// This attempt has begun.
     pub(crate) begun: bool,
-    /// Bytes of a read that came.
+    /// Bytes of a read that arrived.
     pub(crate) got: u32,
-    /// It failed here while its answer was still coming.
+    /// Status of a failure here while its answer was still arriving.
     pub(crate) failed: Option<CqeStatus>,
     not_ready: Option<NotReady>,
     pub(crate) sequence_used: u8,
-    /// Ended; stays until all before it have.
+    /// It is completed; it stays until all before it are.
     ended: bool,
 }
 
@@ -86,9 +86,9 @@ impl Request {
         }
     }
 
-    /// Takes note that the receiver is not ready, and asks for a wait of `wait`; whether the request may go again:
-    /// `retries` times, and with the most retries for as long as a peer may be without a processor. A node that was
-    /// stopped meanwhile could post no receive: a silence longer than one with reason does not count.
+    /// Notes that the receiver is not ready and asks for a wait of `wait`. Returns whether the request may be sent
+    /// again: `retries` times, or with the most retries for as long as a peer may be without a processor. A node that
+    /// was stopped meanwhile could post no receive: silence longer than the wait explains does not count.
     pub(crate) fn may_retry(&mut self, retries: u8, now: Nanos, wait: Nanos) -> bool {
         let before = self.not_ready.unwrap_or(NotReady { times: 0, ns: 0, at: now });
         let round = now.saturating_sub(before.at).min(wait.saturating_add(TIMEOUT_MIN_NS));
@@ -97,13 +97,13 @@ impl Request {
         before.times < retries || retries >= RNR_RETRY_MAX && ns < STARVED_NS
     }
 
-    /// Whether an attempt of it was begun, maybe over a carrier that is gone: the target may have
-    /// executed it under its number.
+    /// Whether an attempt was begun, maybe over a carrier that is gone: the target may have executed it under its
+    /// number.
     fn was_begun(&self) -> bool {
         self.begun || self.header.flags.contains(RequestFlags::RETRY)
     }
 
-    /// The piece by which the target learns that what is left of it will not come.
+    /// The piece that tells the target that the rest of the message will not come.
     fn last_word(&self) -> RequestHeader {
         let mut header = self.header;
         header.flags.remove(RequestFlags::ONLY);
@@ -120,29 +120,29 @@ impl Request {
     }
 }
 
-/// A request of one block whose only piece was pushed before the request was noted.
+/// A one-block request whose only piece was pushed before the request was recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BegunRequest<'a> {
-    /// Pairs it with its end.
+    /// Sequence number in its queue, for its completion.
     pub(crate) seq: u32,
     pub(crate) block: &'a [u64; BLOCK_WORDS],
     pub(crate) local: Local,
     /// Length of the payload in bytes.
     pub(crate) len: u32,
-    /// Header of another request of its form.
+    /// Header of another request of the same form.
     pub(crate) header: &'a RequestHeader,
     /// Immediate of a SEND_IMM.
     pub(crate) op: RequestOp,
 }
 
 impl BegunRequest<'_> {
-    /// A new place for it.
+    /// Allocates memory for it.
     #[cold]
     fn place(&self) -> Box<Request> {
         Box::new(Request::new(self.seq, &[0; SQE_WORDS_MAX], *self.header, self.local))
     }
 
-    /// Notes it in `place`, which may have been another request's: of the words only its block counts.
+    /// Records it in `place`, which may have been another request's: of the words only its block matters.
     #[inline]
     fn fill(&self, place: &mut Request, tassn: u16) {
         let (blocks, _) = place.words.as_chunks_mut::<BLOCK_WORDS>();
@@ -165,12 +165,12 @@ impl BegunRequest<'_> {
     }
 }
 
-/// A flow that went back.
+/// A flow that went back and waits.
 #[derive(Clone, Copy, Debug)]
 struct HeldFlow {
-    /// Not before this time.
+    /// It waits until this time at least.
     until: Nanos,
-    /// Number that the target waits for.
+    /// Number that the target expects.
     expected: u16,
 }
 
@@ -179,28 +179,28 @@ struct HeldFlow {
 pub(crate) struct Flow {
     /// In order of TASSN, without gaps.
     requests: VecDeque<Box<Request>>,
-    /// Places of requests that ended, for new ones.
+    /// Memory of ended requests, for new ones.
     #[expect(
         clippy::vec_box,
         reason = "a place moves between the lists, and its request does not"
     )]
     spare: Vec<Box<Request>>,
-    /// TASSN of the front (of the next one when there is none).
+    /// TASSN of the front, or of the next request if there is none.
     first: u16,
     /// Index of the request whose piece is next.
     next: usize,
     /// Attempts begun and not answered.
     unanswered: u32,
     hold: Option<HeldFlow>,
-    /// Numbers of attempts that were begun and dropped: an answer to one counts for nothing.
+    /// Numbers of attempts that were begun and dropped: their answers are ignored.
     dropped: Vec<u16>,
-    /// A message was broken off over the carrier that is used still: the piece that says so goes before any other.
+    /// A message was broken off on the current carrier: the piece that says so has to be sent before any other.
     broken_off: Option<Box<RequestHeader>>,
-    /// Of its queue, 0 to 15.
+    /// Priority of its queue, 0 to 15.
     pub(crate) priority: u8,
-    /// In the list of flows with something to push.
+    /// It is in the schedule of flows with something to push.
     pub(crate) listed: bool,
-    /// Of its queue: how long it waits for progress from `since` on.
+    /// Error timeout of its queue: how long it waits for progress, from `since` on.
     timeout: Nanos,
     since: Nanos,
 }
@@ -223,17 +223,17 @@ impl Flow {
         }
     }
 
-    /// The error timeout of the queue, `timeout`, counts from `since` on.
+    /// Starts the error timeout `timeout` of the queue at `since`.
     pub(crate) fn wait_from(&mut self, since: Nanos, timeout: Nanos) {
         (self.since, self.timeout) = (since, timeout);
     }
 
-    /// When the last progress was.
+    /// Time of the last progress.
     pub(crate) fn since(&self) -> Nanos {
         self.since
     }
 
-    /// The time counts from `now` on.
+    /// Restarts the timeout at `now`.
     pub(crate) fn wait_anew(&mut self, now: Nanos) {
         self.since = now;
     }
@@ -243,14 +243,13 @@ impl Flow {
         self.since.saturating_add(self.timeout)
     }
 
-    /// Without progress until then, everything ends. A peer that is connected has at least
-    /// [`STARVED_NS`].
+    /// Without progress until then, all requests end. A connected peer gets at least [`STARVED_NS`].
     pub(crate) fn deadline(&self, is_connected: bool) -> Nanos {
         let least = if is_connected { STARVED_NS } else { 0 };
         self.since.saturating_add(self.timeout.max(least))
     }
 
-    /// When to look again, after a look at `now`.
+    /// When to check again, after a check at `now`.
     pub(crate) fn look_at(&self, now: Nanos, deadline: Nanos) -> Nanos {
         let next =
             if now < self.doubt_at() { self.doubt_at() } else { now.saturating_add(self.timeout) };
@@ -261,7 +260,7 @@ impl Flow {
         self.requests.is_empty()
     }
 
-    /// Attempts begun and not answered.
+    /// Number of attempts begun and not answered.
     pub(crate) fn unanswered(&self) -> u32 {
         self.unanswered
     }
@@ -286,7 +285,7 @@ impl Flow {
         self.number(self.requests.len())
     }
 
-    /// Whether the next request goes at once: nothing waits before it.
+    /// Whether the next request can be sent at once: nothing waits before it.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.hold.is_none() && self.next == self.requests.len()
@@ -298,13 +297,13 @@ impl Flow {
         self.is_empty() && self.is_open() && self.unanswered == 0 && is_whole
     }
 
-    /// So many requests were begun and ended beside a flow that is finished.
+    /// Advances a finished flow by `ended` requests that were handled elsewhere.
     #[expect(clippy::cast_possible_truncation, reason = "numbers are modulo 2^16")]
     pub(crate) fn pass(&mut self, ended: u32) {
         self.first = self.first.wrapping_add(ended as u16);
     }
 
-    /// Takes note of a request of one piece that was pushed, with [`Flow::next_number`].
+    /// Records a one-piece request that was pushed with [`Flow::next_number`].
     #[inline]
     pub(crate) fn push_begun(&mut self, short: &BegunRequest<'_>) {
         let tassn = self.next_number();
@@ -315,8 +314,8 @@ impl Flow {
         self.unanswered += 1;
     }
 
-    /// Takes note of the plain acknowledgement of request `tassn`, if that is the oldest one, all are pushed
-    /// and nothing was sent again or dropped: returns its number at its queue, and its length.
+    /// Handles the plain acknowledgement of request `tassn` if that is the oldest one, all are pushed, and nothing
+    /// was sent again or dropped. Returns its sequence number in its queue, and its length.
     #[inline]
     pub(crate) fn end_front(&mut self, tassn: u16, now: Nanos) -> Option<(u32, u32)> {
         let is_usual = self.is_open() && self.dropped.is_empty() && self.first == tassn;
@@ -329,26 +328,26 @@ impl Flow {
         self.since = now;
         self.unanswered = self.unanswered.saturating_sub(1);
         self.drop_front();
-        // Behind requests that are sent again, later ones may have ended.
+        // Later requests than one that is sent again may be completed already.
         if self.requests.front().is_some_and(|request| request.ended) {
             self.drop_ended();
         }
         Some(end)
     }
 
-    /// The payload of the newest request is in the peer's memory already.
+    /// Notes that the payload of the newest request is in the peer's memory already.
     pub(crate) fn mark_placed(&mut self) {
         if let Some(request) = self.requests.back_mut() {
             request.placed = true;
         }
     }
 
-    /// When a flow that went back may go on; `None` when it did not.
+    /// When a flow that went back may continue; `None` if it did not go back.
     pub(crate) fn held_until(&self) -> Option<Nanos> {
         self.hold.map(|hold| hold.until)
     }
 
-    /// The request whose piece is next, when one may go now.
+    /// The request whose piece is next, if one may be sent now.
     pub(crate) fn current(&mut self, now: Nanos) -> Option<&mut Request> {
         if let Some(hold) = self.hold {
             if self.unanswered != 0 || now < hold.until {
@@ -357,14 +356,14 @@ impl Flow {
             self.hold = None;
             self.renumber(hold.expected);
         }
-        // Requests that are sent again may have later ones behind them that ended.
+        // Later requests than one that is sent again may be completed already.
         while self.requests.get(self.next).is_some_and(|request| request.ended) {
             self.next += 1;
         }
         self.requests.get_mut(self.next).map(Box::as_mut)
     }
 
-    /// The first piece of the current request was pushed.
+    /// Notes that the first piece of the current request was pushed.
     pub(crate) fn on_begun(&mut self) {
         if let Some(request) = self.requests.get_mut(self.next) {
             request.begun = true;
@@ -372,13 +371,13 @@ impl Flow {
         }
     }
 
-    /// The last piece of the current request was pushed.
+    /// Notes that the last piece of the current request was pushed.
     pub(crate) fn on_pushed(&mut self) {
         self.next += 1;
     }
 
-    /// The current request failed here (or was a datagram): it gets no further piece. Those
-    /// behind it move up, unless it had begun: then its number is used.
+    /// Drops the current request, which failed here (or was a datagram): it gets no further piece. Those behind it
+    /// move up, unless it had begun: then its number is used.
     pub(crate) fn drop_current(&mut self) {
         let index = self.next;
         if self.requests.get(index).is_some_and(|request| request.was_begun()) {
@@ -392,7 +391,7 @@ impl Flow {
         }
     }
 
-    /// An attempt that is half pushed, if there is one, will not be finished.
+    /// Breaks off a partly pushed attempt, if there is one.
     fn break_off(&mut self) {
         let half = self.requests.get(self.next).filter(|request| request.begun && !request.ended);
         let Some(request) = half else { return };
@@ -404,17 +403,17 @@ impl Flow {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// What goes before any further piece: that a message was broken off.
+    /// The piece to send before any other: that a message was broken off.
     pub(crate) fn broken_off(&self) -> Option<&RequestHeader> {
         self.broken_off.as_deref()
     }
 
-    /// The target was sent what [`Flow::broken_off`] gives.
+    /// Notes that the target was sent what [`Flow::broken_off`] gives.
     pub(crate) fn on_announced(&mut self) {
         self.broken_off = None;
     }
 
-    /// Index of a request that is unanswered.
+    /// Index of an unanswered request.
     pub(crate) fn find(&self, tassn: u16) -> Option<usize> {
         let index = usize::from(tassn.wrapping_sub(self.first));
         let request = self.requests.get(index)?;
@@ -425,7 +424,7 @@ impl Flow {
         self.requests.get_mut(index).map(Box::as_mut)
     }
 
-    /// The answer to an attempt is complete.
+    /// Notes that the answer to an attempt is complete.
     pub(crate) fn on_answered(&mut self, tassn: u16) {
         match self.dropped.iter().position(|&dropped| dropped == tassn) {
             Some(at) => {
@@ -440,7 +439,7 @@ impl Flow {
         self.hold.is_some()
     }
 
-    /// A request ended. The rest of a message that is half pushed is not.
+    /// Completes a request. The rest of a partly pushed message is not sent.
     pub(crate) fn on_ended(&mut self, index: usize) {
         if let Some(request) = self.requests.get_mut(index) {
             request.ended = true;
@@ -457,7 +456,7 @@ impl Flow {
         }
     }
 
-    /// The oldest request ended: its place is kept for another one.
+    /// Removes the oldest request, which is completed, and keeps its memory for another one.
     #[inline]
     fn drop_front(&mut self) {
         if let Some(place) = self.requests.pop_front()
@@ -469,11 +468,11 @@ impl Flow {
         self.next = self.next.saturating_sub(1);
     }
 
-    /// Sends again from number `expected` on, at `until` at the earliest. `false`: that is beyond
-    /// what was sent.
+    /// Goes back: sends again from number `expected` on, at `until` at the earliest. `false`: nothing with that
+    /// number was sent.
     pub(crate) fn go_back(&mut self, expected: u16, until: Nanos) -> bool {
         let behind = expected.wrapping_sub(self.first).cast_signed();
-        // Older than the front: what had that number was dropped here.
+        // Older than the front: the request with that number was dropped here.
         let index = usize::try_from(behind).unwrap_or(0);
         if index > self.next {
             return false;
@@ -488,7 +487,7 @@ impl Flow {
         true
     }
 
-    /// What was in flight is lost with its carrier: everything unanswered is sent again.
+    /// Sends everything unanswered again: it is lost with its carrier.
     pub(crate) fn on_carrier_lost(&mut self) {
         self.unanswered = 0;
         self.dropped.clear();
@@ -500,7 +499,7 @@ impl Flow {
         }
     }
 
-    /// The target knows nothing of this sequence: it begins again at 0.
+    /// Starts the sequence anew at 0: the target does not know it.
     pub(crate) fn begin_anew(&mut self) {
         self.on_carrier_lost();
         self.requests.retain(|r| !r.ended);
@@ -510,7 +509,7 @@ impl Flow {
         }
     }
 
-    /// Takes everything out. What was never begun keeps no number.
+    /// Removes all requests. Those that never began keep no number.
     pub(crate) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
         self.break_off();
         let begun = self.requests.iter().rposition(|request| request.was_begun());
@@ -523,7 +522,7 @@ impl Flow {
         self.next = 0;
     }
 
-    /// Nothing is in flight: numbers what is left from the one that the target waits for.
+    /// Renumbers what is left from the number that the target expects; nothing is in flight.
     fn renumber(&mut self, expected: u16) {
         self.dropped.clear();
         let open = self.requests.iter().take(self.next).filter(|r| !r.ended).count();

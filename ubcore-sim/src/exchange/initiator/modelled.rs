@@ -1,4 +1,4 @@
-//! Messages of requests in the models of a NIC: packet engine and context cache.
+//! Pieces of requests in the models of a NIC: packet engine and context cache.
 //!
 //! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
 
@@ -12,10 +12,10 @@ use crate::endpoint::{PacketEngine, TpEndpoint};
 use crate::exchange::initiator::flow::Request;
 use crate::exchange::initiator::next_piece::NextPiece;
 
-/// The next piece of a request of a queue.
+/// Queue, piece and request.
 type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
 
-/// When the piece may go, in virtual time; 0: now. The packet engine runs its message when that wants to begin.
+/// When the piece may be sent, in virtual time; 0: now. The packet engine processes its message at the first piece.
 #[inline(always)]
 pub(crate) fn ready_at(
     endpoint: &mut TpEndpoint,
@@ -74,7 +74,7 @@ fn note_pushed(endpoint: &mut TpEndpoint, line: &PeerCarrier, tables: &Tables, o
     }
 }
 
-/// A piece of a message of several went: its queue and TP stay on the chip from the first to the last.
+/// Keeps queue and TP on the chip from the first to the last piece of a message with several.
 #[cold]
 fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
     if piece.is_first() == piece.is_last() {

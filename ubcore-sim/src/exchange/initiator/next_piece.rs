@@ -1,7 +1,7 @@
 //! The next piece of a request, and its bytes.
 //!
-//! *Owns*: what a piece says and how long it is. *Takes*: a request, the size of pieces. *Gives*: headers and
-//! bytes. *Must not*: push; change the request.
+//! *Owns*: header and length of a piece. *Takes*: a request, the size of pieces. *Gives*: headers and bytes. *Must
+//! not*: push; change the request.
 
 use udma_abi::CqeStatus;
 use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
@@ -15,14 +15,15 @@ use crate::exchange::initiator::flow::Request;
 use crate::exchange::initiator::send_queues::Sender;
 use crate::transport::PushError;
 
-/// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
-/// ring and out of it before the receiver could look at its place.
+/// Shortest message, in bytes, that the receiver reads in place: a shorter one is copied through the ring in less
+/// time than the receiver needs to look at its place.
 const NAMED_MIN: u32 = 1 << 10;
 
-/// Shortest message, in bytes, that the receiver reads through the kernel: the call takes as long as four copies of so many.
+/// Shortest message, in bytes, that the receiver reads through the kernel: the call takes as long as four copies of
+/// this length.
 const NAMED_TO_KERNEL_MIN: u32 = 8 << 10;
 
-/// Least payload of a piece that goes as a packet of its own, and is gathered where the packet is made.
+/// Least payload in bytes of a piece that becomes its own packet, and is gathered directly into it.
 const PACKET_OF_ITS_OWN: usize = 1 << 10;
 
 /// The next piece of a request.
@@ -54,12 +55,12 @@ impl NextPiece {
         Self { header, payload, len }
     }
 
-    /// Bytes that it needs behind the header.
+    /// Room in bytes that it needs behind the header.
     pub(crate) fn room(&self) -> usize {
         if let Payload::Named(named) = self.payload { named.room() } else { self.len }
     }
 
-    /// Bytes behind the header.
+    /// Number of bytes behind the header.
     pub(crate) fn carried(&self) -> usize {
         if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
     }
@@ -68,7 +69,7 @@ impl NextPiece {
         self.header.flags.contains(RequestFlags::FIRST)
     }
 
-    /// A message with payload of its own begins with this piece, for the first time.
+    /// Whether a message with its own payload begins with this piece, for the first time.
     pub(crate) fn begins_payload(&self) -> bool {
         let again = self.header.flags.contains(RequestFlags::RETRY);
         self.is_first() && !again && self.header.op.has_payload() && self.payload != Payload::Placed
@@ -87,7 +88,7 @@ impl NextPiece {
         self.header.flags.contains(RequestFlags::DATAGRAM)
     }
 
-    /// Gives the piece to the carrier; `bytes` is room for its payload.
+    /// Passes the piece to the carrier; `bytes` is a buffer for its payload.
     pub(crate) fn push(
         &self,
         line: &mut PeerCarrier,
@@ -114,7 +115,7 @@ impl NextPiece {
         is_pushed.then_some(()).ok_or(NotPushed::NoRoom)
     }
 
-    /// Gives the piece, which goes as a packet of its own, to the TP.
+    /// Passes a piece that becomes its own packet to the TP.
     pub(crate) fn push_to(
         &self,
         tp: &mut PeerTp,
@@ -126,12 +127,12 @@ impl NextPiece {
         tp.push_packet(&header, self.len, fill)
     }
 
-    /// Whether it goes as a packet of its own: others could not join it.
+    /// Whether it becomes its own packet: others could not join it.
     pub(crate) fn fills_packet(&self) -> bool {
         self.len >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
     }
 
-    /// Gathers the piece's payload to `room`, which is as long.
+    /// Gathers the piece's payload into `room`, which has the same length.
     fn gather(
         &self,
         request: &Request,
@@ -193,8 +194,8 @@ impl From<CqeStatus> for NotPushed {
     }
 }
 
-/// The next bytes of a request, when they are long and the receiver can read them where they lie: a request
-/// that comes again goes with its bytes, and one whose bytes are placed has none.
+/// Names the next bytes of a request, if they are long and the receiver can read them in place. A request that is
+/// sent again carries its bytes, and one whose bytes are placed has none.
 pub(crate) fn name(
     request: &Request,
     segments: Segments<'_>,

@@ -13,8 +13,8 @@ use crate::engine::direct::segment_token;
 use crate::engine::word::low32;
 use crate::exchange::pair;
 
-/// The header that all pieces of a request share; offset, FIRST and LAST are those of a message in
-/// one piece. `None` for an entry that asks nothing of a peer.
+/// Creates the header that all pieces of a request share; offset, FIRST and LAST are those of a one-piece message.
+/// `None`: the entry asks nothing of a peer.
 pub(crate) fn header(
     sqe: &Sqe,
     initiator: Initiator,

@@ -1,7 +1,7 @@
 //! The initiator's side of one peer: from requests to pieces, sequence by sequence, and answers.
 //!
-//! *Owns*: requests outstanding, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
-//! *Must not*: push a piece before the carrier has room for it; end a request twice.
+//! *Owns*: outstanding requests, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, completions. *Must
+//! not*: push a piece before the carrier has room for it; complete a request twice.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,16 +39,16 @@ pub(crate) struct Requester {
     schedule: Schedule,
     /// Attempts begun and not answered; may be too high after losses, see `recount`.
     in_flight: usize,
-    /// When a flow has to be looked at, at the latest.
+    /// When a flow's timer has to be checked, at the latest.
     timer: Nanos,
     sent: SentForms,
     acks: AckForms,
 }
 
-/// What became of a slot in the schedule.
+/// Outcome of a slot in the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PushResult {
-    /// A piece went; the flow may have more.
+    /// A piece was pushed; the flow may have more.
     Pushed,
     /// The carrier takes nothing now.
     Full,
@@ -72,14 +72,14 @@ impl Default for Requester {
 /// Whether requests ended because no acknowledgement came within their error timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimedOut {
-    /// Some requests ended so.
+    /// Some requests ended for that reason.
     Some,
-    /// No request ended so.
+    /// No request ended for that reason.
     None,
 }
 
 impl Requester {
-    /// Takes a request into its sequence.
+    /// Adds a request to its sequence.
     pub(crate) fn take_request(
         &mut self,
         work: &ExchangeContext<'_>,
@@ -96,7 +96,7 @@ impl Requester {
             flow.wait_from(work.now, timeout);
             self.timer = self.timer.min(flow.doubt_at());
         }
-        // Made where it is put: it holds the whole entry, and each move would copy that.
+        // Built in place: it holds the whole entry, and each move would copy that.
         flow.push(Request::new(handed.seq, &handed.words, header, local));
         if handed.placed && !line.is_packets() {
             flow.mark_placed();
@@ -107,7 +107,7 @@ impl Requester {
         }
     }
 
-    /// Forgets the requests of a queue without an end.
+    /// Forgets the requests of a queue without completing them.
     pub(crate) fn purge(&mut self, line: &PeerCarrier, queue: u32) {
         line.take_names_back();
         for (_, flow) in self.flows.iter_mut().filter(|(pair, _)| pair.queue() == queue) {
@@ -116,7 +116,7 @@ impl Requester {
         self.after_clear();
     }
 
-    /// Pushes pieces of requests, as [`super::schedule`] says.
+    /// Pushes pieces of requests, in the order of [`super::schedule`].
     pub(crate) fn push(
         &mut self,
         line: &mut PeerCarrier,
@@ -151,7 +151,7 @@ impl Requester {
         busy
     }
 
-    /// Tells the target of a message that was broken off, if one was.
+    /// Informs the target of a message that was broken off, if one was.
     fn tell_broken_off(
         &mut self,
         line: &mut PeerCarrier,
@@ -239,8 +239,8 @@ impl Requester {
         PushResult::Pushed
     }
 
-    /// Pushes more pieces of the request of which a piece was pushed just now, but the last, as long as they are
-    /// packets of their own: no other sequence waits. What goes wrong, [`Self::push_next`] finds.
+    /// Pushes more pieces of the request whose piece was just pushed, except the last one, as long as they fill
+    /// packets and no other sequence waits. Errors are left to [`Self::push_next`].
     fn push_followers(
         &mut self,
         line: &PeerCarrier,
@@ -271,8 +271,8 @@ impl Requester {
         }
     }
 
-    /// Stages a short message as its sequence's next request, if nothing waits before it, with the oldest of
-    /// `answers` if that is one of the opposite sequence. Whether it did.
+    /// Pushes a short message as its sequence's next request, if nothing waits before it. It carries the oldest of
+    /// `answers` if that is of the opposite sequence. Returns whether it was pushed.
     #[inline]
     pub(crate) fn send_short(
         &mut self,
@@ -297,7 +297,7 @@ impl Requester {
         if ring.push_short((&header, sent.form.header_len()), &short.body, acked).is_err() {
             return false;
         }
-        // Before it is noted: the peer waits for it.
+        // Before the state is updated: the peer waits for it.
         ring.publish();
         let now = now();
         if acked.is_some() {
@@ -320,19 +320,20 @@ impl Requester {
         true
     }
 
-    /// What the messages of a queue that are like the direct entry `block` have in common.
+    /// The form of a queue's messages like the direct entry `block`.
     pub(crate) fn form_of(&self, queue: u32, block: &[u64; BLOCK_WORDS]) -> Option<&SentForm> {
         self.sent.known(queue, block)
     }
 
-    /// Number of the next request of a sequence, if none of any is outstanding.
+    /// Number of the next request of a sequence, if no request of any sequence is outstanding.
     pub(crate) fn next_if_idle(&self, pair: Pair) -> Option<u16> {
         let is_idle = self.schedule.is_empty() && self.in_flight == 0;
         let flow = self.flows.get(&pair).filter(|flow| is_idle && flow.is_finished())?;
         Some(flow.next_number())
     }
 
-    /// A ping-pong ended, in which so many requests of a sequence did, and one may be open, since a time.
+    /// Takes a sequence back from ping-pong mode: `ended` requests were completed there, and one may be open, with
+    /// the time when it was sent.
     pub(crate) fn take_back(
         &mut self,
         (pair, ended): (Pair, u32),
@@ -349,14 +350,15 @@ impl Requester {
         self.in_flight += 1;
     }
 
-    /// Takes an acknowledgement of a form that was taken before. Whether it did.
+    /// Takes an acknowledgement of a known form. Returns whether it did.
     #[inline]
     pub(crate) fn take_ack(&mut self, work: &mut ExchangeContext<'_>, front: &FormWords) -> bool {
         let Some((pair, tassn)) = self.acks.find(front) else { return false };
         self.end_acked(work, pair, tassn)
     }
 
-    /// Ends request `tassn`, which the peer acknowledged, if nothing about it is unusual. Whether it did.
+    /// Completes request `tassn`, which the peer acknowledged, if nothing about it is unusual. Returns whether it
+    /// did.
     #[inline]
     pub(crate) fn end_acked(
         &mut self,
@@ -371,12 +373,12 @@ impl Requester {
         true
     }
 
-    /// Queues changed: no form of a message counts any more.
+    /// Forgets all message forms: queues changed.
     pub(crate) fn forget_forms(&mut self) {
         self.sent.forget();
     }
 
-    /// Looks at deadlines: [`Self::timer`] is over.
+    /// Checks deadlines: [`Self::timer`] is over.
     pub(crate) fn on_time(
         &mut self,
         line: &PeerCarrier,
@@ -431,7 +433,7 @@ impl Requester {
         };
         let found = flow.find(header.tassn);
         let Some(index) = found else {
-            // Of a request that was given up here.
+            // It belongs to a request that was given up here.
             if is_final(header, bytes.len()) {
                 flow.on_answered(header.tassn);
                 self.in_flight = self.in_flight.saturating_sub(1);
@@ -457,7 +459,7 @@ impl Requester {
                 }
                 flow.on_ended(index);
                 if status == CqeStatus::RnrRetryExceeded {
-                    // The target still waits for this number.
+                    // The target still expects this number.
                     flow.go_back(header.tassn, work.now);
                 }
                 work.senders.end(pair.queue(), seq, status, count);
@@ -480,7 +482,7 @@ impl Requester {
         self.relist(pair);
     }
 
-    /// A flow may have something to push again.
+    /// Puts a flow back on the schedule: it may have something to push again.
     fn relist(&mut self, pair: Pair) {
         if let Some(flow) = self.flows.get_mut(&pair)
             && !flow.is_empty()
@@ -490,7 +492,7 @@ impl Requester {
         }
     }
 
-    /// Whether something is to be pushed.
+    /// Whether something has to be pushed.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.schedule.is_empty()
     }
@@ -500,17 +502,17 @@ impl Requester {
         self.flows.values().all(Flow::is_empty)
     }
 
-    /// Attempts begun and not answered.
+    /// Number of attempts begun and not answered.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// When to be called at the latest; `Nanos::MAX`: on input only.
+    /// When it has to be called at the latest; `Nanos::MAX`: on input only.
     pub(crate) fn timer(&self) -> Nanos {
         self.timer
     }
 
-    /// The carrier is over: what was unanswered goes again with the next one to the same life.
+    /// Handles the loss of the carrier: what was unanswered is sent again on the next one to the same life.
     pub(crate) fn on_carrier_lost(&mut self) {
         // What has nothing to send does not ask for another one.
         self.schedule = Schedule::default();
@@ -526,17 +528,17 @@ impl Requester {
         self.timer = 0;
     }
 
-    /// The error timeouts count from `now` on.
+    /// Restarts the error timeouts at `now`.
     pub(crate) fn wait_anew(&mut self, now: Nanos) {
         self.flows.values_mut().for_each(|flow| flow.wait_anew(now));
     }
 
-    /// The peer knows nothing of these sequences: they begin again, with what is unanswered.
+    /// Starts the sequences anew, with what is unanswered: the peer does not know them.
     pub(crate) fn begin_anew(&mut self) {
         self.flows.values_mut().for_each(Flow::begin_anew);
     }
 
-    /// No queue is left: requests go without an end.
+    /// Drops all requests without completing them: no queue is left.
     pub(crate) fn forget_queues(&mut self) {
         for flow in self.flows.values_mut() {
             flow.clear(|_| ());
@@ -545,7 +547,7 @@ impl Requester {
         self.forget_forms();
     }
 
-    /// Ends every outstanding request.
+    /// Completes every outstanding request with an error.
     pub(crate) fn end_all(
         &mut self,
         line: &PeerCarrier,
@@ -562,7 +564,7 @@ impl Requester {
         self.recount();
     }
 
-    /// Requests were dropped: what announces those that are half pushed is due.
+    /// After requests were dropped: puts flows on the schedule that have to announce a broken-off message.
     fn after_clear(&mut self) {
         for (pair, flow) in &mut self.flows {
             if flow.broken_off().is_some() && !std::mem::replace(&mut flow.listed, true) {

@@ -1,11 +1,11 @@
-//! Whose piece goes next: sequences in round-robin order, urgent ones first.
+//! Order of sequences at the carrier: round-robin, urgent ones first.
 //!
-//! *Owns*: the order among sequences that have something to push. *Takes*: sequences with the
-//! priority of their queue. *Gives*: the next one. *Must not*: let a sequence wait without a bound.
+//! *Owns*: the order among sequences that have something to push. *Takes*: sequences with the priority of their
+//! queue. *Gives*: the next one. *Must not*: let a sequence wait without a bound.
 //!
-//! A slot goes to the highest priority that waits, there to each sequence in round-robin order. While
-//! lower ones wait, one slot of [`SHARE`] goes to a lower one, in round-robin order as well: with 16
-//! priorities, each gets at least one slot of 8 * 15.
+//! A slot goes to the highest waiting priority, and there to each sequence in round-robin order. While lower
+//! priorities wait, one slot of [`SHARE`] goes to one of them, again in round-robin order: with 16 priorities each
+//! gets at least one slot of 8 * 15.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ use crate::exchange::pair::Pair;
 
 /// Priorities, 0 to 15 (UMDK release 26.06: URMA_MAX_PRIORITY_CNT).
 const LEVELS: usize = 16;
-/// One slot of so many goes to a lower priority than the highest.
+/// One of so many slots goes to a lower priority than the highest.
 const SHARE: u32 = 8;
 
-/// The sequences of one peer.
+/// The sequences of one peer that have something to push.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     levels: [VecDeque<Pair>; LEVELS],
-    /// Levels that are not empty, by bit.
+    /// Bit mask of the levels that are not empty.
     waiting: u32,
-    /// Slots of the highest level in a row while others waited.
+    /// Slots in a row for the highest level while others waited.
     in_a_row: u32,
     /// Lower level that had the last slot.
     lower: u32,
@@ -40,20 +40,20 @@ impl Schedule {
         self.waiting == 0
     }
 
-    /// A sequence has something to push.
+    /// Adds a sequence that has something to push.
     pub(crate) fn push(&mut self, pair: Pair, priority: u8) {
         let level = usize::from(priority).min(LEVELS - 1);
         self.levels[level].push_back(pair);
         self.waiting |= 1 << level;
     }
 
-    /// It used its slot and has more to push.
+    /// Puts a sequence back that used its slot and has more to push.
     pub(crate) fn push_again(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_back(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
     }
 
-    /// There was no room: its slot is the next one again.
+    /// Puts a sequence back first, because there was no room for its piece.
     pub(crate) fn put_back(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_front(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
@@ -80,7 +80,7 @@ impl Schedule {
             return Some(highest as usize);
         }
         self.in_a_row = 0;
-        // The next one below the last, or the highest of them.
+        // The next lower level after the last one, or the highest of them.
         let below = others & ((1 << self.lower) - 1);
         let others = if below != 0 { below } else { others };
         self.lower = others.ilog2();

@@ -1,7 +1,7 @@
 //! Send queues as the exchange knows them.
 //!
-//! *Owns*: their settings, those with completions in their mail. *Takes*: mail. *Gives*: requests, ends.
-//! *Must not*: end a request twice.
+//! *Owns*: their settings, the list of those with completions in their mail. *Takes*: mail. *Gives*: requests,
+//! completions. *Must not*: complete a request twice.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,8 @@ use crate::exchange::initiator::request;
 use crate::exchange::pair;
 use crate::exchange::sides::SendSide;
 
-/// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
-/// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
-/// for a processor.
+/// Shortest time without an answer that ends a request: that of UDMA hardware for error timeouts of 0 to 7. Programs
+/// ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits for a processor.
 pub(crate) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
 
 /// Send queue as the responder's checks see it.
@@ -34,7 +33,7 @@ impl Sender {
     }
 }
 
-/// All send queues, and those that have ends to take.
+/// All send queues, and those that have completions to take.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueueTable {
     by_id: BTreeMap<u32, Sender>,
@@ -64,10 +63,10 @@ impl SendQueueTable {
         self.by_id.get_mut(&id)
     }
 
-    /// What a queue handed over next.
+    /// Takes the next request that a queue handed over.
     pub(crate) fn next_handed(&self, id: u32) -> Option<Handed> {
         let handed = &self.by_id.get(&id)?.side.mail.handed;
-        // The look is cheaper than to find nothing by taking.
+        // The check is cheaper than an attempt to take one.
         if handed.is_empty() { None } else { handed.pop() }
     }
 
@@ -77,17 +76,17 @@ impl SendQueueTable {
         }
     }
 
-    /// The end of a request.
+    /// Puts the completion of a request into its queue's mail.
     pub(crate) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
         let Some(sender) = self.by_id.get(&queue) else { return };
-        // There is room for an end of each request that the mail can hand over.
+        // There is room for a completion of each request that can be handed over.
         let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
         if self.wake.last() != Some(&queue) {
             self.wake.push(queue);
         }
     }
 
-    /// The end of a request that succeeded: at once, if its queue takes it.
+    /// Completes a successful request at once if its queue is free, else by mail.
     #[inline]
     pub(crate) fn succeed(&mut self, core: &DeviceCore, queue: u32, (seq, bytes): (u32, u32)) {
         match core.end_handed(queue, seq, bytes) {

@@ -1,8 +1,8 @@
-//! Paths without users: each stays open for the requests that were posted before the last one left. The node
-//! that closes: each peer gets its responses, then a CLOSE.
+//! Closing of paths and of the node. A path without users stays open for the requests posted before the last user
+//! left. When the node closes, each peer gets its responses, then a CLOSE.
 //!
-//! *Owns*: when they are looked at. *Takes*: disconnects, what queues retired. *Gives*: closed paths.
-//! *Must not*: wait for a queue.
+//! *Owns*: when closing paths are checked. *Takes*: disconnects, what queues retired. *Gives*: closed paths. *Must
+//! not*: wait for a queue.
 
 use udma_abi::{CmdStatus, Nanos};
 use urma_packet::CloseReason;
@@ -12,12 +12,12 @@ use crate::exchange::paths::path::Posted;
 use crate::exchange::paths::peer::Peer;
 use crate::exchange::state::Exchange;
 
-/// Longest time between two looks at a path that waits for a queue.
+/// Longest time between two checks of a path that waits for a queue, in nanoseconds.
 const LOOK_NS: Nanos = 1_000_000_000;
 
 impl Exchange {
-    /// One user less. After the last one the path closes (and its `NodePath` is removed) as soon as
-    /// everything is retired that was posted before.
+    /// Removes one user. After the last one the path closes (and its `NodePath` is removed) as soon as everything is
+    /// retired that was posted before.
     pub(crate) fn disconnect(&mut self, core: &DeviceCore, now: Nanos, tpn: u32) -> CmdStatus {
         let Some(path) = self.paths.get_mut(&tpn).filter(|path| path.users != 0) else {
             return CmdStatus::NotFound;
@@ -31,7 +31,7 @@ impl Exchange {
         CmdStatus::Ok
     }
 
-    /// Closes the paths that no user and no request holds any more.
+    /// Closes the paths that have no users and no outstanding requests.
     pub(crate) fn close_paths(&mut self, core: &DeviceCore, now: Nanos) {
         if self.closing.is_empty() {
             return;
@@ -64,20 +64,20 @@ impl Exchange {
         self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };
     }
 
-    /// Whether each node that is reached by packets has everything that this one sent and owes: a CLOSE that
+    /// Whether each node that is reached by packets has received everything that this one sent and owes: a CLOSE that
     /// overtakes a response would end its request as timed out.
     pub(crate) fn is_answered(&self) -> bool {
         let is_sent = self.endpoint.is_drained() && !self.standard.has_work();
         is_sent && self.peers.values().all(|peer| !peer.responder.is_waiting())
     }
 
-    /// The node closes: nothing goes to its peers any more but a CLOSE, which the endpoint sends.
+    /// Closes the node: its peers get nothing more than a CLOSE, which the endpoint sends.
     pub(crate) fn close_peers(&mut self) {
         self.peers.values_mut().for_each(Peer::on_own_close);
         self.endpoint.close_all(CloseReason::Shutdown);
     }
 
-    /// A send queue is gone, with everything posted to it.
+    /// Forgets the requests of a send queue that is gone.
     pub(crate) fn forget_posted(&mut self, queue: u32) {
         for tpn in &self.closing {
             if let Some(path) = self.paths.get_mut(tpn) {

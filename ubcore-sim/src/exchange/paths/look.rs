@@ -1,4 +1,4 @@
-//! Paths to nodes, as a report shows them.
+//! Paths to nodes, as reports show them.
 //!
 //! *Gives*: plain values. *Must not*: change anything.
 
@@ -22,29 +22,29 @@ pub struct PathLook {
     pub reliable: Option<u32>,
     /// TPN of the unreliable path.
     pub unreliable: Option<u32>,
-    /// Imports and bindings that use them.
+    /// Number of imports and bindings that use them.
     pub users: u32,
     /// Numbers of TPs over packets.
     pub tps: Vec<u32>,
-    /// Payload bytes of packets to the node, as the path lets them pass.
+    /// Payload bytes of packets to the node, as far as the path allows.
     pub mtu: Option<usize>,
     /// Smoothed round-trip time of the TP, in ns.
     pub rtt_ns: Option<u64>,
-    /// How the TP sends lost packets again, as both nodes agreed.
+    /// Retransmission scheme of the TP, as both nodes agreed.
     pub recovery: Option<&'static str>,
-    /// What bounds the packets of the TP on the path.
+    /// Congestion control of the TP.
     pub congestion: Option<&'static str>,
-    /// Most packets that it lets be on the path.
+    /// Most packets in flight that it allows.
     pub congestion_window: Option<u64>,
-    /// Routes between the ports of both nodes, the preferred one first; none: there is one.
+    /// Routes between the ports of both nodes, the preferred one first; empty: there is only one.
     pub routes: Vec<RouteLook>,
-    /// Requests begun and not answered.
+    /// Number of requests begun and not answered.
     pub in_flight: usize,
-    /// It sent what no peer may send, and is cut off.
+    /// It violated the protocol, and is cut off.
     pub is_cut_off: bool,
 }
 
-/// A route to a node with several ports, or of one.
+/// A route to a node, where one of the two has several ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteLook {
     /// Port of this node: 0 is the one whose address is its EID.
@@ -55,11 +55,11 @@ pub struct RouteLook {
     pub to: RawEid,
     /// "used", "tried" or "idle".
     pub state: &'static str,
-    /// Bytes of UDP payload sent by it.
+    /// Bytes of UDP payload sent on it.
     pub sent_bytes: u64,
-    /// Bytes of UDP payload received by it, of packets that were taken.
+    /// Bytes of UDP payload received on it, in accepted packets.
     pub received_bytes: u64,
-    /// Number of times that it carried nothing and was left.
+    /// Number of times that it was left because it carried nothing.
     pub failures: u64,
 }
 
@@ -81,7 +81,7 @@ fn routes_of(tp: &PeerTp, cfg: &DeviceCfg) -> Vec<RouteLook> {
 }
 
 impl Exchange {
-    /// Every node that this one knows.
+    /// Lists every node that this one knows.
     pub(crate) fn look(&self, cfg: &DeviceCfg) -> Vec<PathLook> {
         let peers = self.peers.values().map(|peer| {
             let users = peer.paths.iter().flatten();

@@ -1,25 +1,25 @@
-//! Whose the places for other nodes are: what counts as one source of nodes.
+//! Owners of peers' places: which nodes count as one source.
 //!
-//! *Owns*: the users of loopback addresses, as they were found last. *Takes*: time. *Gives*: the owner of a node's place.
+//! *Owns*: the users of loopback addresses, as last looked up. *Takes*: time. *Gives*: the owner of a node's place.
 
 use std::collections::BTreeMap;
 
 use udma_abi::{Nanos, RawEid};
 
-/// The owners of loopback addresses are looked up at most so often.
+/// Shortest time between two lookups of the owners of loopback addresses, in nanoseconds.
 const OWNERS_NS: Nanos = 100_000_000;
-/// User ids from here on are given out in blocks, one to each user who may have more (subuid(5)).
+/// From this user id on, ids are assigned in blocks, one to each user who may have more (subuid(5)).
 const SUBORDINATE: u32 = 100_000;
 const SUBORDINATE_BLOCK: u32 = 65_536;
 
-/// Who has more than one address at no cost.
+/// Someone who can have more than one address at no cost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum PlaceOwner {
     /// This node's own program, and nodes that share memory with it.
     Own,
     /// A user of this host.
     User(u32),
-    /// No process has the loopback address any more.
+    /// The loopback address has no process any more.
     Unowned,
     /// The hosts of an IPv4 /24.
     Net4([u8; 3]),
@@ -27,7 +27,7 @@ pub(crate) enum PlaceOwner {
     Net6([u8; 8]),
 }
 
-/// The users whose processes have loopback addresses, as they were found last.
+/// The users whose processes have loopback addresses, as last looked up.
 #[derive(Debug, Default)]
 pub(crate) struct LoopbackOwners {
     by_eid: BTreeMap<RawEid, u32>,
@@ -55,7 +55,7 @@ impl LoopbackOwners {
     }
 }
 
-/// The user behind a user id: those of one block belong to one user.
+/// The user behind a user id: a whole block belongs to one user.
 fn user(uid: u32) -> u32 {
     let beyond = uid.checked_sub(SUBORDINATE);
     beyond.map_or(uid, |beyond| uid - beyond % SUBORDINATE_BLOCK)

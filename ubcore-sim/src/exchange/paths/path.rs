@@ -1,4 +1,4 @@
-//! One path to a node as its users hold it, and the requests that keep it open.
+//! One path to a node with its users, and the requests that keep it open.
 //!
 //! *Owns*: users, how far each send queue has to retire. *Must not*: wait for a queue.
 
@@ -7,40 +7,40 @@ use urma_mem::sync::Ordering;
 
 use crate::engine::core::DeviceCore;
 
-/// One path as its users hold it.
+/// One path with its users.
 #[derive(Clone, Debug)]
 pub(crate) struct UsedPath {
     pub(crate) eid: RawEid,
-    /// Imports and bindings; without any it is closing.
+    /// Number of imports and bindings; at 0 it is closing.
     pub(crate) users: u32,
     /// Life of the node that it was opened to; 0 when not known.
     pub(crate) life: u64,
-    /// Requests that a closing path stays open for.
+    /// Requests for which a closing path stays open.
     pub(crate) posted: Vec<Posted>,
-    /// Packets of the standard opcodes go over it.
+    /// It carries packets of the standard opcodes.
     pub(crate) standard: bool,
-    /// The node died; the number stays until its users gave it back.
+    /// The node died; the number is kept until its users gave it back.
     pub(crate) dead: bool,
 }
 
 impl UsedPath {
-    /// Whether it leads to another life of the node than `incarnation`.
+    /// Whether it leads to a former life of the node, not to `incarnation`.
     pub(crate) fn is_of_former_life(&self, incarnation: u64) -> bool {
         self.life != 0 && self.life != incarnation
     }
 
-    /// Nothing goes over it any more; `tpn` is its number.
+    /// Marks the path with number `tpn` as dead: nothing uses it any more.
     pub(crate) fn end(&mut self, core: &DeviceCore, tpn: u32) {
         self.dead = true;
         core.tables.links.end(tpn);
     }
 }
 
-/// Requests of one send queue that may name a path.
+/// Requests of one send queue that may use a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Posted {
     pub(crate) queue: u32,
-    /// Producer index behind the last of them, in blocks.
+    /// Producer index after the last of them, in blocks.
     end: u32,
 }
 
@@ -56,7 +56,7 @@ impl Posted {
         held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
     }
 
-    /// Whether one of them is not retired. A queue that another thread steps may hold one.
+    /// Whether one of them is not retired. If another thread steps the queue, one may be left.
     pub(crate) fn is_left(&self, core: &DeviceCore) -> bool {
         let Some(place) = core.queues.get(self.queue) else { return false };
         let Some(held) = place.send.try_with(|at| at.engine().as_ref().map(|e| e.retired())) else {

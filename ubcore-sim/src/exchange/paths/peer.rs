@@ -1,7 +1,7 @@
-//! One other node (or this one): its carrier, a requester and a responder above it.
+//! One other node (or this one): its carrier, with a requester and a responder above it.
 //!
-//! *Owns*: both directions, the bounds of one step. *Takes*: pieces, time. *Gives*: pieces. *Must not*: let
-//! one queue's trouble stop another queue.
+//! *Owns*: both directions, the bounds of one step. *Takes*: pieces, time. *Gives*: pieces. *Must not*: let one
+//! queue's trouble stop another queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
@@ -25,52 +25,52 @@ use crate::exchange::target::responder::{Responder, Source};
 use crate::ports::HostRequest;
 use crate::transport::Agreed;
 
-/// Pieces in each direction that one step moves for one peer.
+/// Pieces per direction that one step moves for one peer.
 const PIECES_PER_STEP: usize = 64;
-/// Looks at what a peer left behind: more than its ring holds, whatever it claims.
+/// Rounds in which the rest of a gone peer's ring is read: more than its ring holds, whatever it claims.
 const LAST_ROUNDS_MAX: usize = 4096;
 
-/// State of one peer node: how it is reached, and both sides of the exchange with it.
+/// State of one peer node: its carrier, and both sides of the exchange with it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) eid: RawEid,
-    /// How it is reached; without a carrier and a reason, the host was asked.
+    /// How it is reached. With neither a carrier nor a reason, the host was asked.
     pub(crate) line: PeerCarrier,
     /// Why there is no path to it.
     pub(crate) unreachable: Option<CmdStatus>,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     pub(crate) direct: Option<DirectParts>,
-    /// Life of the node that the sequences belong to; 0 when not known.
+    /// Life of the node that the sequences belong to; 0 if unknown.
     pub(crate) incarnation: u64,
-    /// Why the last handshake failed, for the commands that wait for it.
+    /// Error of the last handshake, for the commands that wait for it.
     pub(crate) open_failed: Option<CmdStatus>,
-    /// Since when a new path is wanted.
+    /// Time since when a new path is wanted.
     pub(crate) wanted_since: Option<Nanos>,
     /// Numbers of the reliable and the unreliable path.
     pub(crate) paths: [Option<u32>; 2],
-    /// What the node calls its state of this pair; 0 when not known.
+    /// The node's own number for its state of this pair; 0 if unknown.
     pub(crate) state: u32,
-    /// There were paths of this node to it.
+    /// This node had paths to it.
     pub(crate) used: bool,
-    /// The TP ended by a CLOSE: both sides know.
+    /// The TP ended by a CLOSE, so both sides know.
     pub(crate) parted: bool,
-    /// The node closed, and no other life of it was found since.
+    /// The node closed, and no new life of it has been found.
     pub(crate) is_shut: bool,
-    /// Since when no queue uses it and nothing is outstanding.
+    /// Time since when no queue uses it and nothing is outstanding.
     pub(crate) quiet_since: Option<Nanos>,
-    /// Whether acknowledgements wait for the program's next request, when packets go to the node.
+    /// For packet peers: whether acknowledgements wait for the program's next request.
     pub(crate) habit: PostHabit,
-    /// A packet came for it, or pieces are left of those that came: a step takes them.
+    /// Packets for it arrived, or some of their pieces are left: the next step takes them.
     pub(crate) has_arrival: bool,
-    /// A piece that came and waits for contexts, in virtual time.
+    /// A received piece that waits for its contexts, in virtual time.
     waiting: Option<Box<WaitingPiece>>,
 }
 
-/// An entry that was taken by its form.
+/// Kind of an entry that was taken by its form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FormTaken {
-    /// A message that acknowledged one of this node.
+    /// A message that acknowledged one of this node's.
     Answer,
     Other,
 }
@@ -99,14 +99,14 @@ impl Peer {
         }
     }
 
-    /// A node that is known from now on.
+    /// Creates the state of a node that is known from now on.
     pub(crate) fn since(now: Nanos, eid: RawEid, carrier: Option<Carrier>) -> Self {
         let mut peer = Self::new(eid, carrier);
         peer.responder.progress_at = now;
         peer
     }
 
-    /// One bounded step. Whether anything was done.
+    /// Does one bounded step. Returns whether anything was done.
     pub(crate) fn step(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -119,14 +119,14 @@ impl Peer {
         let answers = self.answers_of_step(work.now, busy, answers);
         let Self { line, requester, responder, .. } = self;
         if work.now >= requester.timer() && requester.on_time(line, work) == TimedOut::Some {
-            // Where too much waits for the host already, the user gets the reason another time.
+            // If too many events wait for the host already, the user gets the reason another time.
             let request = HostRequest::AskWhy { eid: self.eid, is_packets: line.is_packets() };
             let _ = work.core.tables.ask_host(request);
         }
         let is_held = answers == Answers::MayWait && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {
             if work.endpoint.open(work.now, self.eid) {
-                // Commands that wait get the outcome of this one.
+                // Waiting commands get the outcome of this one.
                 self.open_failed = None;
             }
             let mut budget = PIECES_PER_STEP;
@@ -139,7 +139,7 @@ impl Peer {
         busy
     }
 
-    /// What is due for answers in a step that took something in, or not, where the caller lets them wait.
+    /// How to handle the answers of a step that received something, or not, if the caller lets them wait.
     fn answers_of_step(&mut self, now: Nanos, is_fresh: bool, answers: Answers) -> Answers {
         if !self.line.is_packets() {
             return if is_fresh { answers } else { Answers::Go };
@@ -155,7 +155,7 @@ impl Peer {
         if answers == Answers::MayWait { self.habit.answers() } else { Answers::Go }
     }
 
-    /// Whether a step would find something: what came, what waits, or what is due by its time.
+    /// Whether a step would find something: received pieces, waiting ones, or a timer that is due.
     pub(crate) fn is_due(&self, core: &DeviceCore, now: Nanos) -> bool {
         self.has_arrival
             || self.has_work()
@@ -164,19 +164,19 @@ impl Peer {
             || core.tables.faults.ack_before_placement()
     }
 
-    /// Whether a step would find something without any input.
+    /// Whether a step would find work that no input announces.
     pub(crate) fn has_work(&self) -> bool {
         self.responder.is_waiting()
             || self.requester.is_waiting()
             || self.line.carrier.as_ref().is_some_and(Carrier::is_waiting)
     }
 
-    /// Where the next piece comes, of a peer with a ring.
+    /// Memory and offset of the next piece, for a peer with a ring.
     pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
         self.line.carrier.as_ref().and_then(Carrier::next_place)
     }
 
-    /// As [`TpEndpoint::poll_deadline`], which tells of its TP.
+    /// Deadline of the timers of this peer, without those of its TP ([`TpEndpoint::poll_deadline`]).
     pub(crate) fn poll_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
         let quiet = self.quiet_deadline(endpoint).unwrap_or(Nanos::MAX);
         let at = self.requester.timer().min(quiet);
@@ -188,7 +188,7 @@ impl Peer {
         self.paths[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
     }
 
-    /// Sends a short message at once, if nothing goes before it. Whether it did.
+    /// Sends a short message at once, if nothing has to go before it. Returns whether it did.
     #[inline]
     pub(crate) fn send_short(
         &mut self,
@@ -210,13 +210,13 @@ impl Peer {
         true
     }
 
-    /// Takes the next entry of a ring, if it is of a form that was taken before.
+    /// Takes the next entry of a ring, if its form is known. Returns whether it did.
     #[inline]
     fn take_short(&mut self, work: &mut ExchangeContext<'_>, source: &Source) -> bool {
         self.take_form(work, source).is_some()
     }
 
-    /// As [`Peer::take_short`]; whether it was a message that acknowledged a request.
+    /// Takes the next entry of a ring, if its form is known, and says which kind it was.
     #[inline(always)]
     fn take_form(&mut self, work: &mut ExchangeContext<'_>, source: &Source) -> Option<FormTaken> {
         let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return None };
@@ -237,14 +237,14 @@ impl Peer {
         Some(FormTaken::Answer)
     }
 
-    /// Takes the next entry of a ring, if it is of a form that was taken before.
+    /// Takes the next entry of a ring for a poll, if its form is known and it is the only work.
     #[inline]
     pub(crate) fn take_alone(&mut self, work: &mut ExchangeContext<'_>) -> Option<FormTaken> {
         let source = self.source();
         self.take_form(work, &source)
     }
 
-    /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
+    /// Completes request `tassn`, which the peer acknowledged in an entry of the opposite sequence.
     #[inline]
     pub(crate) fn take_acked(
         &mut self,
@@ -279,7 +279,7 @@ impl Peer {
         busy
     }
 
-    /// The next piece whose request has its contexts; its bytes come into `inbox`.
+    /// Returns the next piece whose request has its contexts, and puts its bytes into `inbox`.
     #[inline(always)]
     fn next_piece(
         &mut self,
@@ -319,7 +319,7 @@ impl Peer {
         None
     }
 
-    /// Takes a piece that came.
+    /// Takes a received piece.
     fn take(&mut self, work: &mut ExchangeContext<'_>, piece: &Inbound, inbox: &[u8]) {
         let source = self.source();
         let bytes = &inbox[piece.bytes.clone()];
@@ -340,14 +340,14 @@ impl Peer {
         }
     }
 
-    /// Takes the piece that waits, although its time is not there: its carrier ends. Whether there was one.
+    /// Takes the waiting piece before its time, because its carrier ends. Returns whether there was one.
     fn take_waiting(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         let Some(waiting) = self.waiting.take() else { return false };
         self.take(work, &waiting.piece, &waiting.bytes);
         true
     }
 
-    /// The node, as its requests and their completions name it.
+    /// The node as the source of requests, for their completions.
     pub(crate) fn source(&self) -> Source {
         Source {
             eid: self.eid,
@@ -357,7 +357,7 @@ impl Peer {
         }
     }
 
-    /// Takes what it published before it went: an answer there ends its request as served. Nothing is
+    /// Takes what the peer published before it went: an answer there completes its request as usual. Nothing is
     /// answered any more.
     pub(crate) fn take_last_messages(
         &mut self,
@@ -373,7 +373,7 @@ impl Peer {
         }
     }
 
-    /// Another life of the node: nothing of the old one counts any more.
+    /// Switches to a new life of the node: all state of the old one is void.
     pub(crate) fn on_new_life(&mut self, work: &mut ExchangeContext<'_>, incarnation: u64) {
         self.take_waiting(work);
         self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
@@ -385,7 +385,7 @@ impl Peer {
         self.incarnation = incarnation;
     }
 
-    /// A handshake made another TP.
+    /// Switches to the TP that a handshake opened.
     pub(crate) fn on_new_tp(&mut self, work: &mut ExchangeContext<'_>, new: &Agreed) {
         if self.incarnation != 0 && self.incarnation != new.peer_incarnation {
             self.on_new_life(work, new.peer_incarnation);
@@ -400,48 +400,48 @@ impl Peer {
         self.open_failed = None;
     }
 
-    /// The same life of the node forgot this one, which it does only when nothing is outstanding: all
-    /// sequences begin anew, with what is unanswered.
+    /// Starts all sequences anew, with what is unanswered: the same life of the node forgot this one, which it does
+    /// only when nothing is outstanding.
     fn on_forgotten(&mut self, work: &mut ExchangeContext<'_>) {
         self.on_carrier_replaced(work);
         self.responder.forget_served(work);
         self.requester.begin_anew();
     }
 
-    /// No queue is left: requests go without an end, and receives in use with them.
+    /// Drops requests without completing them, and receives in use: no queue is left.
     pub(crate) fn forget_queues(&mut self) {
         self.requester.forget_queues();
         self.responder.forget_queues();
         self.paths = [None; 2];
     }
 
-    /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
-    /// from now on. A process that was stopped finds such words when it goes on.
+    /// Notes that the peer reported the end of its TP or a new one: it is alive, so the error timeouts restart now. A
+    /// process that was stopped finds such reports when it continues.
     pub(crate) fn on_carrier_replaced(&mut self, work: &mut ExchangeContext<'_>) {
         self.on_carrier_lost(work);
         self.requester.wait_anew(work.now);
     }
 
-    /// The TP is over, by the peer's word.
+    /// Handles the end of the TP by the peer's CLOSE.
     pub(crate) fn on_closed(&mut self, work: &mut ExchangeContext<'_>, reason: CloseReason) {
-        // After these the peer repeats nothing. One whose TP gave up goes on with another.
+        // After these the peer repeats nothing. A peer whose TP gave up continues on another one.
         self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
         self.on_carrier_replaced(work);
         self.is_shut = reason == CloseReason::Shutdown;
         if self.is_shut {
-            // What has no response gets none. Its sequences stay: the handshake that a later request makes
+            // What has no response gets none. Its sequences remain: the handshake for a later request
             // shows whether another life of the node has the EID.
             self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         }
     }
 
-    /// This node closes: what its queues requested has no more users, and responses are not repeated.
+    /// Closes this node's side: the requests of its queues have no users any more, and responses are not repeated.
     pub(crate) fn on_own_close(&mut self) {
         self.forget_queues();
         self.responder.drop_answers();
     }
 
-    /// The TP is over: what was unanswered goes again with the next one to the same life.
+    /// Handles the end of the TP: what was unanswered is sent again on the next one to the same life.
     pub(crate) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.take_waiting(work);
         self.responder.on_carrier_lost(work);

@@ -1,11 +1,11 @@
-//! The peers of a node, and a short look whether anything waits at one of them.
+//! The peers of a node, and a cheap check whether any of them has work.
 //!
-//! *Owns*: the peers by EID; while no peer was reached for a change, the places at which their rings get their next
-//! entries. *Gives*: the map, and whether a step would find something. *Must not*: answer by places that may
-//! have moved: each way to a peer that could change it forgets them.
+//! *Owns*: the peers by EID; while no peer was accessed mutably, also the places where their rings get their next
+//! entries. *Gives*: the map, and whether a step would find something. *Must not*: use places that may have moved:
+//! each access that could change a peer clears them.
 //!
-//! A program polls while it waits, and most polls find nothing. So a poll looks at one word of each ring, in a
-//! list without gaps, and not at the peers, which take several cache lines each.
+//! A program polls while it waits, and most polls find nothing. So a poll reads one word of each ring, by a dense
+//! list, and not the peers, which take several cache lines each.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -21,19 +21,19 @@ use crate::exchange::paths::peer::Peer;
 #[derive(Debug, Default)]
 pub(crate) struct KnownPeers {
     by_eid: BTreeMap<RawEid, Peer>,
-    /// Where the next entry of each ring comes, and whose it is, in the order of the peers.
+    /// Place of each ring's next entry, and its peer, in the order of the peers.
     next: Vec<(NextPlace, RawEid)>,
-    /// The peers are as they were when `next` was made, and had nothing to do then.
+    /// Whether `next` is valid: the peers have not changed, and had no work when it was made.
     is_current: bool,
 }
 
 impl KnownPeers {
-    /// Whether a step would find something without any input.
+    /// Whether a step would find work that no input announces.
     pub(crate) fn has_work(&self) -> bool {
         self.by_eid.values().any(Peer::has_work)
     }
 
-    /// As not [`KnownPeers::has_work`], in fewer looks while nothing changes.
+    /// Whether no peer has work: the opposite of [`KnownPeers::has_work`], cheaper as long as nothing changes.
     #[inline]
     pub(crate) fn is_idle(&mut self) -> bool {
         if self.is_current {
@@ -46,31 +46,32 @@ impl KnownPeers {
         is_idle
     }
 
-    /// Notes for a poll where peers without work write next. Whether these places are known, and not too many.
+    /// Adds to a poll's idle snapshot the words that peers without work write next. Returns `false` if these are not
+    /// known or too many.
     pub(crate) fn note_idle(&self, sign: &WorkSign, idle: &mut IdleSnapshot) -> bool {
         self.is_current && idle.note(sign, self.next.iter().map(|(place, _)| place.place()))
     }
 
-    /// The peer that wrote an entry since nothing was to be done at any peer; `None`: there may be more to do.
+    /// The peer that wrote an entry since no peer had work; `None`: there may be more to do.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<RawEid> {
         let written = self.next.iter().find(|(place, _)| place.is_written());
         written.filter(|_| self.is_current).map(|(_, eid)| *eid)
     }
 
-    /// The place of a list without gaps that a peer wrote, as [`KnownPeers::awaited`].
+    /// Index in the dense list of the entry that a peer wrote since no peer had work.
     #[inline]
     pub(crate) fn awaited_place(&self) -> Option<usize> {
         self.next.iter().position(|(place, _)| place.is_written()).filter(|_| self.is_current)
     }
 
-    /// The place of the peer in that list, if no peer has anything to do.
+    /// Index of the peer in the dense list, if no peer has work.
     pub(crate) fn place_of(&mut self, eid: &RawEid) -> Option<usize> {
         let is_idle = self.is_idle();
         self.next.iter().position(|(_, whose)| whose == eid).filter(|_| is_idle)
     }
 
-    /// The next entry comes there now.
+    /// Sets the place of the next entry.
     #[inline]
     pub(crate) fn move_place(&mut self, index: usize, to: (&Region, usize)) {
         if let Some((place, _)) = self.next.get_mut(index) {
@@ -78,24 +79,24 @@ impl KnownPeers {
         }
     }
 
-    /// Lends a peer; what [`KnownPeers::place_of`] showed goes on.
+    /// Takes a peer out of the map; the list of [`KnownPeers::place_of`] stays valid.
     pub(crate) fn lend(&mut self, eid: &RawEid) -> Option<Peer> {
         self.by_eid.remove(eid)
     }
 
-    /// A peer that was lent is back.
+    /// Puts a peer back that was lent.
     pub(crate) fn take_back(&mut self, peer: Peer) {
         self.is_current = false;
         self.by_eid.insert(peer.eid, peer);
     }
 
-    /// The peer for a message, which leaves nothing to do: peers that had nothing to do have nothing then.
+    /// Returns a peer to send it a message, which leaves no work: the list stays valid.
     #[inline]
     pub(crate) fn for_message(&mut self, eid: &RawEid) -> Option<&mut Peer> {
         self.by_eid.get_mut(eid)
     }
 
-    /// A message is on its way: the next poll has to look at less, if nothing is left to do.
+    /// Rebuilds the list after a message was sent, if no peer has work, so that the next poll is cheap.
     #[inline]
     pub(crate) fn after_send(&mut self) {
         if !self.is_current {
@@ -113,13 +114,13 @@ impl KnownPeers {
         self.by_eid.remove(eid)
     }
 
-    /// Lets go of the memory of peers too.
+    /// Drops the list, and its references to the peers' memory.
     fn forget_places(&mut self) {
         self.is_current = false;
         self.next.clear();
     }
 
-    /// All peers are idle now.
+    /// Builds the list; no peer has work.
     #[cold]
     fn note_places(&mut self) {
         let places = self.by_eid.iter().filter_map(|(eid, peer)| Some((peer.next_place()?, *eid)));

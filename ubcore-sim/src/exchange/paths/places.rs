@@ -26,13 +26,13 @@ use crate::exchange::paths::peer::Peer;
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::limits;
 
-/// Places that no source loses to another one: an eighth.
+/// Places that no source loses to another one: an eighth of all.
 const SHARE: usize = limits::PEERS / 8;
-/// A message that does not go on for so long keeps no place from another node.
+/// A message that makes no progress for so long does not keep a place, in nanoseconds.
 const STALLED_NS: Nanos = 10_000_000_000;
-/// Nor does a TP that broke off so long ago.
+/// Neither does a TP that broke off so long ago, in nanoseconds.
 const BROKEN_NS: Nanos = 60_000_000_000;
-/// Why a node gives its place up.
+/// A node that gives up its place, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct EvictedPeer {
     eid: RawEid,
@@ -40,13 +40,13 @@ struct EvictedPeer {
 }
 
 impl Peer {
-    /// Whether it came by packets, and nothing here uses it or asks it for anything.
+    /// Whether it came by packets, and nothing here uses it or sends it requests.
     fn is_passive(&self, endpoint: &TpEndpoint) -> bool {
         let is_unused = self.paths == [None; 2] && self.wanted_since.is_none();
         is_unused && self.requester.is_quiet() && endpoint.tp(self.eid).is_some()
     }
 
-    /// Whether it keeps a place for something that does not go on.
+    /// Whether it keeps its place only for something that makes no progress.
     fn is_stalled(&self, endpoint: &TpEndpoint, now: Nanos) -> bool {
         let waited = now.saturating_sub(self.responder.progress_at);
         let is_open = endpoint.tp(self.eid).is_some_and(PeerTp::is_open);
@@ -59,8 +59,8 @@ impl Peer {
 }
 
 impl Exchange {
-    /// Whether one more node may be known: `asking`, or one that this node's own program wants. If need be, another one
-    /// gives its place up.
+    /// Whether there is a place for one more node: `asking`, or one that this node's own program wants. If need be,
+    /// another node gives up its place.
     pub(crate) fn has_place(
         &mut self,
         core: &DeviceCore,
@@ -102,7 +102,7 @@ impl Exchange {
         self.crowding(core, now, asking)
     }
 
-    /// The node to go of the source that takes more than its share.
+    /// The node to evict from the source that has more than its share.
     fn crowding(
         &mut self,
         core: &DeviceCore,

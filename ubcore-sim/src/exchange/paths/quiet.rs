@@ -1,10 +1,10 @@
-//! Nodes that no queue here uses any more: their TP is closed, their state goes.
+//! Nodes that no queue here uses any more: their TP is closed, their state dropped.
 //!
-//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, who may go.
-//! *Must not*: forget a sequence of which a request may be repeated.
+//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, what may be dropped. *Must not*:
+//! forget a sequence of which a request may be repeated.
 //!
-//! State of packets goes with live nodes that have something to do with this one, not with all that
-//! ever had. Nodes on this host are known by their connection, which tells when they go.
+//! State for packet peers grows with the live nodes that deal with this one, not with all that ever did. Nodes on
+//! this host are known by their connection, which shows when they are gone.
 
 use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
@@ -15,30 +15,31 @@ use crate::exchange::state::Exchange;
 use crate::exchange::target::guesses::FULL_NS;
 use crate::transport::Doubt;
 
-/// A TP is closed when its last local user is gone and nothing went over it for so long.
+/// A TP is closed when its last local user is gone and nothing was sent on it for so long, in nanoseconds.
 const IDLE_NS: Nanos = 1_000_000_000;
-/// A TP that only its peer uses, or in which a message broke off, is asked about after so long without a packet.
+/// A TP that only its peer uses, or with a broken-off message, is verified after so long without a packet, in
+/// nanoseconds.
 const KEEP_NS: Nanos = 10_000_000_000;
-/// A node whose TP broke off may repeat a request for so long: the longest error timeout, 4.096 us
-/// << 31, is 8796 s.
+/// A node whose TP broke off may repeat a request for so long, in nanoseconds: the longest error timeout, 4.096 us <<
+/// 31, is 8796 s.
 const FORGET_NS: Nanos = 9_000_000_000_000;
 
-/// What is due for a quiet node.
+/// What to do about a quiet node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
-    /// Nothing is due before the next look.
+    /// Nothing before the next check.
     Wait,
-    /// Tell it, then forget it.
+    /// Send a CLOSE, then forget it.
     Close,
-    /// Ask whether it still holds the TP.
+    /// Verify that it still holds the TP.
     Ask,
-    /// Forget the peer: it keeps no TP, either.
+    /// Forget the peer: it has no TP either.
     Forget,
 }
 
 impl Peer {
-    /// No queue here uses the node, or the rest of a message of it does not come; and nothing is outstanding that
-    /// would show whether it lives.
+    /// Whether no queue here uses the node, or the rest of one of its messages does not come, and nothing is
+    /// outstanding that would show whether it is alive.
     fn is_quiet(&self, endpoint: &TpEndpoint) -> bool {
         let is_unused = self.paths == [None; 2] && self.wanted_since.is_none();
         (is_unused || self.responder.has_unfinished())
@@ -60,13 +61,13 @@ impl Peer {
         }
     }
 
-    /// How long a quiet node is known at least: one that guessed tokens has its burst again by then.
+    /// How long a quiet node is remembered at least: if it guessed tokens, its budget is whole again by then.
     fn kept_ns(&self) -> Nanos {
         if self.responder.has_guessed() { FULL_NS } else { IDLE_NS }
     }
 
-    /// Since when a node is idle that may give its place to another one: its TP is closed, and nothing is outstanding
-    /// that could be repeated.
+    /// Since when a node is idle that may give up its place: its TP is closed, and nothing is outstanding that could
+    /// be repeated.
     pub(crate) fn idle_since(&self, endpoint: &TpEndpoint, now: Nanos) -> Option<(Nanos, RawEid)> {
         let (patience, _) = self.patience(endpoint);
         let is_done = self.is_quiet(endpoint) && !self.responder.has_unfinished();
@@ -74,7 +75,7 @@ impl Peer {
         (now.saturating_sub(since) >= self.kept_ns()).then_some((since, self.eid))
     }
 
-    /// When something is due for a quiet node.
+    /// When something has to be done about a quiet node.
     pub(crate) fn quiet_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
         self.quiet_since.map(|since| since.saturating_add(self.patience(endpoint).0))
     }
@@ -94,7 +95,7 @@ impl Peer {
 }
 
 impl Exchange {
-    /// Looks after unused nodes.
+    /// Checks all unused nodes.
     pub(crate) fn part_with_quiet(&mut self, now: Nanos) {
         let mut forgotten: Option<RawEid> = None;
         let Self { peers, endpoint, .. } = self;
@@ -110,7 +111,7 @@ impl Exchange {
                     endpoint.ask(now, *eid, Doubt::Idle);
                     peer.quiet_since = None;
                 }
-                // One of them in a round: there are more rounds.
+                // One of them per round: there are more rounds.
                 Due::Forget => forgotten = Some(*eid),
             }
         }

@@ -1,8 +1,7 @@
 //! The connection of one jetty: its requests and receives at an endpoint of `urma-rc`.
 //!
-//! *Owns*: the endpoint, what its numbers stand for. *Takes*: requests, packets, time. *Gives*: ends,
-//! completed receives, packets. *Must not*: end a request or receive twice; take a receive that no
-//! packet wants.
+//! *Owns*: the endpoint, the meaning of its numbers. *Takes*: requests, packets, time. *Gives*: completions,
+//! completed receives, packets. *Must not*: complete a request or receive twice; take a receive that no packet wants.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,14 +25,14 @@ use crate::engine::send::Visit;
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::target::receive::TakenReceive;
 
-/// Times that requests are sent again before the error timeout of the jetty is over.
+/// Retransmissions within the error timeout of the jetty.
 const RETRIES: u8 = 7;
-/// Shortest time without an answer after which requests are sent again.
+/// Shortest time without an answer before a retransmission, in nanoseconds.
 const ACK_MIN_NS: Nanos = 64_000_000;
-/// Timer code of a jetty whose receives have none.
+/// RNR timer code of a jetty whose receives have none.
 const RNR_TIMER: u8 = 12;
 
-/// What a jetty is bound to.
+/// The peer that a jetty is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundPair {
     /// Path by which its requests name the peer.
@@ -54,16 +53,16 @@ pub(super) struct Connection {
     endpoint: RcEndpoint,
     requests: Numbered<Outstanding>,
     receives: Numbered<TakenReceive>,
-    /// Requests for which the endpoint has no room yet.
+    /// Requests that wait for room in the endpoint.
     waiting: VecDeque<RcRequest>,
-    /// The end of the endpoint was passed on, or came from the jetty.
+    /// The end of the connection was passed on, or came from the jetty itself.
     is_over: bool,
-    /// Packets that were sent again and are counted.
+    /// Retransmitted packets that are counted already.
     repeated: u64,
 }
 
 impl Connection {
-    /// `None`: the numbers cannot be those of queue pairs.
+    /// Opens a connection. `None`: the numbers are not possible for queue pairs.
     pub(super) fn open(work: &ExchangeContext<'_>, id: u32, pair: BoundPair) -> Option<Self> {
         let cfg = &work.core.tables.cfg;
         let psns = pair.psns.unwrap_or([id, pair.remote_id]).map(Psn::new);
@@ -104,7 +103,7 @@ impl Connection {
     /// Takes a request.
     ///
     /// # Errors
-    /// The status with which it ends at once.
+    /// The status with which the request ends at once.
     pub(super) fn post(
         &mut self,
         tables: &Tables,
@@ -136,7 +135,7 @@ impl Connection {
         Err(status)
     }
 
-    /// Posts requests that wait, in order, as far as there is room. Returns one that the endpoint never takes.
+    /// Posts waiting requests, in order, as far as there is room. Returns one that the endpoint never accepts.
     fn post_waiting(&mut self) -> Option<(u64, CqeStatus)> {
         while let Some(request) = self.waiting.front() {
             match self.endpoint.post(*request) {
@@ -155,7 +154,7 @@ impl Connection {
         None
     }
 
-    /// Takes a packet of the peer.
+    /// Takes a packet from the peer.
     pub(super) fn on_packet(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -176,11 +175,10 @@ impl Connection {
         self.pass_on(work);
     }
 
-    /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its
-    /// completion.
+    /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its completion.
     fn take_receive(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         if let Some(contexts) = &work.core.tables.contexts {
-            // Counted alone: a connection of the standard opcodes answers in the order of its packets.
+            // Counted at once: a connection of the standard opcodes answers in the order of its packets.
             contexts.look_up(work.receives.look_ahead_of(self.id).into_iter());
         }
         let Ok(taken) = work.receives.take_of(work.core, self.id) else { return false };
@@ -194,7 +192,7 @@ impl Connection {
         is_posted
     }
 
-    /// The next packet, at the front of `buf`; its length.
+    /// Writes the next packet to the front of `buf`; returns its length.
     pub(super) fn poll_transmit(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -214,14 +212,14 @@ impl Connection {
         sent
     }
 
-    /// Ends everything outstanding as flushed. The jetty stays as it is.
+    /// Completes everything outstanding as flushed. The jetty stays as it is.
     pub(super) fn close(&mut self, work: &mut ExchangeContext<'_>) {
         self.is_over = true;
         self.endpoint.close();
         self.pass_on(work);
     }
 
-    /// Requests go without an end.
+    /// Drops the requests without completing them.
     pub(super) fn forget_requests(&mut self) {
         self.requests.clear();
         self.waiting.clear();
@@ -276,7 +274,7 @@ impl Connection {
     }
 }
 
-/// Memory for one call of the endpoint.
+/// The memory argument for one call of the endpoint.
 fn memory<'a>(
     work: &'a mut ExchangeContext<'_>,
     keys: &'a mut RemoteKeys,
@@ -301,7 +299,7 @@ const fn wants_receive(opcode: u8) -> bool {
     )
 }
 
-/// The connection of a jetty failed: the jetty is in error, as after a request that failed.
+/// Moves the jetty of a failed connection to ERROR, as after a failed request.
 fn stop_queue(work: &ExchangeContext<'_>, id: u32) {
     let Some(queue) = work.core.queues.get(id) else { return };
     let visit = Visit { tables: &work.core.tables, queue, direct: None };

@@ -1,6 +1,6 @@
-//! Memory of a node as the connection of a jetty reaches it.
+//! Memory of a node for the connection of a jetty.
 //!
-//! *Owns*: what a place means. *Takes*: keys and addresses of the peer, places of requests and receives.
+//! *Owns*: the meaning of a place. *Takes*: keys and addresses from the peer, places of requests and receives.
 //! *Gives*: bytes. *Must not*: move one before bounds and rights were checked against the segment as it is.
 
 use std::cell::RefCell;
@@ -18,23 +18,23 @@ use crate::engine::gather::{self, EntryWords, Local, MessageSpan, Segments};
 use crate::engine::remote::{Want, check_own};
 use crate::exchange::target::receive::TakenReceive;
 
-/// A request of the jetty that is not complete.
+/// A request of the jetty that is not completed.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// Pairs it with its end.
+    /// Sequence number in its queue, for its completion.
     pub(super) seq: u32,
     pub(super) words: EntryWords,
     pub(super) local: Local,
 }
 
-/// Where bytes lie: the kind in the two highest bits, a slot in the next 30, an offset in the rest.
+/// Place of bytes: the kind in the two highest bits, a slot in the next 30, an offset in the rest.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Local memory of a request.
     Request(u32, u64),
     /// Memory of a receive.
     Receive(u32, u64),
-    /// What was resolved last.
+    /// The memory of the last [`RcMemory::resolve`].
     Resolved,
 }
 
@@ -64,7 +64,7 @@ pub(super) const fn receive_place(slot: u32) -> u64 {
     RECEIVE << 62 | (slot as u64) << 32
 }
 
-/// Memory for one call of a connection.
+/// The memory argument for one call of a connection.
 #[derive(Debug)]
 pub(super) struct NodeMemory<'a> {
     pub(super) tables: &'a Tables,
@@ -73,12 +73,12 @@ pub(super) struct NodeMemory<'a> {
     pub(super) caches: RefCell<Caches<'a>>,
 }
 
-/// What a look-up changes.
+/// Caches that lookups change.
 #[derive(Debug)]
 pub(super) struct Caches<'a> {
     pub(super) segments: &'a mut SegmentCache,
     pub(super) keys: &'a mut RemoteKeys,
-    /// Memory that was resolved last. It is used before anything else is resolved.
+    /// Memory that was resolved last. It is used before the next one is resolved.
     pub(super) resolved: Option<(HeldMemory, usize)>,
 }
 
@@ -87,7 +87,7 @@ impl NodeMemory<'_> {
         self.caches.borrow().resolved.clone()
     }
 
-    /// Runs `f` on the local memory at a place of a request or receive.
+    /// Calls `f` on the local memory of a request or receive.
     fn with_segments<T>(&self, f: impl FnOnce(&mut Segments<'_>) -> T) -> T {
         let mut caches = self.caches.borrow_mut();
         f(&mut Segments { cache: caches.segments, table: &self.tables.segments })
@@ -108,7 +108,7 @@ impl RcMemory for NodeMemory<'_> {
             let token = segment.token;
             let want = Want { token_id, token, va, len: len.into(), right, life: 0 };
             let offset = check_own(segment, self.tables.faults, &want).ok()?;
-            // No time is known here: the mappings are looked at each time.
+            // No time is known here: the mappings are checked each time.
             let is_there = segment.memory.is_there((offset, len as usize), 0);
             is_there.then(|| (segment.memory.clone(), offset))
         });

@@ -1,8 +1,8 @@
-//! Values with small numbers, given again.
+//! Values with small numbers that are reused.
 //!
-//! *Owns*: which numbers are free. *Must not*: give a number that is in use.
+//! *Owns*: which numbers are free. *Must not*: give out a number that is in use.
 
-/// Values, each found by its number.
+/// A set of values by number.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     values: Vec<Option<T>>,
@@ -16,7 +16,7 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// Adds a value; its number.
+    /// Adds a value; returns its number.
     pub(super) fn add(&mut self, value: T) -> u32 {
         if let Some(number) = self.free.pop() {
             self.values[number as usize] = Some(value);
@@ -31,7 +31,7 @@ impl<T> Numbered<T> {
         self.values.get(number as usize)?.as_ref()
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub(super) fn take(&mut self, number: u64) -> Option<T> {
         let number = u32::try_from(number).ok()?;
         let value = self.values.get_mut(number as usize)?.take()?;
@@ -39,7 +39,7 @@ impl<T> Numbered<T> {
         Some(value)
     }
 
-    /// Takes every value out.
+    /// Removes every value, so that all numbers are free.
     pub(super) fn clear(&mut self) {
         self.values.clear();
         self.free.clear();

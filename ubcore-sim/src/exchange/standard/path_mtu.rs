@@ -1,25 +1,25 @@
-//! Which path MTU a connection of the standard opcodes has.
+//! Path MTU of a connection of the standard opcodes.
 //!
 //! *Owns*: the rule. *Takes*: the MTU of the route. *Gives*: bytes of payload.
 //!
-//! Both ends must have the same one: it says how many PSNs a message has, and no packet of the standard names it. So it
-//! is not searched for while the connection lasts, but chosen when the jetty is bound, by the rule of Linux rxe: ends
-//! whose routes have the same MTU agree.
+//! Both ends must have the same path MTU: it determines how many PSNs a message takes, and no packet of the standard
+//! carries it. So it is not searched for while the connection lasts, but chosen when the jetty is bound, by the rule
+//! of Linux rxe: ends whose routes have the same MTU agree.
 
 use udma_abi::RawEid;
 
 use crate::context::tables::Tables;
 
-/// Room for headers that Linux rxe leaves, in bytes.
+/// Room that Linux rxe leaves for headers, in bytes.
 const HEADERS: u32 = 80;
-/// Where nothing is known of the route.
+/// Path MTU if nothing is known about the route, in bytes.
 const UNKNOWN: u32 = 1024;
-/// Path MTUs of the standard.
+/// Largest and smallest path MTU of the standard, in bytes.
 const LARGEST: u32 = 4096;
 const SMALLEST: u32 = 256;
 
-/// Path MTU of a connection to `peer`, in bytes of payload: the one that was configured, or the largest that the route
-/// carries now.
+/// Path MTU of a connection to `peer`, in bytes of payload: the configured one, or the largest that the route carries
+/// now.
 pub(super) fn path_mtu(tables: &Tables, peer: RawEid) -> usize {
     let cfg = &tables.cfg;
     let of_route = || {
@@ -32,7 +32,7 @@ pub(super) fn path_mtu(tables: &Tables, peer: RawEid) -> usize {
     usize::try_from(cfg.rc_mtu.unwrap_or_else(of_route)).unwrap_or(usize::MAX)
 }
 
-/// The largest payload in packets of an MTU.
+/// The largest payload that fits in packets of an MTU.
 fn largest_in(mtu: u32) -> u32 {
     let all = std::iter::successors(Some(LARGEST), |bytes| Some(bytes / 2));
     let mut possible = all.take_while(|bytes| *bytes >= SMALLEST);

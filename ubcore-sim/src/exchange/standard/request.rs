@@ -1,6 +1,6 @@
-//! From an entry to a request of the standard opcodes, and from its outcome to a status.
+//! Translates entries to requests of the standard opcodes, and outcomes to statuses.
 //!
-//! *Owns*: which field and which status is which. *Must not*: read payload.
+//! *Owns*: which field and which status corresponds to which. *Must not*: read payload.
 
 use udma_abi::{Cqe, CqeStatus, FetchKind, OpKind, Sqe};
 use urma_rc::{RcAtomic, RcCompletion, RcOperation, RcRemote, RcSource, RcStatus};
@@ -63,7 +63,7 @@ pub(super) const fn status(status: RcStatus) -> CqeStatus {
     }
 }
 
-/// What the completion of a receive says about its message.
+/// The receive completion for a message.
 pub(super) fn received(done: &RcCompletion, table: &SegmentTable) -> Cqe {
     let (opcode, imm) = match (done.source, done.invalidated, done.imm) {
         (RcSource::ReceiveWrite, _, imm) => (3, imm.unwrap_or(0).into()),
@@ -74,7 +74,7 @@ pub(super) fn received(done: &RcCompletion, table: &SegmentTable) -> Cqe {
     Cqe { status: status(done.status), opcode, imm, byte_cnt: done.len, ..Cqe::default() }
 }
 
-/// Token id and value of the segment that a message withdrew by its key.
+/// Token id and value of the segment that a message invalidated by its key.
 fn invalidated(key: u32, table: &SegmentTable) -> u64 {
     let segment = RemoteKeys::default().find(table, key).and_then(|id| table.find(id));
     let (token_id, token) = match &segment {

@@ -1,7 +1,7 @@
-//! What the exchange does for RC jetties that speak the standard opcodes.
+//! The exchange's part for RC jetties that speak the standard opcodes.
 //!
-//! *Owns*: whose packet is sent next. *Takes*: bindings, requests, datagrams. *Gives*: each to the
-//! connections. *Must not*: give a packet with a wrong ICRC to a connection.
+//! *Owns*: the turn of each sender. *Takes*: bindings, requests, datagrams. *Gives*: each to the connections. *Must
+//! not*: pass a packet with a wrong ICRC to a connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -22,13 +22,13 @@ impl Exchange {
         standard.open(&work, id, pair)
     }
 
-    /// Ends the connection of jetty `id`, if it has one.
+    /// Closes the connection of jetty `id`, if it has one.
     pub(crate) fn unbind_standard(&mut self, core: &DeviceCore, id: u32) {
         let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.close(&mut work, id);
     }
 
-    /// As [`Exchange::unbind_standard`], of a jetty that stays bound.
+    /// Flushes the connection of jetty `id`, which left READY but stays bound.
     pub(crate) fn end_standard(&mut self, core: &DeviceCore, id: u32) {
         let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
         standard.end(&mut work, id);
@@ -42,7 +42,7 @@ impl Exchange {
     /// Takes a request of jetty `id`.
     ///
     /// # Errors
-    /// The status with which it ends at once.
+    /// The status with which the request ends at once.
     pub(crate) fn post_standard(
         &mut self,
         core: &DeviceCore,
@@ -53,7 +53,7 @@ impl Exchange {
         standard.post(&mut work, id, handed)
     }
 
-    /// Whether anything was done.
+    /// Steps the connections. Returns whether anything was done.
     pub(crate) fn step_standard(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         if self.standard.is_empty() {
             return false;
@@ -62,7 +62,7 @@ impl Exchange {
         standard.step(&mut work)
     }
 
-    /// Takes a datagram of the standard opcodes, from UDP port `port`. Returns whether a step is due.
+    /// Takes a datagram of the standard opcodes that came from UDP port `port`. Returns whether a step is due.
     pub(crate) fn on_standard(
         &mut self,
         core: &DeviceCore,
@@ -73,12 +73,12 @@ impl Exchange {
             by.tables.count(counter);
             false
         };
-        // The address of the other ports is not that of the queue pairs.
+        // Queue pairs have the address of port 0 only.
         if by.route.port != 0 {
             return drop(Counter::DropUnknownTp);
         }
         let Ok(bth) = Bth::parse(bytes) else { return drop(Counter::DropMalformed) };
-        // The number first: an ICRC costs more than a look into the map.
+        // The number first: an ICRC costs more than a lookup in the map.
         if !self.standard.has(bth.dest.value()) {
             return drop(Counter::DropUnknownTp);
         }
@@ -93,7 +93,7 @@ impl Exchange {
         true
     }
 
-    /// The next packet to send, at the front of `buf`.
+    /// Writes the next packet to send to the front of `buf`.
     pub(crate) fn poll_transmit(
         &mut self,
         core: &DeviceCore,

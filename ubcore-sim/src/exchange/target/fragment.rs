@@ -1,4 +1,4 @@
-//! A piece of a request, as the responder gets it, and where it comes from.
+//! A piece of a request, as the responder gets it, and its source.
 //!
 //! *Owns*: plain views. *Must not*: hold state.
 
@@ -28,7 +28,7 @@ impl RequestFragment<'_> {
         self.payload == Payload::Here && self.header.breaks_off(self.bytes.len())
     }
 
-    /// Payload bytes that this piece stands for.
+    /// Number of payload bytes that this piece stands for.
     pub(crate) fn len(&self) -> u32 {
         match self.payload {
             Payload::Placed => self.header.access.length,
@@ -39,7 +39,7 @@ impl RequestFragment<'_> {
     }
 }
 
-/// Where a request comes from, as completions name it.
+/// Source of a request, as completions name it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestSource {
     pub(crate) eid: udma_abi::RawEid,

@@ -1,16 +1,17 @@
-//! Tokens that a node shows without ever having been right: how many of them are judged.
+//! Rate limit for token guesses: requests of nodes with a token that was never right.
 //!
-//! *Owns*: what one node may still guess, what all nodes together may guess of one target, and what a node showed rightly.
-//! *Takes*: requests, results, time. *Gives*: how long a request waits. *Must not*: hold up what was right before; look
-//! at a token of this node.
+//! *Owns*: what one node may still guess, what all nodes together may guess at one target, and which tokens a node
+//! has proven. *Takes*: requests, results, time. *Gives*: how long a request waits. *Must not*: delay a token that
+//! was right before; read a token of this node.
 //!
-//! A node costs its sender an address, of which a process has as many as it wants. So what protects a token is the bound for
-//! its target; that for each node keeps one node from using it up. A source that has hardly guessed is not held up by the
-//! guesses of others: a user (by the socket at its loopback address), an IPv4 address, an IPv6 /64.
+//! A node costs its sender only an address, of which a process has as many as it wants. So the limit per target is
+//! what protects a token; the limit per node keeps one node from using it up. A source that has hardly guessed is not
+//! delayed by the guesses of others. A source is a user (from the socket at a loopback address), an IPv4 address, or
+//! an IPv6 /64.
 //!
-//! The refusal alone cannot be what comes late: a right guess would stand out by its answer, and its
-//! bytes would be placed. So a request that shows something unproven is not judged at all while its
-//! node waits; the answer makes the node send it again, as when there is no receive.
+//! Delaying only the refusal would not be enough: a right guess would stand out by its answer, and its bytes would be
+//! placed. So a request with an unproven token is not evaluated at all while its node waits; the answer makes the
+//! node send it again, as if there were no receive.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +20,26 @@ use urma_packet::{JettyId, RequestHeader, RequestOp, TokenId, TokenValue};
 
 use crate::exchange::paths::owners::{LoopbackOwners, PlaceOwner};
 
-/// Wrong guesses of one node that are judged without a wait.
+/// Wrong guesses of one node that are evaluated without a wait.
 const BURST: u64 = 32;
-/// Time after which one more is judged, in nanoseconds.
+/// Time for one more guess, in nanoseconds.
 const INTERVAL_NS: Nanos = 250_000_000;
-/// Time after which a node that guessed has its whole burst again, in nanoseconds.
+/// Time after which a node that guessed has its whole budget again, in nanoseconds.
 pub(crate) const FULL_NS: Nanos = BURST * INTERVAL_NS;
-/// Right tokens of one node are remembered in so many places, two in each: a request shows two.
+/// Cache of a node's right tokens: so many sets of two, since a request shows two.
 const PLACES: usize = 128;
 
-/// Wrong guesses of all nodes at one target that are judged without a wait.
+/// Wrong guesses of all nodes at one target that are evaluated without a wait.
 const TARGET_BURST: u64 = 256;
-/// Time after which one more is judged, in nanoseconds.
+/// Time for one more guess at a target, in nanoseconds.
 const TARGET_INTERVAL_NS: Nanos = 16_000_000;
-/// Targets share so many counts, by chance, so that none is forgotten for another one.
+/// Targets share so many counters, by a hash, so that none is forgotten in favour of another.
 const TARGET_COUNTS: usize = 1024;
-/// Guesses that a source has beyond the bounds of targets.
+/// Guesses that a source has beyond the limits of targets.
 const SOURCE_BURST: u8 = 4;
-/// Time after its last guess when it has them again, in nanoseconds.
+/// Time after its last guess until it has them again, in nanoseconds.
 const SOURCE_NS: Nanos = 3_600_000_000_000;
-/// Most sources that are remembered; when all are, the others are held up by each other's guesses, too.
+/// Most sources that are remembered; beyond it, new ones are delayed by each other's guesses, too.
 const SOURCES_MAX: usize = 1 << 16;
 
 const YEAR_NS: u128 = 365 * 24 * 3600 * 1_000_000_000;
@@ -46,25 +47,25 @@ const _: () = assert!(INTERVAL_NS as u128 * (1 << 32) > 30 * YEAR_NS, "all value
 const _: () =
     assert!(TARGET_INTERVAL_NS as u128 * (1 << 32) > 2 * YEAR_NS, "all values by all nodes");
 
-/// What a request shows: what it names, each with the token for it.
+/// What a request shows: each thing that it names, with the token for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
-    /// Judged before a byte moves.
+    /// Checked before a byte moves.
     checked: [Option<u64>; 2],
-    /// Of a segment whose rights end if it is right, without a word about whether it was.
+    /// Token of a segment to be invalidated; the answer does not say whether it was right.
     invalidates: Option<u64>,
 }
 
-/// What came of the judgement.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Judged {
-    /// Everything shown was right, and the request is executed.
+    /// Every token was right, and the request is executed.
     Right,
-    /// What is judged before a byte moves was right; more pieces or attempts follow.
+    /// The tokens checked before a byte moves were right; more pieces or attempts follow.
     Begun,
     /// The token was wrong, or the access was refused after it.
     Wrong,
-    /// Something else was wrong, before or after.
+    /// Something else was wrong, before or after the token.
     Neither,
 }
 
@@ -110,14 +111,14 @@ fn key(kind: u64, id: u32, token: Option<TokenValue>) -> u64 {
 /// The guesses of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Guesses {
-    /// When the whole burst is there again.
+    /// When the whole budget is there again.
     full_at: Nanos,
-    /// Right tokens, the last two at each place; empty before the first one.
+    /// Proven tokens, the last two in each set; empty before the first one.
     proven: Vec<[u64; 2]>,
 }
 
 impl Guesses {
-    /// How long a request waits before it is judged; `None`: not at all.
+    /// How long a request has to wait before it is evaluated; `None`: no wait.
     pub(crate) fn wait_ns(&self, now: Nanos, shown: &Shown) -> Option<Nanos> {
         let owed = self.full_at.saturating_sub(now);
         let wait = owed.checked_sub((BURST - 1) * INTERVAL_NS).filter(|wait| *wait != 0)?;
@@ -129,13 +130,13 @@ impl Guesses {
         shown.all().any(|key| !self.is_proven(key))
     }
 
-    /// A request was judged. Whether it was a guess that counts.
+    /// Notes the result of a request. Returns whether it was a guess that counts.
     pub(crate) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) -> bool {
         let guessed = match judged {
             Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
-                // One message is one guess, however many pieces and attempts it takes. The answer
-                // does not show whether this one was right, so it always counts.
+                // One message is one guess, however many pieces and attempts it takes. The answer does not show
+                // whether this one was right, so it always counts.
                 judged == Judged::Right && shown.invalidates.is_some_and(|key| !self.is_proven(key))
             }
             Judged::Wrong => self.is_guess(shown),
@@ -169,28 +170,28 @@ impl Guesses {
     }
 }
 
-/// Who guesses: the source of a node, of IPv4 each address.
+/// Source of guesses: the owner of a place, but each address of an IPv4 /24 alone, by its last byte.
 pub(crate) type Guesser = (PlaceOwner, u8);
 
 /// The guesses of all nodes at each target.
 #[derive(Debug, Default)]
 pub(crate) struct TargetGuesses {
-    /// When the whole burst is there again, of the targets of each count; empty before the first guess.
+    /// When the whole budget is there again, for the targets of each counter; empty before the first guess.
     full_at: Vec<Nanos>,
-    /// When those of all targets are.
+    /// When the budgets of all targets are whole again.
     all_full_at: Nanos,
     /// Sources that guessed: how often, and when last.
     sources: BTreeMap<Guesser, (u8, Nanos)>,
 }
 
 impl TargetGuesses {
-    /// Whether guesses at some target are held up.
+    /// Whether guesses at some target are delayed.
     #[inline]
     pub(crate) fn is_used(&self, now: Nanos) -> bool {
         self.all_full_at > now
     }
 
-    /// How long a guess of a source waits before it is judged; `None`: not at all.
+    /// How long a source's guess has to wait before it is evaluated; `None`: no wait.
     pub(crate) fn wait_ns(&self, now: Nanos, by: Guesser, shown: &Shown) -> Option<Nanos> {
         let full_at = shown.all().filter_map(|key| self.full_at.get(count_of(key))).max()?;
         let owed = full_at.saturating_sub(now);
@@ -206,7 +207,7 @@ impl TargetGuesses {
         }
     }
 
-    /// A guess of a source was wrong, or may have been.
+    /// Notes that a source's guess was wrong, or may have been.
     pub(crate) fn on_guess(&mut self, now: Nanos, by: Guesser, shown: &Shown) {
         self.full_at.resize(TARGET_COUNTS, 0);
         for key in shown.all() {
@@ -225,14 +226,14 @@ impl TargetGuesses {
     }
 }
 
-/// Who a node guesses for.
+/// The source that a node's guesses count for.
 pub(crate) fn guesser(
     owners: &mut LoopbackOwners,
     now: Nanos,
     eid: RawEid,
     find: fn() -> Vec<(RawEid, u32)>,
 ) -> Guesser {
-    // Who has an address of another host is in the address.
+    // An address of another host shows by itself whose it is.
     if matches!(owners.source(eid), PlaceOwner::User(_) | PlaceOwner::Unowned) {
         owners.look(now, find);
     }
@@ -241,9 +242,9 @@ pub(crate) fn guesser(
     (source, address)
 }
 
-/// The count of the target that a key names.
+/// The counter of the target that a key names.
 fn count_of(key: u64) -> usize {
-    // Numbers in a row are far from each other by the golden ratio.
+    // The golden ratio puts consecutive numbers far apart.
     let spread = (key >> 33).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     usize::try_from(spread).unwrap_or(0) % TARGET_COUNTS
 }

@@ -1,7 +1,7 @@
-//! What a piece of a peer looks up in the model of the context cache, and a piece that waits for it.
+//! Context lookups for a peer's pieces in the model of the context cache, and pieces that wait for them.
 //!
-//! *Owns*: which contexts a request needs at its target. *Takes*: headers. *Gives*: when the request may start.
-//! *Must not*: admit or refuse a request, take a receive.
+//! *Owns*: which contexts a request needs at its target. *Takes*: headers. *Gives*: when the request may start. *Must
+//! not*: admit or refuse a request, take a receive.
 
 use udma_abi::Nanos;
 use urma_packet::{RequestFlags, RequestHeader, RequestOp};
@@ -22,7 +22,7 @@ pub(crate) struct WaitingPiece {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The first piece of a request came: looks up what the request needs. Returns when it may start; 0: now.
+/// Looks up what a request needs, when its first piece arrived. Returns when it may start; 0: now.
 pub(crate) fn look_up(
     work: &mut ExchangeContext<'_>,
     from: RequestSource,
@@ -37,7 +37,7 @@ pub(crate) fn look_up(
     contexts.map_or(0, |contexts| contexts.look_up(all.into_iter()))
 }
 
-/// What a message needs to be received.
+/// Contexts that are needed to receive a message.
 fn receive(
     work: &ExchangeContext<'_>,
     from: RequestSource,
@@ -48,7 +48,7 @@ fn receive(
     ask(from, header, datagram).map_or_else(Vec::new, |ask| work.receives.look_ahead(&ask))
 }
 
-/// The segment that it names. One that does not live has no context.
+/// The segment that a request names. A segment that is not alive has no context.
 fn segment(work: &mut ExchangeContext<'_>, header: &RequestHeader) -> Option<LookedUp> {
     let names = !matches!(
         header.op,

@@ -1,7 +1,7 @@
 //! Reads, writes and atomics on this node's segments for a peer.
 //!
-//! *Owns*: what each opcode wants of a segment. *Takes*: headers, pieces. *Gives*: placed bytes, data
-//! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
+//! *Owns*: the rights that each opcode needs. *Takes*: headers, pieces. *Gives*: placed bytes, data for answers.
+//! *Must not*: keep a segment from one piece to the next: each looks it up again.
 
 use udma_abi::counters::Counter;
 use udma_abi::{CqeStatus, NotifyKind, OpKind, Opcode, cmd::Access};
@@ -21,7 +21,7 @@ use crate::exchange::target::fragment::RequestFragment;
 use crate::exchange::target::guesses::Judged;
 use crate::exchange::target::serve::{PartialMessage, Reply};
 
-/// The header of an answer.
+/// Creates the header of an answer.
 pub(crate) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader {
     match answer {
         Reply::Status(status) => ResponseHeader::ack(header, status),
@@ -32,7 +32,8 @@ pub(crate) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader 
     }
 }
 
-/// A segment of this node that a request may touch: memory, offset of the range, life. Its program still has it mapped.
+/// Returns memory, offset and life of a segment of this node that a request may access. Its program still has it
+/// mapped.
 fn reach(
     work: &mut ExchangeContext<'_>,
     want: &Want,
@@ -46,7 +47,7 @@ fn reach(
         if want.life != 0 && want.life != segment.life {
             return Err(denied);
         }
-        // No longer than the memory, in which it lies.
+        // No longer than the memory that contains it.
         let len = usize::try_from(want.len).map_err(|_| denied)?;
         if !segment.memory.is_there((offset, len), now) {
             return Err(denied);
@@ -77,7 +78,7 @@ fn want(header: &RequestHeader, start: u64, right: Access, life: u64) -> Want {
     }
 }
 
-/// What a request wants of its second address, how it changes the 8 bytes there, and with what.
+/// The access that a request wants to its second address, and the operation on the 8 bytes there.
 fn notify_want(header: &RequestHeader) -> Option<(Want, NotifyKind, u64)> {
     let (notify, kind) = match &header.op {
         RequestOp::WriteNotify(notify) => (notify, NotifyKind::Store),
@@ -102,7 +103,7 @@ fn notify_want(header: &RequestHeader) -> Option<(Want, NotifyKind, u64)> {
     Some((want, kind, notify.data))
 }
 
-/// Everything that the whole write needs; the life of its segment.
+/// Makes all checks for the whole write; returns the life of its segment.
 pub(crate) fn check_write(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
@@ -119,7 +120,7 @@ pub(crate) fn check_write(
     Ok(life)
 }
 
-/// The target of an unfinished message is what it was.
+/// Checks that the target of an unfinished message is unchanged.
 pub(crate) fn check_again(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
@@ -129,7 +130,7 @@ pub(crate) fn check_again(
     reach(work, &want).map(|(memory, offset, _)| (memory, offset))
 }
 
-/// Stores a piece of a write; the end of the message after everything before it.
+/// Stores a piece of a write; the end of the message is stored after everything before it.
 pub(crate) fn place(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
@@ -146,10 +147,10 @@ pub(crate) fn place(
     stored.map_err(|_| ResponseStatus::AccessAbort)
 }
 
-/// Stores a piece of a write whose bytes the peer names; the end of the message after everything before it.
+/// Stores a piece of a write whose bytes the peer names; the end of the message is stored after everything before it.
 ///
 /// # Errors
-/// An answer; [`NotPulled::NoBytes`]: the peer is to send the bytes.
+/// The answer to the request, or [`NotPulled::NoBytes`]: the peer has to send the bytes.
 pub(crate) fn place_named(
     work: &mut ExchangeContext<'_>,
     (header, message): (&RequestHeader, &PartialMessage),
@@ -181,11 +182,11 @@ pub(crate) fn place_named(
 pub(crate) enum NotPulled {
     /// They are not where the peer said, or out of reach.
     NoBytes,
-    /// The write ends with this.
+    /// The write ends with this answer.
     Answer(ResponseStatus),
 }
 
-/// The 8 bytes after the payload, if the request has any.
+/// Stores the 8 bytes after the payload, if the request has any.
 pub(crate) fn notify(
     work: &mut ExchangeContext<'_>,
     header: &RequestHeader,
@@ -256,8 +257,8 @@ pub(crate) fn read(
 }
 
 impl ReadJob {
-    /// The next piece of at most `size` bytes: its header, and its length at the front of
-    /// `work.bytes`. A segment that is gone meanwhile ends the read with an error.
+    /// Returns the next piece of at most `size` bytes: its header, and its length at the front of `work.bytes`. If
+    /// the segment is gone, the read ends with an error.
     pub(crate) fn next_piece(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -289,18 +290,18 @@ impl ReadJob {
     }
 }
 
-/// How far a piece brought its request.
+/// Outcome of a piece for its request.
 #[derive(Debug)]
 pub(crate) enum PieceOutcome {
-    /// The request goes on with the next piece.
+    /// The request continues with the next piece.
     More,
     /// Done, with this answer.
     Done(Reply),
     /// Done; the data follow.
     Read(ReadJob),
-    /// No receive; the same request comes again.
+    /// No receive is posted; the request will be sent again.
     NotReady(ResponseStatus),
-    /// The bytes are not where the piece says; the same request comes again, with its bytes.
+    /// The bytes are not where the piece says; the request will be sent again, with its bytes.
     NoBytes,
 }
 
@@ -313,12 +314,12 @@ impl PieceOutcome {
         }
     }
 
-    /// Whether the request went on by it.
+    /// Whether the request made progress.
     pub(crate) fn is_progress(&self) -> bool {
         matches!(self.judged(), Judged::Right) || matches!(self, Self::More | Self::Read(_))
     }
 
-    /// What it says about the tokens that were shown.
+    /// What the outcome says about the tokens that were shown.
     pub(crate) fn judged(&self) -> Judged {
         match self {
             Self::More | Self::Read(_) | Self::NotReady(_) | Self::NoBytes => Judged::Begun,

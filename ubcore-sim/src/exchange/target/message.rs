@@ -1,7 +1,7 @@
-//! Messages for a receive: found, filled, completed, piece by piece or as a datagram.
+//! Messages into receives: looked up, filled, completed; piece by piece or as a datagram.
 //!
-//! *Owns*: what a receive gets of a message. *Takes*: pieces in order. *Gives*: receive completions.
-//! *Must not*: move a byte into a receive that the message does not fit.
+//! *Owns*: what a message puts into a receive. *Takes*: pieces in order. *Gives*: receive completions. *Must not*:
+//! move a byte into a receive that the message does not fit.
 
 use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseStatus};
@@ -17,7 +17,7 @@ use crate::exchange::target::object::{Ask, Unsequenced};
 use crate::exchange::target::receive::TakenReceive;
 use crate::exchange::target::serve::{Late, PartialMessage, Served};
 
-/// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
+/// A receive for a message: the one that an earlier attempt took, or a new one.
 pub(crate) fn receive_for(
     served: &mut Served,
     work: &mut ExchangeContext<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn receive_for(
     work.receives.take(work.core, &ask)
 }
 
-/// What a request asks of a receiving side; `None`: it needs no receive, or names no target.
+/// The receive that a request asks for; `None`: it needs none, or names no target.
 pub(crate) fn ask(
     from: RequestSource,
     header: &RequestHeader,
@@ -42,7 +42,7 @@ pub(crate) fn ask(
         from: from.eid,
         initiator: header.initiator,
         token: match header.op {
-            // The other one is the segment's.
+            // The other token is the segment's.
             RequestOp::WriteImm(notice) => notice.token,
             RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) => header.token,
             RequestOp::Write
@@ -103,7 +103,7 @@ pub(crate) fn send_piece(
     PieceOutcome::ACK
 }
 
-/// A message, with a receive that it fits.
+/// Takes a receive for a message, and checks that it fits.
 fn begin_receive(
     served: &mut Served,
     work: &mut ExchangeContext<'_>,
@@ -119,7 +119,8 @@ fn begin_receive(
     Ok(PartialMessage { start: 0, length, done: 0, life: 0, receive: Some(taken) })
 }
 
-/// The message fits the receive, and the receive's pieces are there: status for each side if not.
+/// Checks that the message fits the receive, and that the receive's pieces are there; otherwise the status for each
+/// side.
 fn check_receive(
     work: &mut ExchangeContext<'_>,
     taken: &TakenReceive,
@@ -132,7 +133,7 @@ fn check_receive(
         .map_err(|status| (status, ResponseStatus::NoResources))
 }
 
-/// Payload of so few bytes goes into the completion.
+/// Whether the payload is so short that it goes into the completion.
 fn goes_inline(taken: &TakenReceive, part: &RequestFragment<'_>) -> bool {
     taken.is_inline()
         && part.payload == Payload::Here
@@ -158,7 +159,7 @@ fn place_received(
         && gather::write_in(taken.pieces(), segments, span, part.bytes).is_ok()
 }
 
-/// Copies what the peer names into the receive.
+/// Copies the bytes that the peer names into the receive.
 fn pull(
     work: &mut ExchangeContext<'_>,
     message: &PartialMessage,
@@ -225,7 +226,7 @@ pub(crate) fn complete(
     taken.complete(work.core, cqe, header.flags.contains(RequestFlags::SOLICITED));
 }
 
-/// A message outside any sequence: it finds a receive or is dropped.
+/// Receives a message outside of any sequence: it is dropped if there is no receive.
 pub(crate) fn on_datagram(
     work: &mut ExchangeContext<'_>,
     eid: udma_abi::RawEid,
@@ -262,7 +263,7 @@ pub(crate) fn on_datagram(
     MessageProgress::Receive
 }
 
-/// How far a datagram came.
+/// Result for a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MessageProgress {
     /// No target, no valid token or no receive: as if it had been lost.
@@ -271,10 +272,10 @@ pub(crate) enum MessageProgress {
     Receive,
 }
 
-/// Steps by which the planted fault is late.
+/// Steps by which the planted fault delays a write.
 const LATE_STEPS: u32 = 32;
 
-/// Planted fault: places what is late enough.
+/// Planted fault: places delayed writes that are due.
 pub(crate) fn place_late(served: &mut Served, work: &mut ExchangeContext<'_>) {
     let Some(late) = &mut served.late else { return };
     late.steps -= 1;
@@ -289,7 +290,7 @@ pub(crate) fn place_late(served: &mut Served, work: &mut ExchangeContext<'_>) {
     }
 }
 
-/// A piece of any write: all targets are checked at the first one, and again for each.
+/// Handles a piece of any write: all targets are checked at the first one, and again for each.
 pub(crate) fn write_piece(
     served: &mut Served,
     work: &mut ExchangeContext<'_>,
@@ -356,7 +357,7 @@ pub(crate) fn write_piece(
     PieceOutcome::ACK
 }
 
-/// Ends the unfinished message without effect on its receive.
+/// Gives the receive of the unfinished message back, unused.
 fn give_back(served: &mut Served, work: &mut ExchangeContext<'_>) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         work.receives.give_back(work.core, taken);

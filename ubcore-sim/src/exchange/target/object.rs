@@ -1,7 +1,6 @@
-//! What a message may be sent to: checks of one queue, and the choice within a group.
+//! Targets of messages: checks of one queue, and the choice within a group.
 //!
-//! *Owns*: modes, tokens, bindings, members. *Takes*: what a message asks for. *Gives*: yes, or the reason why
-//! not.
+//! *Owns*: modes, tokens, bindings, members. *Takes*: what a message asks for. *Gives*: yes, or the reason why not.
 //! *Must not*: touch a receive ring.
 
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::context::jfc::JfcPort;
 use crate::context::token::fits;
 use crate::exchange::sides::{RecvSide, SharedSide};
 
-/// A message that asks for a receive: its target, and where it comes from.
+/// A message that asks for a receive: its target and its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) target: Target,
@@ -27,14 +26,14 @@ pub(crate) struct Ask {
     pub(crate) datagram: Unsequenced,
 }
 
-/// Whether a message came outside any sequence.
+/// Whether a message is outside of any sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unsequenced {
     Yes,
     No,
 }
 
-/// What the completions of a queue say about it.
+/// How completions name the source of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CqeSource {
     pub(crate) id: u32,
@@ -42,18 +41,18 @@ pub(crate) struct CqeSource {
     pub(crate) cookie: u64,
 }
 
-/// One receiving side, whichever ring it takes from.
+/// One receiving side, with its own or a shared ring.
 #[derive(Debug)]
 pub(crate) struct ReceivingSide {
     pub(crate) cqe_source: CqeSource,
     pub(crate) mode: Mode,
     pub(crate) state: QueueState,
-    /// Queue whose ring it takes from.
+    /// Queue whose ring it uses.
     pub(crate) ring: u32,
     /// Its own JFC; `None`: that of the ring.
     pub(crate) port: Option<Arc<JfcPort>>,
     token: Option<u32>,
-    /// RC: node and jetty that may send.
+    /// RC: node and jetty that may send to it.
     pub(crate) bound: Option<(RawEid, u32)>,
 }
 
@@ -82,7 +81,7 @@ impl ReceivingSide {
         }
     }
 
-    /// Everything but the receive itself.
+    /// Checks everything except that there is a receive.
     pub(crate) fn check(&self, ask: &Ask) -> Result<(), ResponseStatus> {
         let in_group = ask.target.kind == TargetKind::JettyGroup;
         let kind_fits =
@@ -90,7 +89,7 @@ impl ReceivingSide {
         if !kind_fits {
             return Err(ResponseStatus::NoTarget);
         }
-        // Before anything else that a stranger could learn about the queue.
+        // First, before a stranger could learn anything else about the queue.
         if !in_group && !shows(self.token, ask) {
             return Err(ResponseStatus::AccessAbort);
         }
@@ -109,7 +108,7 @@ impl ReceivingSide {
     }
 }
 
-/// Jetties of which one takes each message.
+/// A group: one of several jetties takes each message.
 #[derive(Debug)]
 pub(crate) struct Group {
     members: Vec<u32>,
@@ -119,12 +118,12 @@ pub(crate) struct Group {
     next: usize,
 }
 
-/// How a group picks.
+/// How a group picks a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// The hint of the request names the member; 0 is no hint.
+    /// By the hint of the request; 0 is no hint.
     Hint,
-    /// One after the other.
+    /// Round-robin, one after the other.
     RoundRobin,
 }
 
@@ -141,8 +140,7 @@ impl Group {
         self.members.retain(|&member| member != jetty);
     }
 
-    /// The member for a message: by hint, or the next one that has a receive (the next at all when
-    /// none has).
+    /// Picks the member for a message: by hint, or the next one that has a receive (simply the next if none has).
     pub(crate) fn pick(
         &self,
         ask: &Ask,
@@ -163,7 +161,7 @@ impl Group {
         Ok(self.members[at])
     }
 
-    /// The member was picked for a message: the one behind it has the next turn.
+    /// Notes that the member was picked: the one after it is next.
     pub(crate) fn on_picked(&mut self, ask: &Ask, member: u32) {
         if self.choice == Choice::Hint && ask.target.hint != 0 {
             return;

@@ -1,8 +1,8 @@
-//! Receive queues, jetties on shared ones, groups: which queue receives a message, and into which buffers.
+//! Receive queues, jetties on shared ones, groups: which queue receives a message, into which buffers.
 //!
-//! *Owns*: receive rings' consumer side, receives taken and given back, flushes. *Takes*: targets of
-//! messages. *Gives*: one receive with its completion slot, or the answer why not. *Must not*: take
-//! a receive without a slot; read a ring entry twice.
+//! *Owns*: the consumer side of receive rings, receives taken and given back, flushes. *Takes*: targets of messages.
+//! *Gives*: one receive with its completion slot, or the reason why not. *Must not*: take a receive without a slot;
+//! read a ring entry twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use crate::engine::gather::{EntryWords, Segments, list};
 use crate::exchange::sides::{RecvSide, SharedSide};
 use crate::exchange::target::object::{Ask, Choice, CqeSource, Group, ReceivingSide};
 
-/// Receives that one step flushes.
+/// Receives that are flushed in one step.
 const FLUSH_PER_STEP: u32 = 256;
 
 /// A receive in use, with a reserved completion slot.
 #[derive(Debug)]
 pub(crate) struct TakenReceive {
-    /// Function that has the queue.
+    /// Function that owns the queue.
     pub(crate) owner: FunctionId,
-    /// Queue that it came from.
+    /// Queue whose ring it came from.
     pub(crate) ring: u32,
-    /// Queue that it counts for: the same, or a jetty on a shared one.
+    /// Queue that received the message: the same, or a jetty on a shared ring.
     pub(crate) cqe_source: CqeSource,
     port: Arc<JfcPort>,
     entry_idx: u16,
@@ -47,7 +47,7 @@ pub(crate) struct TakenReceive {
 }
 
 impl TakenReceive {
-    /// Words of its pieces.
+    /// The words of its pieces.
     pub(crate) fn pieces(&self) -> &[u64] {
         self.words.get(..2 * self.num).unwrap_or(&[])
     }
@@ -56,12 +56,12 @@ impl TakenReceive {
         self.capacity
     }
 
-    /// Whether short payload goes into the completion.
+    /// Whether a short payload goes into the completion.
     pub(crate) fn is_inline(&self) -> bool {
         self.port.inline
     }
 
-    /// Ends it: `cqe` says what came, this says for whom.
+    /// Completes it; `cqe` describes the message, and this adds the receiver.
     pub(crate) fn complete(self, core: &DeviceCore, cqe: Cqe, solicited: bool) {
         let cqe = Cqe {
             recv: true,
@@ -79,13 +79,13 @@ impl TakenReceive {
         core.tables.counts.add_alone(Counter::Completions, 1);
     }
 
-    /// Ends it with an error.
+    /// Completes it with an error.
     pub(crate) fn fail(self, core: &DeviceCore, status: CqeStatus) {
         self.complete(core, Cqe { status, ..Cqe::default() }, true);
     }
 }
 
-/// Where the messages of a form are received.
+/// Receiver of the messages of a form.
 #[derive(Clone, Debug)]
 pub(crate) struct FormReceiver {
     /// Queue whose receives they use.
@@ -100,11 +100,11 @@ struct Spare {
     words: EntryWords,
 }
 
-/// Receive ring of a JFR or jetty, from which receives are taken.
+/// Receive ring of a JFR or jetty.
 #[derive(Debug)]
 struct ReceiveRing {
     side: RecvSide,
-    /// The side's port, to be lent to receives in use.
+    /// The side's port, lent to receives in use.
     port: Arc<JfcPort>,
     state: QueueState,
     cursor: ReceiveCursor,
@@ -118,11 +118,11 @@ pub(crate) struct ReceivingSides {
     rings: BTreeMap<u32, ReceiveRing>,
     ends: BTreeMap<u32, ReceivingSide>,
     groups: BTreeMap<u32, Group>,
-    /// Queues whose posted receives end at once.
+    /// Queues whose posted receives are flushed.
     flushing: Vec<u32>,
     /// Rings whose threshold was set since the last step.
     new_thresholds: Vec<u32>,
-    /// Changes of what decides about messages: sides made, ended, bound, in another state.
+    /// Number of changes that affect checks of messages: sides created, ended, bound, in another state.
     changes: u64,
 }
 
@@ -142,7 +142,7 @@ impl ReceivingSides {
         self.ends.insert(side.id, ReceivingSide::of_shared(side));
     }
 
-    /// The receiving side is gone, and left its group; its receives were flushed before.
+    /// Removes a receiving side, which leaves its group; its receives were flushed before.
     pub(crate) fn remove(&mut self, id: u32) {
         self.changes += 1;
         self.rings.remove(&id);
@@ -173,7 +173,7 @@ impl ReceivingSides {
         }
     }
 
-    /// Ends posted receives of queues in error. Whether anything was done.
+    /// Flushes posted receives of queues in error. Returns whether anything was done.
     pub(crate) fn step_flushes(&mut self, core: &DeviceCore) -> bool {
         let mut busy = false;
         for id in self.new_thresholds.drain(..) {
@@ -189,23 +189,24 @@ impl ReceivingSides {
         busy
     }
 
-    /// Whether the next step has receives to end, or a threshold to look at.
+    /// Whether the next step has receives to flush, or a threshold to check.
     pub(crate) fn is_flushing(&self) -> bool {
         !(self.flushing.is_empty() && self.new_thresholds.is_empty())
     }
 
-    /// Posted receives that wait for a message or for their completion; `None`: it has no ring.
+    /// Number of posted receives that wait for a message or their completion; `None`: the queue has no ring.
     pub(crate) fn left(&self, id: u32) -> Option<u32> {
         self.rings.get(&id).map(ReceiveRing::left)
     }
 
-    /// Timer code by which senders to the queue wait for a receive.
+    /// Timer code of the RNR wait that senders to the queue are asked for.
     pub(crate) fn min_rnr_timer(&self, id: u32) -> Option<u8> {
         let ring = self.rings.get(&self.ends.get(&id)?.ring)?;
         Some(ring.side.min_rnr_timer & 31)
     }
 
-    /// `false`: no such ring. The next step looks whether an event is due already.
+    /// Sets the threshold of a ring's event; `false`: no such ring. The next step checks whether an event is due
+    /// already.
     pub(crate) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
         let Some(ring) = self.rings.get_mut(&id) else { return false };
         ring.threshold = threshold;
@@ -226,14 +227,14 @@ impl ReceivingSides {
         self.groups.remove(&id);
     }
 
-    /// A jetty joins once, when it is made.
+    /// Adds a jetty to a group, once, at its creation.
     pub(crate) fn join(&mut self, group: u32, jetty: u32) {
         if let Some(group) = self.groups.get_mut(&group) {
             group.join(jetty);
         }
     }
 
-    /// A receive for a message, with a completion slot; or the answer that the message gets.
+    /// Takes a receive for a message, with a completion slot; otherwise the answer to the message.
     pub(crate) fn take(
         &mut self,
         core: &DeviceCore,
@@ -244,7 +245,7 @@ impl ReceivingSides {
         self.take_of(core, id)
     }
 
-    /// As [`ReceivingSides::take`], of a queue to which the message was admitted.
+    /// Takes a receive of queue `id`, which the message was admitted to.
     pub(crate) fn take_of(
         &mut self,
         core: &DeviceCore,
@@ -278,14 +279,14 @@ impl ReceivingSides {
         Ok(TakenReceive { owner, ring, cqe_source, port, entry_idx, words, num, capacity })
     }
 
-    /// What a message will look up here, as far as that can be said before it is admitted: its queue, its JFC, and the
-    /// pieces of the next receive.
+    /// Contexts that a message will need here, as far as they are known before it is admitted: its queue, its JFC,
+    /// and the pieces of the next receive.
     pub(crate) fn look_ahead(&self, ask: &Ask) -> Vec<LookedUp> {
         let Ok(id) = self.next_member(ask) else { return Vec::new() };
         self.look_ahead_of(id)
     }
 
-    /// As [`ReceivingSides::look_ahead`], of a queue to which the message was admitted.
+    /// Contexts for a message to queue `id`, which it was admitted to.
     pub(crate) fn look_ahead_of(&self, id: u32) -> Vec<LookedUp> {
         let Some(end) = self.ends.get(&id) else { return Vec::new() };
         let Some(ring) = self.rings.get(&end.ring) else { return Vec::new() };
@@ -299,14 +300,14 @@ impl ReceivingSides {
         all
     }
 
-    /// Number of changes of what decides about messages.
+    /// Number of changes that affect checks of messages.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What receives a message that was just taken, and what its completions say about it; `None`: not one
-    /// queue alone.
+    /// The receiver of a message that was just taken, and the constant part of its completion; `None`: it is not one
+    /// fixed queue.
     pub(crate) fn receiver_of(&self, header: &RequestHeader) -> Option<(FormReceiver, Cqe)> {
         let target = header.target.filter(|target| target.kind != TargetKind::JettyGroup)?;
         let end = self.ends.get(&target.id.value())?;
@@ -317,8 +318,8 @@ impl ReceivingSides {
         Some((FormReceiver { ring: end.ring, port }, cqe))
     }
 
-    /// Takes the next receive for a message of `len` bytes, which `place` copies to memory and offset, with a
-    /// completion slot. Returns the receive's index; `None`: nothing happened.
+    /// Takes the next receive for a message of `len` bytes, with a completion slot; `place` copies the bytes to
+    /// memory and offset. Returns the receive's index; `None`: nothing happened.
     #[inline]
     pub(crate) fn place_short(
         &mut self,
@@ -348,7 +349,7 @@ impl ReceivingSides {
         Some(ring.cursor.consume())
     }
 
-    /// Where messages for the receiver come, for a ping-pong; `None`: what follows is looked at for each message.
+    /// Lends the receives of a ring to ping-pong mode; `None`: each message needs the usual checks.
     pub(crate) fn place_of(
         &self,
         receiver: &FormReceiver,
@@ -364,14 +365,14 @@ impl ReceivingSides {
         Some(ReceivePlace::new(ring.cursor.clone(), segment))
     }
 
-    /// A ping-pong ended, which had taken receives.
+    /// Takes the receives back from ping-pong mode, with its position.
     pub(crate) fn take_back(&mut self, receiver: &FormReceiver, place: ReceivePlace) {
         if let Some(ring) = self.rings.get_mut(&receiver.ring) {
             ring.cursor = place.cursor;
         }
     }
 
-    /// A receive whose message will not come: the next one gets it.
+    /// Takes a receive back whose message will not come: the next message gets it.
     pub(crate) fn give_back(&mut self, core: &DeviceCore, taken: TakenReceive) {
         if core.tables.faults.receive_kept() {
             return;
@@ -382,7 +383,7 @@ impl ReceivingSides {
         }
     }
 
-    /// The queue that a message is for: itself, or a member of a group.
+    /// The queue that receives a message: the target itself, or a member of a group.
     fn member(&mut self, ask: &Ask) -> Result<u32, ResponseStatus> {
         let member = self.next_member(ask)?;
         let is_group = ask.target.kind == TargetKind::JettyGroup;
@@ -392,7 +393,8 @@ impl ReceivingSides {
         Ok(member)
     }
 
-    /// As [`ReceivingSides::member`], before the message is there.
+    /// The queue that would receive a message, which has not arrived: unlike [`ReceivingSides::member`] without
+    /// picking it.
     fn next_member(&self, ask: &Ask) -> Result<u32, ResponseStatus> {
         let id = ask.target.id.value();
         if ask.target.kind != TargetKind::JettyGroup {
@@ -409,7 +411,7 @@ impl ReceivingSides {
 }
 
 impl ReceiveRing {
-    /// Receives posted and not taken; an impossible index of the driver counts as none.
+    /// Number of receives posted and not taken; an impossible index of the driver counts as none.
     fn posted(&self, core: &DeviceCore) -> u32 {
         self.cursor.posted().unwrap_or_else(|BadIndex| {
             core.tables.count(Counter::BadDoorbell);
@@ -440,7 +442,7 @@ impl ReceiveRing {
         Some(Spare { entry_idx, words })
     }
 
-    /// One event when fewer receives are left than the driver wants.
+    /// Sends one event when fewer receives are left than the driver wants.
     fn look_at_threshold(&mut self, core: &DeviceCore) {
         if self.threshold != 0 && self.left() < self.threshold {
             self.threshold = 0;
@@ -485,7 +487,7 @@ impl ReceiveRing {
     }
 }
 
-/// Gives a slot back unused, to a send queue that stopped for want of one if there is any.
+/// Gives a slot back unused, and restarts a send queue that stopped for want of one, if any.
 fn give_back(core: &DeviceCore, port: &JfcPort) {
     if port.give_back() {
         core.restart_later();
@@ -498,13 +500,13 @@ pub(crate) struct ReceiveCursor {
     record: Region,
     ring: Region,
     depth_log2: u8,
-    /// Bytes of an entry.
+    /// Length of an entry in bytes.
     stride: usize,
-    /// Entries taken, free running.
+    /// Number of entries taken, free running.
     ci: u32,
 }
 
-/// The driver's index cannot be.
+/// The driver's index is impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BadIndex;
 
@@ -519,7 +521,7 @@ impl ReceiveCursor {
         }
     }
 
-    /// Receives posted and not taken.
+    /// Number of receives posted and not taken.
     #[inline]
     pub(crate) fn posted(&self) -> Result<u32, BadIndex> {
         let pi = self.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
@@ -560,12 +562,12 @@ impl ReceiveCursor {
     pub(crate) fn consume(&mut self) -> u16 {
         let entry_idx = low16(self.ci);
         self.ci = self.ci.wrapping_add(1);
-        // The record's length was checked when the queue was made.
+        // The record's length was checked when the queue was created.
         let _ = self.record.store_u32_release(record::RQ_CI, self.ci);
         entry_idx
     }
 
-    /// Token id of the receive that was taken last: a guess at that of the next one.
+    /// Token id of the last receive taken: a guess at that of the next one.
     pub(crate) fn last_token_id(&self) -> Option<u32> {
         let words = self.ring.load_block::<2>(self.at(self.ci.wrapping_sub(1))).ok()?;
         Some(Sge::from_words(words).token_id)
@@ -578,7 +580,7 @@ impl ReceiveCursor {
     }
 }
 
-/// Receives of one piece, all of one segment.
+/// Receives of one piece each, all in one segment.
 #[derive(Debug)]
 pub(crate) struct ReceivePlace {
     pub(crate) cursor: ReceiveCursor,
@@ -590,7 +592,7 @@ impl ReceivePlace {
         Self { cursor, segment }
     }
 
-    /// Where a message of `len` bytes comes, if the next receive is of the segment and has room.
+    /// Memory and offset for a message of `len` bytes, if the next receive is in the segment and long enough.
     #[inline(always)]
     pub(crate) fn next_for(&self, len: usize) -> Option<(&Region, usize)> {
         let (piece, segment) = (self.cursor.next_piece()?, &*self.segment);
