@@ -1,11 +1,10 @@
 //! The process that holds an EID on this machine: a bound abstract socket.
 //!
-//! *Owns*: the listening socket whose name carries the EID. *Takes*: a configured EID, or the wish
-//! for a random one. *Gives*: accepted connections, and the owner of any EID. *Must not*: read or
-//! write a connection.
+//! *Owns*: the listening socket whose name contains the EID. *Takes*: a configured EID, or the request for a random
+//! one. *Gives*: accepted connections, and the owner of any EID. *Must not*: read or write a connection.
 //!
-//! The name is unique per network namespace and across users, it goes with the process, and there
-//! is nothing to clean up.
+//! The name is unique in a network namespace and across users, it disappears with the process, and there is nothing
+//! to clean up.
 
 use std::{
     io,
@@ -59,7 +58,7 @@ pub enum ClaimError {
     Os(#[from] io::Error),
 }
 
-/// The holder of an EID, as far as it can be known.
+/// The holder of an EID, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EidOwner(pub Option<Credentials>);
 
@@ -114,7 +113,7 @@ impl Claim {
         self.eid
     }
 
-    /// The next waiting connection, non-blocking, or `None`.
+    /// Accepts the next waiting connection, non-blocking, or returns `None`.
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -133,7 +132,7 @@ impl AsFd for Claim {
     }
 }
 
-/// How a connection attempt went. It never waits.
+/// Result of a connection attempt, which never waits.
 #[derive(Debug)]
 pub enum Connect {
     /// The claim is held; the connection may not have been accepted yet.
@@ -158,7 +157,7 @@ pub fn connect(eid: RawEid) -> io::Result<Connect> {
     }
 }
 
-/// The process that holds `eid`, or `None` when there is none or its queue is full.
+/// The process that holds `eid`; `None`: there is none, or its queue is full.
 ///
 /// # Errors
 /// Out of descriptors or memory.

@@ -1,10 +1,10 @@
 //! The clock of the real world.
 //!
-//! *Owns*: reads of the system's clocks. *Gives*: exact time where something waits, a cheap lower
-//! bound where something is posted, and numbers of lives. *Must not*: be read by the core.
+//! *Owns*: reads of the system's clocks. *Gives*: exact time for waits, a cheap lower bound for posts, and numbers of
+//! lives. *Must not*: be read by the core.
 //!
-//! Measured here: exact 28 ns, cheap 2 ns with a resolution of 1 to 4 ms. A doorbell of 22 ns cannot
-//! pay for the exact one; a timer that starts from the cheap one fires a little early.
+//! Measured here: exact 28 ns, cheap 2 ns with a resolution of 1 to 4 ms. A doorbell of 22 ns cannot afford the exact
+//! clock; a timer that starts from the cheap one fires a little early.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use udma_abi::Nanos;
@@ -13,7 +13,7 @@ use urma_mem::sync::{AtomicU64, Ordering};
 /// Monotonic time of this machine, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// The newest exact answer.
+    /// The latest exact time.
     latest: AtomicU64,
 }
 
@@ -27,8 +27,8 @@ impl Clock {
         now
     }
 
-    /// A time that is not in the future, at most some milliseconds in the past, and not before an
-    /// exact answer that this thread has seen.
+    /// Returns a time that is not in the future, at most some milliseconds in the past, and not before an exact time
+    /// that this thread has seen.
     #[inline]
     #[must_use]
     pub fn now_coarse(&self) -> Nanos {

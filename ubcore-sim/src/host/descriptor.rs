@@ -1,8 +1,8 @@
-//! A descriptor that a forked child must not keep alive.
+//! A descriptor that a forked child must not keep open.
 //!
-//! *Owns*: the descriptor and its entry in the list of the fork handler; which errors mean that there
-//! is no descriptor to be had. *Gives*: an owned descriptor whose number means nothing in a child.
-//! *Must not*: be handed to peers' code as is.
+//! *Owns*: the descriptor and its entry in the list of the fork handler; which errors mean that no descriptor is
+//! available. *Gives*: an owned descriptor whose number means nothing in a child. *Must not*: be passed to code of
+//! peers as is.
 //!
 //! A child that kept a claim or a connection open would hide its parent's death from every peer.
 
@@ -17,7 +17,7 @@ use urma_mem::fork::{FdWatch, watch_fd};
 /// An owned descriptor that forked children do not have.
 #[derive(Debug)]
 pub struct ForkGuarded {
-    /// Declared first: it must go before the number can mean another file.
+    /// Declared first: it must be dropped before the number can mean another file.
     _watch: FdWatch,
     fd: OwnedFd,
 }
@@ -32,8 +32,8 @@ impl ForkGuarded {
     }
 }
 
-/// Whether `error` says that this process, or the system, is out of descriptors or memory. Nothing is
-/// wrong with a peer then.
+/// Whether `error` means that this process or the system is out of descriptors or memory; a peer is not to blame
+/// then.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::TOOMANYREFS];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))

@@ -1,10 +1,9 @@
-//! A link that is made worse on purpose: what the node sends goes through the decorators of the simulation first.
+//! A link that is degraded on purpose: what the node sends passes through the decorators of the simulation first.
 //!
-//! *Owns*: what is on its way. *Takes*: a link, and how bad it is to be. *Gives*: a link. *Must not*: touch what is
-//! received: the other side does that to what it sends.
+//! *Owns*: delayed datagrams. *Takes*: a link, and the faults. *Gives*: a link. *Must not*: touch what is received:
+//! the other side does that to what it sends.
 //!
-//! A datagram that is delayed waits here, and the system never sees one that is lost: no privilege is needed, nor
-//! a kernel that can do it.
+//! A delayed datagram waits here, and the system never sees a lost one: no privilege and no kernel support is needed.
 
 use std::{net::SocketAddr, os::fd::BorrowedFd};
 
@@ -18,20 +17,20 @@ use super::udp::{DATAGRAM_MAX, SENDS_PER_CALL};
 use crate::link::{Datagram, Link, LinkFaults, Rng};
 use crate::ports::{Deadline, NodeAddr, Route, Transmit};
 
-/// Sends through decorators, receives as the link below.
+/// Sends through decorators, and receives from the link below unchanged.
 #[derive(Debug)]
 pub(super) struct FaultyLink {
     below: Box<dyn DatagramLink>,
     way: Box<dyn Link>,
     own: NodeAddr,
-    /// Read when a datagram is there. A thread that lost its processor since the node looked at the clock would take
-    /// that time for a part of the delay.
+    /// Read when there is a datagram. If a thread lost its processor after the node read the clock, that time would
+    /// count as delay.
     clock: fn() -> Nanos,
     buffer: Box<[u8]>,
 }
 
 impl FaultyLink {
-    /// Around `below`, the link of the node at `own`.
+    /// Wraps `below`, the link of the node at `own`.
     #[must_use]
     pub(super) fn new(below: Box<dyn DatagramLink>, own: SocketAddr, faults: &LinkFaults) -> Self {
         let way = faults.cfg.build(&mut Rng::new(faults.seed));
@@ -42,7 +41,7 @@ impl FaultyLink {
 }
 
 impl Drop for FaultyLink {
-    /// What is on its way leaves with the node that sent it.
+    /// Sends delayed datagrams before the node goes.
     fn drop(&mut self) {
         self.clock = || Nanos::MAX;
         while self.send(&mut |_| None) != 0 {}

@@ -1,7 +1,7 @@
-//! Why requests had no acknowledgement, for the log.
+//! Finds out for the log why requests got no acknowledgement.
 //!
-//! *Owns*: when which peer was asked about. *Takes*: the EID of a peer whose requests ended so. *Gives*: one line of the
-//! log, from a thread of its own. *Must not*: keep the background thread waiting; ask more often than [`INTERVAL`], or
+//! *Owns*: when which peer was asked about. *Takes*: the EID of a peer whose requests timed out. *Gives*: one line in
+//! the log, from a thread of its own. *Must not*: block the background thread; ask more often than [`INTERVAL`], or
 //! about two peers at once; be used for a decision.
 
 use std::{sync::Arc, thread::Builder, time::Duration};
@@ -14,7 +14,7 @@ use super::{
     obstacle::{FailedAttempt, find},
 };
 
-/// Peers that were asked about, and whether a thread asks now.
+/// Peers that were asked about, and whether a thread is asking now.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     /// EIDs with the time of the latest question, the oldest first.
@@ -23,7 +23,8 @@ pub(super) struct Inquiry {
 }
 
 impl Inquiry {
-    /// Requests of node `own` to `peer` ended without an acknowledgement: looks for the reason, unless it did just now.
+    /// Starts a search for the reason, after requests of node `own` to `peer` got no acknowledgement, unless one was
+    /// started just now.
     pub(super) fn ask(&mut self, now: Nanos, (own, peer): (RawEid, RawEid), is_packets: bool) {
         if !self.is_due(now, peer) {
             return;

@@ -38,7 +38,7 @@ const DOCUMENT_MAX: u64 = 64 << 20;
 
 // ---- the node's side ----------------------------------------------------------------------------
 
-/// Hands the document to the process at the other end of `socket`.
+/// Sends the document to the process at the other end of `socket`.
 pub(super) fn answer(shared: &SharedNode, name: &str, peers: &[PeerLook], socket: &ForkGuarded) {
     let text = document(shared, name, peers);
     let sent = Region::shared(text.len(), Pages::Base).and_then(|region| {
@@ -206,7 +206,7 @@ fn quoted(text: &str) -> String {
 
 // ---- the asker's side ---------------------------------------------------------------------------
 
-/// The nodes of this host (network namespace), of all users.
+/// Lists the nodes of this host (network namespace), of all users.
 ///
 /// # Errors
 /// `/proc/net/unix` cannot be read.
@@ -247,19 +247,19 @@ pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
     Ok((pid, String::from_utf8(bytes).map_err(io::Error::other)?))
 }
 
-/// A connection on which node `eid` sends a copy of each packet, as [`super::tap`] describes.
+/// Opens a connection on which node `eid` sends a copy of each packet, as described in [`super::tap`].
 ///
 /// # Errors
-/// As [`ask`].
+/// The same as those of [`ask`].
 pub fn capture(eid: RawEid) -> io::Result<OwnedFd> {
     speak(eid, HelloKind::Capture).map(|(_, socket)| socket)
 }
 
-/// A connection on which node `eid` sends a copy of each lookup of contexts, as [`super::tap`] describes; it ends at once
-/// where the node has no model of them.
+/// Opens a connection on which node `eid` sends a copy of each context lookup, as described in [`super::tap`]; it
+/// ends at once if the node does not model contexts.
 ///
 /// # Errors
-/// As [`ask`].
+/// The same as those of [`ask`].
 pub fn capture_contexts(eid: RawEid) -> io::Result<OwnedFd> {
     speak(eid, HelloKind::Contexts).map(|(_, socket)| socket)
 }

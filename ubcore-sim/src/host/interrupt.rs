@@ -1,8 +1,8 @@
 //! Interrupt vectors as descriptors.
 //!
-//! *Owns*: one eventfd in semaphore mode per vector, made when its descriptor is asked for. *Takes*:
-//! raises of the core. *Gives*: duplicates of the descriptor. *Must not*: block, or lose a raise that
-//! came before the descriptor.
+//! *Owns*: one eventfd in semaphore mode per vector, created when its descriptor is first requested. *Takes*: raises
+//! of the core. *Gives*: duplicates of the descriptor. *Must not*: block, or lose a raise that came before the
+//! descriptor.
 
 use std::{
     io::{self, IoSliceMut},
@@ -27,18 +27,18 @@ pub struct EventVectors {
 #[derive(Debug, Default)]
 struct Vector {
     fd: OnceLock<ForkGuarded>,
-    /// Raises before there was a descriptor. Locked while that is made.
+    /// Number of raises before the descriptor existed. Locked while that is created.
     early: Mutex<u64>,
 }
 
 impl EventVectors {
-    /// `count` vectors, none with a descriptor yet.
+    /// Creates `count` vectors, none with a descriptor yet.
     #[must_use]
     pub fn new(count: u16) -> Self {
         Self { vectors: (0..count).map(|_| Vector::default()).collect() }
     }
 
-    /// A duplicate of the vector's descriptor; `None`: there is no such vector.
+    /// Returns a duplicate of the vector's descriptor; `None`: there is no such vector.
     ///
     /// # Errors
     /// The process is out of descriptors.
@@ -87,20 +87,20 @@ impl Interrupt for EventVectors {
     }
 }
 
-/// Adds one to an eventfd. A full counter is as good as one more.
+/// Adds one to an eventfd. If its counter is full, that is as good.
 #[expect(clippy::host_endian_bytes, reason = "the kernel counts in this machine's byte order")]
 pub fn signal(fd: impl AsFd) {
     let one: u64 = 1;
     let _ = rustix::io::write(fd, &one.to_ne_bytes());
 }
 
-/// Takes the whole count (one in semaphore mode); whether there was any. Does not wait, whatever a peer that
-/// has the descriptor too made of its flags.
+/// Takes the whole count (one in semaphore mode); returns whether there was any. Does not block, whatever flags a
+/// peer with the same descriptor has set.
 pub fn take(fd: impl AsFd) -> bool {
     let mut count = [0_u8; 8];
     let into = &mut [IoSliceMut::new(&mut count)];
     match preadv2(&fd, into, AT_POSITION, ReadWriteFlags::NOWAIT) {
-        // Kernels before 5.8 know it of files only.
+        // Kernels before 5.8 support it for files only.
         Err(Errno::OPNOTSUPP) => rustix::io::read(fd, &mut count).is_ok(),
         taken => taken.is_ok(),
     }

@@ -1,8 +1,8 @@
-//! Registered memory, made reachable for peers on this host.
+//! Makes registered memory reachable for peers on this host.
 //!
-//! *Owns*: the node's arena and what each registration moved into it, files that registrations lie in. *Takes*: regions by
-//! registration key. *Gives*: extents of the arena, places in files. *Must not*: depend on segments; move anything
-//! when page moving is off.
+//! *Owns*: the node's arena and what each registration moved into it, files that contain registrations. *Takes*:
+//! regions by registration key. *Gives*: extents of the arena, places in files. *Must not*: depend on segments; move
+//! anything when page moving is off.
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +15,23 @@ use urma_mem::{
 
 use crate::ports::{MemoryHost, SharedExtent, SharedMemory};
 
-/// Whether registered pages move to the arena.
+/// Whether registered pages are moved to the arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PageMoving {
-    /// Whole private anonymous writable pages move: peers on this host reach them directly.
+    /// Whole private anonymous writable pages are moved: peers on this host access them directly.
     #[default]
     On,
-    /// Nothing moves: peers reach memory by copies only.
+    /// Nothing is moved: peers access memory by copies only.
     Off,
 }
 
-/// Whether peers on this host map files that registered memory is a part of, and this node theirs.
+/// Whether peers on this host map files that contain registered memory, and this node theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileSharing {
-    /// Peers that may trace this process do.
+    /// Peers that may trace this process do so.
     #[default]
     On,
-    /// Such memory is reached by copies only.
+    /// Such memory is accessed by copies only.
     Off,
 }
 
@@ -46,7 +46,7 @@ pub struct ArenaMemory {
     /// The file of each registration that lies in one.
     held: Mutex<BTreeMap<u32, Arc<SharedFile>>>,
     adoptions: Mutex<BTreeMap<u32, Adoption>>,
-    /// Why registrations of which nothing moved stayed where they are.
+    /// Why registrations with no moved pages stayed where they are.
     refusals: Mutex<BTreeMap<u32, String>>,
 }
 
@@ -64,7 +64,7 @@ impl ArenaMemory {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file in which the whole of `region` lies; else why there is none to share.
+    /// Returns the file that contains the whole of `region`, or why there is none to share.
     fn share_file(&self, key: u32, region: &Region) -> Result<SharedMemory, String> {
         let files = self.files.as_ref().ok_or("sharing of files is turned off")?;
         let (file, place) = files.behind(region).map_err(|reason| reason.to_string())?;
@@ -72,7 +72,7 @@ impl ArenaMemory {
         Ok(SharedMemory { extents: Vec::new(), file: Some(place) })
     }
 
-    /// The pages of `region` that move; else why none does.
+    /// Moves the pages of `region` that can be moved, or returns why none can.
     fn move_pages(&self, key: u32, region: &Region) -> Result<SharedMemory, String> {
         if self.moving == PageMoving::Off {
             return Err("page moving is turned off".to_owned());
@@ -89,7 +89,7 @@ impl ArenaMemory {
         Ok(SharedMemory { extents, file: None })
     }
 
-    /// Registrations that have pages in the arena.
+    /// Number of registrations with pages in the arena.
     #[must_use]
     pub fn moved(&self) -> usize {
         self.adoptions().len()
@@ -112,7 +112,7 @@ impl MemoryHost for ArenaMemory {
             Err(reason) => reason,
         };
         self.share_file(key, region).unwrap_or_else(|unshared| {
-            // Of private memory the first reason is the one that counts.
+            // For private memory the first reason is the one that counts.
             let reason = format!("{unmoved}; {unshared}");
             tracing::info!(key, ?region, %reason, "memory is not reachable directly");
             self.refusals().insert(key, reason);

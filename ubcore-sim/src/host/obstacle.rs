@@ -1,8 +1,8 @@
-//! What stands between a node and a peer that it does not reach: address, port, firewall, MTU or version.
+//! Finds what keeps a node from reaching a peer: address, port, firewall, MTU or version.
 //!
-//! *Owns*: the probes (a UDP socket of any port, a TCP connection attempt) and what each result means. *Takes*:
-//! two EIDs, after an attempt to connect failed. *Gives*: one [`Obstacle`]. *Must not*: wait for
-//! longer than [`PATIENCE`]; be used for a decision.
+//! *Owns*: the probes (a UDP socket of any port, a TCP connection attempt) and the meaning of each result. *Takes*:
+//! two EIDs, after an attempt to connect failed. *Gives*: one [`Obstacle`]. *Must not*: wait for longer than
+//! [`PATIENCE`]; be used for a decision.
 
 use std::{
     fmt, io,
@@ -21,22 +21,22 @@ use urma_packet::{ROCE_PORT, WIRE_VERSION};
 
 use super::{clock::Clock, eid_ip, udp::port_owner};
 
-/// Kind of what stands in the way.
+/// Kind of obstacle between two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ObstacleKind {
     /// No route, or no host with this address.
     Address,
-    /// UDP 4791 is not received by a node, here or there.
+    /// No node receives on UDP 4791, on this side or the other.
     Port,
     /// Packets are dropped without an answer, or forbidden.
     Firewall,
     /// Packets are too large for the path.
     Mtu,
-    /// The peer has no wire version in common.
+    /// The peer supports no common wire version.
     Version,
 }
 
-/// What stands in the way, for the user.
+/// An obstacle, for the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Obstacle {
     /// Which of the five kinds it is.
@@ -67,7 +67,7 @@ pub enum FailedAttempt {
     Refusal,
 }
 
-/// Looks for what stands between node `own` of process `pid` and `peer`. Takes up to [`PATIENCE`].
+/// Searches for the obstacle between node `own` of process `pid` and `peer`. Takes up to [`PATIENCE`].
 #[must_use]
 pub fn find(own: RawEid, pid: u32, peer: RawEid, attempt: FailedAttempt) -> Obstacle {
     let (own, peer) = (eid_ip(own), eid_ip(peer));
@@ -91,7 +91,7 @@ fn of_addresses(own: IpAddr, peer: IpAddr) -> Option<Obstacle> {
         );
         return Some(of(ObstacleKind::Address, why));
     }
-    // Any loopback address may be a source for what goes to this host only.
+    // Any loopback address may be a source for packets to this host.
     let is_here = peer.is_loopback() || UdpSocket::bind((peer, 0)).is_ok();
     (own.is_loopback() && !is_here).then(|| {
         let why = format!(
@@ -158,13 +158,13 @@ fn unknown(peer: IpAddr, error: &io::Error) -> Obstacle {
     of(ObstacleKind::Address, format!("{peer} cannot be tried: {error}"))
 }
 
-/// Attempts that are under way.
+/// Probes that are under way.
 #[derive(Debug)]
 struct Probes {
     peer: IpAddr,
     udp: UdpSocket,
     tcp: Socket,
-    /// The host answered the connection attempt, whatever the answer.
+    /// The host answered the connection attempt in some way.
     is_alive: bool,
 }
 
@@ -172,7 +172,7 @@ impl Probes {
     fn start(own: IpAddr, peer: IpAddr) -> io::Result<Self> {
         let (from, to) = (SocketAddr::new(own, 0), SocketAddr::new(peer, ROCE_PORT));
         let udp = UdpSocket::bind(from)?;
-        // Without it, the system keeps errors to itself that may pass.
+        // Without it, the system does not report errors that may be temporary.
         let _ = if peer.is_ipv4() {
             setsockopt(&udp, Ipv4RecvErr, &true)
         } else {
@@ -196,7 +196,7 @@ impl Probes {
             if waited >= nanos(PATIENCE) || self.is_alive && waited >= nanos(ALIVE_PATIENCE) {
                 return self.silence();
             }
-            // Replies about errors are rate-limited by their sender: one probe may have none.
+            // Senders limit the rate of error replies: a single probe may get none.
             if let Some(found) = self.send().or_else(|| self.wait()) {
                 return found;
             }

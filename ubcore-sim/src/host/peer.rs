@@ -1,12 +1,11 @@
 //! Nodes on this host: finding them, being found, and noticing that they are gone.
 //!
-//! *Owns*: the claim's connections, one per pair of nodes, and the state of each. *Takes*: requests
-//! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared
-//! memory; trust anything that came over a connection beyond what it checked.
+//! *Owns*: the claim's connections, one per pair of nodes, and the state of each. *Takes*: requests of the core,
+//! readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: block; look into shared memory; trust anything from a
+//! connection beyond what it checked.
 //!
-//! A connection is made once for both directions: the connecting side sends an offer, the accepting
-//! side answers. When two nodes connect to each other at the same time, the connection of the lower
-//! EID stands.
+//! One connection serves both directions: the connecting side sends an offer, the accepting side answers. When two
+//! nodes connect to each other at the same time, the connection of the lower EID is kept.
 
 pub(crate) mod files;
 pub mod hello;
@@ -48,7 +47,7 @@ pub enum PathChoice {
     Packets,
 }
 
-/// What happened with a peer.
+/// Event about a peer.
 #[derive(Debug)]
 pub enum PeerEvent {
     /// The same-host path is open.
@@ -58,7 +57,7 @@ pub enum PeerEvent {
         /// What the two share.
         parts: Box<SameHostParts>,
     },
-    /// It is to be reached by packets.
+    /// It can be reached by packets.
     Packets {
         /// EID of the peer's node.
         eid: RawEid,
@@ -77,7 +76,7 @@ pub enum PeerEvent {
     },
     /// A process of the same user asks for the description of this node.
     Inspect {
-        /// Where the answer goes.
+        /// Connection for the answer.
         socket: Arc<ForkGuarded>,
     },
     /// A process of the same user asks for a copy of each packet.
@@ -92,14 +91,14 @@ pub enum PeerEvent {
     },
 }
 
-/// State of another node in the host part of this one.
+/// State of another node, as this host part sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerLook {
     /// EID of the peer's node.
     pub eid: RawEid,
     /// Its process, when memory is shared with it.
     pub pid: Option<u32>,
-    /// Why packets go to it and memory is not shared.
+    /// Why packets are used and memory is not shared.
     pub why_not_faster: Option<&'static str>,
 }
 
@@ -107,7 +106,7 @@ pub struct PeerLook {
 #[derive(Debug)]
 pub struct Peers {
     share: LocalShare,
-    /// Dropped before the claim: no peer takes the next owner of the EID for this node.
+    /// Dropped before the claim: no peer must mistake the next owner of the EID for this node.
     links: BTreeMap<u64, PeerConnection>,
     claim: Claim,
     path: PathChoice,
@@ -118,27 +117,27 @@ pub struct Peers {
     lies: u64,
     shortages: Shortages,
     noise: Noise,
-    /// While connections cannot be accepted.
+    /// Set while connections cannot be accepted.
     pause: RetryPause,
-    /// When mapped files of peers are looked after next; [`Nanos::MAX`]: none was seen.
+    /// When mapped files of peers are checked next; [`Nanos::MAX`]: there are none.
     files_at: Nanos,
-    /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
+    /// Nodes that are reached by packets, and why; at most [`REASONS_MAX`].
     reasons: BTreeMap<RawEid, &'static str>,
 }
 
-/// A connection, or the wish for one.
+/// A connection, or the attempt to get one.
 #[derive(Debug)]
 struct PeerConnection {
-    /// `None` while the peer's queue of connections is full, or after leaving it to the peer.
+    /// `None` while the peer's queue of connections is full, or after leaving the connection to the peer.
     socket: Option<Arc<ForkGuarded>>,
     state: ConnectionState,
 }
 
 #[derive(Debug)]
 enum ConnectionState {
-    /// Mine, not connected yet: the peer's queue is full, or it is connecting to me.
+    /// Ours, not connected yet: the peer's queue is full, or it is connecting to us.
     Wanted { eid: RawEid, deadline: Nanos },
-    /// Mine: offered, no answer yet.
+    /// Ours: offered, no answer yet.
     Offered { eid: RawEid, deadline: Nanos, offer: Box<SharingOffer>, credentials: Credentials },
     /// The peer's: nothing received yet.
     Accepted { deadline: Nanos, credentials: Credentials },
@@ -166,7 +165,7 @@ impl ConnectionState {
         }
     }
 
-    /// The peer that this side wants to reach by it, or reached.
+    /// The peer that this side wants to reach, or reached, on this connection.
     fn peer(&self) -> Option<RawEid> {
         match *self {
             Self::Wanted { eid, .. } | Self::Offered { eid, .. } | Self::Up { eid, .. } => {
@@ -176,7 +175,7 @@ impl ConnectionState {
         }
     }
 
-    /// The peer that this side wants to reach by it.
+    /// The peer that this side wants to reach on this connection.
     fn sought(&self) -> Option<RawEid> {
         match *self {
             Self::Wanted { eid, .. } | Self::Offered { eid, .. } => Some(eid),
@@ -186,7 +185,7 @@ impl ConnectionState {
 }
 
 impl Peers {
-    /// No peers yet. Watches the claim under [`CLAIM_KEY`]; connections get keys above it.
+    /// Creates the state without peers. Watches the claim under [`CLAIM_KEY`]; connections get keys above it.
     ///
     /// # Errors
     /// The claim cannot be watched.
@@ -215,12 +214,12 @@ impl Peers {
         })
     }
 
-    /// Shares memory with these processes from now on.
+    /// Sets the processes with which memory is shared from now on.
     pub fn share_with(&mut self, whom: ShareWith) {
         self.share_with = whom;
     }
 
-    /// Finds a path to `eid` for the core; an event reports it within [`ANSWER_NS`].
+    /// Searches a path to `eid` for the core; an event reports the result within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
             self.remember(eid, "this node is configured for packets only");
@@ -229,7 +228,7 @@ impl Peers {
         }
         let up = |link: &PeerConnection| matches!(link.state, ConnectionState::Up { eid: up, .. } if up == eid);
         if let Some((&key, _)) = self.links.iter().find(|(_, link)| up(link)) {
-            // The peer may have closed and started again, and is therefore searched for.
+            // The peer may have closed and started again, so it is searched for.
             self.on_ready(key);
         }
         if self.links.values().any(|link| link.state.peer() == Some(eid)) {
@@ -240,13 +239,13 @@ impl Peers {
         self.try_connect(key);
     }
 
-    /// Drops the path to `eid`, which the core does not need any more.
+    /// Drops the path to `eid`, which the core no longer needs.
     pub fn forget(&mut self, eid: RawEid) {
         self.links.retain(|_, link| link.state.peer() != Some(eid));
     }
 
-    /// The claim has connections waiting. When none can be accepted, they wait, and the claim is
-    /// not watched, for a time that doubles: it stays readable, and would keep the thread busy.
+    /// Accepts the connections that wait at the claim. If none can be accepted, they wait, and the claim is not
+    /// watched for a time that doubles: it stays readable, and would keep the thread busy.
     pub fn on_claim_ready(&mut self, now: Nanos) {
         for _ in 0..ACCEPTS_PER_CALL {
             match self.claim.accept() {
@@ -271,7 +270,7 @@ impl Peers {
         }
     }
 
-    /// The connection `key` has something to read or hung up. Other keys are ignored.
+    /// Reads connection `key`, which is readable or hung up. Other keys are ignored.
     pub fn on_ready(&mut self, key: u64) {
         let Some(link) = self.links.get(&key) else { return };
         let Some(socket) = &link.socket else { return };
@@ -296,7 +295,7 @@ impl Peers {
         }
     }
 
-    /// Time has passed: retries and timeouts.
+    /// Handles the time: retries and timeouts.
     pub fn on_tick(&mut self, now: Nanos) {
         if self.pause.is_over(now) {
             self.watch_claim(Interest::Read);
@@ -326,7 +325,7 @@ impl Peers {
         }
     }
 
-    /// Unmaps files of peers in which no segment lives any more.
+    /// Unmaps files of peers in which no segment is alive any more.
     fn look_after_files(&mut self, now: Nanos) {
         let is_due = self.files_at <= now;
         let mut has_files = false;
@@ -343,7 +342,7 @@ impl Peers {
         }
     }
 
-    /// When [`Peers::on_tick`] wants to be called at the latest.
+    /// When [`Peers::on_tick`] has to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self, now: Nanos) -> Deadline {
         let deadlines = self.links.values().filter_map(|link| link.state.deadline());
@@ -354,12 +353,12 @@ impl Peers {
         Some(if retries { earliest.min(now + RETRY_NS) } else { earliest })
     }
 
-    /// What happened, in order.
+    /// Takes the next event, in order.
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
         self.events.pop_front()
     }
 
-    /// What is known of other nodes.
+    /// Lists what is known about other nodes.
     #[must_use]
     pub fn look(&self) -> Vec<PeerLook> {
         let up = self.links.values().filter_map(|link| {
@@ -380,7 +379,7 @@ impl Peers {
         look
     }
 
-    /// Why packets go to `eid`; the newest reason counts.
+    /// Records why packets are used for `eid`; the newest reason counts.
     fn remember(&mut self, eid: RawEid, why: &'static str) {
         if self.reasons.len() >= REASONS_MAX {
             self.reasons.clear();
@@ -388,13 +387,13 @@ impl Peers {
         self.reasons.insert(eid, why);
     }
 
-    /// Connections cut because what came over them was not true or not of this protocol.
+    /// Number of connections cut because of wrong data or another protocol.
     #[must_use]
     pub fn lies(&self) -> u64 {
         self.lies
     }
 
-    /// Times that this process was out of descriptors or memory while it met peers.
+    /// Number of times that this process was out of descriptors or memory while it connected to peers.
     #[must_use]
     pub fn shortages(&self) -> u64 {
         self.shortages.count()
@@ -414,7 +413,7 @@ impl Peers {
         }
     }
 
-    /// There is no path to `eid` on this host; the path choice decides whether packets are used.
+    /// Reports that there is no path to `eid` on this host; the path choice decides whether packets are used.
     fn give_up(&mut self, eid: RawEid, status: CmdStatus) {
         self.events.push_back(match self.path {
             PathChoice::SameHost => PeerEvent::NoPeer { eid, status },
@@ -425,15 +424,15 @@ impl Peers {
 
 /// The claim's key in the poll set.
 pub const CLAIM_KEY: u64 = 16;
-/// Time after which a peer that has not answered counts as stopped.
+/// Time after which a peer that has not answered counts as stopped, in nanoseconds.
 pub const ANSWER_NS: Nanos = 1_000_000_000;
-/// Between two attempts to connect to a peer whose queue is full.
+/// Time between two attempts to connect to a peer whose queue is full, in nanoseconds.
 const RETRY_NS: Nanos = 5_000_000;
-/// Connections accepted before looking at other things again.
+/// Connections accepted in one call, before other work.
 const ACCEPTS_PER_CALL: usize = 32;
 /// Most connections without a first message; further ones are closed.
 const STRANGERS_MAX: usize = 256;
-/// Reasons kept; beyond it all are forgotten, and found again by the next search.
+/// Most reasons kept; beyond it all are dropped, and found again by the next search.
 const REASONS_MAX: usize = 4096;
 
 #[cfg(test)]

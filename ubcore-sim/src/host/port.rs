@@ -1,9 +1,8 @@
 //! The packet port of a node, shared by posters, pollers and the background thread.
 //!
-//! *Owns*: the link behind a `Serial`, the reason why there is none, whether any peer uses packets.
-//! *Takes*: the device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a
-//! system call before the first packet peer exists; wait for the thread that exchanges at the
-//! moment.
+//! *Owns*: the link behind a `Serial`, the reason why there is none, whether any peer uses packets. *Takes*: the
+//! device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a system call before the first packet
+//! peer exists; wait for the thread that currently exchanges.
 
 use std::{
     net::SocketAddr,
@@ -45,23 +44,23 @@ use crate::{
 pub enum Watch {
     /// The poll set reports each datagram.
     On,
-    /// Once for each arrival: pollers read the socket, except in a pause.
+    /// Once for each arrival: pollers read the socket, except during a pause.
     Arrivals,
-    /// Not in the set: pollers read the socket, and the kernel has nothing to wake for a datagram. To look for
+    /// Not in the set: pollers read the socket, and the kernel has no waiter to wake for a datagram. Checking for
     /// waiters in the set took a sixth of the time of a send.
     Off,
 }
 
-/// What the links of a port are opened with.
+/// Settings for the links of a port.
 #[derive(Clone, Debug, Default)]
 pub struct PortLinkCfg {
     /// Whether the kernel cuts and joins packets.
     pub offload: UdpOffload,
-    /// How each link is made worse; `None`: not at all.
+    /// Faults of each link; `None`: no faults.
     pub faults: Option<LinkFaults>,
 }
 
-/// The link of a node for packets, with its buffers.
+/// The packet link of a node, with its buffers.
 #[derive(Debug)]
 pub struct PacketPort {
     eid: RawEid,
@@ -74,21 +73,22 @@ pub struct PacketPort {
     /// Why there is no link.
     refused: Mutex<Option<String>>,
     cfg: PortLinkCfg,
-    /// A packet peer is wanted, or showed itself.
+    /// A packet peer is wanted, or appeared by itself.
     active: AtomicBool,
     tap: Tap,
-    /// Endpoints of the standard opcodes beside the node.
+    /// Endpoints of the standard opcodes besides the node.
     standard: StandardEndpoints,
-    /// Bytes of the device's last run that endpoints may make up for before its next one. Who has the link changes it.
+    /// Bytes of the device's last run, which endpoints may send before its next one. Changed by the holder of the
+    /// link.
     ahead: AtomicUsize,
-    /// When to exchange at the latest; `Nanos::MAX`: any time.
+    /// Deadline of the next exchange; `Nanos::MAX`: none.
     deadline: AtomicU64,
     moderation: ReceiveModeration,
 }
 
 impl PacketPort {
-    /// Binds the port of node `eid`, and its `further` ones. If that fails, the node works without packets, the reason is
-    /// kept, and each new packet peer tries again.
+    /// Binds the port of node `eid`, and its `further` ones. If that fails, the node works without packets, the
+    /// reason is kept, and each new packet peer tries again.
     #[must_use]
     pub fn bind(eid: RawEid, further: &[RawEid], cfg: PortLinkCfg) -> Self {
         let port = Self { cfg, further: further.to_vec(), ..Self::none(eid, None) };
@@ -98,7 +98,7 @@ impl PacketPort {
         port
     }
 
-    /// A node that exchanges no packets, for the reason given.
+    /// Creates the port of a node that exchanges no packets, for the given reason.
     #[must_use]
     pub fn none(eid: RawEid, reason: Option<String>) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl PacketPort {
         }
     }
 
-    /// When [`PacketPort::exchange`] is to be called at the latest.
+    /// When [`PacketPort::exchange`] has to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
         let at = self.deadline.load(Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl PacketPort {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Whether [`PacketPort::exchange`] is to be called at `now`.
+    /// Whether [`PacketPort::exchange`] has to be called at `now`.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
@@ -144,10 +144,10 @@ impl PacketPort {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A packet peer is wanted.
+    /// Makes the port ready for a packet peer.
     ///
     /// # Errors
-    /// Why there is no socket, in words.
+    /// The reason why there is no socket, in words.
     pub fn ready_for_peer(&self) -> Result<(), String> {
         if let Some(reason) = self.refused() {
             self.try_bind().map_err(|error| format!("{reason}; now: {error}"))?;
@@ -156,41 +156,42 @@ impl PacketPort {
         Ok(())
     }
 
-    /// Adds an endpoint of the standard opcodes: packets for `qpn` from any host are its own from now on.
-    /// The endpoint takes part in each exchange; what it has to send without one, [`PacketPort::send`] sends.
+    /// Adds an endpoint of the standard opcodes, which gets the packets for `qpn` from any host. The endpoint takes
+    /// part in each exchange; [`PacketPort::send`] sends what it has in between.
     ///
     /// # Errors
     /// [`QpnInUse`].
     pub fn add_endpoint(&self, qpn: Tpn, endpoint: Box<dyn PortEndpoint>) -> Result<(), QpnInUse> {
         self.standard.add(qpn, endpoint)?;
-        // Polls look at the socket from now on.
+        // From now on polls read the socket.
         self.active.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Removes an endpoint, and gives it back. Packets for its number are dropped and counted then.
+    /// Removes an endpoint and returns it. Packets for its number are then dropped and counted.
     pub fn remove_endpoint(&self, qpn: Tpn) -> Option<Box<dyn PortEndpoint>> {
         self.standard.remove(qpn)
     }
 
-    /// Datagrams with standard opcodes that were dropped.
+    /// Counts of dropped datagrams with standard opcodes.
     #[must_use]
     pub fn standard_drops(&self) -> StandardDrops {
         self.standard.drops()
     }
 
-    /// As [`DatagramLink::packets_kept`]; `None`: there is no link.
+    /// Number of packets with `mtu` bytes of payload that the link stores until they are received; `None`: there is
+    /// no link.
     #[must_use]
     pub fn packets_kept(&self, mtu: u32) -> Option<usize> {
         self.link.with_blocking(|link| link.as_ref().map(|link| link.packets_kept(mtu))).value
     }
 
-    /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
-    /// there was anything. A caller that finds another thread at it leaves the work to that thread. Where nothing
-    /// came and no timer is due, there is nothing to send. Polls receive a stream at intervals.
+    /// Receives what has arrived, lets the device work, sends what it gives; all bounded. Returns whether there was
+    /// anything. If another thread is doing so, the work is left to that thread. If nothing arrived and no timer is
+    /// due, there is nothing to send. Polls receive a stream at intervals.
     pub fn exchange(&self, device: &SoftwareDevice, now: Nanos, by: LinkVisitor) -> bool {
         let mut count = 0;
-        // Another thread may not look again soon.
+        // The other thread may not check again soon.
         let receives = by == LinkVisitor::Thread || self.moderation.may_receive(now);
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
@@ -200,7 +201,7 @@ impl PacketPort {
                 received = self.receive(link.as_mut(), device, (now, by), &mut stepped);
             }
             if received > 0 {
-                // A datagram that proves nothing must not make each poll a system call from now on.
+                // A datagram that proves nothing must not make each later poll a system call.
                 if !self.is_active() && device.has_packet_peers() {
                     self.active.store(true, Ordering::Relaxed);
                     device.sign().raise();
@@ -209,7 +210,7 @@ impl PacketPort {
                     device.step(now);
                 }
             }
-            // A step of a poll leaves timers to the next one.
+            // The step of a poll leaves timers to the next one.
             let sends = match (stepped, by) {
                 (true, LinkVisitor::Poll) => self.is_link_due(now) || device.has_transmit(),
                 _ => received > 0 || self.may_send(device, now),
@@ -225,8 +226,8 @@ impl PacketPort {
         count > 0 || run == RunResult::WorkLeft
     }
 
-    /// Gives the device what has come, bounded. Returns how many datagrams there were; `stepped` is set when the device
-    /// made a step.
+    /// Passes what has arrived to the device, bounded. Returns how many datagrams there were; `stepped` is set if the
+    /// device made a step.
     fn receive(
         &self,
         link: &mut dyn DatagramLink,
@@ -246,7 +247,7 @@ impl PacketPort {
         received
     }
 
-    /// Whether there may be something to send, or to look after, though nothing came.
+    /// Whether there may be something to send, or a timer, though nothing arrived.
     fn may_send(&self, device: &SoftwareDevice, now: Nanos) -> bool {
         self.is_link_due(now) || device.is_due(now)
     }
@@ -256,17 +257,17 @@ impl PacketPort {
         self.deadline.load(Ordering::Relaxed) <= now || !self.standard.is_empty()
     }
 
-    /// Whether work was left to a thread that has not come to it yet.
+    /// Whether work was left to a thread that has not done it yet.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.link.is_marked()
     }
 
-    /// Sends what the device gives, bounded. Returns how many datagrams there were; a caller that finds
-    /// another thread at it leaves the work to that thread.
+    /// Sends what the device gives, bounded. Returns how many datagrams there were. If another thread is doing so,
+    /// the work is left to that thread.
     pub fn send(&self, device: &SoftwareDevice, now: Nanos) -> usize {
         let mut count = 0;
-        // Work that is left is looked at by the next poll or tick.
+        // The next poll or tick does the work that is left.
         let _ = self.link.run(|link| {
             if let Some(link) = link {
                 count += self.send_on(link.as_mut(), device, now);
@@ -275,8 +276,8 @@ impl PacketPort {
         count
     }
 
-    /// Sends what the device gives before the link closes, up to `most` batches. Waits for a thread that has the link: what
-    /// [`PacketPort::send`] would leave to that would be lost with the link.
+    /// Sends what the device gives before the link closes, up to `most` batches. Waits for a thread that has the
+    /// link: what [`PacketPort::send`] would leave to that thread would be lost with the link.
     pub fn send_last(&self, device: &SoftwareDevice, now: Nanos, most: usize) {
         let _ = self.link.with_blocking(|link| {
             let Some(link) = link else { return };
@@ -288,11 +289,11 @@ impl PacketPort {
         });
     }
 
-    /// Waits for a datagram, `most` at the longest. Other threads use the link meanwhile.
+    /// Waits for a datagram, at most for `most`. Other threads use the link meanwhile.
     pub fn wait(&self, most: Duration) {
         let Some(link) = self.watched().clone() else { return };
         if let Ok(most) = Timespec::try_from(most) {
-            // A wait that is interrupted ends early.
+            // An interrupted wait ends early.
             let _ = rustix::event::poll(&mut [PollFd::new(&*link, PollFlags::IN)], Some(&most));
         }
     }
@@ -330,13 +331,13 @@ impl PacketPort {
         count
     }
 
-    /// What the link did so far; `None`: there is none, or it is in use at this moment.
+    /// Counts of the link; `None`: there is no link, or another thread is using it.
     #[must_use]
     pub fn counts(&self) -> Option<LinkCounts> {
         self.link.try_with(|link| link.as_ref().map(|link| link.counts()))?.value
     }
 
-    /// Where copies of packets go.
+    /// Receiver of copies of the packets.
     #[must_use]
     pub fn tap(&self) -> &Tap {
         &self.tap
@@ -384,7 +385,7 @@ impl PacketPort {
             if result == StandardResult::Taken {
                 self.tap.on_packet(from, self.address(port), bytes);
             } else {
-                // Counts where a flood is looked for.
+                // Only counters in which a flood shows.
                 device.count(Counter::DropMalformed);
             }
             return None;
@@ -398,8 +399,8 @@ impl PacketPort {
         Some(arrival)
     }
 
-    /// What is to be sent next, and whether more may follow it. Device and endpoints send in turn: after a run of the device
-    /// the endpoints may send as many bytes.
+    /// Returns the next datagram to send, and whether more may follow it. Device and endpoints take turns: after a
+    /// run of the device the endpoints may send as many bytes.
     fn transmit(
         &self,
         device: &SoftwareDevice,
@@ -425,17 +426,17 @@ impl PacketPort {
         Some((transmit, has_more))
     }
 
-    /// Address of a port.
+    /// EID address of a port.
     fn address(&self, port: u8) -> RawEid {
         let further = usize::from(port).checked_sub(1).and_then(|at| self.further.get(at));
         *further.unwrap_or(&self.eid)
     }
 
-    /// Closes the link, for good.
+    /// Closes the link for good.
     pub fn close(&self) {
         self.active.store(false, Ordering::Relaxed);
         let watched = self.watched().take();
-        // A thread that waits holds it for some 100 us. The address is free when this returns.
+        // A waiting thread holds it for some 100 us. The address is free when this returns.
         let is_held = || watched.as_ref().is_some_and(|watched| Arc::strong_count(watched) > 1);
         for _ in (0..CLOSE_YIELDS_MAX).take_while(|_| is_held()) {
             std::thread::yield_now();
@@ -450,7 +451,7 @@ impl PacketPort {
         let watched = self.watched();
         let Some(link) = watched.as_deref() else { return };
         let enters = |interest| {
-            // Not in the set: the first time, or pollers read the socket so far.
+            // Not in the set: this is the first time, or pollers have read the socket so far.
             poll.modify(link, key, interest).or_else(|_| poll.add(link, key, interest)).is_ok()
         };
         let has_changed = match wanted {
@@ -484,7 +485,7 @@ impl PacketPort {
         }
     }
 
-    /// A link of each port, or of the only one.
+    /// Opens a link for each port, or for the only one.
     fn open_links(&self) -> Result<Box<dyn DatagramLink>, UdpError> {
         let first = self.open_link(self.eid)?;
         if self.further.is_empty() {
@@ -496,7 +497,7 @@ impl PacketPort {
         Ok(Box::new(joined))
     }
 
-    /// A descriptor of the link beside its own.
+    /// Duplicates the descriptor of the link.
     fn duplicate(&self, link: &dyn DatagramLink) -> Result<ForkGuarded, UdpError> {
         let duplicate = link.descriptor().try_clone_to_owned().and_then(ForkGuarded::new);
         duplicate.map_err(|error| self.refusal(error))
@@ -516,9 +517,9 @@ impl PacketPort {
     }
 }
 
-/// Number of times that the device may have something shorter to send.
+/// How often the device may replace a datagram by something shorter.
 const SENDS_MAX: u32 = 3;
-/// Times that a close yields to threads that wait for a datagram: each may wait some 100 us more.
+/// Yields of a closing port to threads that wait for a datagram: each may wait some 100 us more.
 const CLOSE_YIELDS_MAX: u32 = 10_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! When a node works without its program: the background thread, and what wakes it.
+//! Work of a node without its program: the background thread, and what wakes it.
 //!
-//! *Owns*: the thread, its rests, whether programs poll. *Takes*: readiness of descriptors, timers, polls. *Gives*: steps of
-//! the device. *Must not*: keep a processor from a program that polls.
+//! *Owns*: the thread, its pauses, whether programs poll. *Takes*: readiness of descriptors, timers, polls. *Gives*:
+//! steps of the device. *Must not*: take a processor from a program that polls.
 
 pub(crate) mod moderation;
 pub mod poll;

@@ -1,8 +1,8 @@
-//! What pollers, posters and the background thread of one node share.
+//! State that pollers, posters and the background thread of one node share.
 //!
-//! *Owns*: the device, the presence, the eventfds by which peers and threads of the node wake, the UDP port, the end of it all.
-//! *Takes*: polls and posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for
-//! a post while no packet peer exists and no thread has to be woken.
+//! *Owns*: the device, the presence, the eventfds by which peers and threads of the node wake it, the UDP port, the
+//! end of it all. *Takes*: polls and posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for a
+//! post while there is no packet peer and no thread to wake.
 
 mod doorbells;
 
@@ -36,34 +36,34 @@ use crate::{
     ports::{Deadline, HostRequest, LinkVisitor},
 };
 
-/// One node, seen by all its threads.
+/// One node, as all its threads see it.
 #[derive(Debug)]
 pub struct SharedNode {
     device: Arc<SoftwareDevice>,
     presence: Presence,
     clock: Clock,
-    /// Peers write it: any thread of this node may answer.
+    /// Written by peers: any thread of this node may answer.
     wakeup: Arc<ForkGuarded>,
-    /// Threads of this node write it: the background thread has something to do.
+    /// Written by threads of this node: the background thread has something to do.
     own_wakeup: ForkGuarded,
     port: PacketPort,
     requests: Mutex<VecDeque<HostRequest>>,
-    /// Polls that still look for requests of the core after a command.
+    /// Number of polls that will still check for requests of the core after a command.
     polls_after_command: AtomicU32,
     /// Polls in a row that found the port held by another thread.
     polls_held: AtomicU32,
-    /// The deadline that the sleeping background thread knows of.
+    /// The deadline of the sleeping background thread.
     alarm: SleepAlarm,
-    /// Set by [`SharedNode::stop`], and in a forked child before it runs a line.
+    /// Set by [`SharedNode::stop`], and in a forked child before it runs any code.
     dead: Arc<AtomicBool>,
     _forked: FlagWatch,
     generation: u64,
 }
 
-/// The eventfd that wakes a background thread.
+/// Creates the eventfd that wakes a background thread.
 ///
 /// # Errors
-/// Out of descriptors.
+/// The process is out of descriptors.
 pub fn new_wakeup() -> std::io::Result<Arc<ForkGuarded>> {
     new_eventfd().map(Arc::new)
 }
@@ -73,7 +73,7 @@ fn new_eventfd() -> std::io::Result<ForkGuarded> {
 }
 
 impl SharedNode {
-    /// A node that no thread serves yet.
+    /// Creates a node that no thread serves yet.
     ///
     /// # Errors
     /// Out of descriptors, or of memory for the handlers around `fork`.
@@ -100,7 +100,7 @@ impl SharedNode {
         })
     }
 
-    /// A thread that waits for an event was woken by a peer: clears the wake-up and makes a step.
+    /// Clears the wake-up of a thread that waited for an event and was woken by a peer, and makes a step.
     pub fn on_wakeup(&self) {
         self.clear_wakeup();
         if self.is_dead() {
@@ -114,15 +114,16 @@ impl SharedNode {
         self.leave();
     }
 
-    /// Threads that polled wait from now on: the background thread serves, and peers send wake-ups.
+    /// Notes that threads that polled wait from now on: the background thread serves the node, and peers send
+    /// wake-ups.
     pub fn rest(&self) {
         if !self.is_dead() && self.presence.on_arm() {
             self.ring();
         }
     }
 
-    /// A driver polls or waits: one bounded step. Begins `idle` when the next poll would find nothing and the
-    /// background thread sees that the program polls.
+    /// Makes one bounded step for a driver that polls or waits. Takes the snapshot `idle` if the next poll would find
+    /// nothing and the background thread knows that the program polls.
     pub fn on_poll(&self, idle: &mut IdleSnapshot) {
         idle.end();
         if self.is_dead() {
@@ -144,16 +145,17 @@ impl SharedNode {
         self.leave();
     }
 
-    /// The idle snapshot of a poll ended by an entry of a peer: takes it, if it is a message alone. Whether it did.
+    /// Takes the peer's entry that invalidated a poll's idle snapshot, if it is a single message. Returns whether it
+    /// did.
     #[inline]
     pub fn take_entry(&self, poll: &mut PollOfOne) -> bool {
         !self.is_dead() && self.device.take_entry(|| self.clock.now_coarse(), poll)
     }
 
-    /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
+    /// Makes the step of a poll, unless it would find nothing, as most polls of a spinning program do.
     fn step_for_poll(&self, idle: (RaisedCount, &mut IdleSnapshot)) {
         let is_active = self.port.is_active();
-        // What is runnable or listed is found without a time.
+        // What is runnable or listed is found without the time.
         let is_untimed = self.device.timer().is_none() && self.port.poll_deadline().is_none();
         if !is_active && is_untimed {
             self.device.step_or_begin(|| self.clock.now_coarse(), (self.step_kind(), idle));
@@ -162,7 +164,7 @@ impl SharedNode {
         self.step_timed(is_active, idle);
     }
 
-    /// As [`SharedNode::step_for_poll`], where something may be due by its time.
+    /// Makes the step of a poll when timers may be due.
     #[inline(never)]
     fn step_timed(&self, is_active: bool, idle: (RaisedCount, &mut IdleSnapshot)) {
         let deadline = self.device.poll_deadline();
@@ -173,7 +175,7 @@ impl SharedNode {
             let now = self.clock.now();
             self.presence.on_polled_at(now);
             if !is_active && deadline.is_some_and(|at| at > now) {
-                // Soon, and not yet.
+                // Due soon, but not yet.
                 self.device.step_found(|| now, self.step_kind());
                 return;
             }
@@ -182,14 +184,15 @@ impl SharedNode {
         } else if self.port.is_due(coarse) {
             self.drive(coarse, self.visitor());
         } else if deadline.is_none_or(|at| at > coarse + LULL_NS) {
-            // The background thread ends the idle snapshot before that is due.
+            // The background thread invalidates the idle snapshot before that is due.
             self.device.step_or_begin(|| coarse, (self.step_kind(), idle));
         } else {
             self.device.step_found(|| coarse, self.step_kind());
         }
     }
 
-    /// As [`SharedNode::drive`], less what would find nothing: most polls find the socket empty and no timer due.
+    /// Does what [`SharedNode::drive`] does, except what would find nothing: most polls find the socket empty and no
+    /// timer due.
     fn drive_for_poll(&self, now: Nanos) {
         if self.device.is_due(now) {
             self.device.step(now);
@@ -200,26 +203,26 @@ impl SharedNode {
             self.port.exchange(&self.device, now, self.visitor());
         }
         if !self.presence.is_awake() && self.device.is_due(now) {
-            // The program may wait for an event after this poll: nothing is left to the next one.
+            // The program may wait for an event after this poll: nothing is left for the next one.
             self.device.step(now);
             let _ = self.port.send(&self.device, now);
         }
     }
 
-    /// The program spins on a processor that it shares: gives that to other threads. A wait ends with the next
-    /// datagram, if packets are in use. Threads that post meanwhile send what they post.
+    /// Yields the processor, which a spinning program shares with other threads. A wait ends with the next datagram,
+    /// if packets are in use. Threads that post meanwhile send what they post.
     #[cold]
     pub fn give_way(&self, how: GiveWay) {
         match how {
             GiveWay::Wait if self.port.is_active() => self.port.wait(WAIT),
-            // A poll makes no call then: its thread finds out by the slices that it loses.
+            // Polls make no system call in this case: the thread sees by lost slices that it has to yield.
             GiveWay::Probe if !self.port.is_active() => {}
             GiveWay::Wait | GiveWay::Yield | GiveWay::Probe => how.give(),
         }
     }
 
-    /// The port is held by another thread, which may have lost this processor in the middle of a step: after
-    /// some polls that found it held, this one gives the processor away.
+    /// Yields the processor after some polls that found the port held: the thread that holds it may have lost this
+    /// processor in the middle of a step.
     fn give_way_to_holder(&self) {
         if !self.port.is_marked() {
             return self.polls_held.store(0, Ordering::Relaxed);
@@ -242,7 +245,7 @@ impl SharedNode {
             return;
         }
         if offset == regs::CMD_PI && self.port.is_active() {
-            // An import does not rely on a peer whose CLOSE has arrived.
+            // An import must not rely on a peer whose CLOSE has arrived.
             self.port.exchange(&self.device, self.clock.now(), LinkVisitor::Thread);
         }
         self.device.write32(|| self.post_time(), function, (offset, value));
@@ -264,14 +267,14 @@ impl SharedNode {
         self.after_post();
     }
 
-    /// A thread is about to wait: from now on the background thread serves.
+    /// Notes that a thread is about to wait: from now on the background thread serves the node.
     fn on_arm(&self) {
         if self.presence.on_arm() {
             self.ring();
         }
     }
 
-    /// Carries out what a slot of a function's doorbell memory rang with.
+    /// Takes a doorbell from a slot of a function's doorbell memory.
     pub fn ring_slot(&self, function: &DeviceFunction, rung: RungSlot) {
         if self.is_dead() {
             return;
@@ -283,7 +286,7 @@ impl SharedNode {
         self.after_post();
     }
 
-    /// 64 bytes at once by the driver of a function.
+    /// Takes a direct entry: 64 bytes that a function's driver wrote at once.
     pub fn write_block(&self, function: &DeviceFunction, (offset, words): (u64, &[u64; 8])) {
         if self.is_dead() {
             return;
@@ -294,7 +297,7 @@ impl SharedNode {
         }
     }
 
-    /// One bounded step of everything; whether anything was done.
+    /// Makes one bounded step of everything. Returns whether anything was done.
     pub fn drive(&self, now: Nanos, by: LinkVisitor) -> bool {
         let stepped = self.device.step(now);
         let exchanged = self.port.is_due(now) && self.port.exchange(&self.device, now, by);
@@ -305,18 +308,18 @@ impl SharedNode {
     pub fn exchange(&self) {
         if !self.is_dead() {
             self.port.exchange(&self.device, self.clock.now(), LinkVisitor::Thread);
-            // It may have brought work and timers of the device.
+            // It may have created work and timers of the device.
             self.leave();
         }
     }
 
-    /// The next request of the core, from whichever thread found it.
+    /// Takes the next request of the core, whichever thread found it.
     pub fn next_request(&self) -> Option<HostRequest> {
         let found = self.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         found.or_else(|| self.device.poll_host_request())
     }
 
-    /// The background thread sleeps until this deadline.
+    /// Sets the deadline until which the background thread sleeps.
     pub fn set_alarm(&self, deadline: Deadline) {
         self.alarm.set(deadline.unwrap_or(u64::MAX));
         // A thread may have left work before that, and gone to wait.
@@ -333,7 +336,7 @@ impl SharedNode {
         take(self.wakeup.as_fd());
     }
 
-    /// As [`SharedNode::clear_wakeup`], of the eventfd that threads of this node write.
+    /// Clears the eventfd that threads of this node write, so that the next wake-up is seen.
     pub fn clear_own_wakeup(&self) {
         take(self.own_wakeup.as_fd());
     }
@@ -350,14 +353,13 @@ impl SharedNode {
         self.wakeup.as_fd()
     }
 
-    /// Everything ends: the background thread returns, accesses are answered like those to a device
-    /// that was pulled out.
+    /// Stops everything: the background thread returns, and accesses are answered like those to an unplugged device.
     pub fn stop(&self) {
         self.dead.store(true, Ordering::Release);
         self.ring();
     }
 
-    /// Sends to peers by packets what they wait for, and then that this node closes. To be called after
+    /// Sends packet peers what they wait for, and then that this node closes. To be called after
     /// [`SharedNode::stop`], when no thread steps the node any more.
     pub fn close_peers(&self) {
         if self.device.has_packet_peers() {
@@ -367,8 +369,8 @@ impl SharedNode {
         }
     }
 
-    /// The same of a process that ends, whose threads may use the node meanwhile: nothing is exchanged by packets
-    /// after it.
+    /// Closes the peers of a process that ends, while threads may still use the node: no packets are exchanged after
+    /// it.
     pub fn leave_peers(&self, linger: Nanos) {
         if self.device.has_packet_peers() {
             self.linger(linger);
@@ -378,7 +380,7 @@ impl SharedNode {
         }
     }
 
-    /// Steps until peers have everything.
+    /// Steps until the peers have received everything, for at most `most` ns.
     fn linger(&self, most: Nanos) {
         let end = self.clock.now() + most;
         loop {
@@ -393,7 +395,7 @@ impl SharedNode {
         }
     }
 
-    /// Whether [`SharedNode::stop`] was called, or this process is a forked one.
+    /// Whether [`SharedNode::stop`] was called, or this process is a fork.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.dead.load(Ordering::Acquire)
@@ -418,7 +420,7 @@ impl SharedNode {
         &self.device
     }
 
-    /// Ends a function: its driver is gone.
+    /// Removes a function whose driver is gone.
     pub fn remove_function(&self, function: &Arc<DeviceFunction>) {
         self.device.remove_function(self.clock.now(), function);
         self.after_command();
@@ -437,13 +439,13 @@ impl SharedNode {
         &self.clock
     }
 
-    /// Returns the port by which packets go and come.
+    /// Returns the port through which packets are exchanged.
     #[must_use]
     pub fn port(&self) -> &PacketPort {
         &self.port
     }
 
-    /// Packets start timers that should not fire early, and cost microseconds anyway.
+    /// Time of a post. Packets start timers that should not fire early, and cost microseconds anyway.
     #[inline]
     fn post_time(&self) -> Nanos {
         if self.port.is_active() { self.clock.now() } else { self.clock.now_coarse() }
@@ -457,8 +459,8 @@ impl SharedNode {
         self.leave();
     }
 
-    /// A thread leaves the device, and may sleep on a descriptor until it is woken: where no thread polls, the background
-    /// thread has to know of everything that is left to do.
+    /// A thread leaves the device, and may sleep on a descriptor until it is woken: if no thread polls, the background
+    /// thread must know everything that is left to do.
     #[inline]
     fn leave(&self) {
         if !self.presence.is_awake() && !self.alarm.is_woken() {
@@ -470,7 +472,7 @@ impl SharedNode {
     fn leave_to_thread(&self) {
         let mut left = self.work_left();
         if left == Some(0) {
-            // What a step does, as for a request to this node itself, is not worth a change of threads.
+            // A step is cheaper than a change of threads, for example for a request to this node itself.
             self.drive(self.clock.now(), LinkVisitor::Thread);
             left = self.work_left();
         }
@@ -479,7 +481,7 @@ impl SharedNode {
         }
     }
 
-    /// When the earliest work is due that no input announces, 0: at once.
+    /// Time when the earliest work is due that no input announces; 0: at once.
     fn work_left(&self) -> Deadline {
         if self.port.is_marked() || self.device.is_work_left() {
             return Some(0);
@@ -487,7 +489,8 @@ impl SharedNode {
         [self.device.poll_deadline(), self.port.poll_deadline()].into_iter().flatten().min()
     }
 
-    /// Who a poll is. While each of them may be the last one before the program sleeps, nothing waits for the next.
+    /// Kind of visitor that a poll is. While each of them may be the last one before the program sleeps, nothing is
+    /// left for the next.
     fn visitor(&self) -> LinkVisitor {
         match self.presence.counts_polls() {
             true => LinkVisitor::Thread,
@@ -502,7 +505,7 @@ impl SharedNode {
         }
     }
 
-    /// A command may ask for a peer, now or in a later step of another thread.
+    /// Notes that a command may ask for a peer, now or in a later step of another thread.
     #[cold]
     fn after_command(&self) {
         self.polls_after_command.store(POLLS_AFTER_COMMAND, Ordering::Relaxed);
@@ -520,27 +523,27 @@ impl SharedNode {
     }
 }
 
-/// Longest time that a node which closes waits until its peers have everything: a packet that is lost is sent
-/// again several times in it. A peer that is gone does not hold up the end of a program for longer.
+/// Longest time in ns that a closing node waits until its peers have received everything: enough to send a lost
+/// packet again several times. A peer that is gone does not hold up the end of a program for longer.
 const LINGER_NS: Nanos = 100_000_000;
 /// Longest time that a closing node waits for a datagram before it steps again.
 const TICK: Duration = Duration::from_millis(1);
-/// Longest time that a poll waits for a datagram where the processor is shared.
+/// Longest time that a poll waits for a datagram if the processor is shared.
 const WAIT: Duration = Duration::from_micros(100);
-/// Calls that send the last packets.
+/// Most send calls for the last packets.
 const CLOSES_MAX: usize = 64;
 /// Steps of a thread that a peer woke, before it leaves the rest to the background thread.
 const STEPS_WOKEN: u32 = 16;
-/// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.
+/// How far the cheap clock may be behind, at most, in ns: two ticks of a kernel with 100 per second.
 const COARSE_NS: Nanos = 20_000_000;
-/// A poll that rests until the background thread looks again is not late for what is due after this: [`COARSE_NS`]
-/// and the longest tick, twice.
+/// A poll that skips the device until the background thread checks again is not late for what is due after this time,
+/// in ns: [`COARSE_NS`] and the longest tick, twice.
 const LULL_NS: Nanos = 100_000_000;
-/// Polls in a row that may find the port held: a step of another thread on its own processor takes a few
-/// hundred at most.
+/// Polls in a row that may find the port held: a step of another thread on its own processor takes a few hundred at
+/// most.
 const POLLS_HELD_MAX: u32 = 64;
-/// Polls that look for requests of the core after a command was rung; a command that takes longer
-/// is stepped by the background thread, which looks by itself.
+/// Polls that check for requests of the core after a command was rung; a longer command is stepped by the background
+/// thread, which checks by itself.
 const POLLS_AFTER_COMMAND: u32 = 1024;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Doorbell memory of a device that is served to another process.
 //!
-//! *Owns*: the memory, and what was seen of its slots. *Takes*: stores of the driver, which may be anything. *Gives*: what
-//! each slot rang with, once. *Must not*: wait.
+//! *Owns*: the memory, and what was seen of its slots. *Takes*: stores of the driver, which may be anything. *Gives*:
+//! each doorbell once. *Must not*: wait.
 //!
-//! Doorbells of several drivers are taken one memory after the other, so a request of one could overtake the consumer index
-//! that another driver stored before it, and find its JFC full. Doorbells of queues are therefore held until all memories were looked
-//! at once more. An arm needs no hold: completions look for it in its slot (`context/arm_slot.rs`).
+//! The doorbells of several drivers are taken one memory after the other. So a request in one could overtake the
+//! consumer index that another driver stored before it, and find its JFC full. Doorbells of queues are therefore held
+//! until all memories were read once more. An arm need not be held: completions look for it in its slot
+//! (`context/arm_slot.rs`).
 
 use std::{collections::VecDeque, io};
 
@@ -24,12 +25,12 @@ use urma_mem::{
 pub struct ServedSlots {
     memory: Region,
     rung: RungSlots,
-    /// Doorbells of queues that are not passed on yet. At most two for each slot.
+    /// Doorbells of queues that are not passed on yet; at most two per slot.
     held: VecDeque<RungSlot>,
 }
 
 impl ServedSlots {
-    /// New memory, of a file that is sealed against shrinking.
+    /// Creates the memory, in a file that is sealed against shrinking.
     ///
     /// # Errors
     /// No memory or no descriptors.
@@ -40,14 +41,14 @@ impl ServedSlots {
         Ok(Self { memory, rung, held: VecDeque::new() })
     }
 
-    /// Returns the memory, for the driver.
+    /// Returns the memory, to be given to the driver.
     #[must_use]
     pub const fn memory(&self) -> &Region {
         &self.memory
     }
 
-    /// Takes what rang since the last call, at most one doorbell of each slot. Gives `ring` those of JFCs, and then the doorbells of
-    /// queues that earlier calls took.
+    /// Takes the doorbells since the last call, at most one per slot. Passes those of JFCs to `ring`, and then those
+    /// of queues that earlier calls took.
     #[inline]
     pub fn look(&mut self, mut ring: impl FnMut(RungSlot)) -> SlotLook {
         let due = self.held.len();
@@ -64,7 +65,7 @@ impl ServedSlots {
         }
     }
 
-    /// As [`ServedSlots::look`], and holds nothing.
+    /// Takes the doorbells as [`ServedSlots::look`] does, but passes those of queues on at once.
     pub fn pass_all(&mut self, mut ring: impl FnMut(RungSlot)) -> SlotLook {
         let look = self.look(&mut ring);
         self.held.drain(..).for_each(ring);
@@ -76,25 +77,25 @@ impl ServedSlots {
         self.rung.show_status(registers.read(regs::STATUS));
     }
 
-    /// Says that the device sleeps, unless a slot rang: the driver then writes [`regs::SLOT_WAKE`].
+    /// Announces that the device sleeps, unless a slot rang: the driver then writes [`regs::SLOT_WAKE`].
     pub fn announce_sleep(&self) -> SleepResult {
         self.rung.announce_sleep()
     }
 
-    /// Says that the device looks at the slots by itself.
+    /// Announces that the device reads the slots by itself.
     pub fn announce_awake(&self) {
         self.rung.announce_awake();
     }
 }
 
-/// What a look at the slots found.
+/// Result of reading the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotLook {
     /// No queue rang, and none is held.
     Quiet,
-    /// Queues, which the next look passes on.
+    /// Queues rang, which the next call passes on.
     Held,
-    /// Queues of an earlier look, which were passed on.
+    /// Queues of an earlier call were passed on.
     Posted,
 }
 

@@ -1,8 +1,8 @@
 //! Endpoints of the standard opcodes that share the UDP port of a node.
 //!
-//! *Owns*: which endpoint has which queue pair number, and what is dropped. *Takes*: datagrams with a
-//! standard opcode, from any port. *Gives*: packets whose ICRC is right to their endpoint, its packets to
-//! the link. *Must not*: give a packet to two endpoints; keep or answer anything for an unknown number.
+//! *Owns*: which endpoint has which queue pair number, and counts of dropped datagrams. *Takes*: datagrams with a
+//! standard opcode, from any port. *Gives*: packets with a right ICRC to their endpoint, its packets to the link.
+//! *Must not*: pass a packet to two endpoints; store or answer anything for an unknown number.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use urma_packet::{Bth, IcrcFlow, ROCE_PORT, Tpn, roce::RocePacket};
 use super::eid_ip;
 use crate::ports::{Deadline, Transmit};
 
-/// An endpoint at the port of a node. Its calls come from whatever thread steps the node, one at a time,
-/// and must neither wait nor call the node.
+/// An endpoint at the port of a node. Any thread that steps the node calls it, one at a time; it must neither block
+/// nor call the node.
 pub trait PortEndpoint: Send + Debug {
-    /// Takes a packet for its queue pair, with a right ICRC. Any host may have sent it. `bytes` are the same packet as it came,
+    /// Takes a packet for its queue pair, with a right ICRC, from any host. `bytes` is the same packet as received,
     /// BTH to ICRC.
     fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>, bytes: &[u8]);
 
     /// Writes the next packet, sealed for port 4791 at both ends, to the front of `buf`.
     fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit>;
 
-    /// When [`PortEndpoint::poll_transmit`] is to be called although nothing arrived.
+    /// When [`PortEndpoint::poll_transmit`] has to be called although nothing arrived.
     fn deadline(&self) -> Deadline;
 }
 
@@ -37,14 +37,14 @@ pub trait PortEndpoint: Send + Debug {
 #[error("queue pair {0} is in use at this port, or reserved: choose another number")]
 pub struct QpnInUse(pub u32);
 
-/// What was dropped before it reached an endpoint.
+/// Counts of datagrams dropped before they reached an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StandardDrops {
-    /// For a queue pair that no endpoint has.
+    /// For a queue pair without an endpoint.
     pub unknown: u64,
     /// With a wrong ICRC.
     pub icrc: u64,
-    /// That break a rule of the format.
+    /// That violate the format.
     pub malformed: u64,
 }
 
@@ -53,16 +53,16 @@ pub struct StandardDrops {
 pub(super) struct StandardEndpoints {
     eid: RawEid,
     by_qpn: Mutex<BTreeMap<u32, Box<dyn PortEndpoint>>>,
-    /// Who sent last: the next higher number is asked first.
+    /// Endpoint that sent last: the next higher number is asked first.
     sent: AtomicU32,
-    /// Endpoints in the map: without any, nothing is locked.
+    /// Number of endpoints in the map: if there are none, nothing is locked.
     count: AtomicUsize,
     unknown: AtomicU64,
     icrc: AtomicU64,
     malformed: AtomicU64,
 }
 
-/// What became of a datagram of the standard family.
+/// Result for a datagram of the standard family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StandardResult {
     /// An endpoint got it.
@@ -127,7 +127,7 @@ impl StandardEndpoints {
             StandardResult::Dropped
         };
         let Ok(bth) = Bth::parse(bytes) else { return drop(&self.malformed) };
-        // The number first: an ICRC costs more than a look into the map.
+        // The number first: an ICRC costs more than a lookup in the map.
         if self.is_empty() {
             return StandardResult::NotHere;
         }
@@ -144,12 +144,12 @@ impl StandardEndpoints {
         StandardResult::Taken
     }
 
-    /// Counts a packet for a queue pair that nothing has.
+    /// Counts a packet for an unknown queue pair.
     pub(super) fn count_unknown(&self) {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The next packet of any endpoint: each one in turn.
+    /// Writes the next packet of any endpoint, round-robin.
     pub(super) fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         if self.is_empty() {
             return None;
@@ -175,7 +175,7 @@ impl StandardEndpoints {
     }
 }
 
-/// Numbers below are special: subnet management, general services.
+/// Lower numbers are special: subnet management, general services.
 const QPN_MIN: u32 = 2;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::ports::LookupSink;
 /// Bytes of a record before the packet.
 pub const HEADER_LEN: usize = 48;
 
-/// The place where a capturing process hangs in.
+/// Connection to a capturing process.
 #[derive(Debug, Default)]
 pub struct Tap {
     active: AtomicBool,
@@ -45,7 +45,7 @@ struct OpenTap {
 }
 
 impl Tap {
-    /// From now on copies go to `socket`; an earlier one gets none any more.
+    /// Sends copies to `socket` from now on; an earlier one gets none any more.
     pub(super) fn open(&self, socket: Arc<ForkGuarded>) {
         let open = Some(OpenTap { socket, dropped: 0 });
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = open;
@@ -84,7 +84,7 @@ impl Tap {
     }
 }
 
-/// Where a process that captures lookups of contexts hangs in.
+/// Connection to a process that captures context lookups.
 #[derive(Debug)]
 pub(super) struct ContextTap {
     socket: Arc<ForkGuarded>,
@@ -112,17 +112,17 @@ impl LookupSink for ContextTap {
     }
 }
 
-/// Lookups of one request as a capturing process gets them.
+/// Lookups of one request, as a capturing process gets them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LookupRecord {
-    /// Lookups that did not fit, since the capture began.
+    /// Lookups that were dropped for want of room since the capture began.
     pub dropped: u64,
-    /// Handles of the model, in the order in which they were looked up.
+    /// Handles of the model, in the order of the lookups.
     pub handles: Vec<u32>,
 }
 
 impl LookupRecord {
-    /// Reads a record; `None`: it is too short, or ends in a handle.
+    /// Reads a record; `None`: it is too short, or ends within a handle.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (dropped, rest) = bytes.split_first_chunk::<8>()?;
@@ -132,14 +132,14 @@ impl LookupRecord {
     }
 }
 
-/// Time of day, as captures have it.
+/// Time of day for the records, in nanoseconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "a capture tells the time of day")]
 fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Packet as a capturing process gets it.
+/// A packet, as a capturing process gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TapRecord<'a> {
     /// Real time of the copy, in nanoseconds since 1970.
@@ -148,7 +148,7 @@ pub struct TapRecord<'a> {
     pub from: RawEid,
     /// EID of the receiving node.
     pub to: RawEid,
-    /// Packets that did not fit, since the capture began.
+    /// Packets that were dropped for want of room since the capture began.
     pub dropped: u64,
     /// Bytes of the packet, from the BTH to the ICRC.
     pub packet: &'a [u8],
@@ -165,7 +165,7 @@ impl<'a> TapRecord<'a> {
     }
 }
 
-/// The next record of a capture into `buffer`, waiting at most `bound`: its length; 0: none came.
+/// Reads the next record of a capture into `buffer`, waiting at most `bound`. Returns its length; 0: none came.
 ///
 /// # Errors
 /// `UnexpectedEof`: the node is gone. Else the system's error.

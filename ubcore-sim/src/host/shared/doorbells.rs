@@ -1,7 +1,7 @@
-//! Doorbells of queues and JFCs that were found once, of a node that lives.
+//! Doorbells through handles of queues and JFCs, on a node that is still alive.
 //!
-//! *Takes*: doorbells, and requests that are handed over with one. *Gives*: them to the device; what is left to do
-//! after it. *Must not*: reach the device of a node that is closed or forked.
+//! *Takes*: doorbells, and requests that are passed with one. *Gives*: them to the device; the work that is left
+//! afterwards. *Must not*: reach the device of a node that is closed or forked.
 
 use nix::errno::Errno;
 use udma_abi::MovedWord;
@@ -10,7 +10,7 @@ use super::SharedNode;
 use crate::device::{FoundJfc, MovedEntry, QueueHandle, QueueVisit, SoftwareDevice};
 
 impl SharedNode {
-    /// As [`SharedNode::write32`] to the doorbell of a queue that was found.
+    /// Rings the queue's doorbell: everything before block `pi` is posted.
     pub fn ring_queue(&self, found: &QueueHandle, pi: u32) {
         if self.is_dead() {
             return;
@@ -19,7 +19,7 @@ impl SharedNode {
         self.after_post();
     }
 
-    /// As [`SharedNode::write_block`] to the page of a queue that was found.
+    /// Posts a direct entry, which is in the ring too.
     #[inline]
     pub fn ring_direct(&self, found: &QueueHandle, words: &[u64; 8]) {
         if !self.is_dead() && self.device.ring_direct(found, || self.post_time(), words) {
@@ -27,13 +27,14 @@ impl SharedNode {
         }
     }
 
-    /// As [`SharedNode::ring_direct`], of an entry that is not in the ring; `false`: nothing happened.
+    /// Executes a direct entry that is not in the ring; `false`: nothing happened.
     #[inline]
     pub fn carry(&self, found: &QueueHandle, words: &[u64; 8]) -> bool {
         !self.is_dead() && self.is_carried(self.device.carry(found, || self.post_time(), words))
     }
 
-    /// As [`SharedNode::carry`], of an entry like the newest one that was carried.
+    /// Executes an entry like the newest one of [`SharedNode::carry`], from the fields that differ; the device writes
+    /// its CQE. `false`: nothing happened.
     #[inline(always)]
     pub fn carry_moved(&self, found: &QueueHandle, moved: &MovedEntry) -> bool {
         if !moved.is_signalled {
@@ -43,32 +44,34 @@ impl SharedNode {
             && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
     }
 
-    /// As [`SharedNode::carry_moved`], of an entry whose completion the driver makes, or that wants none; the index in its
-    /// JFC at which it would be.
+    /// Executes an entry like the newest one of [`SharedNode::carry`], whose CQE the driver makes or which wants
+    /// none. Returns the index that its CQE would have in the JFC; `None`: nothing happened.
     #[inline(always)]
     pub fn execute_local(&self, found: &QueueHandle, moved: &MovedEntry) -> Option<u32> {
         self.unreported(found, |device| device.execute_local(found, moved))
     }
 
-    /// As [`SharedNode::execute_local`], of 8 bytes without a completion; whether they were moved.
+    /// Executes an 8-byte entry without a completion, like the newest one. Returns whether it did.
     #[inline(always)]
     pub fn carry_word_silently(&self, found: &QueueHandle, moved: (u32, u64, u64)) -> bool {
         self.unreported(found, |device| device.carry_word_silently(found, moved)).is_some()
     }
 
-    /// As [`SharedNode::execute_local`], of a whole entry.
+    /// Executes a whole entry like any earlier one, whose CQE the driver makes. Returns the JFC index as
+    /// [`SharedNode::execute_local`] does.
     #[inline(always)]
     pub fn carry_block_unreported(&self, found: &QueueHandle, words: &[u64; 8]) -> Option<u32> {
         self.unreported(found, |device| device.carry_block_unreported(found, words))
     }
 
-    /// As [`SharedNode::execute_local`], of an atomic.
+    /// Executes an atomic like the newest one, whose CQE the driver makes. Returns the JFC index as
+    /// [`SharedNode::execute_local`] does.
     #[inline(always)]
     pub fn carry_word(&self, found: &QueueHandle, moved: &MovedWord) -> Option<u32> {
         self.unreported(found, |device| device.carry_word(found, moved))
     }
 
-    /// Lets `carry` carry out an entry; the index that it returns.
+    /// Calls `carry` to execute an entry, and returns the index that it gives.
     #[inline(always)]
     fn unreported(
         &self,
@@ -81,7 +84,8 @@ impl SharedNode {
         self.after_carry(found, carry(&self.device))
     }
 
-    /// As [`SharedNode::execute_local`] in a visit of the queue that [`QueueHandle::move_word`] left.
+    /// Executes the word that [`QueueHandle::move_word`] could not move, in the visit that it returned. Returns the
+    /// JFC index as [`SharedNode::execute_local`] does.
     #[inline(always)]
     pub fn carry_word_in_visit(
         &self,
@@ -92,7 +96,7 @@ impl SharedNode {
         self.after_carry(found, self.device.carry_word_in_visit(found, visit, moved))
     }
 
-    /// The index that a carried entry got; steps the queue if another thread marked it meanwhile.
+    /// Returns the JFC index of an executed entry; first steps the queue if another thread marked it meanwhile.
     #[inline(always)]
     fn after_carry(
         &self,
@@ -103,7 +107,7 @@ impl SharedNode {
         index
     }
 
-    /// Steps the queue if another thread marked it meanwhile.
+    /// Steps the queue if another thread marked it.
     #[inline(always)]
     pub fn step_if(&self, is_marked: bool, found: &QueueHandle) {
         if is_marked {
@@ -111,8 +115,8 @@ impl SharedNode {
         }
     }
 
-    /// Steps a queue after a request of it was carried out. System calls that find nothing set `errno`, which a call
-    /// that succeeded leaves as it was; carrying out alone makes none.
+    /// Steps a queue after one of its requests was executed. Restores `errno`: system calls that find nothing set it,
+    /// and a successful call must not. Executing alone makes no system call.
     #[cold]
     #[inline(never)]
     fn step_found(&self, found: &QueueHandle) {
@@ -122,14 +126,14 @@ impl SharedNode {
         Errno::set_raw(before);
     }
 
-    /// As [`SharedNode::carry`], of an atomic, which has two blocks.
+    /// Executes an atomic, with both its blocks, that is not in the ring; `false`: nothing happened.
     #[inline]
     pub fn carry_atomic(&self, found: &QueueHandle, blocks: &[[u64; 8]; 2]) -> bool {
         !self.is_dead()
             && self.is_carried(self.device.carry_atomic(found, || self.post_time(), blocks))
     }
 
-    /// After a carried entry that left something to do, or not. Returns whether it was carried out.
+    /// Does the work that an executed entry left, if any. Returns whether it was executed.
     #[inline(always)]
     fn is_carried(&self, is_left: Option<bool>) -> bool {
         if is_left == Some(true) {
@@ -138,7 +142,7 @@ impl SharedNode {
         is_left.is_some()
     }
 
-    /// As [`SharedNode::write64`] to the doorbell of JFCs, for one that was found and is not armed.
+    /// Moves a JFC's consumer index by its handle, without arming it.
     #[inline]
     pub fn consume(&self, found: &FoundJfc, ci: u32) {
         if !self.is_dead() && self.device.consume(found, || self.post_time(), ci) {
