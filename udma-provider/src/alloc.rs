@@ -1,9 +1,9 @@
 //! Memory that the device reaches: rings, records, pools, and the user's segments.
 //!
-//! *Owns*: device addresses (one allocator per device) and the chunks that small rings are cut
-//! from, so that a thousand queues do not need a thousand descriptors. *Takes*: lengths, the user's
-//! regions. *Gives*: [`DmaBuf`] and [`DmaMap`], which give their addresses back on drop.
-//! *Must not*: free what the device may still use (holders keep buffers until it answered).
+//! *Owns*: device addresses (one allocator per device) and the chunks from which small rings are cut, so that a
+//! thousand queues do not need a thousand descriptors. *Takes*: lengths, the user's regions. *Gives*: [`DmaBuf`] and
+//! [`DmaMap`], which return their addresses on drop. *Must not*: free what the device may still use (holders keep
+//! buffers until it answered).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -29,11 +29,11 @@ pub(crate) struct DmaAlloc {
     space: Arc<dyn DmaSpace>,
     pages: RingPages,
     iovas: Mutex<Ranges>,
-    /// Each lives as long as a piece of it: its mapping holds on to this allocator.
+    /// Each lives as long as a piece of it: its mapping keeps this allocator alive.
     chunks: Mutex<Vec<Weak<Chunk>>>,
 }
 
-/// A mapping of a region in the device's address space; taken away on drop.
+/// A mapping of a region in the device's address space; removed on drop.
 #[derive(Debug)]
 pub(crate) struct DmaMap {
     alloc: Arc<DmaAlloc>,
@@ -41,7 +41,7 @@ pub(crate) struct DmaMap {
     len: u64,
 }
 
-/// A piece of memory for the device; given back on drop.
+/// A piece of memory for the device; freed on drop.
 #[derive(Debug)]
 pub(crate) struct DmaBuf {
     region: Region,
@@ -49,7 +49,7 @@ pub(crate) struct DmaBuf {
     home: BlockOrigin,
 }
 
-/// A mapped region that small pieces are cut from.
+/// A mapped region from which small pieces are cut.
 #[derive(Debug)]
 struct Chunk {
     region: Region,
@@ -57,7 +57,7 @@ struct Chunk {
     free: Mutex<Ranges>,
 }
 
-/// Where a piece goes back to.
+/// Origin of a piece, to which it returns.
 #[derive(Debug)]
 enum BlockOrigin {
     Chunk(Arc<Chunk>, u64),
@@ -74,7 +74,7 @@ impl DmaAlloc {
         Arc::new(Self { space, pages, iovas: Mutex::new(iovas), chunks: Mutex::default() })
     }
 
-    /// `len` zeroed bytes, aligned to 4096 (to 256 when smaller than a page).
+    /// Allocates `len` zeroed bytes, aligned to 4096 (to 256 if less than a page).
     ///
     /// # Errors
     /// `NoMemory`: the process or the device's address space has no room. `Fail`: the backing
@@ -184,7 +184,7 @@ impl Drop for DmaMap {
     fn drop(&mut self) {
         match self.alloc.space.unmap(self.iova) {
             Ok(()) => lock(&self.alloc.iovas).give(self.iova, self.iova + self.len),
-            // A device that is closed reaches nothing.
+            // A closed device reaches nothing.
             Err(BackingError::Gone(_)) => {}
             // The addresses stay taken: the device may still reach the memory behind them.
             Err(error) => {
@@ -194,7 +194,7 @@ impl Drop for DmaMap {
     }
 }
 
-/// What a backing's answer means for the caller.
+/// The status for an error of a backing.
 pub(crate) fn status_of(error: &BackingError) -> Status {
     match error {
         BackingError::IovaTaken { .. } | BackingError::IovaRange { .. } => Status::NoMemory,
@@ -207,8 +207,8 @@ pub(crate) fn status_of(error: &BackingError) -> Status {
     }
 }
 
-/// Locks; a panic of another thread while it held the lock does not make the data invalid, since
-/// every critical section of this crate leaves its data whole at each step.
+/// Locks. After a panic of another thread under the lock the data are still valid, since every critical section of
+/// this crate leaves its data whole at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -219,7 +219,7 @@ const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 /// A record's alignment: it keeps producer and consumer words on their own cache lines.
 const SMALL_ALIGN: u64 = 256;
-/// Pieces of this size and more get a region of their own.
+/// Pieces of at least this size get a region of their own.
 const OWN_REGION_MIN: usize = 512 << 10;
 /// Size of a chunk: one huge page.
 const CHUNK_LEN: usize = 2 << 20;

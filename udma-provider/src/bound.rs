@@ -1,4 +1,4 @@
-//! The target of an RC jetty, as its poster and its control part share it.
+//! The target of an RC jetty, shared by its poster and its control part.
 //!
 //! *Must not*: know what binds.
 
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use urma_core::TargetId;
 use urma_mem::sync::AtomicU32;
 
-/// The target of an RC jetty; read by the poster when the version moves.
+/// The target of an RC jetty; the poster reads it when the version changes.
 #[derive(Debug, Default)]
 pub(crate) struct BoundTarget {
     pub(crate) version: AtomicU32,

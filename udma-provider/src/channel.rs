@@ -1,7 +1,7 @@
-//! An event queue of the device, and its interrupt vector or a part in the shared one.
+//! An event queue of the device, with its own interrupt vector or a share of the common one.
 //!
-//! *Owns*: both. *Takes*: events of completion queues. *Gives*: JFC numbers. *Must not*: report a
-//! JFC that does not exist.
+//! *Owns*: both. *Takes*: events of completion queues. *Gives*: JFC numbers. *Must not*: report a JFC that does not
+//! exist.
 
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Creates one.
+    /// Creates an event queue with a vector.
     ///
     /// # Errors
     /// `NoMemory`: no event queue or descriptor is left.
@@ -81,7 +81,7 @@ impl Channel {
                     *slot = jfcn;
                     taken += 1;
                 }
-                // Of a JFC that was deleted meanwhile, or nonsense.
+                // It is of a JFC that was deleted meanwhile, or invalid.
                 Some(event) => tracing::debug!(?event, "an event names no JFC"),
                 None => break,
             }
@@ -118,7 +118,7 @@ impl Channel {
         found.map(|taken| taken.unwrap_or(0))
     }
 
-    /// Gives queue and vector back; waiters return.
+    /// Deletes event queue and vector; waiters return.
     ///
     /// # Errors
     /// `Fail`: a JFC uses it. `Invalid`: it was deleted before.
@@ -128,7 +128,7 @@ impl Channel {
         }
         match self.driver.execute(&Command::DestroyEq { eqn: self.eqn }) {
             Ok(_) => {
-                // Before another channel has the vector: it takes the count off that ends the waits.
+                // Before another channel gets the vector: it takes off the count that ends the waits.
                 self.ring.close();
                 self.driver.vectors.give_back(self.vector);
                 return Ok(());

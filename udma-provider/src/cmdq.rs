@@ -1,9 +1,9 @@
-//! The command queue: requests and responses outside the data path.
+//! The command queue: requests and responses outside of the data path.
 //!
-//! *Owns*: both rings, sequence numbers (= ring positions), the fate of each slot. *Takes*:
-//! commands of any thread. *Gives*: results or a status, always within the time limit. *Must not*:
-//! reuse the slot of a command that timed out before its late response came; believe a response
-//! whose sequence number no caller waits for (it is counted and dropped).
+//! *Owns*: both rings, sequence numbers (= ring positions), the state of each slot. *Takes*: commands of any thread.
+//! *Gives*: results or a status, always within the time limit. *Must not*: reuse the slot of a command that timed out
+//! before its late response came; trust a response whose sequence number no caller waits for (it is counted and
+//! dropped).
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ use crate::alloc::{DmaBuf, lock};
 /// Results of a command.
 pub(crate) type CmdResults = [u64; RSP_WORDS - 1];
 
-/// Why a command did not do what it should.
+/// Why a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     /// The device answered with a status other than success.
@@ -70,7 +70,7 @@ pub(crate) struct CommandQueue {
 struct CmdqState {
     /// Next command position; also its sequence number.
     pi: u32,
-    /// Position of the next response to read; counts on without wrapping at the ring's end.
+    /// Position of the next response to read; free running, it does not wrap at the ring's end.
     rsp_ci: u32,
     slots: Vec<CmdSlot>,
     /// Responses that no caller waited for.
@@ -89,7 +89,7 @@ enum CmdSlot {
 }
 
 impl CommandQueue {
-    /// Bytes of the rings for `depth` commands.
+    /// Length in bytes of the rings for `depth` commands.
     pub(crate) const fn ring_len(depth: u32) -> usize {
         depth as usize * (CMD_WORDS + RSP_WORDS) * 8
     }
@@ -118,11 +118,11 @@ impl CommandQueue {
         self.execute_with(command, &mut || {})
     }
 
-    /// As [`CommandQueue::execute`]; calls `idle` between two checks, for commands that the device
-    /// can only finish when the driver does something meanwhile.
+    /// Executes `command` and calls `idle` between two checks for the response, for commands that the device can only
+    /// finish when the driver does something meanwhile.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`].
+    /// The same as those of [`CommandQueue::execute`].
     pub(crate) fn execute_with(
         &self,
         command: &Command,
@@ -153,12 +153,12 @@ impl CommandQueue {
         Ok(response.results)
     }
 
-    /// Accepts no further command, and ends all waits.
+    /// Fails the queue: it accepts no further command, and all waits end.
     pub(crate) fn fail(&self) {
         lock(&self.state).failed = true;
     }
 
-    /// Puts the command into the ring, waiting for a free slot; gives its sequence number.
+    /// Puts the command into the ring, waiting for a free slot. Returns its sequence number.
     fn submit(&self, command: &Command, deadline: Nanos) -> Result<u32, CommandError> {
         let sequence = self.wait(deadline, &mut || {}, |state, depth| {
             let sequence = state.pi;
@@ -176,7 +176,7 @@ impl CommandQueue {
         sequence.ok_or(CommandError::Dead)
     }
 
-    /// Calls `found` until it returns something, the time is over or the device failed.
+    /// Calls `found` until it returns something, the time is up or the device failed.
     fn wait<T>(
         &self,
         deadline: Nanos,
@@ -204,7 +204,7 @@ impl CommandQueue {
             if looks.is_multiple_of(LOOKS_BEFORE_REGISTER)
                 && self.regs.read(regs::STATUS) == u64::MAX
             {
-                // The device went away: it answers nothing any more.
+                // The device is gone: it will not answer any more.
                 self.fail();
                 return None;
             }
@@ -216,8 +216,8 @@ impl CommandQueue {
         }
     }
 
-    /// Takes responses off the ring; at most one pass over the ring, so that a device that never
-    /// stops answering does not hold the lock.
+    /// Takes responses off the ring; at most one pass over the ring, so that a device that never stops answering does
+    /// not hold the lock.
     fn drain(&self, state: &mut CmdqState) {
         let base = self.depth as usize * CMD_WORDS * 8;
         for _ in 0..self.depth {

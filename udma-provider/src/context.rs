@@ -1,7 +1,7 @@
 //! A context: the factory of everything on a device, under one EID.
 //!
-//! *Owns*: nothing but the EID; the device's state is shared by its contexts. *Takes*: calls of
-//! urma-core. *Gives*: them to the room of each noun.
+//! *Owns*: nothing but the EID; the device's state is shared by its contexts. *Takes*: calls of urma-core. *Gives*:
+//! each call to the module of its noun.
 
 use std::{any::Any, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
@@ -44,8 +44,8 @@ impl ContextOps for UdmaContext {
         self.eid
     }
 
-    /// An EID is one process: its address space needs no number, and completions bring none, so that
-    /// the sender in a completion equals the id that it gave away.
+    /// An EID is one process: its address space needs no number, and completions carry none, so that the sender in a
+    /// completion equals the id that it gave away.
     fn uasid(&self) -> u32 {
         0
     }
@@ -156,7 +156,7 @@ impl EventOps for UdmaContext {
                     Some(event) => {
                         tracing::warn!(?event, "a completion event came as asynchronous")
                     }
-                    // A device that went away raises a vector at most: it writes no event.
+                    // A device that is gone at most raises a vector: it writes no event.
                     None if driver.check().is_ok() && driver.look_for_failure() => {}
                     None => return driver.check_events().map(|()| None),
                 }

@@ -1,8 +1,8 @@
 //! Bring-up of a device, and what all its contexts share.
 //!
-//! *Owns*: identification, reset, the command queue, the table of queues, the interrupt vectors.
-//! *Takes*: a backing. *Gives*: an enabled [`Driver`]. *Must not*: leave rings in memory that is
-//! freed while the device is enabled (drop resets the device first).
+//! *Owns*: identification, reset, the command queue, the table of queues, the interrupt vectors. *Takes*: a backing.
+//! *Gives*: an enabled [`Driver`]. *Must not*: leave rings in memory that is freed while the device is enabled (drop
+//! resets the device first).
 
 use std::{
     collections::BTreeMap,
@@ -30,13 +30,13 @@ use crate::{
     vectors::QueueVectors,
 };
 
-/// How the driver shall work.
+/// Settings of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverCfg {
     /// Pages of rings and pools.
     pub ring_pages: RingPages,
-    /// Longest wait for the answer to a command, in nanoseconds of the device's clock. A handshake
-    /// with a peer that does not answer must end within it.
+    /// Longest wait for the answer to a command, in nanoseconds of the device's clock. A handshake with a silent peer
+    /// must end within it.
     pub command_timeout_ns: Nanos,
     /// Commands that may be outstanding, a power of two from 1 to 256.
     pub command_depth: u32,
@@ -55,7 +55,7 @@ impl Default for DriverCfg {
     }
 }
 
-/// A device that is up.
+/// A device that is up, shared by its contexts.
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) backing: Arc<dyn DeviceBacking>,
@@ -69,9 +69,9 @@ pub(crate) struct Driver {
     pub(crate) segments: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
-    /// The event of that was taken: who waits for events from now on learns that nothing comes.
+    /// Whether the event of the failure was taken: later waiters for events get an error.
     fatal_taken: Arc<AtomicBool>,
-    /// A forked child has no device: its calls find both set.
+    /// A forked child has no device: its calls find both flags set.
     _forked: [FlagWatch; 2],
     /// The device was reset since: its registers belong to a successor.
     retired: AtomicBool,
@@ -139,15 +139,15 @@ impl Driver {
     /// Executes a command.
     ///
     /// # Errors
-    /// What the device answered; `NoDevice` when it does not answer.
+    /// The device's answer; `NoDevice` if it does not answer.
     pub(crate) fn execute(&self, command: &Command) -> Result<CmdResults, Status> {
         self.execute_with(command, &mut || {})
     }
 
-    /// As [`Driver::execute`]; `idle` is called between two checks for the response.
+    /// Executes a command and calls `idle` between two checks for the response.
     ///
     /// # Errors
-    /// As [`Driver::execute`].
+    /// The same as those of [`Driver::execute`].
     pub(crate) fn execute_with(
         &self,
         command: &Command,
@@ -168,7 +168,7 @@ impl Driver {
         if self.failed.load(Ordering::Acquire) { Err(Status::NoDevice) } else { Ok(()) }
     }
 
-    /// The device is gone: nothing is sent to it any more, outstanding requests end flushed.
+    /// Marks the device as gone: nothing is sent to it any more, outstanding requests end flushed.
     pub(crate) fn on_failure(&self) {
         if !self.failed.swap(true, Ordering::AcqRel) {
             tracing::error!("the device failed; outstanding requests end flushed");
@@ -178,16 +178,15 @@ impl Driver {
         }
     }
 
-    /// Takes the event of the failure, raised by the driver or by the device itself. Whether it is
-    /// the first: both may have noticed.
+    /// Takes the event of the failure, raised by the driver or by the device itself. Returns whether it is the first:
+    /// both may have noticed.
     pub(crate) fn take_fatal_event(&self) -> bool {
         self.failed.store(true, Ordering::Release);
         self.commands.fail();
         !self.fatal_taken.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether events may still come. A device that failed has one more, which may not be raised
-    /// yet.
+    /// Checks that events may still come. A device that failed has one more, which may not be raised yet.
     ///
     /// # Errors
     /// `NoDevice`: the event of its failure was taken.
@@ -195,7 +194,8 @@ impl Driver {
         if self.fatal_taken.load(Ordering::Acquire) { Err(Status::NoDevice) } else { Ok(()) }
     }
 
-    /// Notes a failure if the device reports a fatal error, or its registers read as all ones. Whether it does.
+    /// Marks the device as failed if it reports a fatal error, or its registers read as all ones. Returns whether it
+    /// did.
     pub(crate) fn look_for_failure(&self) -> bool {
         let status = self.backing.status().unwrap_or_else(|| self.regs.read(regs::STATUS));
         let is_failed = status == u64::MAX || status & u64::from(regs::status::FATAL) != 0;
@@ -219,7 +219,7 @@ impl Driver {
         })
     }
 
-    /// A successor is about to reset the device.
+    /// Retires this driver, because a successor is about to reset the device.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
@@ -229,7 +229,7 @@ impl Driver {
         lock(&self.limbo).push(buf);
     }
 
-    /// Keeps memory that a failed command named, when it is unknown whether the device uses it.
+    /// Keeps memory that a failed command named, if it is unknown whether the device uses it.
     pub(crate) fn keep_if_failed(&self, buf: &Arc<DmaBuf>, error: Status) {
         if error == Status::NoDevice {
             self.keep(Arc::clone(buf));
@@ -240,7 +240,7 @@ impl Driver {
         Features::from_bits_truncate(self.caps.features)
     }
 
-    /// Gives the device host memory for its loss records, if it has a use for them.
+    /// Gives the device host memory for its loss records, if it uses that.
     fn fill_knitting_pool(&self, len: u32) -> Result<(), Status> {
         let sizes = self.caps.knit_block_sizes;
         let Ok(block_log2) = u8::try_from(sizes.trailing_zeros()) else { return Ok(()) };
@@ -268,7 +268,7 @@ impl Drop for Driver {
             return;
         }
         if self.regs.read(regs::CONTROL) == u64::MAX {
-            // It went away, and reaches nothing.
+            // It is gone, and reaches nothing.
             return;
         }
         // Rings are freed after this: the device must have forgotten them.
@@ -280,7 +280,7 @@ impl Drop for Driver {
     }
 }
 
-/// The name of a command, without its arguments: tokens are among them.
+/// The name of a command, without its arguments, which include tokens.
 fn name_of(command: &Command) -> String {
     let text = format!("{command:?}");
     text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
@@ -356,7 +356,7 @@ fn wait_until(
     Ok(())
 }
 
-/// Vectors that this driver uses at most: 0 for asynchronous events, one for each JFCE, the last for all further ones.
+/// Most vectors that this driver uses: 0 for asynchronous events, one for each JFCE, the last for all further ones.
 const VECTORS_MAX: u16 = 1024;
-/// How long the reset at the end may take.
+/// Time limit of the reset at the end, in nanoseconds.
 const RESET_TIMEOUT_NS: Nanos = 1_000_000_000;

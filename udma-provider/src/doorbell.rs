@@ -1,7 +1,7 @@
 //! Doorbells: the only register writes of the data path.
 //!
-//! A batch rings once. A device in this process may carry a single request out with the call instead
-//! (`carry` and its kin); then nothing is stored in the ring.
+//! A batch rings once. A device in this process may execute a single request in the call itself (`carry` and its
+//! variants); then nothing is stored in the ring.
 
 use std::sync::Arc;
 
@@ -18,11 +18,12 @@ use urma_mem::{
     sync::{AtomicBool, Ordering},
 };
 
-/// The send doorbell of one queue: found once where the backing has that, else its page in the window.
+/// The send doorbell of one queue: the backing's faster one if it has that, else the queue's page in the register
+/// window.
 #[derive(Debug)]
 pub(crate) struct SqDoorbell(Box<dyn QueueDoorbell>);
 
-/// A queue's page in the window, which carries nothing out.
+/// A queue's page in the register window, which executes nothing.
 #[derive(Debug)]
 struct DoorbellPage {
     regs: Arc<dyn RegisterRegion>,
@@ -53,34 +54,34 @@ impl QueueDoorbell for DoorbellPage {
 }
 
 impl SqDoorbell {
-    /// Of queue `id`, 20 bits, which exists.
+    /// Doorbell of queue `id`, 20 bits, which exists.
     pub(crate) fn new(regs: Arc<dyn RegisterRegion>, id: u32) -> Self {
         let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
         let found = regs.queue_doorbell(id);
         Self(found.unwrap_or_else(|| Box::new(DoorbellPage { regs, page })))
     }
 
-    /// Notes in `lines` what the device touches, as [`QueueDoorbell::note_lines`].
+    /// Records in `lines` what the device touches, as [`QueueDoorbell::note_lines`] describes.
     pub(crate) fn note_lines(&self, lines: &UsedLines) {
         self.0.note_lines(lines);
     }
 
-    /// Everything before block `pi` (free running) is posted.
+    /// Rings: everything before block `pi` (free running) is posted.
     #[inline]
     pub(crate) fn ring(&self, pi: u32) {
         barrier::to_device();
         self.0.ring(pi);
     }
 
-    /// Hands a block over that is not stored in the ring. Returns whether it was carried out; if not, nothing
-    /// happened.
+    /// Passes a block that is not stored in the ring, to be executed at once. `false`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry(&self, block: &[u64; BLOCK_WORDS]) -> bool {
         barrier::to_device();
         self.0.carry(block)
     }
 
-    /// As [`SqDoorbell::carry`], of a request like the newest block that it carried.
+    /// Passes what differs between a request and the last block of [`SqDoorbell::carry`]; the device writes its CQE.
+    /// `false`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry_moved(&self, pi: u32, moved: &TransferDelta) -> bool {
         barrier::to_device();
@@ -88,15 +89,15 @@ impl SqDoorbell {
         self.0.carry_moved(pi, is_signalled, remote, local, len)
     }
 
-    /// As [`SqDoorbell::carry_moved`], of a request without a completion.
+    /// Passes what differs in an unsignalled request. `false`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry_silent(&self, pi: u32, (remote, local, len): (u64, u64, u32)) -> bool {
         barrier::to_device();
         self.0.carry_moved(pi, false, remote, local, len)
     }
 
-    /// As [`SqDoorbell::carry_moved`], of a signalled request whose completion this driver makes; the index of the
-    /// entry that it comes before.
+    /// Passes what differs in a signalled request whose completion this driver makes. Returns the index of the JFC's
+    /// next entry; `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn execute_local(
         &self,
@@ -107,28 +108,30 @@ impl SqDoorbell {
         self.0.execute_local(pi, remote, local, len)
     }
 
-    /// As [`SqDoorbell::execute_local`], of the block of a signalled request like some one that was carried.
+    /// Passes the whole block of a signalled request like any earlier one. Returns what [`SqDoorbell::execute_local`]
+    /// does.
     #[inline(always)]
     pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<NextEntry> {
         barrier::to_device();
         self.0.carry_block_unreported(block)
     }
 
-    /// As [`SqDoorbell::carry`], of an atomic.
+    /// Passes both blocks of an atomic, to be executed at once. `false`: nothing happened.
     #[inline]
     pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
         barrier::to_device();
         self.0.carry_atomic(blocks)
     }
 
-    /// As [`SqDoorbell::execute_local`], of an atomic like the newest one that it carried.
+    /// Passes what differs between an atomic and the last one of [`SqDoorbell::carry_atomic`]. Returns what
+    /// [`SqDoorbell::execute_local`] does.
     #[inline(always)]
     pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
         barrier::to_device();
         self.0.carry_word(moved)
     }
 
-    /// Hands the one block that was just stored in the ring over directly.
+    /// Passes the one block that was just stored in the ring as a direct entry.
     #[inline]
     pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {
         barrier::to_device();
@@ -141,17 +144,17 @@ impl SqDoorbell {
 pub(crate) struct CqDoorbell {
     regs: Arc<dyn RegisterRegion>,
     jfcn: u32,
-    /// Found once, where the backing has that.
+    /// The backing's faster way to it, if it has one.
     index: Option<Box<dyn JfcIndex>>,
 }
 
 impl CqDoorbell {
-    /// Of JFC `jfcn`, 20 bits, which exists.
+    /// Doorbell of JFC `jfcn`, 20 bits, which exists.
     pub(crate) fn new(regs: Arc<dyn RegisterRegion>, jfcn: u32) -> Self {
         Self { index: regs.jfc_index(jfcn), regs, jfcn }
     }
 
-    /// Moves the consumer index. The registers of a device that failed may be a successor's by now.
+    /// Moves the consumer index, unless the device failed: its registers may belong to a successor by now.
     #[inline]
     pub(crate) fn consume(&self, ci: u32, arm_sn: u8, failed: &AtomicBool) {
         match &self.index {

@@ -45,7 +45,7 @@ pub(crate) struct EventRing {
     depth_log2: u8,
     /// It has no vector of its own: one count may stand for several entries.
     is_shared: bool,
-    /// Declared before the descriptor: it goes first.
+    /// Declared before the descriptor, to be dropped first.
     _watch: FdWatch,
     fd: OwnedFd,
     closed: AtomicBool,
@@ -57,9 +57,9 @@ pub(crate) struct EventRing {
 /// Vector of an event queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueVector {
-    /// No other queue has it.
+    /// A vector of its own.
     Own(u16),
-    /// Queues without one of their own have it.
+    /// The vector shared by queues without one of their own.
     Shared(u16),
 }
 
@@ -90,7 +90,7 @@ impl EventRing {
         Ok(ring)
     }
 
-    /// A ring for completion events on `vector`; [`EventRing::set_eqn`] follows.
+    /// Creates a ring for completion events on `vector`; [`EventRing::set_eqn`] follows.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -121,7 +121,7 @@ impl EventRing {
         };
         // Counts of an earlier user of this vector are not ours.
         while take_count(&fd) {}
-        // A forked child that read them would take the parent's events.
+        // A forked child that reads them would take the parent's events.
         let watch = watch_fd(fd.as_fd()).map_err(|_| Status::NoMemory)?;
         Ok(Self {
             regs: backing.registers(),
@@ -145,7 +145,7 @@ impl EventRing {
         self.depth_log2
     }
 
-    /// The memory, for keeping it beyond this value.
+    /// The memory, to be kept longer than this value.
     pub(crate) fn memory(&self) -> Arc<DmaBuf> {
         Arc::clone(&self.ring)
     }
@@ -162,7 +162,7 @@ impl EventRing {
     /// Ends all waits, now and later.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // Who has the vector next takes it off.
+        // The next user of the vector takes it off.
         give_count(&self.fd);
     }
 
@@ -181,7 +181,7 @@ impl EventRing {
         give_count(&self.fd);
     }
 
-    /// The next event, if one is there.
+    /// Takes the next event, if there is one.
     pub(crate) fn next(&self) -> Option<Eqe> {
         let mut state = lock(&self.state);
         loop {
@@ -202,8 +202,8 @@ impl EventRing {
         }
     }
 
-    /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and
-    /// at most one slice. Returns whether the caller shall check again.
+    /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and at most one slice.
+    /// Returns whether the caller should check again.
     ///
     /// # Errors
     /// `Fail`: the ring was closed.
@@ -237,7 +237,7 @@ impl EventRing {
         }
     }
 
-    /// Takes up to `room` events into `take`, waiting for the first as [`EventRing::wait`] does.
+    /// Takes up to `room` events into `take`, waiting for the first as in [`EventRing::wait`].
     ///
     /// # Errors
     /// `Fail`: closed. Any error that `look` returns between waits.
@@ -257,7 +257,7 @@ impl EventRing {
         }
     }
 
-    /// Where the next entry is, and its first word, if it is there.
+    /// Offset of the next entry, and its first word, if it is written.
     fn entry(&self, state: &EventState) -> Option<(usize, u64)> {
         let mask = (1u32 << self.depth_log2) - 1;
         let at = (state.ci & mask) as usize * EQE_LEN;
@@ -281,7 +281,7 @@ impl EventRing {
     }
 }
 
-/// A ring while its state is locked: entries of the device, then those of the driver itself.
+/// View of a ring while its state is locked: entries of the device, then those of the driver itself.
 struct RingView<'a> {
     ring: &'a EventRing,
     state: &'a mut EventState,
@@ -342,11 +342,11 @@ fn no_descriptor(error: &BackingError) -> Status {
     status_of(error)
 }
 
-/// Places in what a wait watches.
+/// Indices of the descriptors in a wait.
 const EVENTS: usize = 0;
 const PEERS: usize = 1;
 /// Longest sleep, after which the device's clock and state are checked.
 const SLICE: Duration = Duration::from_millis(100);
 const ASYNC_DEPTH_LOG2: u8 = 10;
-/// One event per arm and JFC. Of more JFCs that are armed at once, events wait in the device until there is room.
+/// One event per arm and JFC. If more JFCs are armed at once, events wait in the device until there is room.
 const COMPLETION_DEPTH_LOG2: u8 = 8;

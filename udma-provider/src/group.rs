@@ -7,7 +7,7 @@ use urma_core::{Status, Token, ops::HintPolicy};
 
 use crate::device::Driver;
 
-/// A new group; its id.
+/// Creates a group; returns its id.
 ///
 /// # Errors
 /// `Exists`: the requested id is in use. `NoMemory`.
@@ -23,7 +23,7 @@ pub(crate) fn create(
     u32::try_from(results[0]).map_err(|_| Status::Fail)
 }
 
-/// Forgets a group.
+/// Deletes a group that has no members.
 ///
 /// # Errors
 /// `Again`: it has members. `Invalid`: there is none.

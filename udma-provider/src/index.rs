@@ -1,4 +1,4 @@
-//! Arithmetic of indices that count on for ever, modulo 2^32.
+//! Order of free-running indices, modulo 2^32.
 //!
 //! *Gives*: their order. *Must not*: know what they count.
 

@@ -1,8 +1,8 @@
 //! Queues: creation and control of JFS, JFR and jetty.
 //!
-//! *Owns*: the order of steps: memory, table entry, command, halves; and in reverse. *Takes*: a
-//! checked configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring
-//! before the device answered that it forgot the queue (or was reset).
+//! *Owns*: the order of steps: memory, table entry, command, halves; and in reverse. *Takes*: a checked
+//! configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring before the device answered
+//! that it forgot the queue (or was reset).
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ struct UdmaJettyControl {
 /// Creates a queue.
 ///
 /// # Errors
-/// `Invalid`: a JFC, JFR or limit that is not there. `Exists`, `NoMemory`: as the device answers.
+/// `Invalid`: a JFC, JFR or limit that does not exist. `Exists`, `NoMemory`: the device's answer.
 pub(crate) fn create(
     driver: &Arc<Driver>,
     table: &JfcTable,
@@ -115,7 +115,7 @@ pub(crate) fn create(
     Ok(control.into_parts(id, cfg))
 }
 
-/// The driver's own limits of what rings and indices can hold; the device checks the rest.
+/// Checks the driver's own limits of rings and indices; the device checks the rest.
 fn check_limits(driver: &Driver, cfg: &QueueCfg) -> Result<(), Status> {
     let send_depth = cfg.send.map_or(0, |send| send.depth);
     let recv_depth = cfg.recv.map_or(0, |recv| recv.depth);
@@ -247,13 +247,13 @@ impl UdmaJettyControl {
         send.into_iter().chain(other)
     }
 
-    /// Requests between the device's consumer record and the producer index.
+    /// Number of requests between the device's consumer record and the producer index.
     fn send_pending(&self) -> u32 {
         let Some(send) = &self.link.send else { return 0 };
         let end = send.pi.load(Ordering::Acquire);
         let record = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(end);
         if !is_before(record, end) {
-            // What was carried out since is retired, and `end` stayed.
+            // What was executed since is retired, and `end` has not moved.
             return 0;
         }
         let mut at = send.shadow.oldest(record, end);
@@ -267,9 +267,8 @@ impl UdmaJettyControl {
         count
     }
 
-    /// Destroys the queue in the device; repeats the command as long as completions taken off the
-    /// rings may have helped: a thread that did not run for a while took none while the device
-    /// waited.
+    /// Destroys the queue in the device. Repeats the command as long as completions taken off the rings may have
+    /// helped: a thread that did not run for a while took none while the device waited.
     fn destroy(&self) -> Result<(), Status> {
         let command = Command::DestroyQueue { id: self.id() };
         for _ in 0..DESTROY_TRIES {
@@ -287,7 +286,7 @@ impl UdmaJettyControl {
         Err(Status::Again)
     }
 
-    /// The device forgot the queue, or is gone: so does the driver.
+    /// Forgets the queue, as the device did or because it is gone.
     fn forget(&self) {
         self.jfcs().for_each(|jfc| jfc.forget(&self.link));
         self.driver.queues.remove(self.link.cookie);
@@ -360,7 +359,7 @@ impl QueueControl for UdmaJettyControl {
             Err(error) if error == Status::Invalid => {}
             Err(error) => return Err(error),
         }
-        // A queue that sends is flushed of what it sends: receives are polled.
+        // A queue that sends is flushed of its sends only: receives are polled.
         let recv = self.jfcs.send.is_none();
         let jfc = self.jfcs.send.as_ref().or(self.jfcs.recv.as_ref()).ok_or(Status::Fail)?;
         let mut taken = 0;
@@ -381,8 +380,7 @@ impl QueueControl for UdmaJettyControl {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Err(Status::Invalid.why(format_args!("queue {} was deleted before", self.id())));
         }
-        // The device answers when every request has its completion, and for that the completion
-        // rings need room.
+        // The device answers when every request has its completion, and for that the completion rings need room.
         match self.destroy() {
             Ok(()) => {}
             Err(error) if error == Status::NoDevice => {
@@ -406,13 +404,13 @@ impl Drop for UdmaJettyControl {
             && let Err(error) = self.delete()
         {
             tracing::warn!(%error, id = self.id(), "a dropped queue could not be deleted");
-            // The device may go on using the rings.
+            // The device may still use the rings.
             self.memory.all().for_each(|buf| self.driver.keep(Arc::clone(buf)));
         }
     }
 }
 
-/// Times that a queue with full completion rings is asked to go.
+/// How often a queue with full completion rings is destroyed before giving up.
 const DESTROY_TRIES: u32 = 256;
-/// Looks without news after which a flush returns what it has.
+/// Checks without a result after which a flush returns what it has.
 const FLUSH_LOOKS: u32 = 256;

@@ -1,12 +1,12 @@
 //! JFC: the completion ring, polled by owner bits.
 //!
-//! *Owns*: the consumer index, and completions that were read from the ring before a caller polled
-//! for them. *Takes*: CQEs that the device wrote, each copied once. *Gives*: completions with the
-//! caller's contexts. *Must not*: allocate or wait in a poll; believe a queue, number or index in a
-//! CQE that does not fit what was posted (it is counted and dropped).
+//! *Owns*: the consumer index, and completions that were read from the ring before a caller polled for them. *Takes*:
+//! CQEs that the device wrote, each copied once. *Gives*: completions with the caller's contexts. *Must not*:
+//! allocate or wait in a poll; trust a queue, number or index in a CQE that does not match what was posted (it is
+//! counted and dropped).
 //!
-//! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
-//! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
+//! The ring's reader is a [`Serial`]: in practice the poll half owns it, and flush and delete visit it from other
+//! threads. A poll that finds it held returns empty instead of waiting.
 
 pub(crate) mod contention;
 mod entry;
@@ -49,7 +49,7 @@ use poll::PollHalf;
 pub(crate) struct JfcTable(Mutex<BTreeMap<u32, Weak<JfcCore>>>);
 
 impl JfcTable {
-    /// The JFC with this number.
+    /// Finds the JFC with this number.
     ///
     /// # Errors
     /// `Invalid`: there is none.
@@ -65,7 +65,7 @@ impl JfcTable {
     }
 }
 
-/// What the poll half, the control part and the queues of a JFC share.
+/// State shared by the poll half, the control part and the queues of a JFC.
 #[derive(Debug)]
 pub(crate) struct JfcCore {
     driver: Arc<Driver>,
@@ -74,18 +74,18 @@ pub(crate) struct JfcCore {
     log2: u8,
     memory: Arc<DmaBuf>,
     ring: Blocks,
-    /// Entries that may be consumed without a write to the device.
+    /// Entries that may be consumed before the index is written to the device.
     lag_max: u32,
     doorbell: CqDoorbell,
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
-    /// Completions that are in no ring.
+    /// Completions that are not in the ring.
     carried: LocalCompletionRing,
-    /// Mirror of the reader's consumer index, for posters and for a look without the reader.
+    /// Mirror of the reader's consumer index, for posters and for checks without the reader.
     ci: AtomicU32,
-    /// Index of the oldest entry that no poll got, for a look without the reader.
+    /// Index of the oldest entry that no poll got, for checks without the reader.
     next: AtomicU32,
-    /// The reader may have completions in its stash.
+    /// Whether the reader may have completions in its stash.
     has_stash: AtomicBool,
     /// Mirror of the index that was last written to the device, for posters.
     rung: AtomicU32,
@@ -98,16 +98,16 @@ struct RingReader {
     /// Consumer index that was last written to the device.
     rung: u32,
     arm_sn: u8,
-    /// What was taken is no request that succeeded: peers may wait for its entry of a shallow ring.
+    /// Whether something other than a successful request was taken: peers may wait for its entry in a shallow ring.
     is_awaited: bool,
-    /// Completions that were read from the ring and wait for a poll, oldest first, with the index of their entry.
+    /// Stash: completions read from the ring that wait for a poll, oldest first, with the index of their entry.
     stash: VecDeque<(u32, Completion)>,
-    /// Queues by slot, so that a poll locks nothing.
+    /// Cache of queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
-    /// Slot of the queue whose memory was asked for last.
+    /// Slot of the queue whose memory was prefetched last.
     asked: usize,
     polls: u32,
-    /// The next poll lets the device work first.
+    /// The next poll has to let the device work first.
     owes_progress: bool,
     bad: u64,
 }
@@ -116,7 +116,7 @@ impl JfcCore {
     /// Creates a JFC.
     ///
     /// # Errors
-    /// `NoMemory`, `NoDevice`, or what the device answers.
+    /// `NoMemory`, `NoDevice`, or the device's answer.
     pub(crate) fn create(
         driver: &Arc<Driver>,
         table: &Arc<JfcTable>,
@@ -163,14 +163,14 @@ impl JfcCore {
         self.jfcn
     }
 
-    /// Completions that are in no ring.
+    /// Completions that are not in the ring.
     #[inline(always)]
     pub(crate) fn carried(&self) -> &LocalCompletionRing {
         &self.carried
     }
 
-    /// Makes the queue the one that passes completions on beside the ring. A JFC with events has none: the
-    /// device raises an event for what it reports.
+    /// Makes the queue the one that passes on completions besides the ring. Not for a JFC with events, since the
+    /// device raises an event only for what it reports.
     #[cold]
     pub(crate) fn claim_carried(&self, link: &PolledQueue) -> Option<LocalCompletionWriter> {
         if self.channel.is_some() {
@@ -191,8 +191,8 @@ impl JfcCore {
         self.ci.load(Ordering::Acquire)
     }
 
-    /// Before a doorbell of a queue that completes here: the device sees the whole room of a shallow ring, since the
-    /// program may wait for the request in memory, and poll no more.
+    /// Shows the device all room in a shallow ring, before a doorbell of a queue that completes here: the program may
+    /// wait for the request in memory, and not poll again.
     #[inline]
     pub(crate) fn show_room(&self) {
         let is_behind = self.ci.load(Ordering::Relaxed) != self.rung.load(Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl JfcCore {
         }
     }
 
-    /// A poll that runs meanwhile, or the next one, writes the index otherwise.
+    /// If a poll runs meanwhile, that one or the next writes the index instead.
     #[inline(never)]
     fn show_room_now(&self) {
         let _ = self.reader.try_with(|reader| self.ring(reader));
@@ -212,8 +212,8 @@ impl JfcCore {
         self.driver.backing.progress();
     }
 
-    /// Index behind the last entry that the device has written by now. `None` when pollers moved
-    /// faster than the entries were read.
+    /// Index after the last entry that the device has written by now. `None`: pollers moved faster than the entries
+    /// were read.
     pub(crate) fn produced(&self) -> Option<u32> {
         for _ in 0..PRODUCED_TRIES {
             let start = self.consumed();
@@ -221,8 +221,7 @@ impl JfcCore {
                 .take_while(|n| self.written(start.wrapping_add(*n)).is_some())
                 .count();
             let end = start.wrapping_add(u32::try_from(fresh).ok()?);
-            // If a poll went past `end`, the entry there may be of the next pass over the ring and
-            // hide others.
+            // If a poll went past `end`, the entry there may be of the next pass over the ring and hide others.
             if !is_before(end, self.consumed()) {
                 return Some(end);
             }
@@ -230,8 +229,8 @@ impl JfcCore {
         None
     }
 
-    /// Takes every completion off the ring and keeps it; for clean-up. Gives up when a poll of
-    /// another thread is running. Whether the device has more room now.
+    /// Moves every completion from the ring to the stash, for clean-up. Gives up if a poll of another thread is
+    /// running. Returns whether the device has more room now.
     pub(crate) fn drain(&self) -> bool {
         let visit = self.reader.try_with(|reader| {
             let before = reader.ci;
@@ -241,7 +240,7 @@ impl JfcCore {
         visit.is_some_and(|visit| visit.value)
     }
 
-    /// After a device failure: keeps what the device wrote, then completions for the rest.
+    /// After a device failure: stashes what the device wrote, then completions for the rest.
     pub(crate) fn sweep(&self) {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
@@ -250,7 +249,7 @@ impl JfcCore {
         });
     }
 
-    /// The last drain of a queue that is gone: also drops what the reader has cached of it.
+    /// The last drain for a queue that is gone: also drops the reader's cache entry of it.
     pub(crate) fn forget(&self, link: &PolledQueue) {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
@@ -260,11 +259,10 @@ impl JfcCore {
         });
     }
 
-    /// Moves up to `out.len()` completions of flushed requests of queue `id` to `out`, in order;
-    /// `recv` selects the receive half. A completion of the half that is no flush stays for polls,
-    /// and so does what follows it.
+    /// Moves up to `out.len()` completions of flushed requests of queue `id` to `out`, in order; `recv` selects the
+    /// receive half. A completion of that half which is not a flush stays for polls, and so does what follows it.
     pub(crate) fn take_flushed(&self, id: u32, recv: bool, out: &mut [Completion]) -> usize {
-        // What ended before is polled first.
+        // What ended before has to be polled first.
         if !recv && self.carried.has_of(id) {
             return 0;
         }
@@ -291,7 +289,7 @@ impl JfcCore {
         visit.value
     }
 
-    /// Completions for what a failed device did not complete.
+    /// Stashes completions for what a failed device did not complete.
     fn sweep_into_stash(&self, reader: &mut RingReader) {
         let mut swept = VecDeque::new();
         resolve::sweep(&self.driver.queues, self.jfcn, &mut swept);
@@ -314,7 +312,7 @@ impl JfcCore {
         self.ring(reader);
     }
 
-    /// Number of completions in `out`.
+    /// Polls; returns the number of completions in `out`.
     #[inline(always)]
     fn poll(
         &self,
@@ -333,7 +331,7 @@ impl JfcCore {
             });
         }
         if !idle.is_on() && reader.owes_progress {
-            // Packets do not wait for the next poll: with them there is no idle snapshot.
+            // Packets do not wait for the next poll: while there are any, no idle snapshot is taken.
             self.let_device_work_for(reader);
         }
         // The consumer index may be behind now.
@@ -341,7 +339,7 @@ impl JfcCore {
         found
     }
 
-    /// What was read before, then the ring.
+    /// Takes from the stash, then from the ring.
     #[cold]
     fn poll_stash(
         &self,
@@ -357,14 +355,14 @@ impl JfcCore {
         found + self.poll_ring(reader, &mut out[found..], carried)
     }
 
-    /// Whether a completion that is in no ring comes before entry `index`, which was just seen: what its queue did
-    /// before the entry was written is seen then, too.
+    /// Whether a local completion comes before entry `index`, which was just seen: whatever its queue did before the
+    /// entry was written is visible too.
     #[inline(always)]
     fn is_turn_of(&self, carried: &LocalCompletionReader, index: u32) -> bool {
         carried.front(&self.carried).is_some_and(|front| front.is_next(index))
     }
 
-    /// Without an entry: steps the device, then reads once more.
+    /// When there is no entry: steps the device, then reads once more.
     #[inline(never)]
     fn poll_idle(
         &self,
@@ -395,7 +393,7 @@ impl JfcCore {
         if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
     }
 
-    /// As [`JfcCore::poll_ring`], of what a step brought.
+    /// Takes from the ring what a step brought.
     #[inline(never)]
     fn poll_stepped(
         &self,
@@ -406,8 +404,8 @@ impl JfcCore {
         self.poll_ring(reader, out, carried)
     }
 
-    /// Takes what the device has written. The first entry, which is all that most polls find or ask for, is
-    /// taken without a loop.
+    /// Takes what the device has written. The first entry, the only one that most polls find or ask for, is taken
+    /// without a loop.
     #[inline(always)]
     fn poll_ring(
         &self,
@@ -425,17 +423,17 @@ impl JfcCore {
             self.poll_on(reader, out, (carried, usize::from(is_fit)))
         };
         self.publish(reader);
-        // Nothing is in the stash: it is taken first.
+        // The stash is empty: it is taken first.
         self.next.store(reader.ci, Ordering::Release);
-        // A deep ring may lag behind: the device still sees most of it free, and the next empty
-        // poll, arm or full lag writes the index.
+        // A deep ring's index may lag: the device still sees most of the ring free, and the next empty poll, arm or
+        // full lag writes it.
         if reader.is_awaited || reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
             self.ring(reader);
         }
         found
     }
 
-    /// The next entry, if the device has written it and nothing in no ring comes before it.
+    /// The next entry, if the device has written it and no local completion comes before it.
     #[inline(always)]
     fn next_entry(
         &self,
@@ -446,7 +444,7 @@ impl JfcCore {
         (!self.is_turn_of(carried, reader.ci)).then_some(entry)
     }
 
-    /// After the first entry: takes on until `out`, of which `found` are filled, is full, or nothing is left.
+    /// After the first entry: continues until `out`, of which `found` are filled, is full, or nothing is left.
     #[inline(never)]
     fn poll_on(
         &self,
@@ -462,7 +460,7 @@ impl JfcCore {
             let is_fit = self.take(reader, entry, slot);
             reader.ci = reader.ci.wrapping_add(1);
             found += usize::from(is_fit);
-            // Of entries that fit nothing, no more than a ring's worth at a time.
+            // Entries that match nothing: at most a ring's worth at a time.
             if !is_fit && reader.ci.wrapping_sub(start) >> self.log2 != 0 {
                 break;
             }
@@ -470,7 +468,7 @@ impl JfcCore {
         found
     }
 
-    /// Asks for what is used once the completion of a later entry is taken, if it is of another queue than the one before: a
+    /// Prefetches what is needed once a later completion is taken, if it is of another queue than the one before: a
     /// program posts next to a queue that has room again.
     #[inline(always)]
     fn ask_ahead(&self, reader: &mut RingReader) {
@@ -484,7 +482,7 @@ impl JfcCore {
         }
     }
 
-    /// Before [`JfcCore::publish`] where both change: a look that sees that index sees the stash.
+    /// Before [`JfcCore::publish`] if both change: a check that sees that index also sees the stash.
     #[inline]
     fn publish_stash(&self, reader: &RingReader) {
         self.has_stash.store(!reader.stash.is_empty(), Ordering::Release);
@@ -492,7 +490,7 @@ impl JfcCore {
         self.next.store(next, Ordering::Release);
     }
 
-    /// Whether a poll has nothing to take and nothing to say, by a look without the reader.
+    /// Whether a poll has nothing to take and nothing to publish, checked without the reader.
     #[inline(always)]
     fn is_empty(&self) -> bool {
         let ci = self.ci.load(Ordering::Acquire);
@@ -522,7 +520,7 @@ impl JfcCore {
 }
 
 impl RingReader {
-    /// The queue with this cookie.
+    /// Finds the queue with this cookie.
     #[inline]
     fn link(&mut self, core: &JfcCore, cookie: u64) -> Option<&PolledQueue> {
         let slot = crate::table::slot_of(cookie);
@@ -533,7 +531,7 @@ impl RingReader {
         self.cache.get(slot)?.as_deref()
     }
 
-    /// Fills `out` up to the first entry at which `is_other_turn`.
+    /// Moves stashed completions to `out`, up to the first entry at which `is_other_turn`.
     fn unstash(&mut self, out: &mut [Completion], is_other_turn: impl Fn(u32) -> bool) -> usize {
         let mut count = 0;
         while let (Some(slot), Some(&(index, completion))) =
@@ -570,7 +568,7 @@ impl JfcControl for UdmaJfcControl {
         let core = &self.core;
         match core.driver.execute(&Command::DestroyJfc { jfcn: core.jfcn }) {
             Ok(_) => {}
-            // A device that does not answer may still write: the ring stays until its reset.
+            // A device that does not answer may still write: the ring is kept until its reset.
             Err(error) if error == Status::NoDevice => core.driver.keep(Arc::clone(&core.memory)),
             Err(refused) => {
                 self.deleted.store(false, Ordering::Release);

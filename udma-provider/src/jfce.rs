@@ -8,10 +8,10 @@ use urma_core::{Status, ops::JfceControl};
 
 use crate::{channel::Channel, jfc::JfcTable};
 
-/// What the caller holds.
+/// The control part of a channel that the caller holds.
 #[derive(Debug)]
 pub(crate) struct ProviderJfce {
-    /// Event queue that the events of the channel's JFCs come by.
+    /// Event queue on which the events of the channel's JFCs arrive.
     pub(crate) channel: Arc<Channel>,
     jfcs: Arc<JfcTable>,
 }

@@ -1,8 +1,8 @@
 //! The receive ring of a JFR or jetty.
 //!
-//! *Owns*: the producer index. *Takes*: checked receive requests. *Gives*: entries in the ring;
-//! the producer index goes into the record in host memory with release, and that is the whole
-//! doorbell. *Must not*: use an entry again before its completion was polled.
+//! *Owns*: the producer index. *Takes*: checked receive requests. *Gives*: entries in the ring; storing the producer
+//! index into the record in host memory with release is the whole doorbell. *Must not*: reuse an entry before its
+//! completion was polled.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use urma_mem::{
 
 use crate::{alloc::DmaBuf, shadow::Tag, table::RecvLink};
 
-/// The half that the caller posts to.
+/// The posting half of a receive queue.
 #[derive(Debug)]
 pub(crate) struct RecvPoster {
     parts: RecvParts,
     ring: Region,
-    /// Next entry, free running.
+    /// Position of the next entry, free running.
     pi: u32,
     /// Oldest entry whose completion was not polled, as last read.
     done: u32,
 }
 
-/// What a receive half is made of.
+/// Arguments of [`RecvPoster::new`], for one queue.
 #[derive(Debug)]
 pub(crate) struct RecvParts {
     /// Memory of the receive ring.
@@ -40,9 +40,9 @@ pub(crate) struct RecvParts {
     pub(crate) record: Arc<DmaBuf>,
     /// Receives that the device has not completed.
     pub(crate) link: Arc<RecvLink>,
-    /// log2 of the ring's entries, all of which may be outstanding.
+    /// log2 of the number of entries, all of which may be outstanding.
     pub(crate) log2: u8,
-    /// Pieces of a request.
+    /// Most pieces of a request.
     pub(crate) max_sge: u8,
     /// Set when the queue is gone.
     pub(crate) closed: Arc<AtomicBool>,
@@ -50,14 +50,14 @@ pub(crate) struct RecvParts {
     pub(crate) failed: Arc<AtomicBool>,
 }
 
-/// Entries of the smallest ring, as UDMA's driver has it (UMDK release 26.06). Programs post more
-/// than the depth that they asked for: as many as such a ring holds.
+/// Entries of the smallest ring, the same as in UDMA's driver (UMDK release 26.06). Programs post more than the depth
+/// that they asked for: as many as such a ring holds.
 const ENTRIES_MIN: u32 = 64;
 
 /// log2 of the entries for `cfg`.
 ///
 /// # Errors
-/// `Invalid`: more entries or pieces than the contract has.
+/// `Invalid`: more entries or pieces than the contract allows.
 pub(crate) fn depth_log2(cfg: &RecvCfg) -> Result<u8, Status> {
     if usize::from(cfg.max_sge) > SGE_MAX {
         return Err(Status::Invalid.why(format_args!(
@@ -75,7 +75,7 @@ pub(crate) fn depth_log2(cfg: &RecvCfg) -> Result<u8, Status> {
     u8::try_from(depth.trailing_zeros()).ok().filter(|log2| *log2 <= 16).ok_or_else(too_deep)
 }
 
-/// Bytes of a ring of `1 << log2` entries.
+/// Length in bytes of a ring of `1 << log2` entries.
 pub(crate) fn ring_len(cfg: &RecvCfg, log2: u8) -> usize {
     stride(usize::from(cfg.max_sge)) << log2
 }
@@ -92,7 +92,7 @@ pub(crate) fn rq_args(cfg: &RecvCfg, base: u64, depth_log2: u8, token: Option<To
     }
 }
 
-/// The arguments that carry nothing but the token of a jetty with a shared JFR.
+/// The arguments that carry only the token of a jetty with a shared JFR.
 pub(crate) fn token_args(jfcn: u32, token: Option<Token>) -> Option<RqArgs> {
     let token_value = token?.value();
     Some(RqArgs { base: 0, depth_log2: 0, max_sge: 1, jfcn, min_rnr_timer: 0, token_value })
@@ -133,7 +133,7 @@ impl RecvPoster {
         Ok(())
     }
 
-    /// Stores the usual entry, of one piece, in `stride` bytes at `at`.
+    /// Stores an entry of one piece in `stride` bytes at `at`.
     #[inline]
     fn store_one(&self, piece: &LocalSge<'_>, at: usize, stride: usize) -> Option<()> {
         let token_id = piece.segment.token_id().value();
@@ -146,7 +146,7 @@ impl RecvPoster {
         Some(())
     }
 
-    /// Notes the entry that was stored as posted.
+    /// Records the entry that was stored as posted.
     #[inline]
     fn commit(&mut self, user_ctx: u64) {
         self.parts.link.shadow.put(Tag::new(self.pi, 1, self.pi), user_ctx);

@@ -1,15 +1,15 @@
 //! The send ring of a JFS or jetty.
 //!
-//! *Owns*: the producer index, and which positions may be used again. *Takes*: checked requests.
-//! *Gives*: entries in the ring and one doorbell per batch (a batch of exactly one one-block
-//! request goes as a direct entry where the device has that). *Must not*: allocate, lock or make a
-//! system call; use a position again before its request's completion can no longer come.
+//! *Owns*: the producer index, and which positions are free. *Takes*: checked requests. *Gives*: entries in the ring
+//! and one doorbell per batch (a batch of exactly one one-block request goes as a direct entry if the device supports
+//! that). *Must not*: allocate, lock or make a system call; reuse a position while its request's completion may still
+//! come.
 //!
-//! A position is free once its completion was taken or can no longer come: its own completion was
-//! polled; or one of a later request of an in-order queue; or the consumer record shows it retired
-//! and the JFC was polled past everything that it held when the record was read (the device writes
-//! a request's completion before it moves the record). A polled completion frees its position even
-//! while the record lags behind it: the device has read the entry by then.
+//! A position is free once its completion was taken or cannot come any more. That is so if its own completion was
+//! polled; or one of a later request of an in-order queue; or if the consumer record shows it retired and the JFC was
+//! polled past everything that it held when the record was read (the device writes a request's completion before it
+//! moves the record). A polled completion frees its position even while the record lags behind: the device has read
+//! the entry by then.
 
 mod atomic;
 mod lines;
@@ -45,55 +45,55 @@ use crate::{
     table::PolledQueue,
 };
 
-/// The half that the caller posts to.
+/// The posting half of a send queue.
 ///
-/// What each post touches lies in the first cache lines: a program with many queues loads them each time.
+/// The fields that each post touches are in the first cache lines: a program with many queues loads them each time.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct SendPoster {
     doorbell: SqDoorbell,
-    /// Next block, free running.
+    /// Position of the next block, free running.
     pi: u32,
-    /// One-block requests for which there is room, at least.
+    /// Lower bound of the one-block requests for which there is room.
     sure: u32,
-    /// Requests may be carried out unreported as long as fewer are passed on than `granted_to`; `sure` and `seq` count
-    /// those from `granted_from` on later, where `is_granting`. Else both are that number.
+    /// Requests may be executed locally as long as the number passed on is below `granted_to`. While `is_granting`,
+    /// `sure` and `seq` are as of `granted_from` and do not count those since; otherwise both fields are the current
+    /// number.
     granted_from: u32,
     granted_to: u32,
-    /// The newest request was carried out unreported: more are granted once it, or one before it, was polled.
+    /// The newest request was executed locally; once it, or an earlier one, was polled, more are granted.
     is_granting: bool,
-    /// The device carried a block like `last`, and no other one later.
+    /// The device executed a block like `last`, and no other one since.
     is_carried: bool,
-    /// Polls know what a post touches.
+    /// The cache lines that a post touches are recorded for polls.
     is_noted: bool,
-    /// Number of the next request, and of the one at `done`.
+    /// Sequence number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
-    /// All before it are completed, no completion of theirs is to come, and their positions may be
-    /// used again; `pi - done` never exceeds the ring.
+    /// Everything before it is completed and its positions are free; `pi - done` never exceeds the ring.
     done: u32,
-    /// Passes on what the doorbell carried out, where this is the queue of the JFC that does.
+    /// Passes on what the doorbell executed, if this is the one queue of its JFC that may.
     carried: LocalCompletionWriter,
     parts: SendParts,
     link: Arc<PolledQueue>,
     ring: Blocks,
     /// Positions before `.0` are done once the JFC is polled up to `.1`.
     snapshot: Option<(u32, u32)>,
-    /// Blocks of the newest entry lie in its front; entries are built here.
+    /// Scratch words in which entries are built; the newest entry starts at the front.
     scratch: Box<[u64; SQE_WORDS_MAX]>,
-    /// Block of the newest usual request.
+    /// Block of the last WRITE or READ of one piece.
     last: MovableBlock,
-    /// Block of the newest usual message.
+    /// Block of the last SEND of one piece.
     last_message: Option<MovableBlock>,
-    /// Blocks of the newest usual atomic, and whether the device carried one like it, and no other one later.
+    /// Blocks of the last FETCH_ADD or CAS, and whether the device executed one like it, and no other one since.
     last_atomic: Option<MovableAtomic>,
     is_word_carried: bool,
-    /// The RC target as last seen, and the version at which it was read.
+    /// Cached RC target, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
 }
 
-/// What a send half is made of.
+/// Arguments of [`SendPoster::new`], for one queue.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SendParts {
@@ -103,24 +103,24 @@ pub(crate) struct SendParts {
     pub(crate) jfc: Arc<JfcCore>,
     /// Requests that may be outstanding.
     pub(crate) depth: u32,
-    /// log2 of the ring's blocks.
+    /// log2 of the number of blocks in the ring.
     pub(crate) log2: u8,
-    /// One-block requests may go directly.
+    /// Whether one-block requests may be posted as direct entries.
     pub(crate) direct: bool,
-    /// Completions come in posting order.
+    /// Whether completions come in posting order.
     pub(crate) in_order: bool,
     /// Target of an RC jetty; read again when its version changes.
     pub(crate) bound: Arc<BoundTarget>,
     /// Set when the queue is gone.
     pub(crate) closed: Arc<AtomicBool>,
-    /// The ring. Held here too, so that it outlives a control part that was dropped first.
+    /// The ring; held here too, so that it outlives a control part that is dropped first.
     pub(crate) memory: Arc<DmaBuf>,
     /// Doorbell record, into which the device stores the consumer index.
     pub(crate) record: Arc<DmaBuf>,
 }
 
 impl SendPoster {
-    /// `None`: the memory is shorter than the ring.
+    /// Creates the poster; `None`: the memory is shorter than the ring.
     pub(crate) fn new(
         parts: SendParts,
         link: Arc<PolledQueue>,
@@ -153,7 +153,7 @@ impl SendPoster {
         })
     }
 
-    /// Encodes one request into the ring; nothing has happened when it answers an error.
+    /// Encodes one request into the ring; on an error nothing has happened.
     #[inline]
     fn push(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
         let Some((mut request, to)) = sqe::one_sided_of(wr, self.target.as_ref()) else {
@@ -166,7 +166,7 @@ impl SendPoster {
         self.commit(1, wr.user_ctx)
     }
 
-    /// Encodes the usual request and hands its block over with the doorbell.
+    /// Encodes a WRITE or READ of one piece, and passes its block with the doorbell.
     #[inline(always)]
     fn post_direct(
         &mut self,
@@ -184,8 +184,7 @@ impl SendPoster {
         self.give_last(at)
     }
 
-    /// Hands the block of the newest usual request over, which is signalled, carried out and not reported; `false`:
-    /// nothing happened.
+    /// Passes the block `last`, which is signalled, to be executed locally. `false`: nothing happened.
     #[inline(always)]
     fn carry_last_unreported(&mut self, request: (u64, u32)) -> bool {
         let ring = self.parts.jfc.carried();
@@ -200,7 +199,7 @@ impl SendPoster {
         true
     }
 
-    /// Passes a request of so many blocks on that was carried out without a grant: nothing is granted to others then.
+    /// Passes on a request of so many blocks that was executed without a grant, and ends the grant.
     #[inline(always)]
     fn pass_on(&mut self, (blocks, next): (u32, NextEntry), request: (u64, u32)) {
         self.pi = self.pi.wrapping_add(blocks);
@@ -209,13 +208,13 @@ impl SendPoster {
         self.end_grant();
     }
 
-    /// Makes `block` that of the newest usual request.
+    /// Sets `last` to `block`.
     #[inline(always)]
     fn set_last(&mut self, block: MovableBlock) {
         (self.last, self.is_carried) = (block, false);
     }
 
-    /// Hands the block of the newest usual request over, which is noted at position `at`.
+    /// Passes the block `last` with the doorbell; it is recorded at position `at`.
     #[inline(always)]
     fn give_last(&mut self, at: u32) -> Result<(), PostReason> {
         let block = self.last.block();
@@ -230,7 +229,7 @@ impl SendPoster {
         Ok(())
     }
 
-    /// Becomes the queue of the JFC that passes on what the doorbell carried out, if no other one is.
+    /// Becomes the queue of the JFC that passes on what the doorbell executed, unless another queue is.
     #[inline(always)]
     fn claim_carried(&mut self) {
         if !self.carried.is_claimed() && self.parts.in_order {
@@ -239,8 +238,8 @@ impl SendPoster {
         }
     }
 
-    /// Hands a signalled request like the newest one over, which the device carries out and does not report;
-    /// `false`: nothing happened.
+    /// Has a signalled request like the last one executed by the device; this driver makes its completion. `false`:
+    /// nothing happened.
     #[inline(always)]
     fn execute_local(&mut self, user_ctx: u64, place: (u64, u64, u32)) -> bool {
         let Some(next) = self.doorbell.execute_local(self.pi, place) else { return false };
@@ -249,7 +248,8 @@ impl SendPoster {
         true
     }
 
-    /// As [`SendQueue::carry_like_last`], where none is granted: by a jump, so that it saves no register where one is.
+    /// Renews the grant, then does [`SendQueue::carry_like_last`]. Reached by a tail call, so that the usual case
+    /// saves no registers.
     #[inline(never)]
     fn grant_and_carry(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
         self.is_granting
@@ -257,13 +257,13 @@ impl SendPoster {
             && self.carry_like_last(user_ctx, remote, local, len)
     }
 
-    /// As [`SendQueue::post_like_last`], without a look at what is granted.
+    /// Does [`SendQueue::post_like_last`] without checking the grant.
     #[inline(always)]
     fn post_again(&mut self, moved: &TransferDelta) -> PostedAgain {
         if self.carry_again(moved) {
             return PostedAgain::Posted;
         }
-        // What was carried went directly, and is the newest one.
+        // What the device executed was a direct entry, and the last one.
         if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
         {
             return PostedAgain::NotTaken;
@@ -275,8 +275,9 @@ impl SendPoster {
         self.give_moved(at, moved)
     }
 
-    /// Hands a request like the newest one over, which the device carries out and does not report; `false`: nothing
-    /// happened. The device looks at queue and target: what ended there since is not carried out.
+    /// Has a request like the last one executed by the device at once, and passes its completion on if that is
+    /// possible. `false`: nothing happened. The device checks queue and target: if one of them ended since, it
+    /// refuses.
     #[inline(always)]
     fn carry_again(&mut self, moved: &TransferDelta) -> bool {
         let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
@@ -301,26 +302,26 @@ impl SendPoster {
         false
     }
 
-    /// As [`SendPoster::carry_again`], of a request without a completion, for which there is room.
+    /// Has an unsignalled request executed by the device, when there is room for it. `false`: nothing happened.
     #[inline(always)]
     fn carry_silent(&mut self, (remote, local, len): (u64, u64, u32)) -> bool {
         let is_carried = self.doorbell.carry_silent(self.pi, (remote, local, len));
         if is_carried {
-            // It is retired: no completion looks for what was posted there.
+            // It is retired: no completion will look at its position.
             self.pi = self.pi.wrapping_add(1);
             self.seq = (self.seq + 1) & SEQ_MASK;
         }
         is_carried
     }
 
-    /// As [`SendPoster::carry_again`], of a request that the device reports.
+    /// Has a request executed by the device, which writes its CQE. `false`: nothing happened.
     #[inline(always)]
     fn carry_reported(&mut self, moved: &TransferDelta) -> bool {
         let Some(send) = self.link.send.as_ref() else { return false };
         let at = self.pi;
         send.shadow.put(Tag::new(at, 1, self.seq), moved.user_ctx);
         if !self.doorbell.carry_moved(at, moved) {
-            // It is not posted: no completion fits it.
+            // It is not posted: no completion must match it.
             send.shadow.take_at(at);
             return false;
         }
@@ -333,13 +334,13 @@ impl SendPoster {
         true
     }
 
-    /// Notes an entry of one block, for which there is room, as posted; its position.
+    /// Records a one-block entry, for which there is room, as posted. Returns its position.
     #[inline(always)]
     fn note_block(&mut self, user_ctx: u64) -> Result<u32, PostReason> {
         self.note_blocks(1, user_ctx)
     }
 
-    /// As [`SendPoster::note_block`], of an entry of `blocks` blocks.
+    /// Records an entry of `blocks` blocks, for which there is room, as posted. Returns its position.
     #[inline(always)]
     fn note_blocks(&mut self, blocks: u32, user_ctx: u64) -> Result<u32, PostReason> {
         let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
@@ -351,7 +352,7 @@ impl SendPoster {
         Ok(at)
     }
 
-    /// As [`SendPoster::push`], for any request.
+    /// Encodes any request that is not one of the usual ones.
     fn push_other(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
         if let Some((mut atomic, to)) = sqe::atomic_of(wr, self.target.as_ref()) {
             self.find_room(Atomic::BLOCKS)?;
@@ -380,7 +381,7 @@ impl SendPoster {
         (low16(at), (at >> self.parts.log2) & 1 == 0)
     }
 
-    /// Notes the entry that was stored into the ring as posted.
+    /// Records the entry that was stored into the ring as posted. Returns its position.
     #[inline]
     fn commit(&mut self, blocks: u32, user_ctx: u64) -> Result<u32, PostReason> {
         let pi = self.pi;
@@ -391,7 +392,7 @@ impl SendPoster {
         Ok(blocks)
     }
 
-    /// Copies the scratch words into the ring, block by block, since an entry may cross its end.
+    /// Copies the scratch words into the ring block by block, since an entry may wrap around its end.
     #[inline]
     fn store(&self, blocks: u32) -> Result<(), PostReason> {
         let scratch = self.scratch.as_chunks::<BLOCK_WORDS>().0;
@@ -407,13 +408,13 @@ impl SendPoster {
         self.ring.store(at, block).map_err(|_| PostReason::Device)
     }
 
-    /// Queue or device is gone.
+    /// Whether the queue or the device is gone.
     #[inline(always)]
     fn is_gone(&self) -> bool {
         self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed)
     }
 
-    /// Refreshes the RC target after a bind or unbind.
+    /// Reads the RC target again after a bind or unbind.
     #[inline]
     fn look_at_target(&mut self) {
         let version = self.parts.bound.version.load(Ordering::Acquire);
@@ -441,20 +442,20 @@ impl SendPoster {
 }
 
 impl SendPoster {
-    /// Whether requests like the newest usual one go where that one did.
+    /// Whether requests like the last WRITE or READ still have the same target.
     #[inline(always)]
     fn has_last(&self) -> bool {
         self.is_same_target() && !self.last.is_none()
     }
 
-    /// Whether requests without a target go where the newest ones did, and the queue is there.
+    /// Whether requests without a target have the same one as the last, and the queue still exists.
     #[inline(always)]
     fn is_same_target(&self) -> bool {
         let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
         !self.is_gone() && is_bound
     }
 
-    /// Makes the block of the newest usual request that of the next one.
+    /// Turns the block `last` into that of the next request.
     #[inline(always)]
     fn move_last(&mut self, at: u32, moved: &TransferDelta) {
         let (entry_idx, owner) = self.place_of(at);
@@ -462,8 +463,8 @@ impl SendPoster {
         self.last.move_to(place, (moved.remote, moved.local, moved.len));
     }
 
-    /// Hands a request like the newest usual one over, noted at position `at`, which the device did not carry by
-    /// what differs.
+    /// Posts a request like the last one, recorded at position `at`, with its whole block: the device refused the
+    /// short form.
     #[inline(never)]
     fn give_moved(&mut self, at: u32, moved: &TransferDelta) -> PostedAgain {
         self.move_last(at, moved);
@@ -473,7 +474,7 @@ impl SendPoster {
         }
     }
 
-    /// Stores a request like the newest usual one into the ring.
+    /// Stores a request like the last one into the ring.
     #[inline(always)]
     fn push_like_last(&mut self, moved: &TransferDelta) -> Result<(), PostReason> {
         self.find_room(1)?;
@@ -505,7 +506,7 @@ impl SendQueue for SendPoster {
         if !self.has_grant() {
             return self.grant_and_carry(user_ctx, remote, local, len);
         }
-        // The device looks at queue and target: what ended there since is not carried out.
+        // The device checks queue and target: if one of them ended since, it refuses.
         let is_failed = self.parts.failed.load(Ordering::Relaxed);
         !is_failed && self.execute_local(user_ctx, (remote, local, len))
     }
@@ -516,7 +517,7 @@ impl SendQueue for SendPoster {
         if !is_there || self.find_room(1).is_err() {
             return false;
         }
-        // Where the device refuses, `sure` is less than there is: the next look finds the rest.
+        // Where the device refuses, `sure` is too low until room is next looked for.
         self.carry_silent((remote, local, len))
     }
 
@@ -563,7 +564,7 @@ impl SendQueue for SendPoster {
                 }
             }
         }
-        // The usual request does not get here alone, so what does lies in the scratch words.
+        // A single usual request does not get here, so the block is in the scratch words.
         self.publish(wrs.len(), self.parts.direct && wrs.len() == 1 && last_blocks == 1);
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! Completions of requests that the doorbell carried out: the driver makes them, the JFC's ring never has them.
+//! Completions of requests that the doorbell executed: the driver makes them, they never are in the JFC's ring.
 //!
-//! *Owns*: what one queue passes from its posts to the polls of its JFC. *Takes*: requests that succeeded in the
-//! call of their doorbell. *Gives*: their completions, each with the entry of the ring that it comes before. *Must
-//! not*: report a failure; pass on what a JFC with events is armed for.
+//! *Owns*: the ring from one queue's posts to the polls of its JFC. *Takes*: requests that succeeded in the call of
+//! their doorbell. *Gives*: their completions, each with the ring entry that it comes before. *Must not*: report a
+//! failure; pass on anything for a JFC with events.
 //!
-//! Order is that of the ring: a request that is carried out comes after everything of its queue that the
-//! device has reported, and before everything that it reports later. So each carries the index that the
-//! device gives to its next entry, and is taken once all entries before that index are.
+//! The order is that of the JFC's ring: a locally executed request comes after everything of its queue that the
+//! device has reported, and before everything that it reports later. So each one has the index of the device's next
+//! entry, and is taken once all entries before that index are taken.
 
 use udma_abi::NextEntry;
 use urma_core::{
@@ -20,56 +20,56 @@ use urma_mem::{
 
 use crate::{index::is_before, table::PolledQueue};
 
-/// What one queue at a time and the polls of its JFC share.
+/// State shared by the polls of a JFC and the one queue at a time that passes completions to them.
 #[derive(Debug, Default)]
 pub(crate) struct LocalCompletionRing {
     relay: WordPairRing,
-    /// Number of the queue, and [`JETTY`]: stored before its first request.
+    /// Number of that queue, with [`JETTY`]; stored before its first request.
     queue: AtomicU64,
     queue_ctx: AtomicU64,
-    /// Queues that were the one, counted: changed before the first request of the next one.
+    /// Number of queues that were the one so far: incremented before the first request of the next one.
     claims: AtomicU32,
 }
 
-/// The end of the queue that posts; the default one is no end of a ring.
+/// The posting end; the default value belongs to no ring.
 #[derive(Debug, Default)]
 pub(crate) struct LocalCompletionWriter {
     writer: WordPairWriter,
-    /// Requests taken when this was last asked.
+    /// Requests taken, as of the last check.
     taken: u32,
 }
 
-/// The end of the polls.
+/// The polling end, used by one thread at a time.
 #[derive(Debug, Default)]
 pub(crate) struct LocalCompletionReader {
     reader: WordPairReader,
-    /// Which of [`LocalCompletionRing::claims`] `done` is of.
+    /// Value of [`LocalCompletionRing::claims`] to which `done` belongs.
     claims: u32,
-    /// The request that was taken last; that of its queue stays from one to the next.
+    /// The request that was taken last; its queue fields stay from one to the next.
     done: DoneRequest,
 }
 
-/// What the completion of a request says beside what is as in the default one.
+/// The fields of a completion that differ from the default.
 #[derive(Clone, Copy, Debug, Default)]
 struct DoneRequest {
     user_ctx: u64,
     queue_ctx: u64,
     local_id: u32,
-    /// As wide as is not loaded in one word with the number: a word that is stored in parts is waited for.
+    /// Wide enough not to share a loaded word with the number: a word that was stored in parts has to be waited for.
     len: u64,
     flags: CompletionFlags,
 }
 
-/// A request that was carried out.
+/// A locally executed request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCompletion {
     user_ctx: u64,
-    /// Index of the ring's entry that it comes before, and its length.
+    /// Index of the ring entry that it comes before, and its length.
     place: u64,
 }
 
 impl LocalCompletionRing {
-    /// Makes the queue the one whose requests are passed on, at most `most` that wait; `None`: another one is.
+    /// Makes the queue the one that passes completions on, with at most `most` waiting; `None`: another queue is.
     #[cold]
     pub(crate) fn claim(&self, link: &PolledQueue, most: u32) -> Option<LocalCompletionWriter> {
         if self.relay.has_writer() {
@@ -86,7 +86,7 @@ impl LocalCompletionRing {
         Some(LocalCompletionWriter { writer, taken })
     }
 
-    /// Whether requests of queue `id` wait.
+    /// Whether completions of queue `id` wait.
     pub(crate) fn has_of(&self, id: u32) -> bool {
         let is_its = self.queue.load(Ordering::Relaxed) & !JETTY == u64::from(id);
         is_its && !self.relay.is_empty()
@@ -94,25 +94,25 @@ impl LocalCompletionRing {
 }
 
 impl LocalCompletionWriter {
-    /// Whether it is the end of a ring.
+    /// Whether this end belongs to a ring.
     #[inline]
     pub(crate) fn is_claimed(&self) -> bool {
         self.writer.is_claimed()
     }
 
-    /// Number of requests that may be passed on.
+    /// Number of requests that may be passed on now.
     #[inline]
     pub(crate) fn room(&self, of: &LocalCompletionRing) -> u32 {
         self.writer.room(&of.relay)
     }
 
-    /// Number of requests that were passed on, free running.
+    /// Number of requests passed on so far, free running.
     #[inline(always)]
     pub(crate) fn passed_on(&self) -> u32 {
         self.writer.pushed()
     }
 
-    /// Passes a request of `len` bytes on, which ends before position `end` and comes before entry `next`.
+    /// Passes on a request of `len` bytes that ends before position `end` and comes before entry `next`.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -124,7 +124,7 @@ impl LocalCompletionWriter {
         self.writer.push(&of.relay, [user_ctx, place], end);
     }
 
-    /// First position behind the newest request that was taken since this was last asked.
+    /// First position after the newest request that was taken since the last call.
     pub(crate) fn take_end(&mut self, of: &LocalCompletionRing) -> Option<u32> {
         if !self.is_claimed() {
             return None;
@@ -135,12 +135,12 @@ impl LocalCompletionWriter {
         is_new.then(|| self.writer.note_of(&of.relay, taken.wrapping_sub(1)))
     }
 
-    /// Whether a poll has still to take a request.
+    /// Whether a request waits to be taken by a poll.
     pub(crate) fn has_waiting(&self, of: &LocalCompletionRing) -> bool {
         self.is_claimed() && self.writer.taken(&of.relay) != self.writer.pushed()
     }
 
-    /// Another queue may take its place, once what waits is taken.
+    /// Allows another queue to take this one's place, once what waits is taken.
     pub(crate) fn end(&mut self, of: &LocalCompletionRing) {
         if self.is_claimed() {
             std::mem::take(&mut self.writer).end(&of.relay);
@@ -149,25 +149,25 @@ impl LocalCompletionWriter {
 }
 
 impl LocalCompletionReader {
-    /// Whether the device is to work before the next request is taken.
+    /// Whether the device should work before the next request is taken.
     #[inline(always)]
     pub(crate) fn is_progress_due(&self) -> bool {
         self.reader.taken().is_multiple_of(TAKEN_PER_PROGRESS)
     }
 
-    /// Whether nothing else is to be done for the next request: it is of the queue of the one before.
+    /// Whether the next request is of the same queue as the last one, so that nothing else has to be done.
     #[inline(always)]
     pub(crate) fn is_usual(&self, of: &LocalCompletionRing) -> bool {
         !self.is_progress_due() && self.claims == of.claims.load(Ordering::Relaxed)
     }
 
-    /// The oldest request that waits.
+    /// The oldest waiting request.
     #[inline(always)]
     pub(crate) fn front(&self, of: &LocalCompletionRing) -> Option<LocalCompletion> {
         self.reader.front(&of.relay).map(|[user_ctx, place]| LocalCompletion { user_ctx, place })
     }
 
-    /// Takes the oldest request that waits, which is `front`.
+    /// Takes the oldest waiting request, which is `front`.
     #[inline(always)]
     pub(crate) fn take(
         &mut self,
@@ -179,7 +179,7 @@ impl LocalCompletionReader {
         self.take_usual(of, front, out);
     }
 
-    /// As [`LocalCompletionReader::take`], where [`LocalCompletionReader::is_usual`] says so.
+    /// Takes the oldest waiting request by the short path, when [`LocalCompletionReader::is_usual`] says so.
     #[inline(always)]
     pub(crate) fn take_usual(
         &mut self,
@@ -192,7 +192,7 @@ impl LocalCompletionReader {
         self.reader.take(&of.relay);
     }
 
-    /// As [`LocalCompletionReader::take_usual`], into a record.
+    /// Takes the oldest waiting request into a record, when [`LocalCompletionReader::is_usual`] says so.
     #[inline(always)]
     pub(crate) fn take_record(
         &mut self,
@@ -212,7 +212,7 @@ impl LocalCompletionReader {
         self.reader.take(&of.relay);
     }
 
-    /// Looks whose request the next one is.
+    /// Updates the queue fields for the next request.
     fn look_at_queue(&mut self, of: &LocalCompletionRing) {
         let queue = of.queue.load(Ordering::Relaxed);
         self.claims = of.claims.load(Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl LocalCompletionReader {
 }
 
 impl LocalCompletion {
-    /// Whether all entries before its own are taken, where `ci` is the next one.
+    /// Whether all entries before its own are taken; `ci` is the next one.
     #[inline(always)]
     pub(crate) fn is_next(self, ci: u32) -> bool {
         !is_before(ci, (self.place >> 32) as u32)
@@ -243,7 +243,7 @@ fn low(word: u64) -> u32 {
     word as u32
 }
 
-/// Stores a completion, field by field: a copy of the whole would wait for the stores of its parts.
+/// Stores a completion field by field: a copy of the whole would wait for the stores of its parts.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
 fn complete(done: DoneRequest, out: &mut Completion) {
@@ -273,7 +273,7 @@ fn complete(done: DoneRequest, out: &mut Completion) {
     *payload = InlinePayload::default();
 }
 
-/// Beside the number of a queue: it is a jetty.
+/// Bit besides the number of a queue: it is a jetty.
 const JETTY: u64 = 1 << 32;
 /// Requests taken between two calls that let the device work: a microsecond or two.
 const TAKEN_PER_PROGRESS: u32 = 64;

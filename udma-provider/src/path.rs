@@ -1,8 +1,7 @@
 //! Paths to other nodes.
 //!
-//! *Takes*: EIDs. *Gives*: paths. *Must not*: remember any. The device counts the users of a path
-//! and notices the end of its peer: a later call after a peer's death gets the path to its next
-//! life.
+//! *Takes*: EIDs. *Gives*: paths. *Must not*: cache any. The device counts the users of a path and notices the end of
+//! its peer: a call after the peer's death gets the path to its next life.
 
 use udma_abi::{
     RawEid,
@@ -12,7 +11,7 @@ use urma_core::{Eid, Path, PathKind, Status, TransportMode};
 
 use crate::device::Driver;
 
-/// Finds a path to `eid`; the device bounds the wait.
+/// Connects to `eid`; the device limits the wait.
 ///
 /// # Errors
 /// `TimedOut`, `Unreachable`, `NoDevice`.
@@ -28,7 +27,7 @@ pub(crate) fn connect(driver: &Driver, eid: Eid, mode: TransportMode) -> Result<
     Ok(Path { tpn: tpn.ok_or(Status::Fail)?, eid, kind })
 }
 
-/// The mode as commands name it.
+/// The mode in the encoding of commands.
 pub(crate) const fn mode_of(mode: TransportMode) -> Mode {
     match mode {
         TransportMode::Rm => Mode::Rm,
@@ -37,7 +36,7 @@ pub(crate) const fn mode_of(mode: TransportMode) -> Mode {
     }
 }
 
-/// Drops one use of a path; the device closes it with its last user.
+/// Gives up one use of a path; the device closes it after the last user.
 pub(crate) fn disconnect(driver: &Driver, path: &Path) {
     if let Err(error) = driver.execute(&Command::Disconnect { tpn: path.tpn }) {
         tracing::debug!(%error, tpn = path.tpn, "a path could not be closed");

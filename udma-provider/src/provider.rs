@@ -23,7 +23,7 @@ use crate::{
     jfc::JfcTable,
 };
 
-/// The device behind `backing`, as the API has it; its driver works as [`DriverCfg::default`] says.
+/// Creates the API's device on `backing`, with a driver of [`DriverCfg::default`].
 #[must_use]
 pub fn device_on(backing: Arc<dyn DeviceBacking>) -> urma_core::Device {
     urma_core::Device::new(Arc::new(UdmaDevice::new(backing, DriverCfg::default())))
@@ -36,7 +36,7 @@ struct RunningDevice {
     jfcs: Arc<JfcTable>,
 }
 
-/// A device on any backing. It is brought up at the first use and again after a failure.
+/// A UDMA device on any backing. It is brought up at the first use and again after a failure.
 #[derive(Debug)]
 pub struct UdmaDevice {
     id: DeviceId,
@@ -48,7 +48,7 @@ pub struct UdmaDevice {
 }
 
 impl UdmaDevice {
-    /// The device behind `backing`.
+    /// Creates the device on `backing`; does not touch it yet.
     #[must_use]
     pub fn new(backing: Arc<dyn DeviceBacking>, cfg: DriverCfg) -> Self {
         let info = backing.info();
@@ -62,8 +62,8 @@ impl UdmaDevice {
         Self { id, backing, dma, cfg, up: Mutex::new(None) }
     }
 
-    /// Resets the device under everything that uses it: outstanding requests end with flushed
-    /// completions, contexts are dead, and the next [`DeviceOps::open`] brings it up afresh.
+    /// Resets the device under everything that uses it: outstanding requests end with flushed completions, contexts
+    /// are dead, and the next [`DeviceOps::open`] brings it up again.
     ///
     /// # Errors
     /// `NoDevice`: it did not come back.
@@ -138,12 +138,12 @@ fn eid_at(driver: &Driver, index: u32) -> Result<(Eid, u64), Status> {
 fn attr_of(caps: &Caps, features: Features, eid: Eid) -> DeviceAttr {
     let mtu = Mtu::at_most(caps.mtu_max);
     DeviceAttr {
-        // The EID is unique where the device lives, and there is nothing else that is.
+        // The EID is unique where the device lives, and nothing else is.
         guid: Guid(eid.bytes()),
         caps: caps_of(caps, features),
         ports: vec![PortAttr {
             max_mtu: mtu,
-            // A UM message is one packet: its size is what the device sends in one.
+            // A UM message is one packet: its limit is what the device sends in one.
             active_mtu: Mtu::at_most(caps.max_um_size),
             state: PortState::Active,
             width: LINK_X1,
@@ -199,12 +199,12 @@ fn features_of(features: Features) -> DeviceFeatures {
     .fold(DeviceFeatures::empty(), |all, (_, feature)| all | feature)
 }
 
-/// A limit as the API carries it; a larger one is as good as the largest.
+/// A limit in the API's width; a larger one is as good as the largest.
 fn narrow(limit: u64) -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
 /// `urma_link_width_t` (UMDK release 26.06); a software port has one lane.
 const LINK_X1: u8 = 1;
-/// `urma_speed_t` (UMDK release 26.06): the class of what memory carries between two processes.
+/// `urma_speed_t` (UMDK release 26.06): the class of memory bandwidth between two processes.
 const SPEED_100G: u8 = 10;

@@ -1,7 +1,7 @@
 //! Free ranges of a number line: device addresses, bytes of a chunk.
 //!
-//! *Owns*: which ranges are free, joined where they touch. *Takes*: lengths and alignments.
-//! *Gives*: the lowest free start. *Must not*: know what the numbers mean.
+//! *Owns*: which ranges are free; adjacent ones are joined. *Takes*: lengths and alignments. *Gives*: the lowest free
+//! start. *Must not*: know what the numbers mean.
 
 use std::collections::BTreeMap;
 

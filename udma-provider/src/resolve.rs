@@ -1,8 +1,8 @@
 //! From a CQE to a completion, and completions for what a failed device left behind.
 //!
-//! *Owns*: the mapping of statuses and fields. *Takes*: one decoded CQE and the queue it names.
-//! *Gives*: a completion, or nothing when the CQE does not fit what was posted.
-//! *Must not*: index anything by a number of the device's without a check.
+//! *Owns*: the mapping of statuses and fields. *Takes*: one decoded CQE and the queue it names. *Gives*: a
+//! completion, or nothing if the CQE does not match what was posted. *Must not*: index anything by a number from the
+//! device without a check.
 
 use std::collections::VecDeque;
 
@@ -21,8 +21,8 @@ use crate::{
     table::{PolledQueue, QueueTable, RecvLink, SendLink},
 };
 
-/// The completion of a send request that succeeded, stored field by field where the caller wants
-/// it: a copy of the whole would wait for the stores of its parts. `None`: `out` is unchanged.
+/// Stores the completion of a successful send request field by field: a copy of the whole would wait for the stores
+/// of its parts. `None`: `out` is unchanged.
 #[inline]
 pub(crate) fn send_done(
     link: &PolledQueue,
@@ -64,7 +64,7 @@ pub(crate) fn send_done(
     Some(())
 }
 
-/// The completion of a message that came into a receive, as [`send_done`]. `None`: `out` is unchanged.
+/// Stores the completion of a received message field by field. `None`: `out` is unchanged.
 #[inline]
 pub(crate) fn received(
     link: &PolledQueue,
@@ -167,7 +167,7 @@ pub(crate) fn sweep(queues: &QueueTable, jfcn: u32, out: &mut VecDeque<Completio
 
 fn sweep_send(link: &PolledQueue, send: &SendLink, out: &mut VecDeque<Completion>) {
     let end = send.pi.load(Ordering::Acquire);
-    // What the device retired without a completion had succeeded unsignalled.
+    // What the device retired without a completion succeeded unsignalled.
     let retired = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(0);
     let mut at = send.shadow.oldest(send.swept.load(Ordering::Relaxed), end);
     while is_before(at, end) {
@@ -237,7 +237,7 @@ fn status_of(status: CqeStatus) -> CrStatus {
         CqeStatus::WrFlushErrDone => CrStatus::WrFlushDone,
         CqeStatus::WrSuspendDone => CrStatus::WrSuspendDone,
         CqeStatus::WrUnhandled => CrStatus::WrUnhandled,
-        // Codes of the device overlap with statuses that have another meaning: mark the top bit.
+        // Codes of the device overlap with statuses of another meaning: mark them by the top bit.
         CqeStatus::Unknown { status, .. } => CrStatus::Unknown(status | 0x80),
     }
 }

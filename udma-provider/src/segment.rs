@@ -1,9 +1,8 @@
 //! Segments: memory of the user that the device may reach.
 //!
-//! *Owns*: the device addresses of registered memory. *Takes*: regions and rights. *Gives*: token
-//! ids, windows on peers' memory. *Must not*: take a mapping away before the device answered that
-//! it withdrew the segment (a device that does not answer loses it all the same: the user's memory
-//! may be gone after the call).
+//! *Owns*: the device addresses of registered memory. *Takes*: regions and rights. *Gives*: token ids, windows on
+//! peers' memory. *Must not*: remove a mapping before the device answered that it withdrew the segment (a device that
+//! does not answer loses the mapping all the same: the user's memory may be gone after the call).
 
 use std::{collections::btree_map::Entry, sync::Arc};
 
@@ -16,7 +15,7 @@ use urma_mem::Region;
 
 use crate::{alloc::lock, device::Driver};
 
-/// A new token id.
+/// Allocates a token id.
 ///
 /// # Errors
 /// `NoMemory`: all are in use.
@@ -25,10 +24,10 @@ pub(crate) fn alloc_token_id(driver: &Driver) -> Result<TokenId, Status> {
     u32::try_from(results[0]).map(TokenId::new).map_err(|_| Status::Fail)
 }
 
-/// Gives a token id back.
+/// Frees a token id.
 ///
 /// # Errors
-/// `Invalid`: a segment has it, or it was never given.
+/// `Invalid`: a segment has it, or it was never allocated.
 pub(crate) fn free_token_id(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
     let freed = driver.execute(&Command::FreeTid { token_id: token_id.value() });
     freed.map(|_| ()).map_err(|error| {
@@ -41,7 +40,7 @@ pub(crate) fn free_token_id(driver: &Driver, token_id: TokenId) -> Result<(), St
     })
 }
 
-/// Makes memory known.
+/// Registers memory under a token id.
 ///
 /// # Errors
 /// `Exists`: a live segment has the token id. `Unsupported`: the token policy. `NoMemory`,
@@ -84,7 +83,7 @@ pub(crate) fn register(
     }
 }
 
-/// Withdraws memory.
+/// Unregisters memory and removes its mapping.
 ///
 /// # Errors
 /// `Invalid`: no such segment.
@@ -104,7 +103,7 @@ pub(crate) fn unregister(driver: &Driver, token_id: TokenId) -> Result<(), Statu
     Ok(())
 }
 
-/// A window on a peer's segment, for load and store.
+/// Maps a peer's segment for load and store.
 ///
 /// # Errors
 /// `Unsupported`: not on this host, or its pages are not shared. `NoPermission`.
@@ -117,8 +116,7 @@ pub(crate) fn map(
     driver.regs.map(place, segment.len).ok_or(Status::Unsupported)
 }
 
-/// Says that a peer's segment will be used. What the device refuses here it refuses again, request by
-/// request.
+/// Hints that a peer's segment will be used. What the device refuses here it refuses again, request by request.
 pub(crate) fn prepare(driver: &Driver, path: &Path, segment: &RemoteSegmentId) {
     if let Ok(place) = place(driver, path, segment) {
         driver.regs.prepare(place, segment.len);

@@ -1,15 +1,15 @@
-//! What the driver remembers of each posted request, by ring position.
+//! The driver's record of each posted request, by ring position.
 //!
-//! *Owns*: user contexts, and whether a position was already completed. *Takes*: positions from
-//! the poster, 16-bit indices from the device. *Gives*: the context exactly once. *Must not*:
-//! believe an index: one that was not posted, or was completed before, yields nothing.
+//! *Owns*: user contexts, and whether a position was already completed. *Takes*: positions from the poster, 16-bit
+//! indices from the device. *Gives*: the context exactly once. *Must not*: trust an index: one that was not posted,
+//! or was completed before, yields nothing.
 //!
-//! Written by the poster before the doorbell, read by the poller after the owner bit; a position
-//! is reused only when the poller marked it consumed (Release) and the poster saw that (Acquire).
+//! Written by the poster before the doorbell, read by the poller after the owner bit; a position is reused only when
+//! the poller marked it consumed (Release) and the poster saw that (Acquire).
 
 use urma_mem::sync::{AtomicU64, Ordering};
 
-/// Requests of one ring.
+/// Records of the requests of one ring.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     entries: Box<[ShadowEntry]>,
@@ -31,7 +31,7 @@ pub(crate) struct Tag(u64);
 pub(crate) struct CompletedRequest {
     /// The caller's 64-bit context of the request.
     pub(crate) ctx: u64,
-    /// First position behind the request.
+    /// First position after the request.
     pub(crate) end: u32,
 }
 
@@ -65,14 +65,14 @@ impl Tag {
 }
 
 impl Shadow {
-    /// For a ring of `1 << log2` positions, `log2` at most 16.
+    /// Creates the record of a ring of `1 << log2` positions, `log2` at most 16.
     pub(crate) fn new(log2: u8) -> Self {
         let len = 1usize << log2.min(16);
         let entry = |_| ShadowEntry { ctx: AtomicU64::new(0), tag: AtomicU64::new(CONSUMED) };
         Self { entries: (0..len).map(entry).collect(), mask: (1u32 << log2.min(16)) - 1 }
     }
 
-    /// Notes a request at `tag.pos()`.
+    /// Records a request at `tag.pos()`.
     #[inline(always)]
     pub(crate) fn put(&self, tag: Tag, ctx: u64) {
         let entry = self.entry(tag.pos());
@@ -93,7 +93,7 @@ impl Shadow {
         Some(CompletedRequest { ctx, end: tag.pos().wrapping_add(tag.blocks()) })
     }
 
-    /// As [`Shadow::take`], for a position that the driver itself names.
+    /// Completes the request at a position that the driver itself names.
     pub(crate) fn take_at(&self, pos: u32) -> Option<CompletedRequest> {
         if self.tag(pos).pos() != pos {
             return None;
@@ -101,7 +101,7 @@ impl Shadow {
         self.take(u16::try_from(pos & 0xffff).ok()?)
     }
 
-    /// `from`, or the oldest position that the ring can still hold when it ends at `end`.
+    /// Returns `from`, or the oldest position that the ring can still hold when it ends at `end`.
     pub(crate) fn oldest(&self, from: u32, end: u32) -> u32 {
         let len = self.mask + 1;
         if end.wrapping_sub(from) > len { end.wrapping_sub(len) } else { from }

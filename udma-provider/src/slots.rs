@@ -1,8 +1,8 @@
 //! Registers of a device with doorbell memory: doorbells are stores to slots.
 //!
 //! *Owns*: which slot a queue or a JFC rings. *Takes*: the register window and the slots of the device. *Gives*: the
-//! same window, whose doorbells need no register write unless the device sleeps. *Must not*: take a slot
-//! that another object has; without a free one the registers are used.
+//! same window, whose doorbells need no register write unless the device sleeps. *Must not*: take a slot of another
+//! object; if none is free, the registers are used.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -18,7 +18,7 @@ use urma_mem::{
     doorbells::{DoorbellSlot, DoorbellSlots},
 };
 
-/// A register window, and slots for its doorbells.
+/// A register window, with slots for its doorbells.
 #[derive(Debug)]
 pub(crate) struct SlotRegisters {
     regs: Arc<dyn RegisterRegion>,
@@ -26,7 +26,7 @@ pub(crate) struct SlotRegisters {
 }
 
 impl SlotRegisters {
-    /// `regs`, with slots where the device has doorbell memory.
+    /// Wraps `regs`, with slots if the device has doorbell memory.
     pub(crate) fn over(
         regs: Arc<dyn RegisterRegion>,
         slots: Option<Arc<DoorbellSlots>>,
@@ -74,7 +74,7 @@ impl RegisterRegion for SlotRegisters {
 
     fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
         let index = SlotJfcIndex { slot: self.take()?, jfcn };
-        // Before a queue completes there: completions look at the slot for arms.
+        // Before a queue completes there: completions check the slot for arms.
         index.move_to(0);
         Some(Box::new(index))
     }
@@ -96,19 +96,19 @@ impl OwnSlot {
         self.slot.ring(value.encode(), || self.wake());
     }
 
-    /// One message: the device sleeps.
+    /// One message, because the device sleeps.
     #[cold]
     fn wake(&self) {
         self.regs.write32(regs::SLOT_WAKE, 1);
     }
 }
 
-/// Send doorbell of one queue, which nothing carries out in its call.
+/// Send doorbell of one queue; it executes nothing in its call.
 #[derive(Debug)]
 struct SlotQueue {
     slot: OwnSlot,
     id: u32,
-    /// Producer index that it rang with last.
+    /// Producer index of the last doorbell.
     pi: Cell<u32>,
 }
 
@@ -118,7 +118,7 @@ impl QueueDoorbell for SlotQueue {
         self.slot.ring(SlotDoorbell::Queue { id: self.id, pi });
     }
 
-    /// The block is in the ring, too, and the only one since the queue rang last.
+    /// The block is in the ring too, and is the only one since the last doorbell.
     fn ring_direct(&self, _words: &[u64; BLOCK_WORDS]) {
         self.ring(self.pi.get().wrapping_add(1));
     }

@@ -1,9 +1,8 @@
 //! From a checked request to the words of a send queue entry.
 //!
-//! *Owns*: which request field goes into which entry field. *Takes*: a request, the path to its
-//! target. *Gives*: control part and tail in the caller's scratch words. *Must not*: write past
-//! four blocks, whatever the request contains (counts are checked again here, since the ring behind
-//! the scratch belongs to other requests).
+//! *Owns*: which request field goes into which entry field. *Takes*: a request, the path to its target. *Gives*:
+//! control part and tail in the caller's scratch words. *Must not*: write past four blocks, whatever the request
+//! contains (counts are checked again here, since the ring after the scratch words belongs to other requests).
 
 use udma_abi::{
     Addressed, Atomic, FetchKind, MessageBody, MessageEntry, OneSided, Opcode, RawEid, Sge, Sqe,
@@ -16,15 +15,15 @@ use urma_core::{
     LocalSge, PostReason, RemoteAddr, SendOp, SendWr, TargetId, TargetKind, Token, WrFlags,
 };
 
-/// An entry ready to be stored: its control part; its tail is in the scratch words already.
+/// An entry ready to be stored: its control part; its tail is already in the scratch words.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) sqe: Sqe,
-    /// 64-byte blocks, 1 to 4.
+    /// Number of 64-byte blocks, 1 to 4.
     pub(crate) blocks: u32,
 }
 
-/// Fills the tail of `words` and gives the control part, without ring position and owner bit.
+/// Fills the tail of `words` and returns the control part, without ring position and owner bit.
 ///
 /// # Errors
 /// More pieces or inline bytes than an entry holds; an RC queue without a target.
@@ -50,8 +49,8 @@ pub(crate) fn build(
     }
 }
 
-/// The usual request, a WRITE or READ of one local piece, without ring position and owner bit; `None`:
-/// another one, for [`build`].
+/// Encodes a WRITE or READ of one local piece, without ring position and owner bit; `None`: another request, for
+/// [`build`].
 #[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
 #[inline(always)]
 pub(crate) fn one_sided_of(
@@ -68,8 +67,8 @@ pub(crate) fn one_sided_of(
     Some(one_piece(wr, is_write, (piece, at), bound))
 }
 
-/// The usual message, a SEND or SEND_IMM of one local piece, without ring position and owner bit, and the node
-/// of its target; `None`: another request, or one without a target, for [`build`].
+/// Encodes a SEND or SEND_IMM of one local piece, without ring position and owner bit; also returns the node of its
+/// target. `None`: another request, or one without a target, for [`build`].
 #[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
 #[inline(always)]
 pub(crate) fn message_of(
@@ -102,7 +101,7 @@ pub(crate) fn message_of(
     Some((message, RawEid(to.id.eid.bytes())))
 }
 
-/// One of the two usual atomics, as [`one_sided_of`].
+/// Encodes a FETCH_ADD or CAS, without ring position and owner bit; `None`: another request, for [`build`].
 #[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
 #[inline]
 pub(crate) fn atomic_of(wr: &SendWr<'_>, bound: Option<&TargetId>) -> Option<(Atomic, Addressed)> {
@@ -154,7 +153,7 @@ fn one_piece(
     (request, to)
 }
 
-/// The operations that are not posted by the million.
+/// Encodes the operations that are not posted by the million.
 fn build_rare(
     words: &mut [u64; SQE_WORDS_MAX],
     wr: &SendWr<'_>,
@@ -222,7 +221,7 @@ fn build_rare(
     }
 }
 
-/// Flags, and the path to the target where one is named.
+/// Flags, and the path to the target if one is named.
 #[inline]
 fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe {
     let flags = u8::try_from(wr.flags.bits() & FLAG_BITS).unwrap_or(0);
@@ -248,7 +247,7 @@ fn message(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Result
     Ok(Sqe { token_en, token_value, ..addressed(opcode, wr, target) })
 }
 
-/// An entry for remote memory; the path of the segment if no target is named.
+/// An entry for remote memory; with the path of the segment if no target is named.
 #[inline]
 fn one_sided(
     opcode: Opcode,
@@ -296,7 +295,7 @@ fn kind_of(kind: TargetKind) -> SqeTargetKind {
 }
 
 /// Appends the pieces, or their bytes.
-// With several callers `inline` alone leaves a call in the path of an 8-byte WRITE.
+// With several callers `inline` alone leaves a call on the path of an 8-byte WRITE.
 #[inline(always)]
 fn finish(
     words: &mut [u64; SQE_WORDS_MAX],
@@ -325,7 +324,7 @@ fn finish(
     Ok(Encoded { blocks: blocks(opcode, pieces.len() * SGE_LEN), sqe })
 }
 
-/// Copies the bytes of `pieces` into `words`; gives their number.
+/// Copies the bytes of `pieces` into `words`; returns their number.
 fn copy_inline(words: &mut [u64], room: usize, pieces: &[LocalSge<'_>]) -> Result<u16, PostReason> {
     const OUTSIDE: PostReason = PostReason::Invalid("a piece lies outside its segment");
     let mut bytes = [0u8; SQE_WORDS_MAX * 8];
@@ -358,5 +357,5 @@ fn shown(token: Option<Token>) -> (bool, u32) {
     token.map_or((false, 0), |token| (true, token.value()))
 }
 
-/// The flags of a request that an entry carries.
+/// The request flags that an entry carries.
 const FLAG_BITS: u32 = 0x7f;

@@ -1,8 +1,8 @@
 //! Queues by the cookie that their CQEs carry.
 //!
-//! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names no queue).
-//! *Takes*: new queues. *Gives*: [`PolledQueue`]s, what a poller needs to turn a CQE into a
-//! completion. *Must not*: be locked on the fast path: pollers keep their own copy by slot.
+//! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names no queue). *Takes*: new queues.
+//! *Gives*: [`PolledQueue`]s, which a poller needs to turn a CQE into a completion. *Must not*: be locked on the fast
+//! path: pollers keep their own copy by slot.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +15,10 @@ use urma_mem::{
 
 use crate::{alloc::lock, shadow::Shadow};
 
-/// What a poller needs of a queue.
+/// The state of a queue that a poller needs.
 #[derive(Debug)]
 pub(crate) struct PolledQueue {
-    /// Comes back in every CQE.
+    /// Returned by the device in every CQE.
     pub(crate) cookie: u64,
     /// Kind of the queue.
     pub(crate) kind: QueueKind,
@@ -28,7 +28,7 @@ pub(crate) struct PolledQueue {
     pub(crate) send: Option<SendLink>,
     /// Receive side: its own, or that of its shared JFR.
     pub(crate) recv: Option<Arc<RecvLink>>,
-    /// What a post of the queue touches.
+    /// Cache lines that a post to the queue touches.
     pub(crate) lines: UsedLines,
     /// The queue's number; set once the device gave it.
     id: AtomicU32,
@@ -40,11 +40,11 @@ pub(crate) struct PolledQueue {
 pub(crate) struct SendLink {
     /// Requests that were posted and not completed, by ring index.
     pub(crate) shadow: Shadow,
-    /// Producer index in blocks, as last rung.
+    /// Producer index in blocks, as of the last doorbell.
     pub(crate) pi: AtomicU32,
-    /// First position behind the newest completion (of queues that complete in order).
+    /// First position after the newest completion (of queues that complete in order).
     pub(crate) polled: AtomicU32,
-    /// First position not yet looked at by the clean-up after a device failure.
+    /// First position that the clean-up after a device failure has not checked.
     pub(crate) swept: AtomicU32,
     /// JFC of its completions.
     pub(crate) jfcn: u32,
@@ -63,7 +63,7 @@ pub(crate) struct RecvLink {
     pub(crate) shadow: Shadow,
     /// Producer index in entries, as last published.
     pub(crate) pi: AtomicU32,
-    /// Position up to which a flush has ended the requests, as [`SendLink::swept`].
+    /// Position up to which a flush has ended the requests; the receive counterpart of [`SendLink::swept`].
     pub(crate) swept: AtomicU32,
 }
 
@@ -117,7 +117,7 @@ struct Slots {
 }
 
 impl QueueTable {
-    /// A new entry, made by `make` from its cookie.
+    /// Adds a queue, which `make` creates from its cookie.
     pub(crate) fn insert(&self, make: impl FnOnce(u64) -> PolledQueue) -> Arc<PolledQueue> {
         let mut slots = lock(&self.slots);
         let slot = slots.links.iter().position(Option::is_none).unwrap_or(slots.links.len());
@@ -131,13 +131,13 @@ impl QueueTable {
         link
     }
 
-    /// The queue with this cookie.
+    /// Finds the queue with this cookie.
     pub(crate) fn find(&self, cookie: u64) -> Option<Arc<PolledQueue>> {
         let slots = lock(&self.slots);
         slots.links.get(slot_of(cookie))?.as_ref().filter(|link| link.cookie == cookie).cloned()
     }
 
-    /// Removes the queue; its cookie names nothing from now on.
+    /// Removes the queue; its cookie is invalid from now on.
     pub(crate) fn remove(&self, cookie: u64) {
         let mut slots = lock(&self.slots);
         if let Some(slot) = slots.links.get_mut(slot_of(cookie))
@@ -153,7 +153,7 @@ impl QueueTable {
     }
 }
 
-/// The slot in a cookie; whether it exists is for the caller to find out.
+/// The slot in a cookie; the caller has to check that it exists.
 #[inline]
 pub(crate) fn slot_of(cookie: u64) -> usize {
     (cookie & 0xffff_ffff) as usize

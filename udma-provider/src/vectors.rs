@@ -1,10 +1,11 @@
-//! Interrupt vectors of event queues: one each while there are some, and one that all others share.
+//! Interrupt vectors of event queues: one each as long as there are some, and one that all others share.
 //!
-//! *Owns*: which vectors are free, the shared vector, its descriptor and the thread that waits for it. *Takes*: event rings.
-//! *Gives*: a vector for each of them, as many as the device has event queues. *Must not*: signal a ring that has no entry.
+//! *Owns*: which vectors are free, the shared vector, its descriptor and the thread that waits for it. *Takes*: event
+//! rings. *Gives*: a vector for each of them, as many as the device has event queues. *Must not*: signal a ring that
+//! has no entry.
 //!
-//! A device has few vectors, and programs have thousands of channels. Rings of the shared vector have a descriptor of their
-//! own, to which the thread passes interrupts on: it costs such an event a change of threads, and a look at each ring.
+//! A device has few vectors, and programs have thousands of channels. Rings of the shared vector have a descriptor of
+//! their own, to which the thread forwards interrupts: such an event costs a thread switch, and a check of each ring.
 
 use std::{
     io,
@@ -33,18 +34,18 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct QueueVectors {
     free: Mutex<Vec<u16>>,
-    /// The last vector; `None`: the device has one for asynchronous events only.
+    /// The last vector; `None`: the device has only the one for asynchronous events.
     shared: Option<u16>,
     passing: Mutex<Option<SharedVector>>,
 }
 
-/// The thread that passes on interrupts of the shared vector, which ends when this is dropped.
+/// The thread that forwards interrupts of the shared vector; it ends when this is dropped.
 #[derive(Debug)]
 struct SharedVector(Arc<PassedOn>);
 
 #[derive(Debug)]
 struct PassedOn {
-    /// Declared before the descriptors: they go first.
+    /// Declared before the descriptors, to be dropped first.
     _watches: [FdWatch; 2],
     vector: OwnedFd,
     wake: EventFd,
@@ -53,27 +54,27 @@ struct PassedOn {
 }
 
 impl QueueVectors {
-    /// Of a device with `count` vectors, of which the first is for asynchronous events.
+    /// Vectors of a device with `count` of them, of which the first is for asynchronous events.
     pub(crate) fn new(count: u16) -> Self {
         let shared = count.checked_sub(1).filter(|last| *last > 0);
         let free = (1..shared.unwrap_or(1)).rev().collect();
         Self { free: Mutex::new(free), shared, passing: Mutex::default() }
     }
 
-    /// A vector for an event queue.
+    /// Takes a vector for an event queue.
     pub(crate) fn take(&self) -> Option<QueueVector> {
         let own = lock(&self.free).pop().map(QueueVector::Own);
         own.or_else(|| self.shared.map(QueueVector::Shared))
     }
 
-    /// The event queue of a vector is gone.
+    /// Returns the vector of an event queue that is gone.
     pub(crate) fn give_back(&self, vector: QueueVector) {
         if let QueueVector::Own(number) = vector {
             lock(&self.free).push(number);
         }
     }
 
-    /// From now on interrupts of the shared vector reach `ring`.
+    /// Forwards interrupts of the shared vector to `ring` from now on.
     ///
     /// # Errors
     /// `NoMemory`: no descriptor or thread is left.
@@ -141,7 +142,7 @@ impl PassedOn {
                 tracing::error!("the thread of the shared interrupt vector cannot wait and ends");
                 return;
             }
-            // Before the looks: what comes later is either seen by them or counted.
+            // Before the checks: what comes later is either seen by them or counted.
             while take_count(&self.vector) {}
             let rings: Vec<_> = lock(&self.rings).iter().filter_map(Weak::upgrade).collect();
             rings.iter().for_each(|ring| ring.signal());

@@ -1,31 +1,32 @@
-//! Detects that a thread polls in vain on a processor that other threads want, and gives that to them.
+//! Detects that a thread polls in vain on a processor that other threads want, and yields it to them.
 //!
-//! A thread that spins on an empty JFC uses up its slice of the processor, and the threads that would do the work it
-//! waits for run only then: two pollers on two processors starve the thread that posts, or the one that answers. Empty
-//! polls are counted; one in [`POLLS_PER_LOOK`] reads the clock and decides:
+//! A thread that spins on an empty JFC uses up its time slice, and the threads that would do the work it waits for
+//! run only then: two pollers on two processors starve the thread that posts, or the one that answers. Empty polls
+//! are counted; one in [`POLLS_PER_LOOK`] reads the clock and decides:
 //!
-//! - *alone*: spins on. Where each poll costs a system call or an access to a device anyway, a yield now and then shows
-//!   whether others wait, since they run then. Polls that make no call cost some ns, and get none from here.
-//! - *shared*, since a yield took long, or the kernel took the processor away and gave it back late: yields at each look,
-//!   until no thread has taken it in a number of yields. The kernel's count of switches tells: two threads that yield to
-//!   each other are back soon, and a tracer makes each yield long.
-//! - *starved*, since two slices were lost in a short time: others do not give the processor back. Waits in the kernel at
-//!   each look. A thread that sleeps keeps its share, lets the scheduler move waiting threads to the free processor, and runs
-//!   soon after it wakes.
+//! - *alone*: it keeps spinning. If each poll costs a system call or a device access anyway, a yield now and then
+//!   shows whether others wait, since they run then. Polls without a call cost some ns, and get none from here.
+//! - *shared*, because a yield took long, or the kernel took the processor away and gave it back late: it yields at
+//!   each check, until no thread has used a number of yields. The kernel's count of switches decides: two threads
+//!   that yield to each other are back soon, and a tracer makes each yield long.
+//! - *starved*, because two slices were lost in a short time: others do not give the processor back. It waits in the
+//!   kernel at each check. A thread that sleeps keeps its share, lets the scheduler move waiting threads to the free
+//!   processor, and runs soon after it wakes.
 //!
-//! All this is known of a thread, whichever JFCs it polls: one that polls thousands in turn is long back at the same one.
+//! The state belongs to a thread, whichever JFCs it polls: a thread that polls thousands in turn takes long to come
+//! back to the same one.
 
 use std::cell::Cell;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use udma_abi::{GiveWay, Nanos};
 
-/// What an empty poll costs.
+/// Cost of an empty poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PollCost {
-    /// Some loads, while idle.
+    /// Some loads, while an idle snapshot is valid.
     Loads,
-    /// A step of the device, which may make a call.
+    /// A step of the device, which may make a system call.
     Step,
 }
 
@@ -33,7 +34,7 @@ thread_local! {
     static CONTENTION: Cell<Contention> = const { Cell::new(Contention::NONE) };
 }
 
-/// A number of polls of a JFC found nothing. In how many more of them the next look is due.
+/// Decides what to do after a number of empty polls of a JFC. Returns after how many more the next check is due.
 #[cold]
 #[inline(never)]
 pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnce(GiveWay)) -> u32 {
@@ -46,20 +47,20 @@ pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnc
     })
 }
 
-/// Of one thread that polls.
+/// State of one polling thread.
 #[derive(Clone, Copy, Debug)]
 struct Contention {
-    /// When the latest look was; 0: there was none.
+    /// Time of the latest check; 0: there was none.
     looked_at: Nanos,
-    /// When a slice was last lost; 0: never.
+    /// Time when a slice was last lost; 0: never.
     lost_at: Nanos,
-    /// When the latest yield was.
+    /// Time of the latest yield.
     yielded_at: Nanos,
-    /// Yields that are left until the processor counts as this thread's alone.
+    /// Yields left before the processor counts as this thread's alone.
     yields: u32,
-    /// How often the kernel had taken the processor from this thread, when that was last asked.
+    /// The kernel's count of involuntary switches of this thread, as last read.
     taken: u64,
-    /// Until when looks wait in the kernel.
+    /// Until this time checks wait in the kernel.
     waits_until: Nanos,
 }
 
@@ -80,7 +81,7 @@ impl Contention {
         }
         let before = std::mem::replace(&mut self.looked_at, at);
         if at < self.waits_until {
-            // A thread with many JFCs looks at all of them in turn.
+            // A thread with many JFCs polls all of them in turn.
             if at.saturating_sub(before) >= BETWEEN_WAITS_NS {
                 give_way(GiveWay::Wait);
                 self.looked_at = now();
@@ -98,7 +99,7 @@ impl Contention {
         let back = now();
         let was_taken = match self.yields {
             0 => back.saturating_sub(at) >= TAKEN_NS && self.was_taken(&taken),
-            // Others ran in some of these yields.
+            // Other threads ran in some of these yields.
             1 => self.was_taken(&taken),
             _ => false,
         };
@@ -107,14 +108,14 @@ impl Contention {
         (self.looked_at, self.yielded_at) = (back, back);
     }
 
-    /// Whether the kernel took the processor away since this was last asked.
+    /// Whether the kernel took the processor away since the last call.
     fn was_taken(&mut self, taken: &impl Fn() -> u64) -> bool {
         let before = std::mem::replace(&mut self.taken, taken());
         self.taken != before
     }
 
-    /// The last polls, or a yield, took `passed` until `now`: longer than a slice, because other threads ran, or because the
-    /// program did something else.
+    /// Notes that the last polls, or a yield, took `passed` until `now`: longer than a slice, because other threads
+    /// ran, or because the program did something else.
     fn on_passed(&mut self, now: Nanos, passed: Nanos, taken: &impl Fn() -> u64) {
         if passed < SLICE_NS || !self.was_taken(taken) {
             return;
@@ -128,29 +129,29 @@ impl Contention {
     }
 }
 
-/// How often the kernel has given the processor of this thread to another one that was to run, or to run first.
+/// How often the kernel has given this thread's processor to another one.
 pub(crate) fn times_taken() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD);
     usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
 }
 
-/// Empty polls between two looks: 0.2 us on one host.
+/// Empty polls between two checks: 0.2 us on one host.
 pub(super) const POLLS_PER_LOOK: u32 = 64;
-/// Empty polls between two looks at a processor that is shared, where each poll may make a call.
+/// Empty polls between two checks of a shared processor, if each poll may make a system call.
 const STEPS_PER_LOOK: u32 = 4;
-/// A thread that takes so long from look to look may have lost a slice of its processor, in ns.
+/// A thread that takes so long from one check to the next may have lost a slice of its processor, in ns.
 const SLICE_NS: Nanos = 1_000_000;
 /// Two such losses in this time show that others do not give the processor back, in ns.
 const AGAIN_NS: Nanos = 50_000_000;
-/// How long looks wait in the kernel then, in ns.
+/// How long checks wait in the kernel then, in ns.
 const STARVED_NS: Nanos = 250_000_000;
 /// Shortest time that a thread polls between two such waits, in ns.
 const BETWEEN_WAITS_NS: Nanos = 2_000;
-/// A probe that takes longer may have been used by another thread, in ns.
+/// A yield that takes longer may have been used by another thread, in ns.
 const TAKEN_NS: Nanos = 2_000;
-/// Time between yields that show whether another thread waits, in ns: they take less than one in a hundred.
+/// Time between yields that show whether another thread waits, in ns: they take less than one percent.
 const PROBE_NS: Nanos = 50_000;
-/// Yields in a row that no thread uses, until the processor counts as this thread's alone.
+/// Yields in a row that no thread uses before the processor counts as this thread's alone.
 const YIELDS: u32 = 16;
 
 #[cfg(test)]

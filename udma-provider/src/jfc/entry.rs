@@ -1,7 +1,7 @@
 //! Entries of a completion ring: seen, copied once, turned into completions.
 //!
-//! *Owns*: nothing. *Takes*: what the device wrote. *Gives*: completions with the caller's contexts. *Must not*: believe a
-//! queue, number or index that does not fit what was posted.
+//! *Owns*: nothing. *Takes*: what the device wrote. *Gives*: completions with the caller's contexts. *Must not*:
+//! trust a queue, number or index that does not match what was posted.
 
 use udma_abi::{
     Cqe, ReceivedMessage,
@@ -13,10 +13,10 @@ use urma_mem::{RingBlock, barrier};
 use super::{JfcCore, RingReader, SHALLOW_LOG2};
 use crate::resolve;
 
-/// log2 of the entries of a ring for `wanted` completions; the device has `most`.
+/// log2 of the entries of a ring for `wanted` completions; the device supports `most`.
 ///
 /// # Errors
-/// `Invalid`: it has fewer.
+/// `Invalid`: the device supports fewer.
 pub(super) fn depth_log2(wanted: u32, most: u64) -> Result<u8, Status> {
     let depth = wanted.max(1).checked_next_power_of_two().filter(|_| u64::from(wanted) <= most);
     let log2 = depth.and_then(|depth| u8::try_from(depth.trailing_zeros()).ok());
@@ -35,7 +35,7 @@ pub(super) struct WrittenEntry<'a> {
 }
 
 impl WrittenEntry<'_> {
-    /// Cookie of its queue, for a hint.
+    /// Cookie of its queue, used for a prefetch.
     #[inline(always)]
     pub(super) fn cookie(self) -> u64 {
         let words = self.block.load::<4>();
@@ -53,7 +53,7 @@ impl JfcCore {
         is_written.then_some(WrittenEntry { block, word0 })
     }
 
-    /// Stores the completion that an entry reports. `false`: it belongs to no outstanding request.
+    /// Stores the completion that an entry reports. `false`: it matches no outstanding request.
     #[inline(always)]
     pub(super) fn take(
         &self,
@@ -81,7 +81,7 @@ impl JfcCore {
         taken.is_some()
     }
 
-    /// The completion of a message that came into a receive.
+    /// Stores the completion of a message that was received.
     #[inline]
     pub(super) fn take_received(
         &self,
@@ -94,7 +94,7 @@ impl JfcCore {
         self.take_message(reader, &ReceivedMessage::decode(&words), out)
     }
 
-    /// The completion of a message, from its entry or from the device itself.
+    /// Stores the completion of a message, from its entry or from the device directly.
     #[inline(always)]
     pub(super) fn take_message(
         &self,
@@ -130,8 +130,8 @@ impl JfcCore {
         true
     }
 
-    /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
-    /// number, so a made-up cookie cannot make the table grow.
+    /// Adds a queue to the reader's own table. Slots of existing queues are bounded by their number, so a forged
+    /// cookie cannot make the table grow.
     #[cold]
     pub(super) fn learn(&self, reader: &mut RingReader, cookie: u64) -> Option<()> {
         let link = self.driver.queues.find(cookie)?;

@@ -1,7 +1,7 @@
 //! The half of a JFC that the caller polls and arms.
 //!
-//! *Owns*: the idle snapshot that an empty poll began. *Takes*: polls of one thread at a time. *Gives*: what the reader takes;
-//! nothing, by a look, while the idle snapshot holds. *Must not*: enter the reader while idle.
+//! *Owns*: the idle snapshot of an empty poll. *Takes*: polls of one thread at a time. *Gives*: what the reader
+//! takes; nothing, after a cheap check, while the idle snapshot is valid. *Must not*: enter the reader while it is.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use super::{
 };
 use crate::local_completion::{LocalCompletion, LocalCompletionReader};
 
-/// The half that the caller polls.
+/// The polling half of a JFC.
 #[derive(Debug)]
 pub(super) struct PollHalf {
     core: Arc<JfcCore>,
-    /// While it holds, a poll that finds nothing takes no step.
+    /// While it is valid, polls that find nothing skip the device.
     idle: IdleSnapshot,
-    /// Completions that are in no ring.
+    /// Completions that are not in the ring.
     carried: LocalCompletionReader,
-    /// Polls that found nothing, counted.
+    /// Number of empty polls.
     polls: u32,
-    /// Of these, until the next look at the processor.
+    /// Empty polls left until the next check of the processor.
     until_look: u32,
 }
 
@@ -38,14 +38,14 @@ impl PollHalf {
         Self { core, idle, carried, polls: 0, until_look: POLLS_PER_LOOK }
     }
 
-    /// The oldest completion that is in no ring, if all before it are taken.
+    /// The oldest local completion, if all before it are taken.
     #[inline(always)]
     fn next_carried(&self) -> Option<LocalCompletion> {
         let front = self.carried.front(&self.core.carried)?;
         front.is_next(self.core.next_index()).then_some(front)
     }
 
-    /// A poll that may find what is in no ring, beside the `found` ones that it took.
+    /// Polls for local completions and the ring; `found` are in `out` already.
     #[inline(never)]
     fn poll_carried(&mut self, out: &mut [Completion], mut found: usize) -> Result<usize, Status> {
         while let Some(slot) = out.get_mut(found)
@@ -61,13 +61,13 @@ impl PollHalf {
             return self.poll_reader(out);
         }
         if found < out.len() && !self.core.is_empty() {
-            // What was taken is the caller's, also where this fails.
+            // What was taken belongs to the caller, even if this fails.
             found += self.poll_reader(&mut out[found..]).unwrap_or(0);
         }
         Ok(found)
     }
 
-    /// A poll while idle, if that holds.
+    /// Polls under the idle snapshot, if it is still valid.
     #[inline(never)]
     fn poll_idle(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         let look = self.idle.look();
@@ -86,7 +86,7 @@ impl PollHalf {
         self.poll_reader(out)
     }
 
-    /// A poll found nothing: the `polls`th one.
+    /// Counts an empty poll, the `polls`th one.
     #[inline(always)]
     fn count_empty(&mut self, polls: u32, cost: PollCost) {
         self.polls = polls;
@@ -98,7 +98,7 @@ impl PollHalf {
         }
     }
 
-    /// A look where no completion waits beside the ring: whether a poll while idle would find none.
+    /// Checks, when no local completion waits, whether a poll under the idle snapshot would find nothing.
     #[inline(never)]
     fn look_while_idle(&mut self) -> DoneLook {
         let polls = self.polls.wrapping_add(1);
@@ -110,9 +110,9 @@ impl PollHalf {
         DoneLook::Empty
     }
 
-    /// A poll of the entry that a peer wrote; `None`: the device has to make a step. After the entry, another step would
-    /// look for what was left to the program's next call.
-    // Out of line: an empty poll saves no registers for it.
+    /// Takes the entry that a peer wrote; `None`: the device has to make a step. After the entry no step is made,
+    /// since it would handle what was left to the program's next call.
+    // Out of line, so that an empty poll saves no registers for it.
     #[inline(never)]
     fn poll_entry(&mut self, out: &mut [Completion]) -> Option<usize> {
         let Self { core, carried, idle, .. } = self;
@@ -120,7 +120,8 @@ impl PollHalf {
             let of = reader.stash.is_empty().then_some((core.jfcn, reader.ci));
             let mut poll = PollOfOne { of: of.filter(|_| !out.is_empty()), given: None };
             let is_taken = core.driver.backing.take_entry(&mut poll);
-            // It is in no ring: it is the caller's, also where a step is due, which the end of the idle snapshot brings.
+            // It is not in the ring and belongs to the caller, even if a step is due, which follows from the end of
+            // the idle snapshot.
             if let (Some(message), Some(out)) = (&poll.given, out.first_mut()) {
                 idle.end();
                 return Some(core.poll_given(reader, message, out));
@@ -133,7 +134,7 @@ impl PollHalf {
         visit.value
     }
 
-    /// A poll that may find something.
+    /// Polls by entering the reader.
     #[inline(never)]
     fn poll_reader(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         if out.is_empty() {
@@ -150,7 +151,7 @@ impl PollHalf {
         }
         let found = visit.map_or(0, |visit| visit.value);
         if found == 0 {
-            // The reader is free: another thread may poll while this one gives way.
+            // The reader is free: another thread may poll while this one yields.
             self.count_empty(self.polls.wrapping_add(1), PollCost::Step);
         }
         Ok(found)
@@ -158,7 +159,7 @@ impl PollHalf {
 }
 
 impl JfcCore {
-    /// As [`JfcCore::poll`], without a step.
+    /// Polls without stepping the device first.
     #[inline(always)]
     pub(super) fn poll_found(
         &self,
@@ -177,7 +178,7 @@ impl JfcCore {
         found
     }
 
-    /// As [`JfcCore::poll_found`], of the one message that the device gave.
+    /// Takes the one message that the device passed directly.
     #[inline(always)]
     fn poll_given(
         &self,
@@ -190,7 +191,7 @@ impl JfcCore {
         usize::from(is_fit)
     }
 
-    /// Before a poll of a program that found something in each of its last ones.
+    /// Lets the device work, before a poll of a program whose last polls each found something.
     #[cold]
     #[inline(never)]
     pub(super) fn let_device_work_for(&self, reader: &mut RingReader) {
@@ -200,11 +201,11 @@ impl JfcCore {
 }
 
 impl RingReader {
-    /// A poll found something.
+    /// Notes that a poll found something.
     #[inline(always)]
     fn on_found(&mut self) {
         self.polls = self.polls.wrapping_add(1);
-        // Not now: the program may post an answer, which an acknowledgement can go with.
+        // Not now: the program may post an answer, which can carry an acknowledgement.
         self.owes_progress |= self.polls.is_multiple_of(POLLS_PER_PROGRESS);
     }
 }
@@ -213,7 +214,7 @@ impl CompletionQueue for PollHalf {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         let core = &*self.core;
-        // Each out of line: none saves registers for the other.
+        // Each out of line, so that neither saves registers for the other.
         let Some(front) = self.carried.front(&core.carried) else {
             return if self.idle.is_on() { self.poll_idle(out) } else { self.poll_reader(out) };
         };
@@ -228,7 +229,7 @@ impl CompletionQueue for PollHalf {
     #[inline]
     fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
         let core = &*self.core;
-        // Out of line: nothing is saved for it.
+        // Out of line, so that nothing is saved for it.
         let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };
         if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
             return DoneLook::Unknown;
@@ -246,9 +247,8 @@ impl CompletionQueue for PollHalf {
         core.driver.check()?;
         let visit = core.reader.with_blocking(|reader| {
             if !reader.stash.is_empty() {
-                // The device counts stashed completions as consumed, so the driver raises the
-                // event. The arm number stays: the device ignores an arm that repeats the last
-                // number it saw.
+                // The device counts stashed completions as consumed, so the driver raises the event. The arm number
+                // stays: the device ignores an arm that repeats the last number it saw.
                 core.ring(reader);
                 channel.raise(Eqe::Completion { jfcn: core.jfcn });
                 return;
@@ -265,5 +265,5 @@ impl CompletionQueue for PollHalf {
         Ok(())
     }
 }
-/// Found batches after which the next poll lets the device work first.
+/// Polls with a result after which the next one lets the device work first.
 const POLLS_PER_PROGRESS: u32 = 16;

@@ -1,7 +1,7 @@
-//! The usual atomics, alone in their posts.
+//! FETCH_ADD and CAS that are posted alone.
 //!
-//! *Owns*: which atomic is the newest one. *Takes*: a checked FETCH_ADD or CAS, or what differs in one like the newest.
-//! *Gives*: what differs to the doorbell, or the blocks in the ring. *Must not*: hand an atomic over twice.
+//! *Owns*: which atomic is the last one. *Takes*: a checked FETCH_ADD or CAS, or what differs from the last. *Gives*:
+//! what differs to the doorbell, or the blocks in the ring. *Must not*: pass an atomic twice.
 
 use udma_abi::{Addressed, Atomic, MovableAtomic, MovedWord, sqe::BLOCK_WORDS};
 use urma_core::{
@@ -12,7 +12,7 @@ use urma_core::{
 use super::SendPoster;
 
 impl SendPoster {
-    /// As [`SendPoster::post_direct`], of an atomic.
+    /// Posts a FETCH_ADD or CAS: by the doorbell if the device executes it at once, else through the ring.
     #[inline(never)]
     pub(super) fn post_atomic(
         &mut self,
@@ -28,7 +28,7 @@ impl SendPoster {
         given
     }
 
-    /// Posts an atomic like the newest one.
+    /// Posts an atomic like the last one.
     #[inline(always)]
     pub(super) fn post_atomic_again(&mut self, moved: &MovedAtomic) -> PostedAgain {
         if self.last_atomic.is_none() || !self.is_same_target() {
@@ -43,7 +43,7 @@ impl SendPoster {
         self.give_moved_atomic(moved)
     }
 
-    /// Hands an atomic like the newest one over, which the device carries out and does not report; `false`: nothing
+    /// Has an atomic like the last one executed by the device; this driver makes its completion. `false`: nothing
     /// happened.
     #[inline(always)]
     fn carry_word(&mut self, moved: &MovedAtomic) -> bool {
@@ -55,8 +55,7 @@ impl SendPoster {
         true
     }
 
-    /// Hands an atomic like the newest one over, for which there is room, and which the device did not carry by what
-    /// differs.
+    /// Posts an atomic like the last one with both its blocks, when there is room: the device refused the short form.
     #[inline(never)]
     fn give_moved_atomic(&mut self, moved: &MovedAtomic) -> PostedAgain {
         let TransferDelta { user_ctx, is_signalled, .. } = moved.transfer;
@@ -72,7 +71,7 @@ impl SendPoster {
         }
     }
 
-    /// Hands both blocks of the atomic at position `at` over, which is noted there.
+    /// Passes both blocks of the atomic at position `at`, where it is recorded.
     fn give_atomic(&mut self, at: u32, blocks: &[[u64; BLOCK_WORDS]; 2]) -> Result<(), PostReason> {
         self.is_word_carried = self.doorbell.carry_atomic(blocks);
         if !self.is_word_carried {
@@ -85,7 +84,7 @@ impl SendPoster {
         Ok(())
     }
 
-    /// Stores both blocks of an atomic at position `at`; the ring may end between them.
+    /// Stores both blocks of an atomic at position `at`; the ring may wrap between them.
     #[inline]
     pub(super) fn store_atomic(
         &self,
@@ -97,7 +96,7 @@ impl SendPoster {
     }
 }
 
-/// What the device is given of `moved`, at position `pi`.
+/// The fields of `moved` for the device, at position `pi`.
 #[inline(always)]
 fn word_of(moved: &MovedAtomic, pi: u32) -> MovedWord {
     let MovedAtomic { transfer, operand, compare } = *moved;

@@ -1,11 +1,13 @@
-//! Which cache lines a post touches, for the polls.
+//! Records for polls which cache lines a post touches.
 //!
-//! *Owns*: nothing. *Takes*: a poster that stays where it is. *Gives*: addresses for hints. *Must not*: be called per request.
+//! *Owns*: nothing. *Takes*: a poster that stays where it is. *Gives*: addresses to prefetch. *Must not*: be called
+//! per request.
 
 use super::SendPoster;
 
 impl SendPoster {
-    /// Notes what a post touches: the device reports what this queue posts, so that it may be one of many.
+    /// Records what a post touches. Called when the device writes this queue's CQEs, since the queue may then be one
+    /// of many.
     #[cold]
     #[inline(never)]
     pub(super) fn note_lines(&mut self) {

@@ -1,7 +1,7 @@
-//! The usual messages, alone in their posts.
+//! SENDs and SEND_IMMs of one piece that are posted alone.
 //!
-//! *Owns*: which message is the newest one. *Takes*: a checked SEND or SEND_IMM of one piece, or what differs in one like
-//! the newest. *Gives*: its block in the ring and to the doorbell. *Must not*: remember a message with an immediate.
+//! *Owns*: which message is the last one. *Takes*: a checked SEND or SEND_IMM of one piece, or what differs from the
+//! last. *Gives*: its block in the ring and to the doorbell. *Must not*: remember a message with an immediate.
 
 use udma_abi::{MovableBlock, sqe::BLOCK_WORDS};
 use urma_core::{
@@ -13,8 +13,8 @@ use super::SendPoster;
 use crate::sqe;
 
 impl SendPoster {
-    /// As [`SendPoster::post_direct`], of the usual message; `None`: it is another request.
-    // From the request to the block in one function: fields that go through memory are waited for.
+    /// Posts a SEND or SEND_IMM of one piece; `None`: it is another request.
+    // One function from request to block: fields that pass through memory would be waited for.
     #[inline(never)]
     pub(super) fn post_message(&mut self, wr: &SendWr<'_>) -> Option<Result<(), PostReason>> {
         let (mut message, eid) = sqe::message_of(wr, self.target.as_ref())?;
@@ -24,14 +24,14 @@ impl SendPoster {
         (message.entry_idx, message.owner) = self.place();
         let block = MovableBlock::new(message.encode(eid));
         let given = self.give_message(block.block(), wr.user_ctx);
-        // A message with an immediate is not the newest one for requests without.
+        // A message with an immediate must not serve as the last one for messages without.
         if message.imm.is_none() {
             self.last_message = Some(block).filter(|_| given.is_ok());
         }
         Some(given)
     }
 
-    /// Posts a message like the newest usual one.
+    /// Posts a message like the last one.
     #[inline(always)]
     pub(super) fn post_message_again(&mut self, moved: &TransferDelta) -> PostedAgain {
         let place = self.place();
@@ -41,7 +41,7 @@ impl SendPoster {
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
-        // Word 5 is the immediate, which a SEND has not.
+        // Word 5 is the immediate, which a SEND does not have.
         last.move_to((place.0, place.1, moved.is_signalled), (0, moved.local, moved.len));
         match self.give_message(last.block(), moved.user_ctx) {
             Ok(()) => PostedAgain::Posted,
@@ -49,7 +49,7 @@ impl SendPoster {
         }
     }
 
-    /// Stores the block of a message, for which there is room, and hands it over.
+    /// Stores the block of a message, for which there is room, and passes it with the doorbell.
     #[inline(always)]
     fn give_message(
         &mut self,

@@ -1,7 +1,7 @@
 //! Room in the send ring: which positions are free again.
 //!
-//! *Owns*: nothing; the rule is that of [`super`]. *Takes*: what was polled, and the device's consumer record. *Gives*: room for
-//! requests. *Must not*: free a position whose completion may still come.
+//! *Owns*: nothing; the rule is that of [`super`]. *Takes*: what was polled, and the device's consumer record.
+//! *Gives*: room for requests. *Must not*: free a position whose completion may still come.
 
 use udma_abi::rqe::record;
 use urma_core::PostReason;
@@ -24,7 +24,7 @@ impl SendPoster {
         Ok(())
     }
 
-    /// Counts what was carried out unreported, and takes back what was granted beyond it.
+    /// Counts the requests executed under the grant, and ends it.
     #[inline(always)]
     fn count_carried(&mut self) {
         if self.is_granting {
@@ -35,13 +35,13 @@ impl SendPoster {
         }
     }
 
-    /// Whether one more request may be carried out unreported.
+    /// Whether one more request may be executed locally.
     #[inline(always)]
     pub(super) fn has_grant(&self) -> bool {
         self.carried.passed_on() != self.granted_to
     }
 
-    /// None is granted. To be called where one was passed on without a grant, and where `carried` changed.
+    /// Ends the grant. Called when a request was passed on without one, and when `carried` changed.
     #[inline(always)]
     pub(super) fn end_grant(&mut self) {
         self.is_granting = false;
@@ -49,7 +49,7 @@ impl SendPoster {
         self.granted_to = self.granted_from;
     }
 
-    /// Grants as many requests that are carried out unreported as there is room for.
+    /// Grants the local execution of as many requests as there is room for.
     #[inline(always)]
     pub(super) fn grant(&mut self) {
         let count = self.sure.min(self.carried.room(self.parts.jfc.carried()));
@@ -58,7 +58,8 @@ impl SendPoster {
         self.granted_to = self.granted_from.wrapping_add(count);
     }
 
-    /// As [`SendPoster::grant_again`], where all that was posted was polled, as by a program that waits for each request.
+    /// Renews the grant of a queue whose requests were all polled, as when a program waits for each request; cheaper
+    /// than [`SendPoster::grant_again`]. `false`: some were not polled.
     #[inline(always)]
     pub(super) fn grant_all(&mut self) -> bool {
         if self.carried.has_waiting(self.parts.jfc.carried()) {
@@ -71,8 +72,8 @@ impl SendPoster {
         self.has_grant()
     }
 
-    /// Grants anew for what was polled meanwhile, once all were used that were granted and nothing else was posted since;
-    /// `false`: nothing was polled.
+    /// Renews the grant for the requests that were polled meanwhile, once all granted ones are used and nothing else
+    /// was posted; `false`: nothing was polled.
     #[inline(never)]
     pub(super) fn grant_again(&mut self) -> bool {
         self.count_carried();
@@ -85,7 +86,7 @@ impl SendPoster {
         self.has_grant()
     }
 
-    /// Looks at what is left of the ring and of the depth, which grow only here.
+    /// Computes the room left in the ring and the depth; only here they grow.
     #[cold]
     fn look_for_room(&mut self, blocks: u32) -> bool {
         if self.is_all_polled() {
@@ -99,8 +100,8 @@ impl SendPoster {
         true
     }
 
-    /// Whether the newest completion that was polled is that of the newest request of a queue in order: as a rule in a
-    /// program that waits for each of its requests.
+    /// Whether the newest polled completion is that of the newest request of an in-order queue: usual for a program
+    /// that waits for each request.
     #[inline]
     fn is_all_polled(&self) -> bool {
         let polled = self.link.send.as_ref().map(|send| send.polled.load(Ordering::Acquire));
@@ -122,7 +123,7 @@ impl SendPoster {
         blocks <= free && depth != 0
     }
 
-    /// Finds positions that have become free; lets the device work once if there are none.
+    /// Looks for positions that have become free; lets the device work once if there are none.
     #[cold]
     fn make_room(&mut self, blocks: u32) -> bool {
         self.reclaim();
@@ -145,7 +146,7 @@ impl SendPoster {
             self.free_up_to(end);
         }
         self.skip_consumed();
-        // A record that lags behind `done`, or beyond what was posted, frees nothing.
+        // A record that lags behind `done`, or is beyond what was posted, frees nothing.
         let ring = self.parts.jfc.carried();
         let waits = self.carried.has_waiting(ring);
         if let Some(retired) = record.ok().filter(|ci| !waits && self.is_posted(*ci)) {
@@ -160,7 +161,7 @@ impl SendPoster {
         }
     }
 
-    /// Of requests that were carried out, which have no tag, no more are outstanding than blocks.
+    /// Limits the number of outstanding requests to that of the blocks: locally executed ones have no tag.
     #[inline(always)]
     fn bound_outstanding(&mut self) {
         let most = self.pi.wrapping_sub(self.done);
@@ -168,7 +169,7 @@ impl SendPoster {
         self.done_seq = self.seq.wrapping_sub(outstanding) & SEQ_MASK;
     }
 
-    /// Positions before `end`, if they are posted, are free.
+    /// Frees the positions before `end`, if they are posted.
     fn free_up_to(&mut self, end: u32) {
         if self.is_posted(end) && is_before(self.done, end) {
             self.done = end;
@@ -180,7 +181,7 @@ impl SendPoster {
         pos.wrapping_sub(self.done) <= self.pi.wrapping_sub(self.done)
     }
 
-    /// Moves `done` over requests whose own completion was polled.
+    /// Advances `done` over requests whose own completion was polled.
     fn skip_consumed(&mut self) {
         while self.done != self.pi {
             let Some(tag) = self.tag(self.done) else { return };
@@ -191,13 +192,13 @@ impl SendPoster {
         }
     }
 
-    /// What is remembered of a position.
+    /// The tag at a position; `None` if it is another position's.
     #[inline]
     fn tag(&self, pos: u32) -> Option<Tag> {
         self.link.send.as_ref().map(|send| send.shadow.tag(pos))
     }
 
-    /// Moves `done` to what was retired before everything that the caller has polled since.
+    /// Advances `done` to what was retired before everything that the caller has polled since.
     fn use_snapshot(&mut self, retired: u32) {
         if let Some((end, mark)) = self.snapshot {
             if is_before(self.parts.jfc.consumed(), mark) {
