@@ -1,9 +1,8 @@
 //! Entry and exit of every call from C.
 //!
-//! *Owns*: the forms of an answer (status, pointer with `errno`, count), the stop for panics, the
-//! check for a forked child; the memory of callers (`user`). *Takes*: closures that answer with a [`Code`].
-//! *Gives*: C values.
-//! *Must not*: know what is called.
+//! *Owns*: the forms of an answer (status, pointer with `errno`, count), the catching of panics, the check for a
+//! forked child; the memory of callers (`user`). *Takes*: closures that return a [`Code`]. *Gives*: C values. *Must
+//! not*: know what is called.
 #![expect(unsafe_code, reason = "pointers of C programs, and errno")]
 
 mod report;
@@ -26,43 +25,44 @@ use crate::{
 
 pub(crate) use user::{Recorded, UserArray, UserPtr, args, c_text, some, text, value};
 
-/// What a refused call answers with, and why.
+/// The error of a refused call, with its reason.
 ///
-/// The one place where a reason becomes a line of the log is [`report`], at the end of each call from C: so whatever
-/// refuses says why by [`refuse!`], and nothing is refused without words.
+/// A reason becomes a log line only in [`report`], at the end of each call from C. So whatever refuses gives the
+/// reason with [`refuse!`], and nothing is refused without words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Code {
     number: Number,
     words: ReasonWords,
 }
 
-/// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`]. [`refuse!`] makes a [`Code`] of it.
+/// A number of `urma_status_t` other than success: an errno value, or [`Code::FAIL`]. [`refuse!`] makes a [`Code`] of
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number(NonZero<c_int>);
 
-/// Why a call is refused: the number of a reason, or one of two others.
+/// The reason of a refusal: the number of a [`Reason`], or one of a few special values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ReasonWords(u32);
 
 impl ReasonWords {
-    /// An operation of a table answered so; it gives numbers alone.
+    /// The refusal came from an operation of a table, which gives numbers alone.
     const NONE: Self = Self(0);
-    /// The log has the line already, or the answer is part of a normal run.
+    /// The line is in the log already, or the answer is part of normal operation.
     const SAID: Self = Self(u32::MAX);
     /// A queue has no room.
     const FULL: Self = Self(u32::MAX - 1);
 
-    /// The reason of this number; `None`: one of the others.
+    /// The reason with this number; `None`: a special value.
     fn reason(self) -> Option<Reason> {
         if self == Self::SAID || self == Self::FULL { None } else { Reason::of(self.0) }
     }
 }
 
-/// The `urma_status_t` of a call that did what it was asked to.
+/// The `urma_status_t` of success.
 pub(crate) const SUCCESS: c_int = 0;
 
-/// A [`Code`] with its reason: a number of [`Code`] by its name, and words as `format!` takes them. They name the
-/// object, the field, its value and the rule.
+/// Makes a [`Code`] with a reason: the name of one of its numbers, and words as for `format!`, which name the object,
+/// the field, its value and the rule.
 macro_rules! refuse {
     ($number:ident, $($words:tt)+) => {
         $crate::call::Code::$number.why(format_args!($($words)+))
@@ -85,10 +85,10 @@ impl Code {
     pub(crate) const ENOTSUP: Number = Number::known(libc::EOPNOTSUPP);
     /// `URMA_FAIL`: a failure that no other number names.
     pub(crate) const FAIL: Number = Number::known(0x1000);
-    /// The callee answered with NULL, or with nothing, and has set `errno` itself where it failed.
+    /// The callee returned NULL, or nothing, and has set `errno` itself if it failed.
     const ERRNO: Number = Number::known(-1);
 
-    /// The answer of another function of the C interface.
+    /// Converts the status of another C function.
     #[inline]
     pub(crate) fn from_c(number: c_int) -> Answer {
         match NonZero::new(number) {
@@ -97,38 +97,37 @@ impl Code {
         }
     }
 
-    /// The answer of another function of the C interface that failed and set `errno`.
+    /// The error of another C function that failed and set `errno`.
     #[cold]
     pub(crate) fn as_set() -> Self {
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Self { number: Self::ERRNO, words: report::left(errno) }
     }
 
-    /// The answer of a function of the C interface that answers with nothing: where it failed, it has set `errno`
-    /// and said why.
+    /// The error of a C function without a result: if it failed, it has set `errno` and logged why.
     pub(crate) const fn errno_of_callee() -> Self {
         Self { number: Self::ERRNO, words: ReasonWords::SAID }
     }
 
-    /// The answer of a post to a queue without room. It has a line of its own, once for each function: programs that
-    /// keep their queues full meet it all the time.
+    /// The error for a post to a full queue. It is logged once per function: programs that keep their queues full get
+    /// it all the time.
     pub(crate) const fn full() -> Self {
-        // As UDMA's driver of each release.
+        // As in UDMA's driver of each release.
         let number = if cfg!(feature = "abi-25-12-0-b081") { Self::EINVAL } else { Self::ENOMEM };
         Self { number, words: ReasonWords::FULL }
     }
 
-    /// The answer of a post of receives: without room it is the same in each release.
+    /// The same error for a post of receives: if the queue is full, its number does not depend on the release.
     pub(crate) fn of_receives(self) -> Self {
         if self.words == ReasonWords::FULL { Self { number: Self::ENOMEM, ..self } } else { self }
     }
 
-    /// Whether a post was refused as wrong, and not for want of room.
+    /// Whether a post was refused as invalid, and not because the queue is full.
     pub(crate) fn is_wrong(self) -> bool {
         self.is(Self::EINVAL) && self.words != ReasonWords::FULL
     }
 
-    /// The same answer, its reason in other words.
+    /// The same error, with other words for its reason.
     #[cold]
     pub(crate) fn with(self, words: impl FnOnce(&str) -> String) -> Self {
         let Some(reason) = self.words.reason() else { return self };
@@ -136,12 +135,12 @@ impl Code {
         self.number.why(format_args!("{words}"))
     }
 
-    /// Whether the answer has this number.
+    /// Whether the error has this number.
     pub(crate) fn is(self, number: Number) -> bool {
         self.number == number
     }
 
-    /// The number that a C function answers with.
+    /// The number that a C function returns.
     #[inline]
     pub(crate) const fn status(self) -> c_int {
         self.number.get()
@@ -166,14 +165,14 @@ impl Number {
         self.0.get()
     }
 
-    /// The answer with its reason; see [`refuse!`].
+    /// The error with its reason; see [`refuse!`].
     #[cold]
     #[inline(never)]
     pub(crate) fn why(self, words: fmt::Arguments<'_>) -> Code {
         Code { number: self, words: ReasonWords(Reason::keep(words).number()) }
     }
 
-    /// The answer of a call that ran as programs expect: no line says why.
+    /// The error of a call that went as programs expect: it is not logged.
     pub(crate) const fn expected(self) -> Code {
         Code { number: self, words: ReasonWords::SAID }
     }
@@ -202,7 +201,7 @@ pub(crate) type Answer<T = ()> = Result<T, Code>;
 /// The fork generation in which the library was initialised.
 static BORN: AtomicU64 = AtomicU64::new(0);
 
-/// This process is the one that its objects belong to.
+/// Records that this process is the one that its objects belong to.
 ///
 /// # Errors
 /// ENOMEM: a forked child would not be noticed.
@@ -219,20 +218,20 @@ pub(crate) fn is_forked() -> bool {
     fork::forked_since(BORN.load(Ordering::Relaxed))
 }
 
-/// Runs a call, and says why it is refused; a panic in it is a failure of the call, not of the process.
+/// Runs a call and logs why it is refused; a panic in it fails the call, not the process.
 #[inline]
 fn guarded<T, F: FnOnce() -> Answer<T>>(f: F) -> Answer<T> {
     attempt(f).inspect_err(|code| report::refused(type_name::<F>(), *code))
 }
 
-/// `errno` stays what it was unless the call fails: system calls below set it when they find nothing.
+/// `errno` is unchanged unless the call fails: system calls inside set it when they find nothing.
 #[inline]
 fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
-    // Found once: the call goes through the C library.
+    // Looked up once: each lookup is a call of the C library.
     let place = errno_place();
     // SAFETY: this thread's errno, which no other thread writes.
     let before = unsafe { *place };
-    // What a panic left half done is behind a lock of a slot or of a context, and those recover.
+    // What a panic left half done is behind the lock of a slot or context, which recovers.
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(done)) => {
             // SAFETY: still this thread's errno, which no other thread writes.
@@ -247,12 +246,12 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     }
 }
 
-/// Runs the part of a call that changes no `errno`; a panic in it counts as `on_panic`.
+/// Runs the part of a call that does not change `errno`; returns `on_panic` if it panics.
 #[inline(always)]
 pub(crate) fn caught<T>(on_panic: T, f: impl FnOnce() -> T) -> T {
-    // What a panic left half done is behind a lock of a slot, which recovers.
+    // What a panic left half done is behind the lock of a slot, which recovers.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        // Its drop could panic, so that the caller would have to be ready for that.
+        // Its drop could panic, and the caller would have to be prepared for that.
         core::mem::forget(payload);
         on_panic
     })
@@ -275,7 +274,7 @@ fn set_errno(number: c_int) {
     unsafe { *errno_place() = number };
 }
 
-/// The place of this name: panics once when a test asks for it.
+/// A place with this name: panics once when a test asks for it.
 #[inline]
 pub(crate) fn at(_place: &str) {
     #[cfg(feature = "planted-faults")]
@@ -292,32 +291,32 @@ fn planted(place: &str) {
     }
 }
 
-/// As the forms below, of a call that says itself why it is refused.
+/// Runs a call that logs by itself why it is refused; the forms below do it for their calls.
 #[inline]
 pub(crate) fn attempt<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     if is_forked() { Err(Code::ENODEV.expected()) } else { unguarded_by_fork(f) }
 }
 
-/// Runs a part of a call whose refusal the call itself says.
+/// Runs a part of a call; the call itself logs a refusal.
 #[inline]
 pub(crate) fn part<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     unguarded_by_fork(f)
 }
 
-/// Runs a call that needs no library, or by which a forked child starts afresh, and says why it is refused; the forms
-/// below take its result.
+/// Runs a call that needs no initialised library, or with which a forked child starts afresh, and logs why it is
+/// refused; the forms below convert its result.
 #[inline]
 pub(crate) fn in_child<T, F: FnOnce() -> Answer<T>>(f: F) -> Answer<T> {
     unguarded_by_fork(f).inspect_err(|code| report::refused(type_name::<F>(), *code))
 }
 
-/// A call that answers with a `urma_status_t`.
+/// Runs a call that returns a `urma_status_t`.
 #[inline]
 pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {
     as_status(guarded(f))
 }
 
-/// A call that answers with a pointer, or NULL and `errno`.
+/// Runs a call that returns a pointer, or NULL and `errno`.
 pub(crate) fn pointer<T>(f: impl FnOnce() -> Answer<*mut T>) -> *mut T {
     guarded(f).unwrap_or_else(|code| {
         code.set_errno();
@@ -325,29 +324,29 @@ pub(crate) fn pointer<T>(f: impl FnOnce() -> Answer<*mut T>) -> *mut T {
     })
 }
 
-/// A call that answers with a count, or -1 and `errno`.
+/// Runs a call that returns a count, or -1 and `errno`.
 #[inline]
 pub(crate) fn count(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     as_count(guarded(f))
 }
 
-/// A call that answers with a count, or the negative status.
+/// Runs a call that returns a count, or the negative status.
 pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     as_negative(guarded(f))
 }
 
-/// A call without an answer; a refusal is in `errno` and in the log.
+/// Runs a call without a result; a refusal shows in `errno` and in the log.
 pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
     as_nothing(guarded(f));
 }
 
-/// An operation of a table is about to be called: what this thread was refused before is not its answer.
+/// Prepares for the call of a table's operation: earlier refusals in this thread are not its own.
 #[inline]
 pub(crate) fn begin_op() {
     report::forget();
 }
 
-/// Says why the function of this name is refused, where its answer is made without the forms above.
+/// Logs why the function of this name is refused, if its result is not made by the forms above.
 #[cold]
 pub(crate) fn say(function: &str, code: Code) -> Code {
     report::refused(function, code);
@@ -363,8 +362,8 @@ pub(crate) fn as_status(answer: Answer) -> c_int {
     }
 }
 
-/// The status of a function of the data plane that only finds its object and calls on: nothing in it can
-/// panic, and what it calls looks for forks itself.
+/// The status of a data-plane function that only looks up its object and calls on: nothing in it can panic, and what
+/// it calls checks for forks itself.
 #[inline(always)]
 pub(crate) fn status_of_call(answer: Answer<c_int>) -> c_int {
     answer.unwrap_or_else(Code::status)
@@ -376,7 +375,7 @@ pub(crate) fn as_count(answer: Answer<c_int>) -> c_int {
     answer.unwrap_or_else(failed)
 }
 
-/// Sets `errno`, for a count of a call that failed.
+/// Sets `errno` for a failed call, and returns -1.
 #[cold]
 fn failed(code: Code) -> c_int {
     code.set_errno();
@@ -388,7 +387,7 @@ pub(crate) fn as_negative(answer: Answer<c_int>) -> c_int {
     answer.unwrap_or_else(|code| -code.status())
 }
 
-/// Sets `errno` where a call without an answer failed.
+/// Sets `errno` if a call without a result failed.
 pub(crate) fn as_nothing(answer: Answer) {
     if let Err(code) = answer {
         code.set_errno();
@@ -397,8 +396,8 @@ pub(crate) fn as_nothing(answer: Answer) {
 
 // ---- arguments --------------------------------------------------------------------------------
 
-/// An object that a C program named and that may be read: a live or idle one of this library, or one
-/// that a provider keeps in its own memory.
+/// An object that a C program named, readable: a live or idle one of this library, or one that a provider keeps in
+/// its own memory.
 pub(crate) struct Object<T>(NonNull<T>);
 
 copies!(Object<T>);
@@ -409,7 +408,7 @@ impl<T> Object<T> {
         NonNull::new(idle.public()).map(Self)
     }
 
-    /// An object that an operation of a provider made just now; `None` for NULL.
+    /// An object that a provider's operation just made; `None` for NULL.
     pub(crate) fn made(ptr: *mut T) -> Option<Self> {
         NonNull::new(ptr).map(Self)
     }
@@ -417,7 +416,7 @@ impl<T> Object<T> {
     /// The object at `ptr`, which a live object names; `None` for NULL.
     ///
     /// # Safety
-    /// While the answer is used, an object is there.
+    /// As long as the result is used, the object exists.
     #[inline(always)]
     pub(crate) unsafe fn at(ptr: *mut T) -> Option<Self> {
         NonNull::new(ptr).map(Self)
@@ -456,7 +455,7 @@ unsafe impl<T> InSlot for Object<T> {
     }
 }
 
-/// The object at `ptr`, of this library or another provider's. Its memory may be read.
+/// Looks up the object at `ptr`, of this library or of another provider. Its memory may be read.
 ///
 /// # Errors
 /// EINVAL: NULL, misaligned, deleted, or of another kind.
@@ -470,13 +469,13 @@ pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>
     }
 }
 
-/// The word for a kind of objects, in lower case.
+/// The name of a kind of objects, in lower case.
 pub(crate) fn word<K>() -> String {
     let name = type_name::<K>();
     name.rsplit("::").next().unwrap_or(name).to_lowercase()
 }
 
-/// Why a pointer is refused that names no object of its kind.
+/// The error for a pointer that is not an object of its kind.
 #[cold]
 #[inline(never)]
 fn no_object<K: Kind>(ptr: *const K::Public) -> Code {
@@ -491,14 +490,14 @@ fn no_object<K: Kind>(ptr: *const K::Public) -> Code {
     }
 }
 
-/// Why an object is refused that was found and then not locked.
+/// The error for an object that was found but could not be locked.
 #[cold]
 #[inline(never)]
 pub(crate) fn gone<K: Kind>() -> Code {
     refuse!(EINVAL, "the {} is being deleted by another thread", word::<K>())
 }
 
-/// The object of this library at `ptr`.
+/// Looks up the object at `ptr`, of this library only.
 ///
 /// # Errors
 /// EINVAL: anything else.
@@ -507,9 +506,9 @@ pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
     find_live::<K>(ptr).ok_or_else(|| no_object::<K>(ptr))
 }
 
-/// What `look` finds of the object at `public`. While another thread deletes it nothing is found, and a
-/// deletion that is refused leaves it as it was: so an acknowledgement, which has no answer by which the
-/// program would learn that it was lost, waits until the deletion ended.
+/// Calls `look` for the object at `public`, and waits while another thread deletes that: a deletion that is refused
+/// leaves the object as it was. An acknowledgement needs this, since it has no result by which the program would
+/// learn that it was lost.
 ///
 /// # Errors
 /// EINVAL: there is no object, or it was being deleted for as long as [`BoundedPause`] waits.
@@ -526,9 +525,9 @@ pub(crate) fn when_decided<K: Kind, T>(
     }
 }
 
-/// A function of a C table, with its arguments as a tuple: one place where such functions are called.
+/// A function of a C table, called with its arguments as a tuple: the one place where such functions are called.
 pub(crate) trait TableOp<Args> {
-    /// What the C function answers with.
+    /// Return type of the C function.
     type Said;
 
     /// # Safety
@@ -556,7 +555,7 @@ op!(a: A, b: B, c: C);
 op!(a: A, b: B, c: C, d: D);
 op!(a: A, b: B, c: C, d: D, e: E);
 
-/// An object that a provider keeps in its own memory, or a table of one.
+/// A pointer to an object, or a table, that a provider keeps in its own memory.
 ///
 /// # Errors
 /// EINVAL: NULL or misaligned.
@@ -566,10 +565,10 @@ pub(crate) fn aligned<T>(ptr: *mut T) -> Answer<NonNull<T>> {
     })
 }
 
-/// An operation of a provider that must be there.
+/// An operation that the provider must have.
 ///
 /// # Errors
-/// EINVAL: the provider left it out.
+/// EINVAL: the provider does not have it.
 #[inline]
 pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
     op.ok_or_else(|| {
@@ -577,10 +576,10 @@ pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
     })
 }
 
-/// The pointer that an operation of a provider answered with.
+/// The object that a provider's operation returned.
 ///
 /// # Errors
-/// `errno` as the provider set it.
+/// The `errno` that the provider set.
 #[inline]
 pub(crate) fn made<T>(ptr: *mut T) -> Answer<Object<T>> {
     Object::made(ptr).ok_or_else(Code::as_set)

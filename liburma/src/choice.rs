@@ -1,12 +1,11 @@
-//! Choice: which release of the C API this process is served in.
+//! Selects the release of the C API in which this process is served.
 //!
-//! *Owns*: the releases that exist, why a wish cannot be granted. *Takes*: `URMA_ABI`, and what the
-//! loaded objects ask for. *Gives*: the functions of the library of the other release, or nothing
-//! when this library serves. *Must not*: let a program run on a library of a release that it did not
-//! ask for: `urma_init` fails, and says why.
+//! *Owns*: the known releases, the reason if a request cannot be granted. *Takes*: `URMA_ABI`, and what the loaded
+//! objects ask for. *Gives*: the functions of the library of the other release, or nothing if this library serves.
+//! *Must not*: let a program run on a library of a release that it did not ask for: `urma_init` fails, and says why.
 //!
-//! A program that was built with the project's headers has chosen: it asks for the marker symbol of
-//! its release, and the loader saw to it. `URMA_ABI` is for programs built with other headers.
+//! A program built with the project's headers has chosen already: it refers to the marker symbol of its release, and
+//! the loader checked that. `URMA_ABI` is for programs built with other headers.
 #![expect(unsafe_code, reason = "tables of the loader, and code that is loaded")]
 
 mod marker;
@@ -22,7 +21,7 @@ use crate::{
 /// A release of the C API.
 #[derive(Clone, Copy, Debug)]
 struct Release {
-    /// As people write it, in `URMA_ABI` too.
+    /// Its name as people write it, also in `URMA_ABI`.
     name: &'static str,
     /// The symbol that only its library has.
     marker: &'static CStr,
@@ -36,10 +35,10 @@ const RELEASES: [Release; 2] = [
 /// The release that this library is built for.
 const OWN: Release = RELEASES[if cfg!(feature = "abi-25-12-0-b081") { 1 } else { 0 }];
 
-/// The release that a program asks for.
+/// Environment variable with the requested release.
 const VARIABLE: &str = "URMA_ABI";
 
-/// Why a process is not served.
+/// Why a process cannot be served.
 #[derive(Debug)]
 struct ReleaseError {
     number: Number,
@@ -52,11 +51,11 @@ impl ReleaseError {
     }
 }
 
-/// What came of the wish when the library was loaded.
+/// Result of the selection when the library was loaded.
 static OUTCOME: OnceLock<Option<ReleaseError>> = OnceLock::new();
 
-/// What is called when this library is loaded: the functions with these names of the library that is
-/// to serve instead of this one; `None` when this one serves, or none does.
+/// Called when this library is loaded. Returns the functions with these names in the library that has to serve
+/// instead of this one; `None` if this one serves, or none does.
 pub(crate) fn functions(names: &[&CStr]) -> Option<Vec<*const ()>> {
     let found = wanted().and_then(|release| {
         let load = |release| search::load(release, names);
@@ -66,18 +65,18 @@ pub(crate) fn functions(names: &[&CStr]) -> Option<Vec<*const ()>> {
         Ok(functions) => (functions, None),
         Err(refusal) => (None, Some(refusal)),
     };
-    // An outcome that is known already has the same source.
+    // If the outcome is known already, it came from the same variable.
     let _ = OUTCOME.set(refusal);
     functions
 }
 
-/// Whether this library may serve the process.
+/// Checks that this library may serve the process.
 ///
 /// # Errors
 /// EINVAL: `URMA_ABI` names no known release. ENOTSUP: the library of the release that it names was
 /// not found, or cannot take the place of this one. FAIL: loading it was not finished.
 pub(crate) fn check() -> Answer {
-    // Code that is linked into a program may not have been called when it was loaded.
+    // Code that is linked into a program may not have been called at load time.
     let outcome = OUTCOME.get_or_init(|| match wanted() {
         Ok(None) => None,
         Ok(Some(release)) => {
@@ -88,7 +87,7 @@ pub(crate) fn check() -> Answer {
     });
     match outcome {
         None => {
-            // When the library was loaded no log could take the line that the variable is ignored.
+            // At load time there was no log for the line that the variable is ignored.
             let _ = setting(VARIABLE);
             Ok(())
         }
@@ -96,7 +95,7 @@ pub(crate) fn check() -> Answer {
     }
 }
 
-/// The other release, when it shall serve.
+/// The other release, if it has to serve.
 fn wanted() -> Result<Option<Release>, ReleaseError> {
     let Some(value) = setting(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
     let value = value.to_string_lossy();

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urma_mem::sync::{AtomicU32, Ordering, spin_hint, yield_now};
 
-/// A value behind a short lock.
+/// A value under a short lock.
 pub(crate) struct Latch<T> {
     held: AtomicU32,
     value: UnsafeCell<T>,
@@ -24,7 +24,7 @@ impl<T> Latch<T> {
         Self { held: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Runs `f` on the value. `f` must not come back to the same latch: that would wait for ever.
+    /// Calls `f` with the value. `f` must not use the same latch: that would wait for ever.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut pause = Pause::new();
         while self.held.swap(1, Ordering::Acquire) != 0 {
@@ -35,8 +35,8 @@ impl<T> Latch<T> {
         f(unsafe { &mut *self.value.get() })
     }
 
-    /// Forgets the holder and the value: for a forked child, where the holder does not exist.
-    /// The old value is not dropped. Only for a process with one thread.
+    /// Replaces holder and value, in a forked child, where the holder does not exist. The old value is not dropped.
+    /// Only for a process with one thread.
     pub(crate) fn abandon(&self, value: T) {
         // SAFETY: one thread, and it is not inside `with`.
         unsafe { self.value.get().write(value) };
@@ -44,7 +44,7 @@ impl<T> Latch<T> {
     }
 }
 
-/// Lets go, also when the closure panicked.
+/// Releases the latch, also when the closure panicked.
 struct Open<'a>(&'a AtomicU32);
 
 impl Drop for Open<'_> {
@@ -53,12 +53,12 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The value of a mutex, also after a panic of its holder.
+/// The value of a mutex, even after a panic of its holder.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Spins a little, then lets the holder run: the processor may be shared with it.
+/// Spins briefly, then yields to the holder, which may share the processor.
 pub(crate) struct Pause {
     spins: u32,
 }
@@ -80,7 +80,7 @@ impl Pause {
     }
 }
 
-/// As [`Pause`], with a bound: in a forked child the thread that is waited for does not exist.
+/// A [`Pause`] with a limit: in a forked child the thread that is waited for does not exist.
 pub(crate) struct BoundedPause {
     pause: Pause,
     left: u32,
@@ -94,7 +94,7 @@ impl BoundedPause {
         Self { pause: Pause::new(), left: Self::WAITS_MAX }
     }
 
-    /// Waits a little; `false` once that was often enough.
+    /// Waits briefly; `false`: the limit is reached.
     pub(crate) fn wait(&mut self) -> bool {
         self.pause.wait();
         self.left = self.left.saturating_sub(1);

@@ -11,13 +11,14 @@
 //! Slots stay mapped while the library is loaded, so a stale pointer always leads to a header.
 //!
 //! How a private part is reached:
-//! - of an [`Exclusive`] kind under the slot's lock ([`Slot::lock`]), or, several objects at once
-//!   and for reading, under all their locks, acquired in order of address ([`Held`]);
-//! - of a [`Named`] kind, whose private part never changes while it is live, through the lock of a
-//!   queue of the same owner ([`Look::named`]). Such a slot is emptied only after a grace period:
-//!   its state says "dying", and every queue lock that was held at that moment was let go.
+//! - of an [`Exclusive`] kind under the slot's lock ([`Slot::lock`]), or, for several objects at once and reading
+//!   only, under all their locks, acquired in order of address ([`Held`]);
+//! - of a [`Named`] kind, whose private part never changes while it is live, through the lock of a queue of the same
+//!   owner ([`Look::named`]). Such a slot is emptied only after a grace period: its state is "dying", and every queue
+//!   lock that was held at that moment has been released.
 //!
-//! A thread that uses a slot for some time has a lease of its lock, and enters it by plain loads and stores ([`lock`]).
+//! A thread that uses a slot for some time gets a lease of its lock, and enters it by plain loads and stores
+//! ([`lock`]).
 #![expect(unsafe_code, reason = "object memory shared with C")]
 
 mod cell;
@@ -47,9 +48,9 @@ pub(crate) use usual::forget_usual;
 /// # Safety
 /// `Public` is plain C memory: every bit pattern may be read as bytes, and it needs no drop.
 pub(crate) unsafe trait Kind: Sized + 'static {
-    /// Its number, 1 to [`CODE_MAX`]; no other kind has it.
+    /// Its number, 1 to [`CODE_MAX`], unique among the kinds.
     const CODE: u8;
-    /// Whether posts run under its lock: the grace period waits for it.
+    /// Whether posts run under its lock, so that grace periods wait for it.
     const IS_QUEUE: bool = false;
     /// The struct that C programs see.
     type Public: 'static;
@@ -57,18 +58,17 @@ pub(crate) unsafe trait Kind: Sized + 'static {
     type Own: Send + 'static;
 }
 
-/// A kind whose private part is reached under the lock of its slot.
+/// A kind whose private part is accessed under the lock of its slot.
 pub(crate) trait Exclusive: Kind {}
 
-/// A kind that requests name. Its private part does not change while the object is live, and is
-/// read by many threads.
+/// A kind that requests name. Its private part does not change while the object is live, and many threads read it.
 pub(crate) trait Named: Kind<Own: Sync> {}
 
 /// The largest number of a kind.
 pub(crate) const CODE_MAX: u8 = 31;
 
-/// For a child after `fork`: every object that was made so far is gone for it. Nothing of them is
-/// dropped: their threads and descriptors are the parent's.
+/// Abandons every object made so far, in a child after `fork`. Nothing is dropped: threads and descriptors are the
+/// parent's.
 ///
 /// Only for a process with one thread.
 pub(crate) fn abandon_all() {

@@ -1,8 +1,8 @@
-//! The line of the log that a refused call gets.
+//! The log line of a refused call.
 //!
-//! *Owns*: the names of functions, the bound on lines, what an operation of a table left to the call around it.
-//! *Takes*: a code with its reason, at the end of a call. *Gives*: one line: function, errno, reason. *Must not*: cost a
-//! call that succeeds anything; change `errno`.
+//! *Owns*: the names of functions, the limit on lines, what an operation of a table left for the surrounding call to
+//! report. *Takes*: a code with its reason, at the end of a call. *Gives*: one line: function, errno, reason. *Must
+//! not*: cost a successful call anything; change `errno`.
 
 use core::{cell::Cell, ffi::c_int};
 use std::borrow::Cow;
@@ -12,11 +12,12 @@ use urma_mem::sync::{AtomicU64, Ordering};
 use super::{Code, ReasonWords, errno, set_errno};
 
 std::thread_local! {
-    /// The number of the answer of this thread's newest refused call, whose line is in the log.
+    /// Number of this thread's newest refused call whose line is in the log.
     static SAID: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// The words for the number that an operation of a table answered with: an operation of this library said them itself.
+/// The reason for a number that a table's operation returned: if the operation is of this library, it has logged it
+/// itself.
 #[cold]
 pub(super) fn left(number: c_int) -> ReasonWords {
     let said = SAID.try_with(|said| said.replace(0)).unwrap_or(0);
@@ -24,7 +25,7 @@ pub(super) fn left(number: c_int) -> ReasonWords {
     if is_said { ReasonWords::SAID } else { ReasonWords::NONE }
 }
 
-/// No refused call is left to the call around it.
+/// Forgets earlier refusals in this thread.
 #[inline]
 pub(super) fn forget() {
     let _ = SAID.try_with(|said| said.set(0));
@@ -47,7 +48,7 @@ pub(super) fn refused(function: &str, code: Code) {
     set_errno(errno);
 }
 
-/// What `errno` becomes: `URMA_FAIL` is none of its values.
+/// The `errno` for a status: `URMA_FAIL` is no errno value.
 const fn as_errno(status: c_int) -> c_int {
     if status == 0x1000 { libc::EIO } else { status }
 }
@@ -55,7 +56,7 @@ const fn as_errno(status: c_int) -> c_int {
 const FULL: &str = "the queue is full: as many requests as its depth has places are posted; poll its JFC, then post \
                     again (this line comes once for each function)";
 
-/// Whether no queue was full for this function before.
+/// Whether this is the first full queue for this function.
 fn is_first(function: &str) -> bool {
     static FUNCTIONS: AtomicU64 = AtomicU64::new(0);
     let bit = 1 << (hash(function.bytes()) % 64);
@@ -92,8 +93,8 @@ fn say(function: &str, number: c_int, words: ReasonWords) {
     }
 }
 
-/// The name that programs know a function by, of the type name of its body: a closure in an exported function, or in
-/// an operation of the table, which has the same name without its beginning.
+/// The C name of a function, from the type name of its body: a closure in an exported function, or in an operation of
+/// the table, which has the same name without its prefix.
 fn name(body: &str) -> Cow<'_, str> {
     let path = body.trim_end_matches("::{{closure}}");
     let (path, kind) = match path.split_once('<') {
@@ -114,7 +115,7 @@ fn name(body: &str) -> Cow<'_, str> {
     })
 }
 
-/// Seconds of the clock that only goes forward.
+/// Time in seconds of the monotonic clock.
 fn now_s() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a place of this function for one time; this clock exists on every Linux.
@@ -141,17 +142,17 @@ fn errno_name(number: c_int) -> Cow<'static, str> {
     })
 }
 
-/// Lines of one function and errno in [`WINDOW_S`].
+/// Most lines per function and errno in [`WINDOW_S`].
 const LINES_MAX: u64 = 10;
-/// Seconds after which there may be lines again.
+/// Length of a window in seconds.
 const WINDOW_S: u64 = 10;
-/// Places for functions; two that share one share its lines.
+/// Counters for functions; two functions that share one share its limit.
 const PLACES: usize = 256;
 
-/// For each place the window that runs, and the refusals in it.
+/// Per counter: the current window, and the refusals in it.
 static WINDOWS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-/// Whether there may be a line, and then how many were left out before it.
+/// Whether a line may be logged, and then how many were suppressed before it.
 fn admitted(function: &str, number: c_int, now_s: u64) -> Option<u64> {
     let place = hash(function.bytes().chain(number.to_le_bytes())) % PLACES;
     let window = now_s / WINDOW_S + 1;
@@ -164,10 +165,10 @@ fn admitted(function: &str, number: c_int, now_s: u64) -> Option<u64> {
     left_out
 }
 
-/// Bits of the count in a place.
+/// Bits of a counter that hold the count.
 const COUNT_BITS: u32 = 24;
 
-/// One refusal more at a place, in `window`.
+/// Counts one more refusal in `window`.
 const fn step(was: u64, window: u64) -> (u64, Option<u64>) {
     let (of, count) = (was >> COUNT_BITS, was & ((1 << COUNT_BITS) - 1));
     if of != window {

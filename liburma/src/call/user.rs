@@ -1,8 +1,8 @@
 //! The memory of a C caller.
 //!
-//! *Owns*: the one promise for an argument, which the unsafe constructors state, and the access to what lies
-//! there, which is safe then. *Takes*: pointers of C functions, at any address. *Gives*: copies; writes.
-//! *Must not*: keep anything for longer than the call.
+//! *Owns*: the one promise for an argument, which the unsafe constructors state, and the access to that memory, which
+//! is safe then. *Takes*: pointers from C, at any address. *Gives*: copies; writes. *Must not*: keep anything after
+//! the call.
 
 use core::{
     ffi::{CStr, c_char},
@@ -12,18 +12,18 @@ use core::{
 use super::{Answer, Code, refuse, word};
 use crate::copies::copies;
 
-/// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C
-/// compilers of the machines that this runs on read and write them there.
+/// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C compilers
+/// for these machines read and write them there.
 ///
-/// Its constructor relies, once, on the duty of the caller that the C header states: until the call returns there
-/// is a `T` at the address, or room for one, and no other thread changes it. So reading and writing it is safe.
+/// The constructor relies, once, on the caller's duty in the C header: until the call returns there is a `T` at the
+/// address, or room for one, and no other thread changes it. So reading and writing it is safe.
 #[derive(Debug)]
 pub(crate) struct UserPtr<T>(NonNull<T>);
 
 copies!(UserPtr<T>);
 
 impl<T> UserPtr<T> {
-    /// The argument `ptr` of a C function.
+    /// Wraps the argument `ptr` of a C function.
     ///
     /// # Errors
     /// EINVAL: NULL.
@@ -35,13 +35,13 @@ impl<T> UserPtr<T> {
         NonNull::new(ptr.cast_mut()).map(Self).ok_or_else(null::<T>)
     }
 
-    /// The pointer as the caller gave it.
+    /// The pointer that the caller passed.
     #[inline(always)]
     pub(crate) const fn as_ptr(self) -> *mut T {
         self.0.as_ptr()
     }
 
-    /// A copy of what the caller has there.
+    /// Copies the caller's value.
     #[inline(always)]
     pub(crate) fn read(self) -> T
     where
@@ -51,14 +51,14 @@ impl<T> UserPtr<T> {
         unsafe { self.as_ptr().read_unaligned() }
     }
 
-    /// Writes what shall lie there.
+    /// Writes a value to the caller's memory.
     #[inline(always)]
     pub(crate) fn write(self, value: T) {
         // SAFETY: there is room for a `T`, which the maker of this value promised.
         unsafe { self.as_ptr().write_unaligned(value) };
     }
 
-    /// The room, for what has the layout of its type and is written there.
+    /// The memory as a `Record`, a type with the same layout, to be written in place.
     #[inline(always)]
     pub(crate) fn room<'a>(self) -> &'a mut T::Record
     where
@@ -71,23 +71,23 @@ impl<T> UserPtr<T> {
     }
 }
 
-/// Why an argument is refused.
+/// The error for a NULL argument.
 #[cold]
 #[inline(never)]
 fn null<T>() -> Code {
     refuse!(EINVAL, "an argument is NULL: a {} must be there", word::<T>())
 }
 
-/// A struct that is written as another type.
+/// A struct that is written through another type.
 ///
 /// # Safety
 /// Any bytes are a `Record`.
 pub(crate) unsafe trait Recorded {
-    /// Type that is written.
+    /// The type that is written.
     type Record;
 }
 
-/// An array of a C caller, as [`UserPtr`]; an index beyond its count is refused.
+/// An array of a C caller, the counterpart of [`UserPtr`]; an index beyond its count is refused.
 #[derive(Debug)]
 pub(crate) struct UserArray<T> {
     first: UserPtr<T>,
@@ -97,23 +97,23 @@ pub(crate) struct UserArray<T> {
 copies!(UserArray<T>);
 
 impl<T> UserArray<T> {
-    /// The argument `ptr` of a C function, of `count` elements.
+    /// Wraps the argument `ptr` of a C function, with `count` elements.
     ///
     /// # Errors
     /// EINVAL: NULL.
     ///
     /// # Safety
-    /// As [`UserPtr::new`], for `count` elements.
+    /// The contract of [`UserPtr::new`], for `count` elements.
     #[inline(always)]
     pub(crate) unsafe fn new(ptr: *const T, count: usize) -> Answer<Self> {
         // SAFETY: the contract of this function is that of the constructor.
         Ok(Self { first: unsafe { UserPtr::new(ptr) }?, count })
     }
 
-    /// The array at a pointer that was checked.
+    /// Makes an array from a pointer that was checked.
     ///
     /// # Safety
-    /// `count` elements lie there, as [`UserPtr::new`] says of one.
+    /// The contract of [`UserPtr::new`], for `count` elements.
     #[inline(always)]
     pub(crate) unsafe fn at(first: UserPtr<T>, count: usize) -> Self {
         Self { first, count }
@@ -128,7 +128,7 @@ impl<T> UserArray<T> {
     /// Element `index`.
     ///
     /// # Errors
-    /// EINVAL: there are fewer.
+    /// EINVAL: the array is shorter.
     #[inline(always)]
     pub(crate) fn get(self, index: usize) -> Answer<UserPtr<T>> {
         if index >= self.count {
@@ -138,7 +138,7 @@ impl<T> UserArray<T> {
         Ok(UserPtr(unsafe { self.first.0.add(index) }))
     }
 
-    /// The elements from `index` on; none where there are fewer.
+    /// The elements from `index` on; empty if there are fewer.
     #[inline(always)]
     pub(crate) fn rest(self, index: usize) -> Self {
         let index = index.min(self.count);
@@ -160,7 +160,7 @@ impl<T> UserArray<T> {
         (0..self.count).map(element)
     }
 
-    /// Writes `values` one after the other, as many as there is room for; how many.
+    /// Writes `values` one after the other, as many as there is room for; returns how many.
     #[inline(always)]
     pub(crate) fn fill(self, values: impl IntoIterator<Item = T>) -> usize {
         let mut done = 0;
@@ -173,7 +173,7 @@ impl<T> UserArray<T> {
         done
     }
 
-    /// Writes what `make` makes of each value, as many as there is room for; how many.
+    /// Writes the result of `make` for each value, as many as there is room for; returns how many.
     #[inline(always)]
     pub(crate) fn fill_from<V>(self, from: &[V], make: impl Fn(&V) -> T) -> usize {
         let count = from.len().min(self.count);
@@ -185,10 +185,10 @@ impl<T> UserArray<T> {
         count
     }
 
-    /// The bytes of `from`, at the start of the array.
+    /// Copies the elements of `from` to the start of the array.
     ///
     /// # Errors
-    /// EINVAL: there is less room.
+    /// EINVAL: the array is shorter.
     pub(crate) fn copy_from(self, from: &[T]) -> Answer
     where
         T: Copy,
@@ -205,26 +205,26 @@ impl<T> UserArray<T> {
     }
 }
 
-/// The argument `ptr`, as a copy of what it points to.
+/// Copies the value that the argument `ptr` points to.
 ///
 /// # Errors
 /// EINVAL: NULL.
 ///
 /// # Safety
-/// As [`UserPtr::new`].
+/// The contract of [`UserPtr::new`].
 #[inline]
 pub(crate) unsafe fn value<T: Copy>(ptr: *const T) -> Answer<T> {
     // SAFETY: the contract of this function is that of the constructor.
     Ok(unsafe { UserPtr::new(ptr) }?.read())
 }
 
-/// The C string at `ptr`.
+/// The C string that the argument `ptr` points to.
 ///
 /// # Errors
 /// EINVAL: NULL.
 ///
 /// # Safety
-/// As [`UserPtr::new`]: a C string, which stays as it is while `'a` lasts.
+/// The contract of [`UserPtr::new`]: a C string, which does not change while `'a` lasts.
 pub(crate) unsafe fn text<'a>(ptr: *const c_char) -> Answer<&'a CStr> {
     // SAFETY: the contract of this function is that of the constructor.
     let first = unsafe { UserPtr::new(ptr) }?;
@@ -232,7 +232,7 @@ pub(crate) unsafe fn text<'a>(ptr: *const c_char) -> Answer<&'a CStr> {
     Ok(unsafe { CStr::from_ptr(first.as_ptr()) })
 }
 
-/// The C string in an array; no text where no zero byte ends it.
+/// The C string in an array; empty if no zero byte ends it.
 pub(crate) fn c_text(of: &[c_char]) -> &CStr {
     let len = of.len();
     // SAFETY: the bytes of the array, as bytes of the other type of the same size.
@@ -240,7 +240,7 @@ pub(crate) fn c_text(of: &[c_char]) -> &CStr {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default()
 }
 
-/// An argument that must be there, and is passed on as it is.
+/// Checks an argument that must not be NULL, and is passed on as it is.
 ///
 /// # Errors
 /// EINVAL: NULL.
@@ -258,7 +258,7 @@ pub(crate) trait Args {
     /// EINVAL: one is NULL.
     ///
     /// # Safety
-    /// As [`UserPtr::new`], for each of them.
+    /// The contract of [`UserPtr::new`], for each of them.
     unsafe fn checked(self) -> Answer<Self::Checked>;
 }
 
@@ -284,13 +284,13 @@ args!(a: A, b: B);
 args!(a: A, b: B, c: C);
 args!(a: A, b: B, c: C, d: D);
 
-/// [`Args::checked`].
+/// Checks several arguments at once, by [`Args::checked`].
 ///
 /// # Errors
 /// EINVAL: one is NULL.
 ///
 /// # Safety
-/// As [`UserPtr::new`], for each of them.
+/// The contract of [`UserPtr::new`], for each of them.
 #[inline(always)]
 pub(crate) unsafe fn args<A: Args>(args: A) -> Answer<A::Checked> {
     // SAFETY: the contract of this function is that of the trait's.

@@ -1,10 +1,10 @@
-//! What loaded objects ask for.
+//! Which marker symbols loaded objects refer to.
 //!
-//! *Owns*: reading the tables by which the loader binds symbols. *Takes*: a name. *Gives*: whether
-//! the program or one of its libraries refers to it. *Must not*: write.
+//! *Owns*: reading the tables by which the loader binds symbols. *Takes*: a name. *Gives*: whether the program or one
+//! of its libraries refers to it. *Must not*: write.
 //!
-//! The number of symbols of an object is not written anywhere in it; those that it refers to are
-//! named by its relocations, whose number is.
+//! The number of symbols of an object is not stored in it; those that it refers to are named by its relocations,
+//! whose number is.
 
 use core::{
     ffi::{CStr, c_int, c_void},

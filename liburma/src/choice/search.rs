@@ -1,7 +1,7 @@
-//! The library of the other release: where it lies, and what it has.
+//! Finds and loads the library of the other release.
 //!
-//! *Owns*: the folders that are looked into. *Takes*: `URMA_ABI_PATH`, the place of this library.
-//! *Gives*: its functions. *Must not*: take a library that lacks one, or is of another release.
+//! *Owns*: the folders that are searched. *Takes*: `URMA_ABI_PATH`, the place of this library. *Gives*: its
+//! functions. *Must not*: accept a library that lacks one, or is of another release.
 
 use std::{
     ffi::{CStr, c_int},
@@ -16,14 +16,14 @@ use crate::{
     setting::{folders, own_folder, setting},
 };
 
-/// A list of folders, with colons, that are looked into first.
+/// Environment variable: a colon-separated list of folders that are searched first.
 const FOLDERS_VARIABLE: &str = "URMA_ABI_PATH";
-/// The folder, beside the library, with a folder for each other release.
+/// Folder beside the library that has a folder for each other release.
 const FOLDER: &str = "urma-abi";
-/// The file in each of them.
+/// Name of the library in each of them.
 const FILE: &str = "liburma.so.0";
 
-/// The functions with these names of the library of `release`.
+/// Loads the library of `release` and returns its functions with these names.
 ///
 /// # Errors
 /// ENOTSUP: there is none that has them, with what was tried.
@@ -47,13 +47,13 @@ pub(super) fn load(release: Release, names: &[&CStr]) -> Result<Vec<*const ()>, 
     Err(ReleaseError::new(Code::ENOTSUP, why))
 }
 
-/// Folders, in the order in which they are tried.
+/// The folders, in the order in which they are searched.
 fn candidates(release: Release) -> Vec<PathBuf> {
     let setting = setting(FOLDERS_VARIABLE).unwrap_or_default();
     folders(&setting).into_iter().chain(around(own_folder(), release)).collect()
 }
 
-/// The folders that an installation of both releases has: the second lies below the first.
+/// The folders of an installation of both releases: the second is below the first.
 fn around(own: Option<PathBuf>, release: Release) -> Vec<PathBuf> {
     let Some(own) = own else { return Vec::new() };
     let below = own.join(FOLDER).join(release.name);
@@ -93,7 +93,7 @@ fn symbol(library: &Library, name: &CStr) -> Option<*const ()> {
     (!address.is_null()).then_some(address)
 }
 
-/// What the loader says.
+/// The loader's error message.
 fn reason(error: &libloading::Error) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), ToString::to_string)

@@ -9,7 +9,7 @@ use crate::{
     udma::kind,
 };
 
-/// A token id to register a segment under.
+/// Allocates a token id, to register a segment under.
 pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
     })
 }
 
-/// As `urma_alloc_token_id`, with flags. EOPNOTSUPP: several segments, which the device does not have.
+/// Allocates a token id with flags. EOPNOTSUPP: several segments under one id, which the device does not support.
 pub unsafe extern "C" fn urma_alloc_token_id_ex(
     ctx: *mut urma_context_t,
     flag: urma_token_id_flag_t,
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
     })
 }
 
-/// A token id that was made just now: it counts no segment, and its context counts it.
+/// Counts a new token id: it has no segments, and its context counts it.
 fn counted(
     ctx: Object<urma_context_t>,
     token: *mut urma_token_id_t,
@@ -46,12 +46,12 @@ fn counted(
     Ok(token.as_ptr())
 }
 
-/// Gives a token id back. `URMA_EINVAL`: a segment lives under it.
+/// Frees a token id. `URMA_EINVAL`: a live segment has it.
 pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| free(token_id))
 }
 
-/// Gives a token id back, for [`urma_free_token_id`] and for segments that brought their own.
+/// Frees a token id, for [`urma_free_token_id`] and for segments that brought their own.
 pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let token = object::<kind::TokenId>(token_id)?;
     let ctx = home(token);

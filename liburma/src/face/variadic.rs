@@ -124,7 +124,7 @@ variadic! {
 }
 
 /// # Safety
-/// As `located_message`.
+/// The contract of `located_message`.
 unsafe extern "C" fn message(
     function: *const c_char,
     line: c_int,

@@ -31,7 +31,7 @@ pub(crate) fn tag() -> *const c_char {
     TAG.with(|tag| tag.as_ptr().cast_const().cast())
 }
 
-/// Sets the tag; one of more than 63 bytes is none.
+/// Sets the tag; one of more than 63 bytes is ignored.
 pub(crate) fn set_tag(to: &CStr) {
     if to.to_bytes().len() >= TAG_LEN {
         return;
@@ -44,14 +44,14 @@ pub(crate) fn set_tag(to: &CStr) {
     });
 }
 
-/// A line that is being written.
+/// A line under construction.
 pub(super) struct Line {
     bytes: [u8; LINE_LEN],
     len: usize,
 }
 
 impl Line {
-    /// Empty but for the thread's tag, when it has set one.
+    /// Creates a line with only the thread's tag, if it has set one.
     pub(super) fn new() -> Self {
         let mut line = Self { bytes: [0; LINE_LEN], len: 0 };
         TAG.with_borrow(|tag| {
@@ -78,8 +78,8 @@ impl Line {
         bytes.iter().for_each(|byte| self.push(*byte));
     }
 
-    /// Ends the line with a newline, as messages of UMDK end: functions that a program registers print
-    /// what they get. A full line loses its last byte.
+    /// Ends the line with a newline, like messages of UMDK: functions that a program registers print what they get. A
+    /// full line loses its last byte.
     pub(super) fn end(&mut self) {
         let text = self.text().trim_ascii_end().len().min(LINE_LEN - 2);
         self.bytes[text..].fill(0);
@@ -91,7 +91,7 @@ impl Line {
         &self.bytes[..self.len]
     }
 
-    /// As C callbacks take it; they may write to it.
+    /// The line as C callbacks take it; they may write to it.
     pub(super) fn as_mut_ptr(&mut self) -> *mut c_char {
         self.bytes.as_mut_ptr().cast()
     }

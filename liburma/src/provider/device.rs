@@ -26,16 +26,16 @@ use crate::{
     udma::{device, kind},
 };
 
-/// Where the kernel has character devices.
+/// Folder of the kernel's character devices.
 const DEV_FOLDER: &str = "/dev/uburma";
-/// Bytes of the path of a device's folder.
+/// Longest path of a device's folder, in bytes.
 const PATH_MAX: usize = URMA_MAX_SYSFS_PATH as usize - 1;
-/// Entries of a match table that are looked at.
+/// Entries of a match table that are read at most.
 const MATCHES_MAX: usize = 1024;
-/// EID indices that are looked at.
+/// EID indices that are read at most.
 const EIDS_MAX: u32 = 1024;
 
-/// A device for each folder of the class that a provider drives, but for names that are listed.
+/// Makes a device for each folder of the class that a provider drives, except for names that are listed already.
 ///
 /// # Errors
 /// ENOMEM.
@@ -123,7 +123,7 @@ fn has_ids(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
     false
 }
 
-/// Joins a device that a provider made itself with its provider.
+/// Connects a device that a provider made itself to its provider.
 ///
 /// # Errors
 /// EINVAL: no struct, none behind it, or no provider that drives it.
@@ -146,7 +146,7 @@ pub(crate) fn given(
     Ok(device)
 }
 
-/// The EIDs of a device and their indices, as its files say them.
+/// Reads the EIDs of a device and their indices from its files.
 ///
 /// # Errors
 /// EINVAL: no struct behind the device. EIO (`URMA_FAIL`): it has none.
@@ -164,11 +164,11 @@ pub(crate) fn eids(dev: Object<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
 /// The EID of a device at an index.
 ///
 /// # Errors
-/// As [`eids`].
+/// The same as those of [`eids`].
 pub(crate) fn eid_at(dev: Object<urma_device_t>, index: u32) -> Answer<Eid> {
     let sysfs = behind(dev)?;
     let folder = Path::new(OsStr::from_bytes(c_text(&sysfs.sysfs_path).to_bytes()));
-    // The second is what older modules have.
+    // The second is the file of older modules.
     let text = sysfs::text(folder, &format!("eids/eid{index}"))
         .or_else(|| sysfs::text(folder, &format!("eid{index}/eid")));
     let eid: Option<Eid> = text.and_then(|text| text.parse().ok());

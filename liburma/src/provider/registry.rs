@@ -1,9 +1,8 @@
 //! Registry: the tables that providers registered.
 //!
-//! *Owns*: one entry per table, with the shared object that it came from, whether it was started, and
-//! its open contexts. *Takes*: tables. *Gives*: entries in order of registration, as far as places are
-//! reused in order. *Must not*: take a lock: constructors and destructors of shared objects come here,
-//! and so does a child after `fork`.
+//! *Owns*: one entry per table, with the shared object that it came from, whether it was started, and its open
+//! contexts. *Takes*: tables. *Gives*: entries in order of registration, as far as places are reused in order. *Must
+//! not*: take a lock: constructors and destructors of shared objects get here, and so does a child after `fork`.
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -18,14 +17,14 @@ use crate::{
     call::{self, Answer, Code, refuse},
 };
 
-/// Providers of one process, the built-in one counted.
+/// Most providers of one process, including the built-in one.
 const PROVIDERS_MAX: usize = 32;
 
-/// `object` of a table whose shared object is being loaded by this thread.
+/// Value of `object` for a table whose shared object this thread is loading.
 const LOADING: usize = 1;
 
 struct ProviderEntry {
-    /// Address of the table; 0: the place is free.
+    /// Address of the table; 0: the entry is free.
     ops: AtomicUsize,
     /// Handle of the shared object that registered it while this library loaded it, else 0.
     object: AtomicUsize,
@@ -34,7 +33,7 @@ struct ProviderEntry {
     driver: DriverCell,
 }
 
-/// What devices of the provider point to, as in UMDK's library: programs read it.
+/// The driver struct to which devices of the provider point, as in UMDK's library: programs read it.
 struct DriverCell(UnsafeCell<urma_driver_t>);
 
 // SAFETY: written while its entry is taken by one registration, before a device points to it; Rust
@@ -45,7 +44,7 @@ impl DriverCell {
     const NONE: urma_driver_t =
         urma_driver_t { ops: null_mut(), node: ub_list { prev: null_mut(), next: null_mut() } };
 
-    /// In a list of its own.
+    /// Initialises it, in a list of its own.
     fn set(&self, ops: *mut urma_provider_ops_t) {
         let place = self.0.get();
         // SAFETY: a member of a place that stays.
@@ -70,7 +69,7 @@ std::thread_local! {
     static IS_LOADING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A provider that is registered, with its place in the list.
+/// A registered provider, with its entry.
 #[derive(Clone, Copy)]
 pub(super) struct Provider {
     entry: &'static ProviderEntry,
@@ -83,7 +82,7 @@ impl Provider {
         self.ops
     }
 
-    /// The name that devices are matched by.
+    /// The name by which devices are matched.
     pub(super) fn name(self) -> String {
         // SAFETY: a registered table; its provider keeps it until it unregisters.
         let name = unsafe { (*self.ops.as_ptr()).name };
@@ -99,7 +98,7 @@ impl Provider {
         self.entry.is_running.store(to, Ordering::Release);
     }
 
-    /// Whether no context of it is open.
+    /// Whether it has no open context.
     pub(super) fn is_idle(self) -> bool {
         self.entry.contexts.load(Ordering::Acquire) == 0
     }
@@ -136,10 +135,10 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
     Ok(())
 }
 
-/// What devices of a provider point to; the provider is registered if it is not yet.
+/// The driver struct for devices of a provider, which is registered if it is not yet.
 ///
 /// # Errors
-/// As [`register`].
+/// The same as those of [`register`].
 pub(crate) fn driver(ops: *mut urma_provider_ops_t) -> Answer<NonNull<urma_driver_t>> {
     match register(ops) {
         Ok(()) => {}
@@ -150,7 +149,7 @@ pub(crate) fn driver(ops: *mut urma_provider_ops_t) -> Answer<NonNull<urma_drive
     NonNull::new(entry.driver.0.get()).ok_or_else(|| refuse!(EINVAL, "the provider has no driver"))
 }
 
-/// Removes a provider; one that is not there is none.
+/// Removes a provider; does nothing if it is not registered.
 ///
 /// # Errors
 /// EINVAL: no table.
@@ -173,7 +172,7 @@ fn at(addr: usize) -> Option<&'static ProviderEntry> {
     ENTRIES.iter().find(|entry| entry.ops.load(Ordering::Acquire) == addr)
 }
 
-/// The providers that are registered, in the order of the list.
+/// Lists the registered providers, in the order of the entries.
 pub(super) fn all() -> impl Iterator<Item = Provider> {
     ENTRIES.iter().filter_map(|entry| {
         let addr = entry.ops.load(Ordering::Acquire);
@@ -182,8 +181,8 @@ pub(super) fn all() -> impl Iterator<Item = Provider> {
     })
 }
 
-/// Runs `open`, the loading of a shared object that answers with its handle: what registers
-/// meanwhile in this thread is that object's.
+/// Calls `open`, which loads a shared object and returns its handle: what this thread registers meanwhile belongs to
+/// that object.
 pub(super) fn loading<T, E>(open: impl FnOnce() -> Result<(T, usize), E>) -> Result<T, E> {
     IS_LOADING.set(true);
     let opened = open();
@@ -202,23 +201,23 @@ pub(super) fn loading<T, E>(open: impl FnOnce() -> Result<(T, usize), E>) -> Res
     }
 }
 
-/// The shared object `handle` was unloaded: nothing of it is left.
+/// Removes what is left of the shared object `handle`, which was unloaded.
 pub(super) fn forget(handle: usize) {
     ENTRIES.iter().filter(|entry| entry.object.load(Ordering::Acquire) == handle).for_each(clear);
 }
 
-/// A context of this provider was opened.
+/// Counts an opened context of this provider.
 pub(crate) fn opened(ops: *mut urma_provider_ops_t) {
     if let Some(entry) = known(ops) {
         entry.contexts.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// A context of this provider was closed.
+/// Counts a closed context of this provider.
 pub(crate) fn closed(ops: *mut urma_provider_ops_t) {
     if let Some(entry) = known(ops) {
         let less = |count: u32| count.checked_sub(1);
-        // Nothing to do when it was registered afresh meanwhile.
+        // Nothing to do if it was registered afresh meanwhile.
         let _ = entry.contexts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
@@ -232,7 +231,7 @@ fn known(ops: *mut urma_provider_ops_t) -> Option<&'static ProviderEntry> {
     if ops.is_null() { None } else { at(ops.addr()) }
 }
 
-/// For a forked child: the providers are there, but none was started in it.
+/// For a forked child: the providers exist, but none was started in it.
 pub(crate) fn abandon() {
     for entry in &ENTRIES {
         entry.is_running.store(false, Ordering::Release);

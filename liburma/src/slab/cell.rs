@@ -11,7 +11,7 @@ use super::{
 };
 use crate::copies::copies;
 
-/// Bytes of a chunk: slots of one kind that lie side by side.
+/// Size in bytes of a chunk: adjacent slots of one kind.
 pub(super) const CHUNK_LEN: usize = 1 << CHUNK_SHIFT;
 pub(super) const CHUNK_SHIFT: u32 = 16;
 
@@ -23,14 +23,14 @@ pub(super) struct Cell<K: Kind> {
     own: UnsafeCell<MaybeUninit<K::Own>>,
 }
 
-/// Bytes from slot to slot.
+/// Distance in bytes from slot to slot.
 pub(super) const fn stride<K: Kind>() -> usize {
     let stride = size_of::<Cell<K>>().next_power_of_two();
     assert!(stride <= CHUNK_LEN && align_of::<Cell<K>>() == HEADER_LEN);
     stride
 }
 
-/// The address of a slot of a chunk of its kind.
+/// Address of a slot, in a chunk of its kind.
 pub(super) struct SlotPtr<K: Kind>(NonNull<Cell<K>>);
 
 // SAFETY: an address only; what is behind it is reached as the rules of the slab say, and the private

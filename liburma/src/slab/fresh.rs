@@ -1,7 +1,7 @@
-//! Slots to build in.
+//! Slots under construction.
 //!
-//! *Owns*: a slot from its allocation until it is published. *Takes*: both parts of an object.
-//! *Gives*: a live object, or an idle one.
+//! *Owns*: a slot from its allocation until it is published. *Takes*: both parts of an object. *Gives*: a live
+//! object, or an idle one.
 
 use super::{
     Kind,
@@ -11,7 +11,7 @@ use super::{
     slot::Slot,
 };
 
-/// A slot to build in. Dropping it gives it back.
+/// A slot under construction. Dropping it frees the slot.
 pub(crate) struct Fresh<K: Kind> {
     ptr: SlotPtr<K>,
     number: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Fresh<K: Kind> {
 }
 
 impl<K: Kind> Fresh<K> {
-    /// A slot; `None` when there is no memory.
+    /// Allocates a slot; `None`: there is no memory.
     pub(crate) fn take() -> Option<Self> {
         let (number, ptr) = pool::take::<K>()?;
         let generation = ptr.header().word().generation().wrapping_add(1);
@@ -32,19 +32,19 @@ impl<K: Kind> Fresh<K> {
         self.ptr.public()
     }
 
-    /// The owner that objects of this one have, when this is a context.
+    /// The owner number for objects of this one, if this is a context.
     pub(crate) fn as_owner(&self) -> Owner {
         Owner::new(self.number)
     }
 
-    /// The slot, and its word once it is live.
+    /// The slot, and its word for when it is live.
     fn into_parts(self, owner: Owner) -> (SlotPtr<K>, Word) {
         let parts = (self.ptr, Word::new(self.generation, owner, SlotState::Live));
         core::mem::forget(self);
         parts
     }
 
-    /// Fills the slot; from here on it is found.
+    /// Fills the slot and makes it live; from now on it is found.
     pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
         let (ptr, word) = self.into_parts(owner);
         // SAFETY: the state says "building", so that no other thread reaches either part.
@@ -55,7 +55,7 @@ impl<K: Kind> Fresh<K> {
         Slot::new(ptr, word)
     }
 
-    /// Fills the public part of an idle object.
+    /// Fills the public part and makes the slot idle.
     pub(crate) fn publish_idle(self, owner: Owner, public: K::Public) -> *mut K::Public {
         let (ptr, word) = self.into_parts(owner);
         // SAFETY: the state says "building", so that no other thread reaches it.

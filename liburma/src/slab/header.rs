@@ -1,7 +1,7 @@
-//! The header of a slot: what can be asked of any slot at any time.
+//! The header of a slot, readable for any slot at any time.
 //!
-//! *Owns*: the state word and the lock. *Takes*: transitions. *Gives*: atomics only, so that a stale
-//! pointer may read them while anything happens. *Must not*: know what lies behind it.
+//! *Owns*: the state word and the lock. *Takes*: transitions. *Gives*: atomics only, so that a stale pointer may read
+//! them while anything happens. *Must not*: know what follows it.
 
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -15,17 +15,17 @@ pub(super) const HEADER_LEN: usize = 64;
 pub(crate) struct Owner(u32);
 
 impl Owner {
-    /// Owner of things that belong to no context.
+    /// Owner of objects that belong to no context.
     pub(crate) const NONE: Self = Self(Self::MAX);
     const MAX: u32 = (1 << 24) - 1;
 
-    /// The owner with this number, of which 24 bits count.
+    /// The owner with this number, of which the low 24 bits count.
     pub(super) const fn new(number: u32) -> Self {
         Self(number & Self::MAX)
     }
 }
 
-/// What a slot is.
+/// State of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum SlotState {
@@ -33,11 +33,11 @@ pub(super) enum SlotState {
     Building = 1,
     Live = 2,
     Dying = 3,
-    /// Allocated, without a private part.
+    /// Allocated by a program, without a private part.
     Idle = 4,
 }
 
-/// SlotState, owner and generation in one word, so that one load decides.
+/// State, owner and generation in one word, so that one load decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Word(u64);
 
@@ -46,7 +46,7 @@ impl Word {
         Self((generation as u64) << 32 | (owner.0 as u64) << 8 | state as u64)
     }
 
-    /// Never used: the content of fresh memory.
+    /// Whether the slot was never used: its memory is zero.
     pub(super) const fn is_untouched(self) -> bool {
         self.0 == 0
     }
@@ -60,7 +60,7 @@ impl Word {
         Owner((self.0 >> 8) as u32 & Owner::MAX)
     }
 
-    /// SlotState and owner, without the generation: of live objects of one owner all alike.
+    /// State and owner, without the generation: equal for all live objects of one owner.
     #[expect(clippy::cast_possible_truncation, reason = "32 bits are meant")]
     pub(super) const fn kinship(self) -> u32 {
         self.0 as u32
@@ -75,25 +75,26 @@ impl Word {
     }
 }
 
-/// See the room card; fresh (zero) memory is a valid header of a free slot.
+/// See the header of this file; zero memory is a valid header of a free slot.
 #[repr(C, align(64))]
 pub(super) struct Header {
     word: AtomicU64,
     /// Held for one post, one poll or one control call.
     pub(super) lock: Lock,
-    /// Number of the next free slot; meaningful in a free list only.
+    /// Number of the next free slot; valid only in a free list.
     pub(super) next: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_LEN);
 
 impl Header {
-    /// Of a slot that is free.
+    /// Header of a free slot.
     pub(super) const fn free() -> Self {
         Self { word: AtomicU64::new(0), lock: Lock::free(), next: AtomicU32::new(0) }
     }
 
-    /// Of "dying" being set and a queue being locked, one side sees the other: the deleter visits the lock afterwards.
+    /// Between setting "dying" and locking a queue, at least one side sees the other: the deleter visits the lock
+    /// afterwards.
     #[inline]
     pub(super) fn word(&self) -> Word {
         Word(self.word.load(Ordering::SeqCst))
@@ -104,7 +105,7 @@ impl Header {
         self.word.store(word.0, Ordering::SeqCst);
     }
 
-    /// Whether `from` became `to`.
+    /// Compares and swaps. Returns whether `from` became `to`.
     pub(super) fn swap_word(&self, from: Word, to: Word) -> bool {
         let order = Ordering::SeqCst;
         self.word.compare_exchange(from.0, to.0, order, order).is_ok()

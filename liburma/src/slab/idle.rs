@@ -13,13 +13,13 @@ use super::{
     space,
 };
 
-/// An object that was idle when it was looked at.
+/// An object that was idle when it was looked up.
 pub(crate) struct Idle<K: Kind> {
     ptr: SlotPtr<K>,
     word: Word,
 }
 
-/// The idle object at `public`; `None` for anything else.
+/// Looks up the idle object at `public`; `None` for anything else.
 pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
     let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
     let word = ptr.header().word();
@@ -34,13 +34,13 @@ impl<K: Kind> Idle<K> {
         self.word.owner()
     }
 
-    /// Begins to make it live. Of several callers one gets it.
+    /// Starts to make it live. Only one of several callers succeeds.
     pub(crate) fn wake(self) -> Option<Waking<K>> {
         let building = self.word.with(SlotState::Building);
         self.ptr.header().swap_word(self.word, building).then_some(Waking(self))
     }
 
-    /// Frees the slot. Of several callers one does.
+    /// Frees the slot. Only one of several callers succeeds.
     pub(crate) fn free(self) -> bool {
         let is_mine = self.ptr.header().swap_word(self.word, self.word.with(SlotState::Dying));
         if is_mine {
@@ -50,7 +50,7 @@ impl<K: Kind> Idle<K> {
     }
 }
 
-/// An idle object that one thread makes live. Dropping it makes it idle again.
+/// An idle object that one thread is making live. Dropping it makes it idle again.
 pub(crate) struct Waking<K: Kind>(Idle<K>);
 
 impl<K: Kind> Waking<K> {
@@ -58,7 +58,7 @@ impl<K: Kind> Waking<K> {
         self.0.owner()
     }
 
-    /// Fills the private part; from here on it is found.
+    /// Fills the private part and makes the slot live; from now on it is found.
     pub(crate) fn publish(self, own: K::Own) -> Slot<K> {
         let (ptr, word) = (self.0.ptr, self.0.word.with(SlotState::Live));
         core::mem::forget(self);

@@ -1,45 +1,45 @@
 //! The lock of a slot.
 //!
-//! *Owns*: when a thread gets a lease of it. *Takes*: the calling thread. *Gives*: one visit at a time, which a thread that
+//! *Owns*: when a thread gets a lease of it. *Takes*: the calling thread. *Gives*: one visit at a time; a thread that
 //! uses the slot for some time enters without a locked instruction (`urma_mem::ThisThread`). *Must not*: lease a slot
 //! without a live object.
 //!
-//! Each visit sees what the one before it did. So a deleter that visits the lock of a queue once, after it has stored that
-//! an object is dying, returns when no visit from before goes on, and each later one sees what it stored. Its visit of the
-//! object's own lock takes the lease, and no later visit grants one: a thread that enters by a lease finds the private
-//! part there, and looks at no state.
+//! Each visit sees what the one before it did. So a deleter stores that an object is dying, and then visits the lock
+//! of a queue once: when that visit ends, no earlier visit is in progress, and each later one sees the store. Its
+//! visit of the object's own lock takes the lease, and no later visit grants one. So a thread that enters by a lease
+//! finds the private part in place, and checks no state.
 
 use urma_mem::{OwnerEntry, Serial, SerialVisit, TakenEntry, ThisThread, ThreadVisit, VisitEnd};
 
-/// See the room card; fresh (zero) memory is a lock that is free.
+/// See the header of this file; zero memory is a free lock.
 pub(super) struct Lock(Serial<LockUse>);
 
-/// The newest use of a lock.
+/// Recent use of a lock.
 pub(super) struct LockUse {
-    /// The thread of the newest visit that was under no lease; 0: none.
+    /// The thread of the last visit without a lease; 0: none.
     last: u64,
-    /// Such visits of that thread in a row.
+    /// Number of such visits by that thread in a row.
     visits: u32,
-    /// Leases that were granted, and so taken by other threads but for the newest.
+    /// Number of leases granted; all but the newest were taken back by other threads.
     leases: u32,
 }
 
-/// A visit of a lock: it is held.
+/// A visit of a lock, which is held meanwhile.
 pub(super) enum LockVisit {
-    /// By the lease of this thread.
+    /// Entered by this thread's lease.
     Leased(LeasedVisit),
-    /// By a locked instruction.
+    /// Entered by a locked instruction.
     Held(SerialVisit<'static, LockUse>),
 }
 
-/// A visit of a lock by the lease of this thread.
+/// A visit of a lock by this thread's lease.
 pub(super) type LeasedVisit = ThreadVisit<'static, LockUse>;
 
-/// Finishes the end of a visit, and gives `value`, so that no register is saved for it.
+/// Finishes the end of a visit and returns `value`, so that the caller saves no register for it.
 #[cold]
 #[inline(never)]
 fn finish<R>(end: VisitEnd<'static, LockUse>, value: R) -> R {
-    // No thread leaves a mark in a lock.
+    // No thread leaves marks in these locks.
     let _ = end.finish();
     value
 }
@@ -49,21 +49,22 @@ impl Lock {
         Self(Serial::new(LockUse { last: 0, visits: 0, leases: 0 }))
     }
 
-    /// By this thread's lease of it; `None`: it has none.
+    /// Enters by this thread's lease; `None`: it has none.
     #[inline(always)]
     pub(super) fn enter(&'static self) -> Option<LeasedVisit> {
         match self.0.try_leased(ThisThread::now()) {
             OwnerEntry::Visit(visit) => Some(visit),
             OwnerEntry::Refused => None,
             OwnerEntry::Taken(entry) => {
-                // No thread leaves a mark in a lock.
+                // No thread leaves marks in these locks.
                 let _ = entry.finish();
                 None
             }
         }
     }
 
-    /// As [`Lock::enter`], of a lease that may have been taken just now.
+    /// Enters by this thread's lease, which may have been taken just now; [`LeaseEntry::work`] finds out. `None`: it
+    /// has none.
     #[inline(always)]
     pub(super) fn begin(&'static self) -> Option<LeaseEntry> {
         match self.0.try_leased(ThisThread::now()) {
@@ -73,20 +74,20 @@ impl Lock {
         }
     }
 
-    /// If no thread holds it, or has a lease of it.
+    /// Enters if no thread holds the lock or has a lease of it.
     #[inline(always)]
     pub(super) fn try_acquire(&'static self) -> Option<LockVisit> {
         self.0.try_visit().map(LockVisit::Held)
     }
 
-    /// Waits until no other thread holds it.
+    /// Waits until no other thread holds the lock, and enters.
     #[inline]
     pub(super) fn acquire(&'static self) -> LockVisit {
         self.enter().map_or_else(|| LockVisit::Held(self.0.visit_blocking()), LockVisit::Leased)
     }
 
-    /// Waits until the thread that holds it has let it go, and takes the lease, also that of this thread. What is stored
-    /// before is seen by each later visit.
+    /// Waits until the thread that holds the lock has released it, and takes the lease, even this thread's own. Each
+    /// later visit sees what was stored before.
     pub(super) fn end_lease(&'static self) {
         let mut visit = self.0.visit_blocking();
         // The next object in the slot starts afresh.
@@ -94,7 +95,7 @@ impl Lock {
         let _ = visit.leave();
     }
 
-    /// As [`Lock::end_lease`], but the lease of this thread stays.
+    /// Waits like [`Lock::end_lease`], but leaves this thread its lease.
     pub(super) fn wait_for_holder(&'static self) {
         drop(self.acquire());
     }
@@ -104,14 +105,14 @@ impl Lock {
 pub(super) struct LeaseEntry(Result<LeasedVisit, TakenEntry<'static, LockUse>>);
 
 impl LeaseEntry {
-    /// Works, if the lease was not taken, and ends the visit. What `work` gives, or `taken`.
+    /// Calls `work` if the lease was not taken, and ends the visit. Returns the result of `work`, or `taken`.
     #[inline(always)]
     pub(super) fn work<R>(self, taken: R, work: impl FnOnce() -> R) -> R {
         let (value, end) = match self.0 {
             Ok(visit) => (work(), visit.end()),
             Err(entry) => (taken, Err(entry.end())),
         };
-        // What is rare is called in one place, so that the address of the lock is made there.
+        // The rare cases are called in one place, so that the address of the lock is computed there.
         match end {
             Ok(()) => value,
             Err(end) => finish(end, value),
@@ -120,7 +121,7 @@ impl LeaseEntry {
 }
 
 impl LockVisit {
-    /// Ends a visit of a live object. After many in a row of one thread, that gets a lease.
+    /// Ends a visit of a live object. After many in a row, the thread gets a lease.
     #[inline(always)]
     pub(super) fn leave(self) {
         let mut visit = match self {
@@ -129,7 +130,7 @@ impl LockVisit {
         };
         let thread = ThisThread::now();
         let is_due = visit.with(|of| of.count(thread));
-        // No thread leaves a mark in a lock.
+        // No thread leaves marks in these locks.
         let end = if is_due { visit.lease_to(thread) } else { visit.end() };
         if let Err(end) = end {
             let _ = end.finish();
@@ -138,7 +139,7 @@ impl LockVisit {
 }
 
 impl LockUse {
-    /// Counts a visit of this thread under no lease; whether it shall have one.
+    /// Counts a visit of this thread without a lease. Returns whether it should get one.
     #[inline]
     fn count(&mut self, thread: ThisThread) -> bool {
         if self.last != thread.number() {
@@ -154,8 +155,8 @@ impl LockUse {
     }
 }
 
-/// Visits of one thread in a row after which it gets its first lease: a lease that another thread takes costs a system
-/// call, up to 7 us, and saves 6 ns a visit.
+/// Visits of one thread in a row before its first lease: a lease that another thread takes costs a system call, up to
+/// 7 us, and saves 6 ns per visit.
 const LEASE_AFTER: u32 = 128;
-/// Each lease that was taken doubles them, that often at most.
+/// Each lease that was taken doubles that, at most so often.
 const LEASE_DOUBLINGS: u32 = 5;

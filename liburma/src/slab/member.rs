@@ -1,7 +1,7 @@
 //! Members of public parts, for code that is the same for several kinds.
 //!
-//! *Owns*: the offset and the type of a member. *Takes*: a public part: a value, or memory of a slot,
-//! which stays mapped while the library is loaded. *Gives*: copies of members; writes.
+//! *Owns*: the offset and the type of a member. *Takes*: a public part: a value, or memory of a slot, which stays
+//! mapped while the library is loaded. *Gives*: copies of members; writes.
 
 use core::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::copies::copies;
 
 /// A member of type `T` of the C struct `P`.
 pub(crate) struct Member<P, T> {
-    /// In bytes from the start of the struct.
+    /// Offset in bytes from the start of the struct.
     offset: usize,
     _of: PhantomData<fn(P) -> T>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Member<P, T> {
 copies!(Member<P, T>);
 
 impl<P, T: Copy> Member<P, T> {
-    /// The member at `offset`, which `_read` reads: [`member`] states both from one name.
+    /// The member at `offset`, which `_read` reads: [`member`] derives both from one name.
     pub(crate) const fn new(offset: usize, _read: fn(&P) -> &T) -> Self {
         Self { offset, _of: PhantomData }
     }
@@ -27,7 +27,7 @@ impl<P, T: Copy> Member<P, T> {
         of.wrapping_byte_add(self.offset).cast()
     }
 
-    /// Its place in a value.
+    /// Reference to it in a value.
     pub(crate) fn place(self, of: &mut P) -> &mut T {
         // SAFETY: `member` took offset and type from the struct, and the value is borrowed mutably.
         unsafe { &mut *self.of(of) }
@@ -45,7 +45,7 @@ pub(crate) unsafe trait InSlot {
     /// The address of the struct that C programs see.
     fn public(&self) -> *mut Self::Public;
 
-    /// A copy of a member.
+    /// Copies a member out of the public part.
     fn get<T: Copy>(&self, member: Member<Self::Public, T>) -> T {
         // SAFETY: slots stay mapped while the library is loaded, any bytes are a value of a C member,
         // and C programs do not write to an object that another thread works on.
@@ -59,7 +59,7 @@ pub(crate) unsafe trait InSlot {
     }
 }
 
-/// References to objects: what holds the slot, by the name of its member.
+/// Implements this for references to objects, given the member that holds the slot.
 macro_rules! in_slot {
     ($($name:ident: $slot:tt),*) => {$(
         // SAFETY: each of these types is made of a slot that was published, whose public part has a value.
@@ -74,7 +74,7 @@ macro_rules! in_slot {
 }
 pub(super) use in_slot;
 
-/// The member of this name, or of this path.
+/// The member with this name or path.
 macro_rules! member {
     ($of:ty, $($name:ident).+) => {
         $crate::slab::Member::new(core::mem::offset_of!($of, $($name).+), |of: &$of| &of.$($name).+)

@@ -1,10 +1,10 @@
-//! Places: slots that are known by their addresses, whatever their state.
+//! Places: slots known by their addresses, whatever their state.
 //!
-//! *Takes*: pointers of C programs. *Gives*: the lock of the live object in a place. *Must not*: read more of a slot than
-//! its header before its lock is held.
+//! *Takes*: pointers of C programs. *Gives*: the lock of the live object in a place. *Must not*: read more of a slot
+//! than its header before its lock is held.
 //!
-//! A slot stays one of its kind while the library is loaded, so the usual place is found again by a comparison. There is
-//! none while calls are to look at more than their object ([`super::forget_usual`]): then no place is found at all.
+//! A slot keeps its kind while the library is loaded, so the usual place is found again by one comparison. There is
+//! none while calls have to check more than their object ([`super::forget_usual`]): then no place is found at all.
 
 use core::ptr::NonNull;
 
@@ -23,7 +23,7 @@ pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
 
 copies!(SlotPlace<K: Kind>);
 
-/// The place at `public`; `None`: no slot of a `K` has its public part there, or no place is usual.
+/// The place at `public`; `None`: no slot of a `K` has its public part there, or there is no usual place.
 #[inline(always)]
 pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
     let usual = usual::usual::<K>();
@@ -38,15 +38,15 @@ pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
 }
 
 impl<K: Kind> Slot<K> {
-    /// Makes its place the usual one of its kind, if none is and calls need not look at more than their object, which
-    /// `is_plain` says.
+    /// Makes this the usual place of its kind, if there is none and `is_plain` says that calls need to check only
+    /// their object.
     #[inline]
     pub(crate) fn make_usual(self, is_plain: impl Fn() -> bool) {
         if !usual::is_none(usual::usual::<K>()) {
             return;
         }
         usual::set::<K>(self.header());
-        // After the store: what ends plain calls is stored before `forget_usual` is called.
+        // After the store: whatever ends plain calls is stored before `forget_usual` is called.
         if !is_plain() {
             usual::forget_usual();
         }
@@ -59,14 +59,14 @@ impl<K: Exclusive> SlotPlace<K> {
         self.0.public()
     }
 
-    /// By this thread's lease of the lock, which may have been taken just now; `None`: it has none. A lease ends before its
-    /// object does.
+    /// Enters by this thread's lease, which may have been taken just now; `None`: it has none. A lease ends before
+    /// its object does.
     #[inline(always)]
     pub(crate) fn begin(self) -> Option<PlaceEntry<K>> {
         self.0.header().lock.begin().map(|entry| PlaceEntry { ptr: self.0, entry })
     }
 
-    /// The private part of the object, for this thread alone; `None`: none is live, or another thread has the lock.
+    /// Locks the object for this thread alone; `None`: no object is live, or another thread has the lock.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<Guard<K>> {
         let header = self.0.header();
@@ -83,8 +83,8 @@ pub(crate) struct PlaceEntry<K: Kind> {
 }
 
 impl<K: Exclusive> PlaceEntry<K> {
-    /// Works on the private part of the object, for this thread alone, if the lease was not taken, and lets go of the lock.
-    /// What `work` gives, or `taken`.
+    /// Calls `work` with the object's private part if the lease was not taken, and releases the lock. Returns the
+    /// result of `work`, or `taken`.
     #[inline(always)]
     pub(crate) fn work<R>(self, taken: R, work: impl FnOnce(&mut K::Own) -> R) -> R {
         let Self { ptr, entry } = self;

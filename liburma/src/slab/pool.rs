@@ -1,8 +1,7 @@
 //! Free slots of each kind.
 //!
-//! *Owns*: one list per kind: fresh slots of the newest chunk first, then the slot that has been
-//! free the longest. *Takes*: slots that were emptied. *Gives*: slots to build in.
-//! *Must not*: look at the public or private part.
+//! *Owns*: one list per kind: fresh slots of the newest chunk first, then the slot that has been free the longest.
+//! *Takes*: slots that were emptied. *Gives*: slots to build in. *Must not*: look at the public or private part.
 
 use urma_mem::sync::Ordering;
 
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::latch::Latch;
 
-/// No slot: slot numbers have 24 bits.
+/// No slot; slot numbers have 24 bits.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -23,7 +22,7 @@ struct PoolState {
     head: u32,
     /// Number of the newest free slot, which is used last.
     tail: u32,
-    /// The newest chunk, and how many bytes of it were given out.
+    /// The newest chunk, and how many bytes of it were allocated.
     chunk: u32,
     used: usize,
 }
@@ -82,13 +81,13 @@ fn header_at(number: u32) -> Option<&'static Header> {
     Some(unsafe { slot.as_ref() })
 }
 
-/// The number and the memory of a slot to build in; `None` when there is no memory.
+/// Allocates a slot: its number and memory; `None`: there is no memory.
 pub(super) fn take<K: Kind>() -> Option<(u32, SlotPtr<K>)> {
     let number = pool::<K>().with(PoolState::take::<K>)?;
     Some((number, SlotPtr::new(space::slot_at(number)?.cast())))
 }
 
-/// Takes back a slot whose private part is empty.
+/// Frees a slot whose private part is empty.
 pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     let word = ptr.header().word();
     ptr.header().set_word(Word::new(word.generation(), Owner::NONE, SlotState::Free));
@@ -97,7 +96,7 @@ pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     }
 }
 
-/// The pools of [`super::abandon_all`]: no slot is free or in use.
+/// Empties the pools, for [`super::abandon_all`].
 pub(super) fn abandon_all() {
     for pool in &POOLS {
         pool.abandon(EMPTY);

@@ -1,8 +1,7 @@
 //! Typed slots: finding, locking, naming, deleting.
 //!
-//! *Owns*: the states of an object's life. *Takes*: pointers of C programs. *Gives*: access to the
-//! private part to whom the rules of the slab allow it. *Must not*: touch memory before its kind
-//! and state are known.
+//! *Owns*: the states of an object's life. *Takes*: pointers of C programs. *Gives*: access to the private part, by
+//! the rules of the slab. *Must not*: touch memory before its kind and state are known.
 
 use core::{
     marker::PhantomData,
@@ -22,27 +21,27 @@ use super::{
 use crate::copies::copies;
 use urma_mem::ends::{EndCount, SeenEnds};
 
-/// Objects whose end began. Counted before the locks of queues are looked at.
+/// Epoch: bumped when the end of an object begins, before the locks of queues are visited.
 static ENDS: EndCount = EndCount::new();
 
-/// As [`Look::seen_ends`], for a request that follows no name, of a queue whose lock is held.
+/// The epoch for a request that follows no name, of a queue whose lock is held; see [`Look::seen_ends`].
 #[inline(always)]
 pub(crate) fn seen_ends<K: Kind>(_: &K::Own) -> SeenEnds {
     const { assert!(K::IS_QUEUE) };
     ENDS.seen_in_order()
 }
 
-/// What a pointer of a C program is.
+/// Kind of a pointer from a C program.
 pub(crate) enum PointerKind {
     /// A live object of the kind.
     Live,
     /// Null, deleted, another kind, not the start of an object, or misaligned.
     Invalid,
-    /// Not of this library's memory, and aligned: an object of another provider, perhaps.
+    /// Not in this library's memory, and aligned: maybe an object of another provider.
     Foreign,
 }
 
-/// What `public` is, without touching memory that it names unless it is an object's place.
+/// Classifies `public`, without touching the memory that it points to unless that is an object's slot.
 #[inline(always)]
 pub(crate) fn find<K: Kind>(public: *const K::Public) -> PointerKind {
     if find_live::<K>(public).is_some() {
@@ -55,7 +54,7 @@ pub(crate) fn find<K: Kind>(public: *const K::Public) -> PointerKind {
     PointerKind::Invalid
 }
 
-/// The live object at `public`; of whatever else it may be nothing is said, see [`find`].
+/// The live object at `public`; `None` for anything else, which [`find`] classifies.
 #[inline(always)]
 pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
@@ -63,7 +62,7 @@ pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     word.is(SlotState::Live).then_some(Slot { ptr, word })
 }
 
-/// Whether there is an object of the kind at `public`, live or just being deleted.
+/// Whether there is an object of the kind at `public`, live or being deleted.
 pub(crate) fn is_there<K: Kind>(public: *const K::Public) -> bool {
     slot_at_public::<K>(public, space::is_slot::<K>).is_some_and(|ptr| {
         let word = ptr.header().word();
@@ -71,7 +70,7 @@ pub(crate) fn is_there<K: Kind>(public: *const K::Public) -> bool {
     })
 }
 
-/// The slot whose public part lies at `public`, whatever its state, if that is one of a `K`.
+/// The slot whose public part is at `public`, in any state, if it is one of a `K`.
 #[inline(always)]
 pub(super) fn slot_at_public<K: Kind>(
     public: *const K::Public,
@@ -86,7 +85,7 @@ pub(super) fn slot_at_public<K: Kind>(
     NonNull::new(slot).map(SlotPtr::new)
 }
 
-/// An object that was live when it was looked at.
+/// An object that was live when it was looked up.
 pub(crate) struct Slot<K: Kind> {
     ptr: SlotPtr<K>,
     word: Word,
@@ -109,7 +108,7 @@ impl<K: Kind> Slot<K> {
         self.ptr.public()
     }
 
-    /// Its public part, to read.
+    /// Its public part, read-only.
     pub(crate) fn shown(&self) -> &K::Public {
         // SAFETY: the slot was published with a value and stays mapped while the library is loaded, and
         // C programs do not write to an object that another thread works on.
@@ -134,8 +133,8 @@ impl<K: Kind> Slot<K> {
         self.ptr.addr() == other.ptr.addr() && self.word == other.word
     }
 
-    /// Begins the object's end. Of several callers one gets it; `None` for the others. When this
-    /// returned, no thread reaches the private part any more.
+    /// Begins the object's end. Only one of several callers succeeds, the others get `None`. After the return no
+    /// thread accesses the private part any more.
     pub(crate) fn retire(self) -> Option<Dying<K>> {
         let header = self.ptr.header();
         if !header.swap_word(self.word, self.word.with(SlotState::Dying)) {
@@ -153,7 +152,7 @@ impl<K: Kind> Slot<K> {
         Some(Dying(self))
     }
 
-    /// Ends the object, unless another thread does, and drops its private part.
+    /// Ends the object and drops its private part, unless another thread does so.
     pub(crate) fn end(self) {
         if let Some(dying) = self.retire() {
             drop(dying.take());
@@ -164,7 +163,7 @@ impl<K: Kind> Slot<K> {
 in_slot!(Slot: ptr, Emptied: 0);
 
 impl<K: Exclusive> Slot<K> {
-    /// The private part, for this thread alone; `None` when the object is gone.
+    /// Locks the private part for this thread alone; `None`: the object is gone.
     #[inline]
     pub(crate) fn lock(self) -> Option<Guard<K>> {
         let visit = self.ptr.header().lock.acquire();
@@ -173,7 +172,7 @@ impl<K: Exclusive> Slot<K> {
     }
 }
 
-/// The lock of a slot, and with it the private part.
+/// The lock of a slot, and thereby its private part.
 pub(crate) struct Guard<K: Kind> {
     ptr: SlotPtr<K>,
     visit: ManuallyDrop<LockVisit>,
@@ -182,7 +181,7 @@ pub(crate) struct Guard<K: Kind> {
 }
 
 impl<K: Kind> Guard<K> {
-    /// Of a slot whose lock is held by `visit`, since before its object was live at the latest.
+    /// For a slot whose lock `visit` has held since before its object became live, at the latest.
     #[inline(always)]
     pub(super) fn of_live(ptr: SlotPtr<K>, visit: LockVisit) -> Self {
         Self { ptr, visit: ManuallyDrop::new(visit), _here: PhantomData }
@@ -225,24 +224,23 @@ impl<K: Kind> Drop for Guard<K> {
     }
 }
 
-/// Proof that the lock of a queue is held: what it names stays while this lives.
+/// Proof that the lock of a queue is held: what it names exists as long as this.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'g> {
-    /// That of the queue, which is live, and so of every live object of its owner.
+    /// State and owner of the queue, which is live, and thereby of every live object of its owner.
     kinship: u32,
     _guard: PhantomData<&'g ()>,
 }
 
 impl<'g> Look<'g> {
-    /// The objects whose end began by now: as long as their number stays, and the lock of a queue is held, what that
-    /// queue found by its names is there.
+    /// The epoch: as long as it does not move, and the lock of a queue is held, what that queue found by its names
+    /// still exists.
     #[inline(always)]
     pub(crate) fn seen_ends(self) -> SeenEnds {
         ENDS.seen_in_order()
     }
 
-    /// The private part of the object at `public`; `None` unless it is a live `K` of the queue's
-    /// owner.
+    /// The private part of the object at `public`; `None` unless that is a live `K` of the queue's owner.
     #[inline(always)]
     pub(crate) fn named<K: Named>(self, public: *const K::Public) -> Option<&'g K::Own> {
         let ptr = slot_at_public::<K>(public, space::is_slot_of_known::<K>)?;
@@ -255,7 +253,7 @@ impl<'g> Look<'g> {
         Some(unsafe { &*ptr.own() })
     }
 
-    /// The private part of the object at `public`, if this queue found it last: by its address and one word.
+    /// The private part of the object at `public`, if this queue found it last: compares its address and one word.
     #[inline(always)]
     pub(crate) fn named_again<K: Named>(
         self,
@@ -274,7 +272,7 @@ impl<'g> Look<'g> {
         Some(unsafe { &*ptr.own() })
     }
 
-    /// As [`Look::named`]; `last` remembers what is found, for [`Look::named_again`].
+    /// Does what [`Look::named`] does, and remembers the result in `last`, for [`Look::named_again`].
     #[inline]
     pub(crate) fn named_new<K: Named>(
         self,
@@ -295,21 +293,21 @@ pub(crate) struct LastNamed<K: Named> {
 }
 
 impl<K: Named> LastNamed<K> {
-    /// No object: nothing is found again.
+    /// No object, which is never found again.
     pub(crate) const NONE: Self =
         Self { ptr: None, word: Word::new(0, Owner::NONE, SlotState::Free) };
 }
 
-/// The locks of several objects, for reading their private parts at once.
+/// The locks of several objects, to read their private parts at once.
 pub(crate) struct Held<const N: usize> {
-    /// In order of address, each one once.
+    /// In order of address, without duplicates.
     headers: [Option<&'static Header>; N],
-    /// Of each of them, in the same order. No lease is granted.
+    /// The visit of each, in the same order. No lease is granted.
     _visits: [Option<LockVisit>; N],
     _here: PhantomData<*mut ()>,
 }
 
-/// A slot whatever its kind, for [`Held::take`].
+/// A slot of any kind, for [`Held::take`].
 #[derive(Clone, Copy)]
 pub(crate) struct AnySlot {
     header: &'static Header,
@@ -323,7 +321,7 @@ impl<K: Exclusive> From<Slot<K>> for AnySlot {
 }
 
 impl<const N: usize> Held<N> {
-    /// Locks all of them; `None` when one is gone.
+    /// Locks all of them; `None` if one is gone.
     pub(crate) fn take(slots: [Option<AnySlot>; N]) -> Option<Self> {
         let mut headers = slots.map(|slot| slot.map(|slot| slot.header));
         let addr = |header: &Option<&'static Header>| header.map(|h| core::ptr::from_ref(h).addr());
@@ -339,7 +337,7 @@ impl<const N: usize> Held<N> {
         all_live.then_some(held)
     }
 
-    /// The private part of one of them; `None` for an object that is not locked.
+    /// The private part of one of them; `None` if the object is not locked.
     pub(crate) fn own<K: Exclusive>(&self, slot: Slot<K>) -> Option<&K::Own> {
         let wanted = slot.ptr.header();
         let is_held = self.headers.iter().flatten().any(|header| core::ptr::eq(*header, wanted));
@@ -352,11 +350,11 @@ impl<const N: usize> Held<N> {
     }
 }
 
-/// An object at its end: no other thread reaches its private part. Dropping it makes it live again.
+/// An object that ends: no other thread accesses its private part. Dropping it makes the object live again.
 pub(crate) struct Dying<K: Kind>(Slot<K>);
 
 impl<K: Kind> Dying<K> {
-    /// Takes the private part out.
+    /// Takes the private part out of the slot.
     pub(crate) fn take(self) -> (K::Own, Emptied<K>) {
         let slot = self.0;
         core::mem::forget(self);
@@ -372,18 +370,18 @@ impl<K: Kind> Drop for Dying<K> {
     }
 }
 
-/// A slot without a private part. Dropping it frees it.
+/// A slot whose private part was taken out. Dropping it frees the slot.
 pub(crate) struct Emptied<K: Kind>(Slot<K>);
 
 impl<K: Kind> Emptied<K> {
-    /// Keeps the slot, as an idle object.
+    /// Keeps the slot as an idle object.
     pub(crate) fn rest(self) {
         let slot = self.0;
         core::mem::forget(self);
         slot.ptr.header().set_word(slot.word.with(SlotState::Idle));
     }
 
-    /// Puts the private part back: the object is live again.
+    /// Puts a private part back: the object is live again.
     pub(crate) fn refill(self, own: K::Own) {
         let slot = self.0;
         core::mem::forget(self);

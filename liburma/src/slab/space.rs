@@ -1,8 +1,7 @@
 //! The reservation of address space and its chunks.
 //!
-//! *Owns*: the addresses; which chunk is of which kind. *Takes*: requests for one more chunk.
-//! *Gives*: the answer to "is this address ours, and of what kind". *Must not*: give a chunk back or
-//! change its kind, but for [`abandon_all`].
+//! *Owns*: the addresses; which chunk is of which kind. *Takes*: requests for one more chunk. *Gives*: whether an
+//! address is in it, and of what kind. *Must not*: give a chunk back or change its kind, except in [`abandon_all`].
 
 use core::{ffi::c_void, ptr::NonNull};
 
@@ -15,14 +14,14 @@ use super::{
 };
 use crate::latch::Pause;
 
-/// Bytes of address space asked for first, and the least to go on with.
+/// Bytes of address space requested at first, and the least that is accepted.
 const SPACE_MAX: usize = 1 << 30;
 const SPACE_MIN: usize = 1 << 24;
 const CHUNKS_MAX: usize = SPACE_MAX >> CHUNK_SHIFT;
 /// Unit of slot numbers: every stride is a multiple of it.
 const UNIT_SHIFT: u32 = 6;
 
-/// What is known of the addresses: one object, so that a look-up loads one address of its own.
+/// State of the reservation in one object, so that a lookup loads one address of its own.
 struct Space {
     /// First address of the reservation; 0 before the first chunk.
     base: AtomicUsize,
@@ -30,7 +29,7 @@ struct Space {
     len: AtomicUsize,
     /// Number of chunks that have a kind.
     in_use: AtomicU32,
-    /// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
+    /// Content of each chunk: kind code, and the stride's logarithm in the second byte; 0: nothing.
     chunks: [AtomicU32; CHUNKS_MAX],
 }
 
@@ -41,7 +40,7 @@ static SPACE: Space = Space {
     chunks: [const { AtomicU32::new(0) }; CHUNKS_MAX],
 };
 
-/// Bytes from the start of the reservation to an address; `None`: the address is outside.
+/// Offset of an address in the reservation; `None`: it is outside.
 #[inline(always)]
 pub(super) fn offset(addr: usize) -> Option<usize> {
     let len = SPACE.len.load(Ordering::Acquire);
@@ -56,14 +55,13 @@ pub(super) fn is_slot<K: Kind>(addr: usize) -> bool {
     base != 0 && is_start::<K>(addr.wrapping_sub(base))
 }
 
-/// As [`is_slot`], for callers that found an object before, so that there is a reservation.
+/// The same as [`is_slot`], for callers that found an object before, so that the reservation exists.
 #[inline(always)]
 pub(super) fn is_slot_of_known<K: Kind>(addr: usize) -> bool {
     is_start::<K>(addr.wrapping_sub(SPACE.base.load(Ordering::Relaxed)))
 }
 
-/// Whether a slot of a `K` starts this many bytes after the base. Behind the end of a short reservation
-/// the table has nothing.
+/// Whether a slot of a `K` starts at this offset. Beyond the end of a short reservation the table is empty.
 #[inline(always)]
 fn is_start<K: Kind>(offset: usize) -> bool {
     let shift = stride::<K>().trailing_zeros();
@@ -73,7 +71,7 @@ fn is_start<K: Kind>(offset: usize) -> bool {
     chunk.load(Ordering::Acquire) == chunk_word::<K>()
 }
 
-/// Whether `addr` is not of the reservation.
+/// Whether `addr` is outside of the reservation.
 #[inline(never)]
 pub(super) fn is_outside(addr: usize) -> bool {
     offset(addr).is_none()
@@ -84,7 +82,7 @@ const fn chunk_word<K: Kind>() -> u32 {
     K::CODE as u32 | shift << 8 | (K::IS_QUEUE as u32) << 16
 }
 
-/// A chunk for slots of `K`: its number. `None`: the space is used up, or there is no memory.
+/// Allocates a chunk for slots of `K`; returns its number. `None`: the space is used up, or there is no memory.
 pub(super) fn take_chunk<K: Kind>() -> Option<u32> {
     let (base, len) = reserve()?;
     let chunk = SPACE
@@ -104,7 +102,7 @@ pub(super) fn take_chunk<K: Kind>() -> Option<u32> {
     Some(chunk)
 }
 
-/// The number of the slot at `offset`: 24 bits, no other slot has it.
+/// The number of the slot at `offset`, 24 bits, unique.
 #[expect(clippy::cast_possible_truncation, reason = "the reservation has at most 2^30 bytes")]
 pub(super) const fn number_of(offset: usize) -> u32 {
     (offset >> UNIT_SHIFT) as u32
@@ -115,13 +113,13 @@ pub(super) const fn number_in(chunk: u32, offset: usize) -> u32 {
     (chunk << (CHUNK_SHIFT - UNIT_SHIFT)) + number_of(offset)
 }
 
-/// The slot with this number; of a chunk with a kind.
+/// The slot with this number, if its chunk has a kind.
 pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
     let base = SPACE.base.load(Ordering::Acquire);
     NonNull::new(core::ptr::with_exposed_provenance_mut(base + ((number as usize) << UNIT_SHIFT)))
 }
 
-/// Every slot that was ever used and whose kind is a queue.
+/// Calls `visit` for every slot that was ever used and whose kind is a queue.
 pub(super) fn for_each_queue(mut visit: impl FnMut(&'static Header)) {
     for chunk in 0..SPACE.in_use.load(Ordering::Acquire) {
         let Some(word) = SPACE.chunks.get(chunk as usize) else { return };
@@ -135,7 +133,7 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&'static Header)) {
             // SAFETY: a chunk with a kind is readable for ever, and each stride starts with a header.
             let header: &'static Header = unsafe { slot.as_ref() };
             if header.word().is_untouched() {
-                // Slots of a chunk are used first in order of address.
+                // Slots of a chunk are first used in order of address.
                 break;
             }
             visit(header);
@@ -143,7 +141,7 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&'static Header)) {
     }
 }
 
-/// Address space for everything to come. The first caller makes it; a race costs a mapping.
+/// Reserves address space for everything. The first caller does it; a race costs a mapping.
 fn reserve() -> Option<(usize, usize)> {
     let pause = &mut Pause::new();
     loop {
@@ -167,7 +165,7 @@ fn reserve() -> Option<(usize, usize)> {
     }
 }
 
-/// As much as the system gives, halving from the most.
+/// Maps as much as the system allows, halving from the most.
 fn map_space() -> Option<(usize, usize)> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let mut len = SPACE_MAX;
@@ -182,8 +180,8 @@ fn map_space() -> Option<(usize, usize)> {
     None
 }
 
-/// Has the leak check of a sanitized program look for pointers in the space: what objects hold that
-/// live when the program ends is not lost. It passes over what is not readable yet.
+/// Makes the leak check of a sanitized program search the space for pointers: what objects hold that live when the
+/// program ends is not leaked. The check skips what is not readable yet.
 fn register_with_leak_check(base: usize, len: usize) {
     let name = c"__lsan_register_root_region";
     // SAFETY: a name in C; NULL in programs without the check.
@@ -197,7 +195,7 @@ fn register_with_leak_check(base: usize, len: usize) {
     }
 }
 
-/// The chunks of [`super::abandon_all`]: none has a kind.
+/// Resets the chunks, for [`super::abandon_all`]: none has a kind.
 pub(super) fn abandon_all() {
     for chunk in &SPACE.chunks {
         chunk.store(0, Ordering::Release);

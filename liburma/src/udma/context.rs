@@ -1,6 +1,6 @@
-//! What the objects of a context share: finding it, and the end of an object.
+//! Shared code for the objects of a context: looking it up, ending an object.
 //!
-//! *Takes*: objects of C programs. *Gives*: the context behind one; the deletion of one.
+//! *Takes*: objects of C programs. *Gives*: the context of one; the deletion of one.
 
 use core::ffi::c_int;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
     shared::<kind::Context, Ctx>(ctx)
 }
 
-/// The ports of the device of a context are used as `mode` says, by all of its contexts: STANDALONE as its settings
-/// say. A device of another provider has ports of its own.
+/// Sets how the ports of the context's device are used, for all its contexts: `mode` STANDALONE stands for the node's
+/// settings. A device of another provider has its own ports.
 pub(crate) fn set_aggr_mode(ctx: *const urma_context_t, mode: urma_context_aggr_mode_t) {
     let Ok(own) = ctx_of(ctx) else { return };
     own.hardware.set_port_mode(match mode {
@@ -44,7 +44,7 @@ pub(crate) fn set_aggr_mode(ctx: *const urma_context_t, mode: urma_context_aggr_
     });
 }
 
-/// Why an object is refused for which this library has no place.
+/// The error for an object for which no slot is left.
 #[cold]
 pub(crate) fn no_place<K>() -> Code {
     refuse!(ENOMEM, "the library has no place for one more {}", call::word::<K>())
@@ -58,14 +58,14 @@ pub(crate) fn publish<K: Kind>(own: &Ctx, public: K::Public, private: K::Own) ->
     Ok(Fresh::<K>::take().ok_or_else(no_place::<K>)?.publish(own.owner, public, private))
 }
 
-/// What a refused delete gives back, and why.
+/// The private part that a refused deletion returns, and why.
 pub(crate) type Kept<K> = (<K as Kind>::Own, Code);
 
-/// Ends the object at `public`: no other thread reaches it while `end` tries, and where `end` gives the
-/// private part back, the object is live again.
+/// Ends the object at `public`: no other thread accesses it while `end` tries. If `end` returns the private part, the
+/// object is live again.
 ///
 /// # Errors
-/// EINVAL: no live object, or another thread deletes it. What `end` says.
+/// EINVAL: no live object, or another thread deletes it. Otherwise the error of `end`.
 pub(crate) fn delete<K: Kind>(
     public: *const K::Public,
     end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
@@ -73,10 +73,10 @@ pub(crate) fn delete<K: Kind>(
     emptied::<K>(public, end).map(drop)
 }
 
-/// As [`delete`]; the slot of the object is the caller's to free or to keep.
+/// Ends the object like [`delete`], but leaves it to the caller to free or keep its slot.
 ///
 /// # Errors
-/// As [`delete`].
+/// The same as those of [`delete`].
 pub(crate) fn emptied<K: Kind>(
     public: *const K::Public,
     end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
@@ -96,7 +96,7 @@ pub(crate) fn emptied<K: Kind>(
 /// Deletes each of `count` objects, stopping at the first that is refused and naming it in `bad`.
 ///
 /// # Errors
-/// EINVAL: a null array or place, or a count below 1. What deleting says.
+/// EINVAL: a null array or place, or a count below 1. Otherwise the error of the deletion.
 ///
 /// # Safety
 /// `list`, unless NULL, has `count` elements, and `bad`, unless NULL, is a place for one.
@@ -117,7 +117,7 @@ pub(crate) unsafe fn delete_each<T>(
     list.iter().try_for_each(|object| one(object).inspect_err(|_| bad.write(object)))
 }
 
-/// The token to show; NULL shows 0.
+/// The token to show; for NULL it is 0.
 ///
 /// # Safety
 /// `token`, unless NULL, points to one.

@@ -29,7 +29,7 @@ pub(crate) fn text(from: &str) -> [c_char; 64] {
     to
 }
 
-/// The device `name` on `hardware`, which has no folder: it is as old as this call.
+/// Makes the device `name` on `hardware`. It has no folder, and its time of creation is now.
 ///
 /// # Errors
 /// ENOMEM.
@@ -49,7 +49,7 @@ pub(crate) fn make(
     publish(sysfs, "", driver, Some(Arc::clone(hardware)))
 }
 
-/// A device as `sysfs` describes it, with the character device at `path`.
+/// Makes a device from its `sysfs` description, with the character device at `path`.
 ///
 /// # Errors
 /// ENOMEM.
@@ -81,7 +81,7 @@ pub(crate) fn publish(
 /// Opens the device if need be, and writes its attributes where the core reads them.
 ///
 /// # Errors
-/// EINVAL: no device of this provider. What opening says.
+/// EINVAL: not a device of this provider. Otherwise the error of opening it.
 pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t> {
     let device = ours::<kind::Device>(dev)?;
     let hardware = hardware(device)?;
@@ -92,16 +92,16 @@ pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t
     Ok(attr)
 }
 
-/// EIDs of a device.
+/// The EIDs of a device.
 ///
 /// # Errors
-/// As [`attributes`].
+/// The same as those of [`attributes`].
 pub(crate) fn eids(dev: *const urma_device_t) -> Answer<Vec<Eid>> {
     let device = ours::<kind::Device>(dev)?;
     Ok(hardware(device)?.device()?.eids()?)
 }
 
-/// The software device behind a device. The lock is let go: opening takes its time.
+/// The software device behind a device. The lock is released first: opening takes time.
 ///
 /// # Errors
 /// EINVAL: another provider's device.
@@ -110,13 +110,13 @@ pub(super) fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
     own.hardware.clone().ok_or_else(|| refuse!(EINVAL, "the device is another provider's"))
 }
 
-/// How many channels live on a device, whatever its name; 0 when it is none.
+/// Number of channels that exist on a device, under any name; 0 if it is none.
 pub(crate) fn channels(dev: *const urma_device_t) -> u64 {
     let hardware = ours::<kind::Device>(dev).and_then(hardware);
     hardware.map_or(0, |hardware| hardware.channels())
 }
 
-/// Whether the software device is behind it.
+/// Whether it is a name of the software device.
 pub(crate) fn is_software(dev: NonNull<urma_device_t>) -> bool {
     ours::<kind::Device>(dev.as_ptr()).is_ok_and(|device| hardware(device).is_ok())
 }

@@ -1,7 +1,7 @@
-//! Asynchronous events: from the device, which all contexts share, to the context they are about.
+//! Asynchronous events: from the device, which all contexts share, to the context that they are about.
 //!
-//! *Takes*: events of the device, in the thread that asks for one. *Gives*: `urma_async_event_t` that
-//! names a live object. *Must not*: lose an event of another context.
+//! *Takes*: events of the device, in the thread that asks for one. *Gives*: `urma_async_event_t` that names a live
+//! object. *Must not*: lose an event of another context.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// How long a waiting thread goes without looking whether its context still lives.
+/// How often a waiting thread checks whether its context still exists.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// The next event of a context. Waits for it unless the descriptor was made non-blocking.
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
         // SAFETY: a place of the caller's (room card of `face`).
         let to = unsafe { UserPtr::new(event) }?;
         loop {
-            // Found afresh each time round: another thread may delete it meanwhile.
+            // Looked up in each iteration: another thread may delete it meanwhile.
             let own = ctx_of(ctx)?;
             if let Some(event) = take(&own)? {
                 if let Some(mut given) = describe(&own.events, &event) {
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
                 continue;
             }
             let events = Arc::clone(&own.events);
-            // A thread that waits does not keep the context.
+            // A waiting thread does not keep the context alive.
             drop(own);
             if events.is_nonblocking() {
                 return Err(Code::EAGAIN.expected());
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
     })
 }
 
-/// An event of this context, if there is one. Those of others are left with them.
+/// The next event of this context, if there is one. Those of others are left for them.
 fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
     loop {
         if let Some(event) = own.events.next() {
@@ -74,7 +74,7 @@ fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
     }
 }
 
-/// `None`: what it is about was deleted.
+/// `None`: the object that it is about was deleted.
 fn describe(events: &Events, event: &AsyncEvent) -> Option<urma_async_event_t> {
     let mut to: urma_async_event_t = zeroed();
     to.event_type = u32::from(event.kind.code());
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn ack_async_event(event: *mut urma_async_event_t) 
     });
 }
 
-/// Counts in the public part of a live object, and says which it is.
+/// Counts an acknowledgement in the public part of a live object; returns which object it is.
 fn count_acked(event: &urma_async_event_t) -> Answer<EventSubject> {
     macro_rules! counted {
         ($kind:ident, $member:ident, $id:ident, $about:ident) => {{

@@ -1,8 +1,8 @@
 //! The asynchronous events of one context.
 //!
-//! *Owns*: events that wait for the context's program, its descriptor, the count of events that were
-//! given and not acknowledged, and the objects of the context by the numbers that the device knows them
-//! by. *Takes*: events of the device. *Gives*: them in order. *Must not*: read the memory of an object.
+//! *Owns*: events that wait for the context's program, its descriptor, the number of unacknowledged events, and the
+//! objects of the context by the device's numbers. *Takes*: events of the device. *Gives*: them in order. *Must not*:
+//! read the memory of an object.
 
 use core::{ptr::NonNull, time::Duration};
 use std::{
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Events {
     state: Mutex<WaitingEvents>,
     names: Mutex<BTreeMap<EventSubject, NamedObject>>,
-    /// Counts what `state.waiting` holds.
+    /// Counts the events in `state.waiting`.
     wakeup: EventFd,
     /// Readable while the device or `wakeup` is: `ctx->async_fd`.
     both: OwnedFd,
@@ -36,28 +36,28 @@ pub(crate) struct Events {
 
 #[derive(Default)]
 struct WaitingEvents {
-    /// Events that another context's thread took from the device.
+    /// Events that the thread of another context took from the device.
     waiting: VecDeque<AsyncEvent>,
-    /// Events given and not acknowledged, by what they are about.
+    /// Number of unacknowledged events of each object.
     open: BTreeMap<EventSubject, u32>,
 }
 
-/// The object that has a number.
+/// The object with a number.
 #[derive(Clone, Copy)]
 struct NamedObject {
     addr: usize,
-    /// A thread deletes it; whether it stays is not decided.
+    /// A thread is deleting it; whether it stays is undecided.
     is_leaving: bool,
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventSubject {
     Jfc(u32),
     /// JFS, JFR and jetties share one space of numbers.
     Queue(u32),
     Group(u32),
-    /// A port, an EID, the device: nothing that is deleted.
+    /// A port, an EID, the device: nothing that can be deleted.
     Device,
 }
 
@@ -94,21 +94,21 @@ impl Events {
         self.both.as_raw_fd()
     }
 
-    /// The object with this number is the one at `object`.
+    /// Records that the object with this number is at `object`.
     pub(crate) fn name<T>(&self, about: EventSubject, object: *mut T) {
         let name = NamedObject { addr: object.expose_provenance(), is_leaving: false };
         lock(&self.names).insert(about, name);
     }
 
-    /// The object with this number is being deleted: until [`Events::left`], its events wait. Before the
-    /// device forgets the number, which may be another object's from then on.
+    /// Marks the object with this number as being deleted: until [`Events::left`], its events wait. Called before the
+    /// device forgets the number, which may then be given to another object.
     pub(crate) fn leaves(&self, about: EventSubject) {
         if let Some(name) = lock(&self.names).get_mut(&about) {
             name.is_leaving = true;
         }
     }
 
-    /// Its deletion ended: it is gone, or `stays`.
+    /// Ends the deletion: the object is gone, or `stays`.
     pub(crate) fn left(&self, about: EventSubject, stays: bool) {
         let mut names = lock(&self.names);
         let Some(name) = names.get_mut(&about).filter(|name| name.is_leaving) else { return };
@@ -118,8 +118,8 @@ impl Events {
         }
     }
 
-    /// The address of the object with this number. Waits while it is being deleted, for a refused
-    /// deletion must not cost an event; that is as long as the deletion takes, and bounded.
+    /// The address of the object with this number. Waits while it is being deleted, since a refused deletion must not
+    /// cost an event; this takes as long as the deletion, and is bounded.
     pub(crate) fn named<T>(&self, about: EventSubject) -> Option<NonNull<T>> {
         let mut pause = BoundedPause::new();
         loop {
@@ -130,12 +130,12 @@ impl Events {
         }
     }
 
-    /// Whether that object is one of this context.
+    /// Whether the object belongs to this context.
     pub(crate) fn has(&self, about: EventSubject) -> bool {
         about == EventSubject::Device || lock(&self.names).contains_key(&about)
     }
 
-    /// An object with events that were not acknowledged is not deleted.
+    /// Checks that an object to be deleted has no unacknowledged events.
     ///
     /// # Errors
     /// EAGAIN: there are some.
@@ -153,7 +153,7 @@ impl Events {
     pub(crate) fn leave(&self, event: AsyncEvent) {
         let mut state = lock(&self.state);
         state.waiting.push_back(event);
-        // The count is far from its limit, the only reason to refuse.
+        // The count is far from its limit, the only reason for an error.
         let _ = self.wakeup.write(1);
     }
 
@@ -166,7 +166,7 @@ impl Events {
         Some(event)
     }
 
-    /// Counts an event that the program got.
+    /// Counts an event that was given to the program.
     pub(crate) fn given(&self, about: EventSubject) {
         *lock(&self.state).open.entry(about).or_default() += 1;
     }
@@ -174,7 +174,7 @@ impl Events {
     /// Counts an event that the program acknowledged.
     ///
     /// # Errors
-    /// EINVAL: none was given.
+    /// EINVAL: no event was given.
     pub(crate) fn acknowledge(&self, about: EventSubject) -> Answer {
         let mut state = lock(&self.state);
         let count = state.open.get_mut(&about).ok_or_else(|| {
@@ -187,7 +187,7 @@ impl Events {
         Ok(())
     }
 
-    /// Whether a call shall not wait, as `fcntl` on the descriptor says.
+    /// Whether calls must not block, by the flags of the descriptor.
     pub(crate) fn is_nonblocking(&self) -> bool {
         fcntl_getfl(&self.both).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
@@ -195,15 +195,15 @@ impl Events {
     /// Sleeps for a millisecond, or until a signal.
     pub(crate) fn pause(&self) {
         let limit = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // It ends after the time, or by a signal.
+        // It ends after that time, or by a signal.
         let _ = poll(&mut [], Some(&limit));
     }
 
-    /// Waits for an event, `limit` at most; it may end early.
+    /// Waits for an event, at most `limit`; may end early.
     pub(crate) fn wait(&self, limit: Duration) {
         let mut fds = [PollFd::from_borrowed_fd(self.both.as_fd(), PollFlags::IN)];
         let limit = Timespec::try_from(limit).ok();
-        // A time-out and a signal are alike: the caller looks again.
+        // A timeout and a signal are the same: the caller checks again.
         let _ = poll(&mut fds, limit.as_ref());
     }
 }

@@ -63,10 +63,10 @@ kinds! {
     Notifier = 12, urma_notifier_t, Arc<NotifierOwn>, Exclusive;
 }
 
-/// The private part of a context, and what its objects keep alive.
+/// The private part of a context, with what its objects keep alive.
 pub(crate) struct Ctx {
     pub(crate) core: CoreContext,
-    /// The device stays while a context of it does, also after `urma_uninit`.
+    /// Keeps the device open as long as a context of it exists, also after `urma_uninit`.
     pub(crate) hardware: Arc<Hardware>,
     /// Owner of its objects, for the slab.
     pub(crate) owner: Owner,
@@ -75,7 +75,7 @@ pub(crate) struct Ctx {
     pub(crate) rare: Mutex<Rare>,
 }
 
-/// What lies behind a JFC, JFS, JFR or jetty: urma-core's object, what else its kind keeps, its context.
+/// Private part of a JFC, JFS, JFR or jetty: urma-core's object, what else its kind needs, its context.
 pub(crate) struct QueueOwn<C, M = ()> {
     pub(crate) core: C,
     pub(crate) more: M,
@@ -91,47 +91,47 @@ pub(crate) type JfrOwn = QueueOwn<CoreJfr>;
 /// What lies behind a jetty.
 pub(crate) type JettyOwn = QueueOwn<CoreJetty, JettyMore>;
 
-/// Completions that one call of the device's driver gives at most.
+/// Most completions of one call to the device's driver.
 pub(crate) const POLL_BATCH: usize = 16;
 
-/// What a completion queue keeps beside urma-core's.
+/// What a completion queue needs besides urma-core's object.
 pub(crate) struct JfcMore {
-    /// Completions before they are copied to the caller's records; never cleared.
+    /// Room for completions before they are copied to the caller's records; never cleared.
     pub(crate) scratch: [Completion; POLL_BATCH],
-    /// Event moderation in force: count and microseconds.
+    /// Current event moderation: count and microseconds.
     pub(crate) moderation: (u16, u16),
 }
 
-/// What the newest plain request of a queue named: requests alike find it again with fewer looks.
+/// What the last plain request of a queue named: requests alike find it again more cheaply.
 pub(crate) struct LastNames {
     pub(crate) local: LastNamed<Segment>,
     pub(crate) remote: LastNamed<Segment>,
     pub(crate) target: LastNamed<Target>,
-    /// All of it at once, where nothing ended since.
+    /// All of it at once, valid if nothing ended since.
     pub(crate) form: LastForm,
-    /// The same of the newest FETCH_ADD or CAS.
+    /// The same for the last FETCH_ADD or CAS.
     pub(crate) atomic: LastForm,
 }
 
 /// The form of a request: its opcode and what it names, by addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct LastForm {
-    /// urma-core's ticket of the request; 0: there is none.
+    /// urma-core's ticket of the request; 0 if there is none.
     pub(crate) ticket: u64,
-    /// No object ended since it was posted.
+    /// The epoch when it was posted: no object ended since.
     pub(crate) seen: SeenEnds,
-    /// Opcode and flags (`SendRequest::head`), with the flag of one that is signalled, whether it is or not.
+    /// Opcode and flags (`SendRequest::head`), with the bit for signalled always set.
     pub(crate) head: u64,
     pub(crate) is_write: bool,
     pub(crate) hint: u8,
     pub(crate) target: usize,
-    /// Of an atomic, where the value before goes, and what it works on.
+    /// For an atomic: where the old value is stored, and what it works on.
     pub(crate) src: usize,
     pub(crate) dst: usize,
 }
 
 impl LastForm {
-    /// No request has it.
+    /// The form of no request.
     pub(crate) const NONE: Self = Self {
         ticket: 0,
         seen: SeenEnds::NONE,
@@ -145,7 +145,7 @@ impl LastForm {
 }
 
 impl LastNames {
-    /// Of a queue without a request.
+    /// For a queue without requests.
     pub(crate) const NONE: Self = Self {
         local: LastNamed::NONE,
         remote: LastNamed::NONE,
@@ -155,33 +155,33 @@ impl LastNames {
     };
 }
 
-/// What a jetty keeps beside urma-core's.
+/// What a jetty needs besides urma-core's object.
 pub(crate) struct JettyMore {
     pub(crate) last: LastNames,
-    /// Its group stays while the jetty does.
+    /// Keeps the group as long as the jetty exists.
     pub(crate) _group: Option<Arc<GroupOwn>>,
 }
 
-/// What lies behind a group.
+/// The private part of a group.
 pub(crate) struct GroupOwn {
     pub(crate) core: JettyGroup,
     pub(crate) ctx: Arc<Ctx>,
 }
 
-/// What lies behind a channel.
+/// The private part of a channel.
 pub(crate) struct JfceOwn {
     pub(crate) core: CoreJfce,
     pub(crate) ctx: Arc<Ctx>,
     pub(crate) _counted: Counted,
 }
 
-/// What lies behind a notifier.
+/// The private part of a notifier.
 pub(crate) struct NotifierOwn {
     pub(crate) notices: Notices,
     pub(crate) ctx: Arc<Ctx>,
 }
 
-/// What lies behind a target.
+/// The private part of a target.
 pub(crate) struct TargetOwn {
     pub(crate) core: TargetJetty,
     /// PSNs that came with the import, for a binding.
@@ -189,32 +189,32 @@ pub(crate) struct TargetOwn {
     pub(crate) _ctx: Arc<Ctx>,
 }
 
-/// What lies behind a segment.
+/// The private part of a segment.
 pub(crate) struct SegmentOwn {
-    /// For the local side; of registered ones.
+    /// For the local side; only of registered segments.
     pub(crate) local: Option<CoreSegment>,
-    /// For the remote side; of imported ones, and of registered ones that grant something: a
-    /// request to one's own node may name them.
+    /// For the remote side; of imported segments, and of registered ones that grant rights: requests to one's own
+    /// node may name them.
     pub(crate) remote: Option<ImportedSegment>,
     pub(crate) ctx: Arc<Ctx>,
 }
 
-/// What lies behind a token id.
+/// The private part of a token id.
 pub(crate) struct TokenOwn {
     pub(crate) core: TokenIdLease,
-    /// Whether several segments may be registered with it.
+    /// Whether several segments may be registered under it.
     pub(crate) takes_several: bool,
     pub(crate) ctx: Arc<Ctx>,
 }
 
-/// What a context keeps for requests of rare shapes, from the first on (see `post::rare`).
+/// What a context needs for requests of rare shapes, created at the first one (see `post::rare`).
 #[derive(Default)]
 pub(crate) struct Rare {
     pub(crate) stage: Option<Stage>,
     pub(crate) named: BTreeMap<SegmentName, Slot<Segment>>,
 }
 
-/// Where a segment lies, its token id there, and the token to show.
+/// Owner of a segment, its token id there, and the token to show.
 pub(crate) type SegmentName = (Eid, u32, Option<u32>);
 
 /// Memory of this library with a segment of its own.

@@ -1,7 +1,7 @@
-//! Notices: how imports and bindings that end later ended.
+//! Notices: results of imports and bindings that end later.
 //!
-//! *Owns*: the notices of each notifier that wait for its program, and its descriptor. *Must not*: read
-//! the memory of an object.
+//! *Owns*: the notices of each notifier that wait for its program, and its descriptor. *Must not*: read the memory of
+//! an object.
 
 use core::time::Duration;
 use std::{
@@ -19,13 +19,13 @@ use crate::{
     latch::lock,
 };
 
-/// How long a notifier that is deleted waits for its imports. In a forked child their threads do not exist.
+/// How long the deletion of a notifier waits for its imports. In a forked child their threads do not exist.
 const IMPORTS_WAIT: Duration = Duration::from_secs(10);
 
 /// The notices of one notifier.
 pub(crate) struct Notices {
     state: Mutex<NoticeState>,
-    /// A notice waits, an import ended, or the notifier is deleted.
+    /// Signalled when a notice waits, an import ended, or the notifier is deleted.
     changed: Condvar,
     /// Counts the notices that wait: `notifier->fd`.
     wakeup: EventFd,
@@ -36,7 +36,7 @@ pub(crate) struct NoticeState {
     waiting: VecDeque<Notice>,
     /// Number of imports that have not ended.
     pub(crate) imports: usize,
-    /// The notifier is deleted.
+    /// The notifier is being deleted.
     pub(crate) is_closed: bool,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct Name<T>(pub(crate) *mut T);
 // SAFETY: an address; nothing reads what it names.
 unsafe impl<T> Send for Name<T> {}
 
-/// What a notice is about.
+/// The object of a notice.
 pub(crate) enum NoticeSubject {
     Import(Name<urma_target_jetty_t>),
     Bind(Name<urma_jetty_t>),
 }
 
-/// How an import or a binding ended.
+/// Result of an import or binding.
 pub(crate) struct Notice {
     pub(crate) about: NoticeSubject,
     pub(crate) status: urma_status_t,
@@ -60,7 +60,7 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// As C programs read it.
+    /// The notice in the form of the C API.
     pub(crate) fn out(&self) -> urma_notify_t {
         let mut to: urma_notify_t = zeroed();
         (to.status, to.user_ctx) = (self.status, self.user_ctx);
@@ -93,8 +93,8 @@ impl Notices {
         self.wakeup.as_raw_fd()
     }
 
-    /// Ends every wait, takes the notices that no call reported, and waits for the imports that are being
-    /// carried out, since the program cannot delete their targets; each of them has a bound of its own.
+    /// Ends every wait, takes the notices that no call reported, and waits for the imports in progress, since the
+    /// program cannot delete their targets; each of them has a limit of its own.
     pub(crate) fn close(&self) -> Vec<Notice> {
         let mut state = self.state();
         state.is_closed = true;
@@ -105,7 +105,7 @@ impl Notices {
         unreported
     }
 
-    /// An import of a notifier that is deleted holds nothing any more.
+    /// Notes that an import ended, for a notifier that is deleted.
     pub(crate) fn end_import(&self) {
         self.state().imports -= 1;
         self.changed.notify_all();
@@ -118,12 +118,12 @@ impl Notices {
     /// Adds a notice, and wakes the threads that wait for one.
     pub(crate) fn report(&self, state: &mut NoticeState, notice: Notice) {
         state.waiting.push_back(notice);
-        // A counter that is full is readable all the same.
+        // A full counter is readable all the same.
         let _ = self.wakeup.write(1);
         self.changed.notify_all();
     }
 
-    /// Up to `room` notices; waits for the first. `None`: for as long as the notifier lives.
+    /// Takes up to `room` notices; waits for the first. Timeout `None`: as long as the notifier exists.
     pub(crate) fn wait(&self, room: usize, timeout: Option<Duration>) -> Vec<Notice> {
         let state = self.state();
         let is_idle = |state: &mut NoticeState| state.waiting.is_empty() && !state.is_closed;
@@ -136,7 +136,7 @@ impl Notices {
         };
         let count = state.waiting.len().min(room);
         for _ in 0..count {
-            // It counts what waits, so there is something to take.
+            // The descriptor counts what waits, so there is something to take.
             let _ = self.wakeup.read();
         }
         state.waiting.drain(..count).collect()

@@ -1,8 +1,8 @@
-//! Posts: lists of C requests, put into a queue.
+//! Posts: lists of C requests, posted to a queue.
 //!
-//! *Owns*: the walk over the list, and what to say when it stops. *Takes*: the lock of one queue for
-//! the length of a call; what requests name is found under it. *Gives*: batches, with one doorbell
-//! each. *Must not*: allocate, wait, or keep anything.
+//! *Owns*: the walk over the list, and the answer when it stops. *Takes*: the lock of one queue for the length of a
+//! call; what requests name is looked up under it. *Gives*: batches, with one doorbell each. *Must not*: allocate,
+//! wait, or keep anything.
 
 mod alike;
 mod list;
@@ -30,21 +30,21 @@ use crate::{
     },
 };
 
-/// Requests of one batch.
+/// Most requests of one batch.
 const BATCH: usize = 16;
-/// Local pieces of all requests of one batch; no request has more than the device allows, 32.
+/// Room for the local pieces of one batch; no request has more than the device allows, 32.
 const PIECES: usize = 64;
-/// Requests of one call; a list that goes in a circle has no end.
+/// Most requests of one call; a circular list has no end.
 const LIST_MAX: usize = 1 << 20;
 
-/// Room that the requests of a batch put their pieces into.
+/// Room for the pieces of a batch's requests.
 type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
-/// Why a request did not get into a batch.
+/// Why a request was not added to a batch.
 enum Stop {
-    /// The pieces do not fit any more: the batch is full.
+    /// The pieces no longer fit: the batch is full.
     NoRoom,
-    /// It is wrong, or names something that is not there.
+    /// It is invalid, or names something that does not exist.
     Bad(Code),
 }
 
@@ -54,45 +54,48 @@ impl From<Code> for Stop {
     }
 }
 
-/// What the lock of a queue that sends guards.
+/// The private part of a queue that sends, under its lock.
 pub(crate) trait Sends {
-    /// Whether everything goes to one target, whatever a request names.
+    /// Whether everything goes to one target, whatever requests name.
     fn is_bound(&self) -> bool;
 
     /// Posts checked requests.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The first request that was refused.
     fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 
-    /// As `post`, of one request.
+    /// Posts one checked WRITE or READ of one piece on either side.
     ///
     /// # Errors
-    /// It was refused.
+    /// Why the request was refused.
     fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError>;
 
-    /// As `transfer`, of a request like the newest one. `false`: nothing happened.
+    /// Posts one request like the last one, checked by its objects. `false`: nothing happened.
     fn again(&mut self, wr: &OneTransfer<'_>) -> bool;
 
-    /// As `again`, by the ticket of the newest request and what differs.
+    /// Posts a request like the last one, given by its ticket and the fields that differ. `false`: nothing happened.
     fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
 
-    /// As `moved`, of a request that is carried out in this call.
+    /// Executes a signalled request like the last one within this call, given by ticket and differing fields.
+    /// `false`: nothing happened.
     fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
 
-    /// As `carried`, of a request without a completion: its remote address, its local one and its length.
+    /// Executes an unsignalled request like the last one within this call: remote address, local address, length in
+    /// bytes. `false`: nothing happened.
     fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool;
 
-    /// As `moved`, of a FETCH_ADD or CAS.
+    /// Posts a FETCH_ADD or CAS like the last one, given by its ticket and the fields that differ. `false`: nothing
+    /// happened.
     fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool;
 
-    /// The ticket of the newest request.
+    /// Ticket of the last WRITE or READ; 0 if there is none.
     fn ticket(&self) -> u64;
 
-    /// The ticket of the newest FETCH_ADD or CAS.
+    /// Ticket of the last FETCH_ADD or CAS; 0 if there is none.
     fn atomic_ticket(&self) -> u64;
 
-    /// What its newest plain request named.
+    /// The objects that the last plain request named.
     fn last(&mut self) -> &mut LastNames;
 }
 
@@ -202,15 +205,15 @@ impl Sends for JettyOwn {
     }
 }
 
-/// What the lock of a queue that receives guards.
+/// The private part of a queue that receives, under its lock.
 pub(crate) trait Receives {
-    /// The function that posts to it.
+    /// The C function that posts to it.
     const POST: &'static str;
 
     /// Posts checked requests.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The first request that was refused.
     fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
 }
 
@@ -232,14 +235,14 @@ impl Receives for JettyOwn {
     }
 }
 
-/// Posts the request at `wr` if it is like the newest one of the queue at `place`, no other thread has that queue, and, of a
-/// write or a read, if it is carried out at once; `false`: nothing happened. `None`: it is a write or a read, and this thread
-/// has no lease of the queue. `is_own` says of the queue's public part whether this provider drives it.
+/// Posts the request at `wr` if it is like the last one of the queue at `place`, no other thread has that queue, and,
+/// for a write or read, if it is executed at once. `false`: nothing happened. `None`: it is a write or read, and this
+/// thread has no lease of the queue. `is_own` decides from the queue's public part whether this provider drives it.
 ///
-/// A write or a read is carried out by loads and stores alone, so `errno` stays.
+/// A write or read is executed by loads and stores alone, so `errno` stays unchanged.
 ///
 /// # Safety
-/// As [`WorkRequest::first`] says of the list at `wr`.
+/// `wr` is the start of a list as [`WorkRequest::first`] requires.
 #[inline(always)]
 pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
@@ -248,7 +251,7 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
 ) -> Option<bool> {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    // Others need no lock to be refused here.
+    // Other requests need no lock to be refused here.
     if !is_transfer(first.opcode()) {
         let is_atomic = matches!(first.opcode(), URMA_OPC_CAS | URMA_OPC_FADD);
         return Some(is_atomic && post_atomic(place, first, is_own));
@@ -259,7 +262,7 @@ pub(crate) unsafe fn carry<K: Exclusive<Own: Sends>>(
     }))
 }
 
-/// Whether it is that of a write or a read: by two instructions.
+/// Whether the opcode is that of a write or read; takes two instructions.
 #[inline(always)]
 const fn is_transfer(opcode: urma_opcode_t) -> bool {
     const OTHER: u32 = URMA_OPC_WRITE ^ URMA_OPC_READ;
@@ -267,10 +270,10 @@ const fn is_transfer(opcode: urma_opcode_t) -> bool {
     opcode & !OTHER == URMA_OPC_WRITE
 }
 
-/// As [`carry`], of a write or a read, of a queue that this thread has no lease of.
+/// Posts a write or read like [`carry`] does, but by locking the queue: this thread has no lease of it.
 ///
 /// # Safety
-/// As [`WorkRequest::first`] says of the list at `wr`.
+/// `wr` is the start of a list as [`WorkRequest::first`] requires.
 #[inline(always)]
 pub(crate) unsafe fn carry_locked<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
@@ -285,7 +288,7 @@ pub(crate) unsafe fn carry_locked<K: Exclusive<Own: Sends>>(
     })
 }
 
-/// As [`carry`], of a queue whose lock is held.
+/// Executes a write or read like the last one; the lock of its queue is held.
 #[inline(always)]
 fn carry_held<K: Exclusive<Own: Sends>>(
     (public, own): (*mut K::Public, &mut K::Own),
@@ -296,7 +299,8 @@ fn carry_held<K: Exclusive<Own: Sends>>(
     is_own(public) && alike::carry((seen, own), first)
 }
 
-/// As [`carry`], of an atomic, which is posted where it is not carried out.
+/// Posts an atomic like the last one, by this thread's lease or by locking the queue. It is posted even if it is not
+/// executed at once.
 #[inline(never)]
 fn post_atomic<K: Exclusive<Own: Sends>>(
     place: SlotPlace<K>,
@@ -320,7 +324,7 @@ fn post_atomic<K: Exclusive<Own: Sends>>(
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// As [`WorkRequest::first`] says of the list at `wr`.
+/// `wr` is the start of a list as [`WorkRequest::first`] requires.
 #[inline(never)]
 pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     slot: Slot<K>,
@@ -329,7 +333,7 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
     let first = unsafe { WorkRequest::first(wr) };
-    // A request that is refused at first and posted then is named to no program.
+    // A request that is refused at first and posted later must not show in `bad_wr`.
     let before = bad_wr.read();
     match send_plain(slot, first, bad_wr) {
         Ok(()) => call::SUCCESS,
@@ -337,7 +341,7 @@ pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     }
 }
 
-/// Posts what was refused once more, if it is of a rare shape; else says why.
+/// Tries a refused request again if it has a rare shape; otherwise logs why it is refused.
 #[cold]
 #[inline(never)]
 fn send_refused<K: rare::SendKind + Exclusive<Own: Sends>>(
@@ -395,7 +399,7 @@ impl rare::SendKind for kind::Jetty {
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// As [`WorkRequest::first`] says of the list at `wr`.
+/// `wr` is the start of a list as [`WorkRequest::first`] requires.
 #[inline(never)]
 pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     slot: Slot<K>,
@@ -418,7 +422,7 @@ pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
 /// Posts a list to a jetty, or to the JFR that it shares.
 ///
 /// # Safety
-/// As [`receive`].
+/// `wr` is the start of a list, as for [`receive`].
 pub(crate) unsafe fn receive_by_jetty(
     slot: Slot<kind::Jetty>,
     wr: UserPtr<urma_jfr_wr_t>,
@@ -464,7 +468,7 @@ operations! {
     post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, receive_by_jetty;
 }
 
-/// The elements of `of`, all of which have a value.
+/// The elements of `of`, which are all initialised.
 ///
 /// # Safety
 /// Each element was written.
@@ -475,8 +479,8 @@ unsafe fn written<T>(of: &[MaybeUninit<T>]) -> &[T] {
     unsafe { &*(of as *const [T]) }
 }
 
-/// Finds the local pieces of a list and puts them at the front of `room`, which shrinks. Pieces without
-/// bytes are left out.
+/// Looks up the local pieces of a list and puts them at the front of `room`, which shrinks. Empty pieces are left
+/// out.
 #[inline(always)]
 fn pieces<'r, 'g>(
     look: Look<'g>,
@@ -520,7 +524,7 @@ fn no_list() -> Code {
     refuse!(EINVAL, "num_sge is above 0, and the list of pieces is NULL")
 }
 
-/// Why a piece is refused that names no local segment.
+/// The error for a piece that names no local segment.
 #[cold]
 #[inline(never)]
 fn not_local(piece: UserSge<'_>) -> Code {
@@ -532,13 +536,13 @@ fn not_local(piece: UserSge<'_>) -> Code {
     )
 }
 
-/// Where a post stopped: `bad_wr` names the request, and the status says why.
+/// The answer for a post that stopped: `bad_wr` names the request, and the status says why.
 fn stopped<W>(bad_wr: UserPtr<*mut W>, at: *mut W, code: Code) -> Answer {
     bad_wr.write(at);
     Err(code)
 }
 
-/// Where a batch stopped.
+/// The answer for a batch that stopped.
 #[cold]
 fn refused<W>(
     bad_wr: UserPtr<*mut W>,

@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn import_jetty(
     unsafe { import_jetty_at(ctx, rjetty, token, NO_PSNS) }
 }
 
-/// As [`import_jetty`], with the PSNs of a binding to it.
+/// Imports a jetty like [`import_jetty`], with PSNs for a later binding to it.
 pub(crate) unsafe fn import_jetty_at(
     ctx: *mut urma_context_t,
     rjetty: *mut urma_rjetty_t,
@@ -85,7 +85,7 @@ fn import(
     Ok(publish::<kind::Target>(&own, public, target)?.public())
 }
 
-/// What C programs see of a target.
+/// Makes the public part of a target.
 pub(crate) fn public(
     ctx: *mut urma_context_t,
     from: &Remote,
@@ -101,7 +101,7 @@ pub(crate) fn public(
     public.tp.tpn = target.path.tpn;
     public.r#type = from.kind;
     public.flag = from.flag;
-    // What followed the description stays with it.
+    // What followed the description remains with it.
     public.flag.set_has_user_info(0);
     public.flag.set_order_type(target.order as u32);
     public.policy = policy;
@@ -119,13 +119,13 @@ pub(crate) unsafe extern "C" fn unimport(target: *mut urma_target_jetty_t) -> ur
     })
 }
 
-/// Why a call is refused whose target is none of its context.
+/// The error for a target that is not one of its context.
 #[cold]
 fn no_target() -> Code {
     refuse!(EINVAL, "the target is no live target of the context of the queue")
 }
 
-/// Advice: the target is found under the lock of the queue.
+/// Gives advice: the target is looked up under the lock of the queue.
 macro_rules! advice {
     ($($name:ident: $queue:ident, $kind:ident, $how:ident;)*) => {$(
         pub(crate) unsafe extern "C" fn $name(
@@ -169,7 +169,7 @@ pub(crate) fn bind(
         let named = look.named::<kind::Target>(target).ok_or_else(no_target)?;
         let remote = member!(urma_jetty_t, remote_jetty);
         if slot.get(remote) == target && own.core.bound() == Some(named.core.target()) {
-            // To the same target once more: UMDK's library succeeds.
+            // The same target again: UMDK's library succeeds.
             return Ok(());
         }
         own.core.bind_with(&named.core, psns.unwrap_or(named.psns))?;

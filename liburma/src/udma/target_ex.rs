@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// An import over a named path: the path is checked, and then the import made without one.
+/// Imports over a named path: the path is checked, then the import is made without one.
 macro_rules! import {
     ($name:ident: $from:ident, $id:ident, $plain:ident) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -44,7 +44,7 @@ macro_rules! import {
 import!(import_jetty_ex: urma_rjetty_t, jetty_id, import_jetty_at);
 import!(import_jfr_ex: urma_rjfr_t, jfr_id, import_jfr_at);
 
-/// As `import_jfr`: nothing is bound to a JFR.
+/// Imports a JFR by `import_jfr`, without the PSNs: nothing is bound to a JFR.
 unsafe fn import_jfr_at(
     ctx: *mut urma_context_t,
     from: *mut urma_rjfr_t,
@@ -58,8 +58,8 @@ unsafe fn import_jfr_at(
 /// Bits of a PSN on the wire.
 const PSN_BITS: u32 = 24;
 
-/// The PSNs of a path: of what the program gives, the low 24 bits. Programs draw numbers of 31 bits, and
-/// neither UMDK's library nor its kernel module looks at them.
+/// The PSNs of a path: the low 24 bits of what the program gives. Programs draw numbers of 31 bits, and neither
+/// UMDK's library nor its kernel module checks them.
 fn psns(active: &urma_active_tp_cfg_t) -> StartPsns {
     let low = |psn: u32| psn & ((1 << PSN_BITS) - 1);
     StartPsns { send: low(active.tp_attr.tx_psn), receive: low(active.tp_attr.rx_psn) }

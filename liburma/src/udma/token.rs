@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
-    // As in UMDK's library: only the call with flags can ask for a token id of one segment.
+    // The same as in UMDK's library: only the call with flags can ask for a token id of one segment.
     call::pointer(|| alloc(ctx, urma_token_id_flag_t::default(), true))
 }
 
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> ur
     call::status(|| {
         delete::<kind::TokenId>(token, |TokenOwn { core, takes_several, ctx }| {
             core.free().or_else(|refused| {
-                // A device that failed has no token ids any more; its context is to be deleted.
+                // A device that failed has no token ids any more; its context has to be deleted.
                 if refused.status == Status::NoDevice {
                     return Ok(());
                 }

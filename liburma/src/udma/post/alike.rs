@@ -1,7 +1,8 @@
-//! Requests of the form of the newest one, which are posted by addresses alone.
+//! Requests of the same form as the last one, posted from their addresses alone.
 //!
-//! *Owns*: what a form is: opcode, flags and names, which urma-core's ticket stands for. *Takes*: requests of one piece on
-//! either side. *Gives*: the ticket, and what differs. *Must not*: follow a name; take a form from before an end.
+//! *Owns*: the definition of a form: opcode, flags and names, for which urma-core's ticket stands. *Takes*: requests
+//! of one piece on either side. *Gives*: the ticket, and what differs. *Must not*: follow a name; use a form from
+//! before an object ended.
 
 use urma_core::{
     WrFlags,
@@ -15,10 +16,10 @@ use super::{
 };
 use crate::{abi::*, slab::Look, udma::kind::LastForm};
 
-/// Of a request's head: a completion is wanted.
+/// Bit in the head of a request: a completion is wanted.
 const SIGNALLED: u64 = (WrFlags::COMPLETE.bits() as u64) << 32;
 
-/// Posts a write, or a read, of the form of the newest one. `None`: it is not of that form, and nothing happened.
+/// Posts a write or read of the form of the last one. `None`: its form differs, and nothing happened.
 #[inline(never)]
 pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'_>) -> Option<()> {
     let head = from.head();
@@ -27,7 +28,7 @@ pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'
     own.moved(ticket, &moved).then_some(())
 }
 
-/// As [`post`], of a request that is carried out in this call; whether it was.
+/// Executes a write or read of the form of the last one within this call. Returns whether it did.
 #[inline(always)]
 pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
     let head = from.head();
@@ -37,7 +38,7 @@ pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<
     }
 }
 
-/// As [`carry`], of a request without a completion: by a jump, so that a signalled one saves no register for it.
+/// Executes an unsignalled one. Reached by a tail call, so that a signalled request saves no registers for it.
 #[inline(never)]
 fn carry_silent((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
     let alike = transfer(&own.last().form, seen, (from, from.head() | SIGNALLED));
@@ -46,14 +47,14 @@ fn carry_silent((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>)
     })
 }
 
-/// As [`post`], of a signalled atomic of the form of the newest one; whether it was posted.
+/// Posts a signalled atomic of the form of the last one. Returns whether it did.
 #[inline(always)]
 pub(super) fn post_atomic((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
     let alike = atomic(&own.last().atomic, seen, from);
     alike.is_some_and(|(ticket, moved)| own.moved_atomic(ticket, &moved))
 }
 
-/// The ticket of the newest request, and what differs, of a signalled one that has its form, by `head`.
+/// The ticket of the last request, and what differs, for a signalled one that has its form, judged by `head`.
 #[inline(always)]
 fn transfer(
     last: &LastForm,
@@ -63,7 +64,7 @@ fn transfer(
     if head != last.head || last.seen != seen {
         return None;
     }
-    // The form is that of a write or a read.
+    // The form is that of a write or read.
     let rw = from.transfer();
     let (src, dst) = (rw.src().single()?, rw.dst().single()?);
     let is_same = src.segment().addr() == last.src
@@ -84,7 +85,7 @@ fn transfer(
     Some((last.ticket, moved))
 }
 
-/// As [`transfer`], of an atomic.
+/// The ticket of the last atomic, and what differs, for a signalled one that has its form.
 #[inline(always)]
 fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64, MovedAtomic)> {
     if from.head() != last.head || last.seen != seen {
@@ -108,7 +109,7 @@ fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64
     Some((last.ticket, MovedAtomic { transfer, operand, compare }))
 }
 
-/// Result, target, value to compare with, and operand, of a CAS or FETCH_ADD.
+/// Result, target, compare value and operand of a CAS or FETCH_ADD.
 #[inline(always)]
 fn operands<'a>(from: SendRequest<'a>) -> (Pieces<'a>, Pieces<'a>, u64, u64) {
     if from.opcode() == URMA_OPC_CAS {
@@ -118,7 +119,7 @@ fn operands<'a>(from: SendRequest<'a>) -> (Pieces<'a>, Pieces<'a>, u64, u64) {
     (here, there, 0, operand)
 }
 
-/// The form of a request of one piece on either side, which was posted just now.
+/// The form of the request that was just posted, if it has one piece on either side.
 pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
     let rw = from.transfer();
     let (src, dst) = (rw.src().single()?, rw.dst().single()?);
@@ -134,14 +135,14 @@ pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -
     })
 }
 
-/// Remembers the form of a request that was posted just now, if it is a CAS or FETCH_ADD.
+/// Remembers the form of the request that was just posted, if it is a CAS or FETCH_ADD.
 pub(super) fn note_atomic(own: &mut impl Sends, from: SendRequest<'_>, seen: SeenEnds) {
     if matches!(from.opcode(), URMA_OPC_CAS | URMA_OPC_FADD) {
         own.last().atomic = atomic_form(own.atomic_ticket(), from, seen).unwrap_or(LastForm::NONE);
     }
 }
 
-/// As [`form_of`], of a CAS or FETCH_ADD.
+/// The form of a CAS or FETCH_ADD that was posted under `ticket`.
 fn atomic_form(ticket: u64, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
     let (here, there, ..) = operands(from);
     let (here, there) = (here.single()?, there.single()?);

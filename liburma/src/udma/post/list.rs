@@ -1,15 +1,14 @@
 //! Lists of requests in the memory of a C program.
 //!
-//! *Owns*: the one promise for that memory, which the maker of the first [`WorkRequest`] of a list gives for all
-//! that the list leads to: the requests, the lists of pieces, the member of the union that the opcode names.
-//! *Gives*: members, each read when it is asked for, at any address. *Must not*: know what a request means.
+//! *Owns*: the one promise about that memory, which the maker of the first [`WorkRequest`] of a list gives for
+//! everything that the list leads to: the requests, the lists of pieces, the member of the union that the opcode
+//! selects. *Gives*: members, each read when it is asked for, at any address. *Must not*: know what a request means.
 
 use core::marker::PhantomData;
 
 use crate::{abi::*, call::UserPtr};
 
-/// A struct of the caller's where it lies, at any address: members are read one by one, and no more of
-/// them than are needed.
+/// A struct of the caller's in place, at any address: members are read one by one, and no more than are needed.
 #[repr(C, packed)]
 struct Unaligned<T>(T);
 
@@ -55,7 +54,7 @@ impl<W> WorkRequest<'_, W> {
         Self(unsafe { &*wr.as_ptr().cast::<Unaligned<W>>() })
     }
 
-    /// The pointer as the caller gave it.
+    /// The pointer that the caller passed.
     #[inline(always)]
     pub(super) fn as_ptr(self) -> *mut W {
         (&raw const self.0.0).cast_mut()
@@ -69,7 +68,7 @@ impl<W> WorkRequest<'_, W> {
     }
 }
 
-/// What a request of a send queue does, by the member of the union that its operands lie in.
+/// Operation of a send request, by the member of the union that holds its operands.
 #[derive(Clone, Copy)]
 pub(super) enum PostOp {
     Write(WriteOp),
@@ -81,7 +80,7 @@ pub(super) enum PostOp {
     FlushDma,
 }
 
-/// What a write carries beside its bytes.
+/// What a write carries besides its bytes.
 #[derive(Clone, Copy)]
 pub(super) enum WriteOp {
     Plain,
@@ -90,7 +89,7 @@ pub(super) enum WriteOp {
     Atomic,
 }
 
-/// What a message carries beside its bytes.
+/// What a message carries besides its bytes.
 #[derive(Clone, Copy)]
 pub(super) enum MessageOp {
     Plain,
@@ -98,7 +97,7 @@ pub(super) enum MessageOp {
     Invalidate,
 }
 
-/// An atomic with a value to put there.
+/// An atomic that stores a new value.
 #[derive(Clone, Copy)]
 pub(super) enum CompareOp {
     Cas,
@@ -166,7 +165,7 @@ macro_rules! pieces {
 
 impl<'a> WorkRequest<'a, urma_jfr_wr_t> {
     members! {
-        /// The program's number of the request.
+        /// The program's context of the request.
         user_ctx: u64 = user_ctx;
     }
     pieces! {
@@ -187,13 +186,13 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
         opcode: u32 = opcode;
         /// How it is posted, ordered and completed.
         flag: urma_jfs_wr_flag_t = flag;
-        /// The target that it names, if it does.
+        /// The target that it names, if any.
         target: *mut urma_target_jetty_t = tjetty;
-        /// The program's number of the request.
+        /// The program's context of the request.
         user_ctx: u64 = user_ctx;
     }
 
-    /// Opcode and flags in one word: one load, where they lie side by side.
+    /// Opcode and flags in one word: a single load where they are adjacent.
     #[inline(always)]
     pub(super) fn head(self) -> u64 {
         u64::from(self.opcode()) | u64::from(self.flag().value) << 32
@@ -205,12 +204,12 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
         Self::after(self.0.0.next)
     }
 
-    /// A copy of the struct.
+    /// Copies the whole struct.
     pub(super) fn read(self) -> urma_jfs_wr_t {
         self.0.0
     }
 
-    /// What it does; `None`: its opcode is no number of `urma_opcode_t`.
+    /// Its operation; `None`: its opcode is no number of `urma_opcode_t`.
     #[inline(always)]
     pub(super) fn op(self) -> Option<PostOp> {
         PostOp::of(self.opcode())
@@ -248,15 +247,15 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
     }
 }
 
-/// What a write or read moves.
+/// The operands of a write or read.
 #[derive(Clone, Copy)]
 pub(super) struct Transfer<'a>(&'a Unaligned<urma_rw_wr_t>);
 
 impl<'a> Transfer<'a> {
     pieces! {
-        /// Where the bytes are read.
+        /// The pieces that are read.
         src = src;
-        /// Where the bytes are stored.
+        /// The pieces that are written.
         dst = dst;
     }
     members! {
@@ -267,7 +266,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// What a message carries.
+/// The operands of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'a>(&'a Unaligned<urma_send_wr_t>);
 
@@ -281,12 +280,12 @@ impl<'a> Message<'a> {
         hint: u8 = target_hint;
         /// Immediate data, 64 bits.
         data: u64 = imm_data;
-        /// The segment whose token is withdrawn.
+        /// The segment whose token is invalidated.
         segment: *mut urma_target_seg_t = tseg;
     }
 }
 
-/// A piece of memory that a request names, where its struct lies.
+/// A piece of memory that a request names, in place.
 #[derive(Clone, Copy)]
 pub(super) struct UserSge<'a>(&'a Unaligned<urma_sge_t>);
 
@@ -300,7 +299,7 @@ impl UserSge<'_> {
         segment: *mut urma_target_seg_t = tseg;
     }
 
-    /// A copy of the struct.
+    /// Copies the whole struct.
     pub(super) fn read(self) -> urma_sge_t {
         self.0.0
     }
@@ -325,13 +324,13 @@ impl<'a> Pieces<'a> {
         Self { first, count: 1, _of: PhantomData }
     }
 
-    /// Number of pieces, as the program says.
+    /// Number of pieces, as the program claims.
     #[inline(always)]
     pub(super) fn count(self) -> u32 {
         self.count
     }
 
-    /// UserSge `index`; `None`: there are fewer, or there is no list.
+    /// Piece `index`; `None`: there are fewer, or there is no list.
     #[inline(always)]
     pub(super) fn get(self, index: u32) -> Option<UserSge<'a>> {
         if index >= self.count || self.first.is_null() {
@@ -343,13 +342,13 @@ impl<'a> Pieces<'a> {
         unsafe { Unaligned::at(piece) }.map(UserSge)
     }
 
-    /// The piece of a list that is just one; `None` for any other list.
+    /// The piece of a one-piece list; `None` for any other list.
     #[inline(always)]
     pub(super) fn single(self) -> Option<UserSge<'a>> {
         if self.count == 1 { self.get(0) } else { None }
     }
 
-    /// The piece of a list that is just one, with bytes; `None` for any other list.
+    /// The piece of a one-piece list, if it is not empty; `None` for any other list.
     #[inline(always)]
     pub(super) fn only(self) -> Option<UserSge<'a>> {
         if self.count != 1 {
@@ -358,7 +357,7 @@ impl<'a> Pieces<'a> {
         self.get(0).filter(|piece| piece.len() != 0)
     }
 
-    /// Copies of all pieces; `None`: more than `max`, or there is no list.
+    /// Copies all pieces; `None`: there are more than `max`, or there is no list.
     pub(super) fn copied(self, max: usize) -> Option<Vec<urma_sge_t>> {
         if self.count as usize > max {
             return None;

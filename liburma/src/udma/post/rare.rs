@@ -1,9 +1,9 @@
-//! Requests of rare shapes, made plain.
+//! Requests of rare shapes, converted to plain ones.
 //!
-//! *Owns*: memory for inline bytes that lie in no segment, and what stands for segments that a program
-//! names by numbers only (`user_tseg`). *Takes*: a request that was refused. *Gives*: a plain one that
-//! means the same, posted by the same function. *Must not*: cost plain requests anything: it runs
-//! after a refusal only. Such posts of one context run one at a time, and may allocate.
+//! *Owns*: memory for inline bytes that are in no segment, and imports of segments that a program names by numbers
+//! only (`user_tseg`). *Takes*: a request that was refused. *Gives*: a plain one with the same meaning, posted by the
+//! same function. *Must not*: cost plain requests anything: it runs only after a refusal. Such posts of one context
+//! run one at a time, and may allocate.
 
 use core::{fmt, ptr::NonNull};
 use std::{
@@ -34,15 +34,15 @@ use crate::{
     },
 };
 
-/// Bytes for inline data; no queue takes as many.
+/// Size of the memory for inline data in bytes; no queue takes as much.
 const STAGE_LEN: usize = 4096;
-/// Pieces that the line about a refused request adds up.
+/// Pieces that the log line about a refused request sums up.
 const LISTED_MAX: u32 = 64;
-/// Segments known by their numbers, of one context.
+/// Segments known by their numbers that one context keeps.
 const NAMED_MAX: usize = 64;
 
 impl Rare {
-    /// Gives everything back: the context is to be deleted.
+    /// Frees everything, before the context is deleted.
     pub(crate) fn clear(&mut self) {
         self.named.values().for_each(|segment| segment.end());
         self.named.clear();
@@ -83,7 +83,7 @@ impl Stage {
         publish_unseen(own, ctx, SegmentOwn::new(Some(local), None, own))
     }
 
-    /// Copies the bytes of `piece` to `at`; the piece that names the copy.
+    /// Copies the bytes of `piece` to `at`; returns the piece that names the copy.
     ///
     /// # Safety
     /// The bytes of the piece lie in the caller's memory.
@@ -130,7 +130,7 @@ pub(crate) trait SendKind: Kind {
     fn home(public: &Self::Public) -> Home;
 }
 
-/// Where a queue belongs: its context, and its one target if it has one.
+/// The owner of a queue: its context, and its one target if it has one.
 #[derive(Clone, Copy)]
 pub(crate) struct Home {
     pub(super) ctx: *mut urma_context_t,
@@ -163,13 +163,13 @@ pub(super) fn again<K: SendKind + Exclusive<Own: Sends>>(
     })
 }
 
-/// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
+/// The request at `at`, if it is in the list that starts with `first`: only then the queue left it there.
 pub(super) fn find<'a>(first: SendRequest<'a>, at: *mut urma_jfs_wr_t) -> Option<SendRequest<'a>> {
     let mut list = core::iter::successors(Some(first), |wr| wr.next()).take(LIST_MAX);
     list.find(|wr| wr.as_ptr() == at)
 }
 
-/// A request in words, for the line about its refusal.
+/// Formats a request for the log line about its refusal.
 pub(super) struct RefusedRequest<'a>(pub(super) SendRequest<'a>);
 
 impl fmt::Display for RefusedRequest<'_> {
@@ -195,7 +195,7 @@ impl fmt::Display for RefusedRequest<'_> {
 /// Posts one request as a plain one.
 ///
 /// # Errors
-/// EINVAL: what it names is not there. What the post says.
+/// EINVAL: what it names does not exist. Otherwise the error of the post.
 fn post_plain<K: Exclusive<Own: Sends>>(
     queue: Slot<K>,
     home: Home,
@@ -219,13 +219,14 @@ fn post_plain<K: Exclusive<Own: Sends>>(
 
 /// The lists of a request that may be of a rare shape.
 struct Lists {
-    /// Pieces whose bytes go with the request; none unless they do.
+    /// Pieces whose bytes go with the request; empty unless they do.
     inline: Vec<urma_sge_t>,
     remote: Vec<urma_sge_t>,
 }
 
 impl Lists {
-    /// `None`: of no opcode with lists, more pieces than a batch has room for, or no list where one must be.
+    /// `None`: the opcode has no lists, there are more pieces than a batch has room for, or a required list is
+    /// missing.
     fn of(wr: SendRequest<'_>) -> Option<Self> {
         let (local, remote) = match wr.op()? {
             PostOp::Send(_) => (Some(wr.message().src()), None),
@@ -243,12 +244,12 @@ impl Lists {
         Some(Self { inline: copied(local.filter(|_| is_inline))?, remote: copied(remote)? })
     }
 
-    /// Whether a piece names no segment, or one that it is not inside, and is valid all the same.
+    /// Whether a valid piece names no segment, or one that does not contain it.
     fn is_rare(&self) -> bool {
         self.inline.iter().any(is_loose) || self.remote.iter().any(is_named)
     }
 
-    /// Makes a request of this operation name these lists; a list without pieces stays as it was.
+    /// Makes a request of this operation name these lists; an empty list stays as it was.
     fn put(&mut self, wr: &mut urma_jfs_wr_t, op: Option<PostOp>) {
         let Some(op) = op else { return };
         let list = |of: &mut Vec<urma_sge_t>| (!of.is_empty()).then_some(of.as_mut_ptr());
@@ -276,8 +277,8 @@ fn is_named(piece: &urma_sge_t) -> bool {
     piece.tseg.is_null() && !piece.user_tseg.is_null()
 }
 
-/// Whether a piece has bytes that are outside the segment that it names. Programs name the segment that
-/// they have for inline bytes on the stack.
+/// Whether a piece has bytes outside of the segment that it names. Programs name some segment of theirs for inline
+/// bytes on the stack.
 fn is_loose(piece: &urma_sge_t) -> bool {
     if piece.len == 0 || piece.tseg.is_null() {
         return piece.len != 0;
@@ -289,7 +290,7 @@ fn is_loose(piece: &urma_sge_t) -> bool {
     places.is_none_or(|(offset, last)| offset > last)
 }
 
-/// Copies the pieces without a segment.
+/// Copies the pieces that have no segment.
 ///
 /// # Safety
 /// Their bytes lie in the caller's memory.
@@ -313,7 +314,7 @@ unsafe fn stage(
     Ok(())
 }
 
-/// Finds segments for the pieces that name theirs by numbers.
+/// Imports segments for the pieces that name theirs by numbers.
 fn name(
     rare: &mut MutexGuard<'_, Rare>,
     own: &Arc<Ctx>,
@@ -348,7 +349,7 @@ fn name(
     Ok(())
 }
 
-/// All addresses under a token id: its owner's device knows which are the segment's.
+/// Imports all addresses under a token id: its owner's device knows which belong to the segment.
 fn import(
     rare: &mut MutexGuard<'_, Rare>,
     own: &Arc<Ctx>,

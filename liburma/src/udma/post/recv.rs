@@ -29,7 +29,7 @@ pub(super) fn post(
     }
 }
 
-/// `None`: not one request with one piece, or something is wrong with it, and it is not posted.
+/// `None`: it is not one request with one piece, or it is invalid; nothing is posted.
 #[inline(always)]
 fn post_plain(
     look: Look<'_>,

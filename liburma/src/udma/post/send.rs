@@ -1,4 +1,4 @@
-//! Send requests of C: one at once, several in batches.
+//! Send requests of C: one directly, several in batches.
 
 use core::mem::MaybeUninit;
 
@@ -24,7 +24,7 @@ use crate::{
     udma::kind::{self, LastForm, SegmentOwn, TargetOwn},
 };
 
-/// Posts a list: a plain request at once, another single one as it is, several in batches.
+/// Posts a list: a plain request directly, another single one as it is, several in batches.
 #[inline(always)]
 pub(super) fn post(
     look: Look<'_>,
@@ -41,10 +41,10 @@ pub(super) fn post(
     }
 }
 
-/// Posts a request as most are: one, of the kinds that are posted by the million, with one piece.
-/// `None`: it is not such a one, or something is wrong with it, and it is not posted.
+/// Posts one plain request: of a common kind, with one piece. `None`: it is another request, or it is invalid;
+/// nothing is posted.
 ///
-/// Each kind has a call of its own, so that its checks are known when this is compiled.
+/// Each kind has a call of its own, so that its checks are known at compile time.
 #[inline(always)]
 fn post_plain(
     look: Look<'_>,
@@ -71,7 +71,7 @@ fn post_plain(
     }
 }
 
-/// The pieces of a local and of a remote list that are just one each, the local one with bytes.
+/// The pieces of a local and a remote list that have just one each; the local one is not empty.
 #[inline(always)]
 fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(UserSge<'a>, UserSge<'a>)> {
     if remote.count() != 1 {
@@ -80,7 +80,7 @@ fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(UserSge<'a>, UserS
     Some((local.only()?, remote.get(0)?))
 }
 
-/// The hint of a write, or a read, and its pieces on either side.
+/// The hint of a write or read, and its pieces on either side.
 #[inline(always)]
 fn ends(from: SendRequest<'_>, is_write: bool) -> Option<(u8, (UserSge<'_>, UserSge<'_>))> {
     let rw = from.transfer();
@@ -88,7 +88,7 @@ fn ends(from: SendRequest<'_>, is_write: bool) -> Option<(u8, (UserSge<'_>, User
     pieces.map(|pieces| (rw.hint(), pieces))
 }
 
-/// A write, or a read, of `from` with the objects that it names. `None`: one is not of the side where it is named.
+/// Makes a write or read from `from` and the objects that it names. `None`: one of them is named on the wrong side.
 #[inline(always)]
 fn made<'r>(
     from: SendRequest<'_>,
@@ -107,7 +107,7 @@ fn made<'r>(
     })
 }
 
-/// Posts a write, or a read, of one piece on either side; as [`post_plain`].
+/// Posts a write or read of one piece on either side; results as in [`post_plain`].
 #[inline(always)]
 fn transfer(
     (look, own): (Look<'_>, &mut impl Sends),
@@ -121,7 +121,7 @@ fn transfer(
     }
 }
 
-/// As [`transfer`], of a request that names what the newest one did. `None`: it does not, and nothing happened.
+/// Posts a write or read that names the same objects as the last one. `None`: it names others, and nothing happened.
 #[inline(always)]
 fn transfer_again(
     (look, own): (Look<'_>, &mut impl Sends),
@@ -130,7 +130,7 @@ fn transfer_again(
 ) -> Option<()> {
     let (hint, pieces) = ends(from, is_write)?;
     let is_bound = own.is_bound();
-    // Before the names are looked at.
+    // Before the names are compared.
     let seen = look.seen_ends();
     let last = own.last();
     let local = look.named_again(pieces.0.segment(), &last.local)?;
@@ -143,12 +143,12 @@ fn transfer_again(
     if !own.again(&wr) {
         return None;
     }
-    // What ended since was something else: the next one is posted by addresses alone.
+    // The objects that ended since were others: the next request can be posted by its addresses alone.
     own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
     Some(())
 }
 
-/// As [`transfer`], of any such request.
+/// Posts a write or read after looking up all that it names.
 #[inline(never)]
 fn transfer_new(
     (look, own): (Look<'_>, &mut impl Sends),
@@ -176,7 +176,7 @@ fn transfer_new(
     Some(posted.or_else(|error| refused(bad_wr, &[Some(from)], error)))
 }
 
-/// Posts one request, which was made of `from`.
+/// Posts one request, which was made from `from`.
 #[inline(always)]
 fn give(
     own: &mut impl Sends,
@@ -190,7 +190,7 @@ fn give(
     }
 }
 
-/// Where a request goes. `None`: what it names is not there.
+/// The target of a request. `None`: what it names does not exist.
 #[inline(always)]
 fn target<'g>(
     look: Look<'g>,
@@ -206,7 +206,7 @@ fn named<'g>(look: Look<'g>, from: SendRequest<'_>) -> Option<&'g TargetJetty> {
     look.named::<kind::Target>(from.target()).map(|named| &named.core)
 }
 
-/// Posts what [`post_plain`] left.
+/// Posts a request that [`post_plain`] does not take.
 #[inline(never)]
 fn post_other<'g>(
     look: Look<'g>,
@@ -320,7 +320,7 @@ fn write<'r, 'g: 'r>(
     rw: Transfer<'_>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<SendOp<'r>, Stop> {
-    // The place to notify or to add to is the last piece.
+    // The piece to notify or to add to is the last one.
     let last = rw.dst().count().saturating_sub(1);
     let has_second = matches!(op, WriteOp::Notify | WriteOp::Atomic);
     let dst = run(look, rw.dst(), if has_second { last } else { last + 1 })?;
@@ -386,7 +386,7 @@ fn fetch<'r, 'g: 'r>(
     })
 }
 
-/// Where the old value of an atomic lands, and what it works on.
+/// Where the old value of an atomic is stored, and what it works on.
 fn operands<'r, 'g: 'r>(
     look: Look<'g>,
     here: Pieces<'_>,
@@ -403,8 +403,8 @@ fn operands<'r, 'g: 'r>(
     ))
 }
 
-/// Where the first `count` pieces of a remote list begin. A request has one remote address, so each
-/// further piece must go on where the one before it ends.
+/// Remote address of the first `count` pieces of a list. A request has one remote address, so each further piece must
+/// start where the one before it ends.
 #[inline(always)]
 fn run<'g>(look: Look<'g>, list: Pieces<'_>, count: u32) -> Result<RemoteAddr<'g>, Stop> {
     if count == 0 {
@@ -446,7 +446,7 @@ fn remote<'g>(look: Look<'g>, list: Pieces<'_>, index: u32) -> Result<RemoteAddr
     Ok(RemoteAddr { segment: imported(look, sge.segment())?, addr: sge.addr() })
 }
 
-/// The remote side of the segment at `of`.
+/// The imported segment at `of`.
 #[inline(always)]
 fn imported<'g>(look: Look<'g>, of: *const urma_target_seg_t) -> Answer<&'g ImportedSegment> {
     look.named::<kind::Segment>(of)

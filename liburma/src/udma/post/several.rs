@@ -15,15 +15,15 @@ use crate::{
     slab::Look,
 };
 
-/// A request of C that goes in batches.
+/// A C request that is posted in batches.
 pub(super) trait Batched: Sized + 'static {
-    /// The request as urma-core takes it.
+    /// The request in urma-core's type.
     type Checked<'r>;
 
     /// The request after `of`.
     fn next(of: WorkRequest<'_, Self>) -> Option<WorkRequest<'_, Self>>;
 
-    /// Finds what the request names; pieces are put into `rest`. `is_bound` is that of `Sends`.
+    /// Looks up what the request names; pieces are put into `rest`. `is_bound` is that of `Sends`.
     fn check<'r, 'g: 'r>(
         look: Look<'g>,
         from: WorkRequest<'_, Self>,
@@ -31,7 +31,7 @@ pub(super) trait Batched: Sized + 'static {
         rest: &mut Rest<'r, 'g>,
     ) -> Result<Self::Checked<'r>, Stop>;
 
-    /// The result of a batch that urma-core refused.
+    /// The answer for a batch that urma-core refused.
     fn refused(
         bad_wr: UserPtr<*mut Self>,
         batch: &[Option<WorkRequest<'_, Self>>],
@@ -41,7 +41,7 @@ pub(super) trait Batched: Sized + 'static {
     }
 }
 
-/// Posts checked requests, or says which was refused.
+/// Function that posts checked requests, or says which was refused.
 type Give<'d, W> = dyn FnMut(&[<W as Batched>::Checked<'_>]) -> Result<(), PostError> + 'd;
 
 /// Posts a list that starts with `first`.
