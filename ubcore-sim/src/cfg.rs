@@ -1,4 +1,4 @@
-//! What a device is made with.
+//! Configuration of a device.
 //!
 //! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
 
@@ -13,12 +13,12 @@ use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
 use crate::fault::PlantedFault;
 
-/// Seed of the numbers that must not be guessed: TPNs, PSNs, nonces, keys.
+/// Seed of all numbers that must be unpredictable: TPNs, PSNs, nonces, keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed(pub [u8; 32]);
 
 impl Seed {
-    /// For a simulation, which decides everything by one number.
+    /// Seed for a simulation, in which one number decides everything.
     #[must_use]
     pub fn of(number: u64) -> Self {
         let mut seed = [0; 32];
@@ -33,11 +33,10 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// Whether short requests of idle send queues take the express lane: the same checks in straight
-/// code.
+/// Whether short requests of idle send queues take the express lane: the same checks in straight-line code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExpressLane {
-    /// What fits takes it.
+    /// Requests that fit take it.
     #[default]
     On,
     /// Every request takes the long path.
@@ -47,20 +46,20 @@ pub enum ExpressLane {
 /// How a driver in the process of the device reaches its doorbells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Doorbells {
-    /// By objects that it finds once for each queue and JFC. After many requests in a row that nothing interrupted, a queue
-    /// is entered by plain loads and stores ([`urma_mem::SerialOwner`]).
+    /// By a handle for each queue and JFC. After many requests in a row without an interruption, a queue is entered
+    /// by plain loads and stores ([`urma_mem::SerialOwner`]).
     #[default]
     Found,
-    /// As `Found`; after few requests, each time anew, and so with ping-pongs: for tests.
+    /// By handles, with a lease after few requests, again and again, and ping-pong mode at once: for tests.
     Leased,
-    /// As `Found`; each entry into a queue is an exchange, and there are no ping-pongs.
+    /// By handles, with an atomic exchange at each entry into a queue, and without ping-pong mode.
     Exchange,
-    /// By registers, as with a device in hardware.
+    /// By registers, as for a device in hardware.
     Registers,
 }
 
 impl Doorbells {
-    /// When the device of such a driver has ping-pongs.
+    /// When the device of such a driver enters ping-pong mode.
     #[must_use]
     pub const fn ping_pongs(self) -> PingPongs {
         match self {
@@ -71,49 +70,50 @@ impl Doorbells {
     }
 }
 
-/// When two jetties of one host that answer each other's messages have a ping-pong: less is noted of each message than on
-/// the express lane.
+/// When two jetties of one host that answer each other's messages enter ping-pong mode, which writes less state per
+/// message than the express lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PingPongs {
-    /// After some turns that nothing interrupted.
+    /// After some turns without an interruption.
     #[default]
     Usual,
-    /// After one turn, each time anew: for tests.
+    /// After one turn, again and again: for tests.
     Soon,
-    /// No ping-pong ever begins.
+    /// Ping-pong mode is off.
     Never,
 }
 
 impl PingPongs {
-    /// How many times something has to come before, where `usual` times are asked for usually.
+    /// How often something has to happen first, where `usual` times are required usually.
     pub(crate) fn least(self, usual: u32) -> u32 {
         if self == Self::Soon { 1 } else { usual }
     }
 }
 
-/// Whether the device accounts what the chip of a NIC would keep of its contexts.
+/// Whether the device models which contexts a NIC's chip would hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ContextModelMode {
-    /// No: there is no model, no call and no memory for it.
+    /// No: no model, no call and no memory for it.
     #[default]
     Off,
-    /// Each request looks its contexts up in the model; nothing is delayed. Every request takes the long path.
+    /// Each request looks up its contexts in the model; nothing is delayed. Every request takes the long path.
     Count,
-    /// As `Count`, and a request starts when the model has its contexts. For virtual time, whose clock moves by
-    /// [`set_virtual_time`](crate::SoftwareDevice::set_virtual_time): a real one cannot keep latencies of some ns.
+    /// Each request looks up its contexts in the model, and starts when they are loaded. For virtual time, whose
+    /// clock is set by [`set_virtual_time`](crate::SoftwareDevice::set_virtual_time): a real clock cannot keep
+    /// latencies of some ns.
     Time,
 }
 
-/// Whether messages that go by packets also go through the cycle model of a packet engine.
+/// Whether messages in packets also pass through the cycle model of a packet engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PacketEngineMode {
-    /// No message goes through the model.
+    /// No message passes through the model.
     #[default]
     Off,
-    /// Each does, and its counters are the device's; nothing is delayed.
+    /// Each does, and the device has its counters; nothing is delayed.
     Count,
-    /// As `Count`, and a packet reaches the link in the cycle in which the model ends it. For virtual time: a socket
-    /// sends when the system does.
+    /// Each does, and a packet reaches the link in the cycle in which the model finishes it. For virtual time: a
+    /// socket sends when the system does.
     Time,
 }
 
@@ -127,7 +127,7 @@ pub enum RcWire {
     Roce,
 }
 
-/// How the packets of two nodes with several ports use them.
+/// How the packets between two nodes with several ports use these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PortMode {
     /// They take the first port that works.
@@ -137,12 +137,12 @@ pub enum PortMode {
     Balance,
 }
 
-/// What a device is made with.
+/// Configuration of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
     /// EID of the node, 16 bytes in network order.
     pub eid: RawEid,
-    /// Addresses of its ports beside the EID, in the order of preference.
+    /// Addresses of its further ports, in the order of preference.
     pub ports: FurtherPorts,
     /// How packets use them, until [`set_port_mode`](crate::SoftwareDevice::set_port_mode).
     pub port_mode: PortMode,
@@ -150,7 +150,7 @@ pub struct DeviceCfg {
     pub uasid: u32,
     /// Differs between two lives of one EID.
     pub incarnation: u64,
-    /// Seed of every number that must not be guessed.
+    /// Seed of all numbers that must be unpredictable.
     pub seed: Seed,
     /// Path MTU in payload bytes, 256 to 8192.
     pub mtu: u32,
@@ -161,16 +161,16 @@ pub struct DeviceCfg {
     pub rc_mtu: Option<u32>,
     /// Packets that a TP may have unacknowledged, from the oldest to the newest.
     pub window_packets: u32,
-    /// Packets of a TP on the path where no congestion control bounds them. A window that spans more goes on while a
-    /// lost packet is repeated.
+    /// Most packets of a TP in flight without congestion control. A larger window goes on sending while a lost packet
+    /// is repeated.
     pub path_packets: u32,
     /// Retransmission strategy of its TPs.
     pub strategy: crate::transport::Strategy,
-    /// What bounds the packets of its TPs on the path beside the window.
+    /// Congestion control of its TPs.
     pub congestion: urma_recovery::CongestionChoice,
-    /// Most bytes that the direct path copies between two looks at a generation.
+    /// Most bytes that the direct path copies between two checks of a generation.
     pub direct_chunk: usize,
-    /// Bytes that the machine's caches hold: long writes that walk through more go past them.
+    /// Size in bytes of the machine's caches: long writes that walk through more bypass them.
     pub cache_bytes: u64,
     /// Most bytes that one step of one send queue copies directly.
     pub step_bytes: usize,
@@ -178,26 +178,26 @@ pub struct DeviceCfg {
     pub step_requests: u32,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
-    /// When jetties have ping-pongs.
+    /// When jetties enter ping-pong mode.
     pub ping_pongs: PingPongs,
-    /// Whether requests are accounted in a model of the context cache.
+    /// Whether requests use a model of the context cache.
     pub contexts: ContextModelMode,
-    /// Whether messages go through the cycle model of a packet engine.
+    /// Whether messages pass through the cycle model of a packet engine.
     pub packet_engine: PacketEngineMode,
     /// Which engine that is.
     pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
-    /// Finds the users whose processes receive packets at addresses of this host alone: asked for when more nodes want
-    /// places than there are.
+    /// Finds the users whose processes receive packets at addresses of this host; called when more nodes want places
+    /// than there are.
     pub loopback_owners: fn() -> Vec<(RawEid, u32)>,
-    /// A mistake that it makes on purpose.
+    /// A planted fault, for tests.
     #[cfg(any(test, feature = "planted-faults"))]
     pub fault: Option<PlantedFault>,
 }
 
 impl DeviceCfg {
-    /// The values of a production device, whose `seed` the host replaces: 64 bits are few.
+    /// The values of a production device. The host replaces `seed`: 64 bits are few.
     #[must_use]
     pub fn new(eid: RawEid, incarnation: u64, seed: u64) -> Self {
         Self {
@@ -230,7 +230,7 @@ impl DeviceCfg {
         }
     }
 
-    /// With a model of the context cache every request takes the long path, which looks its contexts up.
+    /// With a model of the context cache, every request takes the long path, which does the lookups.
     pub(crate) fn with_long_path(self) -> Self {
         match self.contexts {
             ContextModelMode::Off => self,
@@ -247,13 +247,13 @@ impl DeviceCfg {
         further.map_or(self.eid, RawEid)
     }
 
-    /// Which mistake it makes on purpose.
+    /// The planted fault, if any.
     #[cfg(any(test, feature = "planted-faults"))]
     pub(crate) const fn faults(&self) -> Faults {
         Faults::new(self.fault)
     }
 
-    /// Which mistake it makes on purpose: none.
+    /// The planted fault: there is none in this build.
     #[cfg(not(any(test, feature = "planted-faults")))]
     pub(crate) fn faults(&self) -> Faults {
         Faults::default()

@@ -1,7 +1,7 @@
-//! Commands: what the driver asks for outside the data path.
+//! Commands of the driver outside of the data path.
 //!
-//! *Owns*: the dispatch. *Takes*: decoded commands. *Gives*: answers, at once or later.
-//! *Must not*: wait; change anything when it refuses.
+//! *Owns*: the dispatch. *Takes*: decoded commands. *Gives*: answers, at once or later. *Must not*: wait; change
+//! anything when it refuses.
 
 mod answer;
 mod function;
@@ -32,7 +32,7 @@ use state::Around;
 pub(crate) use state::Commands;
 
 impl Commands {
-    /// Takes the rings that a function's driver set up; `false` when they cannot be used.
+    /// Attaches the rings that a function's driver set up; `false`: they cannot be used.
     pub(crate) fn attach(&mut self, tables: &Tables, function: &DeviceFunction) -> bool {
         let setup = function.setup();
         let place = (setup.cmd_base, setup.rsp_base, setup.cmd_depth);
@@ -42,7 +42,7 @@ impl Commands {
         source.ring.is_some()
     }
 
-    /// Executes what the drivers of all functions posted. Whether there was anything.
+    /// Executes what the drivers of all functions posted. Returns whether there was anything.
     pub(crate) fn step(&mut self, exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
         if self.is_shared() && now >= self.refill_at {
             self.refill_at = now + REFILL_NS;
@@ -129,7 +129,7 @@ impl Commands {
             Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
             Command::Connect { eid, mode } => connect(at, eid, mode),
             Command::Disconnect { tpn } => self.disconnect(at, tpn),
-            // The loss records of all paths lie in the pool: it is memory of the owner alone.
+            // The loss records of all paths are in the pool: it is memory of the owner alone.
             Command::PoolGrow { .. } | Command::PoolShrink { .. } if !is_owner => {
                 Err(CmdStatus::Unsupported)
             }
@@ -146,7 +146,7 @@ impl Commands {
         outcome.unwrap_or_else(CmdAnswer::status)
     }
 
-    /// A path ends for the function that opened it; those of others stay.
+    /// Gives up a path that this function opened; those of others stay.
     fn disconnect(&mut self, at: &mut Around<'_>, tpn: u32) -> CmdOutcome {
         let source = self.source_of(at.function.id).ok_or(CmdStatus::NotFound)?;
         let Some(users) = source.paths.get_mut(&tpn).filter(|users| **users != 0) else {
@@ -161,7 +161,7 @@ impl Commands {
     }
 }
 
-/// Pairs that speak the standard opcodes name memory by keys of the node: they are the owner's.
+/// Pairs that speak the standard opcodes name memory by keys of the node: only the owner may connect them.
 fn connect(at: &Around<'_>, eid: RawEid, mode: Mode) -> CmdOutcome {
     let is_standard = mode == Mode::Rc && at.core.tables.cfg.rc == RcWire::Roce;
     if is_standard && at.function.id != FunctionId::FIRST {

@@ -156,9 +156,9 @@ questions! {
     icrc_unchecked = IcrcUnchecked;
     /// Atomics bring a wrong value.
     wrong_value_answered = WrongValueAnswered;
-    /// Receives are said to be shorter.
+    /// Receive completions report fewer bytes.
     length_short = LengthShort;
-    /// SendQueueTable do not repeat.
+    /// Senders do not repeat what was lost.
     loss_ignored = LossIgnored;
     /// Receivers do not name what they lack.
     holes_denied = HolesDenied;

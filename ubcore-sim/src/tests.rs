@@ -187,12 +187,12 @@ pub(crate) fn pair() -> (Bench, Bench) {
     pair_with(|_| {})
 }
 
-/// As [`pair`], with a changed configuration of both.
+/// Two nodes that know each other's memory, both with a changed configuration.
 pub(crate) fn pair_with(change: impl Fn(&mut DeviceCfg)) -> (Bench, Bench) {
     pair_sharing(Sharing::Whole, KernelReads::Off, change)
 }
 
-/// As [`pair_with`], with memory that is shared in parts.
+/// Two nodes that know each other's memory, which is shared in the given way.
 pub(crate) fn pair_sharing(
     sharing: Sharing,
     kernel_reads: KernelReads,

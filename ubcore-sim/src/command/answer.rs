@@ -1,7 +1,7 @@
-//! What a command is answered with: now, or by a later step.
+//! Answers of commands: at once, or by a later step.
 //!
-//! *Owns*: results, and what a command waits for. *Must not*: keep a command without a bound of its
-//! own or of the exchange.
+//! *Owns*: results, and what a command waits for. *Must not*: keep a command without a limit of its own or of the
+//! exchange.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::context::segment::LocalSegment;
 /// Results of an answer.
 pub(super) type AnswerWords = [u64; RSP_WORDS - 1];
 
-/// What became of a command.
+/// State of a command after its execution.
 #[derive(Debug)]
 pub(super) enum CmdAnswer {
-    /// The answer is known: status and results.
+    /// Answered: status and results.
     Now(CmdStatus, AnswerWords),
     /// Answered by a later step.
     Later(PendingCommand),
@@ -36,27 +36,27 @@ impl CmdAnswer {
     }
 }
 
-/// The answer of a fallible command: results, or why not.
+/// Answer of a fallible command: results, or the error status.
 pub(super) type CmdOutcome = Result<CmdAnswer, CmdStatus>;
 
 /// A command in progress.
 #[derive(Clone, Debug)]
 pub(super) enum PendingCommand {
-    /// A path to a node.
+    /// Waits for a path to a node.
     Connect {
         /// EID of the peer's node.
         eid: RawEid,
         /// Mode of the queues that use it.
         mode: Mode,
     },
-    /// Announced copies into a withdrawn segment.
+    /// Waits for announced copies into a withdrawn segment.
     Drain {
         /// Withdrawn segment, which keeps its memory until no copy is announced.
         segment: Arc<LocalSegment>,
-        /// Time at which the wait ends, whatever is still open.
+        /// Time at which the wait ends, whatever is still pending.
         until: Nanos,
     },
-    /// The completions of a queue.
+    /// Waits for the completions of a queue.
     Destroy(Leaving),
 }
 
@@ -65,9 +65,9 @@ pub(super) enum PendingCommand {
 pub(super) struct Leaving {
     /// Number of the queue.
     pub(super) id: u32,
-    /// Blocks and receives without a completion, when last one found room.
+    /// Blocks and receives without a completion, as of the last time that one found room.
     pub(super) left: u32,
-    /// Time at which the wait ends, whatever is still open.
+    /// Time at which the wait ends, whatever is still pending.
     pub(super) until: Nanos,
 }
 

@@ -1,7 +1,7 @@
-//! The end of everything that a function has: its reset, and its driver's death.
+//! The end of everything that a function has, when it is reset or its driver dies.
 //!
-//! *Owns*: the order of it. *Takes*: a function. *Gives*: numbers back, errors for the peers of its queues.
-//! *Must not*: wait for the driver, which may be gone; touch what other functions have.
+//! *Owns*: the order of it. *Takes*: a function. *Gives*: its numbers back, errors to the peers of its queues. *Must
+//! not*: wait for the driver, which may be gone; touch what other functions have.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::engine::core::DeviceCore;
 use crate::exchange::Exchange;
 
 impl Commands {
-    /// Ends all objects of a function. Requests of others that are under way to it end with an error when they are
-    /// looked at next; its own end without completions.
+    /// Destroys all objects of a function. Requests of others that are on their way to it end with an error when they
+    /// are next handled; its own end without completions.
     pub(crate) fn clear(
         &mut self,
         (exchange, core): (&mut Exchange, &DeviceCore),
         now: Nanos,
         function: &Arc<DeviceFunction>,
     ) {
-        // A reset does not wait: a late copy lands in pages that are no longer read.
+        // A reset does not wait: a late copy goes to pages that are no longer read.
         let at = &mut Around { core, exchange, now, function: Arc::clone(function) };
         if let Some(source) = self.source_of(function.id) {
-            // No command is answered any more.
+            // Commands are no longer answered.
             source.ring = None;
             source.waiting.clear();
         }
@@ -50,12 +50,12 @@ impl Commands {
         }
         function.restart();
         if !self.is_shared() {
-            // Numbers begin anew.
+            // Numbers start anew.
             self.objects = Objects::default();
         }
     }
 
-    /// Whether another function than this one exists.
+    /// Whether there is a function besides this one.
     pub(crate) fn is_shared(&self) -> bool {
         self.sources.len() > 1
     }
@@ -68,7 +68,7 @@ impl Commands {
             let Some(queue) = at.core.queues.get(id) else { continue };
             queue.sends.end();
             let _ = queue.send.with_blocking(|place| *place.engine() = None);
-            // Messages that came in part end for their senders; whole ones find no target from now on.
+            // Partly received messages end for their senders; whole ones find no target from now on.
             at.exchange.set_recv_state(at.core, id, QueueState::Error);
             self.forget_queue(at, queue);
         }

@@ -158,10 +158,10 @@ impl Commands {
         Ok(CmdAnswer::ok(&[]))
     }
 
-    /// A queue or group is one of the caller's function.
+    /// Checks that a queue or group belongs to the caller's function.
     ///
     /// # Errors
-    /// `NotFound`: it is not, as if there were none.
+    /// `NotFound`: it does not, as if it did not exist.
     pub(super) fn check_id(&self, at: &Around<'_>, id: u32) -> Result<(), CmdStatus> {
         if self.objects.ids.is_of(id, at.function.id) {
             return Ok(());
@@ -177,7 +177,7 @@ impl Commands {
     }
 }
 
-/// The event queue of a number, if the caller's function has it.
+/// The event queue of a number, if the caller's function owns it.
 fn find_eq(at: &Around<'_>, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
     let eq = at.core.tables.eqs.get(eqn).and_then(ArcSwapOption::load_full);
     let eq = eq.ok_or(CmdStatus::NotFound)?;
@@ -188,7 +188,7 @@ fn find_eq(at: &Around<'_>, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
     Err(CmdStatus::NotFound)
 }
 
-/// The living JFC of a number, if the caller's function has it.
+/// The living JFC of a number, if the caller's function owns it.
 pub(super) fn find_jfc<'a>(at: &Around<'a>, jfcn: u32) -> Result<&'a Arc<DeviceJfc>, CmdStatus> {
     let jfc = at.core.tables.jfcs.get(jfcn).filter(|j| j.lives.is_on());
     let jfc = jfc.ok_or(CmdStatus::NotFound)?;

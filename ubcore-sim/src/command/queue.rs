@@ -1,7 +1,7 @@
-//! Queues: create, change, query, destroy, pair.
+//! Queues: create, change, query, destroy, bind.
 //!
-//! *Owns*: which parts a queue consists of. *Takes*: commands. *Gives*: engines and receive sides.
-//! *Must not*: leave half a queue behind when it refuses.
+//! *Owns*: which parts a queue consists of. *Takes*: commands. *Gives*: engines and receive sides. *Must not*: leave
+//! half a queue behind when it refuses.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ use crate::engine::send::{EngineCfg, SendEngine, Visit};
 use crate::exchange::{BoundTo, Exchange, RecvSide, SendSide, SharedSide};
 use crate::limits;
 
-/// How long a destruction waits without any completion finding room, in nanoseconds: a driver that
-/// means to destroy a queue takes its completions meanwhile.
+/// How long a destruction waits while no completion finds room, in nanoseconds: a driver that wants to destroy a
+/// queue takes its completions meanwhile.
 const DESTROY_NS: Nanos = 10_000_000;
 
-/// Everything that can be refused, done before anything is made.
+/// Parts of a new queue after every check that can fail.
 struct CheckedQueue {
     record: Region,
     /// Consumer index of the send side in `record`.
@@ -68,7 +68,7 @@ impl Commands {
         Ok(CmdAnswer::ok(&[u64::from(made?)]))
     }
 
-    /// The queue under its number, of checked parts.
+    /// Creates the queue under its number, from checked parts.
     fn make_id(
         &mut self,
         at: &mut Around<'_>,
@@ -177,13 +177,13 @@ impl Commands {
             CmdQueueKind::Jetty => (true, !shared, shared),
         };
         if shape != (args.sq.is_some(), args.rq.is_some(), shared) {
-            // A jetty with a shared JFR may bring receive arguments for its token alone.
+            // A jetty with a shared JFR may have receive arguments for its token alone.
             let token_only = args.kind == CmdQueueKind::Jetty && shared && args.sq.is_some();
             if !token_only {
                 return Err(invalid);
             }
         }
-        // A JFR of the mode RC serves the jetties that share it; no jetty can be bound to it.
+        // A JFR of mode RC serves the jetties that share it; no jetty can be bound to it.
         if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == CmdQueueKind::Jfs) {
             return Err(invalid);
         }
@@ -299,8 +299,8 @@ impl Commands {
         Ok(self.destroyed(at, leaving))
     }
 
-    /// Ends a destruction when every request has its completion. When for a while none found room,
-    /// the queue stays as it is, in ERROR: no completion is lost, and it can be destroyed later.
+    /// Finishes a destruction when every request has its completion. If none found room for a while, the queue stays
+    /// in ERROR: no completion is lost, and it can be destroyed later.
     pub(super) fn destroyed(&mut self, at: &mut Around<'_>, leaving: Leaving) -> CmdAnswer {
         let id = leaving.id;
         let Some(queue) = at.core.queues.get(id) else {
@@ -332,13 +332,13 @@ impl Commands {
         CmdAnswer::status(CmdStatus::Timeout)
     }
 
-    /// What is known of a queue of the caller's function.
+    /// The record of a queue of the caller's function.
     fn record_of(&self, at: &Around<'_>, id: u32) -> Result<&QueueRecord, CmdStatus> {
         self.check_id(at, id)?;
         self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)
     }
 
-    /// Takes a queue out of every book.
+    /// Removes a queue from all tables.
     pub(super) fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
         let id = queue.id;
         queue.sends.end();
@@ -365,7 +365,7 @@ impl Commands {
         self.objects.ids.give_back(id);
     }
 
-    /// Pairs or unpairs an RC jetty.
+    /// Binds or unbinds an RC jetty.
     pub(super) fn bind(
         &mut self,
         at: &mut Around<'_>,
@@ -405,7 +405,7 @@ impl Commands {
     }
 }
 
-/// Requests that a queue can have outstanding: blocks of its send ring and entries of its receive ring.
+/// Requests that a queue may have outstanding: blocks of its send ring and entries of its receive ring.
 fn work_of(args: &CreateQueue) -> u64 {
     let entries = |log2: u8| 1_u64.checked_shl(log2.into()).unwrap_or(u64::MAX);
     let sends = args.sq.map_or(0, |sq| entries(sq.blocks_log2));
@@ -413,7 +413,7 @@ fn work_of(args: &CreateQueue) -> u64 {
     sends.saturating_add(receives.map_or(0, |rq| entries(rq.depth_log2)))
 }
 
-/// Notes a queue that can have `work` requests outstanding.
+/// Charges a queue with `work` outstanding requests to the quota.
 fn charge(function: &DeviceFunction, work: u64) -> Result<(), CmdStatus> {
     function.charge(QuotaKind::Jetties, 1)?;
     function.charge(QuotaKind::Work, work).inspect_err(|_| function.release(QuotaKind::Jetties, 1))

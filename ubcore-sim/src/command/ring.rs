@@ -15,10 +15,10 @@ use super::answer::AnswerWords;
 use crate::context::function::DeviceFunction;
 use crate::context::tables::Tables;
 
-/// Most entries of the two rings (regs::CMD_DEPTH).
+/// Most entries of each of the two rings (regs::CMD_DEPTH).
 const DEPTH_MAX: u32 = 256;
 
-/// Command ring and response ring, as the driver set them up.
+/// Command ring and response ring that the driver set up.
 #[derive(Debug)]
 pub(super) struct CommandRing {
     commands: Region,
@@ -29,7 +29,7 @@ pub(super) struct CommandRing {
 }
 
 impl CommandRing {
-    /// The rings of `depth` entries, commands and responses, at the device addresses.
+    /// Creates the rings of `depth` entries, commands and responses, at the device addresses.
     pub(super) fn new(
         tables: &Tables,
         function: &DeviceFunction,
@@ -49,8 +49,7 @@ impl CommandRing {
         Some(Self { commands, responses, depth, ci: 0, responded: 0 })
     }
 
-    /// Commands posted up to producer index `pi`; an impossible index counts as none, and is taken
-    /// back.
+    /// Number of commands posted up to producer index `pi`; an impossible index counts as none, and is withdrawn.
     pub(super) fn posted(&self, tables: &Tables, function: &DeviceFunction) -> u32 {
         let pi = function.command_pi.load(Ordering::Acquire);
         let posted = pi.wrapping_sub(self.ci);

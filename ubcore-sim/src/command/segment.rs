@@ -1,7 +1,7 @@
 //! Token ids and segments: register, withdraw with drain and revocation, map.
 //!
-//! *Owns*: the order of these steps. *Takes*: commands. *Gives*: published entries, memory shared
-//! and taken back. *Must not*: answer a withdrawal while a byte can still be placed.
+//! *Owns*: the order of these steps. *Takes*: commands. *Gives*: published entries, memory shared and taken back.
+//! *Must not*: answer a withdrawal while a byte can still be placed.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::hooks::{self, Hook};
 use crate::ports::{SharedExtent, SharedMemory};
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
-/// How long announced copies are waited for before the memory is revoked, in nanoseconds.
+/// How long announced copies may take before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;
-/// The same for memory that lies in a file, of which nothing can be revoked: a peer that the scheduler took the processor
-/// from comes to its end.
+/// The same for memory in a file, which cannot be revoked, in nanoseconds: a peer that lost its processor gets to
+/// finish.
 const DRAIN_FILE_NS: Nanos = 1_000_000_000;
 
 impl Commands {
@@ -107,7 +107,7 @@ impl Commands {
         Ok(done.unwrap_or(CmdAnswer::Later(PendingCommand::Drain { segment, until })))
     }
 
-    /// Ends a withdrawal when no copy is announced any more, or when patience ends.
+    /// Finishes a withdrawal when no copy is announced any more, or the time is up.
     pub(super) fn drained(
         &mut self,
         at: &mut Around<'_>,
@@ -127,7 +127,7 @@ impl Commands {
         Some(CmdAnswer::ok(&[]))
     }
 
-    /// Takes a segment, which no engine works with any more, out of the books.
+    /// Removes a segment that no engine uses any more from all tables.
     pub(super) fn forget_segment(&mut self, at: &Around<'_>, segment: &LocalSegment) {
         let tid = segment.token_id >> 8;
         if segment.shared {
@@ -137,8 +137,8 @@ impl Commands {
         at.core.tables.forget(LookedUp::Segment { token_id: segment.token_id, va: 0 });
     }
 
-    /// After it, no engine of this node works with what was withdrawn before: each was visited, and
-    /// looks again before its next chunk.
+    /// Visits every engine of this node: afterwards none uses what was withdrawn before, since each checks again
+    /// before its next chunk.
     pub(super) fn quiesce(&mut self, at: &mut Around<'_>) {
         at.exchange.forget_dead();
         for queue in at.core.queues.iter().filter(|q| q.sends.is_on()) {
@@ -153,7 +153,7 @@ impl Commands {
         }
     }
 
-    /// Index of a token id that the caller's function has.
+    /// Index of a token id that the caller's function owns.
     fn known_tid(&self, at: &Around<'_>, token_id: u32) -> Result<u32, CmdStatus> {
         let known = tid_of(token_id).and_then(|tid| u32::try_from(tid).ok());
         let known = known.filter(|tid| self.objects.tids.is_of(*tid, at.function.id));
@@ -173,7 +173,7 @@ fn rights_fit(access: Access) -> bool {
     local && write && atomic
 }
 
-/// The shared parts, clipped to the registration, in terms of the segment's addresses.
+/// The shared parts, clipped to the registration, in the segment's addresses, the longest first.
 fn longest_first(extents: &[SharedExtent], region: &Region, va: u64) -> Vec<SharedExtent> {
     let start = region.addr() as u64;
     let end = start + region.len() as u64;
@@ -189,21 +189,21 @@ fn longest_first(extents: &[SharedExtent], region: &Region, va: u64) -> Vec<Shar
     clipped
 }
 
-/// Whether a slot of a peer's half announces `claim`. What the peer writes there can only make us
-/// wait for as long as our patience lasts.
+/// Whether a slot of a peer's half announces `claim`. The peer may write anything there, but it can only make us wait
+/// for our time limit.
 fn is_announced(half: &Region, claim: u64) -> bool {
     let used = half.load_u64_acquire(HALF_SLOTS_USED).unwrap_or(0);
     let used = usize::try_from(used).unwrap_or(SLOTS).min(SLOTS);
     (0..used).any(|slot| half.load_u64_acquire(HALF_SLOTS + slot * SLOT_LEN) == Ok(claim))
 }
 
-/// What MAP_SEG asks for: load and store as far as the segment grants it.
+/// The access that MAP_SEG asks for: load, and store if the segment grants it.
 pub(super) fn mapping(token_id: u32, token: u32, va: u64, len: u64) -> Want {
     Want { token_id, token: Some(token), va, len, right: Access::READ, life: 0 }
 }
 
-/// The place at which this process reaches a segment of a peer: with stores where the peer grants
-/// them, else marked for loads alone.
+/// The address at which this process reaches a peer's segment: with stores if the peer grants them, else marked as
+/// loads only.
 pub(super) fn map(tables: &Tables, tpn: u32, want: &Want) -> CmdOutcome {
     let link = tables.links.find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
     let both = Want { right: Access::READ | Access::WRITE, ..*want };

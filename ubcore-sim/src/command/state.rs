@@ -1,6 +1,6 @@
-//! The control plane: numbers given out, the command ring of each function, commands in progress.
+//! The control plane: numbers in use, the command ring of each function, commands in progress.
 //!
-//! *Owns*: what commands make. *Must not*: be looked at on the data path.
+//! *Owns*: what commands create. *Must not*: be read on the data path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::exchange::Exchange;
 #[derive(Debug)]
 pub(crate) struct Commands {
     pub(crate) objects: Objects,
-    /// Functions, that of the owner first.
+    /// All functions, that of the owner first.
     pub(super) sources: Vec<CommandSource>,
-    /// JFCs whose events wait for at most a period; when that is over.
+    /// JFCs whose events wait for at most a period, and when that is over.
     pub(super) moderated: BTreeMap<u32, Option<Nanos>>,
-    /// When functions may be refused once more.
+    /// When the guess budgets of functions are renewed.
     pub(super) refill_at: Nanos,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Commands {
 pub(super) struct CommandSource {
     pub(super) function: Arc<DeviceFunction>,
     pub(super) ring: Option<CommandRing>,
-    /// Commands not answered yet, by sequence number.
+    /// Unanswered commands, by sequence number.
     pub(super) waiting: Vec<(u32, PendingCommand)>,
     /// How often it uses each path.
     pub(super) paths: BTreeMap<u32, u32>,
@@ -50,7 +50,7 @@ impl CommandSource {
 }
 
 impl Commands {
-    /// Commands of the owner's function alone.
+    /// Creates the state with the owner's function alone.
     pub(crate) fn new(first: Arc<DeviceFunction>) -> Self {
         Self {
             objects: Objects::default(),
@@ -60,12 +60,12 @@ impl Commands {
         }
     }
 
-    /// Commands of another function are executed from now on.
+    /// Adds a function, whose commands are executed from now on.
     pub(crate) fn add_function(&mut self, function: Arc<DeviceFunction>) {
         self.sources.push(CommandSource::new(function));
     }
 
-    /// They are no more.
+    /// Removes a function and its waiting commands.
     pub(crate) fn remove_function(&mut self, id: FunctionId) {
         self.sources.retain(|source| source.function.id != id);
     }
@@ -75,12 +75,12 @@ impl Commands {
     }
 }
 
-/// What a command works on besides [`Commands`].
+/// Arguments of a command besides [`Commands`].
 #[derive(Debug)]
 pub(super) struct Around<'a> {
     pub(super) core: &'a DeviceCore,
     pub(super) exchange: &'a mut Exchange,
     pub(super) now: Nanos,
-    /// Function that the command is of.
+    /// Function that issued the command.
     pub(super) function: Arc<DeviceFunction>,
 }

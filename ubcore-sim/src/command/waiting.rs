@@ -1,7 +1,6 @@
-//! Commands that are answered by a later step (connections, drains, destructions), and timed events.
+//! Commands that are answered by a later step (connects, drains, destructions), and timed events.
 //!
-//! *Owns*: when each is looked at. *Takes*: steps. *Gives*: answers, events of moderated JFCs.
-//! *Must not*: wait.
+//! *Owns*: when each is checked. *Takes*: steps. *Gives*: answers, events of moderated JFCs. *Must not*: wait.
 
 use std::sync::Arc;
 
@@ -16,13 +15,13 @@ use crate::exchange::{Connecting, Exchange};
 use crate::ports::Deadline;
 
 impl Commands {
-    /// Whether a command or a moderated JFC is to be looked at: an idle step calls nothing else here.
+    /// Whether a command or a moderated JFC has to be checked: an idle step calls nothing else here.
     pub(crate) fn is_waiting(&self) -> bool {
         let has_waiting = self.sources.iter().any(|source| !source.waiting.is_empty());
         has_waiting || !self.moderated.is_empty()
     }
 
-    /// Looks at every waiting command once.
+    /// Checks every waiting command once.
     pub(crate) fn step_waiting(
         &mut self,
         exchange: &mut Exchange,
@@ -93,7 +92,7 @@ impl Commands {
         }
     }
 
-    /// When a command is to be looked at, at the latest. One that connects is looked at in every step.
+    /// When a command has to be checked, at the latest. One that connects is checked in every step.
     pub(crate) fn poll_deadline(&self) -> Deadline {
         if !self.is_waiting() {
             return None;

@@ -1,7 +1,8 @@
-//! Where a JFC finds arms that its driver stored and no register write has brought yet.
+//! The doorbell slot of a JFC: arms that its driver stored, and that no register write has brought.
 //!
-//! *Owns*: the doorbell memory of the function that has the JFC, and which slot of it is the JFC's. *Takes*: the slot by which the JFC
-//! rang. *Gives*: the newest arm and consumer index. *Must not*: wait; trust a word of the memory; read that of another function.
+//! *Owns*: the doorbell memory of the JFC's function, and which slot is the JFC's. *Takes*: the slot by which the JFC
+//! rang. *Gives*: the newest arm and consumer index. *Must not*: wait; trust a word of the memory; read that of
+//! another function.
 
 use std::sync::Arc;
 
@@ -38,17 +39,17 @@ impl ArmSlot {
         self.memory.store(memory);
     }
 
-    /// Whether `slot` is another one than that of the JFC.
+    /// Whether `slot` is not the one of the JFC.
     pub(crate) fn is_other(&self, slot: usize) -> bool {
         self.slot.load(Ordering::SeqCst) != slot
     }
 
-    /// The JFC rang by this slot.
+    /// Notes that the JFC rang by this slot.
     pub(crate) fn set(&self, slot: usize) {
         self.slot.store(slot, Ordering::SeqCst);
     }
 
-    /// Reads the slot of a JFC. `None`: it has none, or the slot names another object.
+    /// Reads the slot of a JFC. `None`: there is none, or it names another object.
     pub(crate) fn read(&self, jfcn: u32) -> Option<ShownArm> {
         let memory = self.memory.load();
         let slot = self.slot.load(Ordering::SeqCst);
@@ -62,12 +63,12 @@ impl ArmSlot {
     }
 }
 
-/// The arm of a slot with this count and detail.
+/// The arm in a slot with this count and detail.
 pub(crate) fn shown_arm(count: u32, detail: u32, ci: u32) -> ShownArm {
     ShownArm { count, kind: kind_of(SlotArm::decode(detail).arm), ci }
 }
 
-/// As a register or a slot has it.
+/// The kind of arm that a register or slot encodes.
 pub(crate) const fn kind_of(arm: CqArm) -> ArmKind {
     match arm {
         CqArm::Any => ArmKind::Any,

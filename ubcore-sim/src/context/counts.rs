@@ -19,7 +19,7 @@ impl Counts {
         self.0[counter as usize].fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter that only the holder of the shared part adds to.
+    /// Adds to a counter that only the holder of the shared part changes.
     #[inline]
     pub(crate) fn add_alone(&self, counter: Counter, value: u64) {
         bump(&self.0[counter as usize], value);
@@ -30,8 +30,7 @@ impl Counts {
     }
 }
 
-/// The counters of the fast path, kept by each send queue: only its engine adds, so a load and a
-/// store do instead of a locked addition.
+/// Counters of the fast path, per send queue: only its engine adds, so a load and a store replace a locked addition.
 #[derive(Debug, Default)]
 pub(crate) struct FastCounts {
     direct_requests: AtomicU64,
@@ -39,7 +38,7 @@ pub(crate) struct FastCounts {
     fetched_requests: AtomicU64,
     fetched_bytes: AtomicU64,
     completions: AtomicU64,
-    /// Direct requests whose completions the driver makes: they count as both.
+    /// Direct requests whose completions the driver makes; they count as request and as completion.
     unreported: AtomicU64,
 }
 
@@ -49,21 +48,21 @@ impl FastCounts {
         self.direct_list(1, bytes);
     }
 
-    /// So many requests, with so many bytes together.
+    /// Counts so many direct requests, with so many bytes in all.
     #[inline]
     pub(crate) fn direct_list(&self, requests: u64, bytes: u64) {
         bump(&self.direct_requests, requests);
         bump(&self.direct_bytes, bytes);
     }
 
-    /// A read through the kernel.
+    /// Counts a read through the kernel.
     #[inline]
     pub(crate) fn fetched(&self, bytes: u64) {
         bump(&self.fetched_requests, 1);
         bump(&self.fetched_bytes, bytes);
     }
 
-    /// A direct request whose completion the driver makes.
+    /// Counts a direct request whose completion the driver makes.
     #[inline(always)]
     pub(crate) fn unreported(&self, bytes: u64) {
         bump(&self.unreported, 1);

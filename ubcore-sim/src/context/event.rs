@@ -22,7 +22,7 @@ pub(crate) struct EventQueue {
     vector: u16,
     interrupt: Arc<dyn Interrupt>,
     writer: EventWriter,
-    /// JFCs that name this queue.
+    /// Number of JFCs that use this queue.
     pub(crate) users: AtomicU32,
 }
 
@@ -45,22 +45,22 @@ impl EventQueue {
         true
     }
 
-    /// The order of its entries and interrupts.
+    /// Keeps entries and interrupts in the same order.
     pub(crate) fn writer(&self) -> &EventWriter {
         &self.writer
     }
 
-    /// Writes an event at a place that was claimed from the writer.
+    /// Writes an event to a place that was claimed from the writer.
     pub(crate) fn write(&self, at: u64, event: Eqe) {
         let words = event.encode(self.writer.owner(at));
         let offset = usize::try_from(at % self.depth).unwrap_or(0) * EQE_LEN;
-        // The ring's length was checked when it was made.
+        // The ring's length was checked when it was created.
         let _ = self.ring.store_block_last(offset, &words, 0);
         self.writer.on_stored(at, || self.interrupt.raise(self.vector));
     }
 
-    /// The consumer index moved (free running, 32 bits). `None`: an impossible value. `Some(true)`:
-    /// events were refused before and may fit now.
+    /// Takes the consumer index (free running, 32 bits). `None`: it is impossible. `Some(true)`: events were refused
+    /// before and may fit now.
     pub(crate) fn on_consumed(&self, ci: u32) -> Option<bool> {
         self.writer.on_consumed(ci)
     }

@@ -1,7 +1,7 @@
-//! A function of the device: what one driver has of it, besides objects.
+//! A function of the device: the part of it that one driver has, except for objects.
 //!
 //! *Owns*: set-up registers, DMA space, asynchronous events, quota and its use. *Takes*: what its driver writes and
-//! maps. *Gives*: windows on its memory alone. *Must not*: reach what another function mapped.
+//! maps. *Gives*: windows on that memory only. *Must not*: reach what another function mapped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ use super::guesses::GuessBudget;
 use crate::dma::{Dma, FoundRange, JoinedWindows};
 use crate::ports::Interrupt;
 
-/// What a function may have at most.
+/// What a quota limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaKind {
     /// JFSs, JFRs, jetties and groups together.
@@ -28,12 +28,12 @@ pub enum QuotaKind {
     Segments,
     /// Paths to nodes that it uses, or waits for.
     Paths,
-    /// Requests that can be outstanding: blocks of send rings and entries of receive rings.
+    /// Requests that may be outstanding: blocks of send rings and entries of receive rings.
     Work,
     /// Bytes of mapped memory.
     PinnedBytes,
-    /// Mappings of the device's process that the mapped memory takes: one for each map, and those of windows that go over
-    /// several. A process has some 65,000 for all functions (`vm.max_map_count`).
+    /// Mappings in the device's process: one for each map, and those of windows that span several. A process has some
+    /// 65,000 for all functions (`vm.max_map_count`).
     Mappings,
 }
 
@@ -68,15 +68,15 @@ impl QuotaKind {
     }
 }
 
-/// Most of each kind that a function may have.
+/// Limits of a function, per kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionQuota([u64; QuotaKind::ALL.len()]);
 
 impl FunctionQuota {
-    /// Nothing but the device's own limits.
+    /// No limits but those of the device.
     pub const NONE: Self = Self([u64::MAX; QuotaKind::ALL.len()]);
 
-    /// This quota with `most` of a kind.
+    /// This quota, with limit `most` for a kind.
     #[must_use]
     pub const fn with(mut self, kind: QuotaKind, most: u64) -> Self {
         self.0[kind.index()] = most;
@@ -90,12 +90,12 @@ impl FunctionQuota {
     }
 }
 
-/// What a function is made with.
+/// Arguments of a new function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionCfg {
     /// UASID of its driver, 24 bits.
     pub uasid: u32,
-    /// What it may have.
+    /// Its limits, per kind.
     pub quota: FunctionQuota,
 }
 
@@ -104,11 +104,11 @@ pub struct FunctionCfg {
 pub struct QuotaUse {
     /// Kind that is counted.
     pub kind: QuotaKind,
-    /// What the function has.
+    /// Number in use at present.
     pub used: u64,
-    /// What it may have.
+    /// Limit of the function.
     pub most: u64,
-    /// Requests for more that were refused.
+    /// Number of refused requests for more.
     pub refused: u64,
 }
 
@@ -132,11 +132,11 @@ pub struct DeviceFunction {
     pub(crate) interrupt: Arc<dyn Interrupt>,
     dma: Dma,
     joined: Mutex<JoinedWindows>,
-    /// Memory by which its driver rings, of a function that is served to another process.
+    /// Doorbell memory of its driver, for a function that is served to another process.
     doorbells: OnceLock<Arc<Region>>,
     setup: Mutex<Setup>,
     pub(crate) aeq: ArcSwapOption<EventQueue>,
-    /// Asynchronous events that found no room yet.
+    /// Asynchronous events that wait for room.
     async_pending: Mutex<VecDeque<Eqe>>,
     /// Value of the register STATUS.
     pub(crate) status: AtomicU32,
@@ -144,9 +144,9 @@ pub struct DeviceFunction {
     pub(crate) command_pi: AtomicU32,
     used: [AtomicU64; QuotaKind::ALL.len()],
     refused: [AtomicU64; QuotaKind::ALL.len()],
-    /// Accesses that named an object which it does not have.
+    /// Accesses to objects that it does not own.
     foreign: AtomicU64,
-    /// Refused accesses to segments of others.
+    /// Budget of refused accesses to segments of others.
     pub(crate) guesses: Arc<GuessBudget>,
 }
 
@@ -194,22 +194,22 @@ impl DeviceFunction {
         })
     }
 
-    /// Returns the number of its accesses that named an object which it does not have.
+    /// Returns the number of its accesses to objects that it does not own.
     #[must_use]
     pub fn foreign_accesses(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 
-    /// An access named an object which the function does not have.
+    /// Counts an access to an object that the function does not own.
     #[cold]
     pub(crate) fn count_foreign(&self) {
         self.foreign.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes `count` more of a kind.
+    /// Adds `count` to the use of a kind.
     ///
     /// # Errors
-    /// `Quota`: it would be more than the function may have; nothing is noted but the refusal.
+    /// `Quota`: the limit would be exceeded; only the refusal is counted.
     pub(crate) fn charge(&self, kind: QuotaKind, count: u64) -> Result<(), CmdStatus> {
         let (used, most) = (&self.used[kind.index()], self.cfg.quota.most(kind));
         let fits = |now: u64| now.checked_add(count).filter(|sum| *sum <= most);
@@ -220,17 +220,17 @@ impl DeviceFunction {
         })
     }
 
-    /// `count` of a kind ended.
+    /// Subtracts `count` from the use of a kind.
     pub(crate) fn release(&self, kind: QuotaKind, count: u64) {
         self.used[kind.index()].fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Its driver rings by this memory; JFCs that it makes from now on look there for arms.
+    /// Sets the doorbell memory of its driver; JFCs created from now on read their arms there.
     pub(crate) fn ring_by(&self, memory: &Region) {
         let _ = self.doorbells.set(Arc::new(memory.clone()));
     }
 
-    /// Returns the memory by which its driver rings, if there is some.
+    /// Returns the doorbell memory of its driver, if there is any.
     pub(crate) fn doorbells(&self) -> Option<Arc<Region>> {
         self.doorbells.get().cloned()
     }
@@ -263,7 +263,7 @@ impl DeviceFunction {
         mapped.inspect_err(|_| self.release(QuotaKind::PinnedBytes, len))
     }
 
-    /// Takes the mapping that starts at `iova` away.
+    /// Removes the mapping that starts at `iova`.
     ///
     /// # Errors
     /// There is none.
@@ -274,8 +274,8 @@ impl DeviceFunction {
         Ok(())
     }
 
-    /// The window of `len` bytes at a device address; `None` when not all of it is mapped for `access`, or a window over
-    /// several mappings would take more than the quota.
+    /// The window of `len` bytes at a device address; `None`: not all of it is mapped for `access`, or a window over
+    /// several mappings would exceed the quota.
     pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
         match self.dma.range(iova, len, access)? {
             FoundRange::Window(window) => Some(window),
@@ -299,7 +299,7 @@ impl DeviceFunction {
         made.inspect_err(refused).ok().map(|(region, _)| region)
     }
 
-    /// A copy of the set-up registers.
+    /// Copies the set-up registers.
     pub(crate) fn setup(&self) -> Setup {
         *self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -312,13 +312,13 @@ impl DeviceFunction {
         self.async_pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the ring of asynchronous events, and drops those that wait.
+    /// Closes the ring of asynchronous events, and drops waiting ones.
     pub(crate) fn reset_async(&self) {
         self.aeq.store(None);
         self.pending_events().clear();
     }
 
-    /// Registers as after power-on, and no object in use. What is mapped stays.
+    /// Resets the registers to their values after power-on, with no object in use. Mappings stay.
     pub(crate) fn restart(&self) {
         self.reset_async();
         self.command_pi.store(0, Ordering::SeqCst);
@@ -335,7 +335,7 @@ fn over_quota() -> BackingError {
     std::io::Error::from_raw_os_error(EDQUOT).into()
 }
 
-/// Linux error number of a quota that is used up.
+/// Linux error number for an exceeded quota.
 const EDQUOT: i32 = 122;
 
 #[cfg(test)]

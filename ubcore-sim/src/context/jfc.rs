@@ -1,8 +1,8 @@
 //! Completion queues: slots reserved before work starts, entries written by many, events once.
 //!
-//! *Owns*: producer side of a completion ring, by atomics alone. *Takes*: reservations, entries,
-//! the consumer's doorbell. *Gives*: entries in host memory, one event per arm ([`urma_mem::event`] has the rules, and their model).
-//! *Must not*: overwrite an entry the driver has not consumed; wait.
+//! *Owns*: producer side of a completion ring, by atomics alone. *Takes*: reservations, entries, the consumer's
+//! doorbell. *Gives*: entries in host memory, one event per arm ([`urma_mem::event`] has the rules, and their model).
+//! *Must not*: overwrite an entry that the driver has not consumed; wait.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::hooks::{self, Hook};
 
-/// Entries from which on a slot more or less in reserve does not matter.
+/// From this depth on one reserved slot more or less does not matter.
 const DEEP: u64 = 128;
 
-/// The permanent part of a JFC number: what the doorbell touches.
+/// The permanent part of a JFC number, which doorbells use.
 #[derive(Debug)]
 pub(crate) struct DeviceJfc {
     pub(crate) id: u32,
     pub(crate) lives: Lives,
-    /// Number of the function that has it.
+    /// Number of the function that owns it.
     owner: AtomicU32,
     depth: AtomicU64,
     /// Entries written plus slots reserved; never more than `ci + depth`.
@@ -36,7 +36,7 @@ pub(crate) struct DeviceJfc {
     indices: ArmedIndices,
     slot: ArmSlot,
     moderate_us: AtomicU32,
-    /// A send queue stopped because no slot was left.
+    /// Set when a send queue stopped because no slot was left.
     stopped: AtomicBool,
     pub(crate) users: AtomicU32,
     eq: ArcSwapOption<EventQueue>,
@@ -49,7 +49,7 @@ struct JfcRing {
     inline: bool,
 }
 
-/// A JFC as a queue sees it: completions without a lookup.
+/// A JFC as a queue uses it: completions without a lookup.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct JfcPort {
@@ -67,7 +67,7 @@ impl JfcPort {
     }
 }
 
-/// What a doorbell asks the device to do next.
+/// What a doorbell leaves to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rung {
     /// There is no event to raise.
@@ -97,7 +97,7 @@ impl DeviceJfc {
         }
     }
 
-    /// Starts a life, of a function with doorbell memory or without; the entries were zeroed by the driver.
+    /// Starts a life of the number, for a function with or without doorbell memory; the driver zeroed the entries.
     pub(crate) fn open(
         &self,
         (owner, doorbells): (FunctionId, Option<Arc<Region>>),
@@ -121,7 +121,7 @@ impl DeviceJfc {
         self.lives.begin();
     }
 
-    /// Whether a function has it.
+    /// Whether this function owns it.
     pub(crate) fn is_of(&self, owner: FunctionId) -> bool {
         self.owner.load(Ordering::SeqCst) == u32::from(owner.number())
     }
@@ -141,7 +141,7 @@ impl DeviceJfc {
         self.moderate_us.store(period_us, Ordering::SeqCst);
     }
 
-    /// A port for a queue; `None` when the JFC does not live.
+    /// A port for a queue; `None`: the JFC is not alive.
     pub(crate) fn port(self: &Arc<Self>) -> Option<JfcPort> {
         let ring = self.ring.load_full()?;
         let depth = self.depth.load(Ordering::SeqCst);
@@ -167,7 +167,7 @@ impl DeviceJfc {
         consumed
     }
 
-    /// Takes the consumer index, of which 24 bits count.
+    /// Takes the consumer index, of which the low 24 bits count.
     #[inline]
     pub(crate) fn on_consumed(&self, ci: u32) -> Rung {
         let before = self.indices.consumed();
@@ -179,7 +179,7 @@ impl DeviceJfc {
         if moved == 0 {
             return Rung::Quiet;
         }
-        // Before the look at the word: who left it looks at the index after leaving it.
+        // Before reading the flag: the thread that sets it reads the index afterwards.
         self.indices.consume(before + moved);
         if self.stopped.load(Ordering::SeqCst) {
             self.stopped.store(false, Ordering::SeqCst);
@@ -188,10 +188,10 @@ impl DeviceJfc {
         Rung::Quiet
     }
 
-    /// Takes what the slot `slot` of the owner's doorbell memory rang with; `is_new`: its arm, too.
+    /// Takes a doorbell from slot `slot` of the owner's doorbell memory; `is_new`: it also has a new arm.
     pub(crate) fn on_slot(&self, slot: usize, shown: ShownArm, is_new: bool) -> Rung {
         if self.slot.is_other(slot) {
-            // Before the slot is known: from then on completions take its arms.
+            // Before the slot is known: from then on completions read its arms.
             self.indices.expect_slot(shown.count.wrapping_sub(u32::from(is_new)));
             self.slot.set(slot);
         }
@@ -210,7 +210,7 @@ impl DeviceJfc {
         }
     }
 
-    /// Writes the event that a full event queue refused, if there is one now.
+    /// Writes the event that a full event queue refused, if it has room now.
     pub(crate) fn push_pending(&self) {
         if let Some(eq) = self.eq.load().as_ref() {
             let write = |at| eq.write(at, Eqe::Completion { jfcn: self.id });
@@ -222,15 +222,15 @@ impl DeviceJfc {
         self.eq.load().as_ref().is_some_and(|mine| Arc::ptr_eq(mine, eq))
     }
 
-    /// An armed JFC with moderation by time has waited long enough: fire if anything came.
+    /// Fires an armed JFC whose moderation period is over, if anything completed.
     pub(crate) fn on_period(&self) {
         if self.indices.fire_if_any() {
             self.raise();
         }
     }
 
-    /// Microseconds after which an armed JFC with completions fires although fewer than the count
-    /// came; `None` when there is nothing to wait for.
+    /// Microseconds after which an armed JFC with completions fires although there are fewer than the count; `None`:
+    /// there is nothing to wait for.
     pub(crate) fn period_us(&self) -> Option<u32> {
         let us = self.moderate_us.load(Ordering::Relaxed);
         (us != 0 && self.indices.is_waiting()).then_some(us)
@@ -254,19 +254,19 @@ impl JfcPort {
         false
     }
 
-    /// Whether a completion may be given to a poll of JFC `jfcn`, all of whose entries before `next` are consumed: there is
-    /// none that waits, and nothing that an entry would wake.
+    /// Whether a completion may be passed to a poll of JFC `jfcn` directly. All entries before `next` are consumed:
+    /// no entry must be waiting, and an entry would wake no thread.
     #[inline(always)]
     pub(crate) fn may_give(&self, jfcn: u32, next: u32) -> bool {
         let jfc = &*self.jfc;
         jfc.id == jfcn && self.next_index() == next && jfc.indices.is_unarmed()
     }
 
-    /// Reserves a slot, or leaves word that a sender waits for one.
+    /// Reserves a slot, or sets the flag that a sender waits for one.
     #[cold]
     pub(crate) fn reserve_or_stop(&self) -> bool {
         self.jfc.stopped.store(true, Ordering::SeqCst);
-        // The consumer may have moved before it could see the word.
+        // The consumer may have moved before it could see the flag.
         self.reserve()
     }
 
@@ -277,7 +277,7 @@ impl JfcPort {
         self.jfc.indices.produced() as u32
     }
 
-    /// Whether a queue may keep a slot between two requests.
+    /// Whether a queue may keep a reserved slot between two requests.
     pub(crate) fn is_deep(&self) -> bool {
         self.mask >= DEEP - 1
     }
@@ -286,7 +286,7 @@ impl JfcPort {
     #[inline]
     pub(crate) fn is_roomy(&self) -> bool {
         let ci = self.jfc.indices.consumed();
-        // Of two moments, the difference may be anything: then there is no room.
+        // Read at different times, the difference may be anything: then there is no room.
         self.jfc.claimed.load(Ordering::Relaxed).wrapping_sub(ci) <= self.mask / 2
     }
 
@@ -296,12 +296,12 @@ impl JfcPort {
         self.jfc.claimed.load(Ordering::SeqCst) - self.jfc.indices.produced()
     }
 
-    /// Gives a reserved slot back unused. Whether send queues stopped for want of one: the caller
-    /// lets them go on (`DeviceCore::restart_later`).
+    /// Gives a reserved slot back unused. Returns whether send queues stopped for want of one: the caller then
+    /// restarts them (`DeviceCore::restart_later`).
     #[inline]
     #[must_use]
     pub(crate) fn give_back(&self) -> bool {
-        // Before the look at the word: who left it tried for this slot after leaving it.
+        // Before reading the flag: the thread that sets it tries for this slot afterwards.
         self.jfc.claimed.fetch_sub(1, Ordering::SeqCst);
         self.jfc.stopped.load(Ordering::SeqCst) && self.jfc.stopped.swap(false, Ordering::SeqCst)
     }
@@ -312,7 +312,8 @@ impl JfcPort {
         self.complete_with(solicited, |owner| cqe.encode(owner));
     }
 
-    /// As [`JfcPort::complete`], of an entry that `encode` makes for its owner bit.
+    /// Writes an entry that `encode` makes for its owner bit into a reserved slot; the general form of
+    /// [`JfcPort::complete`].
     #[inline(always)]
     pub(crate) fn complete_with(
         &self,
@@ -331,7 +332,7 @@ impl JfcPort {
             let _ = self.ring.store(index, &body);
             hooks::pass(Hook::CqeBodyNoOwner);
         }
-        // The device writes to the ring: that was checked when the JFC was made.
+        // The device writes to the ring: that was checked when the JFC was created.
         let _ = self.ring.store_first_last(index, &words);
         if !jfc.indices.is_unarmed() {
             self.after_armed(at, solicited);

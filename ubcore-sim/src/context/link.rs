@@ -25,16 +25,16 @@ pub(crate) struct NodePath {
     alive: AtomicBool,
 }
 
-/// What can be done without the peer's help.
+/// How requests reach the node.
 #[derive(Debug)]
 pub(crate) enum Reach {
     /// This very node: its own segments.
     Own,
-    /// A node on this host.
+    /// A node on this host, whose memory is accessed directly.
     Direct(DirectParts),
-    /// Every request goes as a message: the peer's memory is out of reach.
+    /// Every request is sent as a message: the peer's memory is out of reach.
     Messages,
-    /// Every request goes in packets of the standard opcodes, from a bound RC jetty.
+    /// Every request is sent in packets of the standard opcodes, from a bound RC jetty.
     Standard,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct DirectParts {
     pub(crate) node: Region,
     /// Writable mapping of the peer's arena.
     pub(crate) arena: Region,
-    /// My half of the pair, with the hazard slots.
+    /// This node's half of the pair, with the hazard slots.
     pub(crate) half: Region,
-    /// Its memory through the kernel, when a probe showed that this pair may read it.
+    /// Its memory through the kernel, if a probe showed that this pair may read it.
     pub(crate) process: Option<ProcessMemory>,
-    /// Its files, where this process may open them.
+    /// Its files, if this process may open them.
     pub(crate) files: Option<Arc<dyn PeerFiles>>,
 }
 
@@ -77,12 +77,12 @@ pub(crate) struct LinkTable {
 }
 
 impl LinkTable {
-    /// Ends of paths are counted by `ends`.
+    /// Creates the table; each end of a path bumps `ends`.
     pub(crate) fn new(ends: Arc<EndCount>) -> Self {
         Self { by_tpn: ArcSwap::default(), ends }
     }
 
-    /// Nothing starts on the path any more.
+    /// Ends a path: nothing new starts on it.
     pub(crate) fn end(&self, tpn: u32) {
         if let Some(link) = self.find(tpn) {
             self.end_link(&link);
@@ -98,7 +98,7 @@ impl LinkTable {
         self.by_tpn.load().get(&tpn).cloned()
     }
 
-    /// The part of a peer's arena at `addr` of this process: what MAP_SEG answered.
+    /// The part of a peer's arena at `addr` of this process, an address that MAP_SEG returned.
     pub(crate) fn arena_at(&self, addr: usize, len: usize) -> Option<Region> {
         let links = self.by_tpn.load();
         links.values().filter(|link| link.is_alive()).find_map(|link| {

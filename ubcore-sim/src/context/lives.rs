@@ -1,7 +1,7 @@
-//! Lives of a number that queues or JFCs have one after the other.
+//! Lives of a number that one queue or JFC has after the other.
 //!
-//! *Owns*: one word, odd while an object has the number. *Gives*: the present life, and whether it is
-//! still the one seen before. *Must not*: repeat a life.
+//! *Owns*: one word, odd while an object has the number. *Gives*: the current life, and whether it is still the one
+//! seen before. *Must not*: repeat a life.
 
 use urma_mem::sync::{AtomicU64, Ordering};
 
@@ -10,23 +10,23 @@ use urma_mem::sync::{AtomicU64, Ordering};
 pub(crate) struct Lives(AtomicU64);
 
 impl Lives {
-    /// An object has the number from now on; everything of it is stored.
+    /// Begins a life, after everything of the object is stored.
     pub(crate) fn begin(&self) {
         self.0.store(self.now() | 1, Ordering::SeqCst);
     }
 
-    /// No object has it any more; without one nothing changes.
+    /// Ends the life; does nothing if there is none.
     pub(crate) fn end(&self) {
         let now = self.now();
         self.0.store(now + (now & 1), Ordering::SeqCst);
     }
 
-    /// The present life; `None`: no object has the number.
+    /// The current life; `None`: no object has the number.
     pub(crate) fn seen(&self) -> Option<u64> {
         Some(self.now()).filter(|life| life & 1 == 1)
     }
 
-    /// Whether the life that was seen goes on.
+    /// Whether the life `seen` still lasts.
     #[inline]
     pub(crate) fn is_still(&self, seen: u64) -> bool {
         self.now() == seen

@@ -1,7 +1,8 @@
-//! What the chip of a NIC would keep of this device's contexts: the model of `urma-contexts`, asked once a request.
+//! Model of the contexts that a NIC's chip would hold of this device: `urma-contexts`, asked once per request.
 //!
 //! *Owns*: the model, its numbers of TPs and pages, its clock. *Takes*: what each request looks up, ends of objects.
-//! *Gives*: counters, when a request has its contexts. *Must not*: decide a right or the order of anything: the tables do.
+//! *Gives*: counters, the time when a request has its contexts. *Must not*: decide a right or the order of anything:
+//! the tables do.
 
 mod repeats;
 
@@ -37,7 +38,7 @@ pub(crate) enum LookedUp {
     },
 }
 
-/// Context of the model, and what a lookup does with it.
+/// Context of the model, and the kind of its lookup.
 #[derive(Clone, Copy, Debug)]
 struct KnownContext {
     handle: ContextHandle,
@@ -58,24 +59,24 @@ pub(crate) struct ContextModel {
 struct Model {
     cache: ContextCache,
     tps: SmallNumbers<u32>,
-    /// By token id and number of the page.
+    /// By token id and page number.
     pages: SmallNumbers<(u32, u64)>,
-    /// Model time in ns: the virtual time, or a request begins when the one before had its contexts.
+    /// Model time in ns: the virtual time, or each request begins when the one before had its contexts.
     now: u64,
-    /// Lookups of what had no number left.
+    /// Lookups of things for which no number was left.
     untracked: u64,
-    /// When something that waits for its contexts goes on: a send queue, or a piece of a peer.
+    /// When a send queue, or a piece of a peer, that waits for its contexts can continue.
     waits: BinaryHeap<Reverse<(Nanos, Option<u32>)>>,
-    /// Requests like an earlier one that were counted and not given to the cache yet.
+    /// Requests like an earlier one that were counted but not yet applied to the cache.
     repeats: Repeats,
-    /// Where copies of all lookups go.
+    /// Receiver of copies of all lookups.
     sink: Option<Arc<dyn LookupSink>>,
     /// Tests only: what ended stays, and everything is on the chip at once.
     #[cfg(test)]
     lies: bool,
 }
 
-/// Small numbers for what has large ones.
+/// Small numbers for large keys.
 #[derive(Debug)]
 struct SmallNumbers<K> {
     of: BTreeMap<K, u32>,
@@ -87,7 +88,7 @@ impl<K: Ord + Copy> SmallNumbers<K> {
         Self { of: BTreeMap::new(), free: Vec::new() }
     }
 
-    /// The number of a key. `None`: it is new, and there is none left.
+    /// The number of a key. `None`: it is new, and no number is left.
     fn number(&mut self, key: K) -> Option<u32> {
         if let Some(number) = self.of.get(&key) {
             return Some(*number);
@@ -106,8 +107,8 @@ impl<K: Ord + Copy> SmallNumbers<K> {
 }
 
 impl ContextModel {
-    /// An empty chip with the defaults of [`CacheCfg`] and the policy of this project. `None`: there is none, or its parameters
-    /// are not possible.
+    /// An empty chip with the defaults of [`CacheCfg`] and this project's policy. `None`: the mode is off, or its
+    /// parameters are impossible.
     pub(crate) fn new(mode: ContextModelMode) -> Option<Self> {
         if mode == ContextModelMode::Off {
             return None;
@@ -128,7 +129,7 @@ impl ContextModel {
         Some(Self { mode, clock: AtomicU64::new(0), model: Mutex::new(model) })
     }
 
-    /// A request looks all these up at once. Returns when it may start in virtual time; 0: now.
+    /// Looks up everything that a request needs at once. Returns when it may start in virtual time; 0: now.
     #[inline]
     pub(crate) fn look_up(&self, request: impl Iterator<Item = LookedUp>) -> Nanos {
         let request = RequestLookups::of(request);
@@ -146,7 +147,8 @@ impl ContextModel {
         ready_at
     }
 
-    /// A request that is posted and not begun will look these up. For virtual time: the other mode has no time between them.
+    /// Prefetches the contexts of a request that is posted and not begun. For virtual time: the other mode has no
+    /// time in between.
     pub(crate) fn prefetch(&self, request: impl Iterator<Item = LookedUp>) {
         let mut model = self.model();
         let now = model.now.max(self.clock.load(Ordering::Acquire));
@@ -155,12 +157,12 @@ impl ContextModel {
         model.now = now;
     }
 
-    /// Requests ahead of their turn that [`ContextModel::prefetch`] is worth being called for; 0: none.
+    /// How many requests ahead [`ContextModel::prefetch`] is worth calling; 0: none.
     pub(crate) fn prefetch_distance(&self) -> u32 {
         if self.mode == ContextModelMode::Time { PREFETCHED } else { 0 }
     }
 
-    /// The first packet of a message goes, or its last one: these stay on the chip meanwhile.
+    /// Pins contexts when the first packet of a message is sent, and unpins them at the last one.
     pub(crate) fn pin(&self, contexts: impl Iterator<Item = LookedUp>, is_pinned: bool) {
         let mut model = self.model();
         model.apply_repeats();
@@ -175,35 +177,35 @@ impl ContextModel {
         model.now = now;
     }
 
-    /// From now on the model is wrong: what ended stays in it, and everything is on the chip at once.
+    /// Makes the model wrong, for tests: what ended stays in it, and everything is on the chip at once.
     #[cfg(test)]
     pub(crate) fn lie(&self) {
         self.model().lies = true;
     }
 
-    /// Copies of all lookups go there from now on, until it wants no more.
+    /// Sends copies of all lookups to `sink`, until it wants no more.
     pub(crate) fn record(&self, sink: Arc<dyn LookupSink>) {
         let mut model = self.model();
         model.apply_repeats();
         model.sink = Some(sink);
     }
 
-    /// Virtual time is this now.
+    /// Sets the virtual time.
     pub(crate) fn set_clock(&self, now: Nanos) {
         self.clock.store(now, Ordering::Release);
     }
 
-    /// Whether virtual time is before this.
+    /// Whether virtual time is before `at`.
     pub(crate) fn is_before(&self, at: Nanos) -> bool {
         self.clock.load(Ordering::Acquire) < at
     }
 
-    /// The device is to be stepped at this time, for a send queue or for a piece of a peer.
+    /// Requests a step of the device at this time, for a send queue or for a piece of a peer.
     pub(crate) fn wait(&self, until: Nanos, queue: Option<u32>) {
         self.model().waits.push(Reverse((until, queue)));
     }
 
-    /// Gives `wake` the send queues whose time is there.
+    /// Calls `wake` for the send queues whose time has come.
     pub(crate) fn take_due(&self, mut wake: impl FnMut(u32)) {
         if self.mode != ContextModelMode::Time {
             return;
@@ -220,7 +222,7 @@ impl ContextModel {
         }
     }
 
-    /// When something goes on that waits for its contexts.
+    /// When something that waits for its contexts can continue.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         if self.mode != ContextModelMode::Time {
             return None;
@@ -228,7 +230,7 @@ impl ContextModel {
         self.model().waits.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// An object ended: its number may name another one from now on.
+    /// Removes an object that ended: its number may name another one from now on.
     pub(crate) fn end(&self, ended: LookedUp) {
         let mut model = self.model();
         model.apply_repeats();
@@ -258,7 +260,7 @@ impl ContextModel {
         }
     }
 
-    /// The value of a counter by its name in the device, which starts with `context_`.
+    /// The value of a counter, by its name in the device without the prefix `context_`.
     pub(crate) fn value(&self, name: &str) -> u64 {
         let Some(name) = name.strip_prefix("context_") else { return 0 };
         let mut model = self.model();
@@ -280,7 +282,7 @@ impl ContextModel {
 }
 
 impl Model {
-    /// Counts a request whose time is that until it has its contexts.
+    /// Counts a request; its time is that until it has its contexts.
     #[inline]
     fn count(&mut self, request: &RequestLookups) {
         if self.sink.is_none() && self.repeats.count(request) {
@@ -307,7 +309,7 @@ impl Model {
         }
     }
 
-    /// When the request has its contexts, and which they are if all are on the chip.
+    /// When the request has its contexts, and which those are if all are on the chip.
     fn look_up(&mut self, request: &RequestLookups) -> (Nanos, Option<Vec<KnownContext>>) {
         let (mut ready_at, mut all_inline) = (self.now, true);
         let mut known = Vec::with_capacity(KNOWN);
@@ -332,19 +334,19 @@ impl Model {
         (ready_at, all_inline.then_some(known))
     }
 
-    /// Gives the cache the requests that were only counted.
+    /// Applies the requests that were only counted to the cache.
     fn apply_repeats(&mut self) {
         let Self { cache, repeats, now, .. } = self;
         repeats.drain(*now, |KnownContext { handle, generation, op }, times| {
             if !cache.hit_again((handle, generation), op, (times, *now)) {
-                // It left the chip by its time alone: what follows is no hit any more.
+                // It left the chip by its time alone: what follows are no hits any more.
                 (0..times).for_each(|_| _ = cache.access(handle, generation, op, *now));
                 while cache.poll_wake().is_some() {}
             }
         });
     }
 
-    /// Grows when contexts come to the chip or leave it.
+    /// Grows when contexts enter or leave the chip.
     fn changes(&mut self) -> u64 {
         let counts = self.cache.counts();
         counts.installed
@@ -354,7 +356,7 @@ impl Model {
             + counts.migrations_to_l3
     }
 
-    /// Kind and number of what is looked up; `None`: it has no number.
+    /// Kind and number of a thing that is looked up; `None`: it has no number.
     fn contexts_of(
         &mut self,
         looked_up: LookedUp,
@@ -372,7 +374,7 @@ impl Model {
         std::iter::once(first).chain(second)
     }
 
-    /// The context of this number, which is made if it is new.
+    /// The context of this number, created if it is new.
     fn context(&mut self, kind: ContextKind, number: Option<u32>) -> Option<KnownContext> {
         let handle =
             number.filter(|number| *number < INDICES).and_then(|n| ContextHandle::new(kind, n));
@@ -392,7 +394,7 @@ impl Model {
         Some(KnownContext { handle, generation, op })
     }
 
-    /// Handles of what is looked up, of contexts that were looked up before.
+    /// Handles of contexts that were looked up before.
     fn known_handles(&self, looked_up: LookedUp) -> Vec<ContextHandle> {
         let handle = |kind, number: Option<u32>| number.and_then(|n| ContextHandle::new(kind, n));
         match looked_up {
@@ -417,7 +419,7 @@ impl Model {
     }
 }
 
-/// Latency of the chip in ns: time of a request that finds all there.
+/// Latency of the chip in ns: time of a request that hits only.
 const L1_NS: u64 = 4;
 /// Contexts of a usual request: queue, TP, JFC, segment and page of two pieces.
 const KNOWN: usize = 7;

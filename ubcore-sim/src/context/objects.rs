@@ -1,7 +1,7 @@
-//! What the driver has made: numbers given out, and which object depends on which.
+//! The objects of the driver: numbers in use, and dependencies between objects.
 //!
-//! *Owns*: the books of the control plane. *Takes*: creations and destructions. *Gives*: free
-//! numbers, "in use" answers. *Must not*: be looked at on the data path.
+//! *Owns*: the records of the control plane. *Takes*: creations and destructions. *Gives*: free numbers, "in use"
+//! answers. *Must not*: be read on the data path.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -17,7 +17,7 @@ pub(crate) struct IdPool {
     first: u32,
     end: u32,
     next: u32,
-    /// Function that has each number.
+    /// Function that owns each number.
     taken: BTreeMap<u32, FunctionId>,
 }
 
@@ -27,7 +27,7 @@ impl IdPool {
         Self { first, end, next: first, taken: BTreeMap::new() }
     }
 
-    /// A free number for a function, not one that was given back just now if that can be helped.
+    /// Allocates a free number for a function; avoids one that was freed just now if possible.
     pub(crate) fn take(&mut self, owner: FunctionId) -> Option<u32> {
         for _ in self.first..self.end {
             let number = self.next;
@@ -39,13 +39,13 @@ impl IdPool {
         None
     }
 
-    /// The lowest free number: for indices that should stay dense.
+    /// Allocates the lowest free number: for indices that should stay dense.
     pub(crate) fn take_lowest(&mut self, owner: FunctionId) -> Option<u32> {
         let free = (self.first..self.end).find(|n| !self.taken.contains_key(n))?;
         self.claim(free, owner).then_some(free)
     }
 
-    /// This very number; `false` when it is taken.
+    /// Allocates this number; `false`: it is taken.
     pub(crate) fn claim(&mut self, number: u32, owner: FunctionId) -> bool {
         match self.taken.entry(number) {
             Entry::Vacant(free) => {
@@ -60,12 +60,12 @@ impl IdPool {
         self.taken.remove(&number).is_some()
     }
 
-    /// Whether a function has the number.
+    /// Whether a function owns the number.
     pub(crate) fn is_of(&self, number: u32, owner: FunctionId) -> bool {
         self.taken.get(&number) == Some(&owner)
     }
 
-    /// The numbers of a function.
+    /// The numbers that a function owns.
     pub(crate) fn all_of(&self, owner: FunctionId) -> Vec<u32> {
         self.taken.iter().filter(|(_, of)| **of == owner).map(|(number, _)| *number).collect()
     }
@@ -86,7 +86,7 @@ pub(crate) struct QueueRecord {
     pub(crate) owner: FunctionId,
     pub(crate) kind: CmdQueueKind,
     pub(crate) mode: Mode,
-    /// JFCs that it holds a port of.
+    /// JFCs of which it has a port.
     pub(crate) jfcs: Vec<u32>,
     pub(crate) sends: bool,
     /// It has a receiving side.
@@ -95,9 +95,9 @@ pub(crate) struct QueueRecord {
     pub(crate) group: Option<u32>,
     /// Index of its hazard slot.
     pub(crate) slot: Option<u32>,
-    /// Requests that it can have outstanding, as they count for the quota.
+    /// Requests that it may have outstanding, as charged to the quota.
     pub(crate) work: u64,
-    /// Jetties that take their receives from it.
+    /// Number of jetties that use its receives.
     pub(crate) users: u32,
     /// It is being destroyed.
     pub(crate) leaving: bool,
@@ -137,12 +137,12 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// How many queues of a kind there are.
+    /// Number of queues of a kind.
     pub(crate) fn count_of(&self, kind: CmdQueueKind) -> usize {
         self.queues.values().filter(|q| q.kind == kind).count()
     }
 
-    /// The id asked for, or any; `None` when it is taken or none is left.
+    /// Allocates the wanted id, or any; `None`: it is taken, or none is left.
     pub(crate) fn take_id(&mut self, wanted: u32, owner: FunctionId) -> Option<u32> {
         if wanted == 0 {
             return self.ids.take(owner);

@@ -1,26 +1,26 @@
 //! Memory faults that a test plants: pages that cannot be read.
 //!
-//! *Owns*: the marks of a node, and those of one registration. *Takes*: address ranges. *Gives*:
-//! whether a read meets one. *Must not*: cost more than one look where nothing is marked.
+//! *Owns*: the marks of a node, and those of one registration. *Takes*: address ranges. *Gives*: whether a read meets
+//! one. *Must not*: cost more than one check if nothing is marked.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use urma_mem::Region;
 
-/// Bytes that are marked together.
+/// Size in bytes of what is marked together.
 const PAGE: usize = 4096;
 
 /// Marked memory of a node, in addresses of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Range<usize>>>);
 
-/// Marked memory of one registration, in offsets; empty, without an allocation, as a rule.
+/// Marked ranges of one registration, as offsets; usually empty, and then without an allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Poison(Box<[Range<u64>]>);
 
 impl Marks {
-    /// Marks the pages that `len` bytes at `addr` touch; the whole of them.
+    /// Marks the whole pages that `len` bytes at `addr` touch.
     pub(crate) fn add(&self, addr: usize, len: usize) -> Range<usize> {
         let first = addr - addr % PAGE;
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
@@ -29,7 +29,7 @@ impl Marks {
         pages
     }
 
-    /// What is marked of a region.
+    /// The marks within a region.
     pub(crate) fn of(&self, region: &Region) -> Poison {
         let (start, end) = (region.addr(), region.addr() + region.len());
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Poison {
         self.0.is_empty()
     }
 
-    /// Whether one of `len` bytes at `offset` is marked.
+    /// Whether any of `len` bytes at `offset` is marked.
     #[cold]
     pub(crate) fn meets(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);

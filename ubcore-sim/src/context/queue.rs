@@ -1,30 +1,30 @@
 //! A queue number: the permanent place where doorbells arrive.
 //!
-//! *Owns*: the producer index, and what posters and the queue's engine leave for each other. *Takes*:
-//! doorbells. *Gives*: marks. *Must not*: make a poster wait.
+//! *Owns*: the producer index, and marks between posters and the queue's engine. *Takes*: doorbells. *Gives*: marks.
+//! *Must not*: make a poster wait.
 
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::{counts::FastCounts, function::FunctionId, lives::Lives};
 
-/// One of the 2^20 numbers, from its first use on.
+/// State of one of the 2^20 numbers, from its first use on.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) id: u32,
-    /// Number of the function that has it.
+    /// Number of the function that owns it.
     owner: AtomicU32,
-    /// Send producer index as rung, free running, in blocks.
+    /// Send producer index of the last doorbell, free running, in blocks.
     pub(crate) pi: AtomicU32,
     pub(crate) fast: FastCounts,
-    /// Lives of the send engine here (a hint for doorbells; the engine decides).
+    /// Lives of the send engine (a hint for doorbells; the engine decides).
     pub(crate) sends: Lives,
-    /// 0 to 15, the most urgent.
+    /// 0 to 15; 15 is the most urgent.
     pub(crate) priority: AtomicU32,
-    /// Positions of its ring less one, for direct entries.
+    /// Number of positions of its ring minus one, for direct entries.
     pub(crate) mask: AtomicU32,
     /// It stopped for want of a completion slot.
     pub(crate) stopped: AtomicBool,
-    /// It is in the list of queues that want another step.
+    /// It is in the list of queues that need another step.
     runnable: AtomicBool,
     /// It is in the list of queues with requests for the shared part.
     listed: AtomicBool,
@@ -46,18 +46,18 @@ impl Queue {
         }
     }
 
-    /// A function has it from now on.
+    /// Sets the function that owns it.
     pub(crate) fn set_owner(&self, owner: FunctionId) {
         self.owner.store(owner.number().into(), Ordering::SeqCst);
     }
 
-    /// Whether a function has it.
+    /// Whether this function owns it.
     #[inline]
     pub(crate) fn is_of(&self, owner: FunctionId) -> bool {
         self.owner.load(Ordering::Relaxed) == u32::from(owner.number())
     }
 
-    /// Number of the function that has it.
+    /// Number of the function that owns it.
     pub(crate) fn owner(&self) -> u32 {
         self.owner.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Queue {
         u64::from(self.mask.load(Ordering::Relaxed))
     }
 
-    /// Whether the caller must put it into the list of runnable queues.
+    /// Marks it. Returns whether the caller must add it to the list of runnable queues.
     pub(crate) fn mark_runnable(&self) -> bool {
         !self.runnable.swap(true, Ordering::SeqCst)
     }
@@ -77,7 +77,7 @@ impl Queue {
         self.runnable.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the caller must put it into the list for the shared part.
+    /// Marks it. Returns whether the caller must add it to the list for the shared part.
     pub(crate) fn mark_listed(&self) -> bool {
         !self.listed.swap(true, Ordering::SeqCst)
     }

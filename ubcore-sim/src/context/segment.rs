@@ -27,7 +27,7 @@ use crate::share::layout::{
     EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
 };
 
-/// Of a segment that shares nothing.
+/// The extent of a segment that shares nothing.
 const NOTHING: SharedExtent = SharedExtent { va: 0, len: 0, offset: 0 };
 
 /// Bit of the packed word: the segment lies in a file.
@@ -44,23 +44,23 @@ pub(crate) struct LocalSegment {
     pub(crate) token_id: u32,
     pub(crate) va: u64,
     pub(crate) len: u64,
-    /// The bytes; offset 0 is `va`.
+    /// Its memory; offset 0 is `va`.
     pub(crate) region: Region,
-    /// The same, for accesses of peers.
+    /// The same memory, for accesses of peers.
     pub(crate) memory: HeldMemory,
     pub(crate) access: Access,
     pub(crate) token: Option<u32>,
     /// Generation under which it is published.
     pub(crate) life: u64,
-    /// Its pages were given to peers; stays set when the token is invalidated.
+    /// Its pages were shared with peers; stays set when the token is invalidated.
     pub(crate) shared: bool,
-    /// Peers on this host find pages of it in the arena.
+    /// Whether peers on this host find pages of it in the arena.
     pub(crate) has_extents: bool,
-    /// Peers on this host find it in a file.
+    /// Whether peers on this host find it in a file.
     pub(crate) has_file: bool,
-    /// Bytes that cannot be read.
+    /// Ranges that cannot be read.
     poison: Poison,
-    /// Cleared when it is unregistered; a cached reference is checked against it before use.
+    /// Cleared when it is unregistered; checked before each use of a cached reference.
     live: AtomicBool,
 }
 
@@ -75,13 +75,13 @@ impl LocalSegment {
         !self.poison.is_empty()
     }
 
-    /// Whether reading `len` bytes at `va`, which lie inside, meets a memory fault.
+    /// Whether a read of `len` bytes at `va`, which are in bounds, meets a memory fault.
     #[inline]
     pub(crate) fn is_poisoned(&self, va: u64, len: u64) -> bool {
         !self.poison.is_empty() && self.poison.meets(va.wrapping_sub(self.va), len)
     }
 
-    /// Offset of `len` bytes at `va`, when they lie inside.
+    /// Offset of `len` bytes at `va`, if they are in bounds.
     #[inline]
     pub(crate) fn offset_of(&self, va: u64, len: u64) -> Option<usize> {
         offset_in(self.va, self.len, va, len).and_then(|offset| usize::try_from(offset).ok())
@@ -106,7 +106,7 @@ pub(crate) struct SegmentTable {
     ends: Arc<EndCount>,
 }
 
-/// What a registration is made of.
+/// Arguments of [`SegmentTable::publish`], for one registration.
 #[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) owner: FunctionId,
@@ -120,20 +120,19 @@ pub(crate) struct NewSegment {
 }
 
 impl SegmentTable {
-    /// Ends of registrations are counted by `ends`.
+    /// Creates the table; each end of a registration bumps `ends`.
     pub(crate) fn new(node: Region, ends: Arc<EndCount>) -> Self {
         Self { slots: IdTable::new(), node, marks: Marks::default(), ends }
     }
 
-    /// The live context of a token id.
+    /// The live registration of a token id.
     #[inline]
     pub(crate) fn find(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
         self.slot(tid_of(token_id)?)?.load_full().filter(|s| s.is_live())
     }
 
-    /// Makes a registration known here and to peers. The extents of what is shared are in terms of the
-    /// segment's addresses, the longest first; what the table has no room for is not published. Of
-    /// memory with faults nothing is reached without its owner.
+    /// Publishes a registration here and to peers. Shared extents are in the segment's addresses, the longest first;
+    /// those beyond the table's room are not published. Memory with faults is reached only through its owner.
     pub(crate) fn publish(&self, new: NewSegment, shared: &SharedMemory) -> Option<()> {
         let extents = &shared.extents;
         let tid = tid_of(new.token_id)?;
@@ -181,7 +180,7 @@ impl SegmentTable {
         Some(())
     }
 
-    /// Ends the life of a registration: no request starts with it any more.
+    /// Ends the life of a registration: no new request uses it.
     pub(crate) fn kill(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
         let tid = tid_of(token_id)?;
         let segment = self.slot(tid)?.swap(None)?;
@@ -205,15 +204,15 @@ impl SegmentTable {
         })
     }
 
-    /// Takes the remote rights of a registration of `owner` away when `token` is its token (SEND_INVALIDATE).
-    /// Its owner goes on using it, and unregisters it as usual. Returns whether it did.
+    /// Withdraws the remote rights of a registration of `owner` if `token` is its token (SEND_INVALIDATE). Its owner
+    /// continues to use it, and unregisters it as usual. Returns whether it did.
     pub(crate) fn invalidate(&self, owner: FunctionId, token_id: u32, token: u32) -> bool {
         let is_guarded = |s: &LocalSegment| s.token.is_some() && fits(s.token, Some(token));
         let guarded = self.find(token_id).is_some_and(|s| s.owner == owner && is_guarded(&s));
         guarded && self.replace(token_id, |_| Access::LOCAL_ONLY)
     }
 
-    /// Marks memory as bad, and gives the registrations there a new life that knows it.
+    /// Marks memory as bad, and starts a new life of the registrations there that knows the marks.
     pub(crate) fn poison(&self, addr: usize, len: usize) {
         let pages = self.marks.add(addr, len);
         let segments = self.slots.iter().filter_map(ArcSwapOption::load_full);
@@ -225,7 +224,7 @@ impl SegmentTable {
         }
     }
 
-    /// Another life of a registration, with other rights and without a shared part.
+    /// Starts a new life of a registration, with other rights and nothing shared.
     fn replace(&self, token_id: u32, rights: impl FnOnce(Access) -> Access) -> bool {
         let Some(old) = self.kill(token_id) else { return false };
         let new = NewSegment {
@@ -261,7 +260,8 @@ pub(crate) const fn extent_offset(tid: usize, index: usize) -> usize {
     NODE_EXTENTS + tid * EXTENTS_LEN + index * EXTENT_LEN
 }
 
-/// Where a segment lies in a file, in a node region whose entry has the packed word `packed`; `None`: it does not.
+/// The place of a segment in a file, from a node region whose entry has the packed word `packed`; `None`: it is in no
+/// file.
 pub(crate) fn file_place(node: &Region, tid: usize, packed: u64) -> Option<FilePlace> {
     if packed >> FILE_BIT & 1 == 0 {
         return None;
@@ -270,15 +270,15 @@ pub(crate) fn file_place(node: &Region, tid: usize, packed: u64) -> Option<FileP
     Some(FilePlace { descriptor: u32::try_from(descriptor).ok()?, device, inode, offset })
 }
 
-/// The table index of a token id; `None` for one that no table has.
+/// The table index of a token id; `None`: no table has it.
 #[inline]
 pub(crate) const fn tid_of(token_id: u32) -> Option<usize> {
     let tid = (token_id >> 8) as usize;
     if token_id & 0xff == 0 && tid != 0 && tid < SEGMENTS { Some(tid) } else { None }
 }
 
-/// A small cache of contexts for one engine: the table is asked on a miss only. What it finds is of one function, or of
-/// all.
+/// A small cache of registrations for one engine, which looks up the table only on a miss. It finds those of one
+/// function, or of all.
 #[derive(Debug)]
 pub(crate) struct SegmentCache {
     owner: FunctionId,
@@ -288,12 +288,12 @@ pub(crate) struct SegmentCache {
 const CACHE: usize = 8;
 
 impl SegmentCache {
-    /// Finds segments of `owner` alone.
+    /// Creates a cache for segments of `owner` alone.
     pub(crate) fn of(owner: FunctionId) -> Self {
         Self { owner, slots: Default::default() }
     }
 
-    /// Finds segments of all functions: for accesses that show a token.
+    /// Creates a cache for segments of all functions, for accesses that show a token.
     pub(crate) fn of_any() -> Self {
         Self::of(FunctionId::ANY)
     }
@@ -303,7 +303,7 @@ impl SegmentCache {
         self.owner
     }
 
-    /// From now on finds segments of `owner` alone.
+    /// From now on finds only segments of `owner`.
     #[inline]
     pub(crate) fn turn_to(&mut self, owner: FunctionId) -> &mut Self {
         if self.owner != owner {
@@ -312,8 +312,8 @@ impl SegmentCache {
         self
     }
 
-    /// The live context of a token id.
-    // With several callers `inline` alone leaves a call in the path of an 8-byte WRITE.
+    /// Looks up the live registration of a token id.
+    // With several callers `inline` alone leaves a call on the path of an 8-byte WRITE.
     #[inline(always)]
     pub(crate) fn find(&mut self, table: &SegmentTable, token_id: u32) -> Option<&LocalSegment> {
         let slot = &mut self.slots[(token_id >> 8) as usize % CACHE];
@@ -327,20 +327,20 @@ impl SegmentCache {
         slot.as_deref()
     }
 
-    /// The live context of a token id that was found before.
+    /// The live registration of a token id, if it is in the cache.
     #[inline]
     pub(crate) fn known(&self, token_id: u32) -> Option<&LocalSegment> {
         let slot = self.slots[(token_id >> 8) as usize % CACHE].as_deref()?;
         (slot.token_id == token_id && slot.is_live()).then_some(slot)
     }
 
-    /// As [`SegmentCache::known`], to be kept.
+    /// The live registration of a token id, if it is in the cache, as a counted reference.
     pub(crate) fn known_arc(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
         let slot = self.slots[(token_id >> 8) as usize % CACHE].as_ref()?;
         (slot.token_id == token_id && slot.is_live()).then(|| Arc::clone(slot))
     }
 
-    /// Lets go of every context that does not live any more.
+    /// Drops references to dead registrations.
     pub(crate) fn drop_dead(&mut self) {
         for slot in &mut self.slots {
             if slot.as_ref().is_some_and(|s| !s.is_live()) {

@@ -1,15 +1,16 @@
-//! How much one step of a send queue does, where functions share the device.
+//! Bounds of one step of a send queue, when functions share the device.
 //!
-//! *Owns*: bounds of a step. *Takes*: the settings, the number of functions. *Gives*: the bounds of the settings while one driver
-//! uses the device; while several do, smaller ones, and one queue of each function per step. *Must not*: hold queues or functions.
+//! *Owns*: the bounds. *Takes*: the settings, the number of functions. *Gives*: the bounds of the settings while one
+//! driver uses the device; smaller ones, and one queue of each function per step, while several do. *Must not*: hold
+//! queues or functions.
 
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::cfg::DeviceCfg;
 
-/// Most bytes that one step of one send queue copies directly while functions share the device.
+/// Most bytes that one step of a send queue copies directly while functions share the device.
 const SHARED_STEP_BYTES: usize = 256 << 10;
-/// Most requests that it starts then: of the longest that the express lane takes (16 KiB), as many bytes.
+/// Most requests that it starts then: of the longest ones of the express lane (16 KiB), the same number of bytes.
 const SHARED_STEP_REQUESTS: u32 = 16;
 
 /// Bounds of one step of one send queue.
@@ -30,7 +31,7 @@ impl StepShare {
         }
     }
 
-    /// There are so many functions beside that of the owner.
+    /// Sets the bounds for `others` functions besides that of the owner.
     pub(crate) fn set(&self, cfg: &DeviceCfg, others: usize) {
         let is_shared = others > 1;
         let (bytes, requests) = match is_shared {

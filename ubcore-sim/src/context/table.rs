@@ -1,20 +1,20 @@
-//! A table by 20-bit id whose entries, once made, stay until the device goes.
+//! A table by 20-bit id whose entries, once created, stay until the device goes.
 //!
-//! *Owns*: two levels of once-cells. *Takes*: ids. *Gives*: references without a lock, in two loads.
-//! *Must not*: free an entry while the device lives (that is what makes the lookups cheap).
+//! *Owns*: two levels of once-cells. *Takes*: ids. *Gives*: references without a lock, in two loads. *Must not*: free
+//! an entry while the device lives (which is what makes the lookups cheap).
 
 use std::sync::OnceLock;
 
 const BLOCK: usize = 256;
 const BLOCKS: usize = (1 << 20) / BLOCK;
 
-/// Entries of type `T` by id, made on first use.
+/// Entries of type `T` by id, created on first use.
 #[derive(Debug)]
 pub(crate) struct IdTable<T> {
     blocks: Box<[OnceLock<Block<T>>]>,
 }
 
-/// Neighbouring ids, made together on the first use of one of them.
+/// Adjacent ids, created together on the first use of one of them.
 type Block<T> = Box<[OnceLock<T>]>;
 
 impl<T> IdTable<T> {
@@ -22,14 +22,14 @@ impl<T> IdTable<T> {
         Self { blocks: (0..BLOCKS).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The entry, if it was ever made.
+    /// The entry, if it was ever created.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
         let id = id as usize;
         self.blocks.get(id / BLOCK)?.get()?.get(id % BLOCK)?.get()
     }
 
-    /// The entry, made now if need be; `None` for an id beyond 20 bits.
+    /// The entry, created now if need be; `None` for an id beyond 20 bits.
     pub(crate) fn get_or_make(&self, id: u32, make: impl FnOnce() -> T) -> Option<&T> {
         let id = id as usize;
         let block = self
@@ -39,7 +39,7 @@ impl<T> IdTable<T> {
         Some(block.get(id % BLOCK)?.get_or_init(make))
     }
 
-    /// All entries that were ever made.
+    /// All entries that were ever created.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
     }

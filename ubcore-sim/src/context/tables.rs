@@ -1,8 +1,8 @@
-//! What a device is: configuration, counters, segments, paths, completion and event queues.
+//! The tables of a device: configuration, counters, segments, paths, completion and event queues.
 //!
-//! *Owns*: the tables that every room borrows, and short lists from lower rooms to those that step
-//! them. *Takes*: objects as commands make them. *Gives*: lookups that never wait. *Must not*: step
-//! anything; depend on the rooms that read them.
+//! *Owns*: the tables that everything above borrows, and short lists from lower modules to those that step them.
+//! *Takes*: objects as commands create them. *Gives*: lookups that never wait. *Must not*: step anything; depend on
+//! the modules that read them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,48 +34,48 @@ use crate::share::layout;
 
 /// Entries of a list of queue numbers: more than there can be queues.
 pub(crate) const LIST_LEN: usize = 4 * limits::QUEUES;
-/// Requests to the host that can wait.
+/// Most waiting requests to the host.
 const REQUESTS_LEN: usize = 2 * limits::PEERS;
-/// Asynchronous events that wait for room; beyond it the oldest are dropped and counted.
+/// Most waiting asynchronous events; beyond it the oldest are dropped and counted.
 pub(crate) const ASYNC_PENDING_MAX: usize = 4096;
-/// Marks a place that MAP_SEG answers as one for loads alone; user addresses have at most 57 bits.
+/// Marks an address from MAP_SEG as one for loads only; user addresses have at most 57 bits.
 pub(crate) const LOADS_ONLY: u64 = 1 << 62;
 
-/// Everything of a device that more than one room looks at, except its send queues.
+/// Everything of a device that several modules use, except its send queues.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) cfg: DeviceCfg,
-    /// Most bytes that the direct path copies in one go.
+    /// Most bytes that the direct path copies in one chunk.
     pub(crate) step_max: u64,
     pub(crate) ports: Ports,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
-    /// What the chip of a NIC would keep, if that is accounted.
+    /// Model of the contexts on a NIC's chip, if it is on.
     pub(crate) contexts: Option<Box<ContextModel>>,
     /// The function of the device's owner.
     pub(crate) first: Arc<DeviceFunction>,
-    /// How much one step of one send queue does.
+    /// Bounds of one step of one send queue.
     pub(crate) step: StepShare,
-    /// All functions but that.
+    /// All functions but that one.
     others: RwLock<BTreeMap<FunctionId, Arc<DeviceFunction>>>,
     pub(crate) segments: SegmentTable,
     pub(crate) links: LinkTable,
-    /// Ends of segments and of paths.
+    /// Epoch: bumped by each end of a segment or path.
     pub(crate) ends: Arc<EndCount>,
     pub(crate) jfcs: IdTable<Arc<DeviceJfc>>,
     pub(crate) eqs: IdTable<ArcSwapOption<EventQueue>>,
     /// Jetties whose send side left READY by itself: their receive side follows.
     stopped: ArrayQueue<(u32, QueueState)>,
-    /// Some JFC's events are moderated by time: the shared part keeps the timers.
+    /// Whether events of some JFC are moderated by time: the shared part keeps the timers.
     pub(crate) moderation: AtomicBool,
     pub(crate) requests: ArrayQueue<HostRequest>,
     pub(crate) sleep: Option<SleepFlag>,
-    /// By which polls see that a step may find something.
+    /// Sign by which polls see that a step may find something.
     pub(crate) sign: Arc<WorkSign>,
 }
 
 impl Tables {
-    /// Those of a device after power-on. The header of the node region is written here.
+    /// Creates the tables of a device after power-on, and writes the header of the node region.
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         write_header(&cfg, &ports.node_region);
         let ends = Arc::new(EndCount::default());
@@ -112,13 +112,13 @@ impl Tables {
         self.cfg.lane == ExpressLane::On && !self.faults.is_planted()
     }
 
-    /// Takes a path out of the table, and out of the model.
+    /// Removes a path from the table and from the model.
     pub(crate) fn remove_link(&self, tpn: u32) {
         self.links.remove(tpn);
         self.forget(LookedUp::Tp(tpn));
     }
 
-    /// An object ended: the model forgets it.
+    /// Removes an object that ended from the model.
     pub(crate) fn forget(&self, ended: LookedUp) {
         if let Some(contexts) = &self.contexts {
             contexts.end(ended);
@@ -131,7 +131,7 @@ impl Tables {
         self.counts.add(counter, 1);
     }
 
-    /// The window of `len` bytes at a device address that the driver of a function named; a fault is counted.
+    /// The window of `len` bytes at a device address that a function's driver named; a fault is counted.
     pub(crate) fn window(
         &self,
         function: &DeviceFunction,
@@ -145,8 +145,8 @@ impl Tables {
         window
     }
 
-    /// Maps the pages behind an address that MAP_SEG answered into this process, of a peer's segment and of at
-    /// most `len_max` bytes.
+    /// Maps the pages behind an address from MAP_SEG into this process, for a peer's segment and at most `len_max`
+    /// bytes.
     pub(crate) fn prepare(&self, addr: u64, len: u64, len_max: u64) {
         let is_read = addr & LOADS_ONLY != 0;
         let len = usize::try_from(len.min(len_max)).unwrap_or(0);
@@ -156,8 +156,8 @@ impl Tables {
         }
     }
 
-    /// The memory behind an address that MAP_SEG answered: of a peer's segment a window of its own,
-    /// which ends with its last user and not with the path.
+    /// The memory behind an address from MAP_SEG. A peer's segment gets a mapping of its own, which ends with its
+    /// last user and not with the path.
     pub(crate) fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
         let with = |window: Region| {
             if addr & LOADS_ONLY == 0 { window } else { window.read_only() }
@@ -176,7 +176,7 @@ impl Tables {
         }
     }
 
-    /// A jetty's send side left READY by itself.
+    /// Notes that a jetty's send side left READY by itself.
     pub(crate) fn on_stopped(&self, id: u32, state: QueueState) {
         // A queue stops once per life, so there is room for all that can exist.
         let _ = self.stopped.push((id, state));
@@ -190,12 +190,12 @@ impl Tables {
         if self.has_stopped() { self.stopped.pop() } else { None }
     }
 
-    /// Asks the host for something; `false` when too much waits already.
+    /// Queues a request to the host; `false`: too many wait already.
     pub(crate) fn ask_host(&self, request: HostRequest) -> bool {
         self.requests.push(request).is_ok()
     }
 
-    /// Adds a function; `None`: there are as many as there can be.
+    /// Adds a function; `None`: the maximum is reached.
     pub(crate) fn add_function(
         &self,
         cfg: FunctionCfg,
@@ -210,7 +210,7 @@ impl Tables {
         Some(function)
     }
 
-    /// A function is gone; its objects were ended before.
+    /// Removes a function whose objects were ended before.
     pub(crate) fn remove_function(&self, id: FunctionId) {
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
         others.remove(&id);
@@ -236,21 +236,21 @@ impl Tables {
         std::iter::once(&self.first).chain(others.values()).map(Arc::clone).collect()
     }
 
-    /// Sends the drivers of all functions an event about the device.
+    /// Sends an event about the device to the drivers of all functions.
     pub(crate) fn device_event(&self, kind: EqeKind, object: u32) {
         for function in self.functions() {
             self.event_to(&function, kind, object);
         }
     }
 
-    /// Sends the driver of function `owner` an event about an object of it.
+    /// Sends an event about an object of function `owner` to its driver.
     pub(crate) fn async_event(&self, owner: FunctionId, kind: EqeKind, object: u32) {
         if let Some(function) = self.function(owner) {
             self.event_to(&function, kind, object);
         }
     }
 
-    /// Sends an event; it waits for room in the event ring if need be.
+    /// Sends an event, which waits for room in the event ring if need be.
     fn event_to(&self, function: &DeviceFunction, kind: EqeKind, object: u32) {
         let event = Eqe::Async { code: kind as u8, object };
         {
@@ -278,8 +278,8 @@ impl Tables {
         }
     }
 
-    /// Opens the ring of asynchronous events that a function's driver set up; `false` when it cannot be used. A ring of
-    /// no or too many entries is none.
+    /// Opens the ring of asynchronous events that a function's driver set up; `false`: it cannot be used. A ring with
+    /// no or too many entries counts as none.
     pub(crate) fn open_async(&self, function: &DeviceFunction) -> bool {
         let setup = function.setup();
         let (core, depth) = (setup.aeq_base, u64::from(setup.aeq_depth));
@@ -295,7 +295,7 @@ impl Tables {
         true
     }
 
-    /// A function cannot go on: only its reset helps.
+    /// Marks a function as failed: only its reset helps.
     pub(crate) fn fatal(&self, function: &DeviceFunction) {
         if function.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
             function.status.fetch_and(!status::READY, Ordering::SeqCst);
@@ -304,7 +304,7 @@ impl Tables {
     }
 }
 
-/// The owner of the device has no quota but the device's limits.
+/// The owner of the device has no quota, only the device's limits.
 fn first_cfg(cfg: &DeviceCfg) -> FunctionCfg {
     FunctionCfg { uasid: cfg.uasid, quota: FunctionQuota::NONE }
 }

@@ -1,11 +1,11 @@
-//! Tokens compared without a hint.
+//! Constant-time comparison of tokens.
 //!
-//! *Owns*: the comparison. *Takes*: the token of a segment or queue, and what a request shows.
-//! *Gives*: whether they fit. *Must not*: take a time that depends on where two tokens differ.
+//! *Owns*: the comparison. *Takes*: the token of a segment or queue, and what a request shows. *Gives*: whether they
+//! match. *Must not*: take a time that depends on where two tokens differ.
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// Whether a request that shows `shown` may use what `guard` guards.
+/// Whether a request that shows `shown` may use an object with token `guard`.
 #[inline(always)]
 pub(crate) fn fits(guard: Option<u32>, shown: Option<u32>) -> bool {
     let Some(guard) = guard else { return true };

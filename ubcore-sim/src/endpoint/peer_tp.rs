@@ -277,7 +277,8 @@ impl PeerTp {
         tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
     }
 
-    /// As [`PeerTp::push`], of a piece of a request that joins no packet and whose bytes `fill` writes, or fails to.
+    /// Sends a piece of a request as a packet of its own, whose bytes `fill` writes, or fails to; unlike
+    /// [`PeerTp::push`] it joins no packet.
     pub(crate) fn push_packet<E: From<PushError>>(
         &mut self,
         header: &TransactionHeader,
@@ -353,7 +354,7 @@ impl PeerTp {
         Some((route, len))
     }
 
-    /// Another packet of the TP for the run that the packet before began, as [`Tp::poll_follower`].
+    /// Writes another packet of the TP for the run that the packet before began ([`Tp::poll_follower`]).
     pub(super) fn poll_follower(
         &mut self,
         now: Nanos,

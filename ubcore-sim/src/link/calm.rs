@@ -1,7 +1,7 @@
-//! A link whose faults end at a time.
+//! A link whose faults end at a given time.
 //!
 //! - owns: that time. takes: the link before it. gives: the same, and a perfect wire from then on.
-//! - must not: forget what is still under way.
+//! - must not: forget what is still on its way.
 
 use udma_abi::Nanos;
 
@@ -16,7 +16,7 @@ pub(super) struct Calm {
 }
 
 impl Calm {
-    /// As `before`; what is sent at `from` or later arrives `delay_ns` after that.
+    /// Behaves like `before`, but what is sent at `from` or later arrives `delay_ns` after that.
     pub(super) fn new(before: Box<dyn Link>, delay_ns: Nanos, from: Nanos) -> Self {
         Self { before, after: Wire::new(delay_ns), from }
     }

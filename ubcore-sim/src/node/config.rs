@@ -241,7 +241,7 @@ impl NodeCfg {
     /// This configuration, changed by the variables that `look_up` knows.
     ///
     /// # Errors
-    /// As [`NodeCfg::from_env`].
+    /// The same as those of [`NodeCfg::from_env`].
     pub fn with_overrides(
         mut self,
         look_up: impl Fn(&str) -> Option<OsString>,

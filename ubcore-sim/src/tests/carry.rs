@@ -12,7 +12,8 @@ use super::{Bench, BenchQueue};
 use crate::device::{Leases, MovedEntry};
 
 impl Bench {
-    /// As [`Bench::carry`], of the newest entry, an atomic that starts with `front`.
+    /// Executes the newest entry, an atomic that starts with `front`, by a handle; rings if the device does not take
+    /// it.
     pub(super) fn carry_atomic(&self, queue: &BenchQueue, front: [u64; BLOCK_WORDS]) {
         let [first, second] = [2, 1].map(|back| {
             (queue.pi.wrapping_sub(back) as usize & ((1 << queue.log2) - 1)) * BLOCK_LEN
@@ -29,9 +30,8 @@ impl Bench {
         }
     }
 
-    /// As [`Bench::write_direct`], by the doorbell that was found: the ring has the entry only if the device
-    /// does not carry it out. A request like the newest one that was carried goes by what differs, as a driver
-    /// has it.
+    /// Executes the newest entry by a handle: the ring has the entry only if the device does not take it. A request
+    /// like the last one is given by what differs, as a driver does.
     pub(super) fn carry(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
         let at = ((queue.pi as usize - 1) & ((1 << queue.log2) - 1)) * BLOCK_LEN;
         queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();

@@ -37,7 +37,7 @@ const TRANSFERS: [Opcode; 2] = [Opcode::Write, Opcode::Read];
 const ALL: [Opcode; 4] = [Opcode::Write, Opcode::Read, Opcode::FetchAdd, Opcode::Cas];
 const ATOMICS: [Opcode; 3] = [Opcode::FetchAdd, Opcode::Cas, Opcode::Swap];
 
-/// As [`each`], for WRITE and READ.
+/// Runs [`each`] for WRITE and READ.
 fn both(act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
     each(&TRANSFERS, act)
 }

@@ -31,12 +31,12 @@ impl<T: Default> Ring<T> {
         }
     }
 
-    /// The place of `seq`, which lies in the window.
+    /// The element of `seq`, which is in the window.
     pub(super) fn at(&self, seq: u64) -> &T {
         &self.places[seq as usize & (self.places.len() - 1)]
     }
 
-    /// As [`Ring::at`], to change it.
+    /// The element of `seq`, which is in the window, mutably.
     pub(super) fn at_mut(&mut self, seq: u64) -> &mut T {
         let mask = self.places.len() - 1;
         &mut self.places[seq as usize & mask]

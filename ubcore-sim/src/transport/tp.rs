@@ -217,7 +217,7 @@ impl Tp {
         })
     }
 
-    /// As [`Tp::push`], always as a packet of its own; `fill` may fail: then nothing was accepted.
+    /// Takes one piece as a packet of its own, unlike [`Tp::push`]. If `fill` fails, nothing was accepted.
     pub(crate) fn push_packet<E: From<PushError>>(
         &mut self,
         header: &TransactionHeader,

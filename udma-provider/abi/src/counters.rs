@@ -122,7 +122,7 @@ counters! {
     FoundLate = "found_late",
     /// Messages that broke off before they were complete, and whose receive another one gets.
     MessagesBroken = "messages_broken",
-    /// PingPongs that began: rows of messages of two jetties of this host that answer each other.
+    /// Number of times that two jetties of this host which answer each other's messages entered ping-pong mode.
     PingPongs = "ping-pongs",
     /// Lookups of contexts in the model of the context cache (`URMA_CONTEXT_CACHE`).
     ContextAccesses = "context_accesses",

@@ -308,10 +308,10 @@ impl Sqe {
         Ok(sqe)
     }
 
-    /// As [`Sqe::decode`], in place: a reader of many entries writes each field once.
+    /// Reads the control part in place: a reader of many entries writes each field once, unlike with [`Sqe::decode`].
     ///
     /// # Errors
-    /// As [`Sqe::decode`]; nothing is changed then.
+    /// The same as those of [`Sqe::decode`]; `self` is unchanged then.
     #[inline]
     pub fn decode_into(&mut self, words: &[u64; SQE_WORDS_MAX]) -> Result<(), SqeError> {
         let code = field8(words[0], 40, 8);

@@ -137,11 +137,11 @@ pub(super) enum Handed {
     Whole,
     /// What differs from the newest one, with its position.
     Moved(u32),
-    /// As `Moved`; the completion is the driver's.
+    /// What differs from the newest one, with its position; the driver makes the completion.
     Unreported(u32),
-    /// As `Whole`; the completion is the driver's.
+    /// An entry that is in no ring; the driver makes the completion.
     BlockUnreported,
-    /// As `Unreported`, of an atomic.
+    /// What differs from the newest atomic, with its position; the driver makes the completion.
     Word(u32),
     /// An entry in the ring.
     Rung,

@@ -123,13 +123,13 @@ pub trait PciWindow: Send + Sync + std::fmt::Debug {
     /// Writes the low `width` bytes of `value` at `offset`.
     ///
     /// # Errors
-    /// As [`PciWindow::read`].
+    /// The same as those of [`PciWindow::read`].
     fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), PciError>;
 
     /// Writes 64 bytes, as eight writes in the order of their offsets where the function has nothing shorter.
     ///
     /// # Errors
-    /// As [`PciWindow::read`].
+    /// The same as those of [`PciWindow::read`].
     fn write_block(&self, offset: u64, words: &[u64; 8]) -> Result<(), PciError> {
         (0..).zip(words).try_for_each(|(index, word)| {
             let at = offset.saturating_add(8 * index);

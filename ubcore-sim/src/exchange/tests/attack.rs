@@ -1,4 +1,4 @@
-//! SendQueueTable that receive nothing of what is sent to the addresses they use.
+//! Senders that receive nothing of what is sent to the addresses they use.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ fn write(w: &mut World, by: LinkVisitor) -> usize {
     request(w, &write, by)
 }
 
-/// As [`write()`], of any request.
+/// Node 0 sends any request; otherwise the same as [`write()`].
 fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
     w.hand(0, entry, &[(1, 0, 8)]);
     w.stop(1);

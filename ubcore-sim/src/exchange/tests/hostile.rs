@@ -23,7 +23,7 @@ pub(super) fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<
     piece_of(w, from, header, bytes)
 }
 
-/// As [`piece`], from any node that node 1 knows.
+/// Gives node 1 a piece as if `from`, a node that it knows, had sent it; returns the answers.
 pub(super) fn piece_of(
     w: &mut World,
     from: udma_abi::RawEid,

@@ -12,17 +12,17 @@
 use udma_abi::Nanos;
 use urma_mem::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Of one port. Only the thread that holds its link takes what a receive brought.
+/// State of one port. Only the thread that holds its link reports receives.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveModeration {
-    /// When the first poll came after the last receive that brought something: what that brought took its time, too.
-    /// 0: none did.
+    /// When the first poll came after the last receive with a result, since handling that took time; 0: there was
+    /// none.
     idle_since: AtomicU64,
-    /// When that receive was.
+    /// Time of that receive.
     received_at: AtomicU64,
-    /// Bytes that came without a pause.
+    /// Bytes received without a pause.
     streamed: AtomicUsize,
-    /// Polls receive at intervals.
+    /// Whether polls receive at intervals.
     waits: AtomicBool,
 }
 
@@ -34,11 +34,11 @@ impl ReceiveModeration {
             self.idle_since.store(now, Ordering::Relaxed);
             since = now;
         }
-        // Threads that poll at once do not read the clock in order.
+        // Threads that poll at the same time do not read the clock in order.
         !self.waits.load(Ordering::Relaxed) || now.abs_diff(since) >= WAIT_NS
     }
 
-    /// A receive at `now` brought so many bytes.
+    /// Notes that a receive at `now` brought so many bytes.
     pub(crate) fn on_received(&self, now: Nanos, bytes: usize) {
         if bytes == 0 {
             return;

@@ -72,8 +72,8 @@ impl Poll {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits for at most `timeout` (`None`: without limit) and replaces the content of `ready`.
-    /// An interrupted wait returns with nothing.
+    /// Waits for at most `timeout` (`None`: without limit) and replaces the content of `ready`. An interrupted wait
+    /// returns nothing.
     ///
     /// # Errors
     /// The system's error.
@@ -95,7 +95,7 @@ impl Poll {
         }
     }
 
-    /// As [`Poll::wait`], for less than a millisecond, to which `epoll_wait` rounds up.
+    /// Waits for less than a millisecond, to which [`Poll::wait`] would round up.
     ///
     /// # Errors
     /// The system's error.

@@ -24,9 +24,9 @@ use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// The state shared by pollers and the background thread.
 #[derive(Debug)]
 pub struct Presence {
-    /// By which polls see that they are to look here again.
+    /// Sign by which polls see that they have to look here again.
     sign: Arc<WorkSign>,
-    /// A thread polled since the last look.
+    /// A thread polled since the last check.
     has_polled: AtomicBool,
     /// Time of the latest poll that had the exact time, in ns.
     polled_at: AtomicU64,
@@ -37,7 +37,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Of a node that no thread polls yet.
+    /// Creates the state of a node that no thread polls yet.
     #[must_use]
     pub fn new(sign: Arc<WorkSign>) -> Self {
         let (has_polled, polled_at) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -52,12 +52,12 @@ impl Presence {
         self.mode.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// A thread polls. Returns whether the background thread must be notified, because it sleeps and
-    /// from now on the pollers serve the device.
+    /// Notes that a thread polls. Returns whether the background thread must be notified, because it sleeps and from
+    /// now on the pollers serve the device.
     #[inline]
     #[must_use]
     pub fn on_poll(&self) -> bool {
-        // A store each time would take the line from the other threads that poll.
+        // A store each time would take the cache line from the other polling threads.
         if !self.has_polled.load(Ordering::Relaxed) {
             self.has_polled.store(true, Ordering::Relaxed);
         }
@@ -83,8 +83,8 @@ impl Presence {
         now.saturating_sub(self.polled_at.load(Ordering::Relaxed)) > PAUSE_NS
     }
 
-    /// A thread is about to wait for an event: it does not poll from now on. Returns whether the
-    /// background thread must be notified.
+    /// Notes that a thread is about to wait for an event, and no longer polls. Returns whether the background thread
+    /// must be notified.
     #[inline]
     #[must_use]
     pub fn on_arm(&self) -> bool {
@@ -97,24 +97,24 @@ impl Presence {
         was_on
     }
 
-    /// The background thread saw no poll for a tick.
+    /// Notes, for the background thread, that there was no poll for a tick.
     pub fn on_idle(&self) {
         self.polls_asleep.store(0, Ordering::Relaxed);
         self.mode.store(ASLEEP, Ordering::Release);
         self.sign.raise();
     }
 
-    /// The background thread: polls left a message of a peer waiting for a tick.
+    /// Notes, for the background thread, that polls left a message of a peer waiting for a tick.
     pub fn on_left_waiting(&self) {
         self.mode.store(BURSTS, Ordering::Release);
     }
 
-    /// The background thread: polls take every message at once.
+    /// Notes, for the background thread, that polls take every message at once.
     pub fn on_steady(&self) {
         let _ = self.mode.compare_exchange(BURSTS, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Whether the program polls in bursts, so that peers send a wake-up meanwhile.
+    /// Whether the program polls in bursts, so that peers send wake-ups meanwhile.
     #[must_use]
     pub fn is_in_bursts(&self) -> bool {
         self.mode.load(Ordering::Acquire) == BURSTS
@@ -126,7 +126,7 @@ impl Presence {
         self.mode.load(Ordering::Acquire) == AWAKE
     }
 
-    /// The background thread: whether a thread polled since the last time that it asked.
+    /// Whether a thread polled since the last call, which the background thread makes.
     pub fn take_polled(&self) -> bool {
         let has_polled = self.has_polled.swap(false, Ordering::Relaxed);
         self.sign.raise();

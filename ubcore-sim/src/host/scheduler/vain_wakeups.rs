@@ -25,34 +25,34 @@ pub enum NextCheck {
     Look(Duration),
 }
 
-/// Of one node with packet peers.
+/// State of one node with packet peers.
 #[derive(Debug, Default)]
 pub struct ArrivalWatch {
-    /// Vain wake-ups that are left until arrivals are left to the polls; 0: they are.
+    /// Vain wake-ups that are left before arrivals are left to the polls; 0: they are.
     credit: u32,
-    /// The thread took a datagram since it last found the program polling.
+    /// Whether the thread took a datagram since it last found the program polling.
     took: bool,
 }
 
 impl ArrivalWatch {
-    /// A pass found the program polling, and no arrival woke the thread.
+    /// Notes that a pass found the program polling, and no arrival woke the thread.
     pub fn on_polled(&mut self) -> NextCheck {
         self.took = false;
         if self.is_on() { NextCheck::Arrival } else { NextCheck::Tick }
     }
 
-    /// As [`ArrivalWatch::on_polled`], but an arrival woke the thread.
+    /// Notes that a pass found the program polling, after an arrival woke the thread.
     pub fn on_vain_wakeup(&mut self) -> NextCheck {
         self.credit = self.credit.saturating_sub(1);
         if self.is_on() { NextCheck::Look(LOOK) } else { self.on_polled() }
     }
 
-    /// The thread took a datagram.
+    /// Notes that the thread took a datagram.
     pub const fn on_taken(&mut self) {
         self.took = true;
     }
 
-    /// A pass found that the program paused.
+    /// Notes that a pass found the program paused.
     pub fn on_pause(&mut self) {
         self.credit = match std::mem::take(&mut self.took) {
             true => (self.credit + CREDIT).min(CREDIT_MAX),
@@ -67,7 +67,7 @@ impl ArrivalWatch {
     }
 }
 
-/// Vain wake-ups for which a datagram pays that the thread took in a pause.
+/// Vain wake-ups that a datagram pays for which the thread took in a pause.
 pub const CREDIT: u32 = 2;
 /// Vain wake-ups in a row after which arrivals are left to the polls, at the latest.
 pub const CREDIT_MAX: u32 = 16;

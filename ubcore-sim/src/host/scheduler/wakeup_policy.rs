@@ -19,10 +19,10 @@
 
 use std::time::Duration;
 
-/// What one pass of the thread found.
+/// Findings of one pass of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassFindings {
-    /// A message, or other work, that no poll had taken.
+    /// A message, or other work, that no poll took.
     pub work: bool,
     /// A wake-up came since the last pass.
     pub rang: bool,
@@ -30,7 +30,7 @@ pub struct PassFindings {
     pub polls: bool,
 }
 
-/// What the thread does next.
+/// Next action of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextAction {
     /// The thread sleeps; peers send wake-ups.
@@ -41,7 +41,7 @@ pub enum NextAction {
     Leave,
 }
 
-/// Of one node, while its program polls in bursts.
+/// State of one node, while its program polls in bursts.
 #[derive(Debug, Default)]
 pub struct WakeupPolicy {
     /// Vain wake-ups in a row.
@@ -50,12 +50,12 @@ pub struct WakeupPolicy {
     look: Option<Duration>,
     /// Passes in a row that took a message although the program had polled since the one before.
     taken: u32,
-    /// So many that it is to be seen whether the program still polls.
+    /// Whether there were so many that the thread has to check whether the program still polls.
     is_doubted: bool,
 }
 
 impl WakeupPolicy {
-    /// Whether a pass that finds that the program polled rests before it takes anything.
+    /// Whether a pass that finds that the program polled should rest before it takes anything.
     #[must_use]
     pub fn gives_way(&self) -> bool {
         self.look.is_some() || self.is_doubted

@@ -187,8 +187,8 @@ pub(super) fn carry(s: &mut Scene, seg: &BenchSeg, at: u64) -> bool {
     carried.is_some()
 }
 
-/// As [`carry`], by what differs from the newest one that was carried, as if it stood `ahead` of the next
-/// position.
+/// Executes a WRITE given by what differs from the last one, `ahead` of the next position. Returns whether it
+/// succeeded.
 fn carry_moved(s: &mut Scene, at: u64, ahead: u32) -> bool {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
@@ -224,7 +224,8 @@ fn what_differs_is_carried_at_the_next_position_of_a_queue_that_is_ready() {
     assert!(!carry_moved(&mut s, 0, 0), "the queue is suspended");
 }
 
-/// As [`carry_moved`], of a request whose completion its driver makes; the index of the entry that it comes before.
+/// Executes a WRITE whose CQE the driver makes, given by what differs, `ahead` of the next position; returns the JFC
+/// index.
 pub(super) fn execute_local(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
@@ -294,7 +295,8 @@ fn takes_no_slot_and_comes_before_the_next_entry(mut s: Scene) {
     assert_eq!(execute_local(&mut s, 0, 0), None, "the queue is suspended");
 }
 
-/// As [`execute_local`], of a whole WRITE to `at` of `seg`, as if it stood `ahead` of the next position.
+/// Executes a whole WRITE to `at` of `seg` whose CQE the driver makes, `ahead` of the next position; returns the JFC
+/// index.
 fn carry_block(s: &mut Scene, seg: &BenchSeg, (at, ahead): (u64, u32)) -> Option<u32> {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };

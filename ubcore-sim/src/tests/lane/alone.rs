@@ -61,7 +61,8 @@ impl Talk {
         std::iter::from_fn(|| w.s.b.poll(&mut w.recv_jfc)).filter(|cqe| cqe.recv).count()
     }
 
-    /// As [`Talk::poll_b`], of a poll whose idle ended by an entry of the peer. `None`: a step is due.
+    /// Messages that a poll of the receiver finds after an entry of the peer ended its idle snapshot. `None`: a step
+    /// is due.
     fn take_b(&mut self) -> Option<usize> {
         let Self { w, .. } = self;
         let is_taken = w.s.b.dev.take_entry(|| 0, &mut udma_abi::PollOfOne::default());

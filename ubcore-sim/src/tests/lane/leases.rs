@@ -55,7 +55,7 @@ impl Poster {
         is_moved
     }
 
-    /// As [`Poster::word`], of a request without a completion: every second one as those of any length go.
+    /// Moves a word without a completion: every second one by the call for any length. Returns whether it was moved.
     fn silent_word(&mut self, at: u64) -> bool {
         let Self { s, found } = self;
         let (pi, remote_va, local_va) = (s.jetty.pi, s.remote.va + at, s.local.va + at);
@@ -69,7 +69,7 @@ impl Poster {
         is_moved
     }
 
-    /// As [`Poster::word`], of a request whose entry the device writes, as if it stood `ahead` of the next position.
+    /// Moves a word whose CQE the device writes, `ahead` of the next position. Returns whether it was moved.
     fn reported_word(&mut self, at: u64, ahead: u32) -> bool {
         let Self { s, found } = self;
         let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));

@@ -29,7 +29,8 @@ fn carry_add(s: &mut Scene, at: u64) -> bool {
     carried.is_some()
 }
 
-/// As [`execute_local`], of a FETCH_ADD of 1 to the word at `at`.
+/// Executes a FETCH_ADD of 1 to the word at `at`, `ahead` of the next position; returns the JFC index, if it was
+/// executed.
 fn carry_word(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));

@@ -132,7 +132,7 @@ unsafe fn load(at: *mut u8, width: AccessWidth) -> u64 {
 /// One store of the low `width` bytes of `value`.
 ///
 /// # Safety
-/// As [`load`], and the mapping is writable.
+/// The contract of [`load`], with a writable mapping.
 unsafe fn store(at: *mut u8, width: AccessWidth, value: u64) {
     let [a, b, c, d, ..] = value.to_le_bytes();
     match width {

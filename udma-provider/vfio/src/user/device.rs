@@ -49,7 +49,7 @@ impl UserDevice {
     /// The same over a socket that is connected to the server.
     ///
     /// # Errors
-    /// As [`UserDevice::connect`].
+    /// The same as those of [`UserDevice::connect`].
     pub fn on(socket: UnixStream, name: &str) -> Result<Self, UserError> {
         Self::over(UserLink::over(socket, REPLY_BOUND)?, name)
     }
