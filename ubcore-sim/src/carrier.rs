@@ -1,7 +1,7 @@
-//! What carries pieces to a peer and back: this node itself, a ring in shared memory, packets.
+//! Carriers of pieces to a peer and back: this node itself, a ring in shared memory, packets.
 //!
-//! *Owns*: the choice. *Takes*: pieces while there is room. *Gives*: the peer's pieces in order.
-//! *Must not*: lose or reorder a piece while it lives; know queues.
+//! *Owns*: the choice. *Takes*: pieces while there is room. *Gives*: the peer's pieces in order. *Must not*: lose or
+//! reorder a piece while it lives; know queues.
 
 mod own;
 pub(crate) mod piece;
@@ -18,10 +18,9 @@ pub(crate) use own::Loopback;
 use piece::{Broken, Inbound, PIECE_MAX, Payload};
 pub(crate) use ring::{RingPair, WholeEntry};
 
-/// Shortest time without an answer that ends requests to a peer that is connected. On this
-/// host its connection shows its death, elsewhere a TP that gave up; a peer that is silent and connected
-/// is stopped or has no processor, and on a busy machine a program that spins was seen to have none
-/// for 0.4 s.
+/// Shortest time without an answer that ends requests to a connected peer, in nanoseconds. On this host the
+/// connection shows the peer's death, elsewhere a TP that gave up; a peer that is silent and connected is stopped or
+/// has no processor, and on a busy machine a spinning program was seen to have none for 0.4 s.
 pub(crate) const STARVED_NS: Nanos = 4_000_000_000;
 
 /// The path to one peer.
@@ -31,7 +30,7 @@ pub(crate) enum Carrier {
     Loop(Loopback),
     /// A node on this host.
     Ring(Box<RingPair>),
-    /// A node reached by packets: the TP that the endpoint holds to it.
+    /// A node reached by packets: the endpoint's TP to it.
     Packets(RawEid),
 }
 
@@ -45,7 +44,7 @@ impl Carrier {
         }
     }
 
-    /// Most payload bytes of a message outside any sequence.
+    /// Most payload bytes of a message outside of any sequence.
     pub(crate) fn datagram_max(&self, endpoint: &TpEndpoint) -> usize {
         match self {
             Self::Loop(_) | Self::Ring(_) => self.piece_max(endpoint),
@@ -62,7 +61,7 @@ impl Carrier {
         }
     }
 
-    /// What pieces may name ([`Payload::Named`]); `None`: it carries no such piece.
+    /// What pieces may name ([`Payload::Named`]); `None`: the carrier takes no such pieces.
     pub(crate) fn naming(&self) -> Option<Naming> {
         if let Self::Ring(ring) = self { Some(ring.naming()) } else { None }
     }
@@ -101,7 +100,7 @@ impl Carrier {
         }
     }
 
-    /// The next piece of the peer; its bytes come into `inbox`.
+    /// Returns the next piece of the peer, and puts its bytes into `inbox`.
     pub(crate) fn pop(
         &mut self,
         endpoint: &mut TpEndpoint,
@@ -117,12 +116,12 @@ impl Carrier {
         }
     }
 
-    /// Shows the peer what was pushed. Whether it had to be woken.
+    /// Shows the peer what was pushed. Returns whether it had to be woken.
     pub(crate) fn flush(&mut self) -> bool {
         if let Self::Ring(ring) = self { ring.flush() } else { false }
     }
 
-    /// Whether [`Carrier::pop`] would find something. What came by packets is stepped for at once.
+    /// Whether [`Carrier::pop`] would find something. What came in packets causes a step anyway.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
             Self::Loop(own) => own.is_waiting(),
@@ -131,17 +130,17 @@ impl Carrier {
         }
     }
 
-    /// Where the next piece comes, of a ring.
+    /// Memory and offset of the next piece, for a ring.
     pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
         if let Self::Ring(ring) = self { ring.next_place() } else { None }
     }
 }
 
-/// The carrier to one peer, from the moment that there is one.
+/// The carrier to one peer, once there is one.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCarrier {
     pub(crate) carrier: Option<Carrier>,
-    /// The peer's half holds nonsense: nothing more is read from it or given to it.
+    /// Set when the peer's half is invalid: nothing more is read from it or given to it.
     pub(crate) is_cut_off: bool,
 }
 
@@ -150,7 +149,7 @@ impl PeerCarrier {
         Self { carrier, is_cut_off: false }
     }
 
-    /// Bytes that were named are not to be read any more.
+    /// Invalidates the names of bytes that were given to the peer.
     pub(crate) fn take_names_back(&self) {
         if let Some(Carrier::Ring(ring)) = &self.carrier {
             ring.take_names_back();
@@ -166,7 +165,7 @@ impl PeerCarrier {
         self.carrier.as_ref().map_or(PIECE_MAX, |carrier| carrier.piece_max(endpoint))
     }
 
-    /// Gives a piece to the carrier. Whether there was room for it.
+    /// Passes a piece to the carrier. Returns whether there was room for it.
     pub(crate) fn push(
         &mut self,
         endpoint: &mut TpEndpoint,
@@ -180,7 +179,7 @@ impl PeerCarrier {
         pushed.is_ok()
     }
 
-    /// The next piece of the peer; its bytes come into `inbox`.
+    /// Returns the next piece of the peer, and puts its bytes into `inbox`.
     pub(crate) fn pop(
         &mut self,
         endpoint: &mut TpEndpoint,

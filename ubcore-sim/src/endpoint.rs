@@ -1,8 +1,8 @@
-//! The transport endpoint of a node: the TPs to all peers, what arrives for them and what they send.
+//! The transport endpoint of a node: the TPs to all peers, what they receive and send.
 //!
-//! *Owns*: each peer's TP and handshake, TPNs, the loss records' pool, answers to nodes that are not
-//! known. *Takes*: datagrams with their source, pieces, time. *Gives*: datagrams, what arrived
-//! ([`EndpointEvent`]), pieces in order, TPs that ended ([`TpEnd`]). *Must not*: know queues or segments.
+//! *Owns*: each peer's TP and handshake, TPNs, the pool of loss records, answers to unknown nodes. *Takes*: datagrams
+//! with their source, pieces, time. *Gives*: datagrams, arrivals ([`EndpointEvent`]), pieces in order, TPs that ended
+//! ([`TpEnd`]). *Must not*: know queues or segments.
 
 mod arrivals;
 mod moves;
@@ -40,7 +40,7 @@ use replies::Replies;
 pub(crate) use routes::RouteCounts;
 use tp_routes::TpMove;
 
-/// Of this many packets one goes to a known node, when answers to unknown nodes wait as well.
+/// One of so many packets goes to a known node, when answers to unknown nodes wait as well.
 const ANSWERS_IN_A_ROW: u64 = 8;
 
 /// TPs of one node, by peer.
@@ -52,28 +52,28 @@ pub(crate) struct TpEndpoint {
     /// Checks that nodes receive at their addresses.
     challenger: Challenger,
     replies: Replies,
-    /// All TPs were closed, and not each peer was sent its CLOSE: that goes before any answer. A peer that is notified first
-    /// that its TP is unknown connects to a node that is gone.
+    /// Set when all TPs were closed and some peers have not been sent their CLOSE: that goes before any answer. A
+    /// peer that first learns that its TP is unknown would connect to a node that is gone.
     owes_closes: bool,
-    /// Datagrams of nodes, so that none counts twice.
+    /// Recent datagrams of nodes, so that none counts twice.
     recent: RecentDatagrams,
     pool: KnittingPool,
     ended: VecDeque<(RawEid, TpEnd)>,
-    /// Peer whose packet was sent last: the next one follows it.
+    /// Peer whose packet was sent last: the next one in the order follows.
     last_sent: RawEid,
-    /// Packets given to the link and not counted yet.
+    /// Packets given to the link and not yet counted.
     transmitted: u64,
     /// Packets and runs given to the link.
     transmits: u64,
-    /// A peer has, or had, several routes.
+    /// Whether a peer has, or had, several routes.
     has_routes: bool,
-    /// Flows of the packets that were sent and received last.
+    /// Flows of the last packets sent and received.
     flows: [LatestFlow; 2],
-    /// The model that messages also go through, if one counts.
+    /// The model that messages also pass through, if it is on.
     pub(crate) packet_engine: Option<Box<PacketEngine>>,
 }
 
-/// The ICRC's view of both ends, kept for the next packet: most have those of the one before, and its length.
+/// Cached ICRC state for both ends: most packets have the ends and the length of the packet before.
 #[derive(Debug)]
 struct LatestFlow {
     ends: (RawEid, RawEid),
@@ -86,7 +86,7 @@ impl LatestFlow {
         Self { ends: (own, own), flow: flow(own, own), front: None }
     }
 
-    /// For a packet of this length in bytes.
+    /// State for a packet of this length in bytes.
     fn of(&mut self, from: RawEid, to: RawEid, len: usize) -> Result<IcrcFront, PacketError> {
         if self.ends != (from, to) {
             *self = Self { ends: (from, to), flow: flow(from, to), front: None };
@@ -103,17 +103,17 @@ impl LatestFlow {
 enum Followers {
     /// Nothing: it is the only one.
     None,
-    /// Packets of the TP of the peer whose packet it is.
+    /// Packets of the same TP.
     OfPeer,
 }
 
 /// Why a peer has no TP any more, or none yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TpEnd {
-    /// It gave up, or the peer did not answer whether it holds it. `drained`: the peer was silent, and
-    /// had acknowledged everything.
+    /// It gave up, or the peer did not answer whether it holds it. `drained`: the peer was silent, and had
+    /// acknowledged everything.
     Lost { drained: bool },
-    /// Its packets do not pass any more, since the path became too narrow for them: another one follows.
+    /// Its packets no longer pass, since the path became too narrow for them: another one follows.
     Narrowed,
     /// The handshake failed, for this reason.
     NotOpened(CmdStatus),
@@ -143,13 +143,13 @@ impl TpEndpoint {
 
     // Peers.
 
-    /// Packets go to this peer from now on.
+    /// Adds a peer, to which packets go from now on.
     pub(crate) fn add(&mut self, peer: RawEid) {
         let tp = PeerTp::new(&self.cfg, peer, self.numbers.state());
         self.tps.insert(peer, tp);
     }
 
-    /// Forgets the peer, without a packet.
+    /// Removes the peer without a packet.
     pub(crate) fn remove(&mut self, peer: RawEid) {
         if let Some(mut tp) = self.tps.remove(&peer) {
             tp.drop_tp(&mut self.pool);
@@ -157,7 +157,7 @@ impl TpEndpoint {
         self.numbers.tps.retain(|_, owner| *owner != peer);
     }
 
-    /// Forgets the peer, and sends it a CLOSE.
+    /// Removes the peer, and sends it a CLOSE.
     pub(crate) fn evict(&mut self, peer: RawEid, reason: CloseReason) {
         let route = self.tps.get(&peer).map(|tp| tp.route);
         if let Some((route, close)) = route.zip(self.close_packet(peer, reason)) {
@@ -166,7 +166,7 @@ impl TpEndpoint {
         self.remove(peer);
     }
 
-    /// The CLOSE of the TP to the peer.
+    /// The CLOSE for the TP to the peer.
     pub(crate) fn close_packet(&self, peer: RawEid, reason: CloseReason) -> Option<PacketHeader> {
         self.tps.get(&peer)?.handshake.close_packet(reason)
     }
@@ -187,14 +187,14 @@ impl TpEndpoint {
 
     // Opening, asking and closing.
 
-    /// Starts a handshake with the peer unless there is one, or a TP. Whether it did.
+    /// Starts a handshake with the peer unless there is one, or a TP. Returns whether it did.
     pub(crate) fn open(&mut self, now: Nanos, peer: RawEid) -> bool {
         let Some(tp) = self.tps.get_mut(&peer).filter(|tp| tp.may_open()) else { return false };
         tp.handshake.open(now, self.numbers.offer(peer))
     }
 
-    /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that died
-    /// without traffic leaves a TP here that only looks open.
+    /// Whether the peer has proven since then that it holds the TP; if not, it is asked. A peer that died without
+    /// traffic leaves a TP here that only looks open.
     pub(crate) fn is_proven(&mut self, now: Nanos, peer: RawEid, since: Option<Nanos>) -> bool {
         let nonce = self.numbers.random();
         let (Some(since), Some(tp)) = (since, self.tps.get_mut(&peer)) else { return true };
@@ -204,9 +204,8 @@ impl TpEndpoint {
         tp.proven_at >= since
     }
 
-    /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
-    /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
-    /// since then that it holds the TP.
+    /// Asks a peer whose answer is long overdue, unless it has proven since then that it holds the TP. It may have
+    /// given up its TP, and its report of that be lost: with nothing to send again, this node would not find out.
     pub(crate) fn doubt(&mut self, now: Nanos, peer: RawEid, since: Nanos) {
         if self.tps.get(&peer).is_some_and(|tp| tp.proven_at < since && tp.is_drained()) {
             self.ask(now, peer, Doubt::Hint);
@@ -220,7 +219,7 @@ impl TpEndpoint {
         }
     }
 
-    /// Ends the TP to the peer, with a CLOSE.
+    /// Closes the TP to the peer, with a CLOSE.
     pub(crate) fn close(&mut self, peer: RawEid, reason: CloseReason) {
         let Self { tps, numbers, pool, .. } = self;
         if let Some(tp) = tps.get_mut(&peer) {
@@ -230,7 +229,7 @@ impl TpEndpoint {
         }
     }
 
-    /// Drops the TP that the peer closed, for this reason.
+    /// Drops the TP that the peer closed for this reason.
     pub(crate) fn drop_closed(&mut self, peer: RawEid, reason: CloseReason) {
         let Self { tps, numbers, pool, .. } = self;
         let Some(tp) = tps.get_mut(&peer) else { return };
@@ -242,7 +241,7 @@ impl TpEndpoint {
         }
     }
 
-    /// The node is about to close: ends all TPs, with a CLOSE to each peer.
+    /// Closes all TPs, with a CLOSE to each peer: the node is about to close.
     pub(crate) fn close_all(&mut self, reason: CloseReason) {
         let Self { tps, numbers, pool, .. } = self;
         self.owes_closes = true;
@@ -253,17 +252,17 @@ impl TpEndpoint {
         }
     }
 
-    /// Whether each peer acknowledged everything that was sent to it.
+    /// Whether each peer has acknowledged everything.
     pub(crate) fn is_drained(&self) -> bool {
         self.tps.values().all(PeerTp::is_drained)
     }
 
-    /// A number for a path, of which `is_used` says those that paths have.
+    /// Allocates a number for a path; `is_used` says which ones paths have.
     pub(crate) fn path_number(&mut self, is_used: impl Fn(u32) -> bool) -> u32 {
         self.numbers.tpn(is_used)
     }
 
-    /// TPNs of this node with the peers at their other ends.
+    /// Lists the TPNs of this node with the peers at their other ends.
     pub(crate) fn tpns(&self) -> impl Iterator<Item = (u32, RawEid)> + '_ {
         self.numbers.tps.iter().map(|(&tpn, &peer)| (tpn, peer))
     }
@@ -280,7 +279,7 @@ impl TpEndpoint {
         self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?.push(header, bytes)
     }
 
-    /// Takes a message outside the TP for the peer, of a function with this UASID.
+    /// Takes a message outside of the TP for the peer, from a function with this UASID.
     pub(crate) fn push_datagram(
         &mut self,
         peer: RawEid,
@@ -288,24 +287,24 @@ impl TpEndpoint {
         message: (&RequestHeader, &[u8]),
     ) -> Result<(), PushError> {
         let tp = self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?;
-        // Without room it is lost, as in the network.
+        // If there is no room it is lost, as in the network.
         let _ = tp.push_datagram(self.numbers.datagram(), uasid, message);
         Ok(())
     }
 
-    /// The peer, for pieces of requests that join no packet: see [`PeerTp::push_packet`].
+    /// The TP to the peer, for pieces that become packets of their own: see [`PeerTp::push_packet`].
     pub(crate) fn packets_to(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
         self.tps.get_mut(&peer)
     }
 
-    /// The next piece of the peer; `inbox` is its payload then.
+    /// Returns the next piece from the peer, and puts its payload into `inbox`.
     pub(crate) fn pop(&mut self, peer: RawEid, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         self.tps.get_mut(&peer)?.pop(inbox)
     }
 
     // Progress.
 
-    /// Time passed: called before pieces are pushed.
+    /// Handles the time; called before pieces are pushed.
     pub(crate) fn on_time(&mut self, now: Nanos) {
         let Self { tps, numbers, .. } = self;
         for (peer, tp) in tps {
@@ -316,25 +315,25 @@ impl TpEndpoint {
         }
     }
 
-    /// The system did not take a datagram to this address: it lets pass at most `ip_mtu` bytes, with the headers
-    /// of IP and UDP.
+    /// Notes that the system refused a datagram to this address as too long: at most `ip_mtu` bytes pass, including
+    /// the IP and UDP headers.
     pub(crate) fn on_too_long(&mut self, now: Nanos, to: NodeAddr, ip_mtu: usize) {
         let there = self.tps.values_mut().filter(|tp| tp.route.to == to);
         there.for_each(|tp| tp.on_too_long(now, ip_mtu));
     }
 
-    /// The system does not send from this port to this address, whatever it is.
+    /// Notes that the system sends nothing from this port to this address.
     pub(crate) fn on_cut(&mut self, now: Nanos, route: Route) {
         self.tps.values_mut().for_each(|tp| tp.on_cut(now, route));
     }
 
-    /// How packets use several ports from now on.
+    /// Sets how packets use several ports.
     pub(crate) fn set_port_mode(&mut self, now: Nanos, mode: PortMode) {
         self.cfg.port_mode = mode;
         self.tps.values_mut().for_each(|tp| tp.set_mode(now, mode));
     }
 
-    /// Looks for TPs that are over, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
+    /// Checks for TPs that ended, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
     pub(crate) fn step(&mut self, tables: &Tables) {
         if self.transmitted != 0 {
             tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
@@ -384,14 +383,14 @@ impl TpEndpoint {
         }
     }
 
-    /// The next peer whose TP is over, or was not opened.
+    /// The next peer whose TP ended, or was not opened.
     pub(crate) fn poll_ended(&mut self) -> Option<(RawEid, TpEnd)> {
         self.ended.pop_front()
     }
 
-    /// The next packet to send, at the front of `buf`; a run of packets where `buf` holds [`RUN_BYTES`].
+    /// Writes the next packet to send to the front of `buf`; a run of packets if `buf` has [`RUN_BYTES`].
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
-        // To look at all nodes costs more than an answer: not before each of them.
+        // Checking all nodes costs more than an answer: not before each of them.
         let found = if self.owes_closes || self.transmits.is_multiple_of(ANSWERS_IN_A_ROW) {
             let of_peer = self.poll_peers(now, buf);
             self.owes_closes &= of_peer.is_some();
@@ -446,12 +445,12 @@ impl TpEndpoint {
         Some((route, len, Followers::OfPeer))
     }
 
-    /// Whether it knows no peer and owes no answer.
+    /// Whether it has no peer and owes no answer.
     pub(crate) fn is_unused(&self) -> bool {
         self.tps.is_empty() && self.replies.is_empty()
     }
 
-    /// Whether pieces wait that [`TpEndpoint::pop`] gives.
+    /// Whether there are pieces for [`TpEndpoint::pop`].
     pub(crate) fn has_pieces(&self) -> bool {
         self.tps.values().any(PeerTp::has_pieces)
     }
@@ -483,7 +482,7 @@ impl TpEndpoint {
         status_of(self.pool.shrink(base))
     }
 
-    /// Block bytes, blocks, free blocks, most ever used.
+    /// Block size in bytes, blocks, free blocks, most ever used.
     pub(crate) fn pool_usage(&self) -> [u64; 4] {
         let usage = self.pool.usage();
         [usage.block_bytes, usage.blocks, usage.free, usage.used_max]
@@ -512,7 +511,7 @@ fn seal(front: Result<IcrcFront, PacketError>, packet: &mut [u8]) -> Option<()> 
     front.and_then(|front| front.seal(packet)).ok()
 }
 
-/// Drops the TP and gives its number back.
+/// Drops the TP and frees its number.
 fn drop_tp(tp: &mut PeerTp, numbers: &mut Numbers, pool: &mut KnittingPool) {
     if let Some(tpn) = tp.drop_tp(pool) {
         numbers.tps.remove(&tpn.value());
@@ -529,12 +528,12 @@ fn status_of(done: Result<(), PoolError>) -> CmdStatus {
     }
 }
 
-/// The address that an EID is, for the log.
+/// The IP address of an EID, for the log.
 fn address(eid: RawEid) -> IpAddr {
     Ipv6Addr::from(eid.0).to_canonical()
 }
 
-/// Both ends of a packet as its ICRC sees them: inside a node, both ports are 4791.
+/// Both ends of a packet in its ICRC: inside of a node, both ports are 4791.
 pub(crate) fn flow(from: RawEid, to: RawEid) -> IcrcFlow {
     let end = |eid: RawEid| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), ROCE_PORT);
     IcrcFlow::new(end(from), end(to))

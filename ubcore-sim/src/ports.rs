@@ -1,8 +1,7 @@
-//! The doors of the sans-IO core: what it asks of the world around it.
+//! Interfaces of the sans-IO core to the world around it.
 //!
-//! *Owns*: the traits that `host/` (real sockets, memory, threads) and `sim/` (virtual ones)
-//! implement. *Must not*: do I/O. Everything here is called with no lock of a poster held longer
-//! than the call.
+//! *Owns*: the traits that `host/` (real sockets, memory, threads) and `sim/` (virtual ones) implement. *Must not*:
+//! do I/O. Everything here is called with no lock of a poster held longer than the call.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -12,10 +11,9 @@ use urma_mem::{
 };
 use urma_packet::TpOpcode;
 
-/// A peer on this host: wakes it (an eventfd write; a flag in simulation) and reports whether it is
-/// there.
+/// A peer on this host: wakes it (an eventfd write; a flag in simulation) and says whether it is there.
 pub trait Wake: Send + Sync + Debug {
-    /// Wakes it. Cheap when it is awake already; never waits.
+    /// Wakes it. Cheap if it is awake already; never blocks.
     fn wake(&self);
 
     /// Whether it closed. The host reports that too, but only when its thread has seen it.
@@ -28,8 +26,7 @@ pub trait Interrupt: Send + Sync + Debug {
     fn raise(&self, vector: u16);
 }
 
-/// A shareable piece of registered memory: `len` bytes from address `va` on lie at `offset` of
-/// this node's arena.
+/// A shared piece of registered memory: `len` bytes from address `va` on are at `offset` of this node's arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedExtent {
     /// First address, in the caller's address space.
@@ -42,29 +39,30 @@ pub struct SharedExtent {
 
 /// Makes memory reachable by peers on this host (page moving), and takes it back.
 pub trait MemoryHost: Send + Sync + Debug {
-    /// Moves the shareable pages of `region`, or keeps the file that it is a part of; returns what peers reach directly (may
-    /// be nothing, with the reason logged). `key` names the registration in `unshare`.
+    /// Moves the shareable pages of `region`, or keeps the file that it is part of; returns what peers can access
+    /// directly (maybe nothing, with the reason logged). `key` names the registration in `unshare`.
     fn share(&self, key: u32, region: &Region) -> SharedMemory;
 
-    /// How the device itself reaches `region`, of which `extents` are shared, for a peer: without dying when the program
-    /// has unmapped it, and without touching what came to its addresses later.
+    /// How the device itself accesses `region`, with shared `extents`, for a peer: safely if the program has unmapped
+    /// it, and without touching what was mapped there later.
     fn hold(&self, region: &Region, extents: &[SharedExtent]) -> HeldMemory {
         let _ = extents;
         HeldMemory::plain(region)
     }
 
-    /// Why peers on this host do not reach the registration `key` directly, for reports; `None`: they do, or it is not known.
+    /// Why peers on this host cannot access the registration `key` directly, for reports; `None`: they can, or it is
+    /// unknown.
     fn why_not_direct(&self, key: u32) -> Option<String> {
         let _ = key;
         None
     }
 
-    /// Takes the pages back under private addresses, content kept. After it returned, a late
-    /// write of a peer lands where no thread reads.
+    /// Moves the pages back to private memory, with their content. Afterwards a late write of a peer goes where no
+    /// thread reads.
     fn unshare(&self, key: u32);
 }
 
-/// What peers on this host reach of registered memory without its owner: pages in the arena, or a part of a file.
+/// What peers on this host can access of registered memory without its owner: pages in the arena, or part of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SharedMemory {
     /// Pages in the arena.
@@ -94,19 +92,19 @@ impl SegmentLife {
 
 /// Files of a peer's process, mapped into this one.
 pub trait PeerFiles: Send + Sync + Debug {
-    /// The file in which `segment` lies, up to the offset `end` at least. It stays mapped until the segment ends, for
-    /// a caller that keeps the weak reference. `None`, with the reason logged: it cannot be mapped.
+    /// Maps the file that contains `segment`, up to the offset `end` at least. It stays mapped until the segment
+    /// ends, for a caller that keeps the weak reference. `None`, with the reason logged: it cannot be mapped.
     fn window(&self, segment: &SegmentLife, place: &FilePlace, end: u64)
     -> Option<Arc<FileWindow>>;
 }
 
 /// What the host knows of routes to other nodes.
 pub trait LocalRoutes: Send + Sync + Debug {
-    /// MTU of the route to a node at this time; `None`: nothing is known of it.
+    /// Current MTU of the route to a node; `None`: unknown.
     fn mtu_to(&self, node: RawEid) -> Option<u32>;
 }
 
-/// The world as the device sees it.
+/// The environment of the device.
 #[derive(Debug)]
 pub struct Ports {
     /// Raises the interrupt vectors of the device.
@@ -126,20 +124,19 @@ pub struct SameHostParts {
     pub peer_node: Region,
     /// The peer's arena, writable, whole.
     pub peer_arena: Region,
-    /// My half of the pair: hazard slots, outbound ring, my head of the inbound ring.
+    /// This node's half of the pair: hazard slots, outbound ring, its head of the inbound ring.
     pub my_half: Region,
     /// The peer's half, read-only.
     pub peer_half: Region,
     /// Wakes the peer, and reports whether it is there.
     pub wake: Arc<dyn Wake>,
-    /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read
-    /// it.
+    /// The peer's memory through the kernel, if a one-byte probe showed that this pair may read it.
     pub process: Option<ProcessMemory>,
     /// The peer's files; `None`: this pair may not open them.
     pub files: Option<Arc<dyn PeerFiles>>,
 }
 
-/// What the core requests of the host about a peer.
+/// A request of the core to the host about a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostRequest {
     /// Find the node `eid`: answer with `Device::on_same_host_peer`, `Device::on_packet_peer`
@@ -165,23 +162,23 @@ pub enum HostRequest {
 /// Whether more datagrams wait than were received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backlog {
-    /// None did when these were received.
+    /// There were no more when these were received.
     Empty,
     /// There may be more datagrams in the socket.
     More,
 }
 
-/// Which thread looks at the link.
+/// Which thread reads the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkVisitor {
-    /// One of the program, which polls.
+    /// A polling thread of the program.
     Poll,
-    /// Another one: nothing says when it looks again.
+    /// Another one: it is unknown when it will look again.
     Thread,
 }
 
-/// Bytes of packets of equal size that a link sends by one call at most: a UDP payload, with the headers below
-/// 64 KiB. The core may write as many into a buffer of this size, into a shorter one only a packet.
+/// Most bytes of packets of equal size that a link sends by one call: a UDP payload, with the headers below 64 KiB.
+/// The core may fill a buffer of this size with packets; into a shorter one it writes only one.
 pub const RUN_BYTES: usize = 65_000;
 /// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
 /// a socket look for Identifications below it.
@@ -191,7 +188,7 @@ pub const RUN_MAX: usize = 64;
 pub const RUN_ID_MAX: u16 = 63;
 const _: () = assert!(RUN_ID_MAX as usize == RUN_MAX - 1);
 
-/// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
+/// Source or destination of a datagram: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
 
 /// A route of datagrams between this node and another one: one of this node's ports, and an address of that node.
@@ -204,21 +201,21 @@ pub struct Route {
 }
 
 impl Route {
-    /// Between the EIDs of both nodes.
+    /// The route between the EIDs of both nodes.
     #[must_use]
     pub const fn direct(peer: RawEid) -> Self {
         Self { port: 0, to: peer }
     }
 }
 
-/// A datagram that came.
+/// A datagram that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArrivedDatagram<'a> {
     /// Address of the sender.
     pub from: NodeAddr,
     /// UDP port of the sender: that of nodes, or any for the standard opcodes.
     pub source_port: u16,
-    /// Whose opcodes it has.
+    /// Family of its opcodes.
     pub format: PacketFormat,
     /// BTH to ICRC. Of a node's own packets the ICRC is that of port 4791 at both ends.
     pub bytes: &'a [u8],
@@ -233,7 +230,7 @@ impl<'a> ArrivedDatagram<'a> {
     }
 }
 
-/// Whose opcodes a datagram has, by its first byte.
+/// Family of a datagram's opcodes, by its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketFormat {
     /// Those of TPs and their handshakes.
@@ -280,8 +277,8 @@ impl Transmit {
 /// Latest time of the next call of the core; `None`: only on input.
 pub type Deadline = Option<Nanos>;
 
-/// What copies of a device's lookups of contexts are given to.
+/// Receiver of copies of a device's context lookups.
 pub trait LookupSink: Send + Sync + Debug {
-    /// A request looked these up: handles of the model, in their order. `false`: it wants no more. Must not wait.
+    /// Takes the lookups of a request: handles of the model, in order. `false`: it wants no more. Must not block.
     fn on_lookups(&self, handles: &[u32]) -> bool;
 }

@@ -1,7 +1,7 @@
 //! The ring carrier: two single-producer rings in the halves of a pair.
 //!
-//! *Owns*: both ends on this side. *Takes*: pieces. *Gives*: the peer's pieces, each header read
-//! once and checked. *Must not*: go on with a peer whose half holds nonsense; wait for room.
+//! *Owns*: both ends on this side. *Takes*: pieces. *Gives*: the peer's pieces, each header read once and checked.
+//! *Must not*: continue with a peer whose half is invalid; wait for room.
 
 use std::sync::Arc;
 
@@ -24,39 +24,38 @@ use crate::share::layout::{
 const KIND_WHOLE: u32 = 1;
 /// Entry kind: header alone; the payload was placed directly before.
 const KIND_PLACED: u32 = 2;
-/// Entry kind: header and [`NamedBytes`].
+/// Entry kind: header and [`NamedBytes`] for its payload.
 const KIND_NAMED: u32 = 3;
-/// Bit of a kind: the entry also acknowledges the request of the opposite sequence with the TASSN in its upper
-/// half.
+/// Bit of a kind: the entry also acknowledges the request of the opposite sequence whose TASSN is in its upper half.
 const ACKED: u32 = 1 << 8;
 const TASSN_SHIFT: u32 = 16;
 /// Longest transaction header: that of an atomic of 16 bytes with everything optional.
 const HEADER_MAX: usize = urma_packet::HEADERS_MAX;
 
-/// The next entry of the peer, when it is whole.
+/// The peer's next entry, if it is whole.
 #[derive(Debug)]
 pub(crate) struct WholeEntry<'a> {
     entry: Entry<'a>,
     /// Its front, copied once.
     pub(crate) front: FormWords,
-    /// The request that it acknowledges as well, of the opposite sequence.
+    /// The request of the opposite sequence that it acknowledges as well.
     pub(crate) acked: Option<u16>,
 }
 
 impl WholeEntry<'_> {
-    /// Bytes of header and payload.
+    /// Length in bytes of header and payload.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.entry.len()
     }
 
-    /// Copies the payload behind a header of `at` bytes, the end of it last. Whether the ranges fit.
+    /// Copies the payload after a header of `at` bytes, its end last. Returns whether the ranges fit.
     #[inline]
     pub(crate) fn place(&self, at: usize, (to, offset): (&Region, usize), len: usize) -> bool {
         self.entry.copy_to(at, to, offset, len).is_ok()
     }
 
-    /// It is done with.
+    /// Releases the entry to the peer.
     #[inline]
     pub(crate) fn done(self) {
         self.entry.done();
@@ -78,12 +77,12 @@ pub(crate) struct RingPair {
 }
 
 impl RingPair {
-    /// Lays the rings over the halves; `None` when the peer's half has an impossible length.
-    /// `ring_len` is that of this node's halves.
+    /// Lays the rings over the halves; `None`: the peer's half has an impossible length. `ring_len` is that of this
+    /// node's halves.
     pub(crate) fn new(parts: &SameHostParts, ring_len: usize, incarnation: u64) -> Option<Self> {
         let SameHostParts { peer_node, my_half, peer_half, wake, .. } = parts;
-        // The peer may not have laid its side yet, so its ring length is that of its window (which
-        // the host may have rounded up to pages).
+        // The peer may not have laid out its side yet, so its ring length follows from its mapping (which the host
+        // may have rounded up to pages).
         let room = peer_half.len().checked_sub(HALF_RING)?;
         let peer_len = 1usize << room.checked_ilog2()?;
         let window = |half: &Region, len: usize| half.sub(HALF_RING, len).ok();
@@ -123,7 +122,7 @@ impl RingPair {
     }
 
     pub(crate) fn has_room(&mut self, header: &TransactionHeader, len: usize) -> bool {
-        // A ring that is corrupt has room for the piece that finds that out.
+        // A corrupt ring has room for the piece that finds that out.
         !matches!(self.out.reserve(header.header_len() + len), Err(ReserveError::Full))
     }
 
@@ -158,8 +157,8 @@ impl RingPair {
         Ok(())
     }
 
-    /// Stages an entry of a header of `header_len` bytes in words, and a body that fits one piece. It
-    /// acknowledges a request of the opposite sequence as well, if that is given.
+    /// Stages an entry with a header of `header_len` bytes in words, and a body that fits in one piece. It also
+    /// acknowledges a request of the opposite sequence, if one is given.
     #[inline]
     pub(crate) fn push_short(
         &mut self,
@@ -187,13 +186,13 @@ impl RingPair {
         Ok(())
     }
 
-    /// Shows the peer what is staged; [`RingPair::flush`] follows, which wakes it.
+    /// Publishes what is staged; [`RingPair::flush`] follows, which wakes the peer.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.out.publish_staged();
     }
 
-    /// The next entry, if it is whole; what is wrong with another one is found by [`RingPair::pop`].
+    /// The next entry, if it is whole; [`RingPair::pop`] finds what is wrong with another one.
     #[inline]
     pub(crate) fn next_whole(&mut self) -> Option<WholeEntry<'_>> {
         let entry = self.inbound.next_entry().ok()??;
@@ -221,7 +220,7 @@ impl RingPair {
         if inbox.len() < len {
             inbox.resize(HEADER_MAX + PIECE_MAX, 0);
         }
-        // One copy out of shared memory; only the copy is looked at.
+        // One copy out of shared memory; only the copy is checked.
         entry.read(0, &mut inbox[..len]).map_err(|_| Broken::Dead)?;
         entry.done();
         let piece = Transaction::parse(&inbox[..len]).map_err(|_| Broken::Dead)?;
@@ -242,7 +241,7 @@ impl RingPair {
         self.sleep.wake_if_asleep(|| self.wake.wake())
     }
 
-    /// Bytes that were named are not to be read any more.
+    /// Invalidates the names of bytes that were given to the peer.
     pub(crate) fn take_names_back(&self) {
         names::take_back(&self.my_half);
     }
@@ -251,14 +250,13 @@ impl RingPair {
         self.inbound.is_waiting()
     }
 
-    /// Where the peer's next entry comes.
+    /// Memory and offset of the peer's next entry.
     pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
         self.inbound.next_place()
     }
 }
 
-/// What an entry of a kind holds, and the request that it acknowledges. Other bits make a kind that there is
-/// not.
+/// Content of an entry of this kind, and the request that it acknowledges. Other bits make an unknown kind.
 #[inline]
 fn kind_of(kind: u32) -> (u32, Option<u16>) {
     let (rest, tassn) = (kind & u32::from(u16::MAX), kind >> TASSN_SHIFT);
@@ -268,7 +266,7 @@ fn kind_of(kind: u32) -> (u32, Option<u16>) {
     (kind, None)
 }
 
-/// What a piece in an entry of this kind brings; `None`: that cannot be.
+/// The payload of a piece in an entry of this kind; `None`: impossible.
 fn payload_of(kind: u32, piece: &Transaction<'_>) -> Option<Payload> {
     let (payload, len) = match kind {
         KIND_WHOLE => (Payload::Here, piece.payload.len()),

@@ -1,8 +1,7 @@
-//! What arrives: whose it is, handshakes, messages outside a TP.
+//! Arrivals: which peer they are from, handshakes, messages outside of a TP.
 //!
-//! *Owns*: the checks before a TP gets a packet. *Takes*: datagrams with their source. *Gives*: what
-//! arrived. *Must not*: answer a packet that breaks a rule of the format; keep or change anything for
-//! one that proves nothing.
+//! *Owns*: the checks before a TP gets a packet. *Takes*: datagrams with their source. *Gives*: what arrived. *Must
+//! not*: answer a packet that violates the format; store or change anything for one that proves nothing.
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::{
@@ -17,33 +16,33 @@ use crate::transport::{
     Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, Received, refusal,
 };
 
-/// What a datagram brought.
+/// Result of a datagram.
 #[derive(Debug)]
 pub(crate) enum EndpointEvent<'a> {
-    /// Nothing: it was only counted or answered.
+    /// Nothing more to do: it was only counted or answered.
     Nothing,
     /// A packet for the TP of this peer, or its handshake: there may be pieces in order, and packets to send.
     Packet(RawEid),
-    /// A message outside any TP. [`TpEndpoint::note_datagram`] follows if it reached a receive.
+    /// A message outside of any TP. [`TpEndpoint::note_datagram`] follows if it reached a receive.
     Message { number: Psn, header: RequestHeader, payload: &'a [u8] },
-    /// A node that is no peer yet receives at its address and asks for a TP: [`TpEndpoint::refuse`]
-    /// follows, or [`TpEndpoint::add`] and [`TpEndpoint::on_handshake`].
+    /// An unknown node that receives at its address asks for a TP: [`TpEndpoint::refuse`] follows, or
+    /// [`TpEndpoint::add`] and [`TpEndpoint::on_handshake`].
     Connect(PacketHeader),
     /// The peer has a new TP, maybe in place of another one.
     Opened(Agreed),
-    /// The peer closed the TP. What was received in order before is taken by [`TpEndpoint::pop`], then
+    /// The peer closed the TP. [`TpEndpoint::pop`] gives what was received in order before, then
     /// [`TpEndpoint::drop_closed`] follows.
     Closed(CloseReason),
 }
 
-/// When a datagram came, and from which node; where it is counted.
+/// When and from which node a datagram came; where it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reception<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) now: Nanos,
-    /// EID of the node, as far as it is known.
+    /// EID of the node, as far as known.
     pub(crate) from: RawEid,
-    /// The route that it came.
+    /// The route on which it came.
     pub(crate) route: Route,
 }
 
@@ -54,7 +53,7 @@ impl<'a> Reception<'a> {
 }
 
 impl TpEndpoint {
-    /// Takes a datagram, BTH to ICRC; completes whose it is.
+    /// Takes a datagram, BTH to ICRC, and completes its source.
     pub(crate) fn on_datagram<'a>(
         &mut self,
         by: &mut Reception<'_>,
@@ -119,7 +118,8 @@ impl TpEndpoint {
         }
     }
 
-    /// The node that a packet says it is of. Whether its address is one of that node's, the checks behind show.
+    /// The node that a packet claims to be from. The checks that follow show whether its address is one of that
+    /// node's.
     fn node_of(&self, route: Route, header: &PacketHeader) -> RawEid {
         match &header.body {
             Body::Connect(terms) | Body::Accept(terms) => RawEid(terms.source_eid),
@@ -148,23 +148,23 @@ impl TpEndpoint {
         }
     }
 
-    /// Whether packets of the node may come that route.
+    /// Whether packets of the node may come on that route.
     fn is_route(&self, by: Reception<'_>) -> bool {
         let is_further = || self.tps.get(&by.from).is_some_and(|tp| tp.has_route(by.route));
         by.route == Route::direct(by.from) || is_further()
     }
 
-    /// Whether more datagrams wait than those that follow.
+    /// Notes whether more datagrams wait than those that follow.
     pub(crate) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
         self.replies.on_backlog(now, backlog);
     }
 
-    /// Message `number` of the node reached a receive: another one with this number is a duplicate.
+    /// Notes that message `number` of the node reached a receive: another one with this number is a duplicate.
     pub(crate) fn note_datagram(&mut self, from: NodeAddr, number: Psn) {
         self.recent.note(from, number);
     }
 
-    /// A probe of a TP's path, or the echo of one: of the peer, for the TP that is held.
+    /// Takes a probe of a TP's path, or the echo of one, from the peer of that TP.
     fn on_probe(&mut self, by: Reception<'_>, header: &PacketHeader) {
         let Reception { tables, now, from, .. } = by;
         let is_owner = self.numbers.tps.get(&header.dest.value()) == Some(&from);
@@ -260,7 +260,7 @@ impl TpEndpoint {
         event
     }
 
-    /// A handshake packet that shows nothing which only the peer has.
+    /// Handles a handshake packet that shows nothing which only the peer has.
     fn on_unexpected(&mut self, by: Reception<'_>, header: &PacketHeader) {
         let Reception { tables, now, from, .. } = by;
         tables.count(Counter::DropUnproven);

@@ -1,8 +1,8 @@
-//! Datagrams that the network doubled.
+//! Duplicates of datagrams that the network doubled.
 //!
-//! *Owns*: the numbers of the last datagrams of each node that reached a receive. *Takes*: numbers.
-//! *Gives*: whether one came before. *Must not*: wait for any: datagrams may be lost, and come in any
-//! order; change anything for a datagram that reached nothing.
+//! *Owns*: the numbers of each node's recent datagrams that reached a receive. *Takes*: numbers. *Gives*: whether one
+//! came before. *Must not*: wait for any: datagrams may be lost, and come in any order; change anything for a
+//! datagram that reached nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use urma_packet::Psn;
 
 use crate::limits;
 
-/// The last datagrams of all nodes.
+/// Recent datagrams of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct RecentDatagrams {
     nodes: BTreeMap<RawEid, NodeDatagrams>,
-    /// Number of datagrams noted since the record began.
+    /// Number of datagrams noted so far.
     count: u64,
 }
 
-/// The last datagrams of one node: of two lives, the one that a datagram came from last first. A copy from the life before
-/// must not make those of this one forgotten.
+/// Recent datagrams of one node, for two of its lives, the more recent first. A copy from the former life must not
+/// drop the record of the current one.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeDatagrams {
     lives: [Option<NumberRun>; 2],
-    /// Count at the last one.
+    /// Value of the count at the last one.
     at: u64,
 }
 
-/// The last datagrams of a node that numbers them on.
+/// Recent datagrams of a node with consecutive numbers.
 #[derive(Clone, Copy, Debug)]
 struct NumberRun {
     newest: Psn,
-    /// Bit i: the one i before the newest came.
+    /// Bit i: the datagram i before the newest came.
     seen: u64,
 }
 
 impl NumberRun {
-    /// How far `number` is ahead of the newest one, if it is near enough to be of this life.
+    /// Distance of `number` from the newest one, if it is near enough to be of this life.
     fn ahead(&self, number: Psn) -> Option<i32> {
         let ahead = number.distance_from(self.newest);
         (1 - BITS..BITS).contains(&ahead).then_some(ahead)
@@ -47,7 +47,7 @@ impl NumberRun {
         self.ahead(number).is_some_and(|ahead| ahead <= 0 && self.seen & (1 << -ahead) != 0)
     }
 
-    /// `number` is near enough.
+    /// Notes `number`, which is near enough.
     fn note(&mut self, number: Psn) {
         let ahead = number.distance_from(self.newest);
         if ahead > 0 {
@@ -59,8 +59,8 @@ impl NumberRun {
 }
 
 impl RecentDatagrams {
-    /// Whether datagram `number` of the node came before. One further back than is remembered counts as new: a node that
-    /// started again begins anywhere.
+    /// Whether datagram `number` of the node came before. One further back than is remembered counts as new: a
+    /// restarted node begins anywhere.
     pub(super) fn has(&self, from: RawEid, number: Psn) -> bool {
         let node = self.nodes.get(&from);
         node.is_some_and(|node| node.lives.iter().flatten().any(|life| life.has(number)))
@@ -71,7 +71,7 @@ impl RecentDatagrams {
         self.nodes.is_empty()
     }
 
-    /// Datagram `number` of the node reached a receive.
+    /// Notes that datagram `number` of the node reached a receive.
     pub(super) fn note(&mut self, from: RawEid, number: Psn) {
         self.count += 1;
         if !self.nodes.contains_key(&from) && self.nodes.len() >= limits::PEERS {

@@ -1,7 +1,7 @@
-//! Answers to nodes of which nothing is kept.
+//! Answers to nodes of which no state is kept.
 //!
-//! *Owns*: a bounded queue of them; how often a node is sent a notice about a TP. *Takes*: answers.
-//! *Gives*: packets (unsealed). *Must not*: grow with the number of nodes that ask.
+//! *Owns*: a bounded queue of them; how often a node gets a notice about a TP. *Takes*: answers. *Gives*: packets
+//! (unsealed). *Must not*: grow with the number of nodes that ask.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use urma_packet::PacketHeader;
 
 use crate::ports::{Backlog, Route};
 
-/// Answers that may wait: as many as leave in one call of the socket.
+/// Most waiting answers: as many as leave in one call of the socket.
 const REPLIES_MAX: usize = 256;
-/// Shortest time between two notices: each costs a system call, and anyone can ask for one.
+/// Shortest time between two notices, in nanoseconds: each costs a system call, and anyone can ask for one.
 const NOTICE_NS: Nanos = 100_000;
 
-/// CONNECTs without proof that are answered until the input is empty: to answer one costs three times
-/// as much as to drop it, and delays the packets behind it.
+/// CONNECTs without proof that are answered before the input is empty: an answer costs three times as much as a drop,
+/// and delays the packets behind it.
 const CHALLENGES_MAX: u32 = 256;
-/// Number of further ones in each [`CHALLENGES_NS`] in which the input was never empty.
+/// Further ones in each [`CHALLENGES_NS`] in which the input was never empty.
 const CHALLENGES_MORE: u32 = 128;
 const CHALLENGES_NS: Nanos = 10_000_000;
 
@@ -35,7 +35,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Whether more datagrams wait than those that follow.
+    /// Notes whether more datagrams wait than those that follow.
     pub(super) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
         if backlog == Backlog::Empty {
             (self.challenged, self.since) = (0, now);
@@ -45,14 +45,14 @@ impl Replies {
         }
     }
 
-    /// Whether a CONNECT without proof is answered; if not, the sender tries again.
+    /// Whether to answer a CONNECT without proof; if not, the sender tries again.
     pub(super) fn may_challenge(&mut self) -> bool {
         let may = self.challenged < CHALLENGES_MAX;
         self.challenged += u32::from(may);
         may
     }
 
-    /// Takes an answer to `to`; `false`: the queue is full.
+    /// Queues an answer to `to`; `false`: the queue is full.
     pub(super) fn push(&mut self, to: Route, reply: PacketHeader) -> bool {
         let has_room = self.waiting.len() < REPLIES_MAX;
         if has_room {
@@ -61,7 +61,7 @@ impl Replies {
         has_room
     }
 
-    /// Takes a notice, unless there was one just before.
+    /// Queues a notice, unless there was one just before.
     pub(super) fn push_notice(&mut self, now: Nanos, to: Route, notice: PacketHeader) {
         if now >= self.notice_at && self.push(to, notice) {
             self.notice_at = now.saturating_add(NOTICE_NS);
@@ -72,7 +72,7 @@ impl Replies {
         self.waiting.is_empty()
     }
 
-    /// The next answer, written to the front of `buf`; its route and length.
+    /// Writes the next answer to the front of `buf`; returns its route and length.
     pub(super) fn poll(&mut self, buf: &mut [u8]) -> Option<(Route, usize)> {
         let (to, reply) = self.waiting.pop_front()?;
         reply.emit_headers(0, buf).ok().map(|frame| (to, frame.total))

@@ -1,12 +1,12 @@
 //! The routes that carry one TP: which of them work, and which ones its packets take.
 //!
-//! *Owns*: what is known of each route, from the TP's start to its end. *Takes*: time, echoes, timeouts. *Gives*:
-//! probes, the routes to use, what changed. *Must not*: let a packet take a route that did not return a probe of the
-//! TP's packet size.
+//! *Owns*: the state of each route, from the TP's start to its end. *Takes*: time, echoes, timeouts. *Gives*: probes,
+//! the routes to use, changes. *Must not*: let a packet take a route that has not returned a probe of the TP's packet
+//! size.
 //!
 //! All packets of a TP have their place in one sequence, whatever route they take. So nothing is executed twice when
-//! packets are sent again by another route, and a route needs no handshake: a probe that comes back shows that the
-//! peer receives there.
+//! packets are sent again on another route, and a route needs no handshake: a returned probe shows that the peer
+//! receives there.
 
 use udma_abi::Nanos;
 use urma_packet::{DATA_OVERHEAD, PathProbe};
@@ -15,23 +15,23 @@ use crate::cfg::PortMode;
 use crate::ports::Route;
 use crate::transport::{SPREAD_MAX, Tp};
 
-/// Timeouts in a row after which a route counts as one that carries nothing.
+/// Timeouts in a row after which a route is suspect.
 pub(super) const SUSPECT_TIMEOUTS: u32 = 2;
-/// Time until a probe without an echo goes again, at first and at most.
+/// Time until a probe without an echo is sent again, at first and at most, in nanoseconds.
 const ASK_MIN_NS: Nanos = 10_000_000;
 const ASK_MAX_NS: Nanos = 1_000_000_000;
-/// A route in doubt that returns no probe for so long has failed.
+/// A route in doubt that returns no probe for so long has failed, in nanoseconds.
 const DOUBT_NS: Nanos = 30_000_000;
-/// Time in which another route is to return a probe, before the TP moves by a handshake.
+/// Time for another route to return a probe, before the TP moves by a handshake, in nanoseconds.
 const PROBING_NS: Nanos = 15_000_000;
-/// Time until a route that failed is asked again, at first and at most: twice as long when it failed soon after it
-/// was taken back.
+/// Time until a failed route is probed again, at first and at most, in nanoseconds: doubled when it failed soon after
+/// it was taken back.
 const BACK_MIN_NS: Nanos = 1_000_000_000;
 const BACK_MAX_NS: Nanos = 60_000_000_000;
-/// A route that lasts so long did not fail soon.
+/// A route that lasts so long did not fail soon, in nanoseconds.
 const STEADY_NS: Nanos = 10_000_000_000;
 
-/// Packets left one route for another one, or take one again.
+/// A move of packets from one route to another, or back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TpMove {
     pub(super) from: Route,
@@ -40,16 +40,16 @@ pub(super) struct TpMove {
     pub(super) is_back: bool,
 }
 
-/// What is known of a route.
+/// State of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RouteState {
-    /// No probe came back yet.
+    /// No probe has come back yet.
     Unproven,
     /// Packets may take it.
     Works,
-    /// The timer expired for a packet that took it, at that time: others are taken meanwhile.
+    /// The timer expired for a packet on it, at that time: other routes are taken meanwhile.
     Doubted(Nanos),
-    /// It carried nothing when it was to.
+    /// It failed: it carried nothing.
     Failed,
 }
 
@@ -61,16 +61,16 @@ struct TpRoute {
     proven: usize,
     /// Probe without an echo.
     asked: Option<PathProbe>,
-    /// A probe is to be sent now.
+    /// Whether to send a probe now.
     is_due: bool,
-    /// When the next one may be sent, and the time until the one behind it.
+    /// When the next probe may be sent, and the time until the one after it.
     ask_at: Nanos,
     ask_ns: Nanos,
-    /// The same where it failed.
+    /// The same, after it failed.
     back_ns: Nanos,
     /// When it was taken back.
     returned_at: Option<Nanos>,
-    /// The system does not send there.
+    /// Whether the system does not send there.
     is_cut: bool,
 }
 
@@ -95,16 +95,16 @@ pub(super) struct TpRoutes {
     /// In the order of preference.
     routes: Vec<TpRoute>,
     mode: PortMode,
-    /// The one that packets take which have no place in the sequence, and as active-backup all of them.
+    /// The one for packets without a place in the sequence, and as active-backup for all packets.
     used: usize,
-    /// The one in use carries nothing since then; others are asked.
+    /// The time since when the one in use carries nothing; others are probed.
     doubt_at: Option<Nanos>,
-    /// One that had failed works again.
+    /// Whether one that had failed works again.
     returned: Option<usize>,
 }
 
 impl TpRoutes {
-    /// Of a TP that a handshake made on `first`; `all` are the routes to the peer in the order of preference.
+    /// For a TP that a handshake opened on `first`; `all` are the routes to the peer in the order of preference.
     pub(super) fn new(now: Nanos, first: Route, all: &[Route], mode: PortMode) -> Self {
         let mut chosen = vec![first];
         for route in all {
@@ -122,7 +122,7 @@ impl TpRoutes {
             proven: 0,
             asked: None,
             is_due: false,
-            // A preferred one that the handshake did not take may not have worked just before.
+            // A preferred route that the handshake did not take may not have worked just before.
             ask_at: if mode == PortMode::Balance { now } else { now.saturating_add(BACK_MIN_NS) },
             ask_ns: ASK_MIN_NS,
             back_ns: BACK_MIN_NS,
@@ -138,7 +138,7 @@ impl TpRoutes {
         self.routes.get(usize::from(number)).unwrap_or(&self.routes[self.used]).route
     }
 
-    /// The one that packets take which have no place in the sequence.
+    /// The route for packets without a place in the sequence.
     pub(super) fn used(&self) -> Route {
         self.routes[self.used].route
     }
@@ -149,12 +149,12 @@ impl TpRoutes {
         at.is_some_and(|at| self.usable(payload) & (1 << at) != 0)
     }
 
-    /// Whether a probe went there and did not come back.
+    /// Whether a probe was sent there and has not come back.
     pub(super) fn is_asked(&self, route: Route) -> bool {
         self.routes.iter().any(|one| one.route == route && one.asked.is_some())
     }
 
-    /// Routes that packets with up to `payload` bytes take, a bit for each.
+    /// Bit mask of the routes that packets with up to `payload` bytes take.
     pub(super) fn usable(&self, payload: usize) -> u8 {
         let used = 1 << self.used;
         if self.mode == PortMode::ActiveBackup {
@@ -172,25 +172,25 @@ impl TpRoutes {
         one.state == RouteState::Works && (at == self.used || one.proven >= payload)
     }
 
-    /// The first other route by which packets of this size pass.
+    /// The first other route on which packets of this size pass.
     fn other(&self, than: usize, payload: usize) -> Option<usize> {
         (0..self.routes.len()).find(|at| *at != than && self.works(*at, payload))
     }
 
-    /// The mode of the node, which a program may change.
+    /// Sets the mode of the node, which a program may change.
     pub(super) fn set_mode(&mut self, now: Nanos, mode: PortMode) {
         if std::mem::replace(&mut self.mode, mode) != mode && mode == PortMode::Balance {
             self.ask_others(now);
         }
     }
 
-    /// The system does not send on this route.
+    /// Notes that the system does not send on this route.
     pub(super) fn on_cut(&mut self, route: Route) {
         let carried = self.routes.iter_mut().filter(|one| one.route == route);
         carried.filter(|one| one.state == RouteState::Works).for_each(|one| one.is_cut = true);
     }
 
-    /// All routes but the one in use are asked, from now on.
+    /// Starts to probe all routes but the one in use.
     fn ask_others(&mut self, now: Nanos) {
         let used = self.used;
         for (at, one) in self.routes.iter_mut().enumerate() {
@@ -202,7 +202,7 @@ impl TpRoutes {
 
     // Probes.
 
-    /// Packets are sent: the time to ask for a route may have come.
+    /// Notes that packets are sent: it may be time to probe a route.
     pub(super) fn on_traffic(&mut self, now: Nanos, payload: usize) {
         for at in 0..self.routes.len() {
             let is_wanted = match self.mode {
@@ -220,7 +220,7 @@ impl TpRoutes {
         self.routes.iter().any(|one| one.is_due)
     }
 
-    /// The next probe and its route; packets have up to `payload` bytes.
+    /// Returns the next probe and its route; packets have up to `payload` bytes.
     pub(super) fn poll_probe(
         &mut self,
         now: Nanos,
@@ -243,7 +243,8 @@ impl TpRoutes {
         Some((one.route, probe))
     }
 
-    /// The peer returned a probe by this route. Number of the route if it answers one that went there.
+    /// Takes a probe that the peer returned on this route. Returns the number of the route if it answers one that was
+    /// sent there.
     pub(super) fn on_echo(&mut self, now: Nanos, route: Route, echo: &PathProbe) -> Option<u8> {
         let mut routes = self.routes.iter_mut().enumerate();
         let found = routes.find(|(_, one)| one.route == route && one.asked == Some(*echo));
@@ -262,7 +263,7 @@ impl TpRoutes {
 
     // Changes.
 
-    /// Timeouts in a row on the route.
+    /// Number of timeouts in a row on the route.
     fn silence(&self, at: usize, tp: &Tp, is_unanswered: bool) -> u32 {
         if self.routes[at].is_cut || (is_unanswered && at == self.used) {
             SUSPECT_TIMEOUTS
@@ -271,8 +272,8 @@ impl TpRoutes {
         }
     }
 
-    /// Leaves routes that carry nothing and takes those that do again: what changed; call it until nothing does.
-    /// `is_unanswered`: the peer did not answer a question that took the route in use.
+    /// Leaves routes that carry nothing and takes those that work again. Returns the change; call it until there is
+    /// none. `is_unanswered`: the peer did not answer a question that took the route in use.
     pub(super) fn tend(
         &mut self,
         now: Nanos,
@@ -363,7 +364,7 @@ impl TpRoutes {
         None
     }
 
-    /// When the TP is to move by a handshake, since none of the routes carries anything.
+    /// When the TP has to move by a handshake, since none of the routes carries anything.
     pub(super) fn lost_at(&self, tp: &Tp, is_unanswered: bool) -> Option<Nanos> {
         let is_lost = self.silence(self.used, tp, is_unanswered) >= SUSPECT_TIMEOUTS;
         self.doubt_at.filter(|_| is_lost).map(|at| at.saturating_add(PROBING_NS))

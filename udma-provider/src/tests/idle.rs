@@ -1,4 +1,4 @@
-//! Polls while idle take no step, and find all that there is without one.
+//! Polls under an idle snapshot skip the device, and find all that there is to find without it.
 
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -14,7 +14,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 use super::{Bench, contexts, jfr_cfg, poll_all, signalled};
 use crate::jfc::contention::times_taken;
 
-/// A JFC whose polls found nothing: from now on they take no step.
+/// A JFC whose polls found nothing: from now on they skip the device.
 fn quiet(bench: &Bench) -> JfcParts {
     bench.toy.script(|script| script.has_idle = true);
     let mut jfc = bench.jfc(64);
@@ -80,7 +80,7 @@ fn a_device_that_failed_is_seen() {
     assert_eq!(jfc.queue.poll(&mut one), Err(Status::NoDevice));
 }
 
-/// Polls count on while idle: now and then one takes a step, and looks whether the device still answers.
+/// Polls count on while idle: now and then one steps the device, and checks whether it still answers.
 #[test]
 fn an_idle_snapshot_without_end_is_looked_at_now_and_then() {
     let bench = Bench::new();
@@ -207,8 +207,8 @@ fn polls_that_always_find_something_let_the_device_work_in_one_of_them() {
     assert_eq!(steps, expected);
 }
 
-/// After an idle snapshot the program may answer what it was given, and an acknowledgement go with that: the device works
-/// before the next poll.
+/// After an idle snapshot the program may answer the message that it got, and its answer carry an acknowledgement:
+/// the device works before the next poll.
 #[test]
 fn polls_that_end_idle_let_the_device_work_before_the_next_one() {
     let bench = Bench::new();
@@ -217,7 +217,7 @@ fn polls_that_end_idle_let_the_device_work_before_the_next_one() {
     assert_eq!(steps, [0; 33], "only polls before them take steps");
 }
 
-/// A completion that the device gives to a poll is in no ring: the poll has it, also where a step is due.
+/// A completion that the device passes to a poll is in no ring: the poll has it, even if a step is due.
 #[test]
 fn what_is_given_to_a_poll_is_its_completion_whatever_is_due() {
     for takes in [true, false] {
@@ -245,7 +245,7 @@ fn what_is_given_to_a_poll_is_its_completion_whatever_is_due() {
     }
 }
 
-/// The entry of a peer that ends an idle snapshot: the device takes it alone, or the poll takes a step.
+/// The entry of a peer that ends an idle snapshot: the device takes it alone, or the poll steps the device.
 #[test]
 fn the_entry_of_a_peer_is_taken_without_a_step() {
     let bench = Bench::new();

@@ -55,9 +55,9 @@ pub(super) struct Script {
     pub(super) solicited_fails: bool,
     /// The device takes no direct entries.
     pub(super) has_no_direct: bool,
-    /// Queues have doorbells of their own, which carry out what they are given.
+    /// Queues have doorbells of their own, which execute what they are given.
     pub(super) carries: bool,
-    /// A step that a poll asks for begins an idle snapshot.
+    /// A step for a poll takes an idle snapshot.
     pub(super) has_idle: bool,
     /// It takes the entry of a peer that a poll while idle saw.
     pub(super) takes: bool,

@@ -1,8 +1,7 @@
-//! The target's side of one peer: pieces in, placed bytes and receive completions out, one answer per
-//! attempt.
+//! The target's side of one peer: pieces in, placed bytes and receive completions out, one answer per attempt.
 //!
-//! *Owns*: the order of checks and effects, answers that wait to be sent. *Takes*: pieces in order. *Gives*:
-//! answers. *Must not*: move a byte before every check passed; acknowledge before placement.
+//! *Owns*: the order of checks and effects, answers that wait to be sent. *Takes*: pieces in order. *Gives*: answers.
+//! *Must not*: move a byte before every check passed; acknowledge before placement.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,13 +27,13 @@ use crate::exchange::target::message::{place_late, write_piece};
 use crate::exchange::target::receive::{ReceivingSides, TakenReceive};
 use crate::exchange::target::serve::{NotBegun, PieceAction, Reply, Served};
 
-/// Sequences of one peer.
+/// Most sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;
-/// Answers that may wait for the carrier. More than [`crate::exchange::initiator::requester::IN_FLIGHT_MAX`], so that two nodes
-/// which keep that bound never wait for each other; one that does not is not read from meanwhile.
+/// Most answers that wait for the carrier. More than [`crate::exchange::initiator::requester::IN_FLIGHT_MAX`], so
+/// that two nodes that keep that limit never wait for each other; a node that exceeds it is not read from meanwhile.
 const ANSWERS_MAX: usize = 4096;
 
-/// Acknowledgements that wait for a message to go with.
+/// Most acknowledgements that wait for a message to carry them.
 const ANSWERS_HELD: usize = 4;
 
 /// Requests of one peer's queues to this node.
@@ -43,13 +42,13 @@ pub(crate) struct Responder {
     served: BTreeMap<Pair, Served>,
     pub(crate) answers: VecDeque<ResponseHeader>,
     pub(crate) reads: VecDeque<ReadJob>,
-    /// Forms of messages that the peer sends.
+    /// Cached forms of messages from the peer.
     taken: TakenForms,
-    /// Tokens that the peer shows without having been right.
+    /// Token guesses of the peer.
     guesses: Guesses,
-    /// When a request of it last went on: a piece of it was accepted, or it ended.
+    /// When a request of it last made progress: a piece was accepted, or it ended.
     pub(crate) progress_at: Nanos,
-    /// Reads what the peer names, when its memory is mapped.
+    /// Reads what the peer names, if its memory is mapped.
     pub(crate) puller: Option<Puller>,
 }
 
@@ -57,16 +56,16 @@ pub(crate) struct Responder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) eid: RawEid,
-    /// Numbers of the reliable path and of the unreliable one; 0: none.
+    /// Numbers of the reliable and the unreliable path; 0: none.
     pub(crate) tpn: u32,
     pub(crate) datagram_tpn: u32,
-    /// Its guesses of tokens are limited. A node on this host, whose processes are of the same user,
-    /// reads tokens in the shared table.
+    /// Whether its token guesses are limited. A node on this host, whose processes have the same user, can read
+    /// tokens in the shared table.
     pub(crate) is_limited: bool,
 }
 
 impl Responder {
-    /// A piece of a request came.
+    /// Takes a piece of a request.
     pub(crate) fn on_request(
         &mut self,
         work: &mut ExchangeContext<'_>,
@@ -136,7 +135,7 @@ impl Responder {
         }
     }
 
-    /// The peer broke a message off: its receive is for another one.
+    /// The peer broke a message off: its receive becomes free for another one.
     fn on_broken_off(&mut self, work: &mut ExchangeContext<'_>, pair: Pair, tassn: u16) {
         let served = self.served.get_mut(&pair);
         match served.ok_or(NotBegun).and_then(|served| served.break_off(tassn)) {
@@ -146,8 +145,8 @@ impl Responder {
         }
     }
 
-    /// Takes a whole entry of a ring, if it is a message of a form that was taken before, the next one of its
-    /// sequence, and there is a receive for it. `None`: it did not, else the opposite sequence.
+    /// Takes a whole ring entry, if it is a message of a known form, the next one of its sequence, and there is a
+    /// receive for it. `None`: it did not; otherwise returns the opposite sequence.
     #[inline]
     pub(crate) fn take_short(
         &mut self,
@@ -175,19 +174,19 @@ impl Responder {
         Some(taken.opposite)
     }
 
-    /// What messages of a sequence have in common, if the long path took one since the objects of this node last changed.
+    /// The form of a sequence's messages, if the long path took one since the objects of this node last changed.
     pub(crate) fn form_of(&self, receives: &ReceivingSides, pair: Pair) -> Option<&TakenForm> {
         self.taken.known(receives, pair)
     }
 
-    /// Number of the next request of a sequence, if nothing else of it is kept.
+    /// Number of the next request of a sequence, if no other state of it is kept.
     pub(crate) fn next_of(&self, pair: Pair) -> Option<u16> {
         let served = self.served.get(&pair)?;
         served.is_next(served.expected).then_some(served.expected)
     }
 
-    /// Takes the one answer that waits, if that is the acknowledgement of a request of a sequence, and its number. `None`:
-    /// other answers wait.
+    /// Takes the only waiting answer, if that acknowledges a request of this sequence, and returns its number.
+    /// `None`: other answers wait.
     pub(crate) fn take_only_ack(&mut self, pair: Pair) -> Option<Option<u16>> {
         let is_one = self.answers.len() <= 1 && self.may_wait();
         let is_of = |answer: &ResponseHeader| Pair::of_response(answer) == pair;
@@ -195,7 +194,8 @@ impl Responder {
         is_fit.then(|| self.answers.pop_front().map(|answer| answer.tassn))
     }
 
-    /// A ping-pong ended, after which `next` is the number of the next request of a sequence; its last one has no answer.
+    /// Takes a sequence back from ping-pong mode: `next` is the number of its next request, and `owed` the
+    /// acknowledgement of the last one.
     pub(crate) fn take_back(&mut self, (pair, next): (Pair, u16), owed: Option<ResponseHeader>) {
         if let Some(served) = self.served.get_mut(&pair) {
             served.pass_to(next);
@@ -203,11 +203,11 @@ impl Responder {
         self.answers.extend(owed);
     }
 
-    /// Stages answers that wait, as far as there is room in a ring.
+    /// Stages waiting answers, as far as there is room in a ring.
     pub(crate) fn push_answers(&mut self, ring: &mut RingPair) {
         while let Some(answer) = self.answers.front() {
             let header = TransactionHeader::Response(*answer);
-            // What is wrong with the ring is found by the next step.
+            // Errors of the ring are found by the next step.
             if ring.push(&header, Payload::Here, &[]).is_err() {
                 return;
             }
@@ -215,7 +215,7 @@ impl Responder {
         }
     }
 
-    /// Whether the answers that wait may do so for a while: they are few, and acknowledgements.
+    /// Whether the waiting answers may be delayed: they are few, and acknowledgements.
     pub(crate) fn may_wait(&self) -> bool {
         let is_ack = |answer: &ResponseHeader| {
             answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None
@@ -225,7 +225,7 @@ impl Responder {
             && self.answers.iter().all(is_ack)
     }
 
-    /// Queues a response to the requester's queue.
+    /// Queues an answer for the requester's queue.
     fn answer(&mut self, header: &RequestHeader, answer: Reply) {
         let plain = answer == Reply::Status(ResponseStatus::Ack);
         if plain && header.flags.contains(RequestFlags::NO_TAACK) {
@@ -255,7 +255,7 @@ impl Responder {
                     | PieceOutcome::NoBytes => {}
                 }
             }
-            // Its result is not kept any more, and doing it again would not be the same.
+            // Its result is no longer kept, and a second execution could give another one.
             RequestOp::Atomic(..) if plain => {
                 self.answer(header, Reply::Status(ResponseStatus::NoResources));
             }
@@ -272,7 +272,7 @@ impl Responder {
         }
     }
 
-    /// The target of unfinished messages is gone: their receives end as `status`.
+    /// Ends unfinished messages whose target is gone: their receives end with `status`.
     pub(crate) fn abort_messages(
         &mut self,
         work: &ExchangeContext<'_>,
@@ -342,12 +342,12 @@ impl Responder {
         self.answers.len() + self.reads.len() < ANSWERS_MAX
     }
 
-    /// Whether something is to be pushed.
+    /// Whether something has to be pushed.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.answers.is_empty() || !self.reads.is_empty()
     }
 
-    /// Whether a message is not complete.
+    /// Whether a message is incomplete.
     pub(crate) fn has_unfinished(&self) -> bool {
         self.served.values().any(|served| served.message.is_some())
     }
@@ -369,14 +369,14 @@ impl Responder {
         }
     }
 
-    /// Nothing is answered any more: what has no answer is asked for again.
+    /// Drops the answers: requests without an answer are sent again.
     pub(crate) fn drop_answers(&mut self) {
         self.answers.clear();
         self.reads.clear();
     }
 
-    /// The carrier is over. Messages that are not complete begin again, if they come at all: receives in use are
-    /// given back.
+    /// Handles the end of the carrier. Incomplete messages start anew, if they come at all: receives in use are given
+    /// back.
     pub(crate) fn on_carrier_lost(&mut self, work: &mut ExchangeContext<'_>) {
         self.drop_answers();
         for served in self.served.values_mut() {
@@ -386,7 +386,7 @@ impl Responder {
         }
     }
 
-    /// All sequences begin anew; receives in use are given back.
+    /// Starts all sequences anew; receives in use are given back.
     pub(crate) fn forget_served(&mut self, work: &mut ExchangeContext<'_>) {
         self.taken.forget();
         for served in std::mem::take(&mut self.served).into_values() {
@@ -396,7 +396,7 @@ impl Responder {
         }
     }
 
-    /// No queue is left: unfinished messages go without an end, and receives in use with them.
+    /// Drops unfinished messages without completing them, and receives in use: no queue is left.
     pub(crate) fn forget_queues(&mut self) {
         for served in self.served.values_mut() {
             served.forget();
@@ -445,7 +445,7 @@ fn read(work: &mut ExchangeContext<'_>, header: &RequestHeader) -> PieceOutcome 
     }
 }
 
-/// The request will come again: its receive is given back, and the rest of this attempt passed over.
+/// Prepares for the request to come again: its receive is given back, and the rest of this attempt skipped.
 fn again(served: &mut Served, work: &mut ExchangeContext<'_>, header: &RequestHeader) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         work.receives.give_back(work.core, taken);
@@ -453,7 +453,7 @@ fn again(served: &mut Served, work: &mut ExchangeContext<'_>, header: &RequestHe
     served.skip_rest(header);
 }
 
-/// The rest of a message will not come.
+/// Gives a receive back, since the rest of the message will not come.
 fn give_back(work: &mut ExchangeContext<'_>, taken: TakenReceive) {
     work.core.tables.counts.add(Counter::MessagesBroken, 1);
     work.receives.give_back(work.core, taken);
@@ -469,7 +469,7 @@ fn execute(
     if !part.header.op.has_payload()
         && let Some(taken) = served.message.take().and_then(|m| m.receive)
     {
-        // A peer that keeps the rules has said that the message before breaks off.
+        // A peer that keeps to the protocol has announced that the previous message breaks off.
         give_back(work, taken);
     }
     match part.header.op {

@@ -1,8 +1,7 @@
-//! One sequence at its target: which request is next, what it did, the answer that a duplicate gets
-//! again.
+//! One sequence at its target: which request is next, what it did, the answer that a duplicate gets again.
 //!
-//! *Owns*: the expected TASSN, the unfinished message, answers kept for duplicates. *Takes*: pieces.
-//! *Gives*: the step each piece makes. *Must not*: execute a request twice.
+//! *Owns*: the expected TASSN, the unfinished message, answers kept for duplicates. *Takes*: pieces. *Gives*: what to
+//! do with each piece. *Must not*: execute a request twice.
 
 use std::collections::VecDeque;
 
@@ -10,17 +9,17 @@ use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
 use crate::exchange::target::receive::TakenReceive;
 
-/// Answers kept: as many as one queue may have requests outstanding.
+/// Most answers that are kept: as many as one queue may have requests outstanding.
 const KEPT_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
 
-/// What a request came to.
+/// Result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     Status(ResponseStatus),
     Value(AtomicValue),
 }
 
-/// A message of which pieces came.
+/// A message of which some pieces arrived.
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     /// Address (or offset) of its first byte.
@@ -33,7 +32,7 @@ pub(crate) struct PartialMessage {
 }
 
 impl PartialMessage {
-    /// Whether a piece goes on where the last one ended.
+    /// Whether a piece continues where the last one ended.
     pub(crate) fn fits(&self, header: &RequestHeader, len: u32) -> bool {
         let at = self.start.checked_add(u64::from(self.done)) == Some(header.access.address);
         let end = self.done.checked_add(len);
@@ -44,7 +43,7 @@ impl PartialMessage {
     }
 }
 
-/// Planted fault: a write that was acknowledged and is not placed yet.
+/// Planted fault: a write that was acknowledged and is not yet placed.
 #[derive(Debug)]
 pub(crate) struct Late {
     pub(crate) header: RequestHeader,
@@ -57,20 +56,20 @@ pub(crate) struct Late {
 pub(crate) enum PieceAction {
     /// It is next in its sequence: execute it.
     Execute,
-    /// The whole request was executed before: tell the answer again.
+    /// The whole request was executed before: repeat the answer.
     Again(Reply),
     /// An earlier request of the sequence is missing.
     TooEarly {
-        /// The number waited for.
+        /// The number that is expected.
         expected: u16,
     },
-    /// A part of a request that was answered already.
+    /// Part of a request that was answered already.
     Skip,
     /// It continues a message that has not begun: drop it.
     Stray,
 }
 
-/// A message of which no piece came is broken off.
+/// The message that is broken off has not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotBegun;
 
@@ -79,16 +78,16 @@ pub(crate) struct NotBegun;
 pub(crate) struct Served {
     pub(crate) expected: u16,
     pub(crate) message: Option<PartialMessage>,
-    /// The rest of this request is passed over: it has its answer.
+    /// The rest of this request is skipped: it has its answer.
     skipping: Option<u16>,
-    /// Answers other than a plain acknowledgement, for duplicates.
+    /// Answers other than plain acknowledgements, kept for duplicates.
     kept: VecDeque<(u16, Reply)>,
     /// Set by a planted fault: a write that is placed later.
     pub(crate) late: Option<Late>,
 }
 
 impl Served {
-    /// What to do with a piece, by its number and place.
+    /// Decides what to do with a piece, by its number and offset.
     pub(crate) fn action(&mut self, header: &RequestHeader) -> PieceAction {
         let (first, last) = ends(header);
         let tassn = header.tassn;
@@ -117,20 +116,21 @@ impl Served {
         PieceAction::Again(kept.map_or(Reply::Status(ResponseStatus::Ack), |(_, answer)| *answer))
     }
 
-    /// Whether request `tassn` is the one that is expected, and nothing of it or of an answer is kept.
+    /// Whether request `tassn` is the expected one, and nothing of it or of an answer is kept.
     #[inline]
     pub(crate) fn is_next(&self, tassn: u16) -> bool {
         self.expected == tassn && self.message.is_none() && self.kept.is_empty()
     }
 
-    /// The whole request that [`Served::is_next`] was executed, and acknowledged.
+    /// Notes that the whole request of [`Served::is_next`] was executed and acknowledged.
     #[inline]
     pub(crate) fn on_next_done(&mut self) {
         self.expected = self.expected.wrapping_add(1);
         self.skipping = None;
     }
 
-    /// All requests before `next` were executed, and acknowledged, beside what [`Served::is_next`].
+    /// Notes that all requests before `next` were executed and acknowledged elsewhere, in a state as for
+    /// [`Served::is_next`].
     pub(crate) fn pass_to(&mut self, next: u16) {
         if self.expected != next {
             self.expected = next;
@@ -138,7 +138,7 @@ impl Served {
         }
     }
 
-    /// The request that was expected has its answer.
+    /// Notes that the expected request has its answer.
     pub(crate) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);
         if answer != Reply::Status(ResponseStatus::Ack) {
@@ -147,7 +147,7 @@ impl Served {
             }
             self.kept.push_back((header.tassn, answer));
         }
-        // A number comes round after 2^16 requests: an answer of the last round is no answer.
+        // Numbers repeat after 2^16 requests: an answer of the last round must not be repeated.
         let horizon = header.tassn.wrapping_sub(u16::MAX / 4);
         while self.kept.front().is_some_and(|(n, _)| n.wrapping_sub(horizon).cast_signed() < 0) {
             self.kept.pop_front();
@@ -155,14 +155,14 @@ impl Served {
         self.skip_rest(header);
     }
 
-    /// Further pieces of a request that was answered before its last piece are passed over.
+    /// Skips further pieces of a request that was answered before its last piece.
     pub(crate) fn skip_rest(&mut self, header: &RequestHeader) {
         let (_, last) = ends(header);
         self.skipping = (!last).then_some(header.tassn);
     }
 
-    /// The initiator sends nothing more of message `tassn`: takes the receive that it holds. It was not executed,
-    /// so its number is still the next one.
+    /// Breaks message `tassn` off, of which the initiator sends nothing more: returns its receive. It was not
+    /// executed, so its number is still the next one.
     pub(crate) fn break_off(&mut self, tassn: u16) -> Result<Option<TakenReceive>, NotBegun> {
         if self.skipping == Some(tassn) {
             self.skipping = None;
@@ -172,14 +172,14 @@ impl Served {
         Ok(message.receive)
     }
 
-    /// The unfinished message ends without an effect; it may come again.
+    /// Drops the unfinished message without an effect; it may come again.
     pub(crate) fn forget(&mut self) {
         if self.message.take().is_some() {
             self.skipping = Some(self.expected);
         }
     }
 
-    /// The target of the unfinished message is gone: takes what it holds, and its number with it.
+    /// Aborts the unfinished message if its target is gone: returns its number and its receive.
     pub(crate) fn abort(&mut self, queue_or_ring: u32) -> Option<(u16, TakenReceive)> {
         let held = self.message.as_ref()?.receive.as_ref()?;
         if held.cqe_source.id != queue_or_ring && held.ring != queue_or_ring {

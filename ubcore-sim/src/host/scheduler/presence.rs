@@ -193,7 +193,7 @@ mod tests {
         assert!(presence.take_polled() && !presence.take_polled());
     }
 
-    /// A poll that took no step is seen by nothing here: so each of these ends its idle snapshot.
+    /// Polls that skip the device are not seen here, so each of these invalidates the idle snapshot.
     #[test]
     fn polls_look_here_again_after_each_question_of_the_thread() {
         type Change = fn(&Presence);

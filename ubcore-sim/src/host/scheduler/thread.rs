@@ -109,7 +109,7 @@ struct Worker {
     /// A wake-up came since the last pass.
     rang: bool,
     wakeups: WakeupPolicy,
-    /// The pass before rested to see whether the program polls.
+    /// The last pass rested to see whether the program polls.
     gave_way: bool,
     arrivals: ArrivalWatch,
     /// Datagrams arrived since the last pass, while the program polled.
@@ -120,7 +120,7 @@ struct Worker {
     is_unrung: bool,
     /// Times in a row that the last check found work and the step after it none.
     stays: u32,
-    /// How many contradictions of peers, and how many shortages, the device's counters have.
+    /// How many protocol violations of peers, and how many shortages, the device's counters include.
     counted: [u64; 2],
     /// Name of the device for programs.
     device_name: String,
@@ -129,7 +129,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) -> Peers {
-        // By default a wait may end 50 us late, longer than a look. Refused: looks come later.
+        // By default a wait may end 50 us late, longer than the interval of a check. If this is refused, checks are
+        // later.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
         let mut ready = ReadyList::default();
         let mut wait = Some(Duration::ZERO);
@@ -194,8 +195,8 @@ impl Worker {
         (self.rang, self.is_unrung) = (true, false);
     }
 
-    /// Takes datagrams, unless polls do. While arrivals are watched, the program may have stopped
-    /// polling after its latest poll: then this thread takes them too.
+    /// Takes datagrams, unless polls do. While arrivals are watched, the program may have stopped polling after its
+    /// latest poll: then this thread takes them too.
     fn on_arrival(&mut self, now: Nanos) {
         let port = self.shared.port();
         self.arrived = port.is_active() && self.is_polled(now);
@@ -212,7 +213,7 @@ impl Worker {
         presence.take_polled() || (self.shared.port().is_active() && !presence.is_idle(now))
     }
 
-    /// Whether the program polls at this moment, as far as the presence shows.
+    /// Whether the program polls right now, as far as the presence shows.
     fn is_polled(&self, now: Nanos) -> bool {
         let presence = self.shared.presence();
         presence.is_awake() && !(self.shared.port().is_active() && presence.is_pause(now))
@@ -242,7 +243,7 @@ impl Worker {
         let mut found =
             PassFindings { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
         if has_polled && gave_way {
-            // What waits now came just before: the next poll takes it.
+            // What waits now has just arrived: the next poll takes it.
             return self.rest(was_awake, found);
         }
         self.tick = TICK;
@@ -264,18 +265,18 @@ impl Worker {
                 return Some(rest);
             }
         }
-        // Others may want this processor.
+        // Other threads may want this processor.
         std::thread::yield_now();
         Some(Duration::ZERO)
     }
 
-    /// Whether the program may poll steadily, and have lost its processor to this thread.
+    /// Whether the program may be a steady poller that lost its processor to this thread.
     fn doubts_burst(&self) -> bool {
         self.shared.presence().is_in_bursts() && self.wakeups.gives_way()
     }
 
-    /// After a step of packets, which takes up to a millisecond: a program that polls may have lost this
-    /// processor to the step, in the middle of a poll or between two. How long to rest, if it is back.
+    /// Yields after a step of packets, which takes up to a millisecond: a polling program may have lost this
+    /// processor to the step. Returns how long to rest, if it is back.
     fn give_way(&mut self) -> Option<Duration> {
         if !self.shared.port().is_active() {
             return None;
@@ -300,7 +301,7 @@ impl Worker {
         port.is_active() && (port.is_marked() || is_due())
     }
 
-    /// Gives the processor to the thread that holds the work: how long until the next look.
+    /// Yields the processor to the thread that holds the work; returns how long until the next check.
     fn rest_for_holder(&mut self) -> Duration {
         // What waits in the socket would end the rest at once.
         self.watch_port(Watch::Off);
@@ -310,7 +311,7 @@ impl Worker {
         distance.min(TICK)
     }
 
-    /// Pollers are at work: how long until the next look.
+    /// Leaves the device to the pollers; returns how long until the next check.
     fn leave_to_pollers(&mut self, now: Nanos, next: NextCheck) -> Duration {
         self.stays = 0;
         self.watch_port(if next == NextCheck::Tick { Watch::Off } else { Watch::Arrivals });
@@ -325,7 +326,7 @@ impl Worker {
         self.until_deadline(self.peers.poll_deadline(now), now, most)
     }
 
-    /// Between two polls of the program: how long until the next look.
+    /// Between two polls of the program: returns how long until the next check.
     fn pause(&mut self, now: Nanos, found: PassFindings) -> Duration {
         if found.work {
             self.arrivals.on_taken();
@@ -343,7 +344,7 @@ impl Worker {
             self.shared.device().count(Counter::FoundLate);
         }
         if self.shared.port().is_active() {
-            // Arrivals of datagrams have a rule of their own.
+            // Arrivals of datagrams have their own rule.
             if presence.is_in_bursts() {
                 presence.on_idle();
             }
@@ -365,8 +366,8 @@ impl Worker {
                 }
             }
             if found.polls {
-                // Bounded, and said so: a request that the program posts has a later deadline, for
-                // which it need not ring.
+                // Bounded, and announced so: a request that the program posts has a later deadline, for which it need
+                // not ring.
                 return self.sleep(now + BURST_REST_NS);
             }
         } else {
@@ -400,7 +401,7 @@ impl Worker {
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 
-    /// How long until the next look, now that a thread polled since the last one.
+    /// Returns how long until the next check, after a thread polled since the last one.
     fn next_tick(&mut self) -> Duration {
         let longer =
             if self.shared.port().is_active() { TICK } else { TICK_MAX.min(2 * self.tick) };
@@ -411,7 +412,7 @@ impl Worker {
         deadline.map_or(most, |at| most.min(Duration::from_nanos(at.saturating_sub(now))))
     }
 
-    /// Passes requests of the core to the peers and their events back; whether there were any.
+    /// Passes requests of the core to the peers and their events back; returns whether there were any.
     fn serve_requests(&mut self, now: Nanos) -> bool {
         let mut any = false;
         for _ in 0..REQUESTS_PER_TURN {
@@ -449,12 +450,12 @@ impl Worker {
             }
             PeerEvent::Inspect { socket } => {
                 inspect::answer(&self.shared, &self.device_name, &self.peers.look(), &socket);
-                // Others may have left work while the device was looked at.
+                // Other threads may have left work meanwhile.
                 device.step(now);
             }
             PeerEvent::Capture { socket } => self.shared.port().tap().open(socket),
             PeerEvent::Contexts { socket } => {
-                // Without a model the socket ends, by which the process that asked sees it.
+                // Without a model the socket is closed, which the asking process sees.
                 device.record_lookups(Arc::new(ContextTap::new(socket)));
             }
             PeerEvent::Packets { eid } => match self.shared.port().ready_for_peer() {
@@ -474,8 +475,7 @@ impl Worker {
     }
 
     fn watch_port(&mut self, wanted: Watch) {
-        // Without a packet peer the pollers do not look at the socket; then this thread does
-        // always.
+        // Without a packet peer the pollers do not read the socket; then this thread always does.
         let wanted = if self.shared.port().is_active() { wanted } else { Watch::On };
         if wanted != self.watch {
             self.shared.port().watch(&self.poll, PORT_KEY, wanted, &mut self.watch);
@@ -486,19 +486,19 @@ impl Worker {
 const OWN_WAKEUP_KEY: u64 = 0;
 const WAKEUP_KEY: u64 = 1;
 const PORT_KEY: u64 = 2;
-/// Between two looks whether a thread polls, at first and with a packet peer.
+/// Time between two checks whether a thread polls, at first and with a packet peer.
 pub const TICK: Duration = Duration::from_millis(1);
-/// The same when a thread has polled for long: the longest time until this thread takes over.
+/// The same after a thread has polled for long: the longest time until this thread takes over.
 pub const TICK_MAX: Duration = Duration::from_millis(32);
 /// Longest rest while the program polls in bursts, in ns.
 const BURST_REST_NS: Nanos = 32_000_000;
-/// Steps of the device before looking at the descriptors again.
+/// Steps of the device before checking the descriptors again.
 const STEPS_PER_TURN: usize = 32;
 /// Fruitless attempts to sleep before waiting for a tick instead.
 const STAYS_MAX: u32 = 8;
-/// By how much waits may end late, so that the kernel can join timers, in ns: the least.
+/// How late waits may end, so that the kernel can join timers, in ns: the least possible.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
 /// First rest for a thread that holds the work; each further one is twice as long.
 const HELD_LOOK: Duration = Duration::from_micros(20);
-/// Requests and events passed on before looking at the descriptors again.
+/// Requests and events passed on before checking the descriptors again.
 const REQUESTS_PER_TURN: usize = 64;

@@ -1,4 +1,4 @@
-//! Messages of a ping-pong end as those without one, whatever interrupts it.
+//! Messages in ping-pong mode end in the same way as without it, whatever interrupts the mode.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::cfg::PingPongs;
 use crate::exchange::PlainStep;
 use crate::link::Rng;
 
-/// Runs `act` with ping-pongs and without: what was seen is the same.
+/// Runs `act` with ping-pong mode and without: what was seen is the same.
 fn alike(act: impl Fn(&mut TalkWorld)) -> SeenTalk {
     let [with, without] = [PingPongs::Soon, PingPongs::Never].map(|ping_pongs| {
         let mut world = TalkWorld::new(ping_pongs);
@@ -30,7 +30,7 @@ fn alike(act: impl Fn(&mut TalkWorld)) -> SeenTalk {
     with
 }
 
-/// Turns after which there is a ping-pong.
+/// Turns before ping-pong mode begins.
 const TURNS_BEFORE: usize = 6;
 
 fn statuses(ends: &[SeenEnd]) -> Vec<CqeStatus> {
@@ -55,7 +55,7 @@ fn programs_that_answer_each_other_have_one_ping_pong() {
     assert_eq!((world.ping_pongs(), world.0[0].given), ([0, 0], 0));
 }
 
-/// A request that waits for its acknowledgement is found by its timer, as without.
+/// The timer finds a request that waits for its acknowledgement, as without the mode.
 #[test]
 fn a_message_that_nothing_answers_has_its_timer() {
     let mut world = TalkWorld::new(PingPongs::Soon);
@@ -149,7 +149,7 @@ fn receives_of_other_memory_and_other_shapes_are_filled_alike() {
     assert_eq!(statuses(&seen.ends[0][0]), [CqeStatus::RemRespLen]);
 }
 
-/// What is withdrawn while there is a ping-pong is not used by it.
+/// What is withdrawn during ping-pong mode is not used by it.
 #[test]
 fn memory_that_was_withdrawn_is_not_used_by_a_ping_pong() {
     for side in [0, 1] {
@@ -197,7 +197,7 @@ fn an_acknowledgement_waits_for_no_answer_that_does_not_come() {
     assert_eq!(world.0[0].poll(), 0, "it waits");
     world.0[1].poll_ring();
     assert_eq!(world.0[0].poll(), 1);
-    // A program that comes back late answers in its ping-pong still, and owes nothing for a while.
+    // A program that comes back late still answers in ping-pong mode, and owes nothing for a while.
     world.turns(TURNS_BEFORE);
     world.0[1].receive(8);
     world.say(0, 8, |_, _| {});
@@ -248,7 +248,7 @@ fn a_write_waits_for_the_message_before_it() {
     assert_eq!(there(&world), before);
 }
 
-/// The request of a ping-pong whose peer is silent ends once, when its time is over.
+/// The request of ping-pong mode whose peer is silent ends once, when its time is over.
 #[test]
 fn a_message_that_is_never_answered_ends_once() {
     let ended = |ping_pongs: PingPongs| {
@@ -298,7 +298,7 @@ fn a_completion_is_given_only_to_a_poll_that_nothing_goes_before() {
     assert!(!given(|side| (side.jfc.id, side.jfc.ci - 1)), "an entry waits");
 }
 
-/// The thread of a long ping-pong has shared part and queue by leases, which any other visit takes.
+/// When the mode has lasted long, its thread has shared part and queue by leases, which any other visit takes.
 #[test]
 fn a_long_ping_pong_is_leased_until_something_else_happens() {
     let leased = |world: &TalkWorld| {
@@ -414,7 +414,7 @@ fn requests_beside_a_ping_pong_are_in_order() {
     assert!(statuses(&seen.ends[0][0]).iter().all(|status| *status == GOOD));
 }
 
-/// An entry that no message of the ping-pong can be: the peer is cut off, and the next message ends with an error.
+/// An entry that cannot be a message of the mode: the peer is cut off, and the next message ends with an error.
 #[test]
 fn a_number_that_is_not_the_next_one_is_no_answer() {
     let mut world = TalkWorld::new(PingPongs::Soon);

@@ -105,7 +105,7 @@ impl TalkSide {
         self.b.post_direct(&mut self.jetty, sqe, &[piece]);
     }
 
-    /// A poll whose idle snapshot ended by an entry of the peer, and takes what the device gives it.
+    /// A poll after an entry of the peer ended its idle snapshot; it takes what the device passes to it.
     pub(super) fn poll(&mut self) -> usize {
         self.take();
         let mut poll = PollOfOne { of: Some((self.jfc.id, self.jfc.ci)), given: None };
