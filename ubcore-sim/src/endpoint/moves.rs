@@ -1,7 +1,7 @@
-//! Where the TP to a peer with several ports goes: which of its routes packets take, and where the next one is made.
+//! Moves of the TP to a peer with several ports: which of its routes packets take, and where the next TP is opened.
 //!
-//! *Owns*: the moves of one [`PeerTp`]. *Takes*: what the peer says of its ports, doubts, echoes, handshakes with
-//! their route. *Gives*: attempts. *Must not*: take two TPs of one pair of nodes for open.
+//! *Owns*: the moves of one [`PeerTp`]. *Takes*: the peer's list of its ports, doubts, echoes, handshakes with their
+//! route. *Gives*: attempts. *Must not*: treat two TPs of one pair of nodes as open.
 
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{Body, DATA_OVERHEAD, HandshakeBody, PacketHeader, PathProbe, Tpn};
@@ -15,7 +15,7 @@ use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{Agreed, HandshakeEvent, HandshakeState, Offer, Strategy, Tp};
 
 impl PeerTp {
-    /// Whether packets of the peer may come by this route.
+    /// Whether packets of the peer may come on this route.
     pub(super) fn has_route(&self, route: Route) -> bool {
         self.routes.as_ref().is_some_and(|routes| routes.has(route))
     }
@@ -25,7 +25,7 @@ impl PeerTp {
         self.incarnation == incarnation
     }
 
-    /// The routes to the peer, the preferred one first, with what went by each: those that carry the TP, and those that
+    /// The routes to the peer, the preferred one first, with their traffic: those that carry the TP, and those that
     /// are tried.
     pub(crate) fn routes(&self) -> impl Iterator<Item = (Route, RouteUse, RouteCounts)> + '_ {
         let routes = self.routes.as_ref();
@@ -51,17 +51,17 @@ impl PeerTp {
         self.tp.as_ref().and_then(Tp::rtt)
     }
 
-    /// What both nodes agreed on, if the TP is open.
+    /// The recovery strategy that both nodes agreed on, if the TP is open.
     pub(crate) fn strategy(&self) -> Option<Strategy> {
         self.tp.as_ref().map(Tp::strategy)
     }
 
-    /// What bounds the packets on the path, and to how many, if the TP is open.
+    /// Congestion control and its window in packets, if the TP is open.
     pub(crate) fn congestion(&self) -> Option<(crate::transport::CongestionChoice, Option<u64>)> {
         self.tp.as_ref().map(|tp| (tp.congestion(), tp.congestion_window()))
     }
 
-    /// The peer proved that it receives at its EID's address, and says what other addresses it has.
+    /// Takes the addresses of the peer, which has proven that it receives at its EID's address.
     pub(super) fn learn(&mut self, cfg: &DeviceCfg, peer: RawEid, new: &Agreed) {
         self.incarnation = new.peer_incarnation;
         let own: Vec<RawEid> =
@@ -78,7 +78,7 @@ impl PeerTp {
         }
     }
 
-    /// The TP that a handshake on `route` agreed on takes the place of the one before.
+    /// Replaces the TP by the one that a handshake on `route` opened.
     pub(super) fn on_opened_at(&mut self, now: Nanos, route: Route, new: &Agreed) {
         self.set_route(route);
         self.answers = route;
@@ -99,7 +99,7 @@ impl PeerTp {
         self.show_routes();
     }
 
-    /// The TP takes the routes that carry it.
+    /// Sets the routes of the TP to those that carry it.
     fn show_routes(&mut self) {
         let payload = self.path.payload();
         let of_tp = self.routes.as_ref().and_then(|routes| routes.of_tp.as_ref());
@@ -109,7 +109,7 @@ impl PeerTp {
         }
     }
 
-    /// How the packets use the ports from now on.
+    /// Sets how the packets use the ports.
     pub(super) fn set_mode(&mut self, now: Nanos, mode: PortMode) {
         self.mode = mode;
         let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
@@ -132,7 +132,7 @@ impl PeerTp {
         }
     }
 
-    /// The TP is over: an attempt to move it is one to make another one.
+    /// Turns an attempt to move the TP into one to open another, after the TP ended.
     pub(super) fn promote_rival(&mut self) {
         if let Some(rival) = self.routes.as_mut().and_then(|routes| routes.rival.take()) {
             self.handshake = rival.handshake;
@@ -140,7 +140,7 @@ impl PeerTp {
         }
     }
 
-    /// No TP is wanted: an attempt to move it ends.
+    /// Ends an attempt to move the TP, since none is wanted.
     pub(super) fn drop_rival(&mut self, numbers: &mut Numbers) {
         let rival = self.routes.as_mut().and_then(|routes| routes.rival.take());
         if let Some(tpn) = rival.and_then(|rival| rival.handshake.local_tpn()) {
@@ -148,12 +148,12 @@ impl PeerTp {
         }
     }
 
-    /// A route that was left or taken back, once.
+    /// Takes the report of a route that was left or taken back, once.
     pub(super) fn take_moved(&mut self) -> Option<TpMove> {
         self.moved.pop_front()
     }
 
-    /// The system does not send on this route.
+    /// Notes that the system does not send on this route.
     pub(super) fn on_cut(&mut self, now: Nanos, route: Route) {
         if let Some(of_tp) = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut()) {
             of_tp.on_cut(route);
@@ -161,7 +161,7 @@ impl PeerTp {
         }
     }
 
-    /// A probe that another route than the one in use was asked with came back. Whether one was.
+    /// Takes the echo of a probe on another route than the one in use. Returns whether it answers one.
     pub(super) fn on_route_echo(&mut self, now: Nanos, route: Route, echo: &PathProbe) -> bool {
         let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
         let (Some(of_tp), Some(tp)) = (of_tp, &mut self.tp) else { return false };
@@ -171,7 +171,7 @@ impl PeerTp {
         true
     }
 
-    /// Whether the peer did not answer a question that took the route in use.
+    /// Whether the peer did not answer a question on the route in use.
     fn is_unanswered(&self) -> bool {
         self.handshake.is_verifying() && self.handshake.tries() > SUSPECT_TIMEOUTS
     }
@@ -195,14 +195,14 @@ impl PeerTp {
         }
     }
 
-    /// When the TP is to move by a handshake.
+    /// When the TP has to move by a handshake.
     fn lost_at(&self) -> Option<Nanos> {
         let of_tp = self.routes.as_ref().and_then(|routes| routes.of_tp.as_ref())?;
         of_tp.lost_at(self.tp.as_ref()?, self.is_unanswered())
     }
 
-    /// Leaves routes that carry nothing, and tries to make a TP elsewhere when none does. `offer` gives numbers for a
-    /// TP, beside the one that has the TPN given.
+    /// Leaves routes that carry nothing, and tries to open a TP elsewhere if none does. `offer` gives numbers for a
+    /// TP, besides the one that has the given TPN.
     pub(super) fn tend_routes(&mut self, now: Nanos, offer: &mut dyn FnMut(Option<Tpn>) -> Offer) {
         self.tend_tp(now);
         let is_lost = self.lost_at().is_some_and(|at| now >= at);
@@ -234,7 +234,7 @@ impl PeerTp {
         }
     }
 
-    /// When a move begins or goes on.
+    /// When a move begins or continues.
     pub(super) fn routes_deadline(&self) -> Option<Nanos> {
         let routes = self.routes.as_ref().filter(|_| self.tp.is_some())?;
         match &routes.rival {
@@ -246,17 +246,17 @@ impl PeerTp {
         }
     }
 
-    /// Whether a packet that came by this route, with this DestQP, is one for the TP.
+    /// Whether a packet that came on this route, with this DestQP, is for the TP.
     pub(super) fn takes(&self, route: Route, dest: Tpn) -> bool {
         self.may_come(route) && self.tp.as_ref().is_some_and(|tp| tp.cfg().local_tpn == dest)
     }
 
-    /// Whether packets of the TP may come by this route: the peer chooses, and may have left the one used here.
+    /// Whether packets of the TP may come on this route: the peer chooses, and may have left the one used here.
     pub(super) fn may_come(&self, route: Route) -> bool {
         self.route == route || self.has_route(route)
     }
 
-    /// A packet of a handshake.
+    /// Takes a packet of a handshake.
     pub(super) fn on_handshake(
         &mut self,
         attempt: Attempt,
@@ -274,7 +274,7 @@ impl PeerTp {
                 };
                 let event = rival.handshake.on_packet(header, &mut fresh);
                 if matches!(event, HandshakeEvent::Opened(_)) {
-                    // The other one ends with the TP that it made.
+                    // The other attempt ends with the TP that it opened.
                     std::mem::swap(&mut self.handshake, &mut rival.handshake);
                 }
                 event
@@ -282,8 +282,8 @@ impl PeerTp {
         }
     }
 
-    /// Which attempt a packet of a handshake belongs to, that came by `route`. When both nodes try another route
-    /// each, the leader's stays: it takes the other one's route, and that one yields.
+    /// The attempt to which a handshake packet that came on `route` belongs. If both nodes try another route, the
+    /// leader's attempt stays: it takes the other node's route, and that node yields.
     pub(super) fn attempt_of(
         &mut self,
         (now, route): (Nanos, Route),
@@ -320,7 +320,7 @@ impl PeerTp {
         }
     }
 
-    /// The same of a CONNECT.
+    /// The attempt to which a CONNECT belongs.
     fn attempt_for(
         &mut self,
         (now, route): (Nanos, Route),
@@ -329,7 +329,7 @@ impl PeerTp {
     ) -> Attempt {
         let is_here = self.route == route;
         if self.handshake.holds(terms) {
-            // The peer asks by the route that it uses.
+            // The peer asks on the route that it uses.
             return if self.may_come(route) { Attempt::Own } else { Attempt::None };
         }
         let (is_leader, kept) = (self.is_leader, self.handshake.local_tpn());
@@ -358,22 +358,22 @@ impl PeerTp {
     }
 }
 
-/// What a route is used for.
+/// Use of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RouteUse {
     /// It carries the TP.
     Used,
-    /// A handshake is under way on it.
+    /// A handshake is in progress on it.
     Tried,
     Idle,
 }
 
-/// Which handshake with a peer a packet belongs to.
+/// Handshake with a peer to which a packet belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     /// The one of the TP.
     Own,
-    /// The one that is to move it.
+    /// The one that would move it.
     Rival,
     None,
 }

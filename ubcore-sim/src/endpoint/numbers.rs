@@ -1,7 +1,6 @@
-//! Numbers that must not repeat, and numbers that cannot be guessed.
+//! Numbers that must not repeat or must be unpredictable.
 //!
-//! *Owns*: the generator, TPNs in use. *Takes*: a seed. *Gives*: numbers. *Must not*: give a number
-//! twice.
+//! *Owns*: the generator, TPNs in use. *Takes*: a seed. *Gives*: numbers. *Must not*: give a number twice.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +14,10 @@ use urma_packet::{Psn, Tpn};
 use crate::cfg::Seed;
 use crate::transport::Offer;
 
-/// Numbers that must not repeat, and numbers that cannot be guessed.
+/// Source of numbers that must not repeat or must be unpredictable.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// A peer sees numbers of it: they must not give away the ones before and after.
+    /// Peers see numbers of it: these must not reveal the ones before and after.
     random: ChaCha20Rng,
     datagrams: Psn,
     /// TPs of this node, by the number that peers put into DestQP.
@@ -29,12 +28,12 @@ impl Numbers {
     pub(super) fn new(seed: &Seed) -> Self {
         let random = ChaCha20Rng::from_seed(seed.0);
         let mut new = Self { random, datagrams: Psn::new(0), tps: BTreeMap::new() };
-        // A random start: what was sent to the node's last life must not fit to this one.
+        // A random start: what was sent to the node's last life must not match this one.
         new.datagrams = new.psn();
         new
     }
 
-    /// The next datagram, to whomever it goes.
+    /// Number of the next datagram, to any node.
     pub(super) fn datagram(&mut self) -> Psn {
         self.datagrams = self.datagrams.plus(1);
         self.datagrams
@@ -70,16 +69,16 @@ impl Numbers {
         self.random.next_u32().max(1)
     }
 
-    /// Numbers of a TP to be.
+    /// Numbers for a new TP.
     pub(super) fn offer(&mut self, peer: RawEid) -> Offer {
         self.offer_beside(peer, None)
     }
 
-    /// Numbers of a TP to be, beside the one that has the TPN `kept`.
+    /// Numbers for a new TP, besides the one that has the TPN `kept`.
     pub(super) fn offer_beside(&mut self, peer: RawEid, kept: Option<Tpn>) -> Offer {
         let tpn = self.tpn(|_| false);
         let kept = kept.map(Tpn::value);
-        // Never answered offers leave their number here; a node has few peers.
+        // Offers that are never answered keep their number here; a node has few peers.
         self.tps.retain(|tpn, eid| *eid != peer || Some(*tpn) == kept);
         self.tps.insert(tpn, peer);
         let tpn = Tpn::from_low_bits(tpn);

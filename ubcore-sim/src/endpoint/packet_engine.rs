@@ -1,6 +1,6 @@
-//! The packet engine of `URMA_PACKET_ENGINE`: each message that goes by packets also goes through a cycle model.
+//! The packet engine of `URMA_PACKET_ENGINE`: each message in packets also passes through a cycle model.
 //!
-//! *Owns*: the model, what was published of its counters, when packets may go in virtual time. *Takes*: pieces of messages.
+//! *Owns*: the model, its published counters, the times of packets in virtual time. *Takes*: pieces of messages.
 //! *Gives*: counters, times. *Must not*: change a packet.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,23 +13,23 @@ use urma_splice::{
 use crate::cfg::{PacketEngineCfg, PacketEngineMode};
 use crate::context::counts::Counts;
 
-/// Cycles that one beat may wait, and a message be in the model: more than the largest message takes to leave.
+/// Most cycles that a beat may wait, or a message stay in the model: more than the largest message takes to leave.
 const WAIT_MAX: u64 = 1 << 27;
-/// Messages whose packets wait for their cycles; without a time a packet goes at once.
+/// Most messages whose packets wait for their cycles; without a time, packets are sent at once.
 const MESSAGES_MAX: usize = 8192;
-/// Values of the model that are published.
+/// Number of values of the model that are published.
 const PUBLISHED: usize = 18;
 
 /// Queue and number of a request.
 pub(crate) type MessageKey = (u32, u32);
 
-/// The model, fed without a pause inside a message and with an output that is always ready.
+/// The model, fed without a pause within a message, with an output that is always ready.
 #[derive(Debug)]
 pub(crate) struct PacketEngine {
     model: EngineModel,
     mode: PacketEngineMode,
     mhz: u64,
-    /// Of each message in virtual time: last byte of a packet, and when the model ends it.
+    /// For each message in virtual time: last byte of a packet, and when the model finishes it.
     times: BTreeMap<MessageKey, VecDeque<(u64, Nanos)>>,
     published: [u64; PUBLISHED],
 }
@@ -52,7 +52,7 @@ struct CycleModel {
 }
 
 impl PacketEngine {
-    /// A model of this engine for packets of at most `mtu` bytes. `None`: there is none, or it is not possible
+    /// A model of this engine for packets of at most `mtu` bytes. `None`: the mode is off, or it is impossible
     /// ([`PacketEngineCfg::engine`]).
     pub(crate) fn new(mode: PacketEngineMode, cfg: &PacketEngineCfg, mtu: u32) -> Option<Self> {
         let config = cfg.engine(mtu).ok().filter(|_| mode != PacketEngineMode::Off)?;
@@ -77,7 +77,7 @@ impl PacketEngine {
         self.mode == PacketEngineMode::Time
     }
 
-    /// Runs a message of pieces (address, length in bytes) through the model, of which nothing was offered before `now`.
+    /// Runs a message of pieces (address, length in bytes) through the model; nothing of it was offered before `now`.
     pub(crate) fn message(
         &mut self,
         (now, key): (Nanos, MessageKey),
@@ -111,7 +111,7 @@ impl PacketEngine {
         self.times.contains_key(&key)
     }
 
-    /// When the packet of a message with the byte before `end` may go; 0: at once.
+    /// When the packet that ends before byte `end` of a message may be sent; 0: at once.
     pub(crate) fn packet_ready_at(&mut self, key: MessageKey, end: u64) -> Nanos {
         let Some(times) = self.times.get_mut(&key) else { return 0 };
         while times.front().is_some_and(|(bytes, _)| *bytes < end) {
@@ -120,7 +120,7 @@ impl PacketEngine {
         times.front().map_or(0, |(_, at)| *at)
     }
 
-    /// The last packet of a message went.
+    /// Forgets a message whose last packet was sent.
     pub(crate) fn end(&mut self, key: MessageKey) {
         self.times.remove(&key);
     }
@@ -140,8 +140,8 @@ impl PacketEngine {
 }
 
 impl CycleModel {
-    /// Offers the beats of a message from cycle `from` on. With `to_end`, gives each packet's bytes and last cycle to
-    /// `on_packet`, as if nothing followed.
+    /// Offers the beats of a message from cycle `from` on. With `to_end`, passes each packet's bytes and last cycle
+    /// to `on_packet`, as if nothing followed.
     fn message(
         &mut self,
         from: u64,
@@ -212,7 +212,7 @@ impl CycleModel {
     }
 }
 
-/// The cycle that runs at this time.
+/// The cycle at this time.
 fn cycle_of(now: Nanos, mhz: u64) -> u64 {
     u64::try_from(u128::from(now) * u128::from(mhz) / 1000).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! The TP to one peer: its handshake, its windows, and datagrams outside it.
+//! The TP to one peer: its handshake, its windows, and datagrams outside of it.
 //!
-//! *Owns*: what is between this node and that one. *Takes*: pieces, packets of that node, time.
-//! *Gives*: packets (unsealed), pieces in order. *Must not*: allocate per packet in a steady stream.
+//! *Owns*: all state between this node and that one. *Takes*: pieces, packets of that node, time. *Gives*: packets
+//! (unsealed), pieces in order. *Must not*: allocate per packet in a steady stream.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -23,14 +23,14 @@ use crate::transport::{
     planted,
 };
 
-/// Datagrams that may wait for the link.
+/// Most datagrams that wait for the link.
 const DATAGRAMS_MAX: usize = 64;
-/// Probes of the peer that may wait to be returned.
+/// Most probes of the peer that wait to be returned.
 const ECHOES_MAX: usize = 4;
 
-/// Packets that may wait to be sent for the first time: so many runs of segmentation offload.
+/// Most packets that wait to be sent for the first time, in runs of segmentation offload.
 const RUNS_QUEUED: usize = 2;
-/// Pieces of at most so many bytes wait in any number.
+/// Longest piece that may wait in any number, in bytes.
 const QUEUED_ANYWAY: usize = 255;
 
 /// The TP to one node.
@@ -38,53 +38,53 @@ const QUEUED_ANYWAY: usize = 255;
 pub(crate) struct PeerTp {
     pub(super) handshake: Handshake,
     pub(super) tp: Option<Tp>,
-    /// Where the packets of handshakes go, and those of the TP unless [`Routes::of_tp`] says otherwise.
+    /// Route of handshake packets, and of the TP's packets unless [`Routes::of_tp`] says otherwise.
     pub(super) route: Route,
-    /// Where acknowledgements go: the route of the last packet of the TP that was taken.
+    /// Route of acknowledgements: that of the last accepted packet of the TP.
     pub(super) answers: Route,
-    /// Where the answer to a handshake packet goes: back.
+    /// Route of the answer to a handshake packet: back to its source.
     pub(super) replies: Option<Route>,
-    /// What bounds the packets of a TP on the path, which its peer need not know.
+    /// Congestion control of a TP, which its peer need not know.
     congestion: CongestionChoice,
     path_packets: u32,
     /// How packets use several ports.
     pub(super) mode: PortMode,
-    /// The same of the TP that is open, or was last.
+    /// The same for the TP that is open, or was last.
     pub(super) tp_route: Route,
-    /// Routes to the peer; `None`: there is one.
+    /// Routes to the peer; `None`: there is only one.
     pub(super) routes: Option<Box<Routes>>,
-    /// Of two nodes, the one whose attempt to move the TP stands when both make one.
+    /// Whether this node is the one whose attempt to move the TP stays when both make one.
     pub(super) is_leader: bool,
     /// Life of the peer that has these routes.
     pub(super) incarnation: u64,
-    /// Faults that a test planted.
+    /// Planted faults, for tests.
     planted: Faults,
     /// Most payload bytes of a packet at this node, and the faults of its path MTUs.
     pub(super) mtu: (usize, MtuFaults),
     pub(super) moved: VecDeque<TpMove>,
-    /// Payload bytes of a packet, in the direction to the peer.
+    /// Payload bytes of a packet to the peer.
     pub(super) path: PathMtu,
-    /// Probes of the peer to return, and where they came from.
+    /// Probes of the peer to return, and the routes on which they came.
     echoes: VecDeque<(Route, PathProbe)>,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// What was counted already.
+    /// Values that were counted already.
     counted: TpStats,
     error_logged: bool,
-    /// A packet of the peer was accepted since [`take_received`](super::TpEndpoint::take_received).
+    /// Whether a packet of the peer was accepted since [`take_received`](super::TpEndpoint::take_received).
     pub(super) received: bool,
     /// When the peer last proved that it holds the TP.
     pub(super) proven_at: Nanos,
-    /// The last packet was one of the TP that others may follow in a run.
+    /// Whether the last packet was one of the TP that others may follow in a run.
     begins_run: bool,
 }
 
 impl PeerTp {
-    /// `state` names what this node knows of the pair: random, not 0.
+    /// `state` is this node's number for its state of the pair: random, not 0.
     pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
-        // A tail mark without an answer makes no route doubtful: a TP of several ones would wait on a dead one.
+        // A tail mark without an answer makes no route suspect: a TP with several routes would wait on a dead one.
         let cannot_knit = cfg.strategy == Strategy::Knitting && cfg.ports.get(0).is_some();
         let strategy = if cannot_knit { Strategy::SelectiveRepeat } else { cfg.strategy };
         let open = OpenCfg {
@@ -104,7 +104,7 @@ impl PeerTp {
         let ends = UmHeader {
             source_eid: cfg.eid.0,
             dest_eid: peer.0,
-            // Each message has that of its function.
+            // Each message has the UASID of its function.
             source_uasid: 0,
             dest_uasid: 0,
         };
@@ -141,7 +141,7 @@ impl PeerTp {
         self.tp.is_some()
     }
 
-    /// There is no TP, nor a handshake for one, nor one that failed and was not reported.
+    /// Whether there is no TP, no handshake for one, and no unreported failure of one.
     pub(super) fn may_open(&self) -> bool {
         let is_free = match self.handshake.state() {
             HandshakeState::Connecting | HandshakeState::Open(_) => false,
@@ -151,18 +151,18 @@ impl PeerTp {
         self.tp.is_none() && is_free
     }
 
-    /// A handshake failed, and [`PeerTp::take_open_error`] did not report it.
+    /// Whether a handshake failed and [`PeerTp::take_open_error`] has not reported it.
     fn has_open_error(&self) -> bool {
         matches!(self.handshake.state(), HandshakeState::Failed(_)) && !self.error_logged
     }
 
-    /// The peer has everything that was sent.
+    /// Whether the peer has everything that was sent.
     pub(crate) fn is_drained(&self) -> bool {
         self.tp.as_ref().is_none_or(Tp::is_drained)
     }
 
-    /// Nothing is in flight in either direction, as far as this side can see, and nothing was received that
-    /// [`take_received`](super::TpEndpoint::take_received) did not report.
+    /// Whether nothing is in flight in either direction, as far as this side can see, and nothing was received that
+    /// [`take_received`](super::TpEndpoint::take_received) has not reported.
     pub(crate) fn is_quiet(&self) -> bool {
         let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
         self.is_drained()
@@ -178,7 +178,7 @@ impl PeerTp {
         self.tp.is_some() && !matches!(self.handshake.state(), HandshakeState::Open(_))
     }
 
-    /// The TP that a handshake agreed on.
+    /// Opens the TP that a handshake agreed on.
     pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
@@ -191,7 +191,7 @@ impl PeerTp {
         });
     }
 
-    /// The TP is no more; its number at this node.
+    /// Drops the TP; returns its number at this node.
     pub(super) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
         let mut tp = self.tp.take()?;
         self.path.close();
@@ -216,14 +216,14 @@ impl PeerTp {
         if let Some(routes) = &mut self.routes
             && let Received::InOrder | Received::OutOfOrder | Received::Duplicate = received
         {
-            // What was received before came again: its acknowledgement may have been lost where it went.
+            // What was received before came again: its acknowledgement may have been lost on its route.
             self.answers = route;
             routes.count_received(route, packet.header.packet_len(packet.payload.len()));
         }
         Some(received)
     }
 
-    /// Why the handshake came to nothing, once.
+    /// The error of the handshake, once.
     pub(super) fn take_open_error(&mut self) -> Option<CmdStatus> {
         let HandshakeState::Failed(error) = self.handshake.state() else {
             self.error_logged = false;
@@ -240,12 +240,12 @@ impl PeerTp {
         })
     }
 
-    /// The TP gave up: the peer does not answer.
+    /// Whether the TP gave up: the peer does not answer.
     pub(super) fn has_failed(&self) -> bool {
         self.tp.as_ref().is_some_and(|tp| tp.failed().is_some())
     }
 
-    /// Whether a piece, or a message outside the TP, would be accepted now.
+    /// Whether a piece, or a message outside of the TP, would be accepted now.
     pub(crate) fn has_room(&self, header: &TransactionHeader) -> bool {
         if datagram(header).is_some() {
             self.datagrams.len() < DATAGRAMS_MAX
@@ -254,8 +254,8 @@ impl PeerTp {
         }
     }
 
-    /// Whether as much waits to be sent as goes at once: more would leave the caches before it is sent, and
-    /// what arrives meanwhile would wait for it.
+    /// Whether as much waits as is sent at once: more would leave the caches before it is sent, and delay what
+    /// arrives meanwhile.
     fn is_ahead(&self) -> bool {
         let most = RUNS_QUEUED * (RUN_BYTES / (self.path.payload() + DATA_OVERHEAD));
         self.tp.as_ref().is_some_and(|tp| tp.queued() >= most)
@@ -267,7 +267,7 @@ impl PeerTp {
         header: &TransactionHeader,
         bytes: &[u8],
     ) -> Result<(), PushError> {
-        // Short pieces may join a packet, and those of responses have a bound of their own.
+        // Short pieces may join a packet, and those of responses have their own limit.
         if bytes.len() > QUEUED_ANYWAY && self.is_ahead() {
             return Err(PushError::WindowFull);
         }
@@ -290,7 +290,7 @@ impl PeerTp {
         tp.push_packet(header, len, fill)
     }
 
-    /// The next piece of the peer; `inbox` is its payload then.
+    /// Returns the next piece from the peer, and puts its payload into `inbox`.
     pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
@@ -312,7 +312,7 @@ impl PeerTp {
         self.tp.as_ref().is_some_and(of_tp) || !self.datagrams.is_empty()
     }
 
-    /// Message `number` of this node outside a TP, to that one.
+    /// Sends message `number` of this node to the peer outside of a TP.
     pub(super) fn push_datagram(
         &mut self,
         number: Psn,
@@ -330,7 +330,7 @@ impl PeerTp {
         Some(())
     }
 
-    /// The next packet, unsealed, and where it goes.
+    /// Writes the next packet, unsealed; also returns its route.
     pub(super) fn poll_transmit(
         &mut self,
         now: Nanos,
@@ -365,7 +365,7 @@ impl PeerTp {
         tp.poll_follower(now, buf, size)
     }
 
-    /// The next packet beside those of handshakes.
+    /// Writes the next packet that does not belong to a handshake.
     fn poll_own(
         &mut self,
         now: Nanos,
@@ -402,13 +402,13 @@ impl PeerTp {
             self.tend_tp(now);
         }
         let len = len?;
-        // Of several routes, each packet has its own.
+        // With several routes, each packet has its own.
         self.begins_run = self.routes.is_none() && self.tp.as_ref().is_some_and(Tp::begins_run);
         self.path.on_traffic(now);
         Some((self.on_sent(now, sent), len))
     }
 
-    /// A packet of the TP is sent: the route that it takes, by its number there.
+    /// Chooses the route of a packet of the TP that is being sent, by its number there.
     fn on_sent(&mut self, now: Nanos, number: Option<u8>) -> Route {
         let payload = self.path.payload();
         let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
@@ -421,17 +421,18 @@ impl PeerTp {
 
     // The path MTU.
 
-    /// Payload bytes of the packets of a message but the last.
+    /// Payload bytes of the packets of a message except the last.
     pub(crate) fn payload_max(&self) -> usize {
         self.path.payload()
     }
 
-    /// Most payload bytes of a message outside the TP.
+    /// Most payload bytes of a message outside of the TP.
     pub(crate) fn datagram_max(&self) -> usize {
         self.path.datagram_max()
     }
 
-    /// The peer asks whether a packet of this size arrives. Of more than a few the oldest is not answered.
+    /// Takes a question of the peer whether a packet of this size arrives. If there are too many, the oldest is not
+    /// answered.
     pub(super) fn on_probe(&mut self, route: Route, probe: PathProbe) {
         if self.echoes.len() == ECHOES_MAX {
             self.echoes.pop_front();
@@ -439,18 +440,19 @@ impl PeerTp {
         self.echoes.push_back((route, probe));
     }
 
-    /// Whether the echo, which came by this route, answers a probe that went there.
+    /// Takes an echo that came on this route. Returns whether it answers a probe that was sent there.
     pub(super) fn on_echo(&mut self, now: Nanos, route: Route, echo: &PathProbe) -> bool {
         if self.on_route_echo(now, route, echo) {
             return true;
         }
         let is_echo = self.route == route && self.path.on_echo(now, echo);
-        // Longer packets may be longer than what other routes let pass.
+        // Longer packets may be too long for other routes.
         self.tend_tp(now);
         is_echo
     }
 
-    /// The system did not take a datagram: those to this peer have at most `ip_mtu` bytes with their headers.
+    /// Notes that the system refused a datagram: those to this peer have at most `ip_mtu` bytes including their
+    /// headers.
     pub(super) fn on_too_long(&mut self, now: Nanos, ip_mtu: usize) {
         self.path.on_too_long(now, ip_mtu);
     }
@@ -461,12 +463,12 @@ impl PeerTp {
         }
     }
 
-    /// Whether the packets of the TP do not pass any more.
+    /// Whether the packets of the TP no longer pass.
     pub(super) fn has_shrunk(&self) -> bool {
         self.path.has_shrunk()
     }
 
-    /// What the system says of the route although longer packets pass, in bytes of payload, once.
+    /// The MTU that the system claims for the route although longer packets pass, in bytes of payload, once.
     pub(super) fn take_disproved_mtu(&mut self) -> Option<usize> {
         self.path.take_disproved()
     }
@@ -482,7 +484,7 @@ impl PeerTp {
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
-        // What is over is to be noticed at once.
+        // What has ended must be noticed at once.
         let over = self.has_failed() || self.is_silent() || self.has_open_error();
         let waiting = (over || !self.datagrams.is_empty()).then_some(0);
         let echo = (!self.echoes.is_empty()).then_some(0);
@@ -501,7 +503,7 @@ pub(super) fn path_to(to: RawEid, (mtu, faults): (usize, MtuFaults)) -> PathMtu 
     PathMtu::new(mtu, Ipv6Addr::from(to.0).to_ipv4_mapped().is_some(), faults)
 }
 
-/// The request that `header` is of, if it goes outside the TP.
+/// The request to which `header` belongs, if it is sent outside of the TP.
 fn datagram(header: &TransactionHeader) -> Option<&RequestHeader> {
     let TransactionHeader::Request(request) = header else { return None };
     request.flags.contains(RequestFlags::DATAGRAM).then_some(request)

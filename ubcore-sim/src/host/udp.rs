@@ -1,18 +1,16 @@
 //! Datagrams: RoCEv2 over an ordinary UDP socket.
 //!
-//! *Owns*: the socket on the node's address and port 4791, its buffers. *Takes*: packets that the
-//! core wants sent. *Gives*: received payloads with their source. *Must not*: wait; look behind the
-//! BTH; send a fragment.
+//! *Owns*: the socket on the node's address and port 4791, its buffers. *Takes*: packets that the core wants to send.
+//! *Gives*: received payloads with their source. *Must not*: wait; look behind the BTH; send a fragment.
 //!
-//! The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets
-//! carry Identification 0 and the ICRC can be computed without seeing the IP header. Runs of
-//! packets of equal size to one destination leave by segmentation offload: the kernel numbers their
-//! Identifications from 0 on, so the ICRC of each packet of a run but the first is changed to its
-//! number, and back at the receiver that gets a run in one piece. All other packets leave by `sendmmsg`,
-//! with Identification 0, and so do runs where the kernel does not cut them.
+//! The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets have Identification
+//! 0 and the ICRC can be computed without seeing the IP header. Runs of packets of equal size to one destination are
+//! sent by segmentation offload. The kernel then numbers their Identifications from 0 on, so the ICRC of each packet
+//! of a run except the first is changed to match, and changed back at the receiver that gets a run in one piece. All
+//! other packets are sent by `sendmmsg` with Identification 0, and so are runs if the kernel does not cut them.
 //!
-//! Inside the node, a packet's ICRC is that of port 4791 at both ends, and of Identification 0; where a receiver gets
-//! other pieces than the sender made, of one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
+//! Inside of the node, a packet's ICRC is that for port 4791 at both ends and Identification 0; if a receiver gets
+//! other pieces than the sender made, for one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
 
 pub mod address;
 mod batch;
@@ -49,13 +47,13 @@ use crate::ports::{Backlog, NodeAddr, RUN_MAX, Route, Transmit};
 
 const _: () = assert!(RUN_MAX - 1 <= Renumber::ID_MAX);
 
-/// Whether the kernel cuts runs of packets that are sent by one call, and joins those that are received.
+/// Whether the kernel cuts runs of packets that are sent by one call, and joins received ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UdpOffload {
-    /// Where it can (GSO, GRO).
+    /// If it supports that (GSO, GRO).
     #[default]
     On,
-    /// No: each packet is a datagram of its own. Many are sent or received by one call.
+    /// No: each packet is its own datagram. One call sends or receives many.
     Off,
 }
 
@@ -83,20 +81,20 @@ pub enum UdpError {
 /// The node's UDP socket.
 #[derive(Debug)]
 pub struct Udp {
-    /// Declared before the socket: it must go first.
+    /// Declared before the socket, to be dropped first.
     _watch: FdWatch,
     socket: UdpSocket,
     state: UdpSocketState,
     address: SocketAddr,
-    /// Bytes that the system keeps for this socket, its own overhead included.
+    /// Size in bytes of the socket's receive buffer, including the system's overhead.
     receive_room: usize,
     receive: ReceiveBuffers,
-    /// Room for what the system says of a datagram.
+    /// Room for the system's control messages about a datagram.
     control: Vec<u8>,
-    /// The last receiving call brought something.
+    /// Whether the last receiving call brought something.
     has_brought: bool,
     runs: PacketRuns,
-    /// Packets that the kernel cuts a run into at most; 1: it cuts none.
+    /// Most packets that the kernel cuts a run into; 1: it cuts none.
     cut_max: usize,
     renumber: Renumber,
     shield: Shield,
@@ -104,7 +102,7 @@ pub struct Udp {
     received: u64,
 }
 
-/// Buffers of one receiving call.
+/// Buffers for one receiving call.
 #[derive(Debug)]
 struct ReceiveBuffers {
     bytes: Box<[u8]>,
@@ -113,11 +111,11 @@ struct ReceiveBuffers {
     metas: Box<[RecvMeta]>,
 }
 
-/// Datagrams that one call of the system received, with their sources.
+/// Datagrams that one system call received, with their sources.
 #[derive(Debug)]
 pub struct Batch<'a> {
     buffers: &'a [u8],
-    /// Bytes of each buffer.
+    /// Size of each buffer in bytes.
     size: usize,
     metas: &'a [RecvMeta],
     /// Bytes of the first buffer that were returned already.
@@ -142,7 +140,7 @@ impl<'a> Iterator for Batch<'a> {
     }
 }
 
-/// Datagrams in one buffer. An empty datagram counts as one: the core counts it, too.
+/// Number of datagrams in one buffer. An empty datagram counts as one: the core counts it, too.
 fn datagrams_of(meta: &RecvMeta) -> usize {
     meta.len.div_ceil(meta.stride.max(1)).max(1)
 }
@@ -164,9 +162,8 @@ impl Udp {
         })
     }
 
-    /// Sends what `next` gives (into the buffer it is lent), at most [`SENDS_PER_CALL`] packets, and no more after
-    /// 256 KiB.
-    /// Returns how many there were.
+    /// Sends what `next` gives (into the buffer that it gets), at most [`SENDS_PER_CALL`] packets, and no more after
+    /// 256 KiB. Returns how many packets there were.
     pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
         let (mut count, mut bytes) = (0, 0);
         while count < SENDS_PER_CALL && bytes < BYTES_PER_CALL {
@@ -189,9 +186,9 @@ impl Udp {
         count
     }
 
-    /// Calls `on_batch` with the datagrams of each system call, of which it makes at most
-    /// [`RECEIVES_PER_CALL`], and none after 256 KiB: what was received is to be acknowledged in time.
-    /// Returns how many datagrams were received.
+    /// Calls `on_batch` with the datagrams of each system call, of which it makes at most [`RECEIVES_PER_CALL`], and
+    /// none after 256 KiB: what was received has to be acknowledged in time. Returns how many datagrams were
+    /// received.
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let (mut count, mut bytes) = (0, 0);
         for _ in 0..RECEIVES_PER_CALL {
@@ -220,9 +217,9 @@ impl Udp {
         count
     }
 
-    /// Receives with one system call; the number of buffers that are filled.
+    /// Receives with one system call; returns the number of filled buffers.
     ///
-    /// Most polls find nothing, and after such a one most find one datagram: a call for one takes half the time.
+    /// Most polls find nothing, and after such a poll most find one datagram: a call for one takes half the time.
     fn receive_batch(&mut self) -> io::Result<usize> {
         let has_brought = std::mem::take(&mut self.has_brought);
         let ReceiveBuffers { bytes, size, metas } = &mut self.receive;
@@ -240,8 +237,8 @@ impl Udp {
         Ok(filled)
     }
 
-    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far; `tpns`:
-    /// TPNs of its living TPs. Returns when to call again at the latest.
+    /// Protects the socket from floods. `dropped`: packets that the device dropped so far; `tpns`: TPNs of its living
+    /// TPs. Returns when to call again at the latest.
     pub fn shield(
         &mut self,
         now: Nanos,
@@ -258,16 +255,16 @@ impl Udp {
         self.address
     }
 
-    /// Packets with `mtu` bytes of payload that the system keeps until they are received; more are
-    /// lost. A window beyond it makes losses of its own.
+    /// Number of packets with `mtu` bytes of payload that the system stores until they are received; more are lost. A
+    /// larger window makes its own losses.
     #[must_use]
     pub fn packets_kept(&self, mtu: u32) -> usize {
-        // The system counts whole buffers: headers, bookkeeping, and the payload rounded up.
+        // The system counts whole buffers: headers, bookkeeping, and the rounded payload.
         let cost = (usize::try_from(mtu).unwrap_or(DATAGRAM_MAX) + PACKET_OVERHEAD) * 2;
         self.receive_room / cost
     }
 
-    /// What it did so far.
+    /// Counts of what it did so far.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         let SendResults { sent, dropped, calls, .. } = self.results;
@@ -276,7 +273,7 @@ impl Udp {
 
     fn open(address: SocketAddr, offload: UdpOffload) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        // What the system allows at most is taken; less than asked for is no error.
+        // The system's maximum is taken; less than requested is no error.
         if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
         }
@@ -288,7 +285,7 @@ impl Udp {
         receive_without_extras(&socket);
         let is_joined = offload == UdpOffload::On && state.gro_segments() > 1;
         if !is_joined {
-            // A kernel that does not know it does not join either.
+            // A kernel that does not know the option does not join either.
             let _ = setsockopt(&socket, UdpGroSegment, &false);
         }
         let cut_max = match offload {
@@ -313,7 +310,7 @@ impl Udp {
         })
     }
 
-    /// Sends all that waits, in the order in which it was written.
+    /// Sends everything that waits, in the order in which it was written.
     fn flush(&mut self) {
         let Self { socket, state, runs, cut_max, renumber, results, .. } = self;
         let (waiting, mut bytes) = runs.parts();
@@ -382,10 +379,10 @@ fn send_run(
     true
 }
 
-/// Switches off what the system adds to each datagram besides source and size, which costs time:
-/// destination, congestion mark, time of arrival.
+/// Disables what the system adds to each datagram besides source and size, which costs time: destination, congestion
+/// mark, time of arrival.
 fn receive_without_extras(socket: &UdpSocket) {
-    // What cannot be switched off is read past.
+    // What cannot be disabled is skipped.
     let _ = setsockopt(socket, Ipv4PacketInfo, &false);
     let _ = setsockopt(socket, IpRecvTos, &false);
     let _ = setsockopt(socket, ReceiveTimestampns, &false);
@@ -440,21 +437,21 @@ impl ReceiveBuffers {
     }
 }
 
-/// Packets sent before looking at other things again.
+/// Packets sent before other work is done.
 pub const SENDS_PER_CALL: usize = 256;
-/// Batches received before looking at other things again.
+/// Batches received before other work is done.
 pub const RECEIVES_PER_CALL: usize = 4;
-/// Bytes sent, or received, after which other things are looked at again.
+/// Bytes sent, or received, before other work is done.
 pub(super) const BYTES_PER_CALL: usize = 256 << 10;
-/// Longest datagram, also a coalesced one.
+/// Longest datagram in bytes, also a joined one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
 /// Longest packet that is received without offload, in bytes.
 const PACKET_MAX: usize = 16 << 10;
-/// Bytes of all buffers of a receiving call.
+/// Size in bytes of all buffers of a receiving call.
 const RECEIVE_BYTES: usize = 512 << 10;
 /// Bytes of headers and bookkeeping that the system counts for a packet.
 const PACKET_OVERHEAD: usize = 512;
-/// Bytes asked for as socket buffers: a window of packets of many peers.
+/// Requested socket buffer in bytes: a window of packets of many peers.
 const SOCKET_BUFFER: usize = 8 << 20;
 #[cfg(test)]
 mod tests;

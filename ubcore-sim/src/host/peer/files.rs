@@ -1,9 +1,9 @@
 //! Files of one peer's process, mapped here: memory that the peer had mapped shared when it registered it.
 //!
-//! *Owns*: the mappings, each with the segments that lie in it. *Takes*: places that the peer published. *Gives*: windows.
-//! *Must not*: keep a file mapped when the peer's last segment in it is over: its memory would not become free.
+//! *Owns*: the mappings, each with the segments in it. *Takes*: places that the peer published. *Gives*: windows.
+//! *Must not*: keep a file mapped after the peer's last segment in it ended: its memory would not become free.
 //!
-//! A segment ends in the peer's process alone, so the node's thread looks once in a while whether it did.
+//! A segment ends in the peer's process only, so the node's thread checks at intervals whether it did.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,14 +14,14 @@ use urma_mem::{FilePlace, FileWindow};
 use crate::host::{descriptor::ForkGuarded, interrupt::signal};
 use crate::ports::{PeerFiles, SegmentLife};
 
-/// Between two looks whether segments of mapped files ended.
+/// Time between two checks whether segments of mapped files ended, in nanoseconds.
 pub(crate) const LOOK_NS: Nanos = 1_000_000_000;
 
 /// The files of one peer.
 #[derive(Debug)]
 pub(crate) struct MappedFiles {
     pid: u32,
-    /// Wakes the node's thread: it has something to look after from now on.
+    /// Wakes the node's thread, which has mappings to check from now on.
     wake: Arc<ForkGuarded>,
     files: Mutex<Vec<MappedFile>>,
     has_files: AtomicBool,
@@ -41,17 +41,17 @@ impl MappedFile {
 }
 
 impl MappedFiles {
-    /// Of the process `pid`; `wake` is the eventfd of this node's thread.
+    /// For the process `pid`; `wake` is the eventfd of this node's thread.
     pub(crate) fn new(pid: u32, wake: Arc<ForkGuarded>) -> Self {
         Self { pid, wake, files: Mutex::default(), has_files: AtomicBool::new(false) }
     }
 
-    /// Whether something is mapped that may end.
+    /// Whether there are mappings that may end.
     pub(crate) fn has_files(&self) -> bool {
         self.has_files.load(Ordering::Relaxed)
     }
 
-    /// Unmaps files in which no segment lives.
+    /// Unmaps files in which no segment is alive.
     pub(crate) fn drop_ended(&self) {
         let mut files = self.files();
         drop_ended(&mut files);
@@ -95,7 +95,7 @@ impl PeerFiles for MappedFiles {
                     }
                 };
                 if let Some(file) = known {
-                    // It became longer, or had become shorter. Who has the former window asks again.
+                    // It became longer, or had become shorter. The holder of the old window asks again.
                     file.window = window;
                     file
                 } else {

@@ -46,14 +46,14 @@ pub const LEN: usize = 96;
 /// Descriptors of an offer or accept.
 pub const FDS: usize = 4;
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HelloKind {
     /// First message of the connecting side.
     Offer,
     /// Answer: the pair is made.
     Accept,
-    /// Answer: it is not.
+    /// Answer: the pair is not made.
     Refuse(SharingRefusal),
     /// Requests the document about the node; also its answer.
     Inspect,
@@ -64,7 +64,7 @@ pub enum HelloKind {
 }
 
 impl HelloKind {
-    /// Descriptors that come with it; an inspection is asked for without, and answered with one.
+    /// Whether this many descriptors may come with it; an inspection is requested without any, and answered with one.
     fn takes(self, fds: usize) -> bool {
         match self {
             Self::Offer | Self::Accept => fds == FDS,
@@ -77,15 +77,15 @@ impl HelloKind {
 /// Why a node refuses to share memory with another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SharingRefusal {
-    /// It is connecting to the other one itself, or has done so.
+    /// It is connecting to the other node itself, or has done so.
     Busy,
     /// Its configuration allows packets only.
     PacketsOnly,
     /// Another user's process, or one whose user is not known.
     OtherUser,
-    /// A version or a size that it does not take.
+    /// It does not accept the version or a size.
     Incompatible,
-    /// A claim in the message is not true.
+    /// A claim in the message is false.
     Lied,
     /// It is out of descriptors or memory.
     NoResources,
@@ -175,7 +175,7 @@ pub enum HelloError {
 }
 
 impl HelloError {
-    /// Whether what the peer sent is not of this protocol.
+    /// Whether the peer sent something that is not of this protocol.
     #[must_use]
     pub fn is_lie(&self) -> bool {
         matches!(self, Self::Malformed(_) | Self::Version(_))
@@ -183,7 +183,7 @@ impl HelloError {
 }
 
 impl Hello {
-    /// As it goes over the socket.
+    /// Encodes it as it is sent over the socket.
     #[must_use]
     pub fn encode(&self) -> [u8; LEN] {
         let (kind, reason) = match self.kind {
@@ -285,8 +285,7 @@ pub fn receive(socket: impl AsFd) -> Result<ReceivedHello, HelloError> {
         return Err(HelloError::HungUp);
     }
     if got.flags.contains(ReturnFlags::CTRUNC) {
-        // There is room for as many as a message may bring: fewer came because this process may not
-        // have more.
+        // There is room for as many as a message may bring: fewer came because this process may not have more.
         return Err(if fds.len() < FDS {
             HelloError::Os(Errno::MFILE.into())
         } else {

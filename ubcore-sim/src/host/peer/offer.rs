@@ -1,8 +1,7 @@
-//! What a node shows a peer on its host, and the checks of what a peer shows.
+//! What a node shares with a peer on its host, and the checks of what a peer shares.
 //!
-//! *Owns*: the half made for one peer, the limits of received sizes. *Takes*: descriptors and
-//! lengths from the peer. *Gives*: mapped [`SameHostParts`]. *Must not*: map anything longer than a
-//! limit, or a file that may shrink.
+//! *Owns*: the half made for one peer, the limits of received sizes. *Takes*: descriptors and lengths from the peer.
+//! *Gives*: mapped [`SameHostParts`]. *Must not*: map anything longer than a limit, or a file that may shrink.
 
 use std::{
     io,
@@ -28,7 +27,7 @@ use crate::{
     ports::{SameHostParts, Wake},
 };
 
-/// What this node shows every peer.
+/// What this node shares with every peer.
 #[derive(Debug)]
 pub struct LocalShare {
     /// EID of this node.
@@ -37,14 +36,13 @@ pub struct LocalShare {
     pub incarnation: u64,
     /// Header and segment table; sealed against writing by others.
     pub node_region: Region,
-    /// The file into which registered pages move.
+    /// The file into which registered pages are moved.
     pub arena: Arena,
     /// Bytes of this node's half of each pair.
     pub half_len: usize,
     /// The eventfd that wakes this node.
     pub wake: Arc<ForkGuarded>,
-    /// Whether the kernel may be asked for bytes of a peer's process, and a peer may ask it for bytes
-    /// of this one.
+    /// Whether this node may read a peer's process through the kernel, and a peer this one.
     pub kernel_reads: KernelReads,
     /// Whether files of a peer's process are mapped.
     pub file_sharing: FileSharing,
@@ -60,7 +58,7 @@ pub enum KernelReads {
     Off,
 }
 
-/// What this node shows one peer.
+/// What this node shares with one peer.
 #[derive(Clone, Debug)]
 pub(super) struct SharingOffer {
     half: Region,
@@ -75,7 +73,7 @@ impl SharingOffer {
         Ok(Self { half })
     }
 
-    /// The message and its descriptors.
+    /// Makes the message and its descriptors.
     pub(super) fn message<'a>(
         &'a self,
         share: &'a LocalShare,
@@ -104,23 +102,23 @@ impl SharingOffer {
     }
 }
 
-/// What a peer showed is not acceptable.
+/// Why the offer of a peer is not acceptable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadOffer {
-    /// A length beyond what this node maps.
+    /// A length beyond this node's limit.
     #[error("{1} of {0} bytes is longer than this node maps")]
     Length(u64, &'static str),
-    /// A descriptor that is not what it should be.
+    /// A descriptor of the wrong kind.
     #[error("{0}: {1}")]
     File(&'static str, io::Error),
-    /// The system does not map a file that was in order: the peer is not at fault. Programs such as
-    /// valgrind have no room for the length of an arena.
+    /// The system cannot map a file that is valid: the peer is not to blame. Programs such as valgrind have no room
+    /// for an arena.
     #[error("this process cannot map {1} bytes of {0}: {2}")]
     Unmapped(&'static str, u64, io::Error),
 }
 
 impl BadOffer {
-    /// The error of the system when this process is short of something, and the peer is not at fault.
+    /// The system's error if this process lacks a resource, and the peer is not to blame.
     pub(super) fn shortage(&self) -> Option<&io::Error> {
         match self {
             Self::File(_, error) | Self::Unmapped(.., error) if is_shortage(error) => Some(error),
@@ -128,8 +126,7 @@ impl BadOffer {
         }
     }
 
-    /// Why `len` bytes of `what` could not be mapped. Its seals and its length were right if the system
-    /// says EINVAL.
+    /// Why `len` bytes of `what` could not be mapped. Its seals and length were right if the system reports EINVAL.
     fn of_mapping(what: &'static str, len: u64, error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::INVAL) => Self::Unmapped(what, len, error),
@@ -168,7 +165,7 @@ pub(super) fn parts(
     })
 }
 
-/// What is mapped of an arena follows from its file; the message only has to agree.
+/// The size of an arena follows from its file; the message only has to agree.
 fn map_arena(file: OwnedFd, shown: u64) -> Result<Region, BadOffer> {
     let mapped = Arena::map_peer(file);
     let arena = mapped.map_err(|error| BadOffer::of_mapping("arena", shown, error))?;
@@ -183,7 +180,7 @@ fn length(shown: u64, max: u64, what: &'static str) -> Result<usize, BadOffer> {
     usize::try_from(shown).map_err(|_| refused)
 }
 
-/// A wake-up must never block: only an eventfd, and only in non-blocking mode, is taken.
+/// A wake-up must never block: only an eventfd in non-blocking mode is accepted.
 fn check_eventfd(fd: &OwnedFd) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let flags = rustix::fs::fcntl_getfl(fd)?;
@@ -198,8 +195,8 @@ fn check_eventfd(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The peer's memory, if the kernel lets this process read it and its node region is where the peer
-/// says; with the head of that as witness of every later read.
+/// The peer's memory, if the kernel lets this process read it and its node region is where the peer says; with the
+/// start of that as a witness for every later read.
 fn probe(
     share: &LocalShare,
     hello: &Hello,
@@ -237,17 +234,17 @@ impl Wake for PeerEventfd {
     }
 }
 
-/// Whether the other end of `connection` is closed. `false` also when the system call is interrupted or
-/// has no memory: the thread that watches the connection finds out later.
+/// Whether the other end of `connection` is closed. `false` also if the system call is interrupted or has no memory:
+/// the thread that watches the connection finds out later.
 fn has_hung_up(connection: &ForkGuarded) -> bool {
     let mut connection = [PollFd::new(connection, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut connection, Some(&now)).is_ok_and(|ended| ended != 0)
 }
 
-/// Longest node region taken: 16384 entries of 64 bytes and a header, with room to grow.
+/// Longest node region accepted: 16384 entries of 64 bytes and a header, with room to grow.
 const NODE_LEN_MAX: u64 = 64 << 20;
-/// Longest half taken: hazard slots and a ring.
+/// Longest half accepted: hazard slots and a ring.
 const HALF_LEN_MAX: u64 = 1 << 30;
 /// Bytes of the witness: magic, version, incarnation and EID of a node region.
 const WITNESS_LEN: usize = 40;

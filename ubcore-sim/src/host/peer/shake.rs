@@ -1,7 +1,7 @@
 //! The exchange of hellos on one connection.
 //!
-//! *Owns*: the steps from a connection to a pair. *Takes*: connections and messages. *Gives*: state
-//! changes and events of [`Peers`]. *Must not*: wait for the other side.
+//! *Owns*: the steps from a connection to a pair. *Takes*: connections and messages. *Gives*: state changes and
+//! events of [`Peers`]. *Must not*: wait for the other side.
 
 use std::os::fd::AsFd;
 
@@ -13,7 +13,7 @@ use crate::host::memory::FileSharing;
 use crate::ports::PeerFiles;
 
 impl Peers {
-    /// Connects link `key` and offers, if its peer's queue has room.
+    /// Connects connection `key` and sends an offer, if its peer's queue has room.
     pub(super) fn try_connect(&mut self, key: u64) {
         let Some(PeerConnection { state: ConnectionState::Wanted { eid, deadline }, .. }) =
             self.links.get(&key)
@@ -82,14 +82,14 @@ impl Peers {
         Ok((socket, offer))
     }
 
-    /// The system refuses what a pair with `eid` needs.
+    /// The status for a system error on the way to a pair with `eid`.
     fn unreachable(&mut self, eid: RawEid, error: &std::io::Error) -> CmdStatus {
         let is_short = self.shortages.note("a node on this host cannot be reached", error);
         self.remember(eid, if is_short { SHORT_HERE } else { "the system refused the connection" });
         CmdStatus::Unreachable
     }
 
-    /// A connection came in.
+    /// Takes an incoming connection.
     pub(super) fn on_accepted(&mut self, now: Nanos, socket: OwnedFd) {
         let strangers = self
             .links
@@ -145,7 +145,7 @@ impl Peers {
         }
     }
 
-    /// The first message on a connection that came in.
+    /// Takes the first message on an incoming connection.
     pub(super) fn on_offer(&mut self, key: u64, offer: Result<ReceivedHello, HelloError>) {
         let Some(PeerConnection {
             socket: Some(socket),
@@ -190,7 +190,7 @@ impl Peers {
         self.accept(key, socket, shown, credentials);
     }
 
-    /// Whether an offer may be accepted.
+    /// Checks whether an offer may be accepted.
     fn judge(
         &mut self,
         shown: &ReceivedHello,
@@ -204,7 +204,7 @@ impl Peers {
         if self.path == PathChoice::Packets {
             return Err(SharingRefusal::PacketsOnly);
         }
-        // The EID is proved by asking which process holds its claim.
+        // The EID is proven by asking which process holds its claim.
         match claim::owner_of(hello.eid) {
             Ok(Some(owner)) if owner == credentials => {}
             Ok(Some(_)) => return Err(SharingRefusal::Lied),
@@ -229,7 +229,7 @@ impl Peers {
                 ConnectionState::Wanted { .. } | ConnectionState::Accepted { .. } => {}
             }
         }
-        // Both connect at once: the connection that the lower one made stands.
+        // Both connect at once: the connection of the lower EID stays.
         if seeking && self.share.eid < hello.eid {
             return Err(SharingRefusal::Busy);
         }
@@ -239,7 +239,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Answers an offer and opens the pair.
+    /// Accepts an offer and opens the pair.
     fn accept(
         &mut self,
         key: u64,
@@ -279,8 +279,7 @@ impl Peers {
         }
     }
 
-    /// What a peer showed could not be mapped: counts why. Whether this process is short of
-    /// something.
+    /// Counts why a peer's offer could not be mapped. Returns whether this process lacks a resource.
     fn on_bad_offer(&mut self, eid: RawEid, bad: &BadOffer) -> bool {
         if let Some(error) = bad.shortage() {
             return self.shortages.note("a peer's memory could not be mapped", error);
@@ -299,7 +298,7 @@ impl Peers {
         false
     }
 
-    /// The answer to an offer of this node.
+    /// Takes the answer to an offer of this node.
     pub(super) fn on_answer(&mut self, key: u64, answer: Result<ReceivedHello, HelloError>) {
         let Some(PeerConnection {
             socket: Some(socket),
@@ -372,7 +371,7 @@ impl Peers {
         }
     }
 
-    /// The pair is made; links that sought the same peer are not needed any more.
+    /// Opens the pair; other connections that sought the same peer are no longer needed.
     fn open(
         &mut self,
         key: u64,

@@ -1,7 +1,7 @@
-//! What happens while this process is out of descriptors or memory.
+//! Behaviour while this process is out of descriptors or memory.
 //!
-//! *Owns*: the count of such errors, whether the log has one, the pauses between two attempts to accept.
-//! *Takes*: errors, time. *Gives*: the time of the next attempt. *Must not*: write a line for each error.
+//! *Owns*: the count of such errors, whether one was logged, the pauses between two attempts to accept. *Takes*:
+//! errors, time. *Gives*: the time of the next attempt. *Must not*: log a line for each error.
 
 use std::{collections::BTreeMap, io};
 
@@ -9,7 +9,7 @@ use udma_abi::Nanos;
 
 use crate::{host::descriptor::is_shortage, ports::Deadline};
 
-/// Errors of this process while it met peers.
+/// Such errors of this process while it connected to peers.
 #[derive(Debug, Default)]
 pub(super) struct Shortages {
     count: u64,
@@ -17,8 +17,8 @@ pub(super) struct Shortages {
 }
 
 impl Shortages {
-    /// Counts `error` if it is a shortage; the first one since the last pair was made is logged.
-    /// Returns whether it is one.
+    /// Counts `error` if it is a shortage, and logs the first one since the last pair was made. Returns whether it is
+    /// one.
     pub(super) fn note(&mut self, what: &'static str, error: &io::Error) -> bool {
         if !is_shortage(error) {
             tracing::info!(%error, "{what}");
@@ -31,7 +31,7 @@ impl Shortages {
         true
     }
 
-    /// A pair was made: a later shortage is a new one.
+    /// Notes that a pair was made: a later shortage is a new one.
     pub(super) fn on_pair(&mut self) {
         self.is_logged = false;
     }
@@ -42,13 +42,13 @@ impl Shortages {
     }
 }
 
-/// How often bad connections came: any process of the host makes thousands of them in a second, and a line for each would fill
-/// the log and hide others.
+/// How often bad connections came, by kind: any process of the host can make thousands of them per second, and a log
+/// line for each would hide others.
 #[derive(Debug, Default)]
 pub(super) struct Noise(BTreeMap<&'static str, u64>);
 
 impl Noise {
-    /// Counts one more of a kind. How many there were, if that is worth a line: at the first, second, fourth, eighth and so
+    /// Counts one more of a kind. Returns the number if it is worth a line: the first, second, fourth, eighth and so
     /// on.
     pub(super) fn count(&mut self, kind: &'static str) -> Option<u64> {
         let count = self.0.entry(kind).or_default();
@@ -57,7 +57,7 @@ impl Noise {
     }
 }
 
-/// A pause between two attempts, longer after each that fails.
+/// Pauses between attempts, longer after each failure.
 #[derive(Debug, Default)]
 pub(super) struct RetryPause {
     until: Deadline,
@@ -66,13 +66,13 @@ pub(super) struct RetryPause {
 }
 
 impl RetryPause {
-    /// An attempt failed: the next pause begins, twice as long.
+    /// Starts the next pause after a failed attempt, twice as long.
     pub(super) fn start(&mut self, now: Nanos) {
         self.len = (2 * self.len).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
         self.until = Some(now + self.len);
     }
 
-    /// An attempt succeeded: the pauses start from the shortest again.
+    /// Resets the pauses to the shortest after a success.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }

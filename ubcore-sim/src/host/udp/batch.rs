@@ -1,9 +1,9 @@
-//! Packets of any sizes to any destinations, sent by as few calls of the system as it takes.
+//! Packets of any sizes to any destinations, sent by few system calls.
 //!
-//! *Owns*: references to packets. *Takes*: packets, one after the other. *Gives*: the result of each. *Must not*: change
-//! their order; wait.
+//! *Owns*: references to packets. *Takes*: packets, one after the other. *Gives*: the result of each. *Must not*:
+//! change their order; wait.
 //!
-//! `sendmmsg` stops at a packet that the system refuses. It is left out, and the next call begins behind it.
+//! `sendmmsg` stops at a packet that the system refuses. It is left out, and the next call starts after it.
 
 use std::{
     io::{self, IoSlice},
@@ -22,12 +22,12 @@ pub(super) struct PacketBatch<'a> {
 }
 
 impl<'a> PacketBatch<'a> {
-    /// Without packets; `any` is a run of those that will come.
+    /// Creates an empty batch; `any` is a run of those that will come.
     pub(super) fn new(any: &'a PacketRun) -> Self {
         Self { packets: [(&[], any); BATCH_MAX], len: 0 }
     }
 
-    /// Takes a packet of a run, and sends if there is room for no other one.
+    /// Adds a packet of a run, and sends if there is no room for another one.
     pub(super) fn push(
         &mut self,
         socket: &UdpSocket,
@@ -41,7 +41,7 @@ impl<'a> PacketBatch<'a> {
         }
     }
 
-    /// Sends all packets that were taken.
+    /// Sends all packets that were added.
     pub(super) fn send(&mut self, socket: &UdpSocket, results: &mut SendResults) {
         let mut waiting = &self.packets[..std::mem::take(&mut self.len)];
         while let Some((bytes, run)) = waiting.first() {
@@ -55,7 +55,8 @@ impl<'a> PacketBatch<'a> {
     }
 }
 
-/// Sends packets up to the first one that the system refuses; the number of them, or its error if that is the first.
+/// Sends packets up to the first one that the system refuses; returns their number, or its error if that is the
+/// first.
 fn send_many(socket: &UdpSocket, packets: &[(&[u8], &PacketRun)]) -> io::Result<usize> {
     let Some(first) = packets.first() else { return Ok(0) };
     let packet = |at| packets.get(at).unwrap_or(first);
@@ -69,6 +70,6 @@ fn send_many(socket: &UdpSocket, packets: &[(&[u8], &PacketRun)]) -> io::Result<
     Ok(sendmmsg(socket, &mut messages[..packets.len().min(BATCH_MAX)], SendFlags::empty())?)
 }
 
-/// Packets of one call, as many as are received by one. Beside 2 us and more that the kernel takes for each, what a call
-/// adds is not measurable any more.
+/// Most packets of one call, the same number as for receiving. The kernel takes 2 us and more for each packet, so the
+/// cost of a call is not measurable at this size.
 const BATCH_MAX: usize = 32;

@@ -1,10 +1,10 @@
-//! The links of a node with several ports as one.
+//! The links of a node with several ports as one link.
 //!
 //! *Owns*: a link for each port, a descriptor that is readable when one of theirs is. *Takes*: datagrams with their
 //! port. *Gives*: batches with their port. *Must not*: choose the port of a datagram.
 //!
-//! Runs of datagrams for one port reach its link in one piece, as if it were alone. The first one for another port is
-//! kept until the link of the one before has sent its run.
+//! Runs of datagrams for one port reach its link in one piece, as if it were the only one. The first one for another
+//! port is kept until the link of the previous port has sent its run.
 
 use std::{
     io,
@@ -24,9 +24,9 @@ use crate::ports::{Deadline, NodeAddr, Route, Transmit};
 #[derive(Debug)]
 pub(crate) struct PortLinks {
     links: Vec<Box<dyn DatagramLink>>,
-    /// Watches the descriptors of all.
+    /// Watches the descriptors of all links.
     poll: Poll,
-    /// A datagram whose port has not had its turn.
+    /// A datagram that waits for its port's turn.
     kept: Option<Transmit>,
     bytes: Box<[u8]>,
     /// Port of the datagram that was sent last.
@@ -34,7 +34,7 @@ pub(crate) struct PortLinks {
 }
 
 impl PortLinks {
-    /// The links of the ports 0, 1, ...
+    /// Joins the links of the ports 0, 1, ...
     ///
     /// # Errors
     /// Out of descriptors.
@@ -56,7 +56,7 @@ impl DatagramLink for PortLinks {
         while !is_empty && taken < SENDS_PER_CALL {
             *port = kept.as_ref().map_or(*port, |kept| kept.port);
             let Some(link) = links.get_mut(usize::from(*port)) else {
-                // A datagram of a port that is none.
+                // A datagram for a port that does not exist.
                 (*kept, *port) = (None, 0);
                 continue;
             };
@@ -80,7 +80,7 @@ impl DatagramLink for PortLinks {
             taken += is_sent;
             is_empty |= is_sent == 0 && kept.is_none();
         }
-        // What others delayed: their time may have come.
+        // Delayed datagrams of the others: their time may have come.
         for (number, link) in links.iter_mut().enumerate() {
             if number != usize::from(*port) {
                 taken += link.send(&mut |_| None);

@@ -1,7 +1,7 @@
-//! Who has a UDP port: the process, for the message that the port is in use; the users that have loopback addresses.
+//! Owners of UDP ports: the process, for the message that the port is in use; the users of loopback addresses.
 //!
-//! *Owns*: the look through /proc. *Takes*: an address. *Gives*: a process id, for an error message
-//! only; user ids, by which places are shared. *Must not*: tell which process a packet is of.
+//! *Owns*: the search through /proc. *Takes*: an address. *Gives*: a process id, for an error message only; user ids,
+//! by which places are shared. *Must not*: decide which process a packet is from.
 
 use std::{
     fs,
@@ -52,7 +52,7 @@ pub fn loopback_owners() -> Vec<(RawEid, u32)> {
     texts.flat_map(|text| text.lines().filter_map(owner).collect::<Vec<_>>()).collect()
 }
 
-/// The address that [`hex`] is of.
+/// The address that [`hex`] printed.
 #[expect(clippy::host_endian_bytes, reason = "the kernel prints words as they lie in memory")]
 fn address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok();
@@ -82,7 +82,7 @@ fn inode_of(table: &str, address: SocketAddr) -> Option<u64> {
     })
 }
 
-/// As the kernel prints it: words of the address in this machine's byte order.
+/// The address in the kernel's notation: words in this machine's byte order.
 #[expect(clippy::host_endian_bytes, reason = "the kernel prints words as they lie in memory")]
 fn hex(ip: IpAddr) -> String {
     let octets = match ip {
@@ -95,7 +95,7 @@ fn hex(ip: IpAddr) -> String {
         .collect()
 }
 
-/// Processes looked at; beyond it the owner stays unnamed.
+/// Processes that are searched; beyond it the owner stays unnamed.
 const PIDS_MAX: usize = 10_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What became of the packets that were given to the system.
+//! Results of sends.
 //!
-//! *Owns*: counts, destinations to which the system does not send. *Takes*: the result of each call. *Gives*: why packets
-//! were refused, once for each destination. *Must not*: send.
+//! *Owns*: counts, destinations to which the system does not send. *Takes*: the result of each call. *Gives*: why
+//! packets were refused, once for each destination. *Must not*: send.
 
 use std::{
     io,
@@ -13,22 +13,22 @@ use udma_abi::RawEid;
 
 use crate::host::ip_eid;
 
-/// Results of the calls that send on one socket.
+/// Results of the send calls on one socket.
 #[derive(Debug)]
 pub(super) struct SendResults {
     /// Address of the socket.
     own: SocketAddr,
-    /// Packets that the system took.
+    /// Packets that the system accepted.
     pub(super) sent: u64,
-    /// Packets that it did not take.
+    /// Packets that it refused.
     pub(super) dropped: u64,
-    /// Packets that it did not take for their length, of those.
+    /// Packets of these that it refused as too long.
     pub(super) dropped_long: u64,
-    /// System calls that sent, or tried to.
+    /// Number of send system calls, including failed ones.
     pub(super) calls: u64,
-    /// Where datagrams were too long, and the most bytes that pass.
+    /// Destinations for which datagrams were too long, and the most bytes that pass.
     pub(super) too_long: Vec<(RawEid, usize)>,
-    /// Where the system does not send.
+    /// Destinations to which the system does not send.
     pub(super) cut: Vec<RawEid>,
 }
 
@@ -48,7 +48,7 @@ impl SendResults {
             }
             Err(error) => error,
         };
-        // A lost datagram is what the transport above is made for.
+        // The transport above handles lost datagrams.
         tracing::debug!(%to, %error, packets, "datagrams were not sent");
         self.dropped += packets as u64;
         match Errno::from_io_error(error) {
@@ -84,9 +84,9 @@ impl SendResults {
     }
 }
 
-/// Destinations that cannot be sent to, noted in one call.
+/// Most destinations recorded as unreachable in one call.
 const CUT_MAX: usize = 64;
-/// Destinations whose MTU is asked for in one call.
+/// Most destinations whose MTU is asked for in one call.
 const TOO_LONG_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! MTU of the routes to other hosts, as the kernel knows it.
 //!
-//! *Owns*: a socket that sends nothing. *Takes*: a node. *Gives*: the MTU of the interface to it, or what an ICMP message
-//! said is less. *Must not*: send a packet.
+//! *Owns*: a socket that sends nothing. *Takes*: a node. *Gives*: the MTU of the interface to it, or a smaller one
+//! from an ICMP message. *Must not*: send a packet.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -17,7 +17,8 @@ use crate::ports::LocalRoutes;
 /// Routes from the address of a node.
 #[derive(Debug)]
 pub(crate) struct RouteMtu {
-    /// In the network namespace in which the node was opened. One question at a time: it is connected for each.
+    /// A socket in the network namespace in which the node was opened. One question at a time, since it is connected
+    /// for each.
     socket: Mutex<UdpSocket>,
 }
 
@@ -40,7 +41,7 @@ impl LocalRoutes for RouteMtu {
     }
 }
 
-/// A port of the far end; nothing is sent to it.
+/// A port of the other end; nothing is sent to it.
 const DISCARD: u16 = 9;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Packets that wait to be sent.
 //!
-//! *Owns*: their bytes, in the order of sending; what belongs together. *Takes*: what the core writes into the buffer that
-//! it is lent. *Gives*: runs. *Must not*: send.
+//! *Owns*: their bytes, in the order of sending, grouped into runs. *Takes*: what the core writes into the buffer
+//! that it gets. *Gives*: runs. *Must not*: send.
 //!
-//! A run is a packet, or several of equal size to one destination: what segmentation offload sends by one call.
+//! A run is one packet, or several of equal size to one destination: what segmentation offload sends by one call.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use rustix::net::SocketAddrAny;
 use super::DATAGRAM_MAX;
 use crate::ports::{RUN_BYTES, RUN_MAX, Transmit};
 
-/// Runs that wait to be sent, one behind the other in a buffer.
+/// Waiting runs, one after the other in a buffer.
 #[derive(Debug)]
 pub(super) struct PacketRuns {
     buffer: Box<[u8]>,
@@ -27,9 +27,9 @@ pub(super) struct PacketRuns {
 #[derive(Debug)]
 pub(super) struct PacketRun {
     pub(super) to: SocketAddr,
-    /// The same, as the system takes it.
+    /// The destination in the system's form.
     pub(super) name: SocketAddrAny,
-    /// Bytes of each packet but the last, which may be shorter.
+    /// Size in bytes of each packet except the last, which may be shorter.
     pub(super) size: usize,
     /// Bytes of all packets.
     pub(super) len: usize,
@@ -37,13 +37,13 @@ pub(super) struct PacketRun {
     is_open: bool,
 }
 
-/// Whether a packet may be sent by one call with others: the system may refuse a probe for its length, and what is in
-/// one run with it.
+/// Whether a packet may be sent by one call with others: the system may refuse a probe as too long, and with it
+/// everything in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Company {
-    /// With packets before and behind it.
+    /// With packets before and after it.
     Any,
-    /// It is a run of its own.
+    /// Alone, as a run of its own.
     Alone,
 }
 
@@ -53,12 +53,12 @@ impl PacketRuns {
         Self { buffer, len: 0, count: 0, runs: Vec::with_capacity(RUN_MAX) }
     }
 
-    /// Where the next packets are written, as long as a run.
+    /// Room for the next packets, as long as a run.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.len..self.len + DATAGRAM_MAX]
     }
 
-    /// Takes what was written there.
+    /// Adds what was written there.
     pub(super) fn push(&mut self, to: SocketAddr, packets: &Transmit, company: Company) {
         let Transmit { len, size, .. } = *packets;
         let (count, is_open) = (packets.packets(), company == Company::Any);
@@ -78,13 +78,13 @@ impl PacketRuns {
         self.count += count;
     }
 
-    /// As many packets or bytes wait as one call sends.
+    /// Whether as many packets or bytes wait as one call sends.
     pub(super) fn is_full(&self) -> bool {
         let size = self.runs.last().map_or(0, |run| run.size);
         self.count >= RUN_MAX || self.len + size > RUN_BYTES
     }
 
-    /// The runs, and the bytes of all of them.
+    /// The runs, and their bytes.
     pub(super) fn parts(&mut self) -> (&[PacketRun], &mut [u8]) {
         (&self.runs, &mut self.buffer[..self.len])
     }

@@ -1,22 +1,22 @@
-//! What the kernel drops in a flood, before it takes room in the socket's queue.
+//! The shield: what the kernel drops in a flood, before it takes room in the socket's queue.
 //!
-//! *Owns*: the socket filter, and when there is one. *Takes*: how many packets were dropped, which TPNs
-//! live. *Gives*: a filter on the socket. *Must not*: drop a packet of a living TP, or a handshake.
+//! *Owns*: the socket filter, and when there is one. *Takes*: how many packets were dropped, which TPNs are alive.
+//! *Gives*: a filter on the socket. *Must not*: drop a packet of a living TP, or a handshake.
 //!
-//! To receive a packet and drop it costs more than a microsecond, and packets of peers wait behind it.
-//! So when many were dropped in a short time, the kernel drops such packets for a while: those from
-//! another port than that of nodes, those that are too short, and those of TPs that do not live. One of
-//! [`SAMPLE`] passes, so that it is counted, and that a peer is notified that its TP does not live. Without a flood
-//! there is no filter: everything is received, answered and counted.
+//! Receiving and dropping a packet costs more than a microsecond, and packets of peers wait behind it. So when many
+//! were dropped in a short time, the kernel drops such packets for a while: those from another port than that of
+//! nodes, those that are too short, and those of unknown TPs. One of [`SAMPLE`] passes, so that they are counted, and
+//! a peer is notified that its TP is unknown. Without a flood there is no filter: everything is received, answered
+//! and counted.
 
 use socket2::{SockFilter, SockRef};
 use udma_abi::Nanos;
 use urma_packet::{BTH_LEN, ICRC_LEN, ROCE_PORT, TpOpcode};
 
-/// Packets dropped within [`PERIOD_NS`] that are a flood.
+/// Packets dropped within [`PERIOD_NS`] that count as a flood.
 const FLOOD_MIN: u64 = 256;
 const PERIOD_NS: Nanos = 10_000_000;
-/// How long the filter stays. Then [`FLOOD_MIN`] more packets bring it back.
+/// How long the filter stays, in nanoseconds. Then [`FLOOD_MIN`] more packets bring it back.
 const STAY_NS: Nanos = 1_000_000_000;
 /// One of this many packets that the filter drops passes.
 const SAMPLE: u32 = 32;
@@ -39,7 +39,7 @@ struct ActiveFilter {
 }
 
 impl Shield {
-    /// `dropped`: packets dropped so far. `tpns` are those of this node, in any fixed order.
+    /// Updates the filter. `dropped`: packets dropped so far. `tpns` are those of this node, in any fixed order.
     pub(super) fn update(
         &mut self,
         socket: SockRef<'_>,
@@ -57,7 +57,7 @@ impl Shield {
             Some(up) => {
                 let tpns = tpns();
                 if tpns != up.tpns {
-                    // The filter at hand would drop the packets of a new TP.
+                    // The current filter would drop the packets of a new TP.
                     if socket.attach_filter(&program(&tpns)).is_err() {
                         let _ = socket.detach_filter();
                     }
@@ -80,16 +80,16 @@ impl Shield {
         }
     }
 
-    /// When [`Shield::update`] is to be called at the latest.
+    /// When [`Shield::update`] has to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.up.as_ref().map(|up| up.until)
     }
 }
 
-/// The filter, as the kernel runs it on a UDP datagram from its header on.
+/// The filter program, which the kernel runs on a UDP datagram from its header on.
 fn program(tpns: &[u32]) -> Vec<SockFilter> {
     let op = |code, k| SockFilter::new(code, 0, 0, k);
-    // The next instructions are jumped over when the comparison holds, or the next one when it does not.
+    // The next instructions are skipped if the comparison holds, or the next one if it does not.
     let skip = |count, code, k| SockFilter::new(code, count, 0, k);
     let unless = |code, k| SockFilter::new(code, 0, 1, k);
     let of_tps = [
@@ -105,7 +105,7 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
     let of_tps = of_tps.map(|opcode| u32::from(opcode.code()));
     let live = tpns.iter().flat_map(|&tpn| [unless(EQUAL, tpn), op(RETURN, ALL)]);
     let live: Vec<_> = live.collect();
-    // From the instruction at `at` to the sample, which follows all others.
+    // Distance from the instruction at `at` to the sample, which follows all others.
     let head = 10 + of_tps.len();
     let to_sample = |at| op(JUMP, u32::try_from(head + live.len() - at - 1).unwrap_or(u32::MAX));
     let mut program = vec![
@@ -126,7 +126,7 @@ fn program(tpns: &[u32]) -> Vec<SockFilter> {
     program
 }
 
-/// Bytes of the UDP header, where what a filter sees begins.
+/// Length of the UDP header in bytes; a filter sees the packet from it on.
 const UDP_LEN: u32 = 8;
 const SOURCE_PORT: u32 = 0;
 const OPCODE: u32 = UDP_LEN;

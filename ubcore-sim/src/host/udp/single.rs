@@ -1,9 +1,9 @@
 //! One datagram by one plain system call, or one run of them that the kernel joined.
 //!
-//! *Owns*: nothing. *Takes*: a socket that does not wait, a buffer. *Gives*: what came, or that the system took what
+//! *Owns*: nothing. *Takes*: a non-blocking socket, a buffer. *Gives*: what arrived, or that the system accepted what
 //! was sent. *Must not*: touch the bytes.
 //!
-//! What a call for many datagrams prepares costs as much as the system call itself when one comes, or none.
+//! The set-up of a call for many datagrams costs as much as the system call itself if there is one datagram, or none.
 
 use std::{
     io::{self, IoSliceMut},
@@ -21,7 +21,7 @@ pub(super) fn send(socket: &UdpSocket, datagram: &[u8], to: SocketAddr) -> io::R
     Ok(())
 }
 
-/// Receives a datagram, or a run of them, whose source, length and size `meta` gets.
+/// Receives a datagram, or a run of them; stores its source, length and size in `meta`.
 pub(super) fn receive(
     socket: &UdpSocket,
     (buffer, control): (&mut [u8], &mut [u8]),
@@ -41,8 +41,8 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Room for the size of joined datagrams, and for what a system adds to those of IPv6: destination, traffic class.
-/// What finds no room makes the call fail, and its datagram is lost.
+/// Room for the size of joined datagrams, and for what a system adds to those of IPv6: destination, traffic class. If
+/// the room is too small, the call fails and its datagram is lost.
 pub(super) fn control() -> Vec<u8> {
     vec![0; CONTROL_MAX]
 }
