@@ -1,8 +1,7 @@
 //! A node: an embedded device with everything around it, opened by one call.
 //!
-//! *Owns*: the composition of device and host rooms, their start and their end. *Takes*: a
-//! [`NodeCfg`]. *Gives*: a [`udma_abi::DeviceBacking`] for a driver. *Must not*: depend on queues
-//! or packets.
+//! *Owns*: the composition of device and host modules, their start and their end. *Takes*: a [`NodeCfg`]. *Gives*: a
+//! [`udma_abi::DeviceBacking`] for a driver. *Must not*: depend on queues or packets.
 
 mod backing;
 mod config;
@@ -50,23 +49,23 @@ pub struct Node {
     shared: Arc<SharedNode>,
     vectors: Arc<EventVectors>,
     name: String,
-    /// Bytes of a peer's segment that an import maps at most.
+    /// Most bytes of a peer's segment that an import maps.
     prepared_max: u64,
     doorbells: Doorbells,
-    /// `None` only while being dropped.
+    /// `None` only during drop.
     background: Option<Background>,
 }
 
 /// Why a node could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The configuration or the environment says something impossible.
+    /// The configuration or the environment has an impossible value.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The EID is not to be had.
+    /// The EID could not be claimed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// Its RC jetties speak the standard opcodes, and there is no socket for them.
+    /// Its RC jetties speak the standard opcodes, and it has no socket for them.
     #[error("RC jetties cannot speak RoCEv2 (URMA_RC=roce): {0}")]
     NoPackets(String),
     /// Out of memory, descriptors or threads.
@@ -148,11 +147,11 @@ impl Node {
         self.shared.device().cfg().eid
     }
 
-    /// Adds a function: for a driver in another process, whose objects no other driver reaches. Threads of this node raise
-    /// its vectors by `interrupt`, which must not wait for that process.
+    /// Adds a function, for a driver in another process: other drivers cannot reach its objects. Threads of this node
+    /// raise its vectors by `interrupt`, which must not wait for that process.
     ///
     /// # Errors
-    /// There are as many as there can be.
+    /// The maximum number of functions is reached.
     pub fn add_function(
         &self,
         cfg: FunctionCfg,
@@ -163,26 +162,26 @@ impl Node {
         Ok(ClientFunction::new(Arc::clone(&self.shared), function))
     }
 
-    /// No thread polls from now on, for a server of this device that is about to wait: peers wake this node by
-    /// [`udma_abi::DeviceBacking::wakeup`].
+    /// Notes that no thread polls from now on, for a server of this device that is about to wait: peers wake this
+    /// node by [`udma_abi::DeviceBacking::wakeup`].
     pub fn rest(&self) {
         self.shared.rest();
     }
 
-    /// The device, for looking at its counters.
+    /// The device, to read its counters.
     #[must_use]
     pub fn device(&self) -> &SoftwareDevice {
         self.shared.device()
     }
 
-    /// Why no packets can be exchanged; `None`: they can.
+    /// The reason why no packets can be exchanged; `None`: they can.
     #[must_use]
     pub fn packets_refused(&self) -> Option<String> {
         self.shared.port().refused()
     }
 
-    /// Adds an endpoint of the standard opcodes at this node's address, port 4791: packets for `qpn` from
-    /// any host are its own from now on. It is called from the threads that step the node.
+    /// Adds an endpoint of the standard opcodes at this node's address, port 4791, which gets the packets for `qpn`
+    /// from any host. The threads that step the node call it.
     ///
     /// # Errors
     /// [`AddEndpointError`].
@@ -198,12 +197,12 @@ impl Node {
         }
     }
 
-    /// Removes an endpoint, and gives it back.
+    /// Removes an endpoint and returns it.
     pub fn remove_endpoint(&self, qpn: Tpn) -> Option<Box<dyn PortEndpoint>> {
         self.shared.port().remove_endpoint(qpn)
     }
 
-    /// Datagrams with standard opcodes that reached no endpoint.
+    /// Counts of datagrams with standard opcodes that reached no endpoint.
     #[must_use]
     pub fn standard_drops(&self) -> StandardDrops {
         self.shared.port().standard_drops()
@@ -214,8 +213,9 @@ impl Node {
         self.shared.device().set_port_mode(self.shared.clock().now(), mode);
     }
 
-    /// Tells peers by packets that this node closes, for a process that is about to end: they have at most `linger` to
-    /// take their last responses. Threads that use the node are not disturbed, and reach no peer by packets any more.
+    /// Announces to packet peers that this node closes, for a process that is about to end: they have at most
+    /// `linger` to take their last responses. Threads that use the node are not disturbed, but no longer exchange
+    /// packets.
     pub fn leave(&self, linger: Duration) {
         if !self.shared.is_forked() {
             self.shared.leave_peers(u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX));
@@ -228,7 +228,7 @@ impl Node {
     }
 }
 
-/// Why an endpoint is not added.
+/// Why an endpoint was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddEndpointError {
     /// The node has no UDP port, for this reason.
@@ -247,13 +247,13 @@ impl Drop for Node {
             std::mem::forget(background);
             return;
         }
-        // Acknowledgements that waited for a message to go with go alone.
+        // Acknowledgements that waited for a message are sent alone.
         self.shared.drive(self.shared.clock().now(), LinkVisitor::Thread);
         self.shared.stop();
         let peers = background.join();
         self.shared.close_peers();
         self.shared.port().close();
-        // Only now the EID is free: who has it next needs the port.
+        // Only now the EID is free: its next owner needs the port.
         drop(peers);
     }
 }
@@ -281,7 +281,7 @@ fn claim(cfg: &NodeCfg) -> Result<Claim, ClaimError> {
     }
 }
 
-/// Routes of the host, for what needs them: connections of the standard opcodes.
+/// Routes of the host, if they are needed: for connections of the standard opcodes.
 fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     if cfg.rc != RcWire::Roce {
         return None;
@@ -289,9 +289,9 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
-/// Packets of a TP's window, and of these on the path at once: as set; else `usual`, or what the system's buffers keep if that
-/// is less, of a window of [`SPAN`] times as many that these buffers keep as well: the peer may have no other bound. Where
-/// congestion control bounds what is on the path, only the memory of a window does.
+/// Window of a TP in packets, and how many of these may be in flight. As configured; else `usual`, or what the
+/// system's buffers hold if that is less. The window is [`SPAN`] times that, within what these buffers hold: the peer
+/// may have no other limit. With congestion control, only the memory of a window is limited.
 fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> (u32, u32) {
     let kept = kept.unwrap_or(u32::MAX).max(WINDOW_MIN);
     match (cfg.window_packets, cfg.congestion) {
@@ -327,12 +327,12 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     Ok(device)
 }
 
-/// Packets of a TP's window however small the system's buffers are.
+/// Smallest window of a TP in packets, however small the system's buffers are.
 const WINDOW_MIN: u32 = 8;
-/// Times as many packets as are on the path that a window spans: at 1 % loss a packet that is lost five times in a row keeps
-/// it open.
+/// Ratio of the window to the packets in flight: at 1 % loss a packet that is lost five times in a row does not stop
+/// the sender.
 const SPAN: u32 = 8;
-/// Bytes of the longest packets of a window that something else bounds.
+/// Size in bytes of a window of the longest packets, if something else limits the packets in flight.
 const WINDOW_BYTES: u32 = 64 << 20;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
 pub const VECTORS: u16 = limits::VECTORS;

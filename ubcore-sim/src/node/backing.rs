@@ -1,8 +1,7 @@
-//! A node as a driver reaches it.
+//! A node as the backing of a driver.
 //!
-//! *Owns*: the register window and DMA space of the embedded device. *Takes*: a driver's accesses.
-//! *Gives*: the device's answers, or those of a device that was pulled out when the node is closed
-//! or forked. *Must not*: buffer anything.
+//! *Owns*: the register window and DMA space of the embedded device. *Takes*: a driver's accesses. *Gives*: the
+//! device's answers, or those of an unplugged device once the node is closed or forked. *Must not*: buffer anything.
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
@@ -111,12 +110,12 @@ pub(super) fn reset(node: &SharedNode, function: &Arc<DeviceFunction>) -> Result
 struct Registers {
     node: Arc<SharedNode>,
     function: Arc<DeviceFunction>,
-    /// Bytes of a peer's segment that an import maps at most.
+    /// Most bytes of a peer's segment that an import maps.
     prepared_max: u64,
     doorbells: Doorbells,
 }
 
-/// Doorbells of a queue or a JFC.
+/// Doorbells of a queue or a JFC, by a handle.
 #[derive(Debug)]
 struct FoundDoorbell<T> {
     node: Arc<SharedNode>,
@@ -124,7 +123,7 @@ struct FoundDoorbell<T> {
 }
 
 impl Registers {
-    /// What `find` finds in a node that lives, where doorbells are to be found.
+    /// The handle that `find` returns, if the node is alive and doorbells use handles.
     fn found<T>(
         &self,
         find: impl FnOnce(&SoftwareDevice) -> Option<T>,
@@ -175,7 +174,7 @@ impl RegisterRegion for Registers {
         Some(Box::new(self.found(|device| device.find_jfc(jfcn))?))
     }
 
-    /// Places of the window are those that MAP_SEG answers; the registers themselves are no memory.
+    /// Only the offsets that MAP_SEG returns can be mapped; the registers themselves are not memory.
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
         check_alive(&self.node).ok()?;
         self.node.device().mapped(offset, len)
@@ -235,7 +234,7 @@ impl QueueDoorbell for FoundDoorbell<QueueHandle> {
             WordMove::StepOutcome(visit) => self.carry_left(pi, remote_va, local_va, visit),
             WordMove::Held => None,
             WordMove::Taken(entry) => self.give_up(entry),
-            // It is counted there.
+            // The callee counts it.
             WordMove::Ended => self.carry_any(pi, remote_va, local_va, len),
         }
     }
@@ -256,8 +255,8 @@ impl QueueDoorbell for FoundDoorbell<QueueHandle> {
     }
 }
 
-/// What a word that is moved at once does not need: by jumps, with the arguments where they are, so that it saves no
-/// register.
+/// The rare cases of a word move, reached by tail calls with the arguments in place, so that the usual case saves no
+/// registers.
 impl FoundDoorbell<QueueHandle> {
     #[inline(never)]
     fn carry_any(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
@@ -306,7 +305,7 @@ impl JfcIndex for FoundDoorbell<FoundJfc> {
     }
 }
 
-/// Device addresses of a function: maps host memory for it.
+/// DMA space of a function: maps host memory for it.
 #[derive(Debug)]
 pub(super) struct NodeDma {
     pub(super) node: Arc<SharedNode>,
@@ -342,5 +341,5 @@ fn check_alive(shared: &SharedNode) -> Result<(), BackingError> {
 
 /// The driver that this device wants.
 pub const DRIVER: &str = "udma";
-/// A reset that takes longer has failed.
+/// Time limit of a reset, in nanoseconds.
 const RESET_NS: Nanos = 1_000_000_000;

@@ -37,7 +37,8 @@ impl ClientFunction {
         Arc::new(NodeDma { node: Arc::clone(&self.node), function: Arc::clone(&self.function) })
     }
 
-    /// Makes its doorbell memory; JFCs that it makes later look there for arms. Called once, before its driver starts it.
+    /// Creates its doorbell memory; JFCs created later read their arms there. Called once, before its driver starts
+    /// it.
     ///
     /// # Errors
     /// No memory or no descriptors.
@@ -47,7 +48,7 @@ impl ClientFunction {
         Ok(slots)
     }
 
-    /// Carries out what a slot of its doorbell memory rang with.
+    /// Takes a doorbell from a slot of its doorbell memory.
     #[inline]
     pub fn ring_slot(&self, rung: RungSlot) {
         self.node.ring_slot(&self.function, rung);

@@ -23,17 +23,17 @@ pub(crate) struct Piece {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What the payload of a packet is.
+/// Kind of a packet's payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
-    /// That of one transaction.
+    /// The payload of one transaction.
     One(TransactionHeader),
-    /// Entries, which are right.
+    /// A pack: entries, which are valid.
     Pack,
 }
 
 impl Content {
-    /// That of a packet with such a body; `None`: it is no packet of data.
+    /// The kind for a packet with such a body; `None`: it is not a data packet.
     pub(super) const fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Request(header) => Some(Self::One(TransactionHeader::Request(*header))),
@@ -63,7 +63,7 @@ struct KeptPacket {
     payload: Vec<u8>,
 }
 
-/// What became of a packet.
+/// Result of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WindowResult {
     /// Next in order; it and what followed, up to this sequence, are ready.
@@ -72,26 +72,26 @@ pub(super) enum WindowResult {
     BeyondGap,
     /// The packet was received before.
     Duplicate,
-    /// Beyond a gap, and this side keeps nothing there.
+    /// Beyond a gap, and this side stores nothing there.
     Dropped,
     /// Repeated or late, and in no list of losses.
     Unmatched,
-    /// Too far ahead (or behind) to be of this window.
+    /// Too far ahead (or behind) to be in this window.
     Outside,
 }
 
-/// Receive window of a TP: pieces that came, and the receiver that records them.
+/// Receive window of a TP: received pieces, and the receiver that records them.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     receiver: TpReceiver,
-    /// Most packets from the edge on, with those that are ready.
+    /// Most packets from the edge on, including those that are ready.
     window: usize,
     /// Packets beyond the gap.
     beyond: Ring<Option<KeptPacket>>,
     ready: VecDeque<KeptPacket>,
-    /// Bytes of the first one, a pack, that were given out.
+    /// Bytes of the first packet, a pack, that were given out.
     taken: usize,
-    /// Buffers that came back.
+    /// Buffers to be reused.
     spare: Vec<Vec<u8>>,
 }
 
@@ -123,13 +123,13 @@ impl ReceiveWindow {
         &self.receiver
     }
 
-    /// Packets from the edge on that there is room for.
+    /// Number of packets from the edge on for which there is room.
     pub(super) fn room(&self) -> usize {
         self.window - self.ready.len()
     }
 
-    /// Takes the packet that lies `distance` after the edge and says `mark` of itself.
-    /// After a [`LossError`] the packet was not accepted.
+    /// Takes the packet that is `distance` after the edge and carries `mark`. After a [`LossError`] the packet was
+    /// not accepted.
     pub(super) fn accept(
         &mut self,
         pool: &mut KnittingPool,
@@ -165,7 +165,7 @@ impl ReceiveWindow {
         Ok(WindowResult::InOrder(new_edge))
     }
 
-    /// Whether [`ReceiveWindow::pop`] gives a piece.
+    /// Whether there are pieces for [`ReceiveWindow::pop`].
     pub(super) fn has_pieces(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -203,7 +203,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// Stores packet `seq`, which repair packets brought; `edge` was missing first before the record knew.
+    /// Stores packet `seq`, which repair packets brought; `edge` was the first missing one before the record knew.
     pub(super) fn put(
         &mut self,
         edge: u64,
@@ -244,7 +244,7 @@ impl ReceiveWindow {
             let packet = self.beyond.at_mut(seq).take().ok_or(LossError::Corrupt)?;
             self.ready.push_back(packet);
         }
-        // The record says that `end` is missing; a stored piece would say otherwise.
+        // The record says that `end` is missing; a stored piece would contradict that.
         if self.room() > 0 && self.beyond.at(end).is_some() {
             return Err(LossError::Corrupt);
         }

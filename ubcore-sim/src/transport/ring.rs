@@ -1,29 +1,29 @@
-//! Places of a window, by sequence.
+//! Elements of a window, by sequence.
 //!
-//! - owns: a ring that doubles as the window in use does: a window may be 65,536 packets on a long path, and most
-//!   TPs never have more than a few.
-//! - takes: the window's first sequence. gives: the place of each one in it.
-//! - must not: know what lies there.
+//! - owns: a ring that doubles as the window in use does: a window may be 65,536 packets on a long path, and most TPs
+//!   never use more than a few.
+//! - takes: the window's first sequence. gives: the element of each one in it.
+//! - must not: know what the elements are.
 #![expect(clippy::cast_possible_truncation, reason = "usize has 64 bits on supported targets")]
 
-/// Places that a ring has at first.
+/// Initial size of a ring.
 const FIRST: usize = 256;
 
-/// A place for each sequence of a window.
+/// An element for each sequence of a window.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
-    /// By sequence modulo their number, a power of two.
+    /// By sequence modulo the size, a power of two.
     places: Vec<T>,
 }
 
 impl<T: Default> Ring<T> {
-    /// A ring for windows of at most `most` places.
+    /// Creates a ring for windows of at most `most` elements.
     pub(super) fn new(most: u32) -> Self {
         let places = (most.max(1) as usize).min(FIRST).next_power_of_two();
         Self { places: std::iter::repeat_with(T::default).take(places).collect() }
     }
 
-    /// Makes a place for `seq` in the window that begins with `first`.
+    /// Makes room for `seq` in the window that begins with `first`.
     pub(super) fn reserve(&mut self, first: u64, seq: u64) {
         let wanted = seq.saturating_sub(first) as usize + 1;
         if wanted > self.places.len() {

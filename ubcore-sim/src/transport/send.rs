@@ -7,27 +7,26 @@
 
 use super::ring::Ring;
 
-/// Buffers that are kept for later packets.
+/// Most buffers that are kept for later packets.
 pub(super) const SPARE_MAX: usize = 1024;
 
 /// Packets of a send window, by sequence.
 #[derive(Debug)]
 pub(super) struct SendStore {
     packets: Ring<Vec<u8>>,
-    /// First packet that is not free.
+    /// First packet whose place is not free.
     first: u64,
-    /// Buffers of acknowledged packets: the one that was freed last, which caches still hold, is used first.
+    /// Buffers of acknowledged packets: the most recent one, which is still in the caches, is used first.
     spare: Vec<Vec<u8>>,
 }
 
 impl SendStore {
-    /// A store of `packets` places.
+    /// Creates a store of `packets` places.
     pub(super) fn new(packets: u32) -> Self {
         Self { packets: Ring::new(packets), first: 0, spare: Vec::new() }
     }
 
-    /// Lets `write` fill the `len` bytes of packet `seq`, whose place is free.
-    /// Nothing is stored when `write` fails.
+    /// Lets `write` fill the `len` bytes of packet `seq`, whose place is free. If `write` fails, nothing is stored.
     pub(super) fn store<E>(
         &mut self,
         seq: u64,
@@ -55,7 +54,7 @@ impl SendStore {
         self.packets.at_mut(seq)
     }
 
-    /// Frees packets that the peer has.
+    /// Frees packets that the peer has acknowledged.
     pub(super) fn free(&mut self, packets: std::ops::Range<u64>) {
         self.first = packets.end;
         for seq in packets {

@@ -11,7 +11,7 @@ const IRN_TIMEOUT_PERMILLE: u32 = 3000;
 /// Copies of what is repeated at the end, as the laboratory's `ours` has them.
 const TAIL_COPIES: u8 = 3;
 
-/// Which strategy a TP uses.
+/// Recovery strategy of a TP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub enum Strategy {
     /// A gap makes the sender start over from it; receivers keep nothing beyond a gap.
@@ -26,7 +26,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// All of them, the best first.
+    /// All of them, in order of preference.
     pub const ALL: [Self; 4] = [Self::Knitting, Self::Irn, Self::SelectiveRepeat, Self::GoBackN];
 
     /// Its name in settings.
@@ -40,7 +40,7 @@ impl Strategy {
         }
     }
 
-    /// What a node with this setting offers: that, and what every node can do.
+    /// What a node with this setting offers: this strategy, and those that every node supports.
     pub(crate) fn offered(self) -> StrategyCaps {
         match self {
             Self::GoBackN => StrategyCaps::GO_BACK_N,
@@ -50,7 +50,7 @@ impl Strategy {
         }
     }
 
-    /// What a handshake calls it.
+    /// Its bit in handshakes.
     pub(super) const fn caps(self) -> StrategyCaps {
         match self {
             Self::GoBackN => StrategyCaps::GO_BACK_N,
@@ -60,12 +60,12 @@ impl Strategy {
         }
     }
 
-    /// The best of those in `common`.
+    /// The preferred one among `common`.
     pub(super) fn best_of(common: StrategyCaps) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| common.contains(strategy.caps()))
     }
 
-    /// Both halves of it.
+    /// Both halves of the recovery.
     pub(super) const fn recovery(self) -> Recovery {
         match self {
             Self::GoBackN => Recovery::GoBackN,

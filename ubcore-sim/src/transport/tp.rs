@@ -28,17 +28,17 @@ use super::repair::RepairStore;
 use super::send::SendStore;
 use super::strategy::Strategy;
 
-/// Bytes that the buffer of [`Tp::poll_transmit`] must have.
+/// Buffer size in bytes that [`Tp::poll_transmit`] needs.
 pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
 
-/// Bytes of packets that pass every path.
+/// Length in bytes of packets that pass every path.
 const ALWAYS_PASSES: usize = DATA_OVERHEAD + Mtu::MIN.bytes();
 
-/// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
-/// 9.2), so that a kept packet can be sent again with the bit set.
+/// Position of AckReq: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification, 9.2), so that it can
+/// be set in a stored packet that is sent again.
 const ACK_REQ: (usize, u8) = (8, 0x80);
 
-/// Distance from the edge of the trigger of an acknowledgement that no packet of data caused: outside every window.
+/// Trigger distance of an acknowledgement that no data packet caused: outside of every window.
 const NO_TRIGGER: u32 = 0x00c0_0000;
 
 /// One transport path: both halves in sequences, the bytes of both windows, numbers on the wire.
@@ -48,26 +48,26 @@ pub(crate) struct Tp {
     tx: TpSender,
     packets: SendStore,
     rx: ReceiveWindow,
-    /// What is kept for repair packets; none: the peer sent none for long.
+    /// Packets stored for repair packets; `None`: the peer has sent none for long.
     repairs: Option<Box<RepairStore>>,
     repairs_sent: u64,
     repaired: u64,
     faults: Faults,
-    /// A congestion mark came since the last acknowledgement.
+    /// A congestion mark arrived since the last acknowledgement.
     congested: bool,
     failed: Option<TpError>,
-    /// Bytes of the longest packet that pieces join.
+    /// Longest packet that pieces may join, in bytes.
     longest: usize,
-    /// The timer expired for a packet that a path may be too narrow for.
+    /// The timer expired for a packet that may be too long for the path.
     long_lost: bool,
-    /// Number of the route of the packet that was given last; `None`: it is an acknowledgement.
+    /// Number of the route of the last packet; `None`: it is an acknowledgement.
     route: Option<u8>,
-    /// That packet was sent for the first time: others may follow it at once.
+    /// The last packet was sent for the first time: others may follow it at once.
     has_begun_run: bool,
 }
 
 impl Tp {
-    /// A TP in which nothing happened yet.
+    /// Creates a TP in its initial state.
     pub(crate) fn new(cfg: TpCfg) -> Self {
         let recovery = cfg.strategy.recovery();
         let record = recovery.record(cfg.local_tpn.value());
@@ -93,7 +93,7 @@ impl Tp {
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
         let mut tx = TpSender::with_strategy(&sender, strategy);
         tx.bound_path(path);
-        // What the path loses is learnt.
+        // The loss of the path is learnt.
         tx.protect_tail(0.0);
         Self {
             cfg: TpCfg { window_packets: window, path_packets: path, ack_every, ..cfg },
@@ -113,7 +113,7 @@ impl Tp {
         }
     }
 
-    /// Makes mistakes on purpose from now on.
+    /// Plants faults, for tests.
     pub(super) const fn plant(&mut self, faults: Faults) {
         self.faults = faults;
     }
@@ -128,7 +128,7 @@ impl Tp {
         self.room() > 0
     }
 
-    /// Places left in the send window: reserve before fetching what is to be sent.
+    /// Places left in the send window: check before fetching what is to be sent.
     pub(crate) const fn room(&self) -> usize {
         self.tx.ledger().room()
     }
@@ -148,17 +148,17 @@ impl Tp {
         self.tx.timer().rtt()
     }
 
-    /// How lost packets are sent again.
+    /// The recovery strategy that both nodes agreed on.
     pub(crate) const fn strategy(&self) -> Strategy {
         self.cfg.strategy
     }
 
-    /// What bounds the packets on the path.
+    /// The congestion control of this side.
     pub(crate) const fn congestion(&self) -> CongestionChoice {
         self.cfg.congestion
     }
 
-    /// Most packets that congestion control lets be on the path, if there is any.
+    /// Its window in packets, if there is congestion control.
     pub(crate) fn congestion_window(&self) -> Option<u64> {
         self.tx.congestion_window()
     }
@@ -168,7 +168,7 @@ impl Tp {
         self.failed
     }
 
-    /// Whether the timer expired since the last call for a packet that a path may be too narrow for.
+    /// Whether the timer expired, since the last call, for a packet that may be too long for the path.
     pub(crate) const fn take_long_lost(&mut self) -> bool {
         std::mem::replace(&mut self.long_lost, false)
     }
@@ -186,15 +186,14 @@ impl Tp {
         }
     }
 
-    /// Pieces join a packet that was not sent yet, as long as it gets no longer than `longest` bytes; 0: they do
-    /// not.
+    /// Lets pieces join a packet that was not sent yet, up to a length of `longest` bytes; 0: never.
     pub(crate) const fn join_up_to(&mut self, longest: usize) {
         self.longest = longest;
     }
 
-    /// Takes one piece into the window, as the next packet or with the last one. `fill` writes the `payload_len` bytes of
-    /// payload; they are kept for retransmission, so the caller's memory is free at once.
-    /// After a [`PushError`] nothing was accepted.
+    /// Takes one piece into the window, as the next packet or joined to the last one. `fill` writes the `payload_len`
+    /// bytes of payload; they are stored for retransmission, so the caller's memory is free at once. After a
+    /// [`PushError`] nothing was accepted.
     pub(crate) fn push(
         &mut self,
         header: &TransactionHeader,
@@ -288,7 +287,7 @@ impl Tp {
         }
     }
 
-    /// Whether [`Tp::pop`] gives a piece.
+    /// Whether there are pieces for [`Tp::pop`].
     pub(crate) fn has_pieces(&self) -> bool {
         self.rx.has_pieces()
     }
@@ -303,8 +302,8 @@ impl Tp {
         self.rx.recycle(piece.payload);
     }
 
-    /// The next packet to send at `now`, written to the front of `buf` (at least [`TRANSMIT_MAX`]
-    /// bytes); its length, with four bytes at the end for the ICRC. Also where timers expire.
+    /// Writes the next packet to send at `now` to the front of `buf` (at least [`TRANSMIT_MAX`] bytes). Returns its
+    /// length, with four bytes at the end for the ICRC. Also called when timers expire.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
@@ -332,7 +331,7 @@ impl Tp {
         };
         self.route = Some(sending.route);
         self.has_begun_run = !sending.is_again();
-        // An acknowledgement that waits for more packets waits for its time if none may follow.
+        // A delayed acknowledgement waits for its time if no more packets may follow.
         let ask = sending.is_again() || last || self.tx.is_path_full();
         let ask = ask || (sending.seq + 1).is_multiple_of(interval);
         let packet = self.packets.packet(sending.seq);
@@ -351,8 +350,8 @@ impl Tp {
         self.has_begun_run
     }
 
-    /// Another packet that is sent for the first time, right behind such a one that [`Tp::poll_transmit`] gave
-    /// at `now`: written to the front of `buf` if it has at most `size` bytes.
+    /// Writes another packet that is sent for the first time, right after one that [`Tp::poll_transmit`] gave at
+    /// `now`, to the front of `buf`, if it has at most `size` bytes.
     pub(crate) fn poll_follower(
         &mut self,
         now: Nanos,
@@ -375,39 +374,39 @@ impl Tp {
         Some(len)
     }
 
-    /// Number of the route that the packet takes which [`Tp::poll_transmit`] gave last; `None`: it is an
-    /// acknowledgement, and goes where packets come from.
+    /// Number of the route of the last packet of [`Tp::poll_transmit`]; `None`: it is an acknowledgement, and is sent
+    /// to where packets come from.
     pub(crate) const fn route_sent(&self) -> Option<u8> {
         self.route
     }
 
-    /// Packets take these routes from now on, a bit for each; so many packets in a row take the same one.
+    /// Sets the routes of packets, a bit for each, and how many packets in a row take the same one.
     pub(crate) fn set_routes(&mut self, usable: u8, run_packets: u32) {
         self.tx.set_routes(usable, run_packets);
     }
 
-    /// Timeouts of packets that took this route, since something that took it was received.
+    /// Number of timeouts of packets on this route, since something that took it was received.
     pub(crate) fn expired(&self, route: u8) -> u32 {
         self.tx.expired(route)
     }
 
-    /// The route carries packets after all.
+    /// Clears the timeouts of a route, which carries packets after all.
     pub(crate) fn forgive(&mut self, route: u8) {
         self.tx.forgive(route);
     }
 
-    /// The route carries nothing: what was sent by it goes again by others.
+    /// Fails a route, which carries nothing: what was sent on it is sent again on others.
     pub(crate) fn fail_route(&mut self, route: u8) {
         self.tx.fail_route(route);
     }
 
-    /// Whether packets beyond a gap are kept: if not, those of several routes would be lost by overtaking each other.
+    /// Whether packets beyond a gap are stored: if not, packets of several routes would be lost by overtaking each
+    /// other.
     pub(crate) fn keeps_out_of_order(&self) -> bool {
         self.cfg.strategy != Strategy::GoBackN
     }
 
-    /// When [`Tp::poll_transmit`] has something to do without further input; a time in the past
-    /// when it has now.
+    /// When [`Tp::poll_transmit`] has to be called without further input; a time in the past if now.
     pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
         if self.failed.is_some() {
             return None;
@@ -428,7 +427,7 @@ impl Tp {
         self.failed.is_none() && (answers || self.tx.has_sendable())
     }
 
-    /// Gives what it holds of the pool back; call before dropping it.
+    /// Returns what it holds of the pool; call before dropping it.
     pub(crate) fn close(&mut self, pool: &mut KnittingPool) {
         self.rx.receiver().close(pool);
     }
@@ -548,13 +547,13 @@ enum Gap {
     No,
 }
 
-/// PSN of a sequence that started at `first`.
+/// PSN of sequence `seq` of a TP that started at `first`.
 const fn psn_of(first: Psn, seq: u64) -> Psn {
-    // PSNs wrap at 24 bits; the low bits of the sequence are all that counts.
+    // PSNs wrap at 24 bits; only the low bits of the sequence count.
     first.plus((seq & 0x00ff_ffff) as u32)
 }
 
-/// Writes a packet to the front of `buf`; its length.
+/// Writes a packet to the front of `buf`; returns its length.
 fn copy_packet(packet: &[u8], buf: &mut [u8]) -> usize {
     buf[..packet.len()].copy_from_slice(packet);
     packet.len()
