@@ -40,13 +40,13 @@ pub(crate) use terms::{
 
 use super::strategy::Strategy;
 
-/// Challenges answered between two timers: more than the cookie runs out or the pair changes.
+/// Most challenges answered between two timers: more than expired cookies or changes of the pair can cause.
 const CHALLENGES_MAX: u32 = 4;
 
-/// Tries after which the time between two of them doubles. A peer in a flood answers some and drops
-/// others: a few in a short time reach it, the doubling spares it when many nodes try.
+/// Tries before the time between two of them doubles. A peer in a flood answers some and drops others: a few in a
+/// short time reach it, and the doubling spares it when many nodes try.
 const TRIES_ALIKE: u32 = 3;
-/// Bits of the nonce that decide when a try is made.
+/// Bits of the nonce that vary the time of a try.
 const CHANCE_BITS: u32 = 8;
 
 /// State machine of the TP to one peer.
@@ -56,23 +56,23 @@ pub(crate) struct Handshake {
     state: HandshakeState,
     /// This side's numbers of the current attempt.
     offer: Option<Offer>,
-    /// The latest cookie that the peer gave for the current attempt.
+    /// The latest cookie from the peer for the current attempt.
     cookie: Cookie,
     /// Challenges answered since the last timer.
     challenged: u32,
-    /// TPN at this node of the TP that is open, or was last; 0: none yet.
+    /// TPN at this node of the TP that is open, or was last; 0: there was none.
     last_tpn: Tpn,
-    /// Why the peer of the open TP is asked whether it still holds it.
+    /// The reason for a pending question to the peer whether it still holds the TP.
     verifying: Option<Doubt>,
     tries: u32,
-    /// The peer had no place for this node when it was asked last.
+    /// Whether the peer had no place for this node when it was last asked.
     is_crowded: bool,
     deadline: Nanos,
     reply: Option<PacketHeader>,
 }
 
 impl Handshake {
-    /// No TP, nothing known of the peer.
+    /// Creates the state without a TP, for an unknown peer.
     pub(crate) fn new(cfg: OpenCfg) -> Self {
         Self {
             cfg,
@@ -94,25 +94,25 @@ impl Handshake {
         self.state
     }
 
-    /// TPN at this node of the TP that is open, or was last; 0: none yet.
+    /// TPN at this node of the TP that is open, or was last; 0: there was none.
     pub(crate) const fn last_tpn(&self) -> Tpn {
         self.last_tpn
     }
 
-    /// What this node calls its state of the pair.
+    /// This node's number for its state of the pair.
     pub(crate) const fn name(&self) -> u32 {
         self.cfg.state
     }
 
-    /// Whether `connect` has the numbers of the peer of the open TP, which only that one has.
+    /// Whether `connect` has the numbers of the open TP's peer, which only that peer knows.
     pub(crate) fn holds(&self, connect: &HandshakeBody) -> bool {
         let HandshakeState::Open(tp) = self.state else { return false };
         let shown = (connect.source_tpn, connect.first_psn, connect.incarnation, connect.close_key);
         (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation, tp.peer_key) == shown
     }
 
-    /// Starts to open a TP with the numbers of `offer`; false when one is open or being opened
-    /// (the numbers were not used then).
+    /// Starts to open a TP with the numbers of `offer`; `false`: one is open or being opened, and the numbers were
+    /// not used.
     pub(crate) fn open(&mut self, now: Nanos, offer: Offer) -> bool {
         if matches!(self.state, HandshakeState::Connecting | HandshakeState::Open(_)) {
             return false;
@@ -125,12 +125,12 @@ impl Handshake {
         true
     }
 
-    /// Another attempt to make a TP with the same peer, beside this one.
+    /// Creates another attempt to open a TP with the same peer, besides this one.
     pub(crate) fn rival(&self) -> Self {
         Self::new(self.cfg)
     }
 
-    /// Goes on with other numbers, by another way: the tries so far count.
+    /// Continues with other numbers on another route: the tries so far count.
     pub(crate) fn renew(&mut self, now: Nanos, offer: Offer) {
         if self.state == HandshakeState::Connecting {
             self.offer = Some(offer);
@@ -139,14 +139,14 @@ impl Handshake {
         }
     }
 
-    /// Gives the attempt up: the peer's own one goes before.
+    /// Gives up the attempt in favour of the peer's own.
     pub(crate) fn yield_to_peer(&mut self) {
         if self.state == HandshakeState::Connecting {
             self.finish(HandshakeState::Closed);
         }
     }
 
-    /// CONNECTs sent in this attempt.
+    /// Number of CONNECTs sent in this attempt.
     pub(crate) const fn tries(&self) -> u32 {
         self.tries
     }
@@ -156,14 +156,14 @@ impl Handshake {
         self.offer.map(|offer| offer.tpn)
     }
 
-    /// Whether `nonce` is that of the CONNECT outstanding.
+    /// Whether `nonce` is that of the outstanding CONNECT.
     pub(crate) fn has_asked(&self, nonce: u64) -> bool {
         self.offer.is_some_and(|offer| offer.nonce == nonce)
     }
 
-    /// Asks the peer of an open TP whether it still holds it, under a fresh `nonce`: it accepts again,
-    /// or refuses, and then the TP is closed; what silence does depends on the `doubt`. Nothing
-    /// happens when no TP is open or as much is being asked already.
+    /// Asks the peer of an open TP, under a fresh `nonce`, whether it still holds it: it accepts again, or refuses,
+    /// and then the TP is closed. What silence does depends on the `doubt`. Does nothing if no TP is open or as much
+    /// is being asked already.
     pub(crate) fn verify(&mut self, now: Nanos, doubt: Doubt, nonce: u64) {
         if let (HandshakeState::Open(_), Some(offer)) = (self.state, &mut self.offer)
             && self.verifying < Some(doubt)
@@ -175,14 +175,14 @@ impl Handshake {
         }
     }
 
-    /// Asks what [`Handshake::verify`] asked again at once, by another route: the tries so far do not count.
+    /// Repeats the question of [`Handshake::verify`] at once on another route: the tries so far do not count.
     pub(crate) fn ask_again(&mut self, now: Nanos) {
         if self.is_verifying() {
             (self.tries, self.deadline) = (0, now);
         }
     }
 
-    /// Whether an answer to a packet of the peer, or a CLOSE, is to be sent.
+    /// Whether an answer to a packet of the peer, or a CLOSE, has to be sent.
     pub(crate) const fn has_reply(&self) -> bool {
         self.reply.is_some()
     }
@@ -192,22 +192,21 @@ impl Handshake {
         self.verifying.is_some()
     }
 
-    /// Ends the TP and sends the peer a CLOSE (once: a peer that missed it finds out by its next
-    /// packet).
+    /// Closes the TP and sends the peer a CLOSE (once: a peer that missed it learns of it from its next packet).
     pub(crate) fn close(&mut self, reason: CloseReason) {
         self.reply = self.close_packet(reason).or(self.reply);
         self.finish(HandshakeState::Closed);
     }
 
-    /// The CLOSE of the open TP.
+    /// The CLOSE packet for the open TP.
     pub(crate) fn close_packet(&self, reason: CloseReason) -> Option<PacketHeader> {
         let (HandshakeState::Open(tp), Some(offer)) = (self.state, self.offer) else { return None };
         let close = Close { reason, source_tpn: tp.local_tpn, key: offer.close_key };
         Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Close(close)))
     }
 
-    /// A handshake packet of the peer; a CONNECT has passed [`Challenger::screen`]. `fresh` gives
-    /// numbers for a TP that the peer asks for.
+    /// Takes a handshake packet of the peer; a CONNECT has passed [`Challenger::screen`]. `fresh` gives numbers for a
+    /// TP that the peer asks for.
     pub(crate) fn on_packet(
         &mut self,
         header: &PacketHeader,
@@ -233,8 +232,8 @@ impl Handshake {
         }
     }
 
-    /// The next packet to send at `now`, written to the front of `buf`; its length, with four
-    /// bytes at the end for the ICRC. Also where retries run out.
+    /// Writes the next packet to send at `now` to the front of `buf`; returns its length, with four bytes at the end
+    /// for the ICRC. Also called when retries run out.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
         let header = match self.reply.take() {
             Some(reply) => reply,
@@ -256,7 +255,7 @@ impl Handshake {
         if waits { Some(self.deadline) } else { None }
     }
 
-    /// The packet that says, without proof, that the TPN a peer sent to does not exist here.
+    /// The packet that reports, without proof, that the TPN to which a peer sent does not exist here.
     pub(crate) const fn unknown_tp(dest_of_packet: Tpn) -> PacketHeader {
         let close = Close { reason: CloseReason::UnknownTp, source_tpn: dest_of_packet, key: 0 };
         PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Close(close))
@@ -286,8 +285,8 @@ impl Handshake {
         self.become_open(new)
     }
 
-    /// The peer wants to see that this node receives at its address: CONNECT goes again at once,
-    /// outside its retries.
+    /// The peer wants proof that this node receives at its address: CONNECT is sent again at once, and is not counted
+    /// as a retry.
     fn on_challenge(&mut self, dest: Tpn, challenge: &Challenge) -> HandshakeEvent {
         match (self.state, self.offer) {
             (HandshakeState::Connecting, Some(offer))
@@ -339,7 +338,7 @@ impl Handshake {
             return HandshakeEvent::NotExpected;
         }
         match (self.state, refusal.reason) {
-            // May be over soon: the retries go on.
+            // The reason may be gone soon: the retries continue.
             (HandshakeState::Connecting, RefuseReason::Resources) => {
                 self.is_crowded = true;
                 HandshakeEvent::Nothing
@@ -385,7 +384,7 @@ impl Handshake {
         }
     }
 
-    /// Whether an ACCEPT stays inside what was offered.
+    /// Whether an ACCEPT is within what was offered.
     fn is_offered(&self, terms: &HandshakeBody) -> bool {
         terms.version_min == WIRE_VERSION
             && terms.mtu.bytes() <= self.cfg.mtu.bytes()
@@ -417,7 +416,7 @@ impl Handshake {
         HandshakeEvent::Opened(agreed)
     }
 
-    /// Leaves the current attempt or TP.
+    /// Ends the current attempt or TP.
     fn finish(&mut self, state: HandshakeState) {
         self.verifying = None;
         self.offer = None;
@@ -439,13 +438,13 @@ impl Handshake {
         self.reply = Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Accept(choice)));
     }
 
-    /// CONNECT when it is time for it.
+    /// The CONNECT, if it is time for it.
     fn connect(&mut self, now: Nanos) -> Option<PacketHeader> {
         let wanted = self.state == HandshakeState::Connecting || self.is_verifying();
         let offer = self.offer.filter(|_| wanted && self.deadline <= now)?;
         if self.tries > self.cfg.retries {
             match self.verifying {
-                // A TP whose peer gave no answer is over; whether the peer is there, a new one shows.
+                // A TP whose peer gave no answer is over; a new attempt shows whether the peer is there.
                 Some(Doubt::Idle) => self.finish(HandshakeState::Closed),
                 Some(Doubt::Hint) => self.verifying = None,
                 None if self.is_crowded => {
@@ -462,8 +461,8 @@ impl Handshake {
         Some(self.connect_packet(&offer))
     }
 
-    /// Time until CONNECT is repeated: twice as long with every [`TRIES_ALIKE`], less up to half by
-    /// chance. Tries at even intervals may all meet the same bursts of what overloads the peer.
+    /// Time until CONNECT is repeated: doubled after every [`TRIES_ALIKE`] tries, less up to half at random. Tries at
+    /// even intervals could all meet the same bursts of an overload.
     fn wait(&self, offer: &Offer) -> Nanos {
         let doubled = self.cfg.retry_ns.saturating_mul(1 << (self.tries / TRIES_ALIKE).min(32));
         let longest = doubled.min(self.cfg.retry_max_ns);

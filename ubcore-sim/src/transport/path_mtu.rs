@@ -15,23 +15,23 @@
 use udma_abi::Nanos;
 use urma_packet::{DATA_OVERHEAD, Mtu, PathProbe};
 
-/// Probes of one size without an echo after which it counts as not passing.
+/// Probes of one size without an echo before the size counts as too long.
 const TRIES: u32 = 3;
-/// Wait for the echo of the first of them; each further one doubles it.
+/// Wait for the echo of the first of them, in nanoseconds; doubled for each further one.
 const WAIT_NS: Nanos = 10_000_000;
-/// Sizes nearer to each other are not distinguished.
+/// Sizes closer to each other, in bytes, are not distinguished.
 const STEP: usize = 32;
-/// Wait until a larger size than the one found is tried, at first and at most; doubles.
+/// Wait before a size larger than the one found is tried, at first and at most, in nanoseconds; doubles.
 const RAISE_MIN_NS: Nanos = 1_000_000_000;
 const RAISE_MAX_NS: Nanos = 600_000_000_000;
-/// Rounds in which a short probe returns and a long one does not, after which the path has shrunk.
+/// Rounds in which a short probe returns and a long one does not, before the path counts as shrunk.
 const STRIKES: u32 = 3;
-/// Copies of the short probe of a round: without its echo a round says nothing, and where packets are lost at random two
-/// in a row seldom are.
+/// Copies of the short probe in a round: a round without its echo shows nothing, and random loss seldom hits two
+/// packets in a row.
 const SHORT_COPIES: u8 = 2;
-/// Rounds of one doubt: the timer of the TP finds a dead peer.
+/// Most rounds of one doubt: the timer of the TP finds a dead peer.
 const ROUNDS: u32 = 6;
-/// Sizes given up whose echo may still come.
+/// Most sizes given up whose echo may still arrive.
 const LATE_MAX: usize = 4;
 /// MTUs of common links, the largest first (bytes of IP packets).
 const LINKS: [usize; 5] = [9000, 1500, 1492, 1280, 576];
@@ -39,25 +39,25 @@ const LINKS: [usize; 5] = [9000, 1500, 1492, 1280, 576];
 const IP_V4: usize = 28;
 const IP_V6: usize = 48;
 
-/// A size that is asked about.
+/// A size that is being probed.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     payload: usize,
-    /// Of the probes of this size; drawn when the first one is sent.
+    /// Nonce of the probes of this size; drawn when the first one is sent.
     nonce: Option<u64>,
     tries: u32,
-    /// A probe is to be sent now.
+    /// Whether to send a probe now.
     due: bool,
     deadline: Nanos,
 }
 
-/// Whether a size that passed before still does.
+/// A doubt whether a size that passed before still does.
 #[derive(Clone, Copy, Debug)]
 struct MtuDoubt {
-    /// Nonces of the short and the long probe; drawn when sent.
+    /// Nonces of the short and the long probe; drawn when they are sent.
     short: Option<u64>,
     long: Option<u64>,
-    /// Copies of the short probe that are to be sent now.
+    /// Copies of the short probe to be sent now.
     short_due: u8,
     long_due: bool,
     short_echoed: bool,
@@ -68,29 +68,29 @@ struct MtuDoubt {
 
 #[derive(Clone, Copy, Debug)]
 enum MtuStage {
-    /// No TP, or one that is to be replaced.
+    /// No TP, or one that has to be replaced.
     Closed,
-    /// The first size of a TP is asked about.
+    /// The first size of a TP is being probed.
     First,
-    /// Larger sizes are tried.
+    /// Larger sizes are being probed.
     Search,
-    /// Found; a larger one is tried from then on, when there is traffic.
+    /// Found; a larger one is tried from then on, if there is traffic.
     Found { raise_at: Nanos },
     /// Packets of the proven size are lost.
     Doubt(MtuDoubt),
 }
 
-/// What to log: packets of `old` bytes of payload passed, now those of `new` do.
+/// A change for the log: packets of `old` bytes of payload passed, now those of `new` do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MtuChange {
     pub(crate) old: usize,
     pub(crate) new: usize,
 }
 
-/// Faults that tests plant.
+/// Planted faults, for tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MtuFaults {
-    /// A probe that was sent counts as one that passed.
+    /// A probe that was sent counts as passed.
     pub(crate) no_echo: bool,
     /// A path never shrinks.
     pub(crate) never_shrinks: bool,
@@ -104,31 +104,31 @@ pub(crate) struct PathMtu {
     faults: MtuFaults,
     /// Most payload that both nodes allow.
     limit: usize,
-    /// Most payload that the system lets leave this host; `usize::MAX`: not known.
+    /// Most payload that the system lets leave this host; `usize::MAX`: unknown.
     system: usize,
     proven: usize,
     /// Larger sizes are known not to pass.
     ceiling: usize,
-    /// Size to ask about next.
+    /// The next size to probe.
     aim: Option<usize>,
     asked: Option<Question>,
     late: Vec<PathProbe>,
     stage: MtuStage,
     raise_ns: Nanos,
-    /// When a larger size is tried; a doubt does not put it off. `None`: the search is not over.
+    /// When a larger size is tried; a doubt does not delay it. `None`: the search is not over.
     raise_at: Option<Nanos>,
-    /// Most payload that passes by what the system says of the route; `None`: it said nothing, or what is not true.
+    /// Most payload that the system claims to pass on the route; `None`: no claim, or a false one.
     hint: Option<usize>,
-    /// A hint that a larger packet proved wrong, for the log.
+    /// A claim that a larger packet disproved, for the log.
     disproved: Option<usize>,
-    /// Size before the path shrank, until the one now is found.
+    /// Size before the path shrank, until the new one is found.
     shrunk_from: Option<usize>,
     change: Option<MtuChange>,
     has_shrunk: bool,
 }
 
 impl PathMtu {
-    /// Of a peer to which no TP was opened yet; `limit` is this node's bound in bytes of payload.
+    /// For a peer without a TP so far; `limit` is this node's limit in bytes of payload.
     pub(crate) fn new(limit: usize, is_v4: bool, faults: MtuFaults) -> Self {
         Self {
             ip_overhead: if is_v4 { IP_V4 } else { IP_V6 },
@@ -151,12 +151,12 @@ impl PathMtu {
         }
     }
 
-    /// The path is another one than `before`: the size that passed there is asked about first.
+    /// Starts on another path than `before`: the size that passed there is probed first.
     pub(crate) fn begin_with(&mut self, before: Option<&Self>) {
         self.aim = before.map(|before| before.proven).filter(|size| *size > Mtu::MIN.bytes());
     }
 
-    /// A TP is open, whose ends allow `limit` bytes of payload.
+    /// Starts with a new TP, whose ends allow `limit` bytes of payload.
     pub(crate) fn open(&mut self, limit: usize) {
         self.limit = limit;
         self.proven = Mtu::MIN.bytes().min(limit);
@@ -169,7 +169,7 @@ impl PathMtu {
         self.stage = if limit > self.proven { MtuStage::First } else { MtuStage::Search };
     }
 
-    /// The TP is no more.
+    /// Ends with the TP.
     pub(crate) fn close(&mut self) {
         self.stage = MtuStage::Closed;
         self.asked = None;
@@ -177,25 +177,25 @@ impl PathMtu {
         self.has_shrunk = false;
     }
 
-    /// Payload bytes of the packets of a message but the last.
+    /// Payload bytes of the packets of a message except the last.
     pub(crate) const fn payload(&self) -> usize {
         self.proven
     }
 
-    /// Payload bytes of a message outside the TP: those that may leave this host, since nothing says
-    /// whether they arrive.
+    /// Payload bytes of a message outside of the TP: what may leave this host, since nothing shows whether it
+    /// arrives.
     pub(crate) fn datagram_max(&self) -> usize {
-        // Such a packet has up to 24 bytes of headers more than one of a TP.
+        // Such a packet has up to 24 bytes more headers than one of a TP.
         self.limit.min(self.system.saturating_sub(24).max(Mtu::MIN.bytes()))
     }
 
-    /// Whether the answer to the first question of the TP is outstanding: what is cut into packets now would
-    /// be cut into small ones.
+    /// Whether the answer to the first probe of the TP is outstanding: data cut into packets now would be cut into
+    /// small ones.
     pub(crate) const fn is_first(&self) -> bool {
         matches!(self.stage, MtuStage::First)
     }
 
-    /// Whether the TP must be replaced: its packets do not pass any more.
+    /// Whether the TP must be replaced: its packets no longer pass.
     pub(crate) const fn has_shrunk(&self) -> bool {
         self.has_shrunk
     }
@@ -205,14 +205,15 @@ impl PathMtu {
         self.change.take()
     }
 
-    /// The size, in bytes of payload, that the system named as the most although longer packets pass, once.
+    /// The size, in bytes of payload, that the system claimed as the most although longer packets pass, once.
     pub(crate) fn take_disproved(&mut self) -> Option<usize> {
         self.disproved.take()
     }
 
     // Inputs.
 
-    /// The peer returned a probe. Whether one was asked about: everything else proves nothing.
+    /// Takes a probe that the peer returned. Returns whether it was one of the current ones: any other proves
+    /// nothing.
     pub(crate) fn on_echo(&mut self, now: Nanos, echo: &PathProbe) -> bool {
         let size = usize::from(echo.size);
         let Some(payload) = size.checked_sub(DATA_OVERHEAD) else { return false };
@@ -246,7 +247,7 @@ impl PathMtu {
         is_short
     }
 
-    /// A packet longer than the smallest ones got no acknowledgement in time.
+    /// Notes that a packet longer than the smallest ones was not acknowledged in time.
     pub(crate) fn on_loss(&mut self, now: Nanos) {
         let passes = self.proven > Mtu::MIN.bytes() && !self.faults.never_shrinks;
         if passes && matches!(self.stage, MtuStage::Search | MtuStage::Found { .. }) {
@@ -264,7 +265,7 @@ impl PathMtu {
         }
     }
 
-    /// The system did not take a datagram to the peer: by what it says of the route, packets to it have at most
+    /// Notes that the system refused a datagram to the peer: it claims that packets on the route may have at most
     /// `ip_mtu` bytes.
     pub(crate) fn on_too_long(&mut self, now: Nanos, ip_mtu: usize) {
         let most = payload_of(ip_mtu, self.ip_overhead);
@@ -275,7 +276,7 @@ impl PathMtu {
             return;
         }
         match self.asked.filter(|asked| asked.payload > most) {
-            // It was the probe that the system did not take.
+            // The refused datagram was the probe.
             Some(asked) => {
                 self.ceiling = self.ceiling.min(asked.payload - 4).max(self.proven);
                 self.asked = None;
@@ -287,7 +288,7 @@ impl PathMtu {
         }
     }
 
-    /// There is something to send: the time to try a larger size may have come.
+    /// Notes that there is something to send: it may be time to try a larger size.
     pub(crate) fn on_traffic(&mut self, now: Nanos) {
         let MtuStage::Found { raise_at } = self.stage else { return };
         if now >= raise_at && self.proven < self.limit {
@@ -301,7 +302,7 @@ impl PathMtu {
         }
     }
 
-    /// Gives up what got no echo in time, and decides doubts.
+    /// Gives up sizes without an echo in time, and decides doubts.
     pub(crate) fn on_time(&mut self, now: Nanos) {
         match &mut self.stage {
             MtuStage::Closed | MtuStage::Found { .. } => {}
@@ -347,7 +348,7 @@ impl PathMtu {
 
     // Outputs.
 
-    /// The next probe to send, if one is due. `random` gives a number that cannot be guessed.
+    /// Returns the next probe to send, if one is due. `random` gives an unpredictable number.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
@@ -388,7 +389,7 @@ impl PathMtu {
         }
     }
 
-    /// When [`PathMtu::on_time`] has something to do.
+    /// When [`PathMtu::on_time`] has to be called.
     pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
         if self.has_shrunk || self.has_probe() {
             return Some(0);
@@ -402,7 +403,7 @@ impl PathMtu {
 
     // The search.
 
-    /// Asks about the next size, or ends the search.
+    /// Probes the next size, or ends the search.
     fn go_on(&mut self, now: Nanos) {
         if self.asked.is_some() || matches!(self.stage, MtuStage::Doubt(_) | MtuStage::Closed) {
             return;
@@ -419,8 +420,8 @@ impl PathMtu {
         self.asked = Some(Question { payload, nonce: None, tries: 0, due: true, deadline: now });
     }
 
-    /// The next size that may be larger than what is proven: the one aimed at, one beyond what the system names, the
-    /// largest one of a common link, half of what is left.
+    /// The next size that may be larger than the proven one: the one aimed at, one beyond the system's claim, the
+    /// largest of a common link, half of the rest.
     fn next_size(&self) -> Option<usize> {
         let open = |size: &usize| (self.proven + 1..=self.ceiling).contains(size);
         let of_links = || LINKS.iter().map(|&link| payload_of(link, self.ip_overhead)).find(open);
@@ -453,7 +454,7 @@ impl PathMtu {
         }
     }
 
-    /// Packets of the proven size pass no more: at most those of `ceiling` do.
+    /// Shrinks the path, since packets of the proven size no longer pass: at most those of `ceiling` do.
     fn shrink(&mut self, ceiling: usize) {
         self.shrunk_from.get_or_insert(self.proven);
         self.proven = Mtu::MIN.bytes();
@@ -471,7 +472,7 @@ fn payload_of(ip_mtu: usize, ip_overhead: usize) -> usize {
     most.clamp(Mtu::MIN.bytes(), Mtu::MAX.bytes())
 }
 
-/// The probe as long as a packet with `payload` bytes of payload and all headers.
+/// The probe with the length of a packet with `payload` bytes of payload and all headers.
 fn probe_of(nonce: u64, payload: usize) -> PathProbe {
     // At most `Mtu::MAX`.
     PathProbe { nonce, size: u16::try_from(DATA_OVERHEAD + payload).unwrap_or(u16::MAX) }

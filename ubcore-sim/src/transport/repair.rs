@@ -12,9 +12,9 @@ use urma_recovery::RepairMark;
 
 use super::code::{add_scaled, factor, solve};
 
-/// Packets after the last repair packet for which others are kept.
+/// Packets after the last repair packet for which others are stored.
 const KEPT_PACKETS: u64 = 1 << 17;
-/// Bytes that are kept at most, beside a range that waits.
+/// Most bytes that are stored, besides a range that waits.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// The repair packets of a peer contradict its packets.
@@ -29,23 +29,23 @@ struct RepairWord {
     word: Vec<u8>,
 }
 
-/// What one direction of a TP keeps.
+/// Storage of one direction of a TP.
 #[derive(Debug)]
 pub(super) struct RepairStore {
-    /// By sequence from `first` on; empty: it did not come.
+    /// By sequence from `first` on; empty: it did not arrive.
     packets: VecDeque<Vec<u8>>,
     first: u64,
     bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// All packets before this one are kept.
+    /// All packets before this one are stored.
     until: u64,
     window: u64,
     words: Vec<RepairWord>,
 }
 
 impl RepairStore {
-    /// A store for a receiver that lacks `edge` first and takes `window` packets from there on: what it keeps begins beyond
-    /// all that may have come.
+    /// Creates a store for a receiver whose first missing packet is `edge` and which takes `window` packets from
+    /// there on: storing begins beyond all that may have arrived.
     pub(super) const fn new(edge: u64, window: u32) -> Self {
         let window = window as u64;
         Self {
@@ -59,17 +59,17 @@ impl RepairStore {
         }
     }
 
-    /// The peer sends repair packets.
+    /// Notes that the peer sends repair packets.
     pub(super) const fn on_repair(&mut self, edge: u64) {
         self.until = edge + self.window + KEPT_PACKETS;
     }
 
-    /// Whether it is of no use any more: no repair packets came for long, and none wait.
+    /// Whether it is no longer useful: no repair packets have come for long, and none wait.
     pub(super) fn is_over(&self, edge: u64) -> bool {
         self.until < edge && self.begin_of_wait(edge).is_none()
     }
 
-    /// Keeps packet `seq`, which `write` writes; `edge` is the first one that is missing.
+    /// Stores packet `seq`, which `write` writes; `edge` is the first missing one.
     pub(super) fn keep(&mut self, (edge, seq): (u64, u64), write: impl FnOnce(&mut Vec<u8>)) {
         if seq < self.first {
             return;
@@ -85,7 +85,7 @@ impl RepairStore {
             let Some(packet) = self.packets.pop_front() else { break };
             self.first += 1;
             self.bytes -= packet.len();
-            // Some buffers are enough for packets in order.
+            // A few buffers are enough for packets in order.
             if !packet.is_empty() && self.spare.len() < 64 {
                 self.spare.push(packet);
             }
@@ -102,7 +102,7 @@ impl RepairStore {
         self.bytes -= std::mem::replace(&mut self.packets[at], packet).len();
     }
 
-    /// First packet of the range that waits, if something of it may be missing.
+    /// First packet of the waiting range, if something of it may be missing.
     fn begin_of_wait(&self, edge: u64) -> Option<u64> {
         let waiting = self.words.first().filter(|word| word.mark.end > edge);
         waiting.and_then(|_| self.words.iter().map(|word| word.begin).min())
@@ -113,7 +113,7 @@ impl RepairStore {
         self.packets.get(at).map(Vec::as_slice).filter(|packet| !packet.is_empty())
     }
 
-    /// Takes a repair packet that covers its group from `begin` on; `false`, and no change: it is of no use.
+    /// Takes a repair packet that covers its group from `begin` on; `false`, and no change: it is useless.
     pub(super) fn take(&mut self, mark: &RepairMark, begin: u64, word: &[u8]) -> bool {
         let is_other = self.words.first().is_some_and(|first| first.mark.range() != mark.range());
         let is_known = || self.words.iter().any(|known| known.mark == *mark);
@@ -128,8 +128,8 @@ impl RepairStore {
         true
     }
 
-    /// The packets `missing` of one range, in rising order, of which no group has more than repair packets came for it; `edge`
-    /// was missing first. They count as kept from now on.
+    /// Restores the packets `missing` of one range, in rising order; no group lacks more packets than repair packets
+    /// came for it. `edge` was the first missing one. They count as stored from now on.
     pub(super) fn repair(
         &mut self,
         (edge, missing): (u64, &[u64]),
@@ -161,7 +161,7 @@ impl RepairStore {
         Ok(repaired)
     }
 
-    /// As many words of the group as it lacks packets, without the parts of those that came.
+    /// As many words of the group as it lacks packets, without the parts of those that arrived.
     fn without_kept(
         &self,
         group: u32,

@@ -17,8 +17,8 @@ use urma_packet::{
 use super::Handshake;
 use crate::ports::NodeAddr;
 
-/// A cookie is valid in the period in which it was made and in the next one. Both together are not
-/// longer than a pair of nodes is kept after its TP ended: no copy of a CONNECT makes a second TP.
+/// A cookie is valid in the period in which it was made and in the next one, in nanoseconds. Both together are not
+/// longer than a pair of nodes is kept after its TP ended: no copy of a CONNECT opens a second TP.
 const PERIOD_NS: Nanos = 500_000_000;
 
 /// Makes and checks cookies.
@@ -28,14 +28,14 @@ pub(crate) struct Challenger {
 }
 
 impl Challenger {
-    /// With a key that only this node has: random.
+    /// Creates it with a random key that only this node has.
     pub(crate) const fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
-    /// `None`: `connect` is of the TP that `pair` holds, or proves that its sender receives at its
-    /// address, the first of `ends`; [`Handshake::on_packet`] may take it. Otherwise the answer, to that
-    /// address from the other one.
+    /// Checks a CONNECT. `None`: `connect` belongs to the TP that `pair` holds, or proves that its sender receives at
+    /// its address, the first of `ends`; [`Handshake::on_packet`] may take it. Otherwise the answer, from the second
+    /// address to the first.
     pub(crate) fn screen(
         &self,
         now: Nanos,
@@ -59,7 +59,7 @@ impl Challenger {
         Some(PacketHeader::new(connect.source_tpn, Psn::new(0), challenge))
     }
 
-    /// Whether the cookie of `connect` is that of this period, which is `current`, or of the one before.
+    /// Whether the cookie of `connect` is the `current` one, or that of the previous period.
     fn is_valid(&self, now: Nanos, shown: &ShownConnect<'_>, current: &Cookie) -> bool {
         let before = (now / PERIOD_NS).checked_sub(1);
         let before = before.map(|period| self.cookie(period, shown));
@@ -80,10 +80,10 @@ impl Challenger {
     }
 }
 
-/// What a cookie is made of.
+/// Input of a cookie.
 struct ShownConnect<'a> {
     connect: &'a HandshakeBody,
-    /// Addresses that it came from, and came to.
+    /// Source and destination address of the CONNECT.
     ends: [NodeAddr; 2],
     /// TPN of the pair's TP, or of its last one.
     last: Tpn,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Challenger {
     }
 }
 
-/// REFUSE of `connect`. `state` names what this node has of the pair; 0: nothing.
+/// The REFUSE for `connect`. `state` is this node's number for its state of the pair; 0: none.
 pub(crate) fn refusal(connect: &HandshakeBody, reason: RefuseReason, state: u32) -> PacketHeader {
     let refusal = RefuseBody {
         reason,
