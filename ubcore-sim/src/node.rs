@@ -11,9 +11,9 @@ mod settings;
 use std::{io, sync::Arc, time::Duration};
 
 pub use backing::DRIVER;
-pub use config::{ConfigError, EidSource, NodeCfg};
+pub use config::{EidSource, NodeCfg};
 pub use function::ClientFunction;
-pub use settings::{Setting, SettingOrigin, settings};
+pub use settings::{ConfigError, Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
 pub use urma_mem::fork::ForkCopies;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};

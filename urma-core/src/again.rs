@@ -5,7 +5,7 @@
 
 use crate::{
     OneTransfer, TargetJetty, WrFlags,
-    check::Span,
+    access::Span,
     number::ObjectNumber,
     ops::{MovedAtomic, TransferDelta},
     wr::{OneAtomic, OneMessage},

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::{
     JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
-    RecvWr, SendOp, SendWr, Status, TransportMode, WrFlags,
+    RecvWr, RemoteJetty, SendOp, SendWr, Status, TargetJetty, TargetKind, TokenPolicy, TpType,
+    TransportMode, WrFlags,
     again::{self, LastAtomic, LastMessage, LastTransfer},
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
+    memory::MemoryHome,
     ops::{MovedAtomic, PostedAgain, QueueControl, RecvQueue, SendQueue, TransferDelta},
     rules::{ensure, refuse},
     wr::{OneAtomic, OneMessage},
@@ -394,3 +396,20 @@ macro_rules! control_methods {
     };
 }
 pub(crate) use control_methods;
+
+impl RemoteJetty {
+    pub(crate) fn of(body: &QueueBody, kind: TargetKind, policy: TokenPolicy) -> Self {
+        let (id, mode, order) = (body.id, body.mode, body.order);
+        Self { id, kind, mode, order, policy, tp: TpType::of(mode) }
+    }
+}
+
+/// The rule of advise and unadvise; the path itself exists since the import.
+pub(crate) fn advise(body: &QueueBody, target: &TargetJetty) -> Result<(), Status> {
+    let is_rm = body.mode == TransportMode::Rm && target.target().mode == TransportMode::Rm;
+    ensure(is_rm, format_args!("only RM queues are advised of RM targets"))?;
+    ensure(
+        target.home() == body.home.key(),
+        format_args!("the target was imported by another context"),
+    )
+}

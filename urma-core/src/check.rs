@@ -17,41 +17,6 @@ const REMOTE_OF_ANOTHER: PostReason =
     Invalid("the remote segment was imported into another context");
 const LOCAL_OF_ANOTHER: PostReason = Invalid("a local segment belongs to another context");
 
-/// A range of addresses; it never wraps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    va: u64,
-    len: u64,
-}
-
-impl Span {
-    /// The empty range: holds no byte.
-    pub(crate) const NOTHING: Self = Self { va: 0, len: 0 };
-
-    /// `None` for a null address, no bytes, or a range that wraps.
-    pub(crate) fn new(va: u64, len: u64) -> Option<Self> {
-        let is_sound = va != 0 && len != 0 && va.checked_add(len).is_some();
-        is_sound.then_some(Self { va, len })
-    }
-
-    #[inline]
-    pub(crate) fn va(self) -> u64 {
-        self.va
-    }
-
-    #[inline]
-    pub(crate) fn len(self) -> u64 {
-        self.len
-    }
-
-    /// Whether the `len` bytes at `addr` lie within; any numbers may be given.
-    #[inline]
-    pub(crate) fn holds(self, addr: u64, len: u64) -> bool {
-        let offset = addr.wrapping_sub(self.va);
-        offset <= self.len && len <= self.len - offset
-    }
-}
-
 /// What a send queue checks against.
 #[derive(Debug)]
 pub(crate) struct SendRules {

@@ -2,11 +2,19 @@
 //!
 //! *Owns*: the reference rule: a context with live objects cannot be deleted. *Takes*:
 //! configurations. *Gives*: handles, each of which holds on to the context. The factory methods of
-//! the single nouns stand in their files. *Must not*: touch the data path.
+//! queues stand in their files. *Must not*: touch the data path.
 
 use std::{os::fd::BorrowedFd, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use crate::{AsyncEvent, DeviceAttr, Eid, Refused, Status, Uasid, ops::ContextOps, rules::refuse};
+use urma_mem::Region;
+
+use crate::{
+    AsyncEvent, DeviceAttr, Eid, ImportedSegment, Mapping, Refused, RemoteJetty, RemoteSegment,
+    Segment, SegmentAccess, SegmentCfg, Status, TargetJetty, TokenIdLease, Uasid,
+    memory::{MemoryHome, PathOps, SegmentOps},
+    ops::ContextOps,
+    rules::refuse,
+};
 
 /// An open device with one EID.
 #[derive(Debug)]
@@ -23,10 +31,29 @@ pub(crate) struct ContextShared {
     pub(crate) uasid: Uasid,
 }
 
-impl ContextShared {
-    /// Tells contexts apart in the checks of a post; unique while anything of the context lives.
-    pub(crate) fn key(self: &Arc<Self>) -> usize {
-        Arc::as_ptr(self).addr()
+impl MemoryHome for ContextShared {
+    fn segments(&self) -> &dyn SegmentOps {
+        &*self.ops
+    }
+
+    fn paths(&self) -> &dyn PathOps {
+        &*self.ops
+    }
+
+    fn attr(&self) -> &DeviceAttr {
+        &self.attr
+    }
+
+    fn eid(&self) -> Eid {
+        self.eid
+    }
+
+    fn uasid(&self) -> Uasid {
+        self.uasid
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 }
 
@@ -108,7 +135,64 @@ impl Context {
         }
     }
 
+    // Memory and peers; queues have their factory methods in their files.
+
+    /// A token id to register under; without one, `register` takes its own.
+    ///
+    /// # Errors
+    /// `NoMemory`: all are in use.
+    pub fn alloc_token_id(&self) -> Result<TokenIdLease, Status> {
+        TokenIdLease::alloc(&self.home())
+    }
+
+    /// Makes `region` known to the device, under `lease` or a token id of its own. Until
+    /// [`Segment::unregister`] returned, peers may change the bytes at any time.
+    ///
+    /// # Errors
+    /// `Invalid`: the access rules, an IOVA of 0 or that wraps, a token id of another context.
+    /// `Exists`: a segment lives under the token id. `Unsupported`: token policies SIGNED and
+    /// ALL_ENCRYPTED; NON_PIN without its feature. What the device cannot reach.
+    pub fn register(
+        &self,
+        region: &Region,
+        cfg: &SegmentCfg,
+        lease: Option<&TokenIdLease>,
+    ) -> Result<Segment, Status> {
+        Segment::register(&self.home(), region, cfg, lease)
+    }
+
+    /// Imports a peer's segment for the kinds of access in `access`, and finds the path to its
+    /// node. What the owner did not grant is refused by its device, request by request.
+    ///
+    /// # Errors
+    /// `Invalid`: address 0, length 0 or a range that wraps; the access rules; LOCAL_ONLY.
+    /// `Unsupported`: token policies SIGNED and ALL_ENCRYPTED; a mapping that the device or the
+    /// path cannot give. `NoPermission`: mapping with a wrong token or without the access.
+    /// `TimedOut`, `Unreachable`: the node was not found.
+    pub fn import_segment(
+        &self,
+        remote: &RemoteSegment,
+        access: SegmentAccess,
+        mapping: Mapping,
+    ) -> Result<ImportedSegment, Status> {
+        ImportedSegment::import(&self.home(), remote, access, mapping)
+    }
+
+    /// Imports a peer's jetty, JFR or group, and finds the path to its node.
+    ///
+    /// # Errors
+    /// `Invalid`: order or path type do not fit the mode, id 0 or of more than 20 bits, EID zero.
+    /// `Unsupported`: mode, path type or token policy that is not built. `TimedOut`,
+    /// `Unreachable`: the node was not found.
+    pub fn import_jetty(&self, remote: &RemoteJetty) -> Result<TargetJetty, Status> {
+        TargetJetty::import(&self.home(), remote)
+    }
+
     pub(crate) fn shared(&self) -> &Arc<ContextShared> {
         &self.shared
+    }
+
+    fn home(&self) -> Arc<dyn MemoryHome> {
+        Arc::<ContextShared>::clone(&self.shared)
     }
 }

@@ -9,29 +9,14 @@ use std::sync::Arc;
 use urma_mem::Region;
 
 use crate::{
-    Context, Path, PathKind, RemoteAddr, SegmentAccess, Status, Token, TokenId, TokenPolicy,
-    TransportMode, Uasid, Ubva,
-    check::Span,
+    Path, PathKind, RemoteSegment, SegmentAccess, Status, Token, TokenId, TransportMode, Uasid,
+    Ubva,
+    access::Span,
+    memory::{MemoryHome, RemoteSegmentId},
     number::ObjectNumber,
-    ops::RemoteSegmentId,
     rules::{self, ensure, refuse},
     target::HeldPath,
 };
-
-/// What a peer needs to import a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RemoteSegment {
-    /// Node, process and address of the first byte.
-    pub ubva: Ubva,
-    /// Length of the segment in bytes.
-    pub len: u64,
-    /// Its token id at its owner.
-    pub token_id: TokenId,
-    /// How it is guarded, with the token to show.
-    pub policy: TokenPolicy,
-    /// What its owner granted.
-    pub access: SegmentAccess,
-}
 
 /// Whether an import also maps the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,22 +43,23 @@ pub struct ImportedSegment {
     held_path: Arc<HeldPath>,
 }
 
-impl Context {
-    /// Imports a peer's segment for the kinds of access in `access`, and finds the path to its
-    /// node. What the owner did not grant is refused by its device, request by request.
-    ///
-    /// # Errors
-    /// `Invalid`: address 0, length 0 or a range that wraps; the access rules; LOCAL_ONLY.
-    /// `Unsupported`: token policies SIGNED and ALL_ENCRYPTED; a mapping that the device or the
-    /// path cannot give. `NoPermission`: mapping with a wrong token or without the access.
-    /// `TimedOut`, `Unreachable`: the node was not found.
-    pub fn import_segment(
-        &self,
+/// A place in a peer's memory. Its length is that of the local side.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteAddr<'a> {
+    /// Imported segment that contains the address.
+    pub segment: &'a ImportedSegment,
+    /// Address, in the terms in which the owner registered it.
+    pub addr: u64,
+}
+
+impl ImportedSegment {
+    /// What [`crate::Context::import_segment`] does for a context.
+    pub(crate) fn import(
+        home: &Arc<dyn MemoryHome>,
         remote: &RemoteSegment,
         access: SegmentAccess,
         mapping: Mapping,
-    ) -> Result<ImportedSegment, Status> {
-        let home = self.shared();
+    ) -> Result<Self, Status> {
         let Ubva { eid, uasid, va } = remote.ubva;
         let why = format_args!("va {va:#x} of {} bytes", remote.len);
         let span = Span::new(va, remote.len).ok_or_else(|| refuse(Status::Invalid, why))?;
@@ -82,35 +68,23 @@ impl Context {
         ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported"))?;
         let token = remote.policy.token()?;
         if mapping == Mapping::LoadStore {
-            rules::mapping(&home.attr)?;
+            rules::mapping(home.attr())?;
         }
         let held_path = HeldPath::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
         let id = RemoteSegmentId { token_id, token, va, len: remote.len };
         if held_path.path().kind == PathKind::SameHost {
-            home.ops.prepare(held_path.path(), &id);
+            home.segments().prepare(held_path.path(), &id);
         }
         let region = match mapping {
             Mapping::None => None,
-            Mapping::LoadStore => Some(home.ops.map(held_path.path(), &id)?),
+            Mapping::LoadStore => Some(home.segments().map(held_path.path(), &id)?),
         };
         let home = home.key();
         let number = ObjectNumber::next();
-        Ok(ImportedSegment {
-            span,
-            home,
-            token_id,
-            token,
-            access,
-            uasid,
-            region,
-            number,
-            held_path,
-        })
+        Ok(Self { span, home, token_id, token, access, uasid, region, number, held_path })
     }
-}
 
-impl ImportedSegment {
     /// First address, as its owner registered it.
     #[inline]
     #[must_use]

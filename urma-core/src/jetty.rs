@@ -8,15 +8,16 @@ use crate::{
     Context, JettyGroup, Jfc, Jfr, JfrCfg, JfsCfg, OneTransfer, PostError, PostReason, QueueCfg,
     QueueKind, RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, StartPsns, Status, TargetId,
     TargetJetty, TargetKind, TokenPolicy, TransportMode,
-    body::{QueueBody, RecvHalf, SendHalf, control_methods, same_home},
+    body::{self, QueueBody, RecvHalf, SendHalf, control_methods, same_home},
     context::ContextShared,
     group::GroupShared,
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
+    memory::MemoryHome,
     ops::{MovedAtomic, QueueParts, TransferDelta},
     rules::{self, ensure, refuse},
-    target::{self, HeldPath},
+    target::HeldPath,
 };
 
 /// How a jetty receives.
@@ -352,7 +353,7 @@ impl Jetty {
     /// # Errors
     /// `Invalid`: not RM on both sides.
     pub fn advise(&self, target: &TargetJetty) -> Result<(), Status> {
-        target::advise(&self.body, target)
+        body::advise(&self.body, target)
     }
 
     /// Undoes [`Jetty::advise`]; the path stays until the target is unimported.
@@ -360,7 +361,7 @@ impl Jetty {
     /// # Errors
     /// `Invalid`: not RM on both sides.
     pub fn unadvise(&self, target: &TargetJetty) -> Result<(), Status> {
-        target::advise(&self.body, target)
+        body::advise(&self.body, target)
     }
 
     /// What a peer needs to send here, with the token.

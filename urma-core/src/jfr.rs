@@ -5,54 +5,18 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, JettyId, Jfc, OrderType, PostError, QueueCfg, QueueKind, RecvCfg, RecvWr, Refused,
-    RemoteJetty, Status, TargetKind, TokenPolicy, TransportMode,
+    Context, JettyId, Jfc, JfrCfg, PostError, QueueCfg, QueueKind, RecvCfg, RecvWr, Refused,
+    RemoteJetty, Status, TargetKind,
     body::{QueueBody, RecvHalf, control_methods, required, same_home},
     check::RecvRules,
     context::ContextShared,
     jfc::JfcShared,
+    memory::MemoryHome,
     ops::{QueueParts, RecvQueue},
     rules::{self, unused},
 };
 
-/// What a JFR, or the own receive half of a jetty, shall be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JfrCfg {
-    /// The wanted id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
-    pub id: u32,
-    /// Transport mode of the queues that may send here.
-    pub mode: TransportMode,
-    /// Order type of the messages received here; it must fit the mode.
-    pub order: OrderType,
-    /// Requests it holds, 1 to `max_jfr_depth`.
-    pub depth: u32,
-    /// SGEs of a request, at most `max_jfr_sge`.
-    pub max_sge: u8,
-    /// How long a sender waits after "receiver not ready"; code 0 to 31.
-    pub min_rnr_timer: u8,
-    /// What senders must show.
-    pub policy: TokenPolicy,
-    /// Number that the caller chooses; the library does not read it.
-    pub user_ctx: u64,
-}
-
 impl JfrCfg {
-    /// Any id, one SGE, no token, the typical timer (`URMA_TYPICAL_MIN_RNR_TIMER`, UMDK release
-    /// 26.06).
-    #[must_use]
-    pub const fn new(mode: TransportMode, depth: u32) -> Self {
-        Self {
-            id: 0,
-            mode,
-            order: OrderType::Default,
-            depth,
-            max_sge: 1,
-            min_rnr_timer: 12,
-            policy: TokenPolicy::None,
-            user_ctx: 0,
-        }
-    }
-
     pub(crate) fn for_provider(&self, jfc: &Jfc) -> RecvCfg {
         RecvCfg {
             jfc: jfc.id(),

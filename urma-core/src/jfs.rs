@@ -5,63 +5,18 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, Jfc, OneTransfer, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg,
-    SendFlags, SendWr, Status, TargetJetty, TransportMode,
+    Context, Jfc, JfsCfg, OneTransfer, PostError, QueueCfg, QueueKind, Refused, SendCfg, SendWr,
+    Status, TargetJetty,
     again::{LastAtomic, LastMessage, LastTransfer},
-    body::{QueueBody, SendHalf, control_methods, required, same_home},
+    body::{self, QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
+    memory::MemoryHome,
     ops::{MovedAtomic, QueueParts, TransferDelta},
-    rules, target,
+    rules,
 };
 
-/// What a JFS, or the send half of a jetty, shall be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JfsCfg {
-    /// Transport mode of the queue; it decides which targets it may name.
-    pub mode: TransportMode,
-    /// Order type; RM has OI, RC has OT, OL or NO, UM has NO.
-    pub order: OrderType,
-    /// Requests it holds, 1 to `max_jfs_depth`.
-    pub depth: u32,
-    /// Local SGEs of a request, at most `max_jfs_sge`.
-    pub max_sge: u8,
-    /// Remote SGEs of a request, at most `max_jfs_rsge`.
-    pub max_rsge: u8,
-    /// Inline bytes of a request, at most `max_jfs_inline`.
-    pub max_inline: u32,
-    /// 0 (lowest) to 15.
-    pub priority: u8,
-    /// How often a request is repeated when the receiver is not ready, 0 to 7.
-    pub rnr_retry: u8,
-    /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
-    pub err_timeout: u8,
-    /// Whether an error suspends the queue, and whether requests may complete out of order.
-    pub flags: SendFlags,
-    /// Number that the caller chooses; the library does not read it.
-    pub user_ctx: u64,
-}
-
 impl JfsCfg {
-    /// One SGE, no inline data, typical retries and timeout (`URMA_TYPICAL_*`, UMDK release
-    /// 26.06).
-    #[must_use]
-    pub const fn new(mode: TransportMode, depth: u32) -> Self {
-        Self {
-            mode,
-            order: OrderType::Default,
-            depth,
-            max_sge: 1,
-            max_rsge: 1,
-            max_inline: 0,
-            priority: 0,
-            rnr_retry: 7,
-            err_timeout: 17,
-            flags: SendFlags::empty(),
-            user_ctx: 0,
-        }
-    }
-
     pub(crate) fn for_provider(&self, jfc: &Jfc) -> SendCfg {
         SendCfg {
             jfc: jfc.id(),
@@ -208,7 +163,7 @@ impl Jfs {
     /// # Errors
     /// `Invalid`: not RM on both sides.
     pub fn advise(&self, target: &TargetJetty) -> Result<(), Status> {
-        target::advise(&self.body, target)
+        body::advise(&self.body, target)
     }
 
     /// Undoes [`Jfs::advise`]; the path stays until the target is unimported.
@@ -216,7 +171,7 @@ impl Jfs {
     /// # Errors
     /// `Invalid`: not RM on both sides.
     pub fn unadvise(&self, target: &TargetJetty) -> Result<(), Status> {
-        target::advise(&self.body, target)
+        body::advise(&self.body, target)
     }
 
     /// As it was created.

@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
+mod access;
 mod again;
 mod attr;
 mod body;
@@ -50,7 +51,6 @@ mod completion;
 mod completions;
 mod context;
 mod device;
-mod drain;
 mod eid;
 mod event;
 mod group;
@@ -60,6 +60,7 @@ mod jfc;
 mod jfce;
 mod jfr;
 mod jfs;
+mod memory;
 mod number;
 pub mod ops;
 mod path;
@@ -75,6 +76,7 @@ mod target;
 mod token;
 mod wr;
 
+pub use access::{RemoteSegment, SegmentAccess, SegmentCfg};
 pub use attr::{
     AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Guid, ModeSet, Mtu, PortAttr,
     PortState,
@@ -86,31 +88,28 @@ pub use completion::{
 pub use completions::Completions;
 pub use context::Context;
 pub use device::Device;
-pub use drain::Drain;
 pub use eid::{Eid, EidError, EidGroups, Uasid, Ubva};
 pub use event::{AsyncEvent, AsyncKind, AsyncObject};
 pub use group::{GroupCfg, JettyGroup};
-pub use import::{ImportedSegment, Mapping, RemoteSegment};
+pub use import::{ImportedSegment, Mapping, RemoteAddr};
 pub use jetty::{Jetty, JettyCfg, JettyRecv};
-pub use jfc::Jfc;
+pub use jfc::{Drain, Jfc};
 pub use jfce::Jfce;
-pub use jfr::{Jfr, JfrCfg};
-pub use jfs::{Jfs, JfsCfg};
+pub use jfr::Jfr;
+pub use jfs::Jfs;
 pub use ops::HintPolicy;
 pub use path::{Path, PathKind, StartPsns, TargetId, TargetKind};
 pub use queue::{
-    JettyState, JfcCfg, JfcFlags, OrderType, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg,
-    SendFlags, SharedRecv, TransportMode,
+    JettyState, JfcCfg, JfcFlags, JfrCfg, JfsCfg, OrderType, QueueCfg, QueueKind, QueueStatus,
+    RecvCfg, SendCfg, SendFlags, SharedRecv, TransportMode,
 };
 pub use reason::Reason;
 pub use refused::Refused;
 
-pub use segment::{Segment, SegmentAccess, SegmentCfg, TokenIdLease};
+pub use segment::{LocalSge, Segment, TokenIdLease};
 pub use status::{CrStatus, Status, StatusKind};
 #[cfg(feature = "stream")]
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};
 pub use token::{Token, TokenId, TokenPolicy};
-pub use wr::{
-    LocalSge, OneTransfer, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags,
-};
+pub use wr::{OneTransfer, PostError, PostReason, RecvWr, SendOp, SendWr, WrFlags};

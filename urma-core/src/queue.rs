@@ -3,7 +3,7 @@
 //! *Owns*: plain values that cross the provider-ops traits. *Must not*: depend on handles; a
 //! provider finds its objects by their numbers.
 
-use crate::Token;
+use crate::{Token, TokenPolicy};
 
 /// Transport mode; numbers of `urma_transport_mode_t` (UMDK release 26.06).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -179,4 +179,91 @@ pub struct QueueStatus {
     pub send_pending: u32,
     /// Receives posted and not consumed.
     pub recv_pending: u32,
+}
+
+/// What a JFS, or the send half of a jetty, shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JfsCfg {
+    /// Transport mode of the queue; it decides which targets it may name.
+    pub mode: TransportMode,
+    /// Order type; RM has OI, RC has OT, OL or NO, UM has NO.
+    pub order: OrderType,
+    /// Requests it holds, 1 to `max_jfs_depth`.
+    pub depth: u32,
+    /// Local SGEs of a request, at most `max_jfs_sge`.
+    pub max_sge: u8,
+    /// Remote SGEs of a request, at most `max_jfs_rsge`.
+    pub max_rsge: u8,
+    /// Inline bytes of a request, at most `max_jfs_inline`.
+    pub max_inline: u32,
+    /// 0 (lowest) to 15.
+    pub priority: u8,
+    /// How often a request is repeated when the receiver is not ready, 0 to 7.
+    pub rnr_retry: u8,
+    /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
+    pub err_timeout: u8,
+    /// Whether an error suspends the queue, and whether requests may complete out of order.
+    pub flags: SendFlags,
+    /// Number that the caller chooses; the library does not read it.
+    pub user_ctx: u64,
+}
+
+impl JfsCfg {
+    /// One SGE, no inline data, typical retries and timeout (`URMA_TYPICAL_*`, UMDK release
+    /// 26.06).
+    #[must_use]
+    pub const fn new(mode: TransportMode, depth: u32) -> Self {
+        Self {
+            mode,
+            order: OrderType::Default,
+            depth,
+            max_sge: 1,
+            max_rsge: 1,
+            max_inline: 0,
+            priority: 0,
+            rnr_retry: 7,
+            err_timeout: 17,
+            flags: SendFlags::empty(),
+            user_ctx: 0,
+        }
+    }
+}
+
+/// What a JFR, or the own receive half of a jetty, shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JfrCfg {
+    /// The wanted id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
+    pub id: u32,
+    /// Transport mode of the queues that may send here.
+    pub mode: TransportMode,
+    /// Order type of the messages received here; it must fit the mode.
+    pub order: OrderType,
+    /// Requests it holds, 1 to `max_jfr_depth`.
+    pub depth: u32,
+    /// SGEs of a request, at most `max_jfr_sge`.
+    pub max_sge: u8,
+    /// How long a sender waits after "receiver not ready"; code 0 to 31.
+    pub min_rnr_timer: u8,
+    /// What senders must show.
+    pub policy: TokenPolicy,
+    /// Number that the caller chooses; the library does not read it.
+    pub user_ctx: u64,
+}
+
+impl JfrCfg {
+    /// Any id, one SGE, no token, the typical timer (`URMA_TYPICAL_MIN_RNR_TIMER`, UMDK release
+    /// 26.06).
+    #[must_use]
+    pub const fn new(mode: TransportMode, depth: u32) -> Self {
+        Self {
+            id: 0,
+            mode,
+            order: OrderType::Default,
+            depth,
+            max_sge: 1,
+            min_rnr_timer: 12,
+            policy: TokenPolicy::None,
+            user_ctx: 0,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Segments: memory of this node that requests may name, and token ids.
 //!
-//! *Owns*: the handle of registered memory; the life of token ids; the access rules. *Takes*:
+//! *Owns*: the handle of registered memory; the life of token ids. *Takes*:
 //! regions. *Gives*: what local SGEs and peers need. *Must not*: touch the bytes.
 
 use std::sync::Arc;
@@ -8,91 +8,12 @@ use std::sync::Arc;
 use urma_mem::Region;
 
 use crate::{
-    Context, LocalSge, Refused, RemoteSegment, Status, Token, TokenId, TokenPolicy, Ubva,
-    check::Span,
-    context::ContextShared,
+    Refused, RemoteSegment, SegmentAccess, SegmentCfg, Status, Token, TokenId, Ubva,
+    access::Span,
+    memory::MemoryHome,
     number::ObjectNumber,
     rules::{self, ensure, refuse},
 };
-
-bitflags::bitflags! {
-    /// What may be done to a segment; the bits of `URMA_ACCESS_*` (UMDK release 26.06).
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub struct SegmentAccess: u8 {
-        /// By this node only; excludes the others.
-        const LOCAL_ONLY = 1 << 0;
-        /// Peers may read the segment (READ).
-        const READ = 1 << 1;
-        /// Peers write; needs `READ`.
-        const WRITE = 1 << 2;
-        /// Peers do atomics; needs `READ` and `WRITE`.
-        const ATOMIC = 1 << 3;
-    }
-}
-
-impl SegmentAccess {
-    /// Everything that peers may do.
-    pub const REMOTE_ALL: Self = Self::READ.union(Self::WRITE).union(Self::ATOMIC);
-
-    /// `LOCAL_ONLY` stands alone, `WRITE` needs `READ`, `ATOMIC` needs both; not empty.
-    ///
-    /// # Errors
-    /// `Invalid`.
-    pub fn check(self) -> Result<(), Status> {
-        let holds = match self {
-            Self::LOCAL_ONLY => true,
-            _ if self.contains(Self::LOCAL_ONLY) || self.is_empty() => false,
-            _ if !Self::all().contains(self) => false,
-            _ if self.contains(Self::ATOMIC) => self.contains(Self::READ.union(Self::WRITE)),
-            _ => self.contains(Self::READ),
-        };
-        ensure(
-            holds,
-            format_args!(
-                "access {self:?}: WRITE needs READ, ATOMIC needs READ and WRITE, LOCAL_ONLY stands alone"
-            ),
-        )
-    }
-}
-
-/// How memory is registered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SegmentCfg {
-    /// What may be done to it.
-    pub access: SegmentAccess,
-    /// How it is guarded.
-    pub policy: TokenPolicy,
-    /// Peers may cache it.
-    pub cacheable: bool,
-    /// The device need not pin it; needs the feature NON_PIN.
-    pub non_pin: bool,
-    /// Requests address it from here on instead of from its address in this process; not 0.
-    pub user_iova: Option<u64>,
-    /// Number that the caller chooses; the library does not read it.
-    pub user_ctx: u64,
-}
-
-impl SegmentCfg {
-    /// Unguarded, not cacheable, pinned, at its own address.
-    #[must_use]
-    pub const fn new(access: SegmentAccess) -> Self {
-        Self {
-            access,
-            policy: TokenPolicy::None,
-            cacheable: false,
-            non_pin: false,
-            user_iova: None,
-            user_ctx: 0,
-        }
-    }
-
-    /// Guarded by a token that peers show as it is.
-    #[must_use]
-    pub const fn with_token(mut self, token: Token) -> Self {
-        self.policy = TokenPolicy::PlainText(token);
-        self
-    }
-}
 
 /// A token id that the caller holds, to register under.
 #[derive(Debug)]
@@ -104,13 +25,13 @@ pub struct TokenIdLease {
 #[derive(Debug)]
 struct LeaseShared {
     id: TokenId,
-    home: Arc<ContextShared>,
+    home: Arc<dyn MemoryHome>,
     is_live: bool,
 }
 
 impl LeaseShared {
-    fn alloc(home: &Arc<ContextShared>) -> Result<Arc<Self>, Status> {
-        let id = home.ops.alloc_token_id()?;
+    fn alloc(home: &Arc<dyn MemoryHome>) -> Result<Arc<Self>, Status> {
+        let id = home.segments().alloc_token_id()?;
         Ok(Arc::new(Self { id, home: Arc::clone(home), is_live: true }))
     }
 }
@@ -120,13 +41,17 @@ impl Drop for LeaseShared {
         if !self.is_live {
             return;
         }
-        if let Err(status) = self.home.ops.free_token_id(self.id) {
+        if let Err(status) = self.home.segments().free_token_id(self.id) {
             tracing::warn!(target: "urma", %status, id = self.id.value(), "token id not freed");
         }
     }
 }
 
 impl TokenIdLease {
+    pub(crate) fn alloc(home: &Arc<dyn MemoryHome>) -> Result<Self, Status> {
+        Ok(Self { shared: LeaseShared::alloc(home)? })
+    }
+
     /// Returns the token id, by which peers name the segment on this node.
     #[must_use]
     pub fn id(&self) -> TokenId {
@@ -146,7 +71,7 @@ impl TokenIdLease {
                 return Err(Refused::new(Self { shared }, status));
             }
         };
-        match shared.home.ops.free_token_id(shared.id) {
+        match shared.home.segments().free_token_id(shared.id) {
             Ok(()) => {
                 shared.is_live = false;
                 Ok(())
@@ -170,33 +95,29 @@ pub struct Segment {
     is_registered: bool,
 }
 
-impl Context {
-    /// A token id to register under; without one, `register` takes its own.
-    ///
-    /// # Errors
-    /// `NoMemory`: all are in use.
-    pub fn alloc_token_id(&self) -> Result<TokenIdLease, Status> {
-        Ok(TokenIdLease { shared: LeaseShared::alloc(self.shared())? })
-    }
+/// A piece of local memory: `len` bytes at `addr` of `segment`.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSge<'a> {
+    /// Registered segment that contains the piece.
+    pub segment: &'a Segment,
+    /// Address, in the terms in which the segment was registered.
+    pub addr: u64,
+    /// Length of the piece in bytes.
+    pub len: u32,
+}
 
-    /// Makes `region` known to the device, under `lease` or a token id of its own. Until
-    /// [`Segment::unregister`] returned, peers may change the bytes at any time.
-    ///
-    /// # Errors
-    /// `Invalid`: the access rules, an IOVA of 0 or that wraps, a token id of another context.
-    /// `Exists`: a segment lives under the token id. `Unsupported`: token policies SIGNED and
-    /// ALL_ENCRYPTED; NON_PIN without its feature. What the device cannot reach.
-    pub fn register(
-        &self,
+impl Segment {
+    /// What [`crate::Context::register`] does for a context.
+    pub(crate) fn register(
+        home: &Arc<dyn MemoryHome>,
         region: &Region,
         cfg: &SegmentCfg,
         lease: Option<&TokenIdLease>,
-    ) -> Result<Segment, Status> {
-        let home = self.shared();
+    ) -> Result<Self, Status> {
         cfg.access.check()?;
         let token = cfg.policy.token()?;
         if cfg.non_pin {
-            rules::non_pin(&home.attr)?;
+            rules::non_pin(home.attr())?;
         }
         let va = cfg.user_iova.unwrap_or_else(|| region.addr() as u64);
         let why = format_args!(
@@ -207,7 +128,7 @@ impl Context {
         let span = span.ok_or_else(|| refuse(Status::Invalid, why))?;
         let lease = match lease {
             Some(lease) => {
-                let is_ours = Arc::ptr_eq(home, &lease.shared.home);
+                let is_ours = home.key() == lease.shared.home.key();
                 ensure(is_ours, format_args!("the token id was allocated by another context"))?;
                 if Arc::strong_count(&lease.shared) != 1 {
                     let why = format_args!(
@@ -220,8 +141,8 @@ impl Context {
             }
             None => LeaseShared::alloc(home)?,
         };
-        home.ops.register(region, lease.id, va, cfg)?;
-        Ok(Segment {
+        home.segments().register(region, lease.id, va, cfg)?;
+        Ok(Self {
             number: ObjectNumber::next(),
             span,
             home: home.key(),
@@ -233,9 +154,7 @@ impl Context {
             is_registered: true,
         })
     }
-}
 
-impl Segment {
     /// First address, in the terms in which requests address it.
     #[inline]
     #[must_use]
@@ -303,7 +222,7 @@ impl Segment {
     pub fn remote(&self) -> RemoteSegment {
         let home = &self.lease.home;
         RemoteSegment {
-            ubva: Ubva { eid: home.eid, uasid: home.uasid, va: self.va() },
+            ubva: Ubva { eid: home.eid(), uasid: home.uasid(), va: self.va() },
             len: self.len(),
             token_id: self.token_id,
             policy: self.cfg.policy,
@@ -324,7 +243,7 @@ impl Segment {
     /// # Errors
     /// A status of the device; the segment stays.
     pub fn unregister(mut self) -> Result<(), Refused<Self>> {
-        match self.lease.home.ops.unregister(self.token_id) {
+        match self.lease.home.segments().unregister(self.token_id) {
             Ok(()) => {
                 self.is_registered = false;
                 Ok(())
@@ -355,7 +274,7 @@ impl Drop for Segment {
         if !self.is_registered {
             return;
         }
-        if let Err(status) = self.lease.home.ops.unregister(self.token_id) {
+        if let Err(status) = self.lease.home.segments().unregister(self.token_id) {
             let id = self.token_id.value();
             tracing::warn!(target: "urma", %status, id, "segment not unregistered");
         }

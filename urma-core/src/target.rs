@@ -7,10 +7,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, Eid, JettyId, OrderType, Path, Status, TargetId, TargetKind, TokenPolicy,
-    TransportMode,
-    body::QueueBody,
-    context::ContextShared,
+    Eid, JettyId, OrderType, Path, Status, TargetId, TargetKind, TokenPolicy, TransportMode,
+    memory::MemoryHome,
     number::ObjectNumber,
     rules::{self, ensure},
 };
@@ -56,28 +54,21 @@ pub struct RemoteJetty {
     pub tp: TpType,
 }
 
-impl RemoteJetty {
-    pub(crate) fn of(body: &QueueBody, kind: TargetKind, policy: TokenPolicy) -> Self {
-        let (id, mode, order) = (body.id, body.mode, body.order);
-        Self { id, kind, mode, order, policy, tp: TpType::of(mode) }
-    }
-}
-
 /// A path to a node, closed with its last holder.
 #[derive(Debug)]
 pub(crate) struct HeldPath {
     path: Path,
-    home: Arc<ContextShared>,
+    home: Arc<dyn MemoryHome>,
 }
 
 impl HeldPath {
     pub(crate) fn open(
-        home: &Arc<ContextShared>,
+        home: &Arc<dyn MemoryHome>,
         eid: Eid,
         mode: TransportMode,
     ) -> Result<Arc<Self>, Status> {
         ensure(!eid.is_unspecified(), format_args!("the EID is zero"))?;
-        let path = home.ops.connect(eid, mode)?;
+        let path = home.paths().connect(eid, mode)?;
         Ok(Arc::new(Self { path, home: Arc::clone(home) }))
     }
 
@@ -88,7 +79,7 @@ impl HeldPath {
 
 impl Drop for HeldPath {
     fn drop(&mut self) {
-        self.home.ops.disconnect(&self.path);
+        self.home.paths().disconnect(&self.path);
     }
 }
 
@@ -101,16 +92,10 @@ pub struct TargetJetty {
     held_path: Arc<HeldPath>,
 }
 
-impl Context {
-    /// Imports a peer's jetty, JFR or group, and finds the path to its node.
-    ///
-    /// # Errors
-    /// `Invalid`: order or path type do not fit the mode, id 0 or of more than 20 bits, EID zero.
-    /// `Unsupported`: mode, path type or token policy that is not built. `TimedOut`,
-    /// `Unreachable`: the node was not found.
-    pub fn import_jetty(&self, remote: &RemoteJetty) -> Result<TargetJetty, Status> {
-        let home = self.shared();
-        rules::mode(&home.attr, remote.mode)?;
+impl TargetJetty {
+    /// What [`crate::Context::import_jetty`] does for a context.
+    pub(crate) fn import(home: &Arc<dyn MemoryHome>, remote: &RemoteJetty) -> Result<Self, Status> {
+        rules::mode(home.attr(), remote.mode)?;
         let order = rules::order(remote.mode, remote.order)?;
         rules::id(remote.id.id)?;
         ensure(remote.id.id != 0, format_args!("the id of the target is 0, which no queue has"))?;
@@ -122,17 +107,15 @@ impl Context {
             TpType::Utp => {
                 ensure(is_um, format_args!("an unreliable path (UTP) is for UM targets only"))
             }
-            TpType::Ctp => rules::compact_path(&home.attr),
+            TpType::Ctp => rules::compact_path(home.attr()),
         }?;
         let token = remote.policy.token()?;
         let held_path = HeldPath::open(home, remote.id.eid, remote.mode)?;
         let (kind, id, path, mode) = (remote.kind, remote.id, *held_path.path(), remote.mode);
         let id = TargetId { kind, id, path, token, mode, order };
-        Ok(TargetJetty { id, home: home.key(), number: ObjectNumber::next(), held_path })
+        Ok(Self { id, home: home.key(), number: ObjectNumber::next(), held_path })
     }
-}
 
-impl TargetJetty {
     /// Everything that names it.
     #[inline]
     #[must_use]
@@ -158,14 +141,4 @@ impl TargetJetty {
     pub(crate) fn held_path(&self) -> &Arc<HeldPath> {
         &self.held_path
     }
-}
-
-/// The rule of advise and unadvise; the path itself exists since the import.
-pub(crate) fn advise(body: &QueueBody, target: &TargetJetty) -> Result<(), Status> {
-    let is_rm = body.mode == TransportMode::Rm && target.id.mode == TransportMode::Rm;
-    ensure(is_rm, format_args!("only RM queues are advised of RM targets"))?;
-    ensure(
-        target.home == body.home.key(),
-        format_args!("the target was imported by another context"),
-    )
 }

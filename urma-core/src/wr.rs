@@ -5,27 +5,7 @@
 //! `Segment::unregister`, which drains and then revokes (crate documentation, "What keeps what
 //! alive").
 
-use crate::{ImportedSegment, Segment, TargetJetty, Token, TokenId};
-
-/// A piece of local memory: `len` bytes at `addr` of `segment`.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalSge<'a> {
-    /// Registered segment that contains the piece.
-    pub segment: &'a Segment,
-    /// Address, in the terms in which the segment was registered.
-    pub addr: u64,
-    /// Length of the piece in bytes.
-    pub len: u32,
-}
-
-/// A place in a peer's memory. Its length is that of the local side.
-#[derive(Clone, Copy, Debug)]
-pub struct RemoteAddr<'a> {
-    /// Imported segment that contains the address.
-    pub segment: &'a ImportedSegment,
-    /// Address, in the terms in which the owner registered it.
-    pub addr: u64,
-}
+use crate::{LocalSge, RemoteAddr, TargetJetty, Token, TokenId};
 
 bitflags::bitflags! {
     /// Flags of a send request; the bits of `urma_jfs_wr_flag_t` (UMDK 26.06).

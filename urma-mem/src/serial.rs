@@ -15,14 +15,30 @@ mod thread;
 pub use lease::{OwnerEntry, SerialOwner, TakenEntry};
 pub use thread::{ThisThread, ThreadVisit};
 
-use thread::TERMS;
-
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
 /// Beside HELD: the owner may enter ([`lease`]).
 const LEASED: u32 = 4;
 /// Beside HELD: the owner holds it when it leaves.
 const PASSED: u32 = 8;
+
+/// Terms of one value.
+const TERMS: usize = if cfg!(loom) { 4 } else { 16 };
+
+/// Numbers of owners are that far apart, at least: below are the term, and [`TAKEN`].
+const TERM_STEP: u64 = 32;
+const LOW_BITS: u64 = TERM_STEP - 1;
+
+/// In the number of an owner that is a thread: its lease was taken.
+const TAKEN: u64 = 16;
+
+/// The term of owners that claimed the value: one of them follows another one only when that has ended.
+const CLAIMED: u8 = 0;
+
+/// The term of an owner.
+const fn term_of(owner: u64) -> u8 {
+    (owner % TAKEN) as u8
+}
 
 /// How often one `run` works again because another thread marked meanwhile, before it hands the
 /// rest on.

@@ -10,6 +10,7 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::codec::{Reader, Writer};
+use crate::icrc::v6_octets;
 use crate::{IcrcFlow, PacketError};
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -222,13 +223,6 @@ fn ones_complement_sum(bytes: &[u8]) -> u16 {
         // A sum that carried is at most 0xfffe.
         sum + u16::from(carry)
     })
-}
-
-pub(crate) fn v6_octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::frame::v6_octets;
 use crate::{BTH_LEN, PacketError};
 
 /// Bytes of the ICRC.
@@ -312,6 +311,13 @@ const fn product(a: u32, b: u32) -> u32 {
         power += 1;
     }
     sum
+}
+
+pub(crate) fn v6_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
 }
 
 #[cfg(test)]

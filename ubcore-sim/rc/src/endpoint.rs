@@ -13,44 +13,9 @@ use crate::requester::{RcPacket, RcProgress, RcRequester};
 use crate::responder::RcResponder;
 use crate::segment::is_response;
 use crate::{
-    RcCfg, RcCfgError, RcCompletion, RcMemory, RcPostError, RcReceive, RcRequest, RcStatus, RcTime,
+    RcCfg, RcCfgError, RcCompletion, RcCounts, RcMemory, RcPostError, RcReceive, RcRequest,
+    RcStatus, RcTime,
 };
-
-/// What an endpoint did, in packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RcCounts {
-    /// Number of request packets sent.
-    pub requests_sent: u64,
-    /// Number of these that were sent before.
-    pub repeated: u64,
-    /// Answers sent: acknowledgements and data of READs and atomics.
-    pub answers_sent: u64,
-    /// Number of negative ones of these.
-    pub naks_sent: u64,
-    /// Negative acknowledgements received, without "receiver not ready".
-    pub naks_received: u64,
-    /// "Receiver not ready" received.
-    pub rnr_naks_received: u64,
-    /// Requests executed, in packets.
-    pub accepted: u64,
-    /// Requests that were executed before.
-    pub duplicates: u64,
-    /// Duplicates of READs and atomics whose result is not kept any more: not answered.
-    pub forgotten: u64,
-    /// Requests that came before an earlier one: dropped.
-    pub ahead: u64,
-    /// Responses to what was completed before: dropped.
-    pub stale: u64,
-    /// Responses to what was never sent: dropped.
-    pub never_sent: u64,
-    /// Packets that contradict the connection (another queue pair, partition or transport) or the
-    /// request that they belong to: dropped.
-    pub malformed: u64,
-    /// Requests beyond what answers can wait: dropped.
-    pub overloaded: u64,
-    /// Packets for a connection that ended: dropped.
-    pub dropped: u64,
-}
 
 /// One end of a reliable connection.
 ///

@@ -22,10 +22,11 @@ mod responder;
 mod segment;
 
 pub use cfg::{RcCfg, RcCfgError};
-pub use endpoint::{RcCounts, RcEndpoint};
+pub use endpoint::RcEndpoint;
 pub use memory::{RcAccess, RcAtomic, RcMemory};
 pub use request::{
-    RcCompletion, RcOperation, RcPostError, RcReceive, RcRemote, RcRequest, RcSource, RcStatus,
+    RcCompletion, RcCounts, RcOperation, RcPostError, RcReceive, RcRemote, RcRequest, RcSource,
+    RcStatus,
 };
 
 /// Time in nanoseconds, from any fixed start.

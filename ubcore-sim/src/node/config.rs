@@ -3,14 +3,14 @@
 //! *Owns*: [`NodeCfg`], its defaults, the environment variables. *Gives*: checked values.
 //! *Must not*: open anything.
 
-use std::{borrow::Cow, ffi::OsString, net::IpAddr, path::PathBuf};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers, fork::ForkCopies};
 use urma_packet::{FurtherPorts, WINDOW_MAX};
 use urma_recovery::CongestionChoice;
 
-use super::settings::{Setting, SettingOrigin, settings};
+use super::settings::{ConfigError, Setting, SettingOrigin, settings};
 use crate::{
     cfg::{
         ContextModelMode, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
@@ -150,44 +150,6 @@ impl Default for NodeCfg {
             uasid: 0,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
-        }
-    }
-}
-
-/// A value that no node can be opened with.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{name} is {value:?}; it must be {wanted}", at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
-pub struct ConfigError {
-    /// Field or environment variable.
-    pub name: &'static str,
-    /// Value that was found in the environment.
-    pub value: String,
-    /// What it may say.
-    pub wanted: Cow<'static, str>,
-    /// File and line in which it was set.
-    pub at: Option<String>,
-}
-
-impl ConfigError {
-    /// A variable with a value that is not what it must be.
-    fn of(name: &'static str, value: String, wanted: &'static str) -> Self {
-        Self { name, value, wanted: wanted.into(), at: None }
-    }
-
-    /// Addresses of further ports that are not possible.
-    pub(super) fn ports(value: String) -> Self {
-        let wanted = "at most 3 addresses of this host with commas, none of them twice or the EID";
-        Self { name: "URMA_PORTS", value, wanted: wanted.into(), at: None }
-    }
-
-    /// The error with where the value was set.
-    fn located(self, settings: &[Setting]) -> Self {
-        let is_named = |setting: &&Setting| [setting.variable, setting.key].contains(&self.name);
-        match settings.iter().find(is_named) {
-            Some(Setting { key, origin: origin @ SettingOrigin::File(..), .. }) => {
-                Self { name: key, at: Some(origin.to_string()), ..self }
-            }
-            _ => self,
         }
     }
 }

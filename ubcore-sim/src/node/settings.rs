@@ -4,6 +4,7 @@
 //! text. *Must not*: judge a value; [`super::NodeCfg`] does.
 
 use std::{
+    borrow::Cow,
     ffi::OsString,
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -11,8 +12,6 @@ use std::{
 
 use toml::de::{DeTable, DeValue};
 use urma_mem::environment;
-
-use super::ConfigError;
 
 /// Setting of a node: its value, and where it was set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -199,6 +198,44 @@ const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";
+
+/// A value that no node can be opened with.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}{name} is {value:?}; it must be {wanted}", at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+pub struct ConfigError {
+    /// Field or environment variable.
+    pub name: &'static str,
+    /// Value that was found in the environment.
+    pub value: String,
+    /// What it may say.
+    pub wanted: Cow<'static, str>,
+    /// File and line in which it was set.
+    pub at: Option<String>,
+}
+
+impl ConfigError {
+    /// A variable with a value that is not what it must be.
+    pub(super) fn of(name: &'static str, value: String, wanted: &'static str) -> Self {
+        Self { name, value, wanted: wanted.into(), at: None }
+    }
+
+    /// Addresses of further ports that are not possible.
+    pub(super) fn ports(value: String) -> Self {
+        let wanted = "at most 3 addresses of this host with commas, none of them twice or the EID";
+        Self { name: "URMA_PORTS", value, wanted: wanted.into(), at: None }
+    }
+
+    /// The error with where the value was set.
+    pub(super) fn located(self, settings: &[Setting]) -> Self {
+        let is_named = |setting: &&Setting| [setting.variable, setting.key].contains(&self.name);
+        match settings.iter().find(is_named) {
+            Some(Setting { key, origin: origin @ SettingOrigin::File(..), .. }) => {
+                Self { name: key, at: Some(origin.to_string()), ..self }
+            }
+            _ => self,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

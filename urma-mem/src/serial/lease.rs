@@ -15,8 +15,7 @@ use core::cell::Cell;
 use core::mem;
 
 use super::{
-    HELD, LEASED, PASSED, Serial, SerialVisit, VisitEnd,
-    thread::{CLAIMED, TERM_STEP, TERMS, term_of},
+    CLAIMED, HELD, LEASED, PASSED, Serial, SerialVisit, TERM_STEP, TERMS, VisitEnd, term_of,
 };
 use crate::asymmetric;
 use crate::sync::{AtomicU8, Ordering, fence};

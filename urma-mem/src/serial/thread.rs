@@ -13,7 +13,9 @@
 
 use core::marker::PhantomData;
 
-use super::{OwnerEntry, Serial, SerialVisit, TakenEntry, VisitEnd};
+use super::{
+    CLAIMED, LOW_BITS, OwnerEntry, Serial, SerialVisit, TAKEN, TERMS, TakenEntry, VisitEnd, term_of,
+};
 use crate::{asymmetric, sync::Ordering};
 
 /// The calling thread, as one that may have leases.
@@ -158,24 +160,6 @@ impl<T> Drop for ThreadVisit<'_, T> {
             let _ = VisitEnd { serial, is_leased: true }.finish();
         }
     }
-}
-
-/// Terms of one value.
-pub(super) const TERMS: usize = if cfg!(loom) { 4 } else { 16 };
-
-/// Numbers of owners are that far apart, at least: below are the term, and [`TAKEN`].
-pub(super) const TERM_STEP: u64 = 32;
-const LOW_BITS: u64 = TERM_STEP - 1;
-
-/// In the number of an owner that is a thread: its lease was taken.
-const TAKEN: u64 = 16;
-
-/// The term of owners that claimed the value: one of them follows another one only when that has ended.
-pub(super) const CLAIMED: u8 = 0;
-
-/// The term of an owner.
-pub(super) const fn term_of(owner: u64) -> u8 {
-    (owner % TAKEN) as u8
 }
 
 /// The address of what the system keeps of this thread, which is aligned for all types and stays until the thread ends.

@@ -9,8 +9,6 @@ use super::{PerftestCli, PlanRefusal, RunLength, Test, Verb, ensure};
 
 mod extra;
 
-/// Largest exponent of `-a`.
-pub(super) const ORDER_MAX: u32 = 23;
 /// Fewest iterations: two samples are dropped, three is the least to speak of a median.
 const ITERS_MIN: u64 = 5;
 /// Most iterations of a latency test: 4 bytes are kept for each.

@@ -6,8 +6,11 @@
 use serde::{Deserialize, Serialize};
 use urma::OrderType;
 
-use super::{PlanRefusal, TestMode, Verb, ensure, limits};
+use super::{PlanRefusal, TestMode, Verb, ensure};
 use crate::cli::{AtomicKind, Extra, HugePage, PathArg, PerftestCli, RateUnit, TestCommand};
+
+/// Largest exponent of `-a`.
+const ORDER_MAX: u32 = 23;
 
 /// How long a size is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -269,7 +272,7 @@ fn sizes(cli: &PerftestCli) -> Result<Vec<u32>, PlanRefusal> {
     let (verb, is_latency) = (cli.command.verb(), cli.command.is_latency());
     let (least, most) = (cli.extra.min_size, cli.extra.max_size);
     let is_range = least.is_some() || most.is_some();
-    let Some(order) = cli.all.or_else(|| is_range.then_some(limits::ORDER_MAX)) else {
+    let Some(order) = cli.all.or_else(|| is_range.then_some(ORDER_MAX)) else {
         let default = match verb {
             Verb::Atomic => 8,
             Verb::Write | Verb::Send | Verb::Read => {
@@ -284,7 +287,7 @@ fn sizes(cli: &PerftestCli) -> Result<Vec<u32>, PlanRefusal> {
     };
     let default = if verb == Verb::Send { 12 } else { 16 };
     let order = if order == 0 { default } else { order };
-    ensure!(order <= limits::ORDER_MAX, "-a {order}: at most 2^{} bytes", limits::ORDER_MAX);
+    ensure!(order <= ORDER_MAX, "-a {order}: at most 2^{} bytes", ORDER_MAX);
     let default = if cli.all.is_none() && most.is_none() { default } else { order };
     let (least, most) = (least.unwrap_or(2), most.unwrap_or(1 << default));
     let sizes = (0..=order).map(|exponent| 1 << exponent);

@@ -15,6 +15,11 @@ use super::{
 
 /// Which file takes something from which.
 type Graph = BTreeMap<String, BTreeSet<String>>;
+/// Names that modules show of others: the path under which one shows it, and where it is.
+type Exports = BTreeMap<Vec<String>, Vec<String>>;
+
+/// Names that are shown by way of so many modules at most.
+const EXPORTS_MAX: usize = 8;
 
 /// No file, and no room, imports itself through others.
 pub(super) fn circles(files: &[File]) -> Vec<String> {
@@ -37,10 +42,11 @@ fn circles_of(krate: &str, files: &[File]) -> Vec<String> {
         .filter(|file| file.is_rust() && !is_test(&file.path))
         .filter_map(|file| Some((module(file.path.strip_prefix(&source)?), file)))
         .collect();
+    let exports = modules.iter().flat_map(|(at, file)| exports_of(at, &file.text)).collect();
     let mut of_files = Graph::new();
     let mut of_rooms = Graph::new();
     for (from, file) in &modules {
-        for to in taken(from, &file.text, &modules) {
+        for to in taken(from, &file.text, (&modules, &exports)) {
             let is_own_parent = from.starts_with(&to);
             if !is_own_parent {
                 of_files.entry(from.join("::")).or_default().insert(to.join("::"));
@@ -53,13 +59,21 @@ fn circles_of(krate: &str, files: &[File]) -> Vec<String> {
             }
         }
     }
-    let name = |kind: &str, circle: Vec<String>| {
-        format!("{krate}: {} {kind} in a circle: {}", circle.len(), circle.join(", "))
+    let named = |kind: &str, graph: &Graph| {
+        let circles = strongly_connected(graph).into_iter();
+        circles.map(|circle| named(krate, kind, &circle, graph)).collect::<Vec<_>>()
     };
-    let files = strongly_connected(&of_files).into_iter().map(|circle| name("files", circle));
-    files
-        .chain(strongly_connected(&of_rooms).into_iter().map(|circle| name("rooms", circle)))
-        .collect()
+    [named("files", &of_files), named("rooms", &of_rooms)].concat()
+}
+
+/// A circle, with who takes from whom in it.
+fn named(krate: &str, kind: &str, circle: &[String], graph: &Graph) -> String {
+    let arrows = circle.iter().map(|from| {
+        let to: Vec<_> = circle.iter().filter(|to| graph[from].contains(*to)).cloned().collect();
+        format!("{from} takes from {}", to.join(", "))
+    });
+    let arrows: Vec<_> = arrows.collect();
+    format!("{krate}: {} {kind} in a circle: {}", circle.len(), arrows.join("; "))
 }
 
 /// Path of a module from the path of its file below `src/`; the root's is empty.
@@ -76,16 +90,49 @@ fn module(path: &str) -> Vec<String> {
 fn taken(
     from: &[String],
     text: &str,
-    modules: &BTreeMap<Vec<String>, &File>,
+    (modules, exports): (&BTreeMap<Vec<String>, &File>, &Exports),
 ) -> BTreeSet<Vec<String>> {
     // A file that does not parse is the compiler's to refuse.
     let Ok(parsed) = syn::parse_file(text) else { return BTreeSet::new() };
     let mut names = Names { here: from.to_vec(), all: Vec::new() };
     names.visit_file(&parsed);
-    let deepest = names.all.iter().filter_map(|path| {
-        (1..=path.len()).rev().map(|len| &path[..len]).find(|path| modules.contains_key(*path))
+    let deepest = names.all.into_iter().filter_map(|path| {
+        let path = resolved(path, exports);
+        (1..=path.len()).rev().map(|len| path[..len].to_vec()).find(|p| modules.contains_key(p))
     });
-    deepest.filter(|to| *to != from).map(<[String]>::to_vec).collect()
+    deepest.filter(|to| to != from).collect()
+}
+
+/// The path at which a name is, that a module may show of another one.
+fn resolved(mut path: Vec<String>, exports: &Exports) -> Vec<String> {
+    for _ in 0..EXPORTS_MAX {
+        let shown = (1..=path.len()).find_map(|len| Some((len, exports.get(&path[..len])?)));
+        let Some((len, to)) = shown else { break };
+        path = [to, &path[len..]].concat();
+    }
+    path
+}
+
+/// What the module at `at` shows of others, by `pub use` of any reach.
+fn exports_of(at: &[String], text: &str) -> Exports {
+    let Ok(parsed) = syn::parse_file(text) else { return Exports::new() };
+    let mut exports = Exports::new();
+    for item in parsed.items {
+        let syn::Item::Use(item) = item else { continue };
+        if matches!(item.vis, syn::Visibility::Inherited) || item.attrs.iter().any(is_for_tests) {
+            continue;
+        }
+        let mut names = Names { here: at.to_vec(), all: Vec::new() };
+        names.add_tree(&[], &item.tree);
+        for to in names.all {
+            if let Some(name) = to.last() {
+                exports.insert([at, &[name.clone()]].concat(), to.clone());
+            }
+        }
+    }
+    // A name that stands for itself leads nowhere.
+    exports.retain(|shown, to| shown != to);
+    exports
 }
 
 /// Paths of this crate that code names, from the root.

@@ -25,7 +25,11 @@ pub(super) fn is_test(path: &str) -> bool {
 /// `#[cfg(test)]` and its like.
 pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else { return false };
-    list.path.is_ident("cfg") && list.tokens.to_string().split(' ').any(|word| word == "test")
+    let condition = list.tokens.to_string().replace(' ', "");
+    let mut words = condition.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    list.path.is_ident("cfg")
+        && words.any(|word| word == "test")
+        && !condition.contains("not(test)")
 }
 
 /// A file begins with a line that says what it is for.
