@@ -126,7 +126,7 @@ fn exports_of(at: &[String], text: &str) -> Exports {
         names.add_tree(&[], &item.tree);
         for to in names.all {
             if let Some(name) = to.last() {
-                exports.insert([at, &[name.clone()]].concat(), to.clone());
+                exports.insert([at, std::slice::from_ref(name)].concat(), to.clone());
             }
         }
     }

@@ -74,6 +74,16 @@ fn circles_of_files_and_rooms_are_found() {
     assert_eq!(circle("use crate::c::C;", "fn f() { crate::b::g() }").len(), 2, "files and rooms");
     // Two rooms, no two files of which know each other.
     assert_eq!(circle("use crate::{c::C, x::X};", "use crate::b::deep::B;").len(), 2);
+    // What a room shows of another one is where it stands, whatever name the path has.
+    let shown = |lib: &str, b: &str| {
+        let files = [("lib", lib), ("b", b), ("c", "use crate::B;")];
+        floors::circles(&files.map(|(name, text)| file(&format!("a/src/{name}.rs"), text)))
+    };
+    let lib = "mod b; mod c; pub use b::B; pub(crate) use c::{C, D as E};";
+    assert_eq!(shown(lib, ""), [""; 0]);
+    assert_eq!(shown(lib, "use crate::{C, X};").len(), 2, "files and rooms");
+    assert_eq!(shown(lib, "fn f() { crate::C::new() }").len(), 2);
+    assert_eq!(shown("mod b; mod c; pub use b::B; use c::C;", "use crate::C;"), [""; 0]);
     let rooms = [
         ("lib", ""),
         ("b", ""),
