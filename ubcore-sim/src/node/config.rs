@@ -32,7 +32,7 @@ use crate::{
 pub enum EidSource {
     /// A random address of 127.0.0.0/8 outside 127.0.0.0/16, which only this host reaches.
     Random,
-    /// The address of the host ([`crate::host::address`]), unless another process has it or the node
+    /// The address of the host ([`crate::host::udp::address`]), unless another process has it or the node
     /// exchanges no packets; then a random one.
     HostIfFree,
     /// The address of the host, or an error.
