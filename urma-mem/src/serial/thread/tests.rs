@@ -154,7 +154,7 @@ mod plain {
 #[cfg(loom)]
 mod model {
     use super::*;
-    use crate::serial::{HELD, LEASED, PASSED};
+    use crate::serial::{HELD, LEASED, PASSED, TERM_STEP};
     use std::sync::Arc;
 
     const FIRST: ThisThread = ThisThread::of_number(TERM_STEP);
