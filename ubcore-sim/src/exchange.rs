@@ -11,12 +11,15 @@ mod ack_delay;
 mod arrivals;
 mod context;
 mod initiator;
+mod owners;
 mod pair;
 pub(crate) mod paths;
+mod peers;
 mod ping_pong_mode;
 mod short;
 mod sides;
 mod standard;
+mod standard_side;
 mod state;
 mod target;
 mod turns;
@@ -75,10 +78,10 @@ impl Exchange {
         let path = self.paths.get(&short.entry.tpn);
         let path = path.filter(|path| !path.dead && !path.standard)?;
         let peer = self.peers.for_message(&path.eid)?;
-        let hold = &mut self.hold;
+        let ack_delay = &mut self.ack_delay;
         let now = || {
             let now = now();
-            hold.on_return(now);
+            ack_delay.on_return(now);
             now
         };
         let is_sent = peer.send_short(core, (now, &self.senders), short);
@@ -180,7 +183,7 @@ impl Exchange {
     pub(crate) fn prompt_round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         let mut busy = self.take_mail(core, now);
         self.turns.on_other();
-        self.hold.on_return(now);
+        self.ack_delay.on_return(now);
         let of_packets = self.packet_answers;
         self.each_peer(core, now, |peer, work, inbox| {
             if peer.is_due(work.core, work.now) {
@@ -220,7 +223,7 @@ impl Exchange {
     ) -> PlainRound {
         self.take_mail(core, now);
         self.turns.on_other();
-        let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
+        let answers = if by == PlainStep::Poll { self.ack_delay.answers() } else { Answers::Go };
         let mut is_taken = false;
         let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
         self.each_peer(core, now, |peer, work, inbox| {
@@ -231,7 +234,7 @@ impl Exchange {
             round.timer = round.timer.min(peer.requester.timer());
         });
         if is_taken && by == PlainStep::Poll {
-            self.hold.on_taken(now);
+            self.ack_delay.on_taken(now);
         }
         round
     }
@@ -239,7 +242,7 @@ impl Exchange {
     /// Notes that the program posts or polls.
     #[inline]
     pub(crate) fn on_return(&mut self, now: Nanos) {
-        self.hold.on_return(now);
+        self.ack_delay.on_return(now);
     }
 
     /// Whether messages have answered each other for long enough to enter ping-pong mode.

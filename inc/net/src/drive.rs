@@ -351,6 +351,56 @@ mod tests {
 
     use super::*;
 
+    /// Offers three datagrams, and counts those that it gets.
+    struct Three {
+        dest: SocketAddr,
+        offered: usize,
+        got: usize,
+    }
+
+    impl Station for Three {
+        fn on_datagram(&mut self, _: IncTime, _: SocketAddr, _: &[u8]) {
+            self.got += 1;
+        }
+
+        fn poll_transmit(&mut self, _: IncTime, buf: &mut [u8]) -> Option<PortDatagram> {
+            (self.offered < 3).then(|| {
+                self.offered += 1;
+                buf[..8].fill(7);
+                PortDatagram { source: self.dest, dest: self.dest, len: 8 }
+            })
+        }
+
+        fn poll_deadline(&self) -> Option<IncTime> {
+            None
+        }
+
+        fn on_time(&mut self, _: IncTime) {}
+
+        fn share_qpns(&mut self, _: Arc<dyn QpnShare>) {}
+    }
+
+    #[test]
+    fn a_lossy_link_loses_in_both_directions() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let station = || Three { dest: local, offered: 0, got: 0 };
+        for (sends, receives, expected) in [(0, 0, 3), (1_000_000, 0, 0), (0, 1_000_000, 0)] {
+            let mut from = StationDriver::new(station(), local, LinkAccess::Udp).unwrap();
+            let mut to = StationDriver::new(station(), local, LinkAccess::Udp).unwrap();
+            (from.station.dest, to.station.offered) = (to.address(), 3);
+            from.set_loss(LinkLoss { ppm: sends, seed: 1 });
+            to.set_loss(LinkLoss { ppm: receives, seed: 1 });
+            from.turn();
+            assert_eq!(from.station.offered, 3, "it is asked until it has nothing");
+            assert_eq!(from.counts().sent, if sends == 0 { 3 } else { 0 });
+            let start = clock();
+            while to.counts().received < from.counts().sent && start.elapsed() < 20_000 * IDLE {
+                to.turn();
+            }
+            assert_eq!(to.station.got, expected);
+        }
+    }
+
     #[test]
     fn a_wake_ends_the_sleep_of_each_thread() {
         const LONG: Duration = Duration::from_secs(20);

@@ -40,8 +40,9 @@ const COVERAGE: [&str; 8] = [
 ];
 /// Seconds per fuzz target in `test`.
 const FUZZ_SECONDS: u32 = 10;
-/// Profiles of tests/fuzz: for `test`, and for campaigns.
-const FUZZ_PROFILES: [&str; 2] = ["quick", "release"];
+/// Profile of tests/fuzz for `test`, and for campaigns.
+const FUZZ_QUICK: &str = "quick";
+const FUZZ_CAMPAIGN: &str = "release";
 /// Seeds of each suite of the simulation in `test`.
 const SIM_SEEDS: u32 = 500;
 /// Features with which a device can be made to die or to err.
@@ -83,7 +84,7 @@ pub(crate) fn test(only: &str) -> TaskResult {
     steps.step("packet engine in SystemVerilog", rtl::found);
     steps.step("loom models", loom_found);
     steps.step("documentation", documentation);
-    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_PROFILES[0], FUZZ_SECONDS));
+    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_QUICK, FUZZ_SECONDS));
     steps.step("mutants of what changed", mutants::changed);
     steps.end()
 }
@@ -112,7 +113,7 @@ pub(crate) fn loom() -> TaskResult {
 /// The fuzz targets only.
 pub(crate) fn fuzz(seconds: u32) -> TaskResult {
     let mut steps = Steps::new("fuzz", 2)?;
-    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_PROFILES[1], seconds));
+    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_CAMPAIGN, seconds));
     steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
     steps.end()
 }

@@ -9,7 +9,7 @@ use crate::carrier::piece::Payload;
 use crate::endpoint::{EndpointEvent, Reception};
 use crate::engine::core::DeviceCore;
 use crate::exchange::ack_delay::Answers;
-use crate::exchange::paths::peer::{FormTaken, Peer};
+use crate::exchange::peers::peer::{FormTaken, Peer};
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::exchange::target::fragment::{RequestFragment, RequestSource};
 use crate::exchange::target::lookups;
@@ -87,7 +87,7 @@ impl Exchange {
     /// back soon. Returns whether it did.
     #[inline]
     pub(crate) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
-        if self.hold.answers() != Answers::MayWait || !core.tables.has_message_lane() {
+        if self.ack_delay.answers() != Answers::MayWait || !core.tables.has_message_lane() {
             return false;
         }
         let Some(from) = self.peers.awaited() else { return false };
@@ -98,7 +98,7 @@ impl Exchange {
             Some(FormTaken::Answer) => self.turns.on_turn(),
             Some(FormTaken::Other) => self.turns.on_other(),
         }
-        self.hold.on_taken(now);
+        self.ack_delay.on_taken(now);
         true
     }
 }

@@ -10,7 +10,7 @@ use crate::endpoint::TpEndpoint;
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::Segments;
 use crate::exchange::initiator::send_queues::SendQueueTable;
-use crate::exchange::paths::owners::LoopbackOwners;
+use crate::exchange::owners::LoopbackOwners;
 use crate::exchange::target::guesses::{self, Guesser, TargetGuesses};
 use crate::exchange::target::receive::ReceivingSides;
 

@@ -5,10 +5,6 @@
 
 mod closing;
 pub(crate) mod look;
-pub(crate) mod owners;
-pub(crate) mod path;
-pub(crate) mod peer;
-pub(crate) mod peers;
 mod places;
 mod quiet;
 
@@ -27,8 +23,8 @@ use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
 use crate::engine::core::DeviceCore;
 use crate::engine::pull::Puller;
-use crate::exchange::paths::path::UsedPath;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::path::UsedPath;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::sides::Connecting;
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::hooks::{self, Hook};

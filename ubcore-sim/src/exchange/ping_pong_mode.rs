@@ -26,7 +26,7 @@ use crate::engine::send::StepOutcome;
 use crate::engine::short::ShortBody;
 use crate::exchange::initiator::flow::BegunRequest;
 use crate::exchange::pair::Pair;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::short::{TakenForm, local_of, op_of};
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::exchange::target::receive::FormReceiver;
@@ -229,7 +229,7 @@ impl Exchange {
         said.next = said.next.wrapping_add(1);
         said.seq = said.seq.wrapping_add(1);
         let since = now();
-        self.hold.on_return(since);
+        self.ack_delay.on_return(since);
         said.open = Some(OpenSaid { block: *block, since });
         core.tables.counts.add_alone(Counter::RingRequests, 1);
         core.tables.counts.add_alone(Counter::RingBytes, u64::from(values.length));
@@ -247,9 +247,9 @@ impl Exchange {
         ping_pong: &mut PingPongMode,
         (now, poll): (Nanos, &mut PollOfOne),
     ) -> AnswerEntry {
-        self.hold.on_return(now);
+        self.ack_delay.on_return(now);
         let is_awaited = self.peers.awaited_place() == Some(ping_pong.place);
-        if !is_awaited || !self.hold.may_wait() {
+        if !is_awaited || !self.ack_delay.may_wait() {
             return AnswerEntry::Other;
         }
         let received = ping_pong.take_answer(core, poll);
@@ -257,7 +257,7 @@ impl Exchange {
             if let Some(place) = ping_pong.peer.next_place() {
                 self.peers.move_place(ping_pong.place, place);
             }
-            self.hold.on_taken(now);
+            self.ack_delay.on_taken(now);
         }
         received
     }

@@ -13,7 +13,6 @@ mod memory;
 mod numbered;
 mod path_mtu;
 mod request;
-mod side;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

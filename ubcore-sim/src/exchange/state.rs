@@ -15,10 +15,10 @@ use crate::engine::core::DeviceCore;
 use crate::exchange::ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::initiator::send_queues::SendQueueTable;
-use crate::exchange::paths::owners::LoopbackOwners;
-use crate::exchange::paths::path::UsedPath;
-use crate::exchange::paths::peer::Peer;
-use crate::exchange::paths::peers::KnownPeers;
+use crate::exchange::owners::LoopbackOwners;
+use crate::exchange::peers::KnownPeers;
+use crate::exchange::peers::path::UsedPath;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::standard::StandardJetties;
 use crate::exchange::target::guesses::TargetGuesses;
 use crate::exchange::target::receive::ReceivingSides;
@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
     /// Whether the last packet sent was of a standard jetty.
     pub(crate) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
-    pub(crate) hold: AckDelay,
+    pub(crate) ack_delay: AckDelay,
     /// Decides when ping-pong mode begins.
     pub(crate) turns: Turns,
     /// Whether acknowledgements of messages from packets may wait: a poll of the program took the latest.
@@ -85,7 +85,7 @@ impl Exchange {
             standard: StandardJetties::default(),
             sent_standard: false,
             receives: ReceivingSides::default(),
-            hold: AckDelay::new(PROMPT_NS, cfg.ping_pongs.least(RETURNS_MIN)),
+            ack_delay: AckDelay::new(PROMPT_NS, cfg.ping_pongs.least(RETURNS_MIN)),
             turns: Turns::new(cfg.ping_pongs),
             packet_answers: Answers::Go,
             cache: SegmentCache::of_any(),

@@ -8,8 +8,8 @@ use udma_abi::{CmdStatus, Nanos};
 use urma_packet::CloseReason;
 
 use crate::engine::core::DeviceCore;
-use crate::exchange::paths::path::Posted;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::path::Posted;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::state::Exchange;
 
 /// Longest time between two checks of a path that waits for a queue, in nanoseconds.

@@ -21,8 +21,8 @@ use urma_packet::CloseReason;
 
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::core::DeviceCore;
-use crate::exchange::paths::owners::PlaceOwner;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::owners::PlaceOwner;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::limits;
 

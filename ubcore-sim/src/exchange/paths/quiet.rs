@@ -10,7 +10,7 @@ use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
 
 use crate::endpoint::{PeerTp, TpEndpoint};
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::state::Exchange;
 use crate::exchange::target::guesses::FULL_NS;
 use crate::transport::Doubt;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{JettyId, RequestHeader, RequestOp, TokenId, TokenValue};
 
-use crate::exchange::paths::owners::{LoopbackOwners, PlaceOwner};
+use crate::exchange::owners::{LoopbackOwners, PlaceOwner};
 
 /// Wrong guesses of one node that are evaluated without a wait.
 const BURST: u64 = 32;

@@ -11,7 +11,7 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
 use crate::carrier::Carrier;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::target::guesses::FULL_NS;
 use crate::limits;
 

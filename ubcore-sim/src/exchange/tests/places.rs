@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use udma_abi::{Nanos, Opcode, RawEid, Sqe, cmd::Access, cmd::Mode, counters::Counter};
+use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, Sqe, cmd::Access, cmd::Mode, counters::Counter};
 use urma_packet::{
     Body, CloseReason, PacketHeader, Psn, RefuseReason, RequestFlags, RequestHeader, Tpn,
 };
@@ -11,7 +11,7 @@ use super::attack::{answers, arrive, connect};
 use super::world::{Kind, SENDER, TOKEN, World};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::peer::Peer;
 use crate::exchange::{initiator::request, pair};
 use crate::limits::PEERS;
 use crate::ports::Backlog;
@@ -129,6 +129,36 @@ fn a_packet_makes_the_peer_due_that_sent_it_and_no_other() {
     w.run(10_000);
     assert!(is_busy(&w), "the step took the piece");
     assert_eq!(due(&w), [], "nothing is left");
+}
+
+#[test]
+fn pieces_that_a_round_leaves_keep_their_peer_due() {
+    const LEN: usize = 512 << 10;
+    let mut w = World::new(Kind::Packets);
+    let _from = w.segment(0, 1, LEN, RW);
+    let _to = w.segment(1, 2, LEN, RW);
+    let write = w.to_memory(Opcode::Write, 2, 0);
+    let seqs = [(); 8].map(|()| w.hand(0, &write, &[(1, 0, LEN)]));
+    let mut left = 0;
+    for turn in 0..20_000 {
+        // The receiver looks seldom, so that more than the 64 pieces of a round have come.
+        let looks = turn % 16 == 0;
+        for n in 0..=usize::from(looks) {
+            let node = &mut w.nodes[n];
+            node.exchange.take_mail_of(&node.core, w.now, SENDER);
+            node.exchange.round(&node.core, w.now);
+        }
+        if looks && w.nodes[1].exchange.endpoint.has_pieces() {
+            assert_eq!(due(&w), [w.eid(0)], "nothing else would announce them");
+            left += 1;
+        }
+        let _ = (w.carry(0), w.carry(1));
+        w.now += 500;
+    }
+    assert!(left > 0, "no round left a piece: the case was not there");
+    for seq in seqs {
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, LEN as u32)));
+    }
 }
 
 fn is_known(w: &World, eid: RawEid) -> bool {

@@ -360,7 +360,7 @@ impl World {
         }
     }
 
-    fn carry(&mut self, from: usize) -> bool {
+    pub(super) fn carry(&mut self, from: usize) -> bool {
         let mut buf = vec![0; TRANSMIT_MAX];
         let mut busy = false;
         if self.nodes[from].stopped {

@@ -7,6 +7,9 @@
 //! A program polls while it waits, and most polls find nothing. So a poll reads one word of each ring, by a dense
 //! list, and not the peers, which take several cache lines each.
 
+pub(crate) mod path;
+pub(crate) mod peer;
+
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -15,7 +18,7 @@ use urma_mem::Region;
 use urma_mem::idle::{IdleSnapshot, WorkSign};
 use urma_mem::spsc::NextPlace;
 
-use crate::exchange::paths::peer::Peer;
+use crate::exchange::peers::peer::Peer;
 
 /// The peers of a node, by their EIDs.
 #[derive(Debug, Default)]

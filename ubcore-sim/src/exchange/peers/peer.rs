@@ -264,8 +264,7 @@ impl Peer {
         let has_lane = work.core.tables.has_message_lane();
         for _ in 0..PIECES_PER_STEP {
             if !self.responder.has_room() {
-                self.has_arrival = true;
-                return busy;
+                break;
             }
             if has_lane && self.take_short(work, &source) {
                 busy = true;
@@ -275,6 +274,7 @@ impl Peer {
             busy = true;
             self.take(work, &piece, inbox);
         }
+        // There may be more.
         self.has_arrival = true;
         busy
     }
