@@ -23,7 +23,7 @@ use crate::{
     slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, forget_usual, is_there},
 };
 
-pub(crate) use user::{Recorded, UserArray, UserPtr, args, c_text, some, text, value};
+pub(crate) use user::{UserArray, UserPtr, args, c_text, some, text, value};
 
 /// The error of a refused call, with its reason.
 ///

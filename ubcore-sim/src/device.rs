@@ -29,7 +29,9 @@ pub use crate::engine::fast_queue::Leases;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
 use crate::fault::Faults;
 use crate::ports::{Interrupt, Ports};
-pub use queue_handle::{FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove};
+pub use queue_handle::{
+    Executed, FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove,
+};
 use shared::SharedPart;
 use visits::SharedVisits;
 

@@ -5,6 +5,7 @@
 
 mod backing;
 mod config;
+mod doorbell;
 mod function;
 mod settings;
 

@@ -1,17 +1,16 @@
 //! Doorbells: the only register writes of the data path.
 //!
-//! A batch rings once. A device in this process may execute a single request in the call itself (`carry` and its
-//! variants); then nothing is stored in the ring.
+//! A batch rings once. A device in this process may execute a single request within the call; then nothing is stored in
+//! the ring.
 
 use std::sync::Arc;
 
 use udma_abi::{
-    JfcIndex, MovedWord, NextEntry, QueueDoorbell, RegisterRegion,
+    CompletionBy, DirectEntry, JfcIndex, NextEntry, QueueDoorbell, RegisterRegion, RepeatForm,
+    SendDoorbell,
     doorbell::{self, CqArm, JfcDoorbell},
     regs,
-    sqe::BLOCK_WORDS,
 };
-use urma_core::ops::TransferDelta;
 use urma_mem::{
     barrier,
     lines::UsedLines,
@@ -31,25 +30,14 @@ struct DoorbellPage {
 }
 
 impl QueueDoorbell for DoorbellPage {
-    fn ring(&self, pi: u32) {
-        self.regs.write32(self.page + doorbell::SQ_PI, pi);
-    }
-
-    fn ring_direct(&self, words: &[u64; BLOCK_WORDS]) {
-        self.regs.write_block(self.page + doorbell::DWQE, words);
-        barrier::flush_wc();
-    }
-
-    fn carry(&self, _words: &[u64; BLOCK_WORDS]) -> bool {
-        false
-    }
-
-    fn carry_moved(&self, _pi: u32, _is_signalled: bool, _: u64, _: u64, _len: u32) -> bool {
-        false
-    }
-
-    fn carry_atomic(&self, _blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
-        false
+    fn ring(&self, posted: SendDoorbell<'_>) {
+        match posted {
+            SendDoorbell::Producer(pi) => self.regs.write32(self.page + doorbell::SQ_PI, pi),
+            SendDoorbell::Direct(block) => {
+                self.regs.write_block(self.page + doorbell::DWQE, block);
+                barrier::flush_wc();
+            }
+        }
     }
 }
 
@@ -66,76 +54,30 @@ impl SqDoorbell {
         self.0.note_lines(lines);
     }
 
-    /// Rings: everything before block `pi` (free running) is posted.
+    /// Rings, after everything that was stored in the ring.
     #[inline]
-    pub(crate) fn ring(&self, pi: u32) {
+    pub(crate) fn ring(&self, posted: SendDoorbell<'_>) {
         barrier::to_device();
-        self.0.ring(pi);
+        self.0.ring(posted);
     }
 
-    /// Passes a block that is not stored in the ring, to be executed at once. `false`: nothing happened.
+    /// Passes an entry that is not stored in the ring ([`QueueDoorbell::execute`]).
     #[inline(always)]
-    pub(crate) fn carry(&self, block: &[u64; BLOCK_WORDS]) -> bool {
+    pub(crate) fn execute(&self, entry: DirectEntry<'_>) -> Option<NextEntry> {
         barrier::to_device();
-        self.0.carry(block)
+        self.0.execute(entry)
     }
 
-    /// Passes what differs between a request and the last block of [`SqDoorbell::carry`]; the device writes its CQE.
-    /// `false`: nothing happened.
+    /// Passes what differs between a request and the last one ([`QueueDoorbell::repeat`]).
     #[inline(always)]
-    pub(crate) fn carry_moved(&self, pi: u32, moved: &TransferDelta) -> bool {
-        barrier::to_device();
-        let TransferDelta { local, remote, len, is_signalled, .. } = *moved;
-        self.0.carry_moved(pi, is_signalled, remote, local, len)
-    }
-
-    /// Passes what differs in an unsignalled request. `false`: nothing happened.
-    #[inline(always)]
-    pub(crate) fn carry_silent(&self, pi: u32, (remote, local, len): (u64, u64, u32)) -> bool {
-        barrier::to_device();
-        self.0.carry_moved(pi, false, remote, local, len)
-    }
-
-    /// Passes what differs in a signalled request whose completion this driver makes. Returns the index of the JFC's
-    /// next entry; `None`: nothing happened.
-    #[inline(always)]
-    pub(crate) fn execute_local(
+    pub(crate) fn repeat(
         &self,
         pi: u32,
         (remote, local, len): (u64, u64, u32),
+        by: CompletionBy,
     ) -> Option<NextEntry> {
         barrier::to_device();
-        self.0.execute_local(pi, remote, local, len)
-    }
-
-    /// Passes the whole block of a signalled request like any earlier one. Returns what [`SqDoorbell::execute_local`]
-    /// does.
-    #[inline(always)]
-    pub(crate) fn carry_block_unreported(&self, block: &[u64; BLOCK_WORDS]) -> Option<NextEntry> {
-        barrier::to_device();
-        self.0.carry_block_unreported(block)
-    }
-
-    /// Passes both blocks of an atomic, to be executed at once. `false`: nothing happened.
-    #[inline]
-    pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
-        barrier::to_device();
-        self.0.carry_atomic(blocks)
-    }
-
-    /// Passes what differs between an atomic and the last one of [`SqDoorbell::carry_atomic`]. Returns what
-    /// [`SqDoorbell::execute_local`] does.
-    #[inline(always)]
-    pub(crate) fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
-        barrier::to_device();
-        self.0.carry_word(moved)
-    }
-
-    /// Passes the one block that was just stored in the ring as a direct entry.
-    #[inline]
-    pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {
-        barrier::to_device();
-        self.0.ring_direct(block);
+        self.0.repeat(pi, remote, local, RepeatForm::new(len, by))
     }
 }
 

@@ -22,12 +22,13 @@ use std::sync::Arc;
 pub(crate) use shape::{blocks_log2, is_in_order, sq_args};
 
 use udma_abi::{
-    Addressed, Atomic, MovableAtomic, MovableBlock, NextEntry, OneSided,
+    Addressed, Atomic, CompletionBy, DirectEntry, MovableAtomic, MovableBlock, NextEntry, OneSided,
+    SendDoorbell,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
 };
 use urma_core::{
     PostError, PostReason, SendWr, TargetId,
-    ops::{MovedAtomic, PostedAgain, SendQueue, TransferDelta},
+    ops::{Repeats, SendQueue, TransferDelta},
 };
 use urma_mem::{
     Blocks,
@@ -191,7 +192,7 @@ impl SendPoster {
         if self.carried.room(ring) == 0 {
             return false;
         }
-        let Some(next) = self.doorbell.carry_block_unreported(self.last.block()) else {
+        let Some(next) = self.doorbell.execute(DirectEntry::Known(self.last.block())) else {
             return false;
         };
         self.pass_on((1, next), request);
@@ -218,11 +219,11 @@ impl SendPoster {
     #[inline(always)]
     fn give_last(&mut self, at: u32) -> Result<(), PostReason> {
         let block = self.last.block();
-        self.is_carried = self.doorbell.carry(block);
+        self.is_carried = self.doorbell.execute(DirectEntry::Reported(block)).is_some();
         if !self.is_carried {
             self.store_block(at, block)?;
             self.parts.jfc.show_room();
-            self.doorbell.ring_direct(block);
+            self.doorbell.ring(SendDoorbell::Direct(block));
         } else {
             self.claim_carried();
         }
@@ -242,37 +243,49 @@ impl SendPoster {
     /// nothing happened.
     #[inline(always)]
     fn execute_local(&mut self, user_ctx: u64, place: (u64, u64, u32)) -> bool {
-        let Some(next) = self.doorbell.execute_local(self.pi, place) else { return false };
+        let next = self.doorbell.repeat(self.pi, place, CompletionBy::Driver);
+        let Some(next) = next else { return false };
         self.pi = self.pi.wrapping_add(1);
         self.carried.push(self.parts.jfc.carried(), (self.pi, next), (user_ctx, place.2));
         true
     }
 
-    /// Renews the grant, then does [`SendQueue::carry_like_last`]. Reached by a tail call, so that the usual case
-    /// saves no registers.
+    /// Renews the grant, then executes the signalled request. Reached by a tail call, so that the usual case saves no
+    /// registers.
     #[inline(never)]
-    fn grant_and_carry(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+    fn grant_and_execute(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
         self.is_granting
             && (self.grant_all() || self.grant_again())
-            && self.carry_like_last(user_ctx, remote, local, len)
+            && self.execute_repeat(user_ctx, remote, local, len, true)
     }
 
-    /// Does [`SendQueue::post_like_last`] without checking the grant.
+    /// Executes an unsignalled request. Reached by a tail call, as [`SendPoster::grant_and_execute`].
+    #[inline(never)]
+    fn execute_silent(&mut self, remote: u64, local: u64, len: u32) -> bool {
+        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
+        if !is_there || self.find_room(1).is_err() {
+            return false;
+        }
+        // Where the device refuses, `sure` is too low until room is next looked for.
+        self.carry_silent((remote, local, len))
+    }
+
+    /// Posts one request like the last one, executed within the call or as a direct entry. Returns whether it did.
     #[inline(always)]
-    fn post_again(&mut self, moved: &TransferDelta) -> PostedAgain {
-        if self.carry_again(moved) {
-            return PostedAgain::Posted;
+    fn repeat_transfer(&mut self, delta: &TransferDelta) -> bool {
+        if self.carry_again(delta) {
+            return true;
         }
         // What the device executed was a direct entry, and the last one.
         if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
         {
-            return PostedAgain::NotTaken;
+            return false;
         }
         if self.find_room(1).is_err() {
-            return PostedAgain::Full;
+            return false;
         }
-        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
-        self.give_moved(at, moved)
+        let Ok(at) = self.note_block(delta.user_ctx) else { return false };
+        self.give_moved(at, delta)
     }
 
     /// Has a request like the last one executed by the device at once, and passes its completion on if that is
@@ -304,8 +317,8 @@ impl SendPoster {
 
     /// Has an unsignalled request executed by the device, when there is room for it. `false`: nothing happened.
     #[inline(always)]
-    fn carry_silent(&mut self, (remote, local, len): (u64, u64, u32)) -> bool {
-        let is_carried = self.doorbell.carry_silent(self.pi, (remote, local, len));
+    fn carry_silent(&mut self, place: (u64, u64, u32)) -> bool {
+        let is_carried = self.doorbell.repeat(self.pi, place, CompletionBy::Nobody).is_some();
         if is_carried {
             // It is retired: no completion will look at its position.
             self.pi = self.pi.wrapping_add(1);
@@ -314,13 +327,14 @@ impl SendPoster {
         is_carried
     }
 
-    /// Has a request executed by the device, which writes its CQE. `false`: nothing happened.
+    /// Has a signalled request executed by the device, which writes its CQE. `false`: nothing happened.
     #[inline(always)]
     fn carry_reported(&mut self, moved: &TransferDelta) -> bool {
         let Some(send) = self.link.send.as_ref() else { return false };
         let at = self.pi;
         send.shadow.put(Tag::new(at, 1, self.seq), moved.user_ctx);
-        if !self.doorbell.carry_moved(at, moved) {
+        let place = (moved.remote, moved.local, moved.len);
+        if self.doorbell.repeat(at, place, CompletionBy::Device).is_none() {
             // It is not posted: no completion must match it.
             send.shadow.take_at(at);
             return false;
@@ -435,8 +449,8 @@ impl SendPoster {
         }
         self.parts.jfc.show_room();
         match self.scratch.first_chunk::<BLOCK_WORDS>().filter(|_| direct) {
-            Some(block) => self.doorbell.ring_direct(block),
-            None => self.doorbell.ring(self.pi),
+            Some(block) => self.doorbell.ring(SendDoorbell::Direct(block)),
+            None => self.doorbell.ring(SendDoorbell::Producer(self.pi)),
         }
     }
 }
@@ -466,12 +480,29 @@ impl SendPoster {
     /// Posts a request like the last one, recorded at position `at`, with its whole block: the device refused the
     /// short form.
     #[inline(never)]
-    fn give_moved(&mut self, at: u32, moved: &TransferDelta) -> PostedAgain {
-        self.move_last(at, moved);
-        match self.give_last(at) {
-            Ok(()) => PostedAgain::Posted,
-            Err(_) => PostedAgain::NotTaken,
+    fn give_moved(&mut self, at: u32, delta: &TransferDelta) -> bool {
+        self.move_last(at, delta);
+        self.give_last(at).is_ok()
+    }
+
+    #[inline(never)]
+    fn repeat_transfers(&mut self, list: &[TransferDelta]) -> usize {
+        match list {
+            [one] if self.repeat_transfer(one) => 1,
+            _ => self.repeat_list(list),
         }
+    }
+
+    /// Posts the front of a list through the ring, as much as there is room for. Returns how many.
+    #[inline(never)]
+    fn repeat_list(&mut self, list: &[TransferDelta]) -> usize {
+        if !self.has_last() {
+            return 0;
+        }
+        let refused = list.iter().position(|delta| self.push_like_last(delta).is_err());
+        let posted = refused.unwrap_or(list.len());
+        self.publish(posted, false);
+        posted
     }
 
     /// Stores a request like the last one into the ring.
@@ -486,25 +517,19 @@ impl SendPoster {
 
 impl SendQueue for SendPoster {
     #[inline]
-    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
-        if !self.has_last() {
-            return 0;
+    fn execute_repeat(
+        &mut self,
+        user_ctx: u64,
+        remote: u64,
+        local: u64,
+        len: u32,
+        is_signalled: bool,
+    ) -> bool {
+        if !is_signalled {
+            return self.execute_silent(remote, local, len);
         }
-        let refused = moved.iter().position(|moved| self.push_like_last(moved).is_err());
-        let posted = refused.unwrap_or(moved.len());
-        self.publish(posted, false);
-        posted
-    }
-
-    #[inline]
-    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        self.post_again(moved)
-    }
-
-    #[inline]
-    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
         if !self.has_grant() {
-            return self.grant_and_carry(user_ctx, remote, local, len);
+            return self.grant_and_execute(user_ctx, remote, local, len);
         }
         // The device checks queue and target: if one of them ended since, it refuses.
         let is_failed = self.parts.failed.load(Ordering::Relaxed);
@@ -512,23 +537,13 @@ impl SendQueue for SendPoster {
     }
 
     #[inline]
-    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
-        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
-        if !is_there || self.find_room(1).is_err() {
-            return false;
+    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
+        match repeats {
+            Repeats::Transfers(list) => self.repeat_transfers(list),
+            // Reached by tail calls, so that none saves registers for another.
+            Repeats::Message(delta) => self.repeat_message(delta),
+            Repeats::Atomic(delta) => self.repeat_atomic(delta),
         }
-        // Where the device refuses, `sure` is too low until room is next looked for.
-        self.carry_silent((remote, local, len))
-    }
-
-    #[inline]
-    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
-        self.post_atomic_again(moved)
-    }
-
-    #[inline]
-    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        self.post_message_again(moved)
     }
 
     #[inline]

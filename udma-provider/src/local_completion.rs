@@ -11,7 +11,7 @@
 use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
-    ops::DoneRecord,
+    ops::SendDone,
 };
 use urma_mem::{
     sync::{AtomicU32, AtomicU64, Ordering},
@@ -46,18 +46,7 @@ pub(crate) struct LocalCompletionReader {
     /// Value of [`LocalCompletionRing::claims`] to which `done` belongs.
     claims: u32,
     /// The request that was taken last; its queue fields stay from one to the next.
-    done: DoneRequest,
-}
-
-/// The fields of a completion that differ from the default.
-#[derive(Clone, Copy, Debug, Default)]
-struct DoneRequest {
-    user_ctx: u64,
-    queue_ctx: u64,
-    local_id: u32,
-    /// Wide enough not to share a loaded word with the number: a word that was stored in parts has to be waited for.
-    len: u64,
-    flags: CompletionFlags,
+    done: SendDone,
 }
 
 /// A locally executed request.
@@ -188,28 +177,20 @@ impl LocalCompletionReader {
         out: &mut Completion,
     ) {
         let LocalCompletion { user_ctx, .. } = front;
-        complete(DoneRequest { user_ctx, len: front.len(), ..self.done }, out);
+        complete(SendDone { user_ctx, len: front.len(), ..self.done }, out);
         self.reader.take(&of.relay);
     }
 
-    /// Takes the oldest waiting request into a record, when [`LocalCompletionReader::is_usual`] says so.
+    /// Takes the oldest waiting request without a copy, when [`LocalCompletionReader::is_usual`] says so.
     #[inline(always)]
-    pub(crate) fn take_record(
+    pub(crate) fn take_done(
         &mut self,
         of: &LocalCompletionRing,
         front: LocalCompletion,
-        into: &mut DoneRecord,
-    ) {
-        let DoneRequest { queue_ctx, local_id, flags, .. } = self.done;
-        *into = DoneRecord {
-            user_ctx: front.user_ctx,
-            len: low(front.place),
-            local_id,
-            flags: u32::from(flags.bits()),
-            queue_ctx,
-            ..DoneRecord::default()
-        };
+    ) -> &SendDone {
+        (self.done.user_ctx, self.done.len) = (front.user_ctx, front.len());
         self.reader.take(&of.relay);
+        &self.done
     }
 
     /// Updates the queue fields for the next request.
@@ -246,7 +227,7 @@ fn low(word: u64) -> u32 {
 /// Stores a completion field by field: a copy of the whole would wait for the stores of its parts.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
-fn complete(done: DoneRequest, out: &mut Completion) {
+fn complete(done: SendDone, out: &mut Completion) {
     let Completion {
         status,
         opcode,

@@ -7,7 +7,7 @@
 use std::{cell::Cell, sync::Arc};
 
 use udma_abi::{
-    JfcIndex, QueueDoorbell, RegisterRegion,
+    JfcIndex, QueueDoorbell, RegisterRegion, SendDoorbell,
     doorbell::JfcDoorbell,
     regs,
     slots::{SlotArm, SlotDoorbell},
@@ -113,26 +113,14 @@ struct SlotQueue {
 }
 
 impl QueueDoorbell for SlotQueue {
-    fn ring(&self, pi: u32) {
+    fn ring(&self, posted: SendDoorbell<'_>) {
+        let pi = match posted {
+            SendDoorbell::Producer(pi) => pi,
+            // The block is in the ring too, and is the only one since the last doorbell.
+            SendDoorbell::Direct(_) => self.pi.get().wrapping_add(1),
+        };
         self.pi.set(pi);
         self.slot.ring(SlotDoorbell::Queue { id: self.id, pi });
-    }
-
-    /// The block is in the ring too, and is the only one since the last doorbell.
-    fn ring_direct(&self, _words: &[u64; BLOCK_WORDS]) {
-        self.ring(self.pi.get().wrapping_add(1));
-    }
-
-    fn carry(&self, _words: &[u64; BLOCK_WORDS]) -> bool {
-        false
-    }
-
-    fn carry_moved(&self, _pi: u32, _is_signalled: bool, _: u64, _: u64, _len: u32) -> bool {
-        false
-    }
-
-    fn carry_atomic(&self, _blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
-        false
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     OneTransfer, TargetJetty, WrFlags,
     access::Span,
     number::ObjectNumber,
-    ops::{MovedAtomic, TransferDelta},
+    ops::{AtomicDelta, TransferDelta},
     wr::{OneAtomic, OneMessage},
 };
 
@@ -222,17 +222,17 @@ impl LastAtomic {
 
 /// The part of an atomic that differs from the last one.
 #[inline(always)]
-pub(crate) fn moved_atomic(atomic: &OneAtomic<'_>) -> MovedAtomic {
+pub(crate) fn atomic_delta(atomic: &OneAtomic<'_>) -> AtomicDelta {
     let OneAtomic { result, at, operand, compare, user_ctx, .. } = *atomic;
     let is_signalled = atomic.flags.contains(WrFlags::COMPLETE);
     let (local, remote, len) = (result.addr, at.addr, result.len);
     let transfer = TransferDelta { local, remote, len, user_ctx, is_signalled };
-    MovedAtomic { transfer, operand, compare }
+    AtomicDelta { transfer, operand, compare }
 }
 
 /// The part of a message that differs from the last one.
 #[inline(always)]
-pub(crate) fn moved_message(message: &OneMessage<'_>) -> TransferDelta {
+pub(crate) fn message_delta(message: &OneMessage<'_>) -> TransferDelta {
     let is_signalled = message.flags.contains(WrFlags::COMPLETE);
     let (local, len) = (message.piece.addr, message.piece.len);
     TransferDelta { local, remote: 0, len, user_ctx: message.user_ctx, is_signalled }
@@ -240,7 +240,7 @@ pub(crate) fn moved_message(message: &OneMessage<'_>) -> TransferDelta {
 
 /// The part of a request that differs from the last one.
 #[inline(always)]
-pub(crate) fn moved(wr: &OneTransfer<'_>) -> TransferDelta {
+pub(crate) fn transfer_delta(wr: &OneTransfer<'_>) -> TransferDelta {
     let is_signalled = wr.flags.contains(WrFlags::COMPLETE);
     let (local, remote, len) = (wr.piece.addr, wr.at.addr, wr.piece.len);
     TransferDelta { local, remote, len, user_ctx: wr.user_ctx, is_signalled }

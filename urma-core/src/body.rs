@@ -13,7 +13,7 @@ use crate::{
     context::ContextShared,
     jfc::JfcShared,
     memory::MemoryHome,
-    ops::{MovedAtomic, PostedAgain, QueueControl, RecvQueue, SendQueue, TransferDelta},
+    ops::{AtomicDelta, QueueControl, RecvQueue, Repeats, SendQueue, TransferDelta},
     rules::{ensure, refuse},
     wr::{OneAtomic, OneMessage},
 };
@@ -49,9 +49,10 @@ impl QueueBody {
     }
 }
 
-/// Posting half of a queue that sends.
+/// The sending half of a JFS or jetty: posts what was checked, and skips checks of requests that name the same objects
+/// as the last one of their kind.
 #[derive(Debug)]
-pub(crate) struct SendHalf {
+pub struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
     pub(crate) last: LastTransfer,
@@ -63,105 +64,151 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
+    /// Posts requests in order.
+    ///
+    /// # Errors
+    /// The first request that was refused; those before it are posted, it and later ones are not.
     #[inline(always)]
-    pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         let [wr] = wrs else { return self.post_list(wrs) };
         match OneTransfer::of(wr) {
-            Some(transfer) => self.transfer(&transfer),
+            Some(transfer) => self.post_transfer(&transfer),
             None => self.post_other(wr, wrs),
         }
     }
 
+    /// Posts one WRITE or READ.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[inline(always)]
+    pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        if self.execute_if_like_last(wr) {
+            return Ok(());
+        }
+        // A copy, so that the request itself need not lie in memory above.
+        let wr = *wr;
+        self.transfer_unexecuted(&wr)
+    }
+
+    /// Posts a WRITE or READ that names the same objects as the last one, without checking them again. `false`: nothing
+    /// was posted; [`SendHalf::post_transfer`] posts it or says what is wrong.
+    #[inline(always)]
+    pub fn post_like_last(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.execute_if_like_last(wr) || self.repeat_transfer(wr)
+    }
+
+    /// Ticket of the last WRITE or READ; the next post invalidates it; 0 if there is none.
+    #[inline]
+    #[must_use]
+    pub fn transfer_ticket(&self) -> u64 {
+        self.last.ticket()
+    }
+
+    /// Posts the WRITE or READ with this ticket again, with other addresses. `false`: nothing was posted, because the
+    /// ticket is invalid or something is wrong.
+    #[inline(always)]
+    pub fn post_repeat(&mut self, ticket: u64, delta: &TransferDelta) -> bool {
+        self.execute_repeat(ticket, delta) || self.post_unexecuted(ticket, *delta)
+    }
+
+    /// Like [`SendHalf::post_repeat`], but posts only what the device executes within this call.
+    #[inline(always)]
+    pub fn execute_repeat(&mut self, ticket: u64, delta: &TransferDelta) -> bool {
+        let TransferDelta { local, remote, len, user_ctx, is_signalled } = *delta;
+        self.last.reaches(ticket, (remote, len))
+            && self.queue.execute_repeat(user_ctx, remote, local, len, is_signalled)
+    }
+
+    /// Ticket of the last FETCH_ADD or CAS that was posted alone; 0 if there is none.
+    #[inline]
+    #[must_use]
+    pub fn atomic_ticket(&self) -> u64 {
+        self.last_atomic.ticket()
+    }
+
+    /// Like [`SendHalf::post_repeat`], for a FETCH_ADD or CAS.
+    #[inline(always)]
+    pub fn post_atomic_repeat(&mut self, ticket: u64, delta: &AtomicDelta) -> bool {
+        self.last_atomic.holds(ticket, &delta.transfer)
+            && self.queue.try_repeat(Repeats::Atomic(delta)) == 1
+    }
+
     /// Posts one request that is no transfer.
+    // Out of line: the requests that are posted by the million need no registers for the others.
     #[inline(never)]
     fn post_other(&mut self, wr: &SendWr<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         if let Some(atomic) = OneAtomic::of(wr) {
-            return self.post_atomic(&atomic, wrs);
+            let is_like_last = self.last_atomic.is_of(&atomic) && self.rules.reaches(&atomic);
+            if is_like_last && self.repeat(Repeats::Atomic(&again::atomic_delta(&atomic))) {
+                return Ok(());
+            }
+            return self.atomic_new(wrs);
         }
-        // Out of line: the requests that are posted by the million need no registers for the others.
         let Some(message) = OneMessage::of(wr) else { return self.post_list(wrs) };
-        if self.last_message.is_of(&message) && self.rules.carries(&message) {
-            match self.queue.post_message_like_last(&again::moved_message(&message)) {
-                PostedAgain::Posted => return Ok(()),
-                PostedAgain::Full => {
-                    return Err(PostError { index: 0, reason: PostReason::Full });
-                }
-                PostedAgain::NotTaken => {}
-            }
+        let is_like_last = self.last_message.is_of(&message) && self.rules.carries(&message);
+        if is_like_last && self.repeat(Repeats::Message(&again::message_delta(&message))) {
+            return Ok(());
         }
-        self.message_new(wrs, &message)
+        self.message_new(wrs)
     }
 
-    /// Posts one atomic, whatever the last one was.
     #[inline(always)]
-    fn post_atomic(&mut self, atomic: &OneAtomic<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        if self.last_atomic.is_of(atomic) && self.rules.reaches(atomic) {
-            match self.queue.post_atomic_like_last(&again::moved_atomic(atomic)) {
-                PostedAgain::Posted => return Ok(()),
-                PostedAgain::Full => {
-                    return Err(PostError { index: 0, reason: PostReason::Full });
-                }
-                PostedAgain::NotTaken => {}
-            }
-        }
-        self.atomic_new(wrs, atomic)
-    }
-
-    /// Posts an atomic that names the same objects as the one with this ticket; whether it was posted.
-    #[inline(always)]
-    pub(crate) fn atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
-        self.last_atomic.holds(ticket, &moved.transfer)
-            && self.queue.post_atomic_like_last(moved) == PostedAgain::Posted
+    fn repeat(&mut self, one: Repeats<'_>) -> bool {
+        self.queue.try_repeat(one) == 1
     }
 
     /// Posts one atomic that differs from the last one, with all checks.
     #[inline(never)]
-    fn atomic_new(&mut self, wrs: &[SendWr<'_>], atomic: &OneAtomic<'_>) -> Result<(), PostError> {
-        self.last_atomic = LastAtomic::NONE;
-        self.post_all(wrs)?;
+    fn atomic_new(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let posted = self.post_all(wrs);
+        if posted.is_err_and(changed_nothing) {
+            return posted;
+        }
+        let newest = posted.is_ok().then(|| wrs.first().and_then(OneAtomic::of)).flatten();
         self.tickets += 1;
-        self.last_atomic = LastAtomic::of(atomic, self.tickets);
-        Ok(())
+        let ticket = self.tickets;
+        self.last_atomic = newest.map_or(LastAtomic::NONE, |last| LastAtomic::of(&last, ticket));
+        posted
     }
 
     /// Posts one message that differs from the last one, with all checks.
     #[inline(never)]
-    fn message_new(
-        &mut self,
-        wrs: &[SendWr<'_>],
-        message: &OneMessage<'_>,
-    ) -> Result<(), PostError> {
+    fn message_new(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.post_all(wrs)?;
-        self.last_message = LastMessage::of(message);
+        if let Some(message) = wrs.first().and_then(OneMessage::of) {
+            self.last_message = LastMessage::of(&message);
+        }
         Ok(())
     }
 
     /// Posts a list of requests.
     #[inline(never)]
     fn post_list(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        let done = self.post_list_again(wrs);
+        let done = self.repeat_list(wrs);
         let posted = self.post_all(wrs.get(done..).unwrap_or_default());
         posted.map_err(|error| PostError { index: done + error.index, ..error })
     }
 
     /// Posts the front of a list as far as its requests name the objects of the last one; returns how many.
     #[inline(always)]
-    fn post_list_again(&mut self, wrs: &[SendWr<'_>]) -> usize {
+    fn repeat_list(&mut self, wrs: &[SendWr<'_>]) -> usize {
         let mut done = 0;
-        let mut moved = [TransferDelta::default(); LIST_MAX];
+        let mut deltas = [TransferDelta::default(); LIST_MAX];
         for part in wrs.chunks(LIST_MAX) {
             let mut count = 0;
-            for (place, wr) in moved.iter_mut().zip(part) {
+            for (place, wr) in deltas.iter_mut().zip(part) {
                 let Some(wr) = OneTransfer::of(wr) else { break };
                 if !(self.last.is_of(&wr) && self.rules.fits(&wr)) {
                     break;
                 }
-                *place = again::moved(&wr);
+                *place = again::transfer_delta(&wr);
                 count += 1;
             }
+            let like_last = deltas.get(..count).unwrap_or_default();
             let posted = match count {
                 0 => 0,
-                _ => self.queue.post_list_like_last(moved.get(..count).unwrap_or_default()),
+                _ => self.queue.try_repeat(Repeats::Transfers(like_last)),
             };
             done += posted;
             if posted != part.len() {
@@ -171,87 +218,37 @@ impl SendHalf {
         done
     }
 
-    /// Posts one WRITE or READ.
+    /// Executes a request like the last one within this call; `false`: nothing happened. The provider checks the local
+    /// piece: it has the segment.
     #[inline(always)]
-    pub(crate) fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        if self.carry_again(wr) {
-            return Ok(());
-        }
-        // A copy, so that the request itself need not lie in memory above.
-        let wr = *wr;
-        self.transfer_uncarried(&wr)
-    }
-
-    /// Posts a request like the last one if the device carries it out at once; `false`: nothing happened. The provider
-    /// checks the local piece: it has the segment.
-    #[inline(always)]
-    fn carry_again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        let len = wr.piece.len;
+    fn execute_if_like_last(&mut self, wr: &OneTransfer<'_>) -> bool {
+        let (remote, local, len) = (wr.at.addr, wr.piece.addr, wr.piece.len);
+        let is_signalled = wr.flags.contains(WrFlags::COMPLETE);
         self.last.is_of(wr)
-            && wr.at.segment.span().holds(wr.at.addr, u64::from(len))
-            && match wr.flags.contains(WrFlags::COMPLETE) {
-                true => self.queue.carry_like_last(wr.user_ctx, wr.at.addr, wr.piece.addr, len),
-                false => self.queue.carry_silent_like_last(wr.at.addr, wr.piece.addr, len),
-            }
+            && wr.at.segment.span().holds(remote, u64::from(len))
+            && self.queue.execute_repeat(wr.user_ctx, remote, local, len, is_signalled)
     }
 
-    /// Posts a request that was not carried out at once.
+    /// Posts a request that was not executed within the call.
     #[inline(never)]
-    fn transfer_uncarried(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        match self.transfer_again(wr) {
-            PostedAgain::Posted => Ok(()),
-            PostedAgain::Full => Err(PostError { index: 0, reason: PostReason::Full }),
-            PostedAgain::NotTaken => self.transfer_new(wr),
-        }
+    fn transfer_unexecuted(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        if self.repeat_transfer(wr) { Ok(()) } else { self.transfer_new(wr) }
     }
 
     /// Posts a request that names the objects of the last one; refuses others.
     #[inline]
-    fn transfer_again(&mut self, wr: &OneTransfer<'_>) -> PostedAgain {
-        if !(self.last.is_of(wr) && self.rules.fits(wr)) {
-            return PostedAgain::NotTaken;
-        }
-        self.queue.post_like_last(&again::moved(wr))
+    fn repeat_transfer(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.last.is_of(wr)
+            && self.rules.fits(wr)
+            && self.repeat(Repeats::Transfers(&[again::transfer_delta(wr)]))
     }
 
-    /// Posts a request that names the objects of the last one; whether it was posted.
-    #[inline(always)]
-    pub(crate) fn is_posted_again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.carry_again(wr) || self.transfer_again(wr) == PostedAgain::Posted
-    }
-
-    /// Posts a request that names the objects of the one with this ticket; whether it was posted.
-    #[inline(always)]
-    pub(crate) fn transfer_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.carry_moved(ticket, moved) || self.post_moved(ticket, *moved)
-    }
-
-    /// Like [`SendHalf::transfer_moved`], if the device carries it out at once.
-    #[inline(always)]
-    pub(crate) fn carry_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        let TransferDelta { local, remote, len, user_ctx, is_signalled } = *moved;
-        self.last.reaches(ticket, (remote, len))
-            && is_signalled
-            && self.queue.carry_like_last(user_ctx, remote, local, len)
-    }
-
-    /// Like [`SendHalf::carry_moved`], for an unsignalled request between `local` and `remote`.
-    #[inline(always)]
-    pub(crate) fn carry_silent(
-        &mut self,
-        ticket: u64,
-        (remote, local, len): (u64, u64, u32),
-    ) -> bool {
-        self.last.reaches(ticket, (remote, len))
-            && self.queue.carry_silent_like_last(remote, local, len)
-    }
-
-    /// The rest of [`SendHalf::transfer_moved`], for a request that was not carried out at once.
+    /// The rest of [`SendHalf::post_repeat`], for a request that was not executed within the call.
     #[inline(never)]
-    fn post_moved(&mut self, ticket: u64, moved: TransferDelta) -> bool {
-        match self.last.holds(ticket, &moved) {
-            Some(is_write) if self.rules.carries_len(is_write, moved.len) => {
-                self.queue.post_like_last(&moved) == PostedAgain::Posted
+    fn post_unexecuted(&mut self, ticket: u64, delta: TransferDelta) -> bool {
+        match self.last.holds(ticket, &delta) {
+            Some(is_write) if self.rules.carries_len(is_write, delta.len) => {
+                self.repeat(Repeats::Transfers(&[delta]))
             }
             _ => false,
         }
@@ -292,11 +289,17 @@ impl SendHalf {
                 self.last = LastTransfer::of(&newest, self.tickets);
             }
             (Ok(()), None) => {}
+            (Err(error), _) if changed_nothing(*error) => {}
             // Which was the newest one that the queue took is for it to say.
             (Err(_), _) => self.last = LastTransfer::NONE,
         }
         posted
     }
+}
+
+/// Whether the queue is as it was before the refused call, so that its last requests are the same.
+fn changed_nothing(error: PostError) -> bool {
+    error.index == 0 && error.reason == PostReason::Full
 }
 
 /// Requests of a list that are posted together.

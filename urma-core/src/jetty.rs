@@ -15,7 +15,7 @@ use crate::{
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
     memory::MemoryHome,
-    ops::{MovedAtomic, QueueParts, TransferDelta},
+    ops::QueueParts,
     rules::{self, ensure, refuse},
     target::HeldPath,
 };
@@ -188,7 +188,7 @@ impl Jetty {
     /// The first request that was refused; those before it are posted, it and later ones are not.
     #[inline]
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.send.post(wrs)
+        self.send.post_send(wrs)
     }
 
     /// Posts one request.
@@ -197,53 +197,13 @@ impl Jetty {
     /// It was refused.
     #[inline]
     pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        self.send.transfer(wr)
+        self.send.post_transfer(wr)
     }
 
-    /// Posts a request that names the same objects as the last one, without checking them again. `false`: nothing was
-    /// posted; `post_transfer` posts it or says what is wrong.
+    /// The half that posts requests, with what it remembers of the last ones.
     #[inline(always)]
-    pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.send.is_posted_again(wr)
-    }
-
-    /// Ticket of the last WRITE or READ; the next post invalidates it; 0 if there is none.
-    #[inline]
-    #[must_use]
-    pub fn transfer_ticket(&self) -> u64 {
-        self.send.last.ticket()
-    }
-
-    /// Posts the request with this ticket again, with other addresses. `false`: nothing was posted, because the ticket
-    /// is invalid or something is wrong.
-    #[inline(always)]
-    pub fn post_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.send.transfer_moved(ticket, moved)
-    }
-
-    /// Like `post_moved`, but posts only what the device carries out within this call.
-    #[inline(always)]
-    pub fn carry_moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.send.carry_moved(ticket, moved)
-    }
-
-    /// Like `carry_moved`, for an unsignalled request between `local` and `remote`.
-    #[inline(always)]
-    pub fn carry_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
-        self.send.carry_silent(ticket, place)
-    }
-
-    /// Ticket of the last FETCH_ADD or CAS that was posted alone; 0 if there is none.
-    #[inline]
-    #[must_use]
-    pub fn atomic_ticket(&self) -> u64 {
-        self.send.last_atomic.ticket()
-    }
-
-    /// Like `post_moved`, for a FETCH_ADD or CAS.
-    #[inline(always)]
-    pub fn post_atomic_moved(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
-        self.send.atomic_moved(ticket, moved)
+    pub fn send_half(&mut self) -> &mut SendHalf {
+        &mut self.send
     }
 
     /// Posts receives in order.

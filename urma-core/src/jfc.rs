@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, DoneLook, DoneRecord, JfcControl},
+    ops::{CompletionQueue, DoneLook, JfcControl},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -74,8 +74,8 @@ impl Jfc {
     /// Takes the oldest completion if it is that of a successful send request, or says that the queue is empty. Anything
     /// else is for [`Jfc::poll`].
     #[inline(always)]
-    pub fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
-        self.queue.take_done(into)
+    pub fn take_done(&mut self) -> DoneLook<'_> {
+        self.queue.take_done()
     }
 
     /// The next completion, if there is one.

@@ -81,6 +81,7 @@ pub use attr::{
     AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Guid, ModeSet, Mtu, PortAttr,
     PortState,
 };
+pub use body::SendHalf;
 pub use completion::{
     Arm, Completion, CompletionFlags, CrOpcode, INLINE_PAYLOAD_MAX, InlinePayload, JettyId,
     RequestError,

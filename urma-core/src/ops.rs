@@ -9,8 +9,8 @@
 use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{
-    Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, PostError,
-    QueueCfg, QueueStatus, RecvWr, SendWr, StartPsns, Status, TargetId, Token,
+    Arm, AsyncEvent, Completion, CompletionFlags, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg,
+    PostError, QueueCfg, QueueStatus, RecvWr, SendWr, StartPsns, Status, TargetId, Token,
 };
 
 pub use crate::memory::{PathOps, RemoteSegmentId, SegmentOps};
@@ -22,50 +22,42 @@ pub trait SendQueue: Send + Debug {
     /// Posts all requests and rings the doorbell once.
     ///
     /// # Errors
-    /// The index of the first request that was not taken; all before it are posted.
+    /// The index of the first request that was not taken; all before it are posted. `Full` at index 0 changes nothing.
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 
-    /// Posts a request that differs from the last WRITE or READ only by `moved`. The last one is the one of one local piece,
-    /// not inline, that [`SendQueue::post_send`] took. A provider need not remember it.
-    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        let _ = moved;
-        PostedAgain::NotTaken
-    }
-
-    /// Posts a signalled request that differs from the last one by addresses and length, if the device carries it out
-    /// within this call. The provider checks the length and that the local piece lies in its segment. `false`: nothing
-    /// happened, and the request may still be good.
-    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
-        let _ = (user_ctx, remote, local, len);
+    /// Executes within this call a WRITE or READ that differs from the last one only by what the arguments give: the
+    /// last one of one local piece, not inline, that [`SendQueue::post_send`] took. The provider checks the length and
+    /// that the local piece lies in its segment. `false`: nothing happened, and the request may still be valid.
+    fn execute_repeat(
+        &mut self,
+        user_ctx: u64,
+        remote: u64,
+        local: u64,
+        len: u32,
+        is_signalled: bool,
+    ) -> bool {
+        let _ = (user_ctx, remote, local, len, is_signalled);
         false
     }
 
-    /// Like [`SendQueue::carry_like_last`], for an unsignalled request.
-    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
-        let _ = (remote, local, len);
-        false
-    }
-
-    /// Posts a SEND that differs from the last SEND only by `moved`, whose `remote` is 0. The last one is the one of one local
-    /// piece, not inline, that [`SendQueue::post_send`] took alone. A provider need not remember it.
-    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        let _ = moved;
-        PostedAgain::NotTaken
-    }
-
-    /// Posts an atomic that differs from the last FETCH_ADD or CAS that [`SendQueue::post_send`] took alone only by
-    /// `moved`, whose length is the same.
-    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
-        let _ = moved;
-        PostedAgain::NotTaken
-    }
-
-    /// Posts requests that each differ from the last one only by `moved`, and rings once. Returns how many were posted; the
-    /// rest is for [`SendQueue::post_send`].
-    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
-        let _ = moved;
+    /// Posts the front of `repeats`, as much as there is room for, and rings once. Returns how many were posted; the
+    /// rest is for [`SendQueue::post_send`]. A provider need not remember the last requests.
+    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
+        let _ = repeats;
         0
     }
+}
+
+/// Requests that differ from the last one of their kind only by addresses, lengths, contexts, and whether they are
+/// signalled.
+#[derive(Clone, Copy, Debug)]
+pub enum Repeats<'a> {
+    /// WRITEs or READs like the last one of one local piece, not inline.
+    Transfers(&'a [TransferDelta]),
+    /// A SEND like the last one of one local piece, not inline, that was posted alone; its `remote` is 0.
+    Message(&'a TransferDelta),
+    /// A FETCH_ADD or CAS like the last one that was posted alone, with the same length.
+    Atomic(&'a AtomicDelta),
 }
 
 /// What differs between a request and the last one.
@@ -85,24 +77,13 @@ pub struct TransferDelta {
 
 /// What differs between an atomic and the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MovedAtomic {
+pub struct AtomicDelta {
     /// Addresses, context and whether it is signalled.
     pub transfer: TransferDelta,
     /// FETCH_ADD: value that is added; CAS: value that is stored.
     pub operand: u64,
     /// CAS: value that is expected; else 0.
     pub compare: u64,
-}
-
-/// Result of posting a request like the last one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PostedAgain {
-    /// The request is posted.
-    Posted,
-    /// The queue has no room.
-    Full,
-    /// Nothing happened; post it by [`SendQueue::post_send`].
-    NotTaken,
 }
 
 /// Posts receive requests. One owner at a time (`&mut`), so no lock is needed below.
@@ -122,8 +103,8 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
-    /// Writes the oldest completion into `_into` if it is that of a successful send request. Makes no system call.
-    fn take_done(&mut self, _into: &mut DoneRecord) -> DoneLook {
+    /// Takes the oldest completion if it is that of a successful send request. Makes no system call.
+    fn take_done(&mut self) -> DoneLook<'_> {
         DoneLook::Unknown
     }
 
@@ -134,39 +115,31 @@ pub trait CompletionQueue: Send + Debug {
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
 }
 
-/// What [`CompletionQueue::take_done`] found, and what to do next.
+/// Result of [`CompletionQueue::take_done`], and what to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum DoneLook {
+pub enum DoneLook<'a> {
     /// The queue is empty; a poll would find nothing either.
-    Empty = 0,
-    /// One completion was written.
-    Taken = 1,
-    /// Nothing was written; call [`CompletionQueue::poll`].
+    Empty,
+    /// The completion was taken.
+    Taken(&'a SendDone),
+    /// Nothing was taken; call [`CompletionQueue::poll`].
     Unknown,
 }
 
-/// Completion of a successful send request in the layout of UMDK's `urma_cr_t`, which may lie at any address, so that
-/// the caller's record is written directly.
-#[repr(C, packed)]
+/// The fields of a successful send request's completion that differ from the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DoneRecord {
-    /// 0, which stands for success.
-    pub status: u64,
+pub struct SendDone {
     /// That of the request.
     pub user_ctx: u64,
-    /// 0: as of each request of a send queue.
-    pub opcode: u32,
-    /// That its queue is a jetty ([`crate::CompletionFlags::JETTY`]), or nothing.
-    pub flags: u32,
-    /// Payload length in bytes.
-    pub len: u32,
-    /// Number of its queue.
-    pub local_id: u32,
-    /// 0: peer, immediate data and TP, of which it has none.
-    pub rest: [u64; 5],
     /// That of its queue.
     pub queue_ctx: u64,
+    /// Payload length in bytes; below 2^32.
+    // Wide enough not to share a loaded word with the number: a word that was stored in parts has to be waited for.
+    pub len: u64,
+    /// Number of its queue.
+    pub local_id: u32,
+    /// [`CompletionFlags::JETTY`], or none.
+    pub flags: CompletionFlags,
 }
 
 // ---- control plane ----------------------------------------------------------------------------

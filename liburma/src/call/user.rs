@@ -57,18 +57,6 @@ impl<T> UserPtr<T> {
         // SAFETY: there is room for a `T`, which the maker of this value promised.
         unsafe { self.as_ptr().write_unaligned(value) };
     }
-
-    /// The memory as a `Record`, a type with the same layout, to be written in place.
-    #[inline(always)]
-    pub(crate) fn room<'a>(self) -> &'a mut T::Record
-    where
-        T: Recorded,
-    {
-        const { assert!(size_of::<T::Record>() == size_of::<T>() && align_of::<T::Record>() == 1) };
-        // SAFETY: a `T` lies here, which the maker of this value promised, and no other thread uses it; any bytes are a
-        // record, at any address, and until the call returns this thread reaches them by what this value gives.
-        unsafe { &mut *self.as_ptr().cast() }
-    }
 }
 
 /// The error for a NULL argument.
@@ -76,15 +64,6 @@ impl<T> UserPtr<T> {
 #[inline(never)]
 fn null<T>() -> Code {
     refuse!(EINVAL, "an argument is NULL: a {} must be there", word::<T>())
-}
-
-/// A struct that is written through another type.
-///
-/// # Safety
-/// Any bytes are a `Record`.
-pub(crate) unsafe trait Recorded {
-    /// The type that is written.
-    type Record;
 }
 
 /// An array of a C caller, the counterpart of [`UserPtr`]; an index beyond its count is refused.

@@ -1,10 +1,9 @@
 //! Completions as the records of C programs.
-#![expect(unsafe_code, reason = "one of them is written as urma-core has it")]
 
-use urma_core::{Completion, CrOpcode, ops::DoneRecord};
+use urma_core::{Completion, CrOpcode, JettyId, ops::SendDone};
 
 use super::name::jetty_id_out;
-use crate::{abi::*, call::Recorded};
+use crate::abi::*;
 
 #[inline(always)]
 pub(crate) fn record(from: &Completion) -> urma_cr_t {
@@ -21,6 +20,24 @@ pub(crate) fn record(from: &Completion) -> urma_cr_t {
         remote_id: jetty_id_out(from.remote),
         u,
         tpn: from.tpn,
+        user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
+    }
+}
+
+/// The record of a successful send request.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
+pub(crate) fn record_of_sent(from: &SendDone) -> urma_cr_t {
+    urma_cr_t {
+        status: 0,
+        user_ctx: from.user_ctx,
+        opcode: 0,
+        flag: urma_cr_flag_t { value: from.flags.bits() },
+        completion_len: from.len as u32,
+        local_id: from.local_id,
+        remote_id: jetty_id_out(JettyId::default()),
+        u: urma_cr_u { imm_data: 0 },
+        tpn: 0,
         user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
     }
 }
@@ -45,22 +62,3 @@ fn immediate(from: &Completion) -> urma_cr_u {
         None => urma_cr_u { imm_data: 0 },
     }
 }
-
-// SAFETY: any bytes are its integers; that it has the members of the other one is checked below.
-unsafe impl Recorded for urma_cr_t {
-    type Record = DoneRecord;
-}
-
-/// Each member of the record of a finished request is where `urma_cr_t` has its own.
-const _: () = {
-    use core::mem::offset_of;
-    assert!(offset_of!(DoneRecord, status) == offset_of!(urma_cr_t, status));
-    assert!(offset_of!(DoneRecord, user_ctx) == offset_of!(urma_cr_t, user_ctx));
-    assert!(offset_of!(DoneRecord, opcode) == offset_of!(urma_cr_t, opcode));
-    assert!(offset_of!(DoneRecord, flags) == offset_of!(urma_cr_t, flag));
-    assert!(offset_of!(DoneRecord, len) == offset_of!(urma_cr_t, completion_len));
-    assert!(offset_of!(DoneRecord, local_id) == offset_of!(urma_cr_t, local_id));
-    assert!(offset_of!(DoneRecord, rest) == offset_of!(urma_cr_t, remote_id));
-    assert!(offset_of!(DoneRecord, queue_ctx) == offset_of!(urma_cr_t, user_data));
-    assert!(cfg!(target_endian = "little"), "status and flags are the low bytes of wider members");
-};

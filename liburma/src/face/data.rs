@@ -8,15 +8,17 @@ use core::{
     ptr::{NonNull, fn_addr_eq},
 };
 
-use urma_core::ops::DoneLook;
-
 use crate::{
     abi::*,
     call::{self, Object, UserArray, UserPtr, object, refuse},
     face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
     slab::{find_live, place},
-    udma::{kind, poll, post},
+    udma::{
+        kind,
+        poll::{self, NOT_TAKEN},
+        post,
+    },
 };
 
 /// Whether the table of the context of a live object, whose public part is `$public`, has this library's own `$mine`: the
@@ -154,53 +156,52 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
-    let args = PollArgs { jfc, cr_cnt, cr };
-    if cr_cnt == 1
-        && let Some(place) = place::<kind::Jfc>(jfc)
+    if cr_cnt != 1 {
+        return poll_any(jfc, cr_cnt, cr);
+    }
+    if let Some(place) = place::<kind::Jfc>(jfc)
         // SAFETY: room for a completion of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserPtr::new(cr) }
     {
-        let Some(entry) = place.begin() else { return poll_locked(&args) };
-        let look = entry.work(DoneLook::Unknown, |own| {
-            call::caught(DoneLook::Unknown, || {
+        let Some(entry) = place.begin() else { return poll_locked(jfc, cr) };
+        let count = entry.work(NOT_TAKEN, |own| {
+            call::caught(NOT_TAKEN, || {
                 let is_own = is_own!(jfc, poll_jfc, poll::poll_jfc);
-                if is_own { own.core.take_done(to.room()) } else { DoneLook::Unknown }
+                if is_own { poll::take_sent(own, to) } else { NOT_TAKEN }
             })
         });
-        if look != DoneLook::Unknown {
-            return look as c_int;
+        if count != NOT_TAKEN {
+            return count;
         }
     }
-    poll_any(&args)
-}
-
-/// The arguments of a poll, in memory as [`PostArgs`].
-struct PollArgs {
-    jfc: *mut urma_jfc_t,
-    cr_cnt: c_int,
-    cr: *mut urma_cr_t,
+    poll_one(jfc, cr)
 }
 
 /// A poll of one completion, of a queue that this thread has no lease of.
 #[inline(never)]
-fn poll_locked(args: &PollArgs) -> c_int {
+fn poll_locked(jfc: *mut urma_jfc_t, cr: *mut urma_cr_t) -> c_int {
     // SAFETY: room for a completion of the caller's (room card of `face`).
-    if let Ok(to) = unsafe { UserPtr::new(args.cr) }
-        && let Some(place) = place::<kind::Jfc>(args.jfc)
+    if let Ok(to) = unsafe { UserPtr::new(cr) }
+        && let Some(place) = place::<kind::Jfc>(jfc)
         && let Some(mut own) = place.try_lock()
-        && is_own!(args.jfc, poll_jfc, poll::poll_jfc)
+        && is_own!(jfc, poll_jfc, poll::poll_jfc)
     {
-        let look = own.core.take_done(to.room());
-        if look != DoneLook::Unknown {
-            return look as c_int;
+        let count = poll::take_sent(&mut own, to);
+        if count != NOT_TAKEN {
+            return count;
         }
     }
-    poll_any(args)
+    poll_one(jfc, cr)
+}
+
+/// A poll of one completion, of any kind. A function of its own, so that the count takes no register before.
+#[inline(never)]
+fn poll_one(jfc: *mut urma_jfc_t, cr: *mut urma_cr_t) -> c_int {
+    poll_any(jfc, 1, cr)
 }
 
 #[inline(never)]
-fn poll_any(args: &PollArgs) -> c_int {
-    let PollArgs { jfc, cr_cnt, cr } = *args;
+fn poll_any(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
     if !perf::is_on()
         && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
         && let Ok(room) = usize::try_from(cr_cnt)

@@ -5,12 +5,12 @@
 
 use core::ffi::c_int;
 
-use urma_core::Arm;
+use urma_core::{Arm, ops::DoneLook};
 
 use crate::{
     abi::*,
-    call::{self, Answer, UserArray, gone, ours, refuse},
-    convert::completion::record,
+    call::{self, Answer, UserArray, UserPtr, gone, ours, refuse},
+    convert::completion::{record, record_of_sent},
     slab::Slot,
     udma::kind::{self, JfcOwn, POLL_BATCH},
 };
@@ -39,6 +39,21 @@ pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
         fill(&mut own, to)
     })
 }
+
+/// Takes the oldest completion if it is that of a successful send request. Returns how many were taken, or
+/// [`NOT_TAKEN`].
+#[inline(always)]
+pub(crate) fn take_sent(own: &mut JfcOwn, to: UserPtr<urma_cr_t>) -> c_int {
+    let look = own.core.take_done();
+    if let DoneLook::Taken(done) = look {
+        to.write(record_of_sent(done));
+        return 1;
+    }
+    if look == DoneLook::Empty { 0 } else { NOT_TAKEN }
+}
+
+/// The queue has to be polled. No count, and no option of one: that would be tested twice.
+pub(crate) const NOT_TAKEN: c_int = 2;
 
 /// Until the array is full or the queue is empty.
 #[inline(always)]

@@ -14,10 +14,7 @@ mod several;
 use core::mem::MaybeUninit;
 
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
-use urma_core::{
-    LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode,
-    ops::{MovedAtomic, TransferDelta},
-};
+use urma_core::{LocalSge, PostError, RecvWr, SendHalf, TransportMode};
 
 use crate::{
     abi::*,
@@ -59,41 +56,8 @@ pub(crate) trait Sends {
     /// Whether everything goes to one target, whatever requests name.
     fn is_bound(&self) -> bool;
 
-    /// Posts checked requests.
-    ///
-    /// # Errors
-    /// The first request that was refused.
-    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
-
-    /// Posts one checked WRITE or READ of one piece on either side.
-    ///
-    /// # Errors
-    /// Why the request was refused.
-    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError>;
-
-    /// Posts one request like the last one, checked by its objects. `false`: nothing happened.
-    fn again(&mut self, wr: &OneTransfer<'_>) -> bool;
-
-    /// Posts a request like the last one, given by its ticket and the fields that differ. `false`: nothing happened.
-    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
-
-    /// Executes a signalled request like the last one within this call, given by ticket and differing fields.
-    /// `false`: nothing happened.
-    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool;
-
-    /// Executes an unsignalled request like the last one within this call: remote address, local address, length in
-    /// bytes. `false`: nothing happened.
-    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool;
-
-    /// Posts a FETCH_ADD or CAS like the last one, given by its ticket and the fields that differ. `false`: nothing
-    /// happened.
-    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool;
-
-    /// Ticket of the last WRITE or READ; 0 if there is none.
-    fn ticket(&self) -> u64;
-
-    /// Ticket of the last FETCH_ADD or CAS; 0 if there is none.
-    fn atomic_ticket(&self) -> u64;
+    /// The half that posts checked requests.
+    fn half(&mut self) -> &mut SendHalf;
 
     /// The objects that the last plain request named.
     fn last(&mut self) -> &mut LastNames;
@@ -101,107 +65,35 @@ pub(crate) trait Sends {
 
 impl Sends for JfsOwn {
     #[inline(always)]
-    fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.core.post_again(wr)
-    }
-
-    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.core.post_moved(ticket, moved)
+    fn is_bound(&self) -> bool {
+        false
     }
 
     #[inline(always)]
-    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.core.carry_moved(ticket, moved)
-    }
-
-    #[inline(always)]
-    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
-        self.core.carry_silent(ticket, place)
-    }
-
-    #[inline(always)]
-    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
-        self.core.post_atomic_moved(ticket, moved)
-    }
-
-    fn ticket(&self) -> u64 {
-        self.core.transfer_ticket()
-    }
-
-    fn atomic_ticket(&self) -> u64 {
-        self.core.atomic_ticket()
+    fn half(&mut self) -> &mut SendHalf {
+        self.core.send_half()
     }
 
     #[inline(always)]
     fn last(&mut self) -> &mut LastNames {
         &mut self.more
     }
-
-    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        self.core.post_transfer(wr)
-    }
-
-    #[inline(always)]
-    fn is_bound(&self) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.core.post_send(wrs)
-    }
 }
 
 impl Sends for JettyOwn {
-    #[inline(always)]
-    fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
-        self.core.post_again(wr)
-    }
-
-    fn moved(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.core.post_moved(ticket, moved)
-    }
-
-    #[inline(always)]
-    fn carried(&mut self, ticket: u64, moved: &TransferDelta) -> bool {
-        self.core.carry_moved(ticket, moved)
-    }
-
-    #[inline(always)]
-    fn carried_silent(&mut self, ticket: u64, place: (u64, u64, u32)) -> bool {
-        self.core.carry_silent(ticket, place)
-    }
-
-    #[inline(always)]
-    fn moved_atomic(&mut self, ticket: u64, moved: &MovedAtomic) -> bool {
-        self.core.post_atomic_moved(ticket, moved)
-    }
-
-    fn ticket(&self) -> u64 {
-        self.core.transfer_ticket()
-    }
-
-    fn atomic_ticket(&self) -> u64 {
-        self.core.atomic_ticket()
-    }
-
-    #[inline(always)]
-    fn last(&mut self) -> &mut LastNames {
-        &mut self.more.last
-    }
-
-    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        self.core.post_transfer(wr)
-    }
-
     #[inline(always)]
     fn is_bound(&self) -> bool {
         self.core.mode() == TransportMode::Rc
     }
 
     #[inline(always)]
-    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.core.post_send(wrs)
+    fn half(&mut self) -> &mut SendHalf {
+        self.core.send_half()
+    }
+
+    #[inline(always)]
+    fn last(&mut self) -> &mut LastNames {
+        &mut self.more.last
     }
 }
 

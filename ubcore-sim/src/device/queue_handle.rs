@@ -53,14 +53,37 @@ pub enum WordMove<'q> {
     Ending(u32, QueueEnd<'q>),
     /// The word was moved, and the queue is to be leased: call [`SoftwareDevice::lease`].
     ToLease(u32, QueueVisit<'q>),
-    /// It cannot be done here: call [`SoftwareDevice::carry_word_in_visit`].
-    StepOutcome(QueueVisit<'q>),
+    /// The memory is of a peer, or there is no grant: call [`SoftwareDevice::repeat_in_visit`].
+    Elsewhere(QueueVisit<'q>),
     /// Another thread has the queue.
     Held,
     /// Another thread took the lease under which this one entered: call [`QueueEntry::finish`].
     Taken(QueueEntry<'q>),
     /// The queue is gone: its number may be that of another one.
     Ended,
+}
+
+/// Result of executing a request that is not in the ring, by its handle.
+#[derive(Clone, Copy, Debug)]
+pub struct Executed {
+    /// Index of the JFC's next entry; `None`: nothing happened.
+    pub index: Option<u32>,
+    left: StepOutcome,
+    is_marked: bool,
+}
+
+impl Executed {
+    /// Nothing happened, and nothing is left to do but what another thread marked.
+    const fn refused(is_marked: bool) -> Self {
+        Self { index: None, left: StepOutcome::NOTHING, is_marked }
+    }
+
+    /// Whether [`SoftwareDevice::finish`] has something to do.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_unfinished(self) -> bool {
+        self.is_marked || self.left != StepOutcome::NOTHING
+    }
 }
 
 /// End of a visit that another thread interrupted.
@@ -132,7 +155,7 @@ impl QueueHandle {
         };
         let moved = (pi, remote_va, local_va);
         match visit.with(|place| place.move_word(queue, moved)) {
-            None => WordMove::StepOutcome(QueueVisit(visit)),
+            None => WordMove::Elsewhere(QueueVisit(visit)),
             Some(index) if self.wants_lease(&mut visit) => {
                 WordMove::ToLease(index, QueueVisit(visit))
             }
@@ -193,16 +216,46 @@ impl SoftwareDevice {
         self.post_direct(now, &found.queue, words)
     }
 
-    /// Executes a direct entry that is not in the ring. Returns whether anything may be left to do; `None`: nothing
-    /// happened, the entry has to be posted in the ring.
+    /// Executes an entry that is not in the ring. Returns whether anything may be left to do; `None`: nothing happened,
+    /// the entry has to be posted in the ring.
     #[inline(always)]
-    pub fn carry(
+    pub fn execute(
         &self,
         found: &QueueHandle,
         now: impl FnOnce() -> Nanos,
         words: &[u64; BLOCK_WORDS],
     ) -> Option<bool> {
-        self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
+        self.execute_by(found, now, |engine, at| engine.execute_block(at, words))
+    }
+
+    /// Executes an atomic that is not in the ring. Results as in [`SoftwareDevice::execute`].
+    #[inline(always)]
+    pub fn execute_atomic(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        blocks: &AtomicBlocks,
+    ) -> Option<bool> {
+        self.execute_by(found, now, |engine, at| engine.execute_atomic(at, blocks))
+    }
+
+    /// Calls `execute` for an entry that is not in the ring.
+    #[inline(always)]
+    fn execute_by(
+        &self,
+        found: &QueueHandle,
+        now: impl FnOnce() -> Nanos,
+        execute: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<StepOutcome>,
+    ) -> Option<bool> {
+        if !self.is_still(found) {
+            return None;
+        }
+        let left = self.core.execute(&found.queue, execute)?;
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        Some(is_left || left != StepOutcome::BUSY)
     }
 
     /// Whether the handle's queue still has its number; if not, counts a bad doorbell.
@@ -215,127 +268,85 @@ impl SoftwareDevice {
         is_still
     }
 
-    /// Executes an entry like the newest one of [`SoftwareDevice::carry`], from the fields that differ. Results as
-    /// there.
+    /// Executes an entry like the newest one of [`SoftwareDevice::execute`], from the fields that differ.
     #[inline(always)]
-    pub fn carry_moved(
-        &self,
-        found: &QueueHandle,
-        now: impl FnOnce() -> Nanos,
-        moved: &MovedEntry,
-    ) -> Option<bool> {
-        if !self.is_still(found) {
-            return None;
-        }
-        let queue = &found.queue;
-        let (left, is_marked) = match queue.send.try_visit_as(&found.owner) {
-            OwnerEntry::Visit(mut visit) => {
-                let left = visit.with(|place| place.carry_reported(queue, moved));
-                (left, found.end(visit))
-            }
-            OwnerEntry::Refused => return None,
-            OwnerEntry::Taken(entry) => (None, entry.finish()),
-        };
-        if left == Some(StepOutcome::BUSY) && !is_marked && !self.is_left(StepOutcome::BUSY) {
-            return Some(false);
-        }
-        self.after_reported(found, now, (left, is_marked))
+    pub fn repeat(&self, found: &QueueHandle, moved: &MovedEntry) -> Executed {
+        self.execute_in_visit(found, |place, queue| place.repeat(queue, moved))
     }
 
-    /// The rare cases after [`SoftwareDevice::carry_moved`]: the request left something to do or was not executed, or
-    /// another thread marked the queue.
-    #[cold]
-    #[inline(never)]
-    fn after_reported(
+    /// Executes the word that [`QueueHandle::move_word`] could not move, in the visit that it returned.
+    #[inline(always)]
+    pub fn repeat_in_visit(
         &self,
         found: &QueueHandle,
-        now: impl FnOnce() -> Nanos,
-        (carried, is_marked): (Option<StepOutcome>, bool),
-    ) -> Option<bool> {
-        let mut left = carried.unwrap_or(StepOutcome::NOTHING);
-        if carried.is_some_and(|left| left != StepOutcome::BUSY) {
+        mut visit: QueueVisit<'_>,
+        moved: &MovedEntry,
+    ) -> Executed {
+        let repeated = visit.0.with(|place| place.repeat(&found.queue, moved));
+        self.executed(repeated, found.end(visit.0))
+    }
+
+    /// Executes a whole entry like any that [`SoftwareDevice::execute`] executed, and makes it the newest; the driver
+    /// makes its CQE.
+    #[inline(always)]
+    pub fn execute_known(&self, found: &QueueHandle, words: &[u64; BLOCK_WORDS]) -> Executed {
+        self.execute_in_visit(found, |place, queue| {
+            let index = place.engine().as_mut()?.execute_known(queue, words)?;
+            Some((index, StepOutcome::NOTHING))
+        })
+    }
+
+    /// Executes an atomic like the newest one of [`SoftwareDevice::execute_atomic`]; the driver makes its CQE. If refused,
+    /// it has to be posted at that position.
+    #[inline(always)]
+    pub fn repeat_atomic(&self, found: &QueueHandle, moved: &MovedWord) -> Executed {
+        self.execute_in_visit(found, |place, queue| {
+            Some((place.repeat_atomic(queue, moved)?, StepOutcome::NOTHING))
+        })
+    }
+
+    /// Calls `execute` for an entry that is not in the ring, in a visit of the queue.
+    #[inline(always)]
+    fn execute_in_visit(
+        &self,
+        found: &QueueHandle,
+        execute: impl FnOnce(&mut EnginePlace, &Queue) -> Option<(u32, StepOutcome)>,
+    ) -> Executed {
+        let queue = &found.queue;
+        if !self.is_still(found) {
+            return Executed::refused(false);
+        }
+        let mut visit = match queue.send.try_visit_as(&found.owner) {
+            OwnerEntry::Visit(visit) => visit,
+            OwnerEntry::Refused => return Executed::refused(false),
+            OwnerEntry::Taken(entry) => return Executed::refused(entry.finish()),
+        };
+        let executed = visit.with(|place| execute(place, queue));
+        self.executed(executed, found.end(visit))
+    }
+
+    /// The result for the caller: a CQE alone leaves nothing to do, unless events are moderated.
+    #[inline(always)]
+    fn executed(&self, executed: Option<(u32, StepOutcome)>, is_marked: bool) -> Executed {
+        let Some((index, left)) = executed else { return Executed::refused(is_marked) };
+        let is_done = left == StepOutcome::BUSY && !self.is_left(left);
+        let left = if is_done { StepOutcome::NOTHING } else { left };
+        Executed { index: Some(index), left, is_marked }
+    }
+
+    /// Does what an executed request left to do, and steps the queue if another thread marked it meanwhile.
+    #[cold]
+    pub fn finish(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos, executed: Executed) {
+        let Executed { mut left, is_marked, .. } = executed;
+        if left != StepOutcome::NOTHING && left != StepOutcome::BUSY {
             self.core.list(&found.queue, left);
         }
         if is_marked {
             left = left.then(self.core.step_queue(&found.queue, None));
         }
-        let is_left = self.is_left(left);
-        if is_left {
+        if self.is_left(left) {
             self.run_posted(now());
         }
-        carried.map(|_| is_left || left != StepOutcome::BUSY)
-    }
-
-    /// Executes an entry like the newest one of [`SoftwareDevice::carry`], whose CQE the driver makes or which wants
-    /// none. Returns the index of the JFC's next entry (`None`: nothing happened), and whether the queue is to be
-    /// stepped ([`SoftwareDevice::step_queue_found`]).
-    #[inline(always)]
-    pub fn execute_local(&self, found: &QueueHandle, moved: &MovedEntry) -> (Option<u32>, bool) {
-        self.visit_brief(found, |place, queue| place.execute_local(queue, moved))
-    }
-
-    /// Executes an 8-byte entry without a completion. Results as in [`SoftwareDevice::execute_local`].
-    #[inline(always)]
-    pub fn carry_word_silently(
-        &self,
-        found: &QueueHandle,
-        moved: (u32, u64, u64),
-    ) -> (Option<u32>, bool) {
-        self.visit_brief(found, |place, queue| place.carry_word_silently(queue, moved))
-    }
-
-    /// Executes a whole entry like any that [`SoftwareDevice::carry`] executed, and makes it the newest. Results as
-    /// in [`SoftwareDevice::execute_local`].
-    #[inline(always)]
-    pub fn carry_block_unreported(
-        &self,
-        found: &QueueHandle,
-        words: &[u64; BLOCK_WORDS],
-    ) -> (Option<u32>, bool) {
-        self.visit_brief(found, |place, queue| {
-            place.engine().as_mut()?.carry_block_unreported(queue, words)
-        })
-    }
-
-    /// Calls `carry` to execute an entry that is not in the ring and whose CQE the driver makes.
-    #[inline(always)]
-    fn visit_brief(
-        &self,
-        found: &QueueHandle,
-        carry: impl FnOnce(&mut EnginePlace, &Queue) -> Option<u32>,
-    ) -> (Option<u32>, bool) {
-        let queue = &found.queue;
-        if !queue.sends.is_still(found.life) {
-            self.count(Counter::BadDoorbell);
-            return (None, false);
-        }
-        let mut visit = match queue.send.try_visit_as(&found.owner) {
-            OwnerEntry::Visit(visit) => visit,
-            OwnerEntry::Refused => return (None, false),
-            OwnerEntry::Taken(entry) => return (None, entry.finish()),
-        };
-        let index = visit.with(|place| carry(place, queue));
-        (index, found.end(visit))
-    }
-
-    /// Executes the word that [`QueueHandle::move_word`] could not move, in the visit that it returned. Results as in
-    /// [`SoftwareDevice::execute_local`].
-    #[inline(always)]
-    pub fn carry_word_in_visit(
-        &self,
-        found: &QueueHandle,
-        mut visit: QueueVisit<'_>,
-        moved: (u32, u64, u64),
-    ) -> (Option<u32>, bool) {
-        let index = visit.0.with(|place| place.carry_word(&found.queue, moved));
-        (index, found.end(visit.0))
-    }
-
-    /// Executes an atomic like the newest one of [`SoftwareDevice::carry_atomic`], whose CQE the driver makes.
-    /// Results as in [`SoftwareDevice::execute_local`]; without an index it has to be posted at that position.
-    #[inline(always)]
-    pub fn carry_word(&self, found: &QueueHandle, moved: &MovedWord) -> (Option<u32>, bool) {
-        self.visit_brief(found, |place, queue| place.change_unreported(queue, moved))
     }
 
     /// Ends a visit in a lease. Returns whether the queue is to be stepped.
@@ -345,40 +356,8 @@ impl SoftwareDevice {
 
     /// Steps a queue that another thread marked during a visit.
     #[cold]
-    pub fn step_queue_found(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos) {
-        if self.is_left(self.core.step_queue(&found.queue, None)) {
-            self.run_posted(now());
-        }
-    }
-
-    /// Executes an atomic that is not in the ring. Results as in [`SoftwareDevice::carry`].
-    #[inline(always)]
-    pub fn carry_atomic(
-        &self,
-        found: &QueueHandle,
-        now: impl FnOnce() -> Nanos,
-        blocks: &AtomicBlocks,
-    ) -> Option<bool> {
-        self.carry_by(found, now, |engine, at| engine.carry_blocks(at, blocks))
-    }
-
-    /// Calls `carry` to execute an entry that is not in the ring.
-    #[inline(always)]
-    fn carry_by(
-        &self,
-        found: &QueueHandle,
-        now: impl FnOnce() -> Nanos,
-        carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<StepOutcome>,
-    ) -> Option<bool> {
-        if !self.is_still(found) {
-            return None;
-        }
-        let left = self.core.carry(&found.queue, carry)?;
-        let is_left = self.is_left(left);
-        if is_left {
-            self.run_posted(now());
-        }
-        Some(is_left || left != StepOutcome::BUSY)
+    pub fn step_marked(&self, found: &QueueHandle, now: impl FnOnce() -> Nanos) {
+        self.finish(found, now, Executed::refused(true));
     }
 
     /// Rings the queue's doorbell: posts everything before block `pi`.

@@ -82,18 +82,18 @@ impl DeviceCore {
         self.leave(queue, run, left.unwrap_or(StepOutcome::NOTHING))
     }
 
-    /// Calls `carry` to execute an entry that is not in the ring, on the express lane. `None`: nothing happened.
+    /// Calls `execute` for an entry that is not in the ring, on the express lane. `None`: nothing happened.
     #[inline(always)]
-    pub(crate) fn carry(
+    pub(crate) fn execute(
         &self,
         queue: &Arc<DeviceSendQueue>,
-        carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<StepOutcome>,
+        execute: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<StepOutcome>,
     ) -> Option<StepOutcome> {
         let at: (&Tables, &Queue) = (&self.tables, queue);
         let (run, left) = queue.send.try_split(
             |place| {
-                let carried = place.engine().as_mut().and_then(|engine| carry(engine, at));
-                carried.unwrap_or(StepOutcome::NOT_CARRIED)
+                let executed = place.engine().as_mut().and_then(|engine| execute(engine, at));
+                executed.unwrap_or(StepOutcome::NOT_EXECUTED)
             },
             |place, left| {
                 let Some(engine) = place.engine() else { return };
@@ -104,8 +104,8 @@ impl DeviceCore {
         if left == StepOutcome::BUSY && run == RunResult::Done {
             return Some(left);
         }
-        let is_carried = !left.has(StepOutcome::NOT_CARRIED);
-        is_carried.then_some(self.leave(queue, run, left.without(StepOutcome::NOT_CARRIED)))
+        let is_executed = !left.has(StepOutcome::NOT_EXECUTED);
+        is_executed.then_some(self.leave(queue, run, left.without(StepOutcome::NOT_EXECUTED)))
     }
 
     /// Puts the queue on the lists for what its steps left, and returns that.

@@ -4,10 +4,10 @@
 //! results of the one in charge. *Must not*: let a request reach the engine while a grant or ping-pong mode is in
 //! force.
 
-use udma_abi::{MovedWord, sqe::BLOCK_WORDS};
+use udma_abi::{CompletionBy, MovedWord, sqe::BLOCK_WORDS};
 
-use super::grant::{FastPathGrant, MovedPlace, Unreported};
-use super::known::{MovedEntry, WORD_LEN};
+use super::grant::{FastPathGrant, MovedPlace, Unrepeated};
+use super::known::MovedEntry;
 use super::ping_pong::PingPongSends;
 use super::send::{SaidTo, SendEngine, StepOutcome, Visit};
 use super::short::ShortBody;
@@ -96,64 +96,50 @@ impl EnginePlace {
     #[inline(never)]
     fn end_grant(&mut self) {
         if let (Some(grant), Some(engine)) = (self.grant.take(), &mut self.engine) {
-            engine.count_carried(grant.requests(), grant.blocks());
+            engine.count_unreported(grant.requests(), grant.blocks());
         }
     }
 
-    /// Executes a WRITE or READ whose completion the driver makes or which wants none, under the grant if there is
-    /// one, else by [`SendEngine::execute_local`]. Returns the index of the JFC's next entry.
+    /// Executes a WRITE or READ like the last one: under the grant, which then stays in force, else by
+    /// [`SendEngine::repeat`]. Returns the index of the JFC's next entry, and what the engine left to do.
     #[inline(always)]
-    pub(crate) fn execute_local(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        if let Some(index) = self.grant.as_mut().and_then(|grant| grant.carry(queue, moved)) {
-            return Some(index);
-        }
+    pub(crate) fn repeat(
+        &mut self,
+        queue: &Queue,
+        moved: &MovedEntry,
+    ) -> Option<(u32, StepOutcome)> {
+        let why = match self.grant.as_mut().map(|grant| grant.repeat(queue, moved)) {
+            Some(Ok(index)) => {
+                let is_reported = moved.by == CompletionBy::Device;
+                return Some((index, StepOutcome::BUSY.when(is_reported)));
+            }
+            Some(Err(why)) => why,
+            None => Unrepeated::Refused,
+        };
         // A copy, so that the caller's request can stay in registers.
         let moved = *moved;
-        self.carry_by_engine(queue, &moved)
-    }
-
-    /// Executes a WRITE or READ and writes its CQE, under the grant if there is one, which then stays in force, else
-    /// by [`SendEngine::carry_moved`].
-    #[inline(always)]
-    pub(crate) fn carry_reported(
-        &mut self,
-        queue: &Queue,
-        moved: &MovedEntry,
-    ) -> Option<StepOutcome> {
-        match self.grant.as_mut().map(|grant| grant.report(queue, moved)) {
-            Some(Ok(())) => Some(StepOutcome::BUSY),
-            Some(Err(why)) => self.report_again(queue, moved, why),
-            None => self.report_by_engine(queue, moved),
-        }
-    }
-
-    /// Executes by the engine a request that the grant refused, with the completion slot that it left.
-    #[cold]
-    #[inline(never)]
-    fn report_again(
-        &mut self,
-        queue: &Queue,
-        moved: &MovedEntry,
-        why: Unreported,
-    ) -> Option<StepOutcome> {
-        let engine = self.engine().as_mut()?;
-        if why == Unreported::SlotLeft {
-            engine.keep_slot();
-        }
-        engine.carry_moved(queue, moved)
+        self.repeat_by_engine(queue, &moved, why)
     }
 
     #[inline(never)]
-    fn report_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<StepOutcome> {
+    fn repeat_by_engine(
+        &mut self,
+        queue: &Queue,
+        moved: &MovedEntry,
+        why: Unrepeated,
+    ) -> Option<(u32, StepOutcome)> {
         let in_row = self.in_row + 1;
         let engine = self.engine().as_mut()?;
-        let left = engine.carry_moved(queue, moved)?;
+        if why == Unrepeated::SlotLeft {
+            engine.keep_slot();
+        }
+        let repeated = engine.repeat(queue, moved)?;
         if in_row < ROW {
             self.in_row = in_row;
         } else {
             self.grant = engine.grant();
         }
-        Some(left)
+        Some(repeated)
     }
 
     /// Executes 8 bytes between segments of this node, only under a grant and as a single move. Returns the index of
@@ -161,34 +147,6 @@ impl EnginePlace {
     #[inline(always)]
     pub(crate) fn move_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
         self.grant.as_mut()?.move_word(queue, moved)
-    }
-
-    /// Executes 8 bytes whose completion the driver makes, under the grant or by the engine.
-    #[inline(always)]
-    pub(crate) fn carry_word(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        let by_grant = self.grant.as_mut().and_then(|grant| grant.move_word_of_any(queue, moved));
-        by_grant.or_else(|| self.carry_word_by_engine(queue, moved))
-    }
-
-    /// Executes 8 bytes without a completion, under the grant or by the engine.
-    #[inline(always)]
-    pub(crate) fn carry_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        let by_grant = self.grant.as_mut().and_then(|grant| grant.move_word_silently(queue, moved));
-        by_grant.or_else(|| self.carry_silently_by_engine(queue, moved))
-    }
-
-    #[inline(never)]
-    fn carry_silently_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        let (pi, remote_va, local_va) = moved;
-        let moved = MovedEntry { pi, is_signalled: false, remote_va, local_va, len: WORD_LEN };
-        self.execute_local(queue, &moved)
-    }
-
-    #[inline(never)]
-    fn carry_word_by_engine(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        let (pi, remote_va, local_va) = moved;
-        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: WORD_LEN };
-        self.execute_local(queue, &moved)
     }
 
     /// Whether to lease the queue: one grant has covered many blocks. `had` leases were given before, each of which
@@ -204,41 +162,28 @@ impl EnginePlace {
     }
 
     /// Executes an atomic whose completion the driver makes, under the grant if there is one, else by
-    /// [`SendEngine::change_unreported`].
+    /// [`SendEngine::repeat_atomic`].
     #[inline(always)]
-    pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+    pub(crate) fn repeat_atomic(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         match self.grant.as_mut().and_then(|grant| grant.change(queue, moved)) {
             Some(Ok(index)) => Some(index),
             Some(Err(status)) => {
                 self.engine().as_mut()?.spoil_next(status);
                 None
             }
-            None => self.change_by_engine(queue, moved),
+            None => self.repeat_atomic_by_engine(queue, moved),
         }
     }
 
     #[inline(never)]
-    fn change_by_engine(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+    fn repeat_atomic_by_engine(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         let in_row = self.in_row + 1;
         let engine = self.engine().as_mut()?;
-        let index = engine.change_unreported(queue, moved)?;
+        let index = engine.repeat_atomic(queue, moved)?;
         if in_row < ROW {
             self.in_row = in_row;
         } else {
             self.grant = engine.grant_of_words();
-        }
-        Some(index)
-    }
-
-    #[inline(never)]
-    fn carry_by_engine(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        let in_row = self.in_row + 1;
-        let engine = self.engine().as_mut()?;
-        let index = engine.execute_local(queue, moved)?;
-        if in_row < ROW {
-            self.in_row = in_row;
-        } else {
-            self.grant = engine.grant();
         }
         Some(index)
     }

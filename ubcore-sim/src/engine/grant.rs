@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use udma_abi::cqe::SendDoneForm;
-use udma_abi::{Atomic, CqeStatus, MovedWord};
+use udma_abi::{Atomic, CompletionBy, CqeStatus, MovedWord};
 use urma_mem::RegionWord32;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
@@ -40,9 +40,9 @@ pub(super) struct FastPathGrant {
     form: SendDoneForm,
 }
 
-/// Why a request with a completion was not executed under the grant.
+/// Why a request was not executed under the grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unreported {
+pub(super) enum Unrepeated {
     /// It is not the next one, the epoch moved, or the JFC is full.
     Refused,
     /// It got a slot in the JFC, but the bytes did not move: the caller has the slot now.
@@ -51,7 +51,7 @@ pub(super) enum Unreported {
 
 impl FastPathGrant {
     /// Makes a grant for requests like `known` from position `next` on. `None` if the epoch moved since the last full
-    /// check.
+    /// check, or requests may not even have 8 bytes.
     pub(super) fn of(
         known: &KnownRequest,
         next: u32,
@@ -61,7 +61,7 @@ impl FastPathGrant {
         let seen = ends.seen();
         let (port, record) = (retire.port().clone(), retire.record_at(next)?.clone());
         let (ends, form) = (Arc::clone(ends), *retire.form());
-        known.is_as_seen(seen).then(|| Self {
+        (known.is_as_seen(seen) && known.takes_words()).then(|| Self {
             next,
             first: next,
             seen,
@@ -108,80 +108,49 @@ impl FastPathGrant {
         }))
     }
 
-    /// Executes the next WRITE or READ, whose completion the driver makes or which wants none. Returns the JFC index
-    /// as in [`FastPathGrant::count`]; `None`: nothing happened.
+    /// Executes the next WRITE or READ; the memory may be of a peer. Returns the JFC index as in
+    /// [`FastPathGrant::count`].
     #[inline(always)]
-    pub(super) fn carry(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        self.covers(moved.pi).then_some(())?;
-        self.known.open()?.copy(moved)?;
-        Some(match moved.is_signalled {
-            true => self.count(queue, moved.len),
-            false => self.count_silent(queue, moved.len),
-        })
-    }
-
-    /// Executes the next WRITE or READ and writes its CQE.
-    #[inline(always)]
-    pub(super) fn report(&mut self, queue: &Queue, moved: &MovedEntry) -> Result<(), Unreported> {
-        if !(self.covers(moved.pi) && self.port.reserve()) {
-            return Err(Unreported::Refused);
+    pub(super) fn repeat(&mut self, queue: &Queue, moved: &MovedEntry) -> Result<u32, Unrepeated> {
+        self.known.ask_for_line(moved.remote_va);
+        let is_reported = moved.by == CompletionBy::Device;
+        if !self.covers(moved.pi) || is_reported && !self.port.reserve() {
+            return Err(Unrepeated::Refused);
         }
         if self.known.open().and_then(|open| open.copy(moved)).is_none() {
-            return Err(Unreported::SlotLeft);
+            return Err(if is_reported { Unrepeated::SlotLeft } else { Unrepeated::Refused });
         }
-        queue.fast.direct(u64::from(moved.len));
-        let form = &self.form;
-        self.port.complete_with(false, |owner| form.encode(low16(moved.pi), moved.len, owner));
-        queue.fast.completion();
-        self.pass(queue, 1);
+        match moved.by {
+            CompletionBy::Driver => return Ok(self.count(queue, moved.len)),
+            CompletionBy::Nobody => queue.fast.direct(u64::from(moved.len)),
+            CompletionBy::Device => {
+                queue.fast.direct(u64::from(moved.len));
+                let form = &self.form;
+                self.port
+                    .complete_with(false, |owner| form.encode(low16(moved.pi), moved.len, owner));
+                queue.fast.completion();
+            }
+        }
+        let index = self.pass(queue, 1);
         // After the CQE: a driver that sees the index moved but no CQE knows that none comes.
         self.record.store_release(self.next);
-        Ok(())
+        Ok(index)
     }
 
-    /// Executes the next request, 8 bytes with a completion, if it is a single move; the peer may be another node.
-    #[inline(always)]
-    pub(super) fn move_word_of_any(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        self.copy_word(moved)?;
-        Some(self.count(queue, WORD_LEN))
-    }
-
-    /// Executes the next request, 8 bytes without a completion, if it is a single move.
-    #[inline(always)]
-    pub(super) fn move_word_silently(&mut self, queue: &Queue, moved: MovedPlace) -> Option<u32> {
-        self.copy_word(moved)?;
-        Some(self.count_silent(queue, WORD_LEN))
-    }
-
-    /// Copies 8 bytes for the next request, if that is a single move.
-    #[inline(always)]
-    fn copy_word(&mut self, (pi, remote_va, local_va): MovedPlace) -> Option<()> {
-        self.known.ask_for_line(remote_va);
-        self.covers(pi).then_some(())?;
-        self.known.open()?.copy_word(remote_va, local_va)
-    }
-
-    /// Executes the next request, 8 bytes with a completion between segments of this node, if it is a single move.
-    /// Announces and prefetches nothing, unlike [`FastPathGrant::move_word_of_any`].
+    /// Executes the next request, 8 bytes between segments of this node whose completion the driver makes, if it is a
+    /// single move. Announces and prefetches nothing, unlike [`FastPathGrant::repeat`].
     #[inline(always)]
     pub(super) fn move_word(
         &mut self,
         queue: &Queue,
         (pi, remote_va, local_va): MovedPlace,
     ) -> Option<u32> {
-        self.covers(pi).then_some(())?;
-        self.known.open_own()?.copy_word(remote_va, local_va)?;
-        Some(self.count(queue, WORD_LEN))
-    }
-
-    /// Counts a request of `len` bytes without a completion, and publishes the consumer index. Returns the index of
-    /// the JFC's next entry.
-    #[inline(always)]
-    fn count_silent(&mut self, queue: &Queue, len: u32) -> u32 {
-        queue.fast.direct(u64::from(len));
-        let index = self.pass(queue, 1);
-        self.record.store_release(self.next);
-        index
+        // First: that it is of this node is in the word that says whether there is a grant.
+        let is_moved = {
+            let open = self.known.open_own()?;
+            self.covers(pi) && open.copy_word(remote_va, local_va).is_some()
+        };
+        is_moved.then(|| self.count(queue, WORD_LEN))
     }
 
     /// Counts a request of `len` bytes whose completion the driver makes. Returns the index of the JFC's next entry.

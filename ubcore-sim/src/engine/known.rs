@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use udma_abi::{
-    Atomic, CqeStatus, FetchKind, MovedWord, OneSided, Sge,
+    Atomic, CompletionBy, CqeStatus, FetchKind, MovedWord, OneSided, Sge,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::Region;
@@ -42,8 +42,8 @@ pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
 pub struct MovedEntry {
     /// Position of the entry, free running.
     pub pi: u32,
-    /// Whether it wants a completion.
-    pub is_signalled: bool,
+    /// Who makes its completion.
+    pub by: CompletionBy,
     /// Address in the remote segment.
     pub remote_va: u64,
     /// Address in the local segment.
@@ -53,12 +53,13 @@ pub struct MovedEntry {
 }
 
 impl MovedEntry {
-    /// Reads these fields from the block at position `pi`.
+    /// Reads these fields from the block at position `pi`, whose completion the device makes.
     #[inline(always)]
     pub(crate) const fn of(block: &[u64; BLOCK_WORDS], pi: u32) -> Self {
         let is_signalled = OneSided::flags_of(block).contains(SqeFlags::COMPLETE);
+        let by = if is_signalled { CompletionBy::Device } else { CompletionBy::Nobody };
         let (remote_va, local_va, len) = (block[5], block[7], OneSided::len_of(block));
-        Self { pi, is_signalled, remote_va, local_va, len }
+        Self { pi, by, remote_va, local_va, len }
     }
 }
 
@@ -262,6 +263,11 @@ impl KnownRequest {
         }
     }
 
+    /// Whether such a request may have 8 bytes.
+    pub(crate) fn takes_words(&self) -> bool {
+        self.facts.len_max >= u64::from(WORD_LEN)
+    }
+
     /// Number of blocks of such a request.
     pub(crate) fn blocks(&self) -> u32 {
         if self.facts.op == KnownOp::Atomic { Atomic::BLOCKS } else { 1 }
@@ -332,37 +338,38 @@ impl OpenMemory<'_> {
         self.facts.key.is_of(block)
     }
 
-    /// Copies the bytes of such a request. `None`: too long for one step, outside of either region, unreadable, or
-    /// the peer's segment was invalidated meanwhile.
+    /// Copies the bytes of such a request; 8 bytes as one move if they are aligned for that. `None`: too long for one
+    /// step, outside of either region, unreadable, or the peer's segment was invalidated meanwhile.
     #[inline(always)]
     pub(crate) fn copy(&self, moved: &MovedEntry) -> Option<()> {
         let MovedEntry { remote_va, local_va, len, .. } = *moved;
-        self.copy_by((remote_va, local_va, len), |from, to| {
+        if u64::from(len).wrapping_sub(1) >= self.facts.len_max {
+            return None;
+        }
+        if len == WORD_LEN && self.copy_word(remote_va, local_va).is_some() {
+            return Some(());
+        }
+        self.copy_by((remote_va, local_va), |from, to| {
             from.0.copy_to_ordered(from.1, to.0, to.1, len as usize).ok()
         })
     }
 
-    /// Copies 8 bytes as one move; `None` also if they are not aligned for that.
+    /// Copies 8 bytes, which such a request may have, as one move; `None` also if they are not aligned for that.
     #[inline(always)]
     pub(crate) fn copy_word(&self, remote_va: u64, local_va: u64) -> Option<()> {
-        self.copy_by((remote_va, local_va, WORD_LEN), |from, to| {
-            from.0.copy_word_ordered(from.1, to.0, to.1)
-        })
+        self.copy_by((remote_va, local_va), |from, to| from.0.copy_word_ordered(from.1, to.0, to.1))
     }
 
-    /// Checks length and bounds, then calls `copy` with source and destination; `copy` checks both ends.
+    /// Calls `copy` with source and destination; it checks the bounds of both.
     #[inline(always)]
     fn copy_by(
         &self,
-        (remote_va, local_va, len): (u64, u64, u32),
+        (remote_va, local_va): (u64, u64),
         copy: impl FnOnce((&Region, usize), (&Region, usize)) -> Option<()>,
     ) -> Option<()> {
         let facts = self.facts;
         let local = (&facts.local.region, facts.local.offset_of(local_va)?);
         let remote = (&facts.remote.region, facts.remote.offset_of(remote_va)?);
-        if u64::from(len).wrapping_sub(1) >= facts.len_max {
-            return None;
-        }
         match facts.op {
             KnownOp::Write => copy(local, remote)?,
             KnownOp::Read => copy(remote, local)?,

@@ -164,7 +164,7 @@ impl StepOutcome {
     pub(crate) const FREED: Self = Self(8);
 
     /// An entry was not executed; never combined with other bits.
-    pub(crate) const NOT_CARRIED: Self = Self(16);
+    pub(crate) const NOT_EXECUTED: Self = Self(16);
 
     /// The bits that `other` does not have.
     #[inline]

@@ -8,7 +8,7 @@ use urma_mem::{Region, WordAtomic};
 
 /// Executes the atomic of an entry on `len` bytes; refused if the address is not aligned to them. Returns the old
 /// value.
-#[inline]
+#[inline(always)]
 pub(crate) fn atomic_at(
     (memory, offset): (&Region, usize),
     len: u64,
@@ -27,7 +27,7 @@ pub(crate) fn atomic_at(
 }
 
 /// The memory operation of an atomic.
-#[inline]
+#[inline(always)]
 pub(crate) fn operation<T>(kind: FetchKind, operand: T, compare: T) -> WordAtomic<T> {
     match kind {
         FetchKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },

@@ -4,8 +4,6 @@
 //! end of it all. *Takes*: polls and posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for a
 //! post while there is no packet peer and no thread to wake.
 
-mod doorbells;
-
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
@@ -447,12 +445,14 @@ impl SharedNode {
 
     /// Time of a post. Packets start timers that should not fire early, and cost microseconds anyway.
     #[inline]
-    fn post_time(&self) -> Nanos {
+    #[must_use]
+    pub fn post_time(&self) -> Nanos {
         if self.port.is_active() { self.clock.now() } else { self.clock.now_coarse() }
     }
 
+    /// Sends what a post left for the port, and leaves the device.
     #[inline]
-    fn after_post(&self) {
+    pub fn after_post(&self) {
         if self.port.is_active() {
             let _ = self.port.send(&self.device, self.clock.now());
         }

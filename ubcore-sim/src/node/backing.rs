@@ -9,20 +9,17 @@ use std::{
 };
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, JfcIndex, MovedWord,
-    Nanos, NextEntry, PollOfOne, QueueDoorbell, RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, JfcIndex, Nanos,
+    PollOfOne, QueueDoorbell, RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
-use urma_mem::{Region, idle::IdleSnapshot, lines::UsedLines};
+use urma_mem::{Region, idle::IdleSnapshot};
 
-use super::Node;
+use super::{Node, doorbell::FoundDoorbell};
 use crate::{
     cfg::Doorbells,
-    device::{
-        DeviceFunction, FoundJfc, Leases, MovedEntry, QueueEnd, QueueEntry, QueueHandle,
-        QueueVisit, SoftwareDevice, WORD_LEN, WordMove,
-    },
+    device::{DeviceFunction, Leases, SoftwareDevice},
     host::shared::SharedNode,
 };
 
@@ -115,13 +112,6 @@ struct Registers {
     doorbells: Doorbells,
 }
 
-/// Doorbells of a queue or a JFC, by a handle.
-#[derive(Debug)]
-struct FoundDoorbell<T> {
-    node: Arc<SharedNode>,
-    found: T,
-}
-
 impl Registers {
     /// The handle that `find` returns, if the node is alive and doorbells use handles.
     fn found<T>(
@@ -178,130 +168,6 @@ impl RegisterRegion for Registers {
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
         check_alive(&self.node).ok()?;
         self.node.device().mapped(offset, len)
-    }
-}
-
-impl QueueDoorbell for FoundDoorbell<QueueHandle> {
-    #[inline]
-    fn ring(&self, pi: u32) {
-        self.node.ring_queue(&self.found, pi);
-    }
-
-    #[inline]
-    fn ring_direct(&self, words: &[u64; 8]) {
-        self.node.ring_direct(&self.found, words);
-    }
-
-    #[inline]
-    fn carry(&self, words: &[u64; 8]) -> bool {
-        self.node.carry(&self.found, words)
-    }
-
-    #[inline]
-    fn carry_moved(
-        &self,
-        pi: u32,
-        is_signalled: bool,
-        remote_va: u64,
-        local_va: u64,
-        len: u32,
-    ) -> bool {
-        if !is_signalled && len == WORD_LEN {
-            return self.node.carry_word_silently(&self.found, (pi, remote_va, local_va));
-        }
-        let moved = MovedEntry { pi, is_signalled, remote_va, local_va, len };
-        self.node.carry_moved(&self.found, &moved)
-    }
-
-    fn note_lines(&self, lines: &UsedLines) {
-        if !self.node.is_dead() {
-            self.node.step_if(self.found.note_lines(lines), &self.found);
-        }
-    }
-
-    #[inline]
-    fn execute_local(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
-        if len != WORD_LEN {
-            return self.carry_any(pi, remote_va, local_va, len);
-        }
-        if self.node.is_dead() {
-            return None;
-        }
-        match self.found.move_word((pi, remote_va, local_va)) {
-            WordMove::Done(index) => Some(NextEntry::new(index)),
-            WordMove::Ending(index, end) => self.finish(index, end),
-            WordMove::ToLease(index, visit) => self.lease(index, visit),
-            WordMove::StepOutcome(visit) => self.carry_left(pi, remote_va, local_va, visit),
-            WordMove::Held => None,
-            WordMove::Taken(entry) => self.give_up(entry),
-            // The callee counts it.
-            WordMove::Ended => self.carry_any(pi, remote_va, local_va, len),
-        }
-    }
-
-    #[inline]
-    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
-        self.node.carry_block_unreported(&self.found, words).map(NextEntry::new)
-    }
-
-    #[inline]
-    fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool {
-        self.node.carry_atomic(&self.found, blocks)
-    }
-
-    #[inline]
-    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
-        self.node.carry_word(&self.found, moved).map(NextEntry::new)
-    }
-}
-
-/// The rare cases of a word move, reached by tail calls with the arguments in place, so that the usual case saves no
-/// registers.
-impl FoundDoorbell<QueueHandle> {
-    #[inline(never)]
-    fn carry_any(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
-        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len };
-        self.node.execute_local(&self.found, &moved).map(NextEntry::new)
-    }
-
-    #[inline(never)]
-    fn carry_left(
-        &self,
-        pi: u32,
-        remote_va: u64,
-        local_va: u64,
-        visit: QueueVisit<'_>,
-    ) -> Option<NextEntry> {
-        let moved = (pi, remote_va, local_va);
-        self.node.carry_word_in_visit(&self.found, visit, moved).map(NextEntry::new)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn finish(&self, index: u32, end: QueueEnd<'_>) -> Option<NextEntry> {
-        self.node.step_if(end.finish(), &self.found);
-        Some(NextEntry::new(index))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lease(&self, index: u32, visit: QueueVisit<'_>) -> Option<NextEntry> {
-        self.node.step_if(self.node.device().lease(&self.found, visit), &self.found);
-        Some(NextEntry::new(index))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn give_up(&self, entry: QueueEntry<'_>) -> Option<NextEntry> {
-        self.node.step_if(entry.finish(), &self.found);
-        None
-    }
-}
-
-impl JfcIndex for FoundDoorbell<FoundJfc> {
-    #[inline]
-    fn move_to(&self, ci: u32) {
-        self.node.consume(&self.found, ci);
     }
 }
 

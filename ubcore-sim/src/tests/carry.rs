@@ -4,7 +4,7 @@
 //! it does not carry them out.
 
 use udma_abi::{
-    MovableBlock,
+    CompletionBy, MovableBlock,
     sqe::{BLOCK_LEN, BLOCK_WORDS},
 };
 
@@ -23,7 +23,7 @@ impl Bench {
             queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
         }
         let found = self.dev.find_queue(queue.id, Leases::Seldom).unwrap();
-        if self.dev.carry_atomic(&found, || self.now, &blocks).is_none() {
+        if self.dev.execute_atomic(&found, || self.now, &blocks).is_none() {
             queue.ring.store_block(first, &blocks[0]).unwrap();
             queue.ring.store_block(second, &blocks[1]).unwrap();
             self.dev.ring_queue(&found, || self.now, queue.pi);
@@ -37,11 +37,11 @@ impl Bench {
         queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
         let found = self.dev.find_queue(queue.id, Leases::Seldom).unwrap();
         if let Some(moved) = self.like_carried(queue, block)
-            && self.dev.carry_moved(&found, || self.now, &moved).is_some()
+            && self.dev.repeat(&found, &moved).index.is_some()
         {
             return;
         }
-        let is_carried = self.dev.carry(&found, || self.now, block).is_some();
+        let is_carried = self.dev.execute(&found, || self.now, block).is_some();
         *self.carried.lock().unwrap() = is_carried.then_some((queue.id, *block));
         if !is_carried {
             queue.ring.store_block(at, block).unwrap();
@@ -55,7 +55,8 @@ impl Bench {
         let (id, last) = (*self.carried.lock().unwrap())?;
         let pi = queue.pi.wrapping_sub(1);
         let moved = MovedEntry::of(block, pi);
-        let MovedEntry { is_signalled, remote_va, local_va, len, .. } = moved;
+        let is_signalled = moved.by == CompletionBy::Device;
+        let MovedEntry { remote_va, local_va, len, .. } = moved;
         let entry_idx = u16::try_from(pi & 0xffff).unwrap();
         let place = (entry_idx, (pi >> queue.log2) & 1 == 0, is_signalled);
         let mut like = MovableBlock::new(last);

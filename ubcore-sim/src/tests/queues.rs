@@ -131,10 +131,10 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
     let id = s.jetty.id;
     let old = s.a.dev.find_queue(id, Leases::Seldom).unwrap();
     let block = put_write(&mut s);
-    assert_eq!(s.a.dev.carry(&old, || 0, &block), None, "the first of its kind");
+    assert_eq!(s.a.dev.execute(&old, || 0, &block), None, "the first of its kind");
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
     let block = put_write(&mut s);
-    assert_eq!(s.a.dev.carry(&old, || 0, &block), Some(false), "nothing is left to do");
+    assert_eq!(s.a.dev.execute(&old, || 0, &block), Some(false), "nothing is left to do");
     for _ in 0..2 {
         assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
     }
@@ -158,13 +158,13 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
         block
     };
     for other in [1, 1 << 31] {
-        let is_taken = s.a.dev.carry(&new, || 0, &with_first(other));
+        let is_taken = s.a.dev.execute(&new, || 0, &with_first(other));
         assert_eq!(is_taken, None, "it is not the next entry");
     }
-    assert_eq!(s.a.dev.carry(&old, || 0, &block), None, "it is the next entry of another queue");
+    assert_eq!(s.a.dev.execute(&old, || 0, &block), None, "it is the next entry of another queue");
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 4);
     assert_eq!(s.a.peek(&s.jfc), None);
-    assert_eq!(s.a.dev.carry(&new, || 0, &block), Some(false));
+    assert_eq!(s.a.dev.execute(&new, || 0, &block), Some(false));
 }
 
 #[test]

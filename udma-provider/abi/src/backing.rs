@@ -195,62 +195,109 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
 }
 
 /// Doorbells of one send queue: they do what writes to its doorbell page do, with the same checks, without the search for
-/// the queue.
+/// the queue. A device in this process may execute a request within the call; its entry is then never in the ring.
 ///
 /// Only the posting thread uses them. They belong to the queue that had the number when they were found. After its end
 /// they are counted and dropped, even if another queue has the number.
 pub trait QueueDoorbell: Send + std::fmt::Debug {
-    /// Does what a 32-bit write of `pi` to [`crate::doorbell::SQ_PI`] does.
-    fn ring(&self, pi: u32);
+    /// Does what a register write does.
+    fn ring(&self, posted: SendDoorbell<'_>);
 
-    /// Does what a write of 64 bytes to [`crate::doorbell::DWQE`] does.
-    fn ring_direct(&self, words: &[u64; 8]);
+    /// Executes a whole entry that is not stored in the ring, if the device can do so at once. `None`: nothing happened;
+    /// store the entry and ring. Else the index of the next CQE of the JFC where the driver makes the completion (those
+    /// before it belong to earlier requests), and any index where the device wrote the CQE.
+    fn execute(&self, entry: DirectEntry<'_>) -> Option<NextEntry> {
+        let _ = entry;
+        None
+    }
 
-    /// Carries out an entry that is not stored in the ring, if the device can do so at once. `false`: nothing happened;
-    /// store the entry and ring.
-    fn carry(&self, words: &[u64; 8]) -> bool;
-
-    /// Carries out the request at position `pi` (free running), which differs from the last one that
-    /// [`QueueDoorbell::carry`] carried out by addresses, length and whether it is signalled only. Refused once the queue
-    /// ended, left READY or was bound anew.
-    fn carry_moved(
+    /// Executes the request at position `pi` (free running), which differs from the last [`DirectEntry::Reported`] or
+    /// [`DirectEntry::Known`] that was executed only by addresses and `form`. Results as in [`QueueDoorbell::execute`].
+    /// Refused once the queue ended, left READY or was bound anew.
+    fn repeat(
         &self,
         pi: u32,
-        is_signalled: bool,
         remote_va: u64,
         local_va: u64,
-        len: u32,
-    ) -> bool;
+        form: RepeatForm,
+    ) -> Option<NextEntry> {
+        let _ = (pi, remote_va, local_va, form);
+        None
+    }
 
-    /// Records in `lines` the cache lines that carrying a request out touches, except those with value 0.
+    /// Records in `lines` the cache lines that executing a request touches, except those with value 0.
     fn note_lines(&self, lines: &UsedLines) {
         let _ = lines;
     }
+}
 
-    /// Like [`QueueDoorbell::carry_moved`], for a signalled request whose completion the driver makes: the device takes no
-    /// CQE slot and writes no CQE. Only for a JFC without events. Returns the index (free running) of the next CQE of the
-    /// JFC: those before it belong to earlier requests. `None`: nothing happened.
-    fn execute_local(&self, pi: u32, remote_va: u64, local_va: u64, len: u32) -> Option<NextEntry> {
-        let _ = (pi, remote_va, local_va, len);
-        None
+/// A write to the doorbell page of a send queue.
+#[derive(Clone, Copy, Debug)]
+pub enum SendDoorbell<'a> {
+    /// The 32-bit write to [`crate::doorbell::SQ_PI`]: everything before this block (free running) is posted.
+    Producer(u32),
+    /// The 64-byte write to [`crate::doorbell::DWQE`]: this block, which is in the ring too, is posted.
+    Direct(&'a [u64; 8]),
+}
+
+/// An entry that is passed to be executed at once.
+#[derive(Clone, Copy, Debug)]
+pub enum DirectEntry<'a> {
+    /// A request of one block; the device writes its CQE.
+    Reported(&'a [u64; 8]),
+    /// A signalled WRITE or READ like any that was executed before, which becomes the last one; the driver makes its
+    /// completion. Only for a JFC without events.
+    Known(&'a [u64; 8]),
+    /// An atomic, of two blocks; the device writes its CQE.
+    Atomic(&'a [[u64; 8]; 2]),
+    /// An atomic like the last one that was executed; the driver makes its completion. If it was done in memory that was
+    /// withdrawn meanwhile, the device does not repeat it and ends it with an error. If refused, it has to be posted at
+    /// this position.
+    RepeatedAtomic(&'a MovedWord),
+}
+
+/// Who makes the completion of an executed WRITE or READ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum CompletionBy {
+    /// The driver: the device takes no CQE slot and writes no CQE. Only for a JFC without events.
+    Driver = 0,
+    /// The device, by a CQE.
+    Device = 1,
+    /// It is unsignalled and has none.
+    Nobody = 2,
+}
+
+/// Length of a repeated WRITE or READ and who makes its completion, in one word: the usual form is found by one
+/// comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RepeatForm(u64);
+
+impl RepeatForm {
+    /// A form of `len` bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(len: u32, by: CompletionBy) -> Self {
+        Self((by as u64) << 32 | len as u64)
     }
 
-    /// Like [`QueueDoorbell::execute_local`], for a whole entry that is like one which [`QueueDoorbell::carry`] carried
-    /// out before. It becomes the last one.
-    fn carry_block_unreported(&self, words: &[u64; 8]) -> Option<NextEntry> {
-        let _ = words;
-        None
+    /// The length in bytes.
+    #[inline(always)]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    pub const fn len(self) -> u32 {
+        self.0 as u32
     }
 
-    /// Like [`QueueDoorbell::carry`], for an atomic, which has two blocks.
-    fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
-
-    /// Like [`QueueDoorbell::execute_local`], for an atomic like the last one that [`QueueDoorbell::carry_atomic`]
-    /// carried out. `None`: post the whole entry at this position. If the atomic was done in memory that was withdrawn
-    /// meanwhile, the device does not repeat it and ends it with an error.
-    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
-        let _ = moved;
-        None
+    /// Who makes the completion.
+    #[inline(always)]
+    #[must_use]
+    pub const fn by(self) -> CompletionBy {
+        match self.0 >> 32 {
+            0 => CompletionBy::Driver,
+            1 => CompletionBy::Device,
+            _ => CompletionBy::Nobody,
+        }
     }
 }
 

@@ -28,8 +28,9 @@ mod tests;
 use std::cmp::Ordering;
 
 pub use backing::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, GiveWay, JfcIndex, NextEntry,
-    PollOfOne, QueueDoorbell, RegisterRegion,
+    BackingError, CompletionBy, DeviceBacking, DeviceInfo, DirectEntry, DmaAccess, DmaSpace,
+    GiveWay, JfcIndex, NextEntry, PollOfOne, QueueDoorbell, RegisterRegion, RepeatForm,
+    SendDoorbell,
 };
 pub use cqe::{Cqe, ReceivedMessage};
 pub use eqe::{Eqe, EqeKind};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udma_abi::{Eqe, PollOfOne, ReceivedMessage, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
-    ops::{CompletionQueue, DoneLook, DoneRecord},
+    ops::{CompletionQueue, DoneLook},
 };
 use urma_mem::idle::{IdleLook, IdleSnapshot};
 
@@ -100,7 +100,7 @@ impl PollHalf {
 
     /// Checks, when no local completion waits, whether a poll under the idle snapshot would find nothing.
     #[inline(never)]
-    fn look_while_idle(&mut self) -> DoneLook {
+    fn look_while_idle(&mut self) -> DoneLook<'static> {
         let polls = self.polls.wrapping_add(1);
         let is_usual = !polls.is_multiple_of(POLLS_PER_STATUS);
         if !is_usual || !self.idle.holds() || !self.core.is_empty() {
@@ -227,15 +227,14 @@ impl CompletionQueue for PollHalf {
     }
 
     #[inline]
-    fn take_done(&mut self, into: &mut DoneRecord) -> DoneLook {
+    fn take_done(&mut self) -> DoneLook<'_> {
         let core = &*self.core;
         // Out of line, so that nothing is saved for it.
         let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };
         if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
             return DoneLook::Unknown;
         }
-        self.carried.take_record(&core.carried, front, into);
-        DoneLook::Taken
+        DoneLook::Taken(self.carried.take_done(&core.carried, front))
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

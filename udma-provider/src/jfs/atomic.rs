@@ -3,11 +3,14 @@
 //! *Owns*: which atomic is the last one. *Takes*: a checked FETCH_ADD or CAS, or what differs from the last. *Gives*:
 //! what differs to the doorbell, or the blocks in the ring. *Must not*: pass an atomic twice.
 
-use udma_abi::{Addressed, Atomic, MovableAtomic, MovedWord, sqe::BLOCK_WORDS};
+use udma_abi::{
+    Addressed, Atomic, DirectEntry, MovableAtomic, MovedWord, SendDoorbell, sqe::BLOCK_WORDS,
+};
 use urma_core::{
     PostReason,
-    ops::{MovedAtomic, PostedAgain, TransferDelta},
+    ops::{AtomicDelta, TransferDelta},
 };
+use urma_mem::sync::Ordering;
 
 use super::SendPoster;
 
@@ -28,56 +31,57 @@ impl SendPoster {
         given
     }
 
-    /// Posts an atomic like the last one.
-    #[inline(always)]
-    pub(super) fn post_atomic_again(&mut self, moved: &MovedAtomic) -> PostedAgain {
-        if self.last_atomic.is_none() || !self.is_same_target() {
-            return PostedAgain::NotTaken;
+    /// Posts an atomic like the last one. Returns how many were posted.
+    #[inline(never)]
+    pub(super) fn repeat_atomic(&mut self, delta: &AtomicDelta) -> usize {
+        let is_gone = self.parts.failed.load(Ordering::Relaxed);
+        if self.last_atomic.is_none() || is_gone || self.find_room(Atomic::BLOCKS).is_err() {
+            return 0;
         }
-        if self.find_room(Atomic::BLOCKS).is_err() {
-            return PostedAgain::Full;
+        // The device checks queue and target: if one of them ended since, it refuses.
+        if self.is_word_carried && delta.transfer.is_signalled && self.carry_word(delta) {
+            return 1;
         }
-        if self.is_word_carried && moved.transfer.is_signalled && self.carry_word(moved) {
-            return PostedAgain::Posted;
-        }
-        self.give_moved_atomic(moved)
+        self.give_moved_atomic(delta)
     }
 
     /// Has an atomic like the last one executed by the device; this driver makes its completion. `false`: nothing
     /// happened.
     #[inline(always)]
-    fn carry_word(&mut self, moved: &MovedAtomic) -> bool {
+    fn carry_word(&mut self, moved: &AtomicDelta) -> bool {
         if self.carried.room(self.parts.jfc.carried()) == 0 {
             return false;
         }
-        let Some(next) = self.doorbell.carry_word(&word_of(moved, self.pi)) else { return false };
+        let word = word_of(moved, self.pi);
+        let next = self.doorbell.execute(DirectEntry::RepeatedAtomic(&word));
+        let Some(next) = next else { return false };
         self.pass_on((Atomic::BLOCKS, next), (moved.transfer.user_ctx, moved.transfer.len));
         true
     }
 
     /// Posts an atomic like the last one with both its blocks, when there is room: the device refused the short form.
     #[inline(never)]
-    fn give_moved_atomic(&mut self, moved: &MovedAtomic) -> PostedAgain {
+    fn give_moved_atomic(&mut self, moved: &AtomicDelta) -> usize {
         let TransferDelta { user_ctx, is_signalled, .. } = moved.transfer;
         let (_, owner) = self.place();
         let word = word_of(moved, self.pi);
-        let Some(last) = self.last_atomic else { return PostedAgain::NotTaken };
+        let Some(last) = self.last_atomic.filter(|_| self.is_same_target()) else {
+            self.sure += Atomic::BLOCKS;
+            return 0;
+        };
         let given = self
             .note_blocks(Atomic::BLOCKS, user_ctx)
             .and_then(|at| self.give_atomic(at, &last.moved(&word, (owner, is_signalled))));
-        match given {
-            Ok(()) => PostedAgain::Posted,
-            Err(_) => PostedAgain::NotTaken,
-        }
+        usize::from(given.is_ok())
     }
 
     /// Passes both blocks of the atomic at position `at`, where it is recorded.
     fn give_atomic(&mut self, at: u32, blocks: &[[u64; BLOCK_WORDS]; 2]) -> Result<(), PostReason> {
-        self.is_word_carried = self.doorbell.carry_atomic(blocks);
+        self.is_word_carried = self.doorbell.execute(DirectEntry::Atomic(blocks)).is_some();
         if !self.is_word_carried {
             self.store_atomic(at, blocks)?;
             self.parts.jfc.show_room();
-            self.doorbell.ring(self.pi);
+            self.doorbell.ring(SendDoorbell::Producer(self.pi));
         } else {
             self.claim_carried();
         }
@@ -98,8 +102,8 @@ impl SendPoster {
 
 /// The fields of `moved` for the device, at position `pi`.
 #[inline(always)]
-fn word_of(moved: &MovedAtomic, pi: u32) -> MovedWord {
-    let MovedAtomic { transfer, operand, compare } = *moved;
+fn word_of(moved: &AtomicDelta, pi: u32) -> MovedWord {
+    let AtomicDelta { transfer, operand, compare } = *moved;
     let (remote_va, local_va, len) = (transfer.remote, transfer.local, transfer.len);
     MovedWord { pi, remote_va, local_va, len, operand, compare }
 }

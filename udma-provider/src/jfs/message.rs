@@ -3,11 +3,8 @@
 //! *Owns*: which message is the last one. *Takes*: a checked SEND or SEND_IMM of one piece, or what differs from the
 //! last. *Gives*: its block in the ring and to the doorbell. *Must not*: remember a message with an immediate.
 
-use udma_abi::{MovableBlock, sqe::BLOCK_WORDS};
-use urma_core::{
-    PostReason, SendWr,
-    ops::{PostedAgain, TransferDelta},
-};
+use udma_abi::{MovableBlock, SendDoorbell, sqe::BLOCK_WORDS};
+use urma_core::{PostReason, SendWr, ops::TransferDelta};
 
 use super::SendPoster;
 use crate::sqe;
@@ -31,22 +28,19 @@ impl SendPoster {
         Some(given)
     }
 
-    /// Posts a message like the last one.
-    #[inline(always)]
-    pub(super) fn post_message_again(&mut self, moved: &TransferDelta) -> PostedAgain {
+    /// Posts a message like the last one. Returns how many were posted.
+    #[inline(never)]
+    pub(super) fn repeat_message(&mut self, delta: &TransferDelta) -> usize {
         let place = self.place();
         let Some(mut last) = self.last_message.filter(|_| self.is_same_target()) else {
-            return PostedAgain::NotTaken;
+            return 0;
         };
         if self.find_room(1).is_err() {
-            return PostedAgain::Full;
+            return 0;
         }
         // Word 5 is the immediate, which a SEND does not have.
-        last.move_to((place.0, place.1, moved.is_signalled), (0, moved.local, moved.len));
-        match self.give_message(last.block(), moved.user_ctx) {
-            Ok(()) => PostedAgain::Posted,
-            Err(_) => PostedAgain::NotTaken,
-        }
+        last.move_to((place.0, place.1, delta.is_signalled), (0, delta.local, delta.len));
+        usize::from(self.give_message(last.block(), delta.user_ctx).is_ok())
     }
 
     /// Stores the block of a message, for which there is room, and passes it with the doorbell.
@@ -59,7 +53,7 @@ impl SendPoster {
         self.store_block(self.pi, block)?;
         self.note_block(user_ctx)?;
         self.parts.jfc.show_room();
-        self.doorbell.ring_direct(block);
+        self.doorbell.ring(SendDoorbell::Direct(block));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use nix::{
 use udma_abi::{Cqe, GiveWay, ReceivedMessage};
 use urma_core::{
     Completion, CrStatus, RecvWr, Status,
-    ops::{DoneLook, DoneRecord, JfcParts},
+    ops::{DoneLook, JfcParts},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
 
@@ -98,12 +98,11 @@ fn an_idle_snapshot_without_end_is_looked_at_now_and_then() {
 fn a_poller_whose_processor_is_shared_gives_it_away() {
     let bench = Bench::new();
     let mut jfc = quiet(&bench);
-    let mut record = DoneRecord::default();
     let mut spin = |polls: u32| {
         bench.toy.state().ways.clear();
         for at in 0..polls {
             bench.toy.state().clock += 50;
-            if at % 2 == 0 || jfc.queue.take_done(&mut record) != DoneLook::Empty {
+            if at % 2 == 0 || jfc.queue.take_done() != DoneLook::Empty {
                 assert!(poll_all(&mut jfc).is_empty());
             }
         }
@@ -149,33 +148,31 @@ fn lose_processor() {
 #[test]
 fn a_look_while_idle_finds_nothing_and_takes_no_step() {
     let bench = Bench::new();
-    let mut record = DoneRecord::default();
     let mut jfc = bench.jfc(64);
-    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "no idle began");
+    assert_eq!(jfc.queue.take_done(), DoneLook::Unknown, "no idle began");
     let mut jfc = quiet(&bench);
     let mut jfs = bench.jfs(jfc.id, 8);
     assert!(poll_all(&mut jfc).is_empty());
     let steps = bench.toy.state().steps;
     let looks: Vec<_> = (0..crate::jfc::POLLS_PER_STATUS)
         .map(|_| {
-            let look = jfc.queue.take_done(&mut record);
-            if look == DoneLook::Unknown {
+            let is_empty = jfc.queue.take_done() == DoneLook::Empty;
+            if !is_empty {
                 assert!(poll_all(&mut jfc).is_empty());
             }
-            look
+            is_empty
         })
         .collect();
-    let unknown = looks.iter().filter(|look| **look == DoneLook::Unknown).count();
+    let unknown = looks.iter().filter(|is_empty| !**is_empty).count();
     assert_eq!(unknown, 1, "whether the device still answers is for a poll");
     assert!(bench.toy.state().steps > steps);
     bench.toy.peer.store_u64(0, 1).unwrap();
-    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "a peer wrote");
+    assert_eq!(jfc.queue.take_done(), DoneLook::Unknown, "a peer wrote");
     bench.toy.peer.store_u64(0, 0).unwrap();
-    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Empty);
+    assert_eq!(jfc.queue.take_done(), DoneLook::Empty);
     jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
-    assert_eq!(jfc.queue.take_done(&mut record), DoneLook::Unknown, "the ring has an entry");
+    assert_eq!(jfc.queue.take_done(), DoneLook::Unknown, "the ring has an entry");
     assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
-    assert_eq!(record, DoneRecord::default());
 }
 
 /// Steps of the device after each of `count` polls that find a completion, from the first one on.

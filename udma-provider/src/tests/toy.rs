@@ -11,9 +11,9 @@ use std::{
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
-    BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    GiveWay, MovedWord, Nanos, NextEntry, PollOfOne, QueueDoorbell, RawEid, ReceivedMessage,
-    RegisterRegion, Sqe,
+    BackingError, CmdStatus, CompletionBy, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DirectEntry,
+    DmaAccess, DmaSpace, Eqe, GiveWay, Nanos, NextEntry, PollOfOne, QueueDoorbell, RawEid,
+    ReceivedMessage, RegisterRegion, RepeatForm, SendDoorbell, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -175,38 +175,31 @@ impl Carrier {
 }
 
 impl QueueDoorbell for Carrier {
-    fn ring(&self, _pi: u32) {
+    fn ring(&self, _: SendDoorbell<'_>) {
         self.note(Handed::Rung);
     }
 
-    fn ring_direct(&self, _words: &[u64; 8]) {
-        self.note(Handed::Rung);
+    fn execute(&self, entry: DirectEntry<'_>) -> Option<NextEntry> {
+        match entry {
+            DirectEntry::Reported(_) | DirectEntry::Atomic(_) => {
+                self.note(Handed::Whole).then_some(NextEntry::new(0))
+            }
+            DirectEntry::Known(_) => {
+                let leaves = self.toy.state().script.reports_no_blocks;
+                leaves.then(|| self.leave_unreported(Handed::BlockUnreported))?.map(NextEntry::new)
+            }
+            DirectEntry::RepeatedAtomic(moved) => {
+                self.leave_unreported(Handed::Word(moved.pi)).map(NextEntry::new)
+            }
+        }
     }
 
-    fn carry(&self, _words: &[u64; 8]) -> bool {
-        self.note(Handed::Whole)
-    }
-
-    fn carry_moved(&self, pi: u32, _: bool, _: u64, _: u64, _: u32) -> bool {
+    fn repeat(&self, pi: u32, _: u64, _: u64, form: RepeatForm) -> Option<NextEntry> {
+        if form.by() == CompletionBy::Driver {
+            return self.leave_unreported(Handed::Unreported(pi)).map(NextEntry::new);
+        }
         self.note(Handed::Moved(pi));
-        !self.toy.state().script.refuses_moved
-    }
-
-    fn execute_local(&self, pi: u32, _: u64, _: u64, _: u32) -> Option<NextEntry> {
-        self.leave_unreported(Handed::Unreported(pi)).map(NextEntry::new)
-    }
-
-    fn carry_block_unreported(&self, _words: &[u64; 8]) -> Option<NextEntry> {
-        let leaves = self.toy.state().script.reports_no_blocks;
-        leaves.then(|| self.leave_unreported(Handed::BlockUnreported))?.map(NextEntry::new)
-    }
-
-    fn carry_word(&self, moved: &MovedWord) -> Option<NextEntry> {
-        self.leave_unreported(Handed::Word(moved.pi)).map(NextEntry::new)
-    }
-
-    fn carry_atomic(&self, _blocks: &[[u64; 8]; 2]) -> bool {
-        self.note(Handed::Whole)
+        (!self.toy.state().script.refuses_moved).then_some(NextEntry::new(0))
     }
 }
 

@@ -6,7 +6,7 @@ use urma_core::{
     LocalSge, Mapping, OneTransfer, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty,
     RemoteSegment, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind,
     Token, TokenId, TokenPolicy, TpType, TransportMode, Ubva, WrFlags,
-    ops::{MovedAtomic, TransferDelta},
+    ops::{AtomicDelta, TransferDelta},
 };
 use urma_mem::Region;
 
@@ -504,7 +504,7 @@ fn a_list_is_posted_by_what_differs_as_far_as_it_is_like_the_newest_transfer() {
     recorder.book().room = usize::MAX;
     let before = recorder.book().again.len();
     jetty.post_send(&[write(&remote, 0, 14), write(&remote, 0, 15)]).unwrap();
-    assert_eq!(recorder.book().again.len(), before);
+    assert_eq!(recorder.book().again.len(), before + 2, "a full queue forgets nothing");
 }
 
 #[test]
@@ -564,11 +564,14 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
         user_ctx: 2,
         is_signalled: true,
     };
-    assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved), "there is none");
+    assert!(
+        jetty.send_half().transfer_ticket() == 0 && !jetty.send_half().post_repeat(0, &moved),
+        "there is none"
+    );
     jetty.post_transfer(&write).unwrap();
-    let ticket = jetty.transfer_ticket();
+    let ticket = jetty.send_half().transfer_ticket();
     let before = recorder.book().again.len();
-    assert!(ticket != 0 && jetty.post_moved(ticket, &moved));
+    assert!(ticket != 0 && jetty.send_half().post_repeat(ticket, &moved));
     assert_eq!(recorder.book().again.len(), before + 1);
     let refused = [
         TransferDelta { local: moved.local + LEN - 7, ..moved },
@@ -579,18 +582,18 @@ fn a_transfer_is_known_again_by_the_ticket_of_the_newest_one() {
         TransferDelta { len: 3073, ..moved },
     ];
     for moved in refused {
-        assert!(!jetty.post_moved(ticket, &moved), "{moved:?}");
+        assert!(!jetty.send_half().post_repeat(ticket, &moved), "{moved:?}");
     }
     jetty.post_transfer(&OneTransfer { is_write: false, ..write }).unwrap();
-    assert!(!jetty.post_moved(ticket, &moved), "it is not the newest one");
-    let ticket = jetty.transfer_ticket();
+    assert!(!jetty.send_half().post_repeat(ticket, &moved), "it is not the newest one");
+    let ticket = jetty.send_half().transfer_ticket();
     assert!(
-        !jetty.post_moved(ticket, &TransferDelta { len: 2049, ..moved }),
+        !jetty.send_half().post_repeat(ticket, &TransferDelta { len: 2049, ..moved }),
         "the limit of a READ"
     );
-    assert!(jetty.post_moved(ticket, &moved));
+    assert!(jetty.send_half().post_repeat(ticket, &moved));
     jetty.post_transfer(&OneTransfer { flags: flags | WrFlags::INLINE, ..write }).unwrap();
-    assert!(jetty.transfer_ticket() == 0 && !jetty.post_moved(0, &moved));
+    assert!(jetty.send_half().transfer_ticket() == 0 && !jetty.send_half().post_repeat(0, &moved));
 }
 
 /// As a transfer, an atomic is known again by a ticket, which no transfer has.
@@ -600,14 +603,17 @@ fn an_atomic_is_known_again_by_the_ticket_of_the_newest_one() {
         Bench::new(TransportMode::Rm);
     let transfer =
         TransferDelta { local: VA, remote: REMOTE_VA, len: 8, user_ctx: 2, is_signalled: true };
-    let moved = MovedAtomic { transfer, operand: 3, compare: 4 };
-    assert!(jetty.atomic_ticket() == 0 && !jetty.post_atomic_moved(0, &moved), "there is none");
+    let moved = AtomicDelta { transfer, operand: 3, compare: 4 };
+    assert!(
+        jetty.send_half().atomic_ticket() == 0 && !jetty.send_half().post_atomic_repeat(0, &moved),
+        "there is none"
+    );
     let wr = SendWr::new(atomic(true, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
     jetty.post_send(&[wr]).unwrap();
-    let ticket = jetty.atomic_ticket();
+    let ticket = jetty.send_half().atomic_ticket();
     assert_ne!(ticket, 0);
-    assert!(!jetty.post_moved(ticket, &transfer), "it is no transfer");
-    assert!(jetty.post_atomic_moved(ticket, &moved));
+    assert!(!jetty.send_half().post_repeat(ticket, &transfer), "it is no transfer");
+    assert!(jetty.send_half().post_atomic_repeat(ticket, &moved));
     assert_eq!(recorder.book().atomics, [moved]);
     let refused = [
         TransferDelta { local: transfer.local + LEN, ..transfer },
@@ -620,16 +626,21 @@ fn an_atomic_is_known_again_by_the_ticket_of_the_newest_one() {
         TransferDelta { len: 0, ..transfer },
     ];
     for transfer in refused {
-        assert!(!jetty.post_atomic_moved(ticket, &MovedAtomic { transfer, ..moved }));
+        assert!(!jetty.send_half().post_atomic_repeat(ticket, &AtomicDelta { transfer, ..moved }));
     }
     let wr = SendWr::new(atomic(false, sge(&mine, 0, 8), at(&remote, 0)), &to, 1);
     jetty.post_send(&[wr]).unwrap();
-    assert!(!jetty.post_atomic_moved(ticket, &moved), "it is not the newest one");
-    assert!(jetty.post_atomic_moved(jetty.atomic_ticket(), &moved));
+    assert!(!jetty.send_half().post_atomic_repeat(ticket, &moved), "it is not the newest one");
+    let half = jetty.send_half();
+    let ticket = half.atomic_ticket();
+    assert!(half.post_atomic_repeat(ticket, &moved));
     let bad = SendWr::new(atomic(true, sge(&mine, 4, 8), at(&remote, 0)), &to, 1);
-    let ticket = jetty.atomic_ticket();
+    let ticket = jetty.send_half().atomic_ticket();
     jetty.post_send(&[bad]).unwrap_err();
-    assert!(jetty.atomic_ticket() == 0 && !jetty.post_atomic_moved(ticket, &moved));
+    assert!(
+        jetty.send_half().atomic_ticket() == 0
+            && !jetty.send_half().post_atomic_repeat(ticket, &moved)
+    );
 }
 
 /// A provider that carries out what is like the newest transfer is asked for signalled ones that name the same, and
@@ -653,11 +664,11 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
     assert_eq!(recorder.book().carried, [], "there is no newest one");
     let like = OneTransfer { piece: sge(&mine, 8, 16), at: at(&remote, 24), user_ctx: 2, ..newest };
     jetty.post_transfer(&like).unwrap();
-    let ticket = jetty.transfer_ticket();
+    let ticket = jetty.send_half().transfer_ticket();
     let (local, remote_va) = (VA + 8, REMOTE_VA + 24);
     let moved =
         TransferDelta { local, remote: remote_va, len: 16, user_ctx: 2, is_signalled: true };
-    assert!(jetty.post_moved(ticket, &moved));
+    assert!(jetty.send_half().post_repeat(ticket, &moved));
     assert_eq!(std::mem::take(&mut recorder.book().carried), [moved; 2]);
     assert_eq!(recorder.book().posted.len(), 1);
     assert_eq!(recorder.book().again, []);
@@ -669,25 +680,34 @@ fn a_transfer_like_the_newest_one_is_carried_out_at_once() {
         local: newest.piece.addr,
         remote: newest.at.addr,
         len: newest.piece.len,
-        user_ctx: 0,
+        user_ctx: newest.user_ctx,
         is_signalled: false,
     };
     assert_eq!(std::mem::take(&mut recorder.book().carried), [silent]);
-    let place = (remote_va, local, 16);
-    assert!(jetty.carry_silent(ticket, place) && !jetty.carry_silent(ticket + 1, place));
-    assert!(!jetty.carry_silent(ticket, (REMOTE_VA + LEN - 7, local, 16)));
-    let silent = TransferDelta { user_ctx: 0, ..not_signalled };
-    assert_eq!(std::mem::take(&mut recorder.book().carried), [silent]);
-    assert!(jetty.post_moved(ticket, &not_signalled) && !jetty.post_moved(ticket + 1, &moved));
+    let half = jetty.send_half();
+    assert!(half.execute_repeat(ticket, &not_signalled));
+    assert!(!half.execute_repeat(ticket + 1, &not_signalled));
+    let outside = TransferDelta { remote: REMOTE_VA + LEN - 7, ..not_signalled };
+    assert!(!half.execute_repeat(ticket, &outside));
+    assert_eq!(std::mem::take(&mut recorder.book().carried), [not_signalled]);
+    assert!(
+        jetty.send_half().post_repeat(ticket, &not_signalled)
+            && !jetty.send_half().post_repeat(ticket + 1, &moved)
+    );
+    assert_eq!(std::mem::take(&mut recorder.book().carried), [not_signalled]);
     for outside in [LEN - 7, LEN, u64::MAX - REMOTE_VA] {
         let outside = RemoteAddr { segment: &remote, addr: REMOTE_VA.wrapping_add(outside) };
-        let ticket = jetty.transfer_ticket();
-        assert!(!jetty.post_moved(ticket, &TransferDelta { remote: outside.addr, ..moved }));
-        assert!(!jetty.post_again(&OneTransfer { at: outside, ..newest }));
+        let ticket = jetty.send_half().transfer_ticket();
+        assert!(
+            !jetty
+                .send_half()
+                .post_repeat(ticket, &TransferDelta { remote: outside.addr, ..moved })
+        );
+        assert!(!jetty.send_half().post_like_last(&OneTransfer { at: outside, ..newest }));
         jetty.post_transfer(&OneTransfer { at: outside, ..newest }).unwrap_err();
         jetty.post_transfer(&newest).unwrap();
     }
-    assert!(!jetty.post_again(&OneTransfer { at: at(&elsewhere, 0), ..newest }));
+    assert!(!jetty.send_half().post_like_last(&OneTransfer { at: at(&elsewhere, 0), ..newest }));
     assert_eq!(recorder.book().carried, []);
 }
 
@@ -851,7 +871,7 @@ fn an_atomic_like_the_newest_one_is_posted_by_what_differs() {
         let transfer =
             TransferDelta { local, remote: remote_at, len: 8, user_ctx: 1, is_signalled: false };
         let (operand, compare) = if is_cas { (3, 2) } else { (1, 0) };
-        assert_eq!(recorder.book().atomics, [MovedAtomic { transfer, operand, compare }]);
+        assert_eq!(recorder.book().atomics, [AtomicDelta { transfer, operand, compare }]);
         let of = |op| SendWr { op, ..good };
         let cases = [
             of(atomic(is_cas, sge(&others, 0, 8), at(&remote, 0))),

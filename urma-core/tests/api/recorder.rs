@@ -14,9 +14,9 @@ use urma_core::{
     PathKind, PostError, PostReason, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendOp, SendWr,
     StartPsns, Status, TargetId, Token, TokenId, TransportMode,
     ops::{
-        self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl,
-        MovedAtomic, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts, RecvQueue,
-        RemoteSegmentId, SegmentOps, SendQueue, TransferDelta,
+        self, AtomicDelta, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts,
+        JfceControl, PathOps, QueueControl, QueueFactory, QueueParts, RecvQueue, RemoteSegmentId,
+        Repeats, SegmentOps, SendQueue, TransferDelta,
     },
 };
 use urma_mem::Region;
@@ -33,7 +33,7 @@ pub(crate) struct Book {
     /// It carries out what is like the newest one.
     pub(crate) carries: bool,
     pub(crate) carried: Vec<TransferDelta>,
-    pub(crate) atomics: Vec<MovedAtomic>,
+    pub(crate) atomics: Vec<AtomicDelta>,
     /// How many batches were posted.
     pub(crate) batches: usize,
     /// Requests that fit before the queue is full.
@@ -201,51 +201,36 @@ impl SendQueue for Recorder {
         self.post(wrs.iter().map(|wr| wr.user_ctx))
     }
 
-    fn post_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        let mut book = self.book();
-        if book.room == 0 {
-            return PostedAgain::Full;
-        }
-        book.again.push(*moved);
-        PostedAgain::Posted
-    }
-
-    fn carry_like_last(&mut self, user_ctx: u64, remote: u64, local: u64, len: u32) -> bool {
+    fn execute_repeat(
+        &mut self,
+        user_ctx: u64,
+        remote: u64,
+        local: u64,
+        len: u32,
+        is_signalled: bool,
+    ) -> bool {
         let mut book = self.book();
         if book.carries {
-            let is_signalled = true;
-            let moved = TransferDelta { local, remote, len, user_ctx, is_signalled };
-            book.carried.push(moved);
-        }
-        book.carries
-    }
-
-    fn carry_silent_like_last(&mut self, remote: u64, local: u64, len: u32) -> bool {
-        let mut book = self.book();
-        if book.carries {
-            let (user_ctx, is_signalled) = (0, false);
             book.carried.push(TransferDelta { local, remote, len, user_ctx, is_signalled });
         }
         book.carries
     }
 
-    fn post_message_like_last(&mut self, moved: &TransferDelta) -> PostedAgain {
-        self.post_like_last(moved)
-    }
-
-    fn post_atomic_like_last(&mut self, moved: &MovedAtomic) -> PostedAgain {
-        let answer = self.post_like_last(&moved.transfer);
-        if answer == PostedAgain::Posted {
-            self.book().atomics.push(*moved);
-        }
-        answer
-    }
-
-    fn post_list_like_last(&mut self, moved: &[TransferDelta]) -> usize {
+    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
         let mut book = self.book();
-        let posted = moved.len().min(book.room);
+        let deltas = match repeats {
+            Repeats::Transfers(list) => list,
+            Repeats::Message(delta) => std::slice::from_ref(delta),
+            Repeats::Atomic(delta) => {
+                if book.room != 0 {
+                    book.atomics.push(*delta);
+                }
+                std::slice::from_ref(&delta.transfer)
+            }
+        };
+        let posted = deltas.len().min(book.room);
         book.room -= posted;
-        book.again.extend_from_slice(&moved[..posted]);
+        book.again.extend_from_slice(&deltas[..posted]);
         posted
     }
 }

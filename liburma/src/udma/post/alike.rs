@@ -6,7 +6,7 @@
 
 use urma_core::{
     WrFlags,
-    ops::{MovedAtomic, TransferDelta},
+    ops::{AtomicDelta, TransferDelta},
 };
 use urma_mem::ends::SeenEnds;
 
@@ -25,7 +25,7 @@ pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'
     let head = from.head();
     let (ticket, moved) = transfer(&own.last().form, look.seen_ends(), (from, head | SIGNALLED))?;
     let moved = TransferDelta { is_signalled: head & SIGNALLED != 0, ..moved };
-    own.moved(ticket, &moved).then_some(())
+    own.half().post_repeat(ticket, &moved).then_some(())
 }
 
 /// Executes a write or read of the form of the last one within this call. Returns whether it did.
@@ -33,17 +33,21 @@ pub(super) fn post((look, own): (Look<'_>, &mut impl Sends), from: SendRequest<'
 pub(super) fn carry((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
     let head = from.head();
     match transfer(&own.last().form, seen, (from, head)) {
-        Some((ticket, moved)) => own.carried(ticket, &moved),
-        None => head & SIGNALLED == 0 && carry_silent((seen, own), from),
+        Some((ticket, moved)) => own.half().execute_repeat(ticket, &moved),
+        None => carry_silent((seen, own), from),
     }
 }
 
-/// Executes an unsignalled one. Reached by a tail call, so that a signalled request saves no registers for it.
+/// Executes it if it is unsignalled. Reached by a tail call, so that a signalled request saves no registers for it.
 #[inline(never)]
 fn carry_silent((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
-    let alike = transfer(&own.last().form, seen, (from, from.head() | SIGNALLED));
+    let head = from.head();
+    if head & SIGNALLED != 0 {
+        return false;
+    }
+    let alike = transfer(&own.last().form, seen, (from, head | SIGNALLED));
     alike.is_some_and(|(ticket, moved)| {
-        own.carried_silent(ticket, (moved.remote, moved.local, moved.len))
+        own.half().execute_repeat(ticket, &TransferDelta { is_signalled: false, ..moved })
     })
 }
 
@@ -51,7 +55,7 @@ fn carry_silent((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>)
 #[inline(always)]
 pub(super) fn post_atomic((seen, own): (SeenEnds, &mut impl Sends), from: SendRequest<'_>) -> bool {
     let alike = atomic(&own.last().atomic, seen, from);
-    alike.is_some_and(|(ticket, moved)| own.moved_atomic(ticket, &moved))
+    alike.is_some_and(|(ticket, moved)| own.half().post_atomic_repeat(ticket, &moved))
 }
 
 /// The ticket of the last request, and what differs, for a signalled one that has its form, judged by `head`.
@@ -87,7 +91,7 @@ fn transfer(
 
 /// The ticket of the last atomic, and what differs, for a signalled one that has its form.
 #[inline(always)]
-fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64, MovedAtomic)> {
+fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64, AtomicDelta)> {
     if from.head() != last.head || last.seen != seen {
         return None;
     }
@@ -106,7 +110,7 @@ fn atomic(last: &LastForm, seen: SeenEnds, from: SendRequest<'_>) -> Option<(u64
         user_ctx: from.user_ctx(),
         is_signalled: true,
     };
-    Some((last.ticket, MovedAtomic { transfer, operand, compare }))
+    Some((last.ticket, AtomicDelta { transfer, operand, compare }))
 }
 
 /// Result, target, compare value and operand of a CAS or FETCH_ADD.
@@ -120,11 +124,15 @@ fn operands<'a>(from: SendRequest<'a>) -> (Pieces<'a>, Pieces<'a>, u64, u64) {
 }
 
 /// The form of the request that was just posted, if it has one piece on either side.
-pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -> Option<LastForm> {
+pub(super) fn form_of(
+    own: &mut impl Sends,
+    from: SendRequest<'_>,
+    seen: SeenEnds,
+) -> Option<LastForm> {
     let rw = from.transfer();
     let (src, dst) = (rw.src().single()?, rw.dst().single()?);
     Some(LastForm {
-        ticket: own.ticket(),
+        ticket: own.half().transfer_ticket(),
         seen,
         head: from.head() | SIGNALLED,
         is_write: from.opcode() == URMA_OPC_WRITE,
@@ -138,7 +146,8 @@ pub(super) fn form_of(own: &impl Sends, from: SendRequest<'_>, seen: SeenEnds) -
 /// Remembers the form of the request that was just posted, if it is a CAS or FETCH_ADD.
 pub(super) fn note_atomic(own: &mut impl Sends, from: SendRequest<'_>, seen: SeenEnds) {
     if matches!(from.opcode(), URMA_OPC_CAS | URMA_OPC_FADD) {
-        own.last().atomic = atomic_form(own.atomic_ticket(), from, seen).unwrap_or(LastForm::NONE);
+        own.last().atomic =
+            atomic_form(own.half().atomic_ticket(), from, seen).unwrap_or(LastForm::NONE);
     }
 }
 

@@ -140,7 +140,7 @@ fn transfer_again(
         false => Some(look.named_again(from.target(), &last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
-    if !own.again(&wr) {
+    if !own.half().post_like_last(&wr) {
         return None;
     }
     // The objects that ended since were others: the next request can be posted by its addresses alone.
@@ -169,8 +169,8 @@ fn transfer_new(
         false => Some(look.named_new(from.target(), &mut last.target)?),
     };
     let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
-    let posted = own.transfer(&wr);
-    if posted.is_ok() && own.ticket() != 0 {
+    let posted = own.half().post_transfer(&wr);
+    if posted.is_ok() && own.half().transfer_ticket() != 0 {
         own.last().form = alike::form_of(own, from, seen).unwrap_or(LastForm::NONE);
     }
     Some(posted.or_else(|error| refused(bad_wr, &[Some(from)], error)))
@@ -184,7 +184,7 @@ fn give(
     wr: &SendWr<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
-    match own.post(core::slice::from_ref(wr)) {
+    match own.half().post_send(core::slice::from_ref(wr)) {
         Ok(()) => Ok(()),
         Err(error) => refused(bad_wr, &[Some(from)], error),
     }
@@ -216,7 +216,7 @@ fn post_other<'g>(
 ) -> Answer {
     let is_bound = own.is_bound();
     if first.next().is_some() {
-        let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
+        let mut give = |wrs: &[SendWr<'_>]| own.half().post_send(wrs);
         return several::post(look, first, bad_wr, is_bound, &mut give);
     }
     // Before the names are looked up.
@@ -224,7 +224,7 @@ fn post_other<'g>(
     let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
     match Batched::check(look, first, is_bound, &mut rest) {
-        Ok(request) => match own.post(core::slice::from_ref(&request)) {
+        Ok(request) => match own.half().post_send(core::slice::from_ref(&request)) {
             Ok(()) => {
                 alike::note_atomic(own, first, seen);
                 Ok(())

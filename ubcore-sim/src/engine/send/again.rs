@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Atomic, CqeStatus, MovedWord, OneSided,
+    Atomic, CompletionBy, CqeStatus, MovedWord, OneSided,
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::hazard::CHUNK_MAX;
@@ -26,7 +26,7 @@ use crate::engine::retire::Retire;
 impl SendEngine {
     /// Executes `block`, which is not in the ring, as the next entry. `None`: nothing happened.
     #[inline(always)]
-    pub(crate) fn carry_block(
+    pub(crate) fn execute_block(
         &mut self,
         (tables, queue): (&Tables, &Queue),
         block: &[u64; BLOCK_WORDS],
@@ -53,43 +53,44 @@ impl SendEngine {
         self.known.newest().is_some_and(|known| moved.pi == head && known.is_as_seen(ends))
     }
 
-    /// Executes an entry like the newest one that [`SendEngine::carry_block`] executed, from the fields that differ;
-    /// writes its CQE.
+    /// Executes an entry like the newest one that [`SendEngine::execute_block`] executed, from the fields that differ.
+    /// Returns the index of the JFC's next entry (all CQEs of this queue come before it), and what is left to do.
     #[inline(always)]
-    pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<StepOutcome> {
+    pub(crate) fn repeat(
+        &mut self,
+        queue: &Queue,
+        moved: &MovedEntry,
+    ) -> Option<(u32, StepOutcome)> {
         if !self.may_move(queue, moved) {
             return None;
         }
         let known = self.known.newest()?;
-        if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
-            return None;
+        let is_reported = moved.by == CompletionBy::Device;
+        if is_reported {
+            if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
+                return None;
+            }
+        } else {
+            // It takes no completion slot: on failure the long path executes it and takes one.
+            known.open()?.copy(moved)?;
+            self.count_unreported(1, 1);
+            match moved.by {
+                CompletionBy::Driver => queue.fast.unreported(u64::from(moved.len)),
+                CompletionBy::Device | CompletionBy::Nobody => {
+                    queue.fast.direct(u64::from(moved.len));
+                }
+            }
         }
         queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.clear_slots(StepOutcome::BUSY))
-    }
-
-    /// Executes an entry like the newest one, which wants no completion or whose CQE the driver makes. Returns the
-    /// index of the JFC's next entry: all CQEs of this queue come before it.
-    #[inline(always)]
-    pub(crate) fn execute_local(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<u32> {
-        if !self.may_move(queue, moved) {
-            return None;
-        }
-        // It takes no completion slot: on failure the long path executes it and takes one.
-        self.known.newest()?.open()?.copy(moved)?;
-        self.count_carried(1, 1);
-        match moved.is_signalled {
-            true => queue.fast.unreported(u64::from(moved.len)),
-            false => queue.fast.direct(u64::from(moved.len)),
-        }
-        queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.retire.port().next_index())
+        let left =
+            if is_reported { self.clear_slots(StepOutcome::BUSY) } else { StepOutcome::NOTHING };
+        Some((self.retire.port().next_index(), left))
     }
 
     /// Executes a whole block like any cached one, which becomes the newest; the driver makes its CQE. Returns the
-    /// JFC index as [`SendEngine::execute_local`] does.
+    /// JFC index as [`SendEngine::repeat`] does.
     #[inline(always)]
-    pub(crate) fn carry_block_unreported(
+    pub(crate) fn execute_known(
         &mut self,
         queue: &Queue,
         block: &[u64; BLOCK_WORDS],
@@ -105,16 +106,16 @@ impl SendEngine {
         }
         let moved = MovedEntry::of(block, head);
         known.open()?.copy(&moved)?;
-        self.count_carried(1, 1);
+        self.count_unreported(1, 1);
         queue.fast.unreported(u64::from(moved.len));
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.retire.port().next_index())
     }
 
     /// Executes an atomic like the newest one, whose CQE the driver makes. Returns the JFC index as
-    /// [`SendEngine::execute_local`] does.
+    /// [`SendEngine::repeat`] does.
     #[inline(always)]
-    pub(crate) fn change_unreported(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
+    pub(crate) fn repeat_atomic(&mut self, queue: &Queue, moved: &MovedWord) -> Option<u32> {
         let (head, ends) = (self.ring.head, self.known.seen_ends());
         let is_next = moved.pi == head && queue.pi.load(Ordering::Acquire) == head;
         if !(self.is_idle() && is_next) {
@@ -128,7 +129,7 @@ impl SendEngine {
                 return None;
             }
         }
-        self.count_carried(1, Atomic::BLOCKS);
+        self.count_unreported(1, Atomic::BLOCKS);
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.retire.port().next_index())
     }
@@ -171,14 +172,14 @@ impl SendEngine {
 
     /// Counts `count` requests of `blocks` blocks in all that were executed without a CQE from here.
     #[inline(always)]
-    pub(crate) fn count_carried(&mut self, count: u32, blocks: u32) {
+    pub(crate) fn count_unreported(&mut self, count: u32, blocks: u32) {
         self.ring.head = self.ring.head.wrapping_add(blocks);
         self.retire.count_unreported(count, blocks);
     }
 
     /// Executes an atomic like an earlier one, which is not in the ring, as the next entry. `None`: nothing happened.
     #[inline(always)]
-    pub(crate) fn carry_blocks(
+    pub(crate) fn execute_atomic(
         &mut self,
         (tables, queue): (&Tables, &Queue),
         blocks: &AtomicBlocks,
@@ -330,7 +331,8 @@ fn carry_known(
     }
     ring.head = ring.head.wrapping_add(1);
     queue.fast.direct(u64::from(moved.len));
-    let flags = if moved.is_signalled { SqeFlags::COMPLETE } else { SqeFlags::empty() };
+    let is_signalled = moved.by == CompletionBy::Device;
+    let flags = if is_signalled { SqeFlags::COMPLETE } else { SqeFlags::empty() };
     retire.succeed((low16(moved.pi), 1), (flags, moved.len), &queue.fast);
     true
 }

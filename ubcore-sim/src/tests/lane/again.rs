@@ -3,7 +3,7 @@
 use udma_abi::cmd::{Access, Command, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::sqe::BLOCK_WORDS;
-use udma_abi::{CqeStatus, Opcode, Sqe, rqe::record};
+use udma_abi::{CompletionBy, CqeStatus, Opcode, Sqe, rqe::record};
 
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{BenchSeg, on_seg, pair_with};
@@ -165,14 +165,14 @@ fn without_the_lane_nothing_is_carried() {
         put(&mut s, 0);
         s.a.ring(&s.jetty);
         let block = put(&mut s, 0);
-        assert_eq!(s.a.dev.carry(&found, || 0, &block), carried);
+        assert_eq!(s.a.dev.execute(&found, || 0, &block), carried);
         s.a.ring(&s.jetty);
         let atomic = on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 0);
         s.a.post(&mut s.jetty, atomic, &[s.local.sge(0, 8)]);
         let sqe = Sqe { sge_num: 1, ..atomic };
         let front = s.a.put(&mut s.jetty, sqe, &s.local.sge(0, 8).to_words());
         let back = s.jetty.ring.load_block(((s.jetty.pi as usize - 1) & 15) * 64).unwrap();
-        assert_eq!(s.a.dev.carry_atomic(&found, || 0, &[front, back]), carried);
+        assert_eq!(s.a.dev.execute_atomic(&found, || 0, &[front, back]), carried);
     }
 }
 
@@ -181,7 +181,7 @@ pub(super) fn carry(s: &mut Scene, seg: &BenchSeg, at: u64) -> bool {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };
     let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
-    let carried = s.a.dev.carry(&found, || 0, &block);
+    let carried = s.a.dev.execute(&found, || 0, &block);
     s.jetty.pi -= u32::from(carried.is_none());
     s.a.poll(&mut s.jfc);
     carried.is_some()
@@ -193,8 +193,8 @@ fn carry_moved(s: &mut Scene, at: u64, ahead: u32) -> bool {
     let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
     let pi = s.jetty.pi.wrapping_add(ahead);
-    let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
-    let carried = s.a.dev.carry_moved(&found, || 0, &moved);
+    let moved = MovedEntry { pi, by: CompletionBy::Device, remote_va, local_va, len: 8 };
+    let carried = s.a.dev.repeat(&found, &moved).index;
     s.jetty.pi += u32::from(carried.is_some());
     let is_done = s.a.poll(&mut s.jfc).is_some_and(|cqe| cqe.status == GOOD);
     assert_eq!(is_done, carried.is_some());
@@ -237,8 +237,10 @@ pub(super) fn execute_local(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
             assert!(!s.a.dev.lease(&found, visit));
             Some(index)
         }
-        WordMove::StepOutcome(visit) => {
-            s.a.dev.carry_word_in_visit(&found, visit, (pi, remote_va, local_va)).0
+        WordMove::Elsewhere(visit) => {
+            let by = CompletionBy::Driver;
+            let moved = MovedEntry { pi, by, remote_va, local_va, len: 8 };
+            s.a.dev.repeat_in_visit(&found, visit, &moved).index
         }
         other => panic!("no other thread has the queue: {other:?}"),
     };
@@ -304,7 +306,7 @@ fn carry_block(s: &mut Scene, seg: &BenchSeg, (at, ahead): (u64, u32)) -> Option
     let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
     s.jetty.pi = s.jetty.pi.wrapping_sub(1 + ahead);
     let before = s.a.dev.core.counter(Counter::Completions);
-    let carried = s.a.dev.carry_block_unreported(&found, &block).0;
+    let carried = s.a.dev.execute_known(&found, &block).index;
     s.jetty.pi += u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.core.counter(Counter::Completions) - before;
@@ -433,7 +435,7 @@ fn what_its_driver_reports_ends_with_the_state_of_its_queue() {
         s.a.ok(Command::ModifyState { id: s.jetty.id, state });
         while s.a.poll(&mut s.jfc).is_some() {}
         let moved = found.move_word((s.jetty.pi, remote.va + 4096, s.local.va));
-        assert!(matches!(moved, WordMove::StepOutcome(_)), "{state:?}: {moved:?}");
+        assert!(matches!(moved, WordMove::Elsewhere(_)), "{state:?}: {moved:?}");
         drop(moved);
         assert_eq!(execute_local(&mut s, 4096, 0), None, "{state:?}");
         assert_eq!(remote.bytes(4096, 8), [0; 8], "{state:?}");
@@ -505,13 +507,13 @@ fn what_differs_is_not_taken_for_another_request() {
         // Addresses that lie in the other segment would be refused or not; bytes tell.
         let place = MovedEntry {
             pi: s.jetty.pi,
-            is_signalled: false,
+            by: CompletionBy::Device,
             remote_va: other.va + 4096,
             local_va: s.local.va,
             len: 8,
         };
         let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
-        assert_eq!(s.a.dev.carry_moved(&found, || 0, &place), None);
+        assert_eq!(s.a.dev.repeat(&found, &place).index, None);
         assert_eq!(other.bytes(4096, 8), [0; 8]);
     }
 }

@@ -1,9 +1,9 @@
 //! Leases of queues: requests under one grant for long, and what ends them.
 
-use udma_abi::Opcode;
 use udma_abi::cmd::{Command, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::rqe::record;
+use udma_abi::{CompletionBy, Opcode};
 use urma_mem::sync::{AtomicBool, Ordering};
 
 use super::super::scene::{Scene, scene, scene_of};
@@ -27,6 +27,11 @@ struct Poster {
     found: QueueHandle,
 }
 
+/// A word at this position and these addresses, whose completion the driver makes.
+fn driven((pi, remote_va, local_va): (u32, u64, u64)) -> MovedEntry {
+    MovedEntry { pi, by: CompletionBy::Driver, remote_va, local_va, len: 8 }
+}
+
 impl Poster {
     /// One that has carried requests of 8 bytes.
     fn of(mut s: Scene, leases: Leases) -> Self {
@@ -45,8 +50,8 @@ impl Poster {
         let is_moved = match found.move_word(place) {
             WordMove::Done(_) => true,
             WordMove::ToLease(_, visit) => !s.a.dev.lease(found, visit),
-            WordMove::StepOutcome(visit) => {
-                s.a.dev.carry_word_in_visit(found, visit, place).0.is_some()
+            WordMove::Elsewhere(visit) => {
+                s.a.dev.repeat_in_visit(found, visit, &driven(place)).index.is_some()
             }
             WordMove::Ended => false,
             other => panic!("no other thread has the queue: {other:?}"),
@@ -55,16 +60,12 @@ impl Poster {
         is_moved
     }
 
-    /// Moves a word without a completion: every second one by the call for any length. Returns whether it was moved.
+    /// Moves a word without a completion. Returns whether it was moved.
     fn silent_word(&mut self, at: u64) -> bool {
         let Self { s, found } = self;
         let (pi, remote_va, local_va) = (s.jetty.pi, s.remote.va + at, s.local.va + at);
-        let moved = MovedEntry { pi, is_signalled: false, remote_va, local_va, len: 8 };
-        let (index, _) = match pi % 2 {
-            0 => s.a.dev.carry_word_silently(found, (pi, remote_va, local_va)),
-            _ => s.a.dev.execute_local(found, &moved),
-        };
-        let is_moved = index.is_some();
+        let moved = MovedEntry { pi, by: CompletionBy::Nobody, remote_va, local_va, len: 8 };
+        let is_moved = s.a.dev.repeat(found, &moved).index.is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }
@@ -74,8 +75,8 @@ impl Poster {
         let Self { s, found } = self;
         let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
         let pi = s.jetty.pi.wrapping_add(ahead);
-        let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
-        let is_moved = s.a.dev.carry_moved(found, || 0, &moved).is_some();
+        let moved = MovedEntry { pi, by: CompletionBy::Device, remote_va, local_va, len: 8 };
+        let is_moved = s.a.dev.repeat(found, &moved).index.is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }
@@ -281,7 +282,7 @@ fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                device.step_queue_found(&stepped, || 0);
+                device.step_marked(&stepped, || 0);
                 // The owner gets leases meanwhile.
                 (0..20_000).for_each(|_| std::hint::spin_loop());
             }
@@ -294,16 +295,16 @@ fn a_leased_queue_that_another_thread_steps_moves_each_word_once() {
                 WordMove::Done(_) => (true, false),
                 WordMove::Ending(_, end) => (true, end.finish()),
                 WordMove::ToLease(_, visit) => (true, dev.lease(&poster.found, visit)),
-                WordMove::StepOutcome(visit) => {
-                    let (index, is_marked) = dev.carry_word_in_visit(&poster.found, visit, place);
-                    (index.is_some(), is_marked)
+                WordMove::Elsewhere(visit) => {
+                    let executed = dev.repeat_in_visit(&poster.found, visit, &driven(place));
+                    (executed.index.is_some(), executed.is_unfinished())
                 }
                 WordMove::Held => (false, false),
                 WordMove::Taken(entry) => (false, entry.finish()),
                 WordMove::Ended => panic!("it lives"),
             };
             if is_marked {
-                dev.step_queue_found(&poster.found, || 0);
+                dev.step_marked(&poster.found, || 0);
             }
             leases += u32::from(poster.found.is_leased());
             if is_moved {

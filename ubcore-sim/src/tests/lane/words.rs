@@ -21,7 +21,7 @@ fn carry_add(s: &mut Scene, at: u64) -> bool {
     let front = s.a.put(&mut s.jetty, sqe, &sge.to_words());
     let back = s.jetty.ring.load_block(((s.jetty.pi as usize - 1) & 15) * 64).unwrap();
     let blocks = [front, back];
-    let carried = s.a.dev.carry_atomic(&found, || 0, &blocks);
+    let carried = s.a.dev.execute_atomic(&found, || 0, &blocks);
     if carried.is_none() {
         s.jetty.pi = s.jetty.pi.wrapping_sub(2);
     }
@@ -37,7 +37,7 @@ fn carry_word(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedWord { pi, remote_va, local_va, len: 8, operand: 1, compare: 0 };
     let before = s.a.dev.core.counter(Counter::Completions);
-    let carried = s.a.dev.carry_word(&found, &moved).0;
+    let carried = s.a.dev.repeat_atomic(&found, &moved).index;
     s.jetty.pi += 2 * u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.core.counter(Counter::Completions) - before;
