@@ -344,7 +344,7 @@ impl End for C {
     fn take(&mut self) {
         let mut one: MaybeUninit<urma_cr_t> = MaybeUninit::uninit();
         while unsafe { urma_poll_jfc(self.jfc, 1, one.as_mut_ptr()) } == 0 {}
-        assert_eq!(unsafe { one.assume_init() }.status, 0);
+        assert_eq!(unsafe { (*one.as_ptr()).status }, 0);
     }
 
     #[inline(always)]

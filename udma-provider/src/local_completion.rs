@@ -11,7 +11,7 @@
 use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
-    ops::SendDone,
+    ops::{DoneLook, Sender},
 };
 use urma_mem::{
     sync::{AtomicU32, AtomicU64, Ordering},
@@ -43,10 +43,8 @@ pub(crate) struct LocalCompletionWriter {
 #[derive(Debug, Default)]
 pub(crate) struct LocalCompletionReader {
     reader: WordPairReader,
-    /// Value of [`LocalCompletionRing::claims`] to which `done` belongs.
-    claims: u32,
-    /// The request that was taken last; its queue fields stay from one to the next.
-    done: SendDone,
+    /// The queue of the request that was taken last; its version is the value of [`LocalCompletionRing::claims`].
+    sender: Sender,
 }
 
 /// A locally executed request.
@@ -147,7 +145,13 @@ impl LocalCompletionReader {
     /// Whether the next request is of the same queue as the last one, so that nothing else has to be done.
     #[inline(always)]
     pub(crate) fn is_usual(&self, of: &LocalCompletionRing) -> bool {
-        !self.is_progress_due() && self.claims == of.claims.load(Ordering::Relaxed)
+        self.is_of(of, &self.sender)
+    }
+
+    /// Whether the next request is of `sender`, so that nothing else has to be done.
+    #[inline(always)]
+    fn is_of(&self, of: &LocalCompletionRing, sender: &Sender) -> bool {
+        !self.is_progress_due() && sender.version == of.claims.load(Ordering::Relaxed)
     }
 
     /// The oldest waiting request.
@@ -176,31 +180,46 @@ impl LocalCompletionReader {
         front: LocalCompletion,
         out: &mut Completion,
     ) {
-        let LocalCompletion { user_ctx, .. } = front;
-        complete(SendDone { user_ctx, len: front.len(), ..self.done }, out);
+        complete(self.sender, front, out);
         self.reader.take(&of.relay);
     }
 
-    /// Takes the oldest waiting request without a copy, when [`LocalCompletionReader::is_usual`] says so.
+    /// Takes the oldest waiting request, which is `front`, if it is of the caller's sender or that is out of date.
     #[inline(always)]
     pub(crate) fn take_done(
         &mut self,
         of: &LocalCompletionRing,
         front: LocalCompletion,
-    ) -> &SendDone {
-        (self.done.user_ctx, self.done.len) = (front.user_ctx, front.len());
+        sender: &mut Sender,
+    ) -> DoneLook {
+        if !self.is_of(of, sender) && !self.is_renewed(of, sender) {
+            return DoneLook::UNKNOWN;
+        }
         self.reader.take(&of.relay);
-        &self.done
+        DoneLook::of(front.user_ctx, low(front.place))
+    }
+
+    /// Writes the queue of the next request to `sender`; `false`: a poll has to look at it first.
+    #[cold]
+    #[inline(never)]
+    fn is_renewed(&self, of: &LocalCompletionRing, sender: &mut Sender) -> bool {
+        let is_known = self.is_usual(of);
+        if is_known {
+            *sender = self.sender;
+        }
+        is_known
     }
 
     /// Updates the queue fields for the next request.
     fn look_at_queue(&mut self, of: &LocalCompletionRing) {
         let queue = of.queue.load(Ordering::Relaxed);
-        self.claims = of.claims.load(Ordering::Relaxed);
-        self.done.queue_ctx = of.queue_ctx.load(Ordering::Relaxed);
-        self.done.local_id = low(queue);
         let is_jetty = queue & JETTY != 0;
-        self.done.flags = if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() };
+        self.sender = Sender {
+            version: of.claims.load(Ordering::Relaxed),
+            local_id: low(queue),
+            queue_ctx: of.queue_ctx.load(Ordering::Relaxed),
+            flags: if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() },
+        };
     }
 }
 
@@ -209,12 +228,6 @@ impl LocalCompletion {
     #[inline(always)]
     pub(crate) fn is_next(self, ci: u32) -> bool {
         !is_before(ci, (self.place >> 32) as u32)
-    }
-
-    /// Its length in bytes.
-    #[inline(always)]
-    fn len(self) -> u64 {
-        u64::from(low(self.place))
     }
 }
 
@@ -226,8 +239,7 @@ fn low(word: u64) -> u32 {
 
 /// Stores a completion field by field: a copy of the whole would wait for the stores of its parts.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
-fn complete(done: SendDone, out: &mut Completion) {
+fn complete(sender: Sender, done: LocalCompletion, out: &mut Completion) {
     let Completion {
         status,
         opcode,
@@ -243,11 +255,11 @@ fn complete(done: SendDone, out: &mut Completion) {
     } = out;
     *status = CrStatus::Success;
     *opcode = CrOpcode::default();
-    *flags = done.flags;
-    *len = done.len as u32;
+    *flags = sender.flags;
+    *len = low(done.place);
     *user_ctx = done.user_ctx;
-    *queue_ctx = done.queue_ctx;
-    *local_id = done.local_id;
+    *queue_ctx = sender.queue_ctx;
+    *local_id = sender.local_id;
     *tpn = 0;
     *remote = JettyId::default();
     *imm = 0;

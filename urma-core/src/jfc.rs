@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, DoneLook, JfcControl},
+    ops::{CompletionQueue, DoneLook, JfcControl, Sender},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -18,6 +18,7 @@ use crate::{
 pub struct Jfc {
     shared: Arc<JfcShared>,
     queue: Box<dyn CompletionQueue>,
+    sender: Sender,
     cfg: JfcCfg,
 }
 
@@ -45,7 +46,12 @@ impl Context {
             jfce.begin(parts.id);
         }
         let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
-        Ok(Jfc { queue: parts.queue, cfg: *cfg, shared: Arc::new(shared) })
+        Ok(Jfc {
+            queue: parts.queue,
+            sender: Sender::default(),
+            cfg: *cfg,
+            shared: Arc::new(shared),
+        })
     }
 }
 
@@ -74,8 +80,15 @@ impl Jfc {
     /// Takes the oldest completion if it is that of a successful send request, or says that the queue is empty. Anything
     /// else is for [`Jfc::poll`].
     #[inline(always)]
-    pub fn take_done(&mut self) -> DoneLook<'_> {
-        self.queue.take_done()
+    pub fn take_done(&mut self) -> DoneLook {
+        self.queue.take_done(&mut self.sender)
+    }
+
+    /// The queue of the completion that [`Jfc::take_done`] took last.
+    #[inline(always)]
+    #[must_use]
+    pub fn sender(&self) -> &Sender {
+        &self.sender
     }
 
     /// The next completion, if there is one.

@@ -103,9 +103,11 @@ pub trait CompletionQueue: Send + Debug {
     /// The device failed.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
 
-    /// Takes the oldest completion if it is that of a successful send request. Makes no system call.
-    fn take_done(&mut self) -> DoneLook<'_> {
-        DoneLook::Unknown
+    /// Takes the oldest completion if it is that of a successful send request. `sender` stays with the caller from one
+    /// call to the next: it is written only when another queue's completion comes. Makes no system call.
+    fn take_done(&mut self, sender: &mut Sender) -> DoneLook {
+        let _ = sender;
+        DoneLook::UNKNOWN
     }
 
     /// Asks for one event. Fires at once when matching completions wait.
@@ -115,29 +117,46 @@ pub trait CompletionQueue: Send + Debug {
     fn arm(&mut self, what: Arm) -> Result<(), Status>;
 }
 
-/// Result of [`CompletionQueue::take_done`], and what to do next.
+/// Result of [`CompletionQueue::take_done`]. Two words, because those are returned in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DoneLook<'a> {
-    /// The queue is empty; a poll would find nothing either.
-    Empty,
-    /// The completion was taken.
-    Taken(&'a SendDone),
-    /// Nothing was taken; call [`CompletionQueue::poll`].
-    Unknown,
+pub struct DoneLook {
+    /// Payload length; above 2^32 if nothing was taken.
+    word: u64,
+    user_ctx: u64,
 }
 
-/// The fields of a successful send request's completion that differ from the default.
+impl DoneLook {
+    /// The queue is empty; a poll would find nothing either.
+    pub const EMPTY: Self = Self { word: 1 << 32, user_ctx: 0 };
+    /// Nothing was taken; call [`CompletionQueue::poll`].
+    pub const UNKNOWN: Self = Self { word: 2 << 32, user_ctx: 0 };
+
+    /// A completion of the sender was taken, of a request with this context and payload length in bytes. All its other
+    /// fields are the default ones.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(user_ctx: u64, len: u32) -> Self {
+        Self { word: len as u64, user_ctx }
+    }
+
+    /// Context and payload length in bytes of the request whose completion was taken.
+    #[inline(always)]
+    #[must_use]
+    pub fn taken(self) -> Option<(u64, u32)> {
+        u32::try_from(self.word).ok().map(|len| (self.user_ctx, len))
+    }
+}
+
+/// The queue whose completions [`CompletionQueue::take_done`] takes. It never lies in two cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SendDone {
-    /// That of the request.
-    pub user_ctx: u64,
-    /// That of its queue.
-    pub queue_ctx: u64,
-    /// Payload length in bytes; below 2^32.
-    // Wide enough not to share a loaded word with the number: a word that was stored in parts has to be waited for.
-    pub len: u64,
-    /// Number of its queue.
+#[repr(align(32))]
+pub struct Sender {
+    /// Changes with the queue; 0: none yet.
+    pub version: u32,
+    /// Its number.
     pub local_id: u32,
+    /// Its context.
+    pub queue_ctx: u64,
     /// [`CompletionFlags::JETTY`], or none.
     pub flags: CompletionFlags,
 }

@@ -1,6 +1,6 @@
 //! Completions as the records of C programs.
 
-use urma_core::{Completion, CrOpcode, JettyId, ops::SendDone};
+use urma_core::{Completion, CrOpcode, JettyId, ops::Sender};
 
 use super::name::jetty_id_out;
 use crate::abi::*;
@@ -26,14 +26,13 @@ pub(crate) fn record(from: &Completion) -> urma_cr_t {
 
 /// The record of a successful send request.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the length of a request has 32 bits")]
-pub(crate) fn record_of_sent(from: &SendDone) -> urma_cr_t {
+pub(crate) fn record_of_sent(from: &Sender, user_ctx: u64, len: u32) -> urma_cr_t {
     urma_cr_t {
         status: 0,
-        user_ctx: from.user_ctx,
+        user_ctx,
         opcode: 0,
         flag: urma_cr_flag_t { value: from.flags.bits() },
-        completion_len: from.len as u32,
+        completion_len: len,
         local_id: from.local_id,
         remote_id: jetty_id_out(JettyId::default()),
         u: urma_cr_u { imm_data: 0 },

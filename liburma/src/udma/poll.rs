@@ -45,11 +45,11 @@ pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
 #[inline(always)]
 pub(crate) fn take_sent(own: &mut JfcOwn, to: UserPtr<urma_cr_t>) -> c_int {
     let look = own.core.take_done();
-    if let DoneLook::Taken(done) = look {
-        to.write(record_of_sent(done));
+    if let Some((user_ctx, len)) = look.taken() {
+        to.write(record_of_sent(own.core.sender(), user_ctx, len));
         return 1;
     }
-    if look == DoneLook::Empty { 0 } else { NOT_TAKEN }
+    if look == DoneLook::EMPTY { 0 } else { NOT_TAKEN }
 }
 
 /// The queue has to be polled. No count, and no option of one: that would be tested twice.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udma_abi::{Eqe, PollOfOne, ReceivedMessage, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
-    ops::{CompletionQueue, DoneLook},
+    ops::{CompletionQueue, DoneLook, Sender},
 };
 use urma_mem::idle::{IdleLook, IdleSnapshot};
 
@@ -100,14 +100,14 @@ impl PollHalf {
 
     /// Checks, when no local completion waits, whether a poll under the idle snapshot would find nothing.
     #[inline(never)]
-    fn look_while_idle(&mut self) -> DoneLook<'static> {
+    fn look_while_idle(&mut self) -> DoneLook {
         let polls = self.polls.wrapping_add(1);
         let is_usual = !polls.is_multiple_of(POLLS_PER_STATUS);
         if !is_usual || !self.idle.holds() || !self.core.is_empty() {
-            return DoneLook::Unknown;
+            return DoneLook::UNKNOWN;
         }
         self.count_empty(polls, PollCost::Loads);
-        DoneLook::Empty
+        DoneLook::EMPTY
     }
 
     /// Takes the entry that a peer wrote; `None`: the device has to make a step. After the entry no step is made,
@@ -227,14 +227,14 @@ impl CompletionQueue for PollHalf {
     }
 
     #[inline]
-    fn take_done(&mut self) -> DoneLook<'_> {
+    fn take_done(&mut self, sender: &mut Sender) -> DoneLook {
         let core = &*self.core;
         // Out of line, so that nothing is saved for it.
         let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };
-        if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
-            return DoneLook::Unknown;
+        if !front.is_next(core.next_index()) {
+            return DoneLook::UNKNOWN;
         }
-        DoneLook::Taken(self.carried.take_done(&core.carried, front))
+        self.carried.take_done(&core.carried, front, sender)
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

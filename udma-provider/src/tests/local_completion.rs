@@ -3,7 +3,7 @@
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr, WrFlags,
-    ops::{AtomicDelta, DoneLook, JfcParts, QueueParts, Repeats, SendDone, TransferDelta},
+    ops::{AtomicDelta, JfcParts, QueueParts, Repeats, Sender, TransferDelta},
 };
 
 use super::{
@@ -42,12 +42,9 @@ fn post(queue: &mut QueueParts, user_ctx: u64) -> usize {
     queue.try_repeat(Repeats::Transfers(&[moved]))
 }
 
-/// The completion that a look takes.
-fn look(jfc: &mut JfcParts) -> Option<SendDone> {
-    match jfc.queue.take_done() {
-        DoneLook::Taken(done) => Some(*done),
-        DoneLook::Empty | DoneLook::Unknown => None,
-    }
+/// The completion that a look takes, with its context and length.
+fn look(jfc: &mut JfcParts, sender: &mut Sender) -> Option<(u64, u32)> {
+    jfc.queue.take_done(sender).taken()
 }
 
 /// The device reports the request at `position` of the queue.
@@ -386,10 +383,14 @@ fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
     let done = poll_all(&mut jfc);
     assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
     assert!(handed_by_other(&bench));
-    assert_eq!(look(&mut jfc), None, "it is of another queue than the one before");
+    let mut sender = Sender { version: 1, local_id: one.id, ..Sender::default() };
+    assert_eq!(look(&mut jfc, &mut sender), None, "it is of another queue than the one before");
     let done = poll_all(&mut jfc);
     assert_eq!(contexts(&done), [8]);
     assert!(done[0].local_id != one.id);
+    assert!(handed_by_other(&bench));
+    assert_eq!(look(&mut jfc, &mut sender), Some((8, 24)));
+    assert_eq!(sender.local_id, done[0].local_id, "the sender is that of the completion");
 }
 
 /// A flush takes what is flushed, and nothing while completions of the queue wait that ended before.
@@ -458,27 +459,28 @@ fn a_look_takes_what_a_poll_would() {
     let segments = segments(&bench);
     let mut jfc = bench.jfc(16);
     let mut jfs = bench.jfs(jfc.id, DEPTH);
-    assert_eq!(look(&mut jfc), None);
+    let mut sender = Sender::default();
+    assert_eq!(look(&mut jfc, &mut sender), None);
     post_first(&mut jfs, &segments, 0);
     report(&bench, (&jfc, &jfs), 0);
     assert_eq!(post(&mut jfs, 1), 1);
-    assert_eq!(look(&mut jfc), None, "the one before it is not polled yet");
+    assert_eq!(look(&mut jfc, &mut sender), None, "the one before it is not polled yet");
     let mut polled = poll_all(&mut jfc);
     assert_eq!(contexts(&polled), [0, 1]);
     let mut by_poll = 0;
     for ctx in 2..130 {
         assert_eq!(post(&mut jfs, ctx), 1);
-        let Some(done) = look(&mut jfc) else {
+        let Some(done) = look(&mut jfc, &mut sender) else {
             by_poll += 1;
             polled = poll_all(&mut jfc);
             assert_eq!(contexts(&polled), [ctx]);
             continue;
         };
         let one = polled[polled.len() - 1];
-        let (local_id, queue_ctx, flags) = (one.local_id, one.queue_ctx, one.flags);
-        let expected = SendDone { user_ctx: ctx, len: 24, local_id, queue_ctx, flags };
-        assert_eq!(done, expected);
-        assert_eq!(look(&mut jfc), None);
+        assert_eq!(done, (ctx, 24));
+        let sent_by = (sender.local_id, sender.queue_ctx, sender.flags);
+        assert_eq!(sent_by, (one.local_id, one.queue_ctx, one.flags));
+        assert_eq!(look(&mut jfc, &mut sender), None);
     }
     assert_eq!(by_poll, 2);
 }
