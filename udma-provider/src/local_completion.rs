@@ -192,22 +192,29 @@ impl LocalCompletionReader {
         front: LocalCompletion,
         sender: &mut Sender,
     ) -> DoneLook {
-        if !self.is_of(of, sender) && !self.is_renewed(of, sender) {
-            return DoneLook::UNKNOWN;
+        if !self.is_of(of, sender) {
+            return self.take_of_other(of, front, sender);
         }
         self.reader.take(&of.relay);
         DoneLook::of(front.user_ctx, low(front.place))
     }
 
-    /// Writes the queue of the next request to `sender`; `false`: a poll has to look at it first.
+    /// The rest of [`LocalCompletionReader::take_done`], when the caller's sender is out of date. Unknown: a poll has to
+    /// look at the queue first. Reached by a tail call, so that the usual case saves no registers.
     #[cold]
     #[inline(never)]
-    fn is_renewed(&self, of: &LocalCompletionRing, sender: &mut Sender) -> bool {
-        let is_known = self.is_usual(of);
-        if is_known {
-            *sender = self.sender;
+    fn take_of_other(
+        &mut self,
+        of: &LocalCompletionRing,
+        front: LocalCompletion,
+        sender: &mut Sender,
+    ) -> DoneLook {
+        if !self.is_usual(of) {
+            return DoneLook::UNKNOWN;
         }
-        is_known
+        *sender = self.sender;
+        self.reader.take(&of.relay);
+        DoneLook::of(front.user_ctx, low(front.place))
     }
 
     /// Updates the queue fields for the next request.
