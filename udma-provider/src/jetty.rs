@@ -267,7 +267,7 @@ impl UdmaJettyControl {
         count
     }
 
-    /// Destroys the queue in the device. Repeats the command as long as completions taken off the rings may have
+    /// Destroys the queue in the device. LikeLast the command as long as completions taken off the rings may have
     /// helped: a thread that did not run for a while took none while the device waited.
     fn destroy(&self) -> Result<(), Status> {
         let command = Command::DestroyQueue { id: self.id() };

@@ -28,7 +28,7 @@ use udma_abi::{
 };
 use urma_core::{
     PostError, PostReason, SendWr, TargetId,
-    ops::{Repeats, SendQueue, TransferDelta},
+    ops::{LikeLast, SendQueue, TransferDelta},
 };
 use urma_mem::{
     Blocks,
@@ -537,12 +537,12 @@ impl SendQueue for SendPoster {
     }
 
     #[inline]
-    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
+    fn try_repeat(&mut self, repeats: LikeLast<'_>) -> usize {
         match repeats {
-            Repeats::Transfers(list) => self.repeat_transfers(list),
+            LikeLast::Transfers(list) => self.repeat_transfers(list),
             // Reached by tail calls, so that none saves registers for another.
-            Repeats::Message(delta) => self.repeat_message(delta),
-            Repeats::Atomic(delta) => self.repeat_atomic(delta),
+            LikeLast::Message(delta) => self.repeat_message(delta),
+            LikeLast::Atomic(delta) => self.repeat_atomic(delta),
         }
     }
 

@@ -11,7 +11,7 @@
 use udma_abi::NextEntry;
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, InlinePayload, JettyId, QueueKind,
-    ops::{DoneLook, Sender},
+    ops::{CompletingQueue, DoneLook},
 };
 use urma_mem::{
     sync::{AtomicU32, AtomicU64, Ordering},
@@ -44,7 +44,7 @@ pub(crate) struct LocalCompletionWriter {
 pub(crate) struct LocalCompletionReader {
     reader: WordPairReader,
     /// The queue of the request that was taken last; its version is the value of [`LocalCompletionRing::claims`].
-    sender: Sender,
+    sender: CompletingQueue,
 }
 
 /// A locally executed request.
@@ -150,7 +150,7 @@ impl LocalCompletionReader {
 
     /// Whether the next request is of `sender`, so that nothing else has to be done.
     #[inline(always)]
-    fn is_of(&self, of: &LocalCompletionRing, sender: &Sender) -> bool {
+    fn is_of(&self, of: &LocalCompletionRing, sender: &CompletingQueue) -> bool {
         !self.is_progress_due() && sender.version == of.claims.load(Ordering::Relaxed)
     }
 
@@ -190,7 +190,7 @@ impl LocalCompletionReader {
         &mut self,
         of: &LocalCompletionRing,
         front: LocalCompletion,
-        sender: &mut Sender,
+        sender: &mut CompletingQueue,
     ) -> DoneLook {
         if !self.is_of(of, sender) {
             return self.take_of_other(of, front, sender);
@@ -207,7 +207,7 @@ impl LocalCompletionReader {
         &mut self,
         of: &LocalCompletionRing,
         front: LocalCompletion,
-        sender: &mut Sender,
+        sender: &mut CompletingQueue,
     ) -> DoneLook {
         if !self.is_usual(of) {
             return DoneLook::UNKNOWN;
@@ -221,7 +221,7 @@ impl LocalCompletionReader {
     fn look_at_queue(&mut self, of: &LocalCompletionRing) {
         let queue = of.queue.load(Ordering::Relaxed);
         let is_jetty = queue & JETTY != 0;
-        self.sender = Sender {
+        self.sender = CompletingQueue {
             version: of.claims.load(Ordering::Relaxed),
             local_id: low(queue),
             queue_ctx: of.queue_ctx.load(Ordering::Relaxed),
@@ -246,7 +246,7 @@ fn low(word: u64) -> u32 {
 
 /// Stores a completion field by field: a copy of the whole would wait for the stores of its parts.
 #[inline(always)]
-fn complete(sender: Sender, done: LocalCompletion, out: &mut Completion) {
+fn complete(sender: CompletingQueue, done: LocalCompletion, out: &mut Completion) {
     let Completion {
         status,
         opcode,

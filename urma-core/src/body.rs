@@ -13,7 +13,7 @@ use crate::{
     context::ContextShared,
     jfc::JfcShared,
     memory::MemoryHome,
-    ops::{AtomicDelta, QueueControl, RecvQueue, Repeats, SendQueue, TransferDelta},
+    ops::{AtomicDelta, LikeLast, QueueControl, RecvQueue, SendQueue, TransferDelta},
     rules::{ensure, refuse},
     wr::{OneAtomic, OneMessage},
 };
@@ -131,7 +131,7 @@ impl SendHalf {
     #[inline(always)]
     pub fn post_atomic_repeat(&mut self, ticket: u64, delta: &AtomicDelta) -> bool {
         self.last_atomic.holds(ticket, &delta.transfer)
-            && self.queue.try_repeat(Repeats::Atomic(delta)) == 1
+            && self.queue.try_repeat(LikeLast::Atomic(delta)) == 1
     }
 
     /// Posts one request that is no transfer.
@@ -140,21 +140,21 @@ impl SendHalf {
     fn post_other(&mut self, wr: &SendWr<'_>, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         if let Some(atomic) = OneAtomic::of(wr) {
             let is_like_last = self.last_atomic.is_of(&atomic) && self.rules.reaches(&atomic);
-            if is_like_last && self.repeat(Repeats::Atomic(&again::atomic_delta(&atomic))) {
+            if is_like_last && self.repeat(LikeLast::Atomic(&again::atomic_delta(&atomic))) {
                 return Ok(());
             }
             return self.atomic_new(wrs);
         }
         let Some(message) = OneMessage::of(wr) else { return self.post_list(wrs) };
         let is_like_last = self.last_message.is_of(&message) && self.rules.carries(&message);
-        if is_like_last && self.repeat(Repeats::Message(&again::message_delta(&message))) {
+        if is_like_last && self.repeat(LikeLast::Message(&again::message_delta(&message))) {
             return Ok(());
         }
         self.message_new(wrs)
     }
 
     #[inline(always)]
-    fn repeat(&mut self, one: Repeats<'_>) -> bool {
+    fn repeat(&mut self, one: LikeLast<'_>) -> bool {
         self.queue.try_repeat(one) == 1
     }
 
@@ -208,7 +208,7 @@ impl SendHalf {
             let like_last = deltas.get(..count).unwrap_or_default();
             let posted = match count {
                 0 => 0,
-                _ => self.queue.try_repeat(Repeats::Transfers(like_last)),
+                _ => self.queue.try_repeat(LikeLast::Transfers(like_last)),
             };
             done += posted;
             if posted != part.len() {
@@ -240,7 +240,7 @@ impl SendHalf {
     fn repeat_transfer(&mut self, wr: &OneTransfer<'_>) -> bool {
         self.last.is_of(wr)
             && self.rules.fits(wr)
-            && self.repeat(Repeats::Transfers(&[again::transfer_delta(wr)]))
+            && self.repeat(LikeLast::Transfers(&[again::transfer_delta(wr)]))
     }
 
     /// The rest of [`SendHalf::post_repeat`], for a request that was not executed within the call.
@@ -248,7 +248,7 @@ impl SendHalf {
     fn post_unexecuted(&mut self, ticket: u64, delta: TransferDelta) -> bool {
         match self.last.holds(ticket, &delta) {
             Some(is_write) if self.rules.carries_len(is_write, delta.len) => {
-                self.repeat(Repeats::Transfers(&[delta]))
+                self.repeat(LikeLast::Transfers(&[delta]))
             }
             _ => false,
         }

@@ -9,7 +9,7 @@ use crate::{
     Arm, Completion, Context, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
-    ops::{CompletionQueue, DoneLook, JfcControl, Sender},
+    ops::{CompletingQueue, CompletionQueue, DoneLook, JfcControl},
     rules::{self, ensure, refuse, unused},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 pub struct Jfc {
     shared: Arc<JfcShared>,
     queue: Box<dyn CompletionQueue>,
-    sender: Sender,
+    sender: CompletingQueue,
     cfg: JfcCfg,
 }
 
@@ -48,7 +48,7 @@ impl Context {
         let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
         Ok(Jfc {
             queue: parts.queue,
-            sender: Sender::default(),
+            sender: CompletingQueue::default(),
             cfg: *cfg,
             shared: Arc::new(shared),
         })
@@ -87,7 +87,7 @@ impl Jfc {
     /// The queue of the completion that [`Jfc::take_done`] took last.
     #[inline(always)]
     #[must_use]
-    pub fn sender(&self) -> &Sender {
+    pub fn sender(&self) -> &CompletingQueue {
         &self.sender
     }
 

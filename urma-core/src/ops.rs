@@ -42,7 +42,7 @@ pub trait SendQueue: Send + Debug {
 
     /// Posts the front of `repeats`, as much as there is room for, and rings once. Returns how many were posted; the
     /// rest is for [`SendQueue::post_send`]. A provider need not remember the last requests.
-    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
+    fn try_repeat(&mut self, repeats: LikeLast<'_>) -> usize {
         let _ = repeats;
         0
     }
@@ -51,7 +51,7 @@ pub trait SendQueue: Send + Debug {
 /// Requests that differ from the last one of their kind only by addresses, lengths, contexts, and whether they are
 /// signalled.
 #[derive(Clone, Copy, Debug)]
-pub enum Repeats<'a> {
+pub enum LikeLast<'a> {
     /// WRITEs or READs like the last one of one local piece, not inline.
     Transfers(&'a [TransferDelta]),
     /// A SEND like the last one of one local piece, not inline, that was posted alone; its `remote` is 0.
@@ -105,7 +105,7 @@ pub trait CompletionQueue: Send + Debug {
 
     /// Takes the oldest completion if it is that of a successful send request. `sender` stays with the caller from one
     /// call to the next: it is written only when another queue's completion comes. Makes no system call.
-    fn take_done(&mut self, sender: &mut Sender) -> DoneLook {
+    fn take_done(&mut self, sender: &mut CompletingQueue) -> DoneLook {
         let _ = sender;
         DoneLook::UNKNOWN
     }
@@ -150,14 +150,14 @@ impl DoneLook {
 /// The queue whose completions [`CompletionQueue::take_done`] takes. It never lies in two cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(align(32))]
-pub struct Sender {
+pub struct CompletingQueue {
     /// Changes with the queue; 0: none yet.
     pub version: u32,
-    /// Its number.
+    /// Number of the queue on its device.
     pub local_id: u32,
-    /// Its context.
+    /// Context that the program gave to the queue.
     pub queue_ctx: u64,
-    /// [`CompletionFlags::JETTY`], or none.
+    /// Flags of its completions: [`CompletionFlags::JETTY`], or none.
     pub flags: CompletionFlags,
 }
 

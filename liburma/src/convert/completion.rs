@@ -1,6 +1,6 @@
 //! Completions as the records of C programs.
 
-use urma_core::{Completion, CrOpcode, JettyId, ops::Sender};
+use urma_core::{Completion, CrOpcode, JettyId, ops::CompletingQueue};
 
 use super::name::jetty_id_out;
 use crate::abi::*;
@@ -26,7 +26,7 @@ pub(crate) fn record(from: &Completion) -> urma_cr_t {
 
 /// The record of a successful send request.
 #[inline(always)]
-pub(crate) fn record_of_sent(from: &Sender, user_ctx: u64, len: u32) -> urma_cr_t {
+pub(crate) fn record_of_sent(from: &CompletingQueue, user_ctx: u64, len: u32) -> urma_cr_t {
     urma_cr_t {
         status: 0,
         user_ctx,

@@ -144,7 +144,7 @@ impl FoundDoorbell<QueueHandle> {
         if self.node.is_dead() {
             return None;
         }
-        let moved = MovedEntry { pi, by: form.by(), remote_va, local_va, len: form.len() };
+        let moved = MovedEntry { pi, by: form.by(), remote_va, local_va, len: form.bytes() };
         self.finish(self.node.device().repeat(&self.found, &moved))
     }
 

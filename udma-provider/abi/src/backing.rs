@@ -285,7 +285,7 @@ impl RepeatForm {
     #[inline(always)]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-    pub const fn len(self) -> u32 {
+    pub const fn bytes(self) -> u32 {
         self.0 as u32
     }
 

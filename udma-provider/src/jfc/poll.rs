@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udma_abi::{Eqe, PollOfOne, ReceivedMessage, doorbell::CqArm};
 use urma_core::{
     Arm, Completion, Status,
-    ops::{CompletionQueue, DoneLook, Sender},
+    ops::{CompletingQueue, CompletionQueue, DoneLook},
 };
 use urma_mem::idle::{IdleLook, IdleSnapshot};
 
@@ -227,7 +227,7 @@ impl CompletionQueue for PollHalf {
     }
 
     #[inline]
-    fn take_done(&mut self, sender: &mut Sender) -> DoneLook {
+    fn take_done(&mut self, sender: &mut CompletingQueue) -> DoneLook {
         let core = &*self.core;
         // Out of line, so that nothing is saved for it.
         let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };

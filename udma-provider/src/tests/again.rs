@@ -5,7 +5,7 @@ use urma_core::{
     Device, Eid, ImportedSegment, JettyId, LocalSge, Mapping, OrderType, Path, PathKind, QueueCfg,
     RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetId, TargetKind, Token,
     TransportMode,
-    ops::{Repeats, TransferDelta},
+    ops::{LikeLast, TransferDelta},
 };
 use urma_mem::Region;
 
@@ -48,14 +48,14 @@ fn it_differs_in_addresses_and_length_only() {
     let mut jfc = bench.jfc(16);
     let mut jfs = bench.jfs(jfc.id, 8);
     let send = jfs.send.as_mut().unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 0, "there is no newest one");
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 0, "there is no newest one");
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let at = RemoteAddr { segment: &remote, addr: VA };
     for (is_write, opcode) in [(true, Opcode::Write), (false, Opcode::Read)] {
         send.post_send(&[transfer(is_write, &piece, at)]).unwrap();
         // Twice around the ring.
         for _ in 0..40 {
-            assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
+            assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
             // What goes between is not the newest of its kind.
             send.post_send(&[signalled(3), signalled(4)]).unwrap();
             assert!(contexts(&poll_all(&mut jfc)).ends_with(&[2, 3, 4]));
@@ -83,14 +83,14 @@ fn a_list_rings_once_and_follows_the_newest_of_a_list() {
     let mut jfc = bench.jfc(16);
     let mut jfs = bench.jfs(jfc.id, 8);
     let send = jfs.send.as_mut().unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&LIST)), 0, "there is no newest one");
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&LIST)), 0, "there is no newest one");
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let at = RemoteAddr { segment: &remote, addr: VA };
     let list = [transfer(false, &piece, at), transfer(true, &piece, at), signalled(1)];
     send.post_send(&list).unwrap();
     bench.toy.state().seen.clear();
     let doorbells = bench.toy.doorbells();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&LIST)), 2);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&LIST)), 2);
     assert_eq!(bench.toy.doorbells(), (doorbells.0 + 1, doorbells.1));
     let seen = std::mem::take(&mut bench.toy.state().seen);
     let seen = seen.iter().map(|sqe| (sqe.opcode, sqe.remote_va, sqe.flags));
@@ -110,12 +110,12 @@ fn of_a_list_as_many_are_posted_as_there_is_room_for() {
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     bench.toy.script(|s| s.hold = true);
     send.post_send(&[write]).unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED; 8])), 3);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED; 8])), 3);
     bench.toy.script(|s| s.hold = false);
     bench.device_work();
     assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
     jfs.control.delete().unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&LIST)), 0);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&LIST)), 0);
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn a_device_without_direct_entries_gets_it_by_the_ring() {
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     send.post_send(&[write]).unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
     assert_eq!(bench.toy.doorbells(), (3, 0));
     assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2]);
 }
@@ -147,14 +147,14 @@ fn it_is_refused_by_a_queue_that_is_full_or_gone() {
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     bench.toy.script(|s| s.hold = true);
     send.post_send(&[write]).unwrap();
-    let posted = [(); 4].map(|()| send.try_repeat(Repeats::Transfers(&[MOVED])));
+    let posted = [(); 4].map(|()| send.try_repeat(LikeLast::Transfers(&[MOVED])));
     let some = 1;
     assert_eq!(posted, [some, some, some, 0]);
     bench.toy.script(|s| s.hold = false);
     bench.device_work();
     assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
     jfs.control.delete().unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 0);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 0);
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn it_does_not_go_to_a_former_target() {
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     for id in [70, 71] {
         queue.control.bind(&target_id(id), None).unwrap();
-        assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 0);
-        assert_eq!(send.try_repeat(Repeats::Transfers(&LIST)), 0);
+        assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 0);
+        assert_eq!(send.try_repeat(LikeLast::Transfers(&LIST)), 0);
         send.post_send(&[write]).unwrap();
-        assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
+        assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
         queue.control.unbind().unwrap();
     }
     let seen: Vec<_> = bench.toy.state().seen.iter().map(|sqe| sqe.target_id).collect();
@@ -194,12 +194,12 @@ fn what_is_refused_after_a_bind_is_not_posted() {
     let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
     queue.control.bind(&target_id(70), None).unwrap();
     send.post_send(&[write]).unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
     queue.control.unbind().unwrap();
     bench.toy.script(|s| s.refuses_moved = true);
     for is_signalled in [true, false] {
         let moved = TransferDelta { is_signalled, ..MOVED };
-        assert_eq!(send.try_repeat(Repeats::Transfers(&[moved])), 0);
+        assert_eq!(send.try_repeat(LikeLast::Transfers(&[moved])), 0);
     }
     for entry_idx in [2, 1] {
         let user_data = bench.toy.cookie(queue.id);
@@ -221,13 +221,13 @@ fn it_is_carried_by_what_differs_while_the_newest_carried_one_is_like_it() {
     let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
     let at = RemoteAddr { segment: &remote, addr: VA };
     send.post_send(&[transfer(true, &piece, at)]).unwrap();
-    assert_eq!([(); 2].map(|()| send.try_repeat(Repeats::Transfers(&[MOVED]))), [1; 2]);
+    assert_eq!([(); 2].map(|()| send.try_repeat(LikeLast::Transfers(&[MOVED]))), [1; 2]);
     // The newest usual one is now one that was not carried.
     send.post_send(&[transfer(false, &piece, at), signalled(1)]).unwrap();
-    assert_eq!([(); 2].map(|()| send.try_repeat(Repeats::Transfers(&[MOVED]))), [1; 2]);
+    assert_eq!([(); 2].map(|()| send.try_repeat(LikeLast::Transfers(&[MOVED]))), [1; 2]);
     bench.toy.script(|s| s.carries_moved_only = true);
     send.post_send(&[transfer(true, &piece, at)]).unwrap();
-    assert_eq!(send.try_repeat(Repeats::Transfers(&[MOVED])), 1);
+    assert_eq!(send.try_repeat(LikeLast::Transfers(&[MOVED])), 1);
     use Handed::{Moved, Rung, Whole};
     let handed = std::mem::take(&mut bench.toy.state().handed);
     let refused = [Whole, Rung];
@@ -262,12 +262,12 @@ fn a_message_differs_in_address_and_length_only() {
     let moved = TransferDelta { remote: 0, ..MOVED };
     for id in [70, 71] {
         queue.control.bind(&target_id(id), None).unwrap();
-        assert_eq!(send.try_repeat(Repeats::Message(&moved)), 0);
+        assert_eq!(send.try_repeat(LikeLast::Message(&moved)), 0);
         send.post_send(&[message]).unwrap();
         // Twice around the ring. What goes between is not the newest message.
         for _ in 0..5 {
             send.post_send(&[with_imm]).unwrap();
-            assert_eq!(send.try_repeat(Repeats::Message(&moved)), 1);
+            assert_eq!(send.try_repeat(LikeLast::Message(&moved)), 1);
             assert!(contexts(&poll_all(&mut jfc)).ends_with(&[3, 2]));
         }
         let seen = std::mem::take(&mut bench.toy.state().seen);
@@ -289,12 +289,12 @@ fn a_message_differs_in_address_and_length_only() {
     let send = queue.send.as_mut().unwrap();
     bench.toy.script(|s| s.hold = true);
     send.post_send(&[message]).unwrap();
-    let posted = [(); 4].map(|()| send.try_repeat(Repeats::Message(&moved)));
+    let posted = [(); 4].map(|()| send.try_repeat(LikeLast::Message(&moved)));
     let some = 1;
     assert_eq!(posted, [some, some, some, 0]);
     bench.toy.script(|s| s.hold = false);
     bench.device_work();
     assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
     queue.control.delete().unwrap();
-    assert_eq!(send.try_repeat(Repeats::Message(&moved)), 0);
+    assert_eq!(send.try_repeat(LikeLast::Message(&moved)), 0);
 }

@@ -7,7 +7,7 @@ use nix::{
 use udma_abi::{Cqe, GiveWay, ReceivedMessage};
 use urma_core::{
     Completion, CrStatus, RecvWr, Status,
-    ops::{DoneLook, JfcParts, Sender},
+    ops::{CompletingQueue, DoneLook, JfcParts},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
 
@@ -102,7 +102,9 @@ fn a_poller_whose_processor_is_shared_gives_it_away() {
         bench.toy.state().ways.clear();
         for at in 0..polls {
             bench.toy.state().clock += 50;
-            if at % 2 == 0 || jfc.queue.take_done(&mut Sender::default()) != DoneLook::EMPTY {
+            if at % 2 == 0
+                || jfc.queue.take_done(&mut CompletingQueue::default()) != DoneLook::EMPTY
+            {
                 assert!(poll_all(&mut jfc).is_empty());
             }
         }
@@ -149,14 +151,18 @@ fn lose_processor() {
 fn a_look_while_idle_finds_nothing_and_takes_no_step() {
     let bench = Bench::new();
     let mut jfc = bench.jfc(64);
-    assert_eq!(jfc.queue.take_done(&mut Sender::default()), DoneLook::UNKNOWN, "no idle began");
+    assert_eq!(
+        jfc.queue.take_done(&mut CompletingQueue::default()),
+        DoneLook::UNKNOWN,
+        "no idle began"
+    );
     let mut jfc = quiet(&bench);
     let mut jfs = bench.jfs(jfc.id, 8);
     assert!(poll_all(&mut jfc).is_empty());
     let steps = bench.toy.state().steps;
     let looks: Vec<_> = (0..crate::jfc::POLLS_PER_STATUS)
         .map(|_| {
-            let is_empty = jfc.queue.take_done(&mut Sender::default()) == DoneLook::EMPTY;
+            let is_empty = jfc.queue.take_done(&mut CompletingQueue::default()) == DoneLook::EMPTY;
             if !is_empty {
                 assert!(poll_all(&mut jfc).is_empty());
             }
@@ -167,12 +173,16 @@ fn a_look_while_idle_finds_nothing_and_takes_no_step() {
     assert_eq!(unknown, 1, "whether the device still answers is for a poll");
     assert!(bench.toy.state().steps > steps);
     bench.toy.peer.store_u64(0, 1).unwrap();
-    assert_eq!(jfc.queue.take_done(&mut Sender::default()), DoneLook::UNKNOWN, "a peer wrote");
+    assert_eq!(
+        jfc.queue.take_done(&mut CompletingQueue::default()),
+        DoneLook::UNKNOWN,
+        "a peer wrote"
+    );
     bench.toy.peer.store_u64(0, 0).unwrap();
-    assert_eq!(jfc.queue.take_done(&mut Sender::default()), DoneLook::EMPTY);
+    assert_eq!(jfc.queue.take_done(&mut CompletingQueue::default()), DoneLook::EMPTY);
     jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
     assert_eq!(
-        jfc.queue.take_done(&mut Sender::default()),
+        jfc.queue.take_done(&mut CompletingQueue::default()),
         DoneLook::UNKNOWN,
         "the ring has an entry"
     );

@@ -3,7 +3,7 @@
 use udma_abi::{Cqe, CqeStatus};
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, PostReason, RemoteAddr, Segment, SendOp, SendWr, WrFlags,
-    ops::{AtomicDelta, JfcParts, QueueParts, Repeats, Sender, TransferDelta},
+    ops::{AtomicDelta, CompletingQueue, JfcParts, LikeLast, QueueParts, TransferDelta},
 };
 
 use super::{
@@ -39,11 +39,11 @@ fn post(queue: &mut QueueParts, user_ctx: u64) -> usize {
     if queue.execute_repeat(user_ctx, 0, 0, 24, true) {
         return 1;
     }
-    queue.try_repeat(Repeats::Transfers(&[moved]))
+    queue.try_repeat(LikeLast::Transfers(&[moved]))
 }
 
 /// The completion that a look takes, with its context and length.
-fn look(jfc: &mut JfcParts, sender: &mut Sender) -> Option<(u64, u32)> {
+fn look(jfc: &mut JfcParts, sender: &mut CompletingQueue) -> Option<(u64, u32)> {
     jfc.queue.take_done(sender).taken()
 }
 
@@ -313,7 +313,7 @@ fn none_is_carried_by_a_device_that_failed() {
     assert!(!send.execute_repeat(3, 0, 0, 8, true));
     for is_signalled in [true, false] {
         let moved = TransferDelta { local: 0, remote: 0, len: 8, user_ctx: 3, is_signalled };
-        assert_eq!(send.try_repeat(Repeats::Transfers(&[moved])), 0);
+        assert_eq!(send.try_repeat(LikeLast::Transfers(&[moved])), 0);
     }
     assert_eq!(bench.toy.state().handed, []);
 }
@@ -383,7 +383,7 @@ fn one_queue_has_them_until_it_is_gone_and_they_are_taken() {
     let done = poll_all(&mut jfc);
     assert_eq!((contexts(&done), done[0].local_id), (vec![2], one.id));
     assert!(handed_by_other(&bench));
-    let mut sender = Sender { version: 1, local_id: one.id, ..Sender::default() };
+    let mut sender = CompletingQueue { version: 1, local_id: one.id, ..CompletingQueue::default() };
     assert_eq!(look(&mut jfc, &mut sender), None, "it is of another queue than the one before");
     let done = poll_all(&mut jfc);
     assert_eq!(contexts(&done), [8]);
@@ -431,13 +431,13 @@ fn atomics_go_beside_the_ring_too() {
         let transfer = TransferDelta { local: 0, remote: 0, len: 8, user_ctx, is_signalled };
         AtomicDelta { transfer, operand: 1, compare: 0 }
     };
-    assert_eq!(queue.try_repeat(Repeats::Atomic(&of(0, true))), 0, "there is none");
+    assert_eq!(queue.try_repeat(LikeLast::Atomic(&of(0, true))), 0, "there is none");
     queue.post_send(&[SendWr { op, ..signalled(1) }]).unwrap();
-    let posted = [2, 3].map(|ctx| queue.try_repeat(Repeats::Atomic(&of(ctx, true))));
+    let posted = [2, 3].map(|ctx| queue.try_repeat(LikeLast::Atomic(&of(ctx, true))));
     assert_eq!(posted, [1; 2]);
-    assert_eq!(queue.try_repeat(Repeats::Atomic(&of(4, false))), 1);
+    assert_eq!(queue.try_repeat(LikeLast::Atomic(&of(4, false))), 1);
     // Two more have room.
-    let posted = [5, 6, 7].map(|ctx| queue.try_repeat(Repeats::Atomic(&of(ctx, true))));
+    let posted = [5, 6, 7].map(|ctx| queue.try_repeat(LikeLast::Atomic(&of(ctx, true))));
     assert_eq!(posted, [1; 3]);
     // A list does not become the newest one, and what the device did not carry is none that others are like.
     bench.toy.script(|s| s.carries_moved_only = true);
@@ -447,7 +447,7 @@ fn atomics_go_beside_the_ring_too() {
     assert_eq!(handed, [Whole, Word(2), Word(4), Whole, Word(8), Word(10), Whole, Whole, Rung]);
     assert_eq!(contexts(&poll_all(&mut jfc)), [2, 3, 5, 6]);
     let queue = jfs.send.as_mut().unwrap();
-    assert_eq!(queue.try_repeat(Repeats::Atomic(&of(9, true))), 1);
+    assert_eq!(queue.try_repeat(LikeLast::Atomic(&of(9, true))), 1);
     handed = std::mem::take(&mut bench.toy.state().handed);
     assert_eq!(handed, [Whole, Rung]);
 }
@@ -459,7 +459,7 @@ fn a_look_takes_what_a_poll_would() {
     let segments = segments(&bench);
     let mut jfc = bench.jfc(16);
     let mut jfs = bench.jfs(jfc.id, DEPTH);
-    let mut sender = Sender::default();
+    let mut sender = CompletingQueue::default();
     assert_eq!(look(&mut jfc, &mut sender), None);
     post_first(&mut jfs, &segments, 0);
     report(&bench, (&jfc, &jfs), 0);

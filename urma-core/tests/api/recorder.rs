@@ -15,8 +15,8 @@ use urma_core::{
     StartPsns, Status, TargetId, Token, TokenId, TransportMode,
     ops::{
         self, AtomicDelta, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts,
-        JfceControl, PathOps, QueueControl, QueueFactory, QueueParts, RecvQueue, RemoteSegmentId,
-        Repeats, SegmentOps, SendQueue, TransferDelta,
+        JfceControl, LikeLast, PathOps, QueueControl, QueueFactory, QueueParts, RecvQueue,
+        RemoteSegmentId, SegmentOps, SendQueue, TransferDelta,
     },
 };
 use urma_mem::Region;
@@ -216,12 +216,12 @@ impl SendQueue for Recorder {
         book.carries
     }
 
-    fn try_repeat(&mut self, repeats: Repeats<'_>) -> usize {
+    fn try_repeat(&mut self, repeats: LikeLast<'_>) -> usize {
         let mut book = self.book();
         let deltas = match repeats {
-            Repeats::Transfers(list) => list,
-            Repeats::Message(delta) => std::slice::from_ref(delta),
-            Repeats::Atomic(delta) => {
+            LikeLast::Transfers(list) => list,
+            LikeLast::Message(delta) => std::slice::from_ref(delta),
+            LikeLast::Atomic(delta) => {
                 if book.room != 0 {
                     book.atomics.push(*delta);
                 }
