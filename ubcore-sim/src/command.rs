@@ -43,7 +43,12 @@ impl Commands {
     }
 
     /// Executes what the drivers of all functions posted. Returns whether there was anything.
-    pub(crate) fn step(&mut self, exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
+    pub(crate) fn execute_posted(
+        &mut self,
+        exchange: &mut Exchange,
+        core: &DeviceCore,
+        now: Nanos,
+    ) -> bool {
         if self.is_shared() && now >= self.refill_at {
             self.refill_at = now + REFILL_NS;
             self.sources.iter().for_each(|source| source.function.guesses.refill());

@@ -334,7 +334,7 @@ impl TpEndpoint {
     }
 
     /// Checks for TPs that ended, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
-    pub(crate) fn step(&mut self, tables: &Tables) {
+    pub(crate) fn check_tps(&mut self, tables: &Tables) {
         if self.transmitted != 0 {
             tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
         }

@@ -172,7 +172,7 @@ impl Exchange {
 
     /// Does one bounded round of listed queues (`core.next_listed()`), rings, TPs and timers. Returns whether
     /// anything was done.
-    pub(crate) fn round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+    pub(crate) fn full_round(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         self.endpoint.on_time(now);
         let busy = self.prompt_round(core, now);
         self.look_after_peers(core, now);
@@ -188,7 +188,7 @@ impl Exchange {
         self.each_peer(core, now, |peer, work, inbox| {
             if peer.is_due(work.core, work.now) {
                 let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
-                busy |= peer.step(work, inbox, answers);
+                busy |= peer.exchange_pieces(work, inbox, answers);
             }
         });
         busy | self.step_standard(core, now)
@@ -228,7 +228,7 @@ impl Exchange {
         let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
         self.each_peer(core, now, |peer, work, inbox| {
             if peer.has_work() {
-                is_taken |= peer.step(work, inbox, answers);
+                is_taken |= peer.exchange_pieces(work, inbox, answers);
                 round.has_cut_off |= peer.line.is_cut_off;
             }
             round.timer = round.timer.min(peer.requester.timer());

@@ -566,6 +566,13 @@ impl Bench {
     }
 }
 
+/// Lets time pass, then steps both devices.
+pub(crate) fn step_both(a: &mut Bench, b: &Bench, by: Nanos) {
+    a.now += by;
+    a.dev.step(a.now);
+    b.dev.step(a.now);
+}
+
 /// The event at an index of an event ring's first pass.
 pub(crate) fn event_at(ring: &Region, index: usize) -> Option<Eqe> {
     let words = ring.load_block::<2>(index * eqe::EQE_LEN).unwrap();

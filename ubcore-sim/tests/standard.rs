@@ -101,7 +101,7 @@ fn side([own, peer]: [&Node; 2], qpns: [u32; 2], bytes: Vec<u8>) -> Shared {
     shared
 }
 
-fn run(nodes: [&Node; 2], side: &Shared, operation: RcOperation, len: u32) -> RcCompletion {
+fn complete(nodes: [&Node; 2], side: &Shared, operation: RcOperation, len: u32) -> RcCompletion {
     let request = RcRequest { id: 1, operation, place: 0, len, fence: false, solicited: false };
     side.lock().rc.post(request).expect("room");
     for _ in 0..10_000_000 {
@@ -122,10 +122,10 @@ fn two_endpoints_exchange_through_the_ports_of_nodes() {
     let here = side([a, b], [0x21, 0x22], pattern.clone());
     let there = side([b, a], [0x22, 0x21], vec![0; pattern.len()]);
     let remote = RcRemote { va: 0, rkey: 1 };
-    assert_eq!(run([a, b], &here, RcOperation::Write(remote), len).status, RcStatus::Success);
+    assert_eq!(complete([a, b], &here, RcOperation::Write(remote), len).status, RcStatus::Success);
     assert_eq!(there.lock().memory.0, pattern);
     here.lock().memory.0.fill(0);
-    assert_eq!(run([a, b], &here, RcOperation::Read(remote), len).status, RcStatus::Success);
+    assert_eq!(complete([a, b], &here, RcOperation::Read(remote), len).status, RcStatus::Success);
     assert_eq!(here.lock().memory.0, pattern);
     // Without an endpoint there, its packets are dropped and counted.
     assert!(b.remove_endpoint(Tpn::from_low_bits(0x22)).is_some());

@@ -122,7 +122,7 @@ impl Stream {
                 self.post(program, self.posted);
                 self.posted += 1;
             }
-            fabric.step();
+            fabric.step_nodes();
         }
         longest
     }
@@ -208,7 +208,7 @@ fn rate(mode: PortMode) -> (u64, [u64; 2]) {
             a.jetties[MAIN].post_send(&[wr]).expect("posted");
             posted += 1;
         }
-        fabric.step();
+        fabric.step_nodes();
     }
     let paths = fabric.device(0).look().paths;
     let routes = &paths.iter().find(|path| path.eid == port_address(1, 0)).expect("a path").routes;

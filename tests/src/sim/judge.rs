@@ -297,13 +297,13 @@ impl Run<'_> {
         }
         let ended = self.fabric.now();
         while self.fabric.now() < ended + RETURN_NS {
-            self.fabric.step();
+            self.fabric.step_nodes();
         }
         while let Some(what) = self.not_returned() {
             if self.fabric.now() >= ended + RETURN_LOST_NS {
                 return Err(what);
             }
-            self.fabric.step();
+            self.fabric.step_nodes();
         }
         Ok(())
     }

@@ -196,7 +196,7 @@ fn finish(fabric: &Arc<Fabric>, programs: &mut [Program; 2], sends: usize, resul
                 }
             }
         }
-        fabric.step();
+        fabric.step_nodes();
     }
     for program in programs {
         let mut bytes = vec![0; 2 * Lane::WITH_AREA * AREA_LEN];

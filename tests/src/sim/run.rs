@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         self.report.took_ns = self.fabric.now() - started;
         let quiet_until = self.fabric.now() + QUIET_NS;
         while self.fabric.now() < quiet_until {
-            self.fabric.step();
+            self.fabric.step_nodes();
             (0..self.nodes.len()).try_for_each(|node| self.poll(node))?;
         }
         // The poll of a node may bring a datagram to one that was polled before it, or only take one in.
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
             self.poll(node)?;
             self.take_events(node)?;
         }
-        self.fabric.step();
+        self.fabric.step_nodes();
         self.rounds += 1;
         self.note_progress();
         self.check_mtus()?;
@@ -414,7 +414,7 @@ mod tests {
                 run.next_number = 8;
                 run.check_liveness()?;
                 idle::side(run, lane).requests.push(idle::pending(number));
-                (0..3).for_each(|_| _ = run.fabric.step());
+                (0..3).for_each(|_| _ = run.fabric.step_nodes());
                 run.check_liveness()
             })
         };
@@ -446,7 +446,7 @@ mod tests {
         let cases: [Case; 3] = [
             ("completions", "is not outstanding", |run| {
                 post_unknown(run);
-                (0..100).for_each(|_| _ = run.fabric.step());
+                (0..100).for_each(|_| _ = run.fabric.step_nodes());
             }),
             ("memory", "area of Main of 0 at 1", |run| {
                 idle::ask(run, 1, Effect::Read(0..1));

@@ -239,7 +239,7 @@ fn run(seed: u64) {
         }
         a.receive(&mut b);
         b.receive(&mut a);
-        fabric.step();
+        fabric.step_nodes();
     }
     a.check(&b);
     b.check(&a);

@@ -159,7 +159,7 @@ fn check(seed: u64, side: &mut Side, own: &mut Model, peers: &mut Model, free: &
 }
 
 /// Runs one seed; packets that were sent again, NAKs, RNR NAKs.
-fn run(seed: u64) -> [u64; 3] {
+fn simulate(seed: u64) -> [u64; 3] {
     let mut dice = Dice(seed);
     let loss = dice.below(7);
     let (first, mtu) = (u32::try_from(dice.below(1 << 24)).expect("24 bits"), 256 << dice.below(3));
@@ -204,7 +204,7 @@ fn run(seed: u64) -> [u64; 3] {
         if is_over && network.flying.is_empty() {
             break;
         }
-        now = step(&mut pair, &mut network, now, [flow(1, 2), flow(2, 1)]);
+        now = step_pair(&mut pair, &mut network, now, [flow(1, 2), flow(2, 1)]);
     }
     check_end(seed, &pair.a, &of_a, &pair.b);
     check_end(seed, &pair.b, &of_b, &pair.a);
@@ -224,7 +224,12 @@ fn post_receives(dice: &mut Dice, side: &mut Side, free: &mut Vec<u64>) {
 }
 
 /// Brings what arrives next; the time then.
-fn step(pair: &mut Pair, network: &mut Network, now: u64, [from_a, from_b]: [IcrcFlow; 2]) -> u64 {
+fn step_pair(
+    pair: &mut Pair,
+    network: &mut Network,
+    now: u64,
+    [from_a, from_b]: [IcrcFlow; 2],
+) -> u64 {
     let timers = [pair.a.rc.deadline(), pair.b.rc.deadline()].into_iter().flatten().min();
     let arrival = network.flying.keys().next().map(|(at, _)| *at);
     let soon = now + 5_000;
@@ -263,7 +268,7 @@ fn check_end(seed: u64, side: &Side, model: &Model, peer: &Side) {
 fn every_seed_ends_as_its_model() {
     let mut sums = [0; 3];
     for seed in 0..400 {
-        sums.iter_mut().zip(run(seed)).for_each(|(sum, count)| *sum += count);
+        sums.iter_mut().zip(simulate(seed)).for_each(|(sum, count)| *sum += count);
     }
     // The faults were met: repeats, NAKs, missing receives.
     assert!(sums.iter().all(|sum| *sum > 500), "{sums:?}");

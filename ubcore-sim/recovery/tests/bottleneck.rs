@@ -45,9 +45,9 @@ impl Bottleneck {
         }
     }
 
-    fn run(self, until: u64, from: u64) -> Outcome {
+    fn measure(self, until: u64, from: u64) -> Outcome {
         let mut world = World::new(self, from);
-        world.run(until);
+        world.run_flows(until);
         world.outcome(until - from)
     }
 }
@@ -149,7 +149,7 @@ impl World {
         (z ^ (z >> 31)) % 100_000 < self.cfg.lost
     }
 
-    fn run(&mut self, until: u64) {
+    fn run_flows(&mut self, until: u64) {
         while self.now < until {
             for flow in 0..self.ends.len() {
                 self.send(flow);
@@ -286,7 +286,7 @@ fn flows_of_one_kind_share_a_link_fairly_and_use_it() {
         for flows in [2, 8] {
             for recovery in [Recovery::SelectiveRepeat, KNIT] {
                 let cfg = Bottleneck { recovery, ..Bottleneck::new(congestion, flows) };
-                let outcome = cfg.run(25 * SECOND, 15 * SECOND);
+                let outcome = cfg.measure(25 * SECOND, 15 * SECOND);
                 let fairness = outcome.fairness();
                 assert!(fairness >= 0.9 && outcome.used >= 0.9, "{cfg:?}: {fairness} {outcome:?}");
             }
@@ -299,12 +299,12 @@ fn a_window_by_delay_keeps_the_queue_at_its_target() {
     // 0.675 ms of tolerance, and a root of the window beside the window: 1.5 ms of 20 for 200 packets.
     for (flows, target_ms) in [(1, 2.3), (2, 2.9), (8, 5.2)] {
         let cfg = Bottleneck { recovery: KNIT, ..Bottleneck::new(CongestionChoice::Delay, flows) };
-        let outcome = cfg.run(35 * SECOND, 25 * SECOND);
+        let outcome = cfg.measure(35 * SECOND, 25 * SECOND);
         let (mean_ms, _) = outcome.waited_ms;
         assert!((0.8..1.3).contains(&(mean_ms / target_ms)), "{cfg:?}: {outcome:?}");
     }
     // Losses fill the same queue to its end.
-    let outcome = Bottleneck::new(CongestionChoice::Cubic, 1).run(20 * SECOND, 10 * SECOND);
+    let outcome = Bottleneck::new(CongestionChoice::Cubic, 1).measure(20 * SECOND, 10 * SECOND);
     assert!(outcome.waited_ms.0 > 10.0 && outcome.waited_ms.1 > 19.0, "{outcome:?}");
 }
 
@@ -312,7 +312,7 @@ fn a_window_by_delay_keeps_the_queue_at_its_target() {
 fn random_losses_cost_a_window_by_delay_little_and_a_window_by_losses_its_root() {
     let run = |congestion, lost| {
         let cfg = Bottleneck { lost, recovery: KNIT, ..Bottleneck::new(congestion, 1) };
-        cfg.run(20 * SECOND, 5 * SECOND)
+        cfg.measure(20 * SECOND, 5 * SECOND)
     };
     for (lost, limit) in [(100, 0.999), (1000, 0.99), (5000, 0.95)] {
         let received = run(CongestionChoice::Delay, lost).shares[0] as f64 / 150_000.0;
@@ -331,7 +331,7 @@ fn a_queue_too_short_to_show_a_delay_still_bounds_the_window() {
     // 20 packets: 2 ms, where the target is 2.3; a burst is 10.
     let cfg =
         Bottleneck { queue: 20, recovery: KNIT, ..Bottleneck::new(CongestionChoice::Delay, 1) };
-    let outcome = cfg.run(20 * SECOND, 10 * SECOND);
+    let outcome = cfg.measure(20 * SECOND, 10 * SECOND);
     let sent = outcome.shares[0] + outcome.dropped;
     assert!(outcome.used >= 0.9, "{outcome:?}");
     assert!((outcome.dropped as f64) < 0.125 * sent as f64, "{outcome:?}");
@@ -340,7 +340,7 @@ fn a_queue_too_short_to_show_a_delay_still_bounds_the_window() {
 #[test]
 fn without_congestion_control_the_queue_is_full_and_most_is_dropped() {
     let cfg = Bottleneck { recovery: KNIT, ..Bottleneck::new(CongestionChoice::None, 1) };
-    let outcome = cfg.run(3 * SECOND, SECOND);
+    let outcome = cfg.measure(3 * SECOND, SECOND);
     assert!(outcome.dropped > 10 * outcome.shares[0], "{outcome:?}");
 }
 
@@ -354,7 +354,7 @@ fn the_shares_of_some_runs_are_known() {
                 let cfg =
                     Bottleneck { lost, recovery, queue, ..Bottleneck::new(congestion, flows) };
                 let mut world = World::new(cfg, SECOND);
-                world.run(6 * SECOND);
+                world.run_flows(6 * SECOND);
                 let windows = world.ends.iter().map(|ends| ends.sender.congestion_window());
                 let windows: Vec<_> = windows.map(|window| window.unwrap_or(0)).collect();
                 let stats: Vec<_> = world.ends.iter().map(|ends| ends.sender.stats()).collect();
@@ -382,11 +382,11 @@ fn a_path_that_falls_silent_and_comes_back_is_used_again() {
     for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
         let cfg = Bottleneck { recovery: KNIT, ..Bottleneck::new(congestion, 2) };
         let mut world = World::new(cfg, 6 * SECOND);
-        world.run(2 * SECOND);
+        world.run_flows(2 * SECOND);
         world.cfg.lost = 100_000;
-        world.run(3 * SECOND);
+        world.run_flows(3 * SECOND);
         world.cfg.lost = 0;
-        world.run(12 * SECOND);
+        world.run_flows(12 * SECOND);
         let outcome = world.outcome(6 * SECOND);
         assert!(outcome.used >= 0.9, "{cfg:?}: {outcome:?}");
     }
@@ -400,7 +400,7 @@ fn figures() {
             for (flows, lost) in [(1, 0), (2, 0), (8, 0), (1, 1000), (1, 5000), (8, 1000)] {
                 let cfg = Bottleneck { recovery, lost, ..Bottleneck::new(congestion, flows) };
                 for (from, until) in [(5, 10), (15, 25)] {
-                    let outcome = cfg.run(until * SECOND, from * SECOND);
+                    let outcome = cfg.measure(until * SECOND, from * SECOND);
                     let (fairness, (mean, most)) = (outcome.fairness(), outcome.waited_ms);
                     let Outcome { used, dropped, .. } = outcome;
                     println!(

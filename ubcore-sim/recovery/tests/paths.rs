@@ -270,11 +270,11 @@ impl World {
 }
 
 /// Sends all packets; the time it took and the number of transmissions.
-fn run(path: Path) -> Result<(u64, u64), String> {
+fn send_all(path: Path) -> Result<(u64, u64), String> {
     run_with_jumps(path, 0)
 }
 
-/// As [`run`], while the clock of both ends jumps so often.
+/// Like [`send_all`], while the clock of both ends jumps so often.
 fn run_with_jumps(path: Path, jumps: u32) -> Result<(u64, u64), String> {
     let mut world = World { jumps, ..World::new(path) };
     let now = run_world(&mut world)?;
@@ -360,7 +360,7 @@ fn every_strategy_delivers_all_under_two_hundred_seeds() {
             let is_adamap = matches!(recovery, Recovery::Adamap(_));
             let congestion = if is_adamap { CongestionChoice::None } else { path.congestion };
             let path = Path { recovery, congestion, ..path };
-            if let Err(error) = run(path) {
+            if let Err(error) = send_all(path) {
                 panic!("{path:?}: {error}");
             }
         }
@@ -472,7 +472,7 @@ fn knitting_with_a_pool_that_is_too_small_delivers_all() {
             blocks: u32::try_from(seed).expect("small"),
             expected: None,
         };
-        if let Err(error) = run(path) {
+        if let Err(error) = send_all(path) {
             panic!("{path:?}: {error}");
         }
     }
@@ -495,7 +495,7 @@ fn knitting_sends_again_what_was_lost_and_nothing_else() {
             blocks: BLOCKS,
             expected: None,
         };
-        let (time, sent) = run(path).expect("delivered");
+        let (time, sent) = send_all(path).expect("delivered");
         let least = 50_000 * 1000 / (1000 - lost);
         assert!(sent < least + least / 100, "{sent} transmissions, at least {least}");
         let bound = least * PACKET_NS + 12 * path.delay_ns;
@@ -523,13 +523,13 @@ fn repair_packets_save_the_round_trip_of_the_tail() {
         };
         let bound = 4000 * PACKET_NS * 1000 / (1000 - lost) + 400_000;
         let mut times: Vec<(u64, u64)> =
-            (0..40).map(|seed| run(path(seed, expected)).expect("delivered")).collect();
+            (0..40).map(|seed| send_all(path(seed, expected)).expect("delivered")).collect();
         times.sort_unstable();
         let (time, _) = times[38];
         let most = if lost == 10 { 4320 } else { 4720 };
         assert!(time < bound + bound / 10, "{time} ns, bound {bound}");
         assert!(times.iter().all(|(_, sent)| *sent < most), "{times:?}");
-        let (plain, _) = run(path(1, None)).expect("delivered");
+        let (plain, _) = send_all(path(1, None)).expect("delivered");
         assert!(plain > bound + 350_000, "without them it takes a round trip more: {plain}");
     }
 }
@@ -571,6 +571,6 @@ fn packets_that_are_late_are_not_sent_again_for_long() {
         blocks: BLOCKS,
         expected: None,
     };
-    let (_, sent) = run(path).expect("delivered");
+    let (_, sent) = send_all(path).expect("delivered");
     assert!(sent < 50_100, "{sent} transmissions");
 }

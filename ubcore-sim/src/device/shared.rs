@@ -49,7 +49,7 @@ impl SharedPart {
 
     /// Does one bounded step; returns whether there is more to do.
     pub(super) fn step(&mut self, core: &DeviceCore, now: Nanos) -> bool {
-        let mut busy = self.commands.step(&mut self.exchange, core, now);
+        let mut busy = self.commands.execute_posted(&mut self.exchange, core, now);
         while let Some((id, state)) = core.tables.next_stopped() {
             self.exchange.set_recv_state(core, id, state);
             busy = true;
@@ -159,7 +159,7 @@ impl SharedPart {
     fn step_exchange(&mut self, core: &DeviceCore, now: Nanos) -> bool {
         let mut busy = self.exchange.begin_step(core, now);
         for _ in 0..ROUNDS {
-            let round = self.exchange.round(core, now);
+            let round = self.exchange.full_round(core, now);
             let round = self.wake(core) | round;
             busy |= round;
             let has_more = core.has_listed() || self.exchange.has_pieces();

@@ -262,7 +262,7 @@ impl Exchange {
             self.lose(core, now, eid);
             let _ = core.tables.ask_host(HostRequest::Forget { eid });
         }
-        self.endpoint.step(&core.tables);
+        self.endpoint.check_tps(&core.tables);
         while let Some((eid, end)) = self.endpoint.poll_ended() {
             let ExchangeParts { peers, mut work, .. } = self.split(core, now);
             let Some(peer) = peers.get_mut(&eid) else { continue };

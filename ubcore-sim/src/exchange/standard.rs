@@ -128,7 +128,7 @@ impl StandardJetties {
     }
 
     /// Moves packets between queues of this node, and checks timers. Returns whether anything was done.
-    pub(crate) fn step(&mut self, work: &mut ExchangeContext<'_>) -> bool {
+    pub(crate) fn carry_own_packets(&mut self, work: &mut ExchangeContext<'_>) -> bool {
         if self.deadline().is_some_and(|at| at <= work.now) {
             self.unsent = true;
         }

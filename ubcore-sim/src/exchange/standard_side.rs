@@ -59,7 +59,7 @@ impl Exchange {
             return false;
         }
         let ExchangeParts { standard, mut work, .. } = self.split(core, now);
-        standard.step(&mut work)
+        standard.carry_own_packets(&mut work)
     }
 
     /// Takes a datagram of the standard opcodes that came from UDP port `port`. Returns whether a step is due.

@@ -160,7 +160,7 @@ fn not_ready_is_tried_again_and_then_succeeds() {
         let seqs: Vec<_> = (0..5)
             .map(|n| w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, n), &[(1, 0, 64)]))
             .collect();
-        w.run(20_000);
+        w.run_for(20_000);
         assert!(seqs.iter().all(|&seq| w.end_now(0, seq).is_none()));
         for _ in 0..5 {
             w.post(1, 2000, 2, 0, 64);
@@ -185,12 +185,12 @@ fn the_time_in_which_a_receiver_is_stopped_does_not_use_up_its_retries() {
         // 137 s.
         w.patience(0, 25);
         let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
-        w.run(10_000_000);
+        w.run_for(10_000_000);
         w.stop(1);
-        w.run(6_000_000_000);
+        w.run_for(6_000_000_000);
         w.go_on(1);
         let before = w.counter(0, Counter::RnrReceived);
-        w.run(500_000_000);
+        w.run_for(500_000_000);
         assert!(before > 0 && w.counter(0, Counter::RnrReceived) > before, "it is asked again");
         assert_eq!(w.end_now(0, seq), None);
         w.post(1, 2000, 2, 0, 64);
@@ -207,7 +207,7 @@ fn retries_run_out_and_the_sequence_goes_on() {
         let first = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 1), &[(1, 0, 64)]);
         let second = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 2), &[(1, 0, 64)]);
         // Seven retries are the most: a receiver without a processor gets seconds, not 7 * 0.64 ms.
-        w.run(3_900_000_000);
+        w.run_for(3_900_000_000);
         assert_eq!(w.end_now(0, first), None);
         assert_eq!(w.end_of(0, first), Some((CqeStatus::RnrRetryExceeded, 0)));
         w.post(1, 2000, 2, 0, 64);
@@ -273,7 +273,7 @@ fn one_target_without_receives_stops_no_other() {
             .iter()
             .map(|&id| (id, w.hand(0, &w.to_jetty(Opcode::Send, id, 0), &[(1, 0, 64)])))
             .collect();
-        w.run(1_000_000);
+        w.run_for(1_000_000);
         for (id, seq) in seqs {
             let end = w.end_now(0, seq);
             let wanted = if id == 2007 { None } else { Some((CqeStatus::Success, 64)) };
@@ -293,7 +293,7 @@ fn a_connected_peer_that_has_no_processor_is_waited_for() {
         w.post(1, 2000, 2, 0, 64);
         w.stop(1);
         let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
-        w.run(starved);
+        w.run_for(starved);
         assert_eq!(w.end_now(0, seq), None, "{kind:?}");
         w.go_on(1);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)), "{kind:?}");
@@ -315,7 +315,7 @@ fn a_dead_peer_ends_everything_within_the_bound() {
         w.stop(1);
         let seqs: Vec<_> =
             (0..10).map(|_| w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)])).collect();
-        w.run(bound);
+        w.run_for(bound);
         for seq in seqs {
             assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)), "{kind:?}");
         }
@@ -336,9 +336,9 @@ fn a_purged_queue_gets_no_end_and_the_next_life_works() {
         let _there = w.segment(1, 2, 4096, RW);
         w.receiver(1, 2000);
         let old = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 1), &[(1, 0, 64)]);
-        w.run(5_000);
+        w.run_for(5_000);
         w.purge(0);
-        w.run(5_000_000);
+        w.run_for(5_000_000);
         assert_eq!(w.end_now(0, old), None);
         w.post(1, 2000, 2, 0, 64);
         let seq = w.send(0, &w.to_jetty(Opcode::SendImm, 2000, 2), &[(1, 0, 64)]);
@@ -363,7 +363,7 @@ fn an_error_state_flushes_receives_and_answers_senders() {
         let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemOperation, 0)));
         w.post(1, 2000, 2, 0, 64);
-        w.run(100_000);
+        w.run_for(100_000);
         assert_eq!(w.received(1).expect("posted later").status, CqeStatus::WrFlushErr);
     });
 }

@@ -11,7 +11,7 @@ fn datagram(number: u8) -> Datagram {
 }
 
 /// Sends `count` datagrams 1 us apart and drains the link: (arrival, first byte).
-fn run(cfg: &FaultCfg, seed: u64, count: u8) -> Vec<(Nanos, Vec<u8>)> {
+fn arrivals(cfg: &FaultCfg, seed: u64, count: u8) -> Vec<(Nanos, Vec<u8>)> {
     let mut link = cfg.build(&mut Rng::new(seed));
     let mut arrived = Vec::new();
     for number in 0..count {
@@ -32,7 +32,7 @@ fn numbers(arrived: &[(Nanos, Vec<u8>)]) -> Vec<u8> {
 #[test]
 fn a_wire_keeps_order_and_delay() {
     let cfg = FaultCfg { delay_ns: 500, ..FaultCfg::default() };
-    let arrived = run(&cfg, 1, 50);
+    let arrived = arrivals(&cfg, 1, 50);
     assert_eq!(numbers(&arrived), (0..50).collect::<Vec<_>>());
     assert!(arrived.iter().all(|(at, bytes)| *at == u64::from(bytes[0]) * 1000 + 500));
 }
@@ -40,20 +40,20 @@ fn a_wire_keeps_order_and_delay() {
 #[test]
 fn loss_loses_about_its_share() {
     let cfg = FaultCfg { loss_ppm: 500_000, ..FaultCfg::default() };
-    let arrived = run(&cfg, 1, 200);
+    let arrived = arrivals(&cfg, 1, 200);
     assert!((60..140).contains(&arrived.len()), "{} of 200 arrived", arrived.len());
 }
 
 #[test]
 fn duplication_doubles_and_changes_nothing() {
     let cfg = FaultCfg { duplicate_ppm: 1_000_000, ..FaultCfg::default() };
-    assert_eq!(numbers(&run(&cfg, 1, 3)), [0, 0, 1, 1, 2, 2]);
+    assert_eq!(numbers(&arrivals(&cfg, 1, 3)), [0, 0, 1, 1, 2, 2]);
 }
 
 #[test]
 fn corruption_flips_exactly_one_bit() {
     let cfg = FaultCfg { corrupt_ppm: 1_000_000, ..FaultCfg::default() };
-    for (at, bytes) in run(&cfg, 1, 20) {
+    for (at, bytes) in arrivals(&cfg, 1, 20) {
         let number = u8::try_from(at / 1000).expect("twenty datagrams");
         let flipped: u32 = bytes.iter().map(|byte| (byte ^ number).count_ones()).sum();
         assert_eq!(flipped, 1);
@@ -63,9 +63,9 @@ fn corruption_flips_exactly_one_bit() {
 #[test]
 fn jitter_keeps_order_and_reordering_does_not() {
     let jitter = FaultCfg { jitter_ns: 50_000, ..FaultCfg::default() };
-    assert_eq!(numbers(&run(&jitter, 1, 100)), (0..100).collect::<Vec<_>>());
+    assert_eq!(numbers(&arrivals(&jitter, 1, 100)), (0..100).collect::<Vec<_>>());
     let reorder = FaultCfg { reorder_ppm: 200_000, reorder_ns: 20_000, ..FaultCfg::default() };
-    let mut order = numbers(&run(&reorder, 1, 100));
+    let mut order = numbers(&arrivals(&reorder, 1, 100));
     assert_ne!(order, (0..100).collect::<Vec<_>>());
     order.sort_unstable();
     assert_eq!(order, (0..100).collect::<Vec<_>>());
@@ -74,7 +74,7 @@ fn jitter_keeps_order_and_reordering_does_not() {
 #[test]
 fn rate_spaces_datagrams_and_drops_beyond_its_queue() {
     let slow = FaultCfg { bytes_per_second: 10_000_000, queue_bytes: 500, ..FaultCfg::default() };
-    let arrived = run(&slow, 1, 100);
+    let arrived = arrivals(&slow, 1, 100);
     assert!(arrived.len() < 40, "{} passed", arrived.len());
     assert!(arrived.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 10_000));
 }
@@ -85,7 +85,7 @@ fn bursts_lose_neighbours_and_about_their_share() {
     let cfg = FaultCfg { burst_ppm: 10_000, burst_len: 10, ..FaultCfg::default() };
     let (mut lost, mut bursts) = (0, 0);
     for seed in 0..200 {
-        let arrived = numbers(&run(&cfg, seed, 200));
+        let arrived = numbers(&arrivals(&cfg, seed, 200));
         let is_lost = |number: &u8| !arrived.contains(number);
         lost += (0..200).filter(is_lost).count();
         bursts +=
@@ -109,7 +109,7 @@ fn a_burst_of_one_direction_leaves_the_other() {
 #[test]
 fn a_truncated_datagram_keeps_its_beginning() {
     let cfg = FaultCfg { truncate_ppm: 1_000_000, ..FaultCfg::default() };
-    let arrived = run(&cfg, 1, 50);
+    let arrived = arrivals(&cfg, 1, 50);
     assert_eq!(arrived.len(), 50);
     for (at, bytes) in arrived {
         assert!(bytes.len() < 100 && bytes.iter().all(|byte| u64::from(*byte) == at / 1000));
@@ -119,7 +119,8 @@ fn a_truncated_datagram_keeps_its_beginning() {
 #[test]
 fn half_the_longest_delay_of_a_tail_is_twice_as_frequent() {
     let cfg = FaultCfg { tail_ppm: 1_000_000, tail_ns: 128_000, ..FaultCfg::default() };
-    let delays: Vec<_> = (0..400).flat_map(|seed| run(&cfg, seed, 1)).map(|(at, _)| at).collect();
+    let delays: Vec<_> =
+        (0..400).flat_map(|seed| arrivals(&cfg, seed, 1)).map(|(at, _)| at).collect();
     let longer = |ns| delays.iter().filter(|delay| **delay >= ns).count();
     assert_eq!((longer(500), longer(128_001)), (400, 0));
     for (ns, wanted) in [(1_000, 200), (2_000, 100), (4_000, 50)] {
@@ -132,7 +133,7 @@ fn half_the_longest_delay_of_a_tail_is_twice_as_frequent() {
 fn an_outage_concerns_what_it_names() {
     let cut = |cut| {
         let outages = vec![Outage::of(cut, 0, 50_000)];
-        run(&FaultCfg { outages, ..FaultCfg::default() }, 1, 10).len()
+        arrivals(&FaultCfg { outages, ..FaultCfg::default() }, 1, 10).len()
     };
     assert_eq!([Cut::All, Cut::Between(B, A), Cut::OneWay(A, B)].map(cut), [0; 3]);
     assert_eq!([Cut::Address(A), Cut::Address(B)].map(cut), [0; 2]);
@@ -144,7 +145,7 @@ fn an_outage_concerns_what_it_names() {
 fn a_clog_holds_datagrams_until_its_end_in_their_order() {
     let clog = |from, until| Outage { is_clog: true, ..Outage::of(Cut::Address(B), from, until) };
     let outages = vec![clog(15_000, 30_000), clog(10_000, 20_000)];
-    let arrived = run(&FaultCfg { outages, ..FaultCfg::default() }, 1, 40);
+    let arrived = arrivals(&FaultCfg { outages, ..FaultCfg::default() }, 1, 40);
     assert_eq!(numbers(&arrived), (0..40).collect::<Vec<_>>());
     let held = arrived.iter().filter(|(at, _)| *at == 30_000).count();
     assert_eq!(held, 21, "those from 10 us to 30 us");
@@ -154,11 +155,11 @@ fn a_clog_holds_datagrams_until_its_end_in_their_order() {
 fn faults_end_when_it_is_calm() {
     let cfg =
         FaultCfg { delay_ns: 500, loss_ppm: 1_000_000, calm_from: 10_000, ..FaultCfg::default() };
-    let arrived = run(&cfg, 1, 20);
+    let arrived = arrivals(&cfg, 1, 20);
     assert_eq!(numbers(&arrived), (10..20).collect::<Vec<_>>());
     let late = FaultCfg { delay_ns: 20_500, calm_from: 10_000, ..FaultCfg::default() };
     assert_eq!(
-        numbers(&run(&late, 1, 20)),
+        numbers(&arrivals(&late, 1, 20)),
         (0..20).collect::<Vec<_>>(),
         "what is under way arrives"
     );
@@ -168,7 +169,7 @@ fn faults_end_when_it_is_calm() {
 fn an_outage_cuts_its_pair_for_its_time() {
     let cut = Outage::of(Cut::Between(B, A), 10_000, 20_000);
     let cfg = FaultCfg { outages: vec![cut], ..FaultCfg::default() };
-    let arrived = run(&cfg, 1, 30);
+    let arrived = arrivals(&cfg, 1, 30);
     assert_eq!(numbers(&arrived), (0..10).chain(20..30).collect::<Vec<_>>());
 }
 
@@ -184,8 +185,8 @@ fn a_seed_decides_everything() {
         corrupt_ppm: 100_000,
         ..FaultCfg::default()
     };
-    assert_eq!(run(&cfg, 7, 100), run(&cfg, 7, 100));
-    assert_ne!(run(&cfg, 7, 100), run(&cfg, 8, 100));
+    assert_eq!(arrivals(&cfg, 7, 100), arrivals(&cfg, 7, 100));
+    assert_ne!(arrivals(&cfg, 7, 100), arrivals(&cfg, 8, 100));
 }
 
 #[test]
@@ -193,11 +194,11 @@ fn a_router_loses_what_is_too_long_in_its_direction_and_time() {
     let router = |mtu, from, until| Router { from, until, way: (A, B), mtu, is_reported: false };
     // Datagrams have 100 bytes, and 28 of headers.
     let just = FaultCfg { routers: vec![router(128, 0, 50_000)], ..FaultCfg::default() };
-    assert_eq!(run(&just, 1, 20).len(), 20);
+    assert_eq!(arrivals(&just, 1, 20).len(), 20);
     let narrow = vec![router(127, 0, 50_000), router(128, 15_000, 20_000)];
     let cfg = FaultCfg { routers: narrow.clone(), ..FaultCfg::default() };
-    assert_eq!(numbers(&run(&cfg, 1, 60)), (15..20).chain(50..60).collect::<Vec<_>>());
+    assert_eq!(numbers(&arrivals(&cfg, 1, 60)), (15..20).chain(50..60).collect::<Vec<_>>());
     let back = |router: Router| Router { way: (B, A), ..router };
     let back = FaultCfg { routers: narrow.into_iter().map(back).collect(), ..cfg };
-    assert_eq!(run(&back, 1, 60).len(), 60, "the other direction");
+    assert_eq!(arrivals(&back, 1, 60).len(), 60, "the other direction");
 }

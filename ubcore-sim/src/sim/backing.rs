@@ -102,7 +102,7 @@ impl DeviceBacking for SimBacking {
     }
 
     fn progress(&self) {
-        self.access.fabric.step();
+        self.access.fabric.step_nodes();
     }
 
     /// Every thread of the world is this one.

@@ -96,10 +96,10 @@ impl Fabric {
 
     /// One round: every device that is not asleep steps once, datagrams that are due arrive, time
     /// moves. Returns whether anything was done.
-    pub fn step(&self) -> bool {
+    pub fn step_nodes(&self) -> bool {
         let mut world = self.world();
         let now = self.now();
-        let done = world.round(now);
+        let done = world.play_round(now);
         let next = world.next_time(now, done);
         world.nodes.iter().for_each(|node| node.device.set_virtual_time(next));
         self.now.store(next, Ordering::Release);
@@ -113,7 +113,7 @@ impl Fabric {
             if self.now() >= end {
                 return false;
             }
-            self.step();
+            self.step_nodes();
         }
         true
     }
@@ -239,7 +239,7 @@ impl Fabric {
 }
 
 impl World {
-    fn round(&mut self, now: Nanos) -> bool {
+    fn play_round(&mut self, now: Nanos) -> bool {
         self.attack(now);
         self.flood(now);
         let mut done = self.deliver(now);

@@ -16,7 +16,7 @@ fn time_moves_only_by_steps_and_the_same_way_for_a_seed() {
         assert_eq!(fabric.now(), before);
         (0..100)
             .map(|_| {
-                fabric.step();
+                fabric.step_nodes();
                 fabric.now()
             })
             .collect::<Vec<_>>()

@@ -7,18 +7,12 @@ use udma_abi::{
     sqe::{SqeFlags, SqeTargetKind},
 };
 
-use super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair, pair_with};
+use super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair, pair_with, step_both};
 use crate::cfg::ExpressLane;
 
 /// A message to a jetty of a peer.
 fn message(tpn: u32, to: u32, flags: SqeFlags) -> Sqe {
     Sqe { flags, tpn, target_kind: SqeTargetKind::Jetty, target_id: to, ..Sqe::new(Opcode::Send) }
-}
-
-fn step(a: &mut Bench, b: &Bench, by: Nanos) {
-    a.now += by;
-    a.dev.step(a.now);
-    b.dev.step(a.now);
 }
 
 fn retired(queue: &BenchQueue) -> u32 {
@@ -42,7 +36,7 @@ fn a_slot_that_an_unsignalled_request_leaves_restarts_other_queues() {
     let write = Sqe { flags: SqeFlags::empty(), ..on_seg(Opcode::Write, tpn, &remote, 0) };
     a.post(&mut second, write, &[local.sge(0, 8)]);
     for _ in 0..10 {
-        step(&mut a, &b, 1000);
+        step_both(&mut a, &b, 1000);
     }
     assert_eq!((retired(&first), retired(&second)), (0, 0), "no slot for the second queue");
     for _ in 0..2 {
@@ -50,7 +44,7 @@ fn a_slot_that_an_unsignalled_request_leaves_restarts_other_queues() {
     }
     // The retries of "not ready" take their time.
     for _ in 0..100 {
-        step(&mut a, &b, 100_000);
+        step_both(&mut a, &b, 100_000);
     }
     assert_eq!((retired(&first), retired(&second)), (2, 1), "nothing was consumed");
 }

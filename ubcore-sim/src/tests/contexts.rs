@@ -5,14 +5,8 @@ use udma_abi::{
 };
 
 use super::scene::scene_of;
-use super::{Bench, on_seg, pair, pair_with};
+use super::{Bench, on_seg, pair, pair_with, step_both};
 use crate::cfg::ContextModelMode;
-
-fn step(a: &mut Bench, b: &Bench, by: Nanos) {
-    a.now += by;
-    a.dev.step(a.now);
-    b.dev.step(a.now);
-}
 
 fn counted() -> (Bench, Bench) {
     pair_with(|cfg| cfg.contexts = ContextModelMode::Count)
@@ -32,7 +26,7 @@ fn each_request_looks_its_contexts_up_once() {
     let tpn = a.connect(b.eid());
     for round in 1..=3 {
         a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
-        step(&mut a, &b, 1000);
+        step_both(&mut a, &b, 1000);
         assert_eq!(a.poll(&mut a_jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
         // Queue, TP, JFC, segment, page; a direct request touches no context of the target.
         assert_eq!(count(&a, Counter::ContextAccesses), 5 * round);
@@ -45,7 +39,7 @@ fn each_request_looks_its_contexts_up_once() {
     let message = Sqe { tpn, target_kind, target_id: there.id, ..Sqe::new(Opcode::Send) };
     a.post(&mut queue, message, &[local.sge(0, 8)]);
     for _ in 0..10 {
-        step(&mut a, &b, 1000);
+        step_both(&mut a, &b, 1000);
     }
     assert!(b.poll(&mut b_jfc).is_some());
     assert_eq!(count(&a, Counter::ContextAccesses), 20);
@@ -66,7 +60,7 @@ fn a_destroyed_object_leaves_the_model() {
         let mut queue = a.jetty(4, &jfc, |args| args.id = NUMBER);
         assert_eq!(queue.id, NUMBER);
         a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
-        step(&mut a, &b, 1000);
+        step_both(&mut a, &b, 1000);
         assert!(a.poll(&mut jfc).is_some());
         a.ok32(Command::DestroyQueue { id: queue.id });
         // The second queue has the number of the first, and is another context.
@@ -82,7 +76,7 @@ fn without_the_model_its_counters_stay_0() {
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
     a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
-    step(&mut a, &b, 1000);
+    step_both(&mut a, &b, 1000);
     assert!(a.poll(&mut jfc).is_some());
     let contexts = Counter::ALL.iter().filter(|counter| counter.name().starts_with("context_"));
     assert_eq!(contexts.map(|counter| count(&a, *counter)).sum::<u64>(), 0);
@@ -98,13 +92,13 @@ fn a_model_that_is_wrong_admits_nothing() {
         s.b.dev.lie_about_contexts();
         s.fill();
         let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
-        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
         s.remote.mem.zero(0, 64).unwrap();
         s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });
-        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
+        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
         assert_eq!(s.remote.bytes(0, 64), [0; 64]);
         s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id });
-        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
+        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
         assert!(count(&s.a, Counter::ContextAccesses) > 0, "the model was asked");
     }
 }
@@ -121,7 +115,7 @@ fn in_virtual_time_requests_and_messages_start_when_their_contexts_are_there() {
         a.now = now;
         a.dev.set_virtual_time(now);
         b.dev.set_virtual_time(now);
-        step(a, b, 0);
+        step_both(a, b, 0);
     };
     let mut times = Vec::new();
     for _ in 0..2 {

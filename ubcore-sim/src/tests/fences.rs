@@ -11,7 +11,9 @@ use udma_abi::{
 use urma_mem::HeldMemory;
 
 use super::scene::{Scene, scene, scene_of};
-use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
+use super::{
+    Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing, step_both,
+};
 use crate::DeviceCfg;
 use crate::context::function::FunctionId;
 use crate::context::segment::NewSegment;
@@ -21,11 +23,9 @@ use crate::host::peer::KernelReads;
 use crate::ports::SharedMemory;
 
 /// Steps both nodes for a while.
-fn run(s: &mut Scene, steps: u64) {
+fn step_times(s: &mut Scene, steps: u64) {
     for _ in 0..steps {
-        s.a.now += 1000;
-        s.a.dev.step(s.a.now);
-        s.b.dev.step(s.a.now);
+        step_both(&mut s.a, &s.b, 1000);
     }
 }
 
@@ -61,7 +61,7 @@ fn a_copy_during_which_its_segment_is_withdrawn_does_not_succeed() {
             ..on_seg(opcode, s.tpn, &s.remote, 0)
         };
         withdraw_mid_copy(&s);
-        let cqe = s.run(notify, &[s.local.sge(0, 8)]);
+        let cqe = s.complete(notify, &[s.local.sge(0, 8)]);
         assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::RemAccessAbort, 0), "{opcode:?}");
     }
 }
@@ -73,7 +73,7 @@ fn a_read_through_the_kernel_of_a_withdrawn_segment_delivers_nothing() {
     let before = s.fill();
     s.remote.mem.write(0, &[0xEE; 100]).unwrap();
     withdraw_mid_copy(&s);
-    let cqe = s.run(on_seg(Opcode::Read, s.tpn, &s.remote, 0), &[s.local.sge(0, 100)]);
+    let cqe = s.complete(on_seg(Opcode::Read, s.tpn, &s.remote, 0), &[s.local.sge(0, 100)]);
     assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::RemAccessAbort, 0));
     assert_eq!(s.local.bytes(0, 100), [0; 100], "none of the bytes that came");
     assert_eq!(s.local.bytes(100, 100), before[100..200]);
@@ -104,7 +104,7 @@ fn a_transfer_does_not_go_on_in_another_registration() {
         assert_eq!(s.a.poll(&mut s.jfc), None, "{opcode:?}: some bytes are left");
         register_anew(&mut s.b, &s.remote);
         s.remote.mem.zero(0, 4096).unwrap();
-        run(&mut s, 10);
+        step_times(&mut s, 10);
         let cqe = s.a.poll(&mut s.jfc).expect("a completion");
         assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::RemAccessAbort, 0), "{opcode:?}");
         assert_eq!(s.remote.bytes(0, 4096), [0; 4096], "{opcode:?}");
@@ -133,7 +133,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
     };
     s.a.dev.core.tables.segments.publish(new, &SharedMemory::default()).unwrap();
     own.mem.zero(0, 4096).unwrap();
-    run(&mut s, 10);
+    step_times(&mut s, 10);
     let cqe = s.a.poll(&mut s.jfc).expect("a completion");
     assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::RemAccessAbort, 0));
     assert_eq!(own.bytes(0, 4096), [0; 4096]);
@@ -163,13 +163,13 @@ fn a_write_with_immediate_places_nothing_after_a_refusal() {
         ..on_seg(Opcode::WriteImm, s.tpn, &s.remote, 0)
     };
     for _ in 0..2 {
-        assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::Success);
+        assert_eq!(s.complete(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::Success);
     }
     assert_eq!(s.a.dev.counter(Counter::DirectRequests), 1, "the second one's payload");
     s.b.ok(Command::ModifyState { id: to.id, state: QueueState::Error });
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemOperation);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemOperation);
     s.remote.mem.zero(0, 100).unwrap();
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemOperation);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemOperation);
     assert_eq!(s.remote.bytes(0, 100), [0; 100], "the target takes no message any more");
 }
 
@@ -192,16 +192,16 @@ fn every_bit_of_a_token_counts_for_every_request() {
         s.remote.mem.zero(0, 128).unwrap();
         for bit in 0..32 {
             let token_value = good.token_value ^ 1 << bit;
-            let cqe = s.run(Sqe { token_value, ..good }, &[s.local.sge(0, 8)]);
+            let cqe = s.complete(Sqe { token_value, ..good }, &[s.local.sge(0, 8)]);
             assert_eq!(cqe.status, CqeStatus::RemAccessAbort, "{opcode:?}, bit {bit}");
             if matches!(opcode, Opcode::WriteNotify | Opcode::WriteAtomic) {
                 let seg_token_value = good.seg_token_value ^ 1 << bit;
-                let cqe = s.run(Sqe { seg_token_value, ..good }, &[s.local.sge(0, 8)]);
+                let cqe = s.complete(Sqe { seg_token_value, ..good }, &[s.local.sge(0, 8)]);
                 assert_eq!(cqe.status, CqeStatus::RemAccessAbort, "{opcode:?}, bit {bit}");
             }
         }
         assert_eq!(s.remote.bytes(0, 128), [0; 128], "{opcode:?}");
-        assert_eq!(s.run(good, &[s.local.sge(0, 8)]).status, CqeStatus::Success, "{opcode:?}");
+        assert_eq!(s.complete(good, &[s.local.sge(0, 8)]).status, CqeStatus::Success, "{opcode:?}");
     }
 }
 
@@ -223,7 +223,7 @@ fn a_limit_event_comes_once_when_fewer_receives_are_left_than_asked_for() {
     };
     let event = Eqe::Async { code: EqeKind::JettyLimit as u8, object: to.id };
     for (left, wanted) in [(3, None), (2, None), (1, Some(event)), (0, Some(event))] {
-        assert_eq!(s.run(send, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+        assert_eq!(s.complete(send, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
         assert_eq!(event_at(&events, 0), wanted, "{left} left");
     }
     assert_eq!(event_at(&events, 1), None, "once");
@@ -262,7 +262,7 @@ fn a_completion_event_waits_for_room_in_its_event_queue() {
     let mut late = Vec::new();
     for taken in 1..=2 {
         consumed(&s.a, eqn, taken);
-        run(&mut s, 2);
+        step_times(&mut s, 2);
         late.push(entry(taken as usize - 1));
     }
     late.sort_by_key(|event| format!("{event:?}"));
@@ -302,7 +302,8 @@ fn segments_that_share_a_place_in_a_cache_are_distinguished() {
     let more: Vec<_> = (0..16).map(|_| s.b.seg(4096)).collect();
     for round in 0..3 {
         for seg in &more {
-            let cqe = s.run(on_seg(Opcode::Write, s.tpn, seg, round * 8), &[s.local.sge(0, 8)]);
+            let cqe =
+                s.complete(on_seg(Opcode::Write, s.tpn, seg, round * 8), &[s.local.sge(0, 8)]);
             assert_eq!(cqe.status, CqeStatus::Success, "{round}");
             assert_eq!(seg.bytes(0, 8), bytes[..8]);
         }
@@ -332,7 +333,7 @@ fn an_entry_that_changes_while_it_is_read_is_not_used() {
         };
         owner.core.tables.segments.publish(new, &SharedMemory::default()).unwrap();
     });
-    let cqe = s.run(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);
+    let cqe = s.complete(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);
     assert_eq!(cqe.status, CqeStatus::RemAccessAbort);
     assert_eq!(s.remote.bytes(0, 8), [0; 8], "placed where the old one was");
 }
@@ -347,7 +348,7 @@ fn a_notification_to_a_misaligned_place_moves_no_payload() {
         seg_token_value: s.remote.token,
         ..on_seg(Opcode::WriteNotify, s.tpn, &s.remote, 0)
     };
-    let cqe = s.run(notify, &[s.local.sge(0, 8)]);
+    let cqe = s.complete(notify, &[s.local.sge(0, 8)]);
     assert_eq!(cqe.status, CqeStatus::RemUnsupportedReq);
     assert_eq!(s.remote.bytes(0, 128), [0; 128]);
 }

@@ -51,7 +51,7 @@ impl Client {
     }
 
     /// The end of a request of this client.
-    fn run(&mut self, sqe: Sqe, of: &BenchSeg) -> CqeStatus {
+    fn end_of(&mut self, sqe: Sqe, of: &BenchSeg) -> CqeStatus {
         self.bench.post(&mut self.jetty, sqe, &[of.sge(0, 8)]);
         self.next()
     }
@@ -81,15 +81,15 @@ fn clients_of_one_device_reach_each_other_by_tokens_and_messages() {
     a.seg.mem.store_u64(0, 0x1234_5678).unwrap();
     let write = on_seg(Opcode::Write, a.tpn, &b.seg, 64);
     let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
-    assert_eq!(a.run(write, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(write, &own), CqeStatus::Success);
     assert_eq!(b.seg.mem.load_u64(64), Ok(0x1234_5678));
     b.bench.post_recv(&mut b.jetty, &[b.seg.sge(128, 64)]);
     let send = send_to(a.tpn, b.jetty.id);
-    assert_eq!(a.run(send, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(send, &own), CqeStatus::Success);
     assert_eq!((b.next(), b.seg.mem.load_u64(128)), (CqeStatus::Success, Ok(0x1234_5678)));
     // A wrong token is refused between clients as between nodes.
     let wrong = Sqe { token_value: b.seg.token ^ 1, ..write };
-    assert_eq!(a.run(wrong, &own), CqeStatus::RemAccessAbort);
+    assert_eq!(a.end_of(wrong, &own), CqeStatus::RemAccessAbort);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn no_command_names_an_object_of_another_function() {
     a.seg.mem.store_u64(0, 7).unwrap();
     let write = on_seg(Opcode::Write, a.tpn, &b.seg, 0);
     let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
-    assert_eq!(a.run(write, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(write, &own), CqeStatus::Success);
     a.bench.ok(Command::FreeTid { token_id: spare });
     a.bench.ok(Command::DestroyEq { eqn });
     a.bench.ok(Command::DestroyGroup { id: group });
@@ -203,7 +203,7 @@ fn local_pieces_are_those_of_the_functions_own_segments() {
     // The send side: bytes of another's segment do not leave.
     let write = on_seg(Opcode::Write, b.tpn, &b.seg, 0);
     let stolen = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
-    assert_eq!(b.run(write, &stolen), CqeStatus::LocAccess);
+    assert_eq!(b.end_of(write, &stolen), CqeStatus::LocAccess);
     // The receive side: nothing is placed in another's segment.
     let mut c = Client::of(&owner);
     let of_a = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
@@ -211,7 +211,7 @@ fn local_pieces_are_those_of_the_functions_own_segments() {
     let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
     a.seg.mem.store_u64(0, 1).unwrap();
     let send = send_to(a.tpn, c.jetty.id);
-    assert_eq!(a.run(send, &own), CqeStatus::RemOperation);
+    assert_eq!(a.end_of(send, &own), CqeStatus::RemOperation);
     assert_eq!(c.next(), CqeStatus::LocAccess);
 }
 
@@ -264,7 +264,7 @@ fn what_is_the_owners_alone_is_not_a_clients() {
     let mut b = Client::of(&owner);
     let own = BenchSeg { mem: b.seg.mem.clone(), ..b.seg };
     let write = on_seg(Opcode::Write, b.tpn, &a.seg, 0);
-    assert_eq!(b.run(write, &own), CqeStatus::Success);
+    assert_eq!(b.end_of(write, &own), CqeStatus::Success);
     let count = |bench: &mut Bench| {
         let (memory, base) = bench.map(4096);
         let room = u32::try_from(Counter::ALL.len()).unwrap();
@@ -285,7 +285,7 @@ fn an_event_goes_to_the_function_of_its_object() {
     }
     let stolen = BenchSeg { mem: b.seg.mem.clone(), ..b.seg };
     let write = on_seg(Opcode::Write, a.tpn, &b.seg, 0);
-    assert_eq!(a.run(write, &stolen), CqeStatus::LocAccess);
+    assert_eq!(a.end_of(write, &stolen), CqeStatus::LocAccess);
     let event = Eqe::Async { code: EqeKind::JettyErr as u8, object: a.jetty.id };
     assert_eq!(event_at(&events[0], 0), Some(event));
     assert_eq!(event_at(&events[1], 0), None);
@@ -367,7 +367,7 @@ fn the_end_of_a_function_ends_its_objects_and_those_of_no_other() {
     };
     assert_eq!(a.next(), CqeStatus::RemOperation);
     let write = on_seg(Opcode::Write, a.tpn, &gone, 0);
-    assert_eq!(a.run(write, &own), CqeStatus::RemAccessAbort);
+    assert_eq!(a.end_of(write, &own), CqeStatus::RemAccessAbort);
     let look = a.bench.dev.look();
     assert_eq!((look.queues.len(), look.jfcs.len(), look.segments.len()), (1, 1, 1));
     assert!(!look.groups.iter().any(|(id, _)| *id == group));
@@ -375,12 +375,12 @@ fn the_end_of_a_function_ends_its_objects_and_those_of_no_other() {
     assert!(a.bench.dev.core.tables.eqs.get(eqn).is_none_or(|eq| eq.load().is_none()));
     // The survivor's own things work.
     let write = on_seg(Opcode::Write, a.tpn, &own, 64);
-    assert_eq!(a.run(write, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(write, &own), CqeStatus::Success);
     // Its numbers serve the next client.
     let mut c = Client::of(&owner);
     let write = on_seg(Opcode::Write, c.tpn, &own, 128);
     let of_c = BenchSeg { mem: c.seg.mem.clone(), ..c.seg };
-    assert_eq!(c.run(write, &of_c), CqeStatus::Success);
+    assert_eq!(c.end_of(write, &of_c), CqeStatus::Success);
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_reset_of_one_function_leaves_the_others() {
     assert_eq!(b.bench.dev.read(&b.bench.function, regs::STATUS), 0);
     let own = BenchSeg { mem: a.seg.mem.clone(), ..a.seg };
     let write = on_seg(Opcode::Write, a.tpn, &own, 64);
-    assert_eq!(a.run(write, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(write, &own), CqeStatus::Success);
     b.bench.start();
     b.jfc = b.bench.jfc(6);
     b.jetty = b.bench.jetty(4, &b.jfc, |args| args.mode = Mode::Rm);
@@ -405,22 +405,22 @@ fn tokens_of_other_functions_cannot_be_tried_fast() {
     let right = on_seg(Opcode::Write, a.tpn, &b.seg, 0);
     let guess = |value| Sqe { token_value: value, ..right };
     for value in 0..100 {
-        assert_eq!(a.run(guess(value), &own), CqeStatus::RemAccessAbort);
+        assert_eq!(a.end_of(guess(value), &own), CqeStatus::RemAccessAbort);
     }
     // A right one now looks like the others, and its bytes are not placed.
     a.seg.mem.store_u64(0, 9).unwrap();
-    assert_eq!(a.run(right, &own), CqeStatus::RemAccessAbort);
+    assert_eq!(a.end_of(right, &own), CqeStatus::RemAccessAbort);
     assert_eq!(b.seg.mem.load_u64(0), Ok(0));
     // Its own segments, and other clients, are not held up.
     let to_own = on_seg(Opcode::Write, a.tpn, &own, 64);
-    assert_eq!(a.run(to_own, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(to_own, &own), CqeStatus::Success);
     let mut c = Client::of(&owner);
     let of_c = BenchSeg { mem: c.seg.mem.clone(), ..c.seg };
-    assert_eq!(c.run(on_seg(Opcode::Write, c.tpn, &b.seg, 8), &of_c), CqeStatus::Success);
+    assert_eq!(c.end_of(on_seg(Opcode::Write, c.tpn, &b.seg, 8), &of_c), CqeStatus::Success);
     for _ in 0..4 {
         a.bench.now += 300_000_000;
         a.bench.dev.step(a.bench.now);
     }
-    assert_eq!(a.run(right, &own), CqeStatus::Success);
+    assert_eq!(a.end_of(right, &own), CqeStatus::Success);
     assert_eq!(b.seg.mem.load_u64(0), Ok(9));
 }

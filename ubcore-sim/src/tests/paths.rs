@@ -26,7 +26,7 @@ fn paths(s: &Scene) -> [u64; 3] {
 fn path_of(s: &mut Scene, opcode: Opcode, (offset, len): (u64, u32)) -> [u64; 3] {
     let before = paths(s);
     let sqe = on_seg(opcode, s.tpn, &s.remote, offset);
-    let cqe = s.run(sqe, &[s.local.sge(0, len)]);
+    let cqe = s.complete(sqe, &[s.local.sge(0, len)]);
     assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::Success, len), "{opcode:?} {offset}");
     let after = paths(s);
     [0, 1, 2].map(|path| after[path] - before[path])
@@ -115,7 +115,7 @@ fn reads_of_what_is_not_shared_go_through_the_kernel_and_nothing_else_does() {
     assert_eq!(path_of(&mut s, Opcode::Write, (14 * PAGE, 4096)), RING);
     let sqe = udma_abi::Sqe { operand: 5, ..on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 0) };
     let before = paths(&s);
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     assert_eq!(paths(&s)[1], before[1], "atomics never");
 }
 
@@ -126,7 +126,7 @@ fn a_read_through_the_kernel_scatters() {
     s.remote.mem.write(0, &bytes[500..900]).unwrap();
     let sqe = on_seg(Opcode::Read, s.tpn, &s.remote, 10);
     let pieces: [Sge; 3] = [s.local.sge(0, 7), s.local.sge(100, 0), s.local.sge(50, 90)];
-    assert_eq!(s.run(sqe, &pieces).status, CqeStatus::Success);
+    assert_eq!(s.complete(sqe, &pieces).status, CqeStatus::Success);
     assert_eq!(s.local.bytes(0, 7), bytes[510..517]);
     assert_eq!(s.local.bytes(50, 90), bytes[517..607]);
     assert_eq!(paths(&s), KERNEL);
@@ -139,7 +139,7 @@ fn the_kernel_is_asked_only_after_every_check() {
     let refused = CqeStatus::RemAccessAbort;
     let mut sqe = on_seg(Opcode::Read, s.tpn, &s.remote, 0);
     sqe.token_value ^= 1;
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, refused, "token");
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 100)]).status, refused, "token");
     assert_eq!(s.local.bytes(0, 100), before[..100]);
     assert_eq!(paths(&s), [0; 3]);
 }
@@ -156,7 +156,7 @@ fn a_read_beyond_the_end_or_after_unregistering_is_refused() {
             s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });
         }
         let sqe = on_seg(Opcode::Read, s.tpn, &s.remote, offset);
-        let cqe = s.run(sqe, &[s.local.sge(200, 51)]);
+        let cqe = s.complete(sqe, &[s.local.sge(200, 51)]);
         assert_eq!(cqe.status, CqeStatus::RemAccessAbort);
         assert_eq!(s.local.bytes(200, 51), before[200..251]);
         assert_eq!(paths(&s), KERNEL);
@@ -177,7 +177,7 @@ fn long_walks_go_past_the_caches_and_place_every_byte() {
         for n in 0..15 {
             let (from, to) = (n * 4097 + pass, n * (len + 3) + 1);
             let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, to as u64);
-            let cqe = s.run(sqe, &[s.local.sge(from as u64, 65_537)]);
+            let cqe = s.complete(sqe, &[s.local.sge(from as u64, 65_537)]);
             assert_eq!(cqe.status, CqeStatus::Success);
             assert!(s.remote.bytes(to, len) == bytes[from..from + len], "{pass} {n}");
             assert_eq!(s.remote.bytes(to + len, 3), [0; 3]);
@@ -187,7 +187,7 @@ fn long_walks_go_past_the_caches_and_place_every_byte() {
     // Of several pieces as well.
     let pieces = [s.local.sge(5, 30_000), s.local.sge(40_000, 20_001)];
     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 7);
-    assert_eq!(s.run(sqe, &pieces).byte_cnt, 50_001);
+    assert_eq!(s.complete(sqe, &pieces).byte_cnt, 50_001);
     assert!(s.remote.bytes(7, 30_000) == bytes[5..30_005]);
     assert!(s.remote.bytes(30_007, 20_001) == bytes[40_000..60_001]);
     assert_eq!(paths(&s), [31, 0, 0]);
@@ -200,7 +200,7 @@ fn memory_that_its_owner_does_not_show_is_not_read_by_its_address() {
     s.fill();
     s.b.dev.poison(0, s.remote.mem.addr(), 64);
     let sqe = on_seg(Opcode::Read, s.tpn, &s.remote, 0);
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemDataPoison);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemDataPoison);
     assert_eq!(paths(&s), RING);
     // An entry without an address, whose offsets are addresses.
     let mut s = scene(&[], KernelReads::Probe);
@@ -229,7 +229,7 @@ fn measure_cold_writes() {
                 let start = std::time::Instant::now();
                 for at in (0..56 << 20).step_by(64 << 10) {
                     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, at);
-                    s.run(sqe, &[s.local.sge(0, 64 << 10)]);
+                    s.complete(sqe, &[s.local.sge(0, 64 << 10)]);
                 }
                 best = best.min(start.elapsed());
             }

@@ -43,7 +43,7 @@ fn a_bad_local_piece_stops_the_queue_and_flushes_the_rest() {
     for state in [QueueState::Reset, QueueState::Ready] {
         s.a.ok(Command::ModifyState { id: s.jetty.id, state });
     }
-    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_queue_keeps_one_slot_of_a_deep_roomy_completion_queue_and_gives_it_back() {
         }
         assert_eq!(s.a.peek(&s.jfc), None);
         // A signalled request uses it up.
-        assert_eq!(s.run(signalled, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+        assert_eq!(s.complete(signalled, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
         assert_eq!(port.reserved(), 0);
         // With half of the entries waiting for the consumer none is kept.
         for _ in 0..1 << (jfc_log2 - 1) {
@@ -341,7 +341,7 @@ fn a_consumer_index_beyond_what_was_written_counts_for_nothing() {
         s.a.ring_jfc(&s.jfc, None);
         assert_eq!(s.a.dev.counter(Counter::BadDoorbell), before + 1, "{beyond}");
         s.jfc.ci -= beyond;
-        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success, "{beyond}");
+        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success, "{beyond}");
     }
 }
 
@@ -365,12 +365,12 @@ fn requests_to_a_node_that_is_gone_move_nothing() {
     s.fill();
     for opcode in [Opcode::Write, Opcode::Read, Opcode::FetchAdd] {
         let sqe = Sqe { operand: 1, ..on_seg(opcode, s.tpn, &s.remote, 0) };
-        assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+        assert_eq!(s.complete(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     }
     s.remote.mem.zero(0, 64).unwrap();
     s.a.dev.on_peer_gone(s.a.now, s.b.eid());
     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::AckTimeout);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::AckTimeout);
     assert_eq!(s.remote.bytes(0, 64), [0; 64]);
 }
 

@@ -14,7 +14,7 @@ fn one_write_goes_from_ring_to_peer_memory_and_completes() {
     let mut s = scene();
     let bytes = s.fill();
     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 100);
-    let cqe = s.run(sqe, &[s.local.sge(3, 1000)]);
+    let cqe = s.complete(sqe, &[s.local.sge(3, 1000)]);
     assert_eq!(cqe.status, CqeStatus::Success);
     assert_eq!((cqe.byte_cnt, cqe.entry_idx, cqe.user_data), (1000, 0, 0xc00c_1e00));
     assert_eq!((cqe.local_id, cqe.is_jetty, cqe.recv), (s.jetty.id, true, false));
@@ -80,13 +80,13 @@ fn read_gathers_and_write_scatters() {
     let bytes = s.fill();
     s.remote.mem.write(0, &bytes[5000..9000]).unwrap();
     let sqe = on_seg(Opcode::Read, s.tpn, &s.remote, 10);
-    let cqe = s.run(sqe, &[s.local.sge(0, 7), s.local.sge(100, 0), s.local.sge(50, 90)]);
+    let cqe = s.complete(sqe, &[s.local.sge(0, 7), s.local.sge(100, 0), s.local.sge(50, 90)]);
     assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::Success, 97));
     assert_eq!(s.local.bytes(0, 7), bytes[5010..5017]);
     assert_eq!(s.local.bytes(50, 90), bytes[5017..5107]);
     let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 1 << 16);
     let pieces = [s.local.sge(1000, 100), s.local.sge(3000, 3), s.local.sge(2000, 2)];
-    assert_eq!(s.run(sqe, &pieces).byte_cnt, 105);
+    assert_eq!(s.complete(sqe, &pieces).byte_cnt, 105);
     let want = [&bytes[1000..1100], &bytes[3000..3003], &bytes[2000..2002]].concat();
     assert_eq!(s.remote.bytes(1 << 16, 105), want);
 }
@@ -110,7 +110,7 @@ fn atomics_of_both_sizes_return_what_was_there() {
             s.remote.mem.store_u64(64, before).unwrap();
             s.local.mem.store_u64(0, u64::MAX).unwrap();
             let sqe = Sqe { operand, compare, ..on_seg(opcode, s.tpn, &s.remote, 64) };
-            let cqe = s.run(sqe, &[s.local.sge(0, size)]);
+            let cqe = s.complete(sqe, &[s.local.sge(0, size)]);
             assert_eq!((cqe.status, cqe.byte_cnt), (CqeStatus::Success, size), "{opcode:?}");
             assert_eq!(s.remote.mem.load_u64(64).unwrap(), after, "{opcode:?}");
             let rest = if size == 4 { u64::MAX << 32 } else { 0 };
@@ -118,9 +118,9 @@ fn atomics_of_both_sizes_return_what_was_there() {
         }
     }
     let sqe = on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 61);
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::RemUnsupportedReq);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::RemUnsupportedReq);
     let sqe = on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 64);
-    assert_eq!(s.run(sqe, &[s.local.sge(0, 2)]).status, CqeStatus::LocLen);
+    assert_eq!(s.complete(sqe, &[s.local.sge(0, 2)]).status, CqeStatus::LocLen);
 }
 
 #[test]
@@ -134,16 +134,16 @@ fn notify_and_write_atomic_touch_both_places() {
         imm: 77,
         ..on_seg(Opcode::WriteNotify, s.tpn, &s.remote, 0)
     };
-    assert_eq!(s.run(base, &[s.local.sge(0, 64)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(base, &[s.local.sge(0, 64)]).status, CqeStatus::Success);
     assert_eq!(s.remote.bytes(0, 64), bytes[..64]);
     assert_eq!(s.remote.mem.load_u64(4096).unwrap(), 77);
     let add = Sqe { opcode: Opcode::WriteAtomic, imm: 3, ..base };
-    assert_eq!(s.run(add, &[s.local.sge(64, 64)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(add, &[s.local.sge(64, 64)]).status, CqeStatus::Success);
     assert_eq!(s.remote.bytes(0, 64), bytes[64..128]);
     assert_eq!(s.remote.mem.load_u64(4096).unwrap(), 80);
     // The place of the notification is judged before the first byte of the write.
     let bad = Sqe { seg_token_value: 1, ..base };
-    assert_eq!(s.run(bad, &[s.local.sge(128, 64)]).status, CqeStatus::RemAccessAbort);
+    assert_eq!(s.complete(bad, &[s.local.sge(128, 64)]).status, CqeStatus::RemAccessAbort);
     assert_eq!(s.remote.bytes(0, 64), bytes[64..128]);
 }
 
@@ -163,16 +163,16 @@ fn what_is_not_granted_ends_with_its_status_and_moves_nothing() {
         Sqe { seg_token_id: 0xfffff << 8, ..good },
     ];
     for sqe in refused {
-        let cqe = s.run(sqe, &[s.local.sge(0, 8)]);
+        let cqe = s.complete(sqe, &[s.local.sge(0, 8)]);
         assert_eq!(cqe.status, CqeStatus::RemAccessAbort, "{sqe:?}");
     }
     assert_eq!(s.a.dev.counter(Counter::AccessDenied), refused.len() as u64);
     let readable = s.b.alloc(4096);
     let readable = s.b.seg_of(readable, Access::READ);
     let write = on_seg(Opcode::Write, s.tpn, &readable, 0);
-    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
     let read = on_seg(Opcode::Read, s.tpn, &readable, 0);
-    assert_eq!(s.run(read, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(read, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     assert!(s.remote.bytes(0, 64).iter().all(|b| *b == 0));
 }
 
@@ -234,16 +234,16 @@ fn planted_faults_show() {
     let mut s = with(PlantedFault::TokenNotChecked);
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     let wrong = Sqe { token_value: 1, ..write };
-    assert_eq!(s.run(wrong, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(wrong, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     let mut s = with(PlantedFault::BoundOffByOne);
     let beyond = on_seg(Opcode::Read, s.tpn, &s.remote, 1);
     let len = u32::try_from(s.remote.mem.len()).unwrap();
-    assert_eq!(s.run(beyond, &[s.local.sge(0, len)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(beyond, &[s.local.sge(0, len)]).status, CqeStatus::Success);
     let mut s = with(PlantedFault::AckBeforePlacement);
     s.fill();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.local.mem.store_u64(0, 5).unwrap();
-    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     assert_eq!(s.remote.mem.load_u64(0).unwrap(), 0);
     for (fault, ends) in
         [(PlantedFault::CompletionDoubled, 8), (PlantedFault::CompletionDropped, 6)]
@@ -264,12 +264,12 @@ fn loopback_reaches_own_segments() {
     let own = s.a.connect(s.a.eid());
     let target = s.a.seg(8192);
     let write = on_seg(Opcode::Write, own, &target, 0);
-    assert_eq!(s.run(write, &[s.local.sge(0, 5000)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 5000)]).status, CqeStatus::Success);
     assert_eq!(target.bytes(0, 5000), bytes[..5000]);
     let private = Region::private(4096).unwrap();
     let private = s.a.seg_of(private, Access::READ | Access::WRITE);
     let write = on_seg(Opcode::Write, own, &private, 0);
-    assert_eq!(s.run(write, &[s.local.sge(0, 500)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 500)]).status, CqeStatus::Success);
     assert_eq!(private.bytes(0, 500), bytes[..500]);
 }
 

@@ -29,7 +29,7 @@ pub(super) fn scene_of((mut a, mut b): (Bench, Bench), jetty_log2: u8, jfc_log2:
 }
 
 impl Scene {
-    pub(super) fn run(&mut self, sqe: Sqe, sges: &[Sge]) -> Cqe {
+    pub(super) fn complete(&mut self, sqe: Sqe, sges: &[Sge]) -> Cqe {
         self.a.post(&mut self.jetty, sqe, sges);
         for _ in 0..100 {
             if let Some(cqe) = self.a.poll(&mut self.jfc) {

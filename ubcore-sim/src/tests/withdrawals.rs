@@ -19,13 +19,13 @@ fn withdrawn_segments_are_refused_and_bytes_stop() {
     let mut s = scene();
     s.fill();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
-    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
     let token_id = s.remote.token_id;
     assert_eq!(s.b.command(Command::FreeTid { token_id }).status, CmdStatus::InUse);
     s.b.ok(Command::UnregisterSeg { token_id });
     assert_eq!(s.b.command(Command::UnregisterSeg { token_id }).status, CmdStatus::NotFound);
     s.remote.mem.zero(0, 64).unwrap();
-    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
+    assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
     assert_eq!(s.remote.bytes(0, 64), [0; 64]);
     s.b.ok(Command::FreeTid { token_id });
 }

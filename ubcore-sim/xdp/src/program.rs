@@ -52,33 +52,33 @@ pub fn steer(to: SocketAddrV4, sockets: BorrowedFd<'_>) -> Vec<BpfInstruction> {
     let map = sockets.as_raw_fd();
     // Registers: 1 the frame's description, 2 its first byte, 3 its end, 4 and 5 for what is compared.
     let tests = [
-        step(LOAD_WORD, 2, 1, DATA, 0),
-        step(LOAD_WORD, 3, 1, DATA_END, 0),
-        step(MOVE, 4, 2, 0, 0),
-        step(ADD_VALUE, 4, 0, 0, FRONT),
-        step(JUMP_GREATER, 4, 3, PASS, 0),
-        step(LOAD_HALF, 5, 2, ETHERTYPE, 0),
-        step(JUMP_OTHER, 5, 0, PASS, i32::from(0x0800_u16.to_be())),
-        step(LOAD_BYTE, 5, 2, VERSION, 0),
-        step(JUMP_OTHER, 5, 0, PASS, 0x45),
-        step(LOAD_BYTE, 5, 2, PROTOCOL, 0),
-        step(JUMP_OTHER, 5, 0, PASS, 17),
-        step(LOAD_HALF, 5, 2, FRAGMENT, 0),
-        step(JUMP_SET, 5, 0, PASS, i32::from(0x3fff_u16.to_be())),
-        step(LOAD_WORD, 5, 2, TO_ADDRESS, 0),
-        step(JUMP_OTHER_32, 5, 0, PASS, address),
-        step(LOAD_HALF, 5, 2, TO_PORT, 0),
-        step(JUMP_OTHER, 5, 0, PASS, port),
+        instruction(LOAD_WORD, 2, 1, DATA, 0),
+        instruction(LOAD_WORD, 3, 1, DATA_END, 0),
+        instruction(MOVE, 4, 2, 0, 0),
+        instruction(ADD_VALUE, 4, 0, 0, FRONT),
+        instruction(JUMP_GREATER, 4, 3, PASS, 0),
+        instruction(LOAD_HALF, 5, 2, ETHERTYPE, 0),
+        instruction(JUMP_OTHER, 5, 0, PASS, i32::from(0x0800_u16.to_be())),
+        instruction(LOAD_BYTE, 5, 2, VERSION, 0),
+        instruction(JUMP_OTHER, 5, 0, PASS, 0x45),
+        instruction(LOAD_BYTE, 5, 2, PROTOCOL, 0),
+        instruction(JUMP_OTHER, 5, 0, PASS, 17),
+        instruction(LOAD_HALF, 5, 2, FRAGMENT, 0),
+        instruction(JUMP_SET, 5, 0, PASS, i32::from(0x3fff_u16.to_be())),
+        instruction(LOAD_WORD, 5, 2, TO_ADDRESS, 0),
+        instruction(JUMP_OTHER_32, 5, 0, PASS, address),
+        instruction(LOAD_HALF, 5, 2, TO_PORT, 0),
+        instruction(JUMP_OTHER, 5, 0, PASS, port),
     ];
     let found = [
-        step(LOAD_WORD, 2, 1, QUEUE, 0),
-        step(LOAD_WIDE, 1, MAP_DESCRIPTOR, 0, map),
-        step(0, 0, 0, 0, 0),
-        step(MOVE_VALUE, 3, 0, 0, XDP_PASS),
-        step(CALL, 0, 0, 0, REDIRECT_MAP),
-        step(EXIT, 0, 0, 0, 0),
+        instruction(LOAD_WORD, 2, 1, QUEUE, 0),
+        instruction(LOAD_WIDE, 1, MAP_DESCRIPTOR, 0, map),
+        instruction(0, 0, 0, 0, 0),
+        instruction(MOVE_VALUE, 3, 0, 0, XDP_PASS),
+        instruction(CALL, 0, 0, 0, REDIRECT_MAP),
+        instruction(EXIT, 0, 0, 0, 0),
     ];
-    let other = [step(MOVE_VALUE, 0, 0, 0, XDP_PASS), step(EXIT, 0, 0, 0, 0)];
+    let other = [instruction(MOVE_VALUE, 0, 0, 0, XDP_PASS), instruction(EXIT, 0, 0, 0, 0)];
     let end = tests.len() + found.len();
     let resolved = tests.into_iter().enumerate().map(|(at, mut step)| {
         if step[2..4] == PASS.to_le_bytes() {
@@ -94,7 +94,7 @@ pub fn steer(to: SocketAddrV4, sockets: BorrowedFd<'_>) -> Vec<BpfInstruction> {
 const PASS: i16 = i16::MAX;
 
 /// One instruction of a machine whose low bytes come first.
-fn step(code: u8, to: u8, from: u8, offset: i16, value: i32) -> BpfInstruction {
+fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> BpfInstruction {
     let ([o0, o1], [v0, v1, v2, v3]) = (offset.to_le_bytes(), value.to_le_bytes());
     [code, from << 4 | to, o0, o1, v0, v1, v2, v3]
 }

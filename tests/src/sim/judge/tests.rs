@@ -381,7 +381,7 @@ fn complete(run: &mut Run<'_>) {
     let peer = program.view.peers[1].as_ref().expect("imported");
     let wr = SendWr::new(SendOp::Nop, &peer.targets[MAIN], 1);
     program.jetties[MAIN].post_send(&[wr]).expect("posted");
-    (0..100).for_each(|_| _ = run.fabric.step());
+    (0..100).for_each(|_| _ = run.fabric.step_nodes());
 }
 
 fn arm(run: &mut Run<'_>) {

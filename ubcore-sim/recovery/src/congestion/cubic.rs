@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// Acknowledges whole windows for this time; the window at its end.
-    fn run(cubic: &mut Cubic, from: Nanos, until: Nanos) -> f64 {
+    fn acknowledge_until(cubic: &mut Cubic, from: Nanos, until: Nanos) -> f64 {
         let (mut now, mut part) = (from, 0);
         while now < until {
             let flight_max = cubic.window();
@@ -230,7 +230,7 @@ mod tests {
         assert!((k - 19.574).abs() < 1e-3, "{k}");
         let mut now = RTT;
         for seconds in [2, 5, 10, 15, 19, 25, 30] {
-            let window = run(&mut cubic, now, seconds * 1_000_000_000);
+            let window = acknowledge_until(&mut cubic, now, seconds * 1_000_000_000);
             now = seconds * 1_000_000_000;
             let past = number(seconds) - k;
             let formula = 0.4 * past * past * past + 10_000.0;
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_window_that_reno_would_exceed_grows_as_reno_does() {
         let mut cubic = reduced_from(20.0);
-        let window = run(&mut cubic, RTT, RTT * 5);
+        let window = acknowledge_until(&mut cubic, RTT, RTT * 5);
         // 14 packets grow by 0.53 per round trip, the cubic function by less.
         assert!((window - (14.0 + 4.0 * RENO_ALPHA)).abs() < 0.6, "{window}");
     }
@@ -367,7 +367,7 @@ mod tests {
     fn reno_grows_by_a_whole_packet_beyond_the_window_before() {
         let mut cubic = reduced_from(20.0);
         // 14 packets, 0.53 a round trip: 20 after 11.3 of them; 20 more round trips, before the cubic function says more.
-        let window = run(&mut cubic, RTT, RTT * 32);
+        let window = acknowledge_until(&mut cubic, RTT, RTT * 32);
         assert!((38.0..42.0).contains(&window), "{window}");
     }
 

@@ -277,7 +277,7 @@ mod tests {
     const RTT: Nanos = 10_000_000;
 
     /// A round trip of this length in which all of the window was used, in eight acknowledgements.
-    fn round(delay: &mut Delay, now: &mut Nanos, rtt: Nanos) {
+    fn acknowledge_rtt(delay: &mut Delay, now: &mut Nanos, rtt: Nanos) {
         let flight_max = delay.window();
         for number in 0..8 {
             *now += rtt / 8;
@@ -298,14 +298,14 @@ mod tests {
     fn the_window_stays_at_the_target_delay_and_moves_towards_it() {
         let mut delay = Delay { window: 10_000.0, phase: DelayPhase::Steady, ..Delay::new() };
         let mut now = 0;
-        round(&mut delay, &mut now, RTT);
+        acknowledge_rtt(&mut delay, &mut now, RTT);
         assert_eq!((delay.base(), delay.tolerance()), (RTT, 362_500));
         // (10 ms + 0.3625 ms) / (1 - 1 / 100) - 10 ms.
         let target = delay.target(10_000.0);
         assert!((target - 467_171.7).abs() < 1.0, "{target}");
         for (queue, moves) in [(0, 1), (467_172, 0), (934_343, -1)] {
             delay.window = 10_000.0;
-            round(&mut delay, &mut now, RTT + queue);
+            acknowledge_rtt(&mut delay, &mut now, RTT + queue);
             let change = delay.window - 10_000.0;
             let is_right = match moves {
                 0 => change.abs() < 1.0,
@@ -345,18 +345,18 @@ mod tests {
         let mut delay = Delay::new();
         let mut now = 0;
         for _ in 0..5 {
-            round(&mut delay, &mut now, RTT);
+            acknowledge_rtt(&mut delay, &mut now, RTT);
         }
         assert!(delay.window() >= 160, "{}", delay.window());
         // The rest of the round in which it shows first counts as one.
         for _ in 0..CAUTIOUS_ROUNDS {
             assert!(delay.phase != DelayPhase::Steady);
-            round(&mut delay, &mut now, 2 * RTT);
+            acknowledge_rtt(&mut delay, &mut now, 2 * RTT);
         }
         assert_eq!(delay.phase, DelayPhase::Steady);
         let window = delay.window();
         assert!((160..400).contains(&window), "half of what was on the path: {window}");
-        round(&mut delay, &mut now, RTT);
+        acknowledge_rtt(&mut delay, &mut now, RTT);
         assert!(delay.window() < window + window / 4, "{}", delay.window());
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let mut delay = Delay::new();
         let mut now = 0;
         for rtt in [RTT, RTT, 2 * RTT, RTT, RTT, RTT] {
-            round(&mut delay, &mut now, rtt);
+            acknowledge_rtt(&mut delay, &mut now, rtt);
         }
         assert_eq!(delay.phase, DelayPhase::SlowStart);
         assert!(delay.window() >= 200, "{}", delay.window());
@@ -375,10 +375,10 @@ mod tests {
     fn a_path_that_got_longer_is_known_after_two_drains() {
         let mut delay = Delay { window: 100.0, phase: DelayPhase::Steady, ..Delay::new() };
         let mut now = 0;
-        round(&mut delay, &mut now, RTT);
+        acknowledge_rtt(&mut delay, &mut now, RTT);
         let begin = now;
         while delay.base() == RTT {
-            round(&mut delay, &mut now, 3 * RTT);
+            acknowledge_rtt(&mut delay, &mut now, 3 * RTT);
             assert!(now < begin + 4 * DRAIN_ROUNDS * RTT, "never");
         }
         assert_eq!(delay.base(), 3 * RTT);

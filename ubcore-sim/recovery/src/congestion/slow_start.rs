@@ -94,7 +94,7 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    fn round(start: &mut SlowStart, rtt: Nanos) -> bool {
+    fn sample_round(start: &mut SlowStart, rtt: Nanos) -> bool {
         for _ in 0..SAMPLES_MIN {
             start.on_news(&PathNews { rtt: Some(rtt), ..PathNews::default() });
         }
@@ -104,12 +104,12 @@ mod tests {
     #[test]
     fn it_gets_cautious_when_round_trips_grow_and_ends_after_five_rounds() {
         let mut start = SlowStart::new();
-        assert!(!round(&mut start, 40 * MS));
-        assert!(!round(&mut start, 44 * MS));
+        assert!(!sample_round(&mut start, 40 * MS));
+        assert!(!sample_round(&mut start, 44 * MS));
         assert_eq!(start.growth(), Some(1.0), "an eighth more is the threshold");
-        assert!(!round(&mut start, 50 * MS));
+        assert!(!sample_round(&mut start, 50 * MS));
         assert_eq!(start.growth(), Some(0.25));
-        let ends: Vec<bool> = (0..4).map(|_| round(&mut start, 50 * MS)).collect();
+        let ends: Vec<bool> = (0..4).map(|_| sample_round(&mut start, 50 * MS)).collect();
         assert_eq!(ends, [false, false, false, true]);
         assert_eq!(start.growth(), None);
     }
@@ -118,7 +118,7 @@ mod tests {
     fn a_round_trip_that_grew_by_chance_makes_it_fast_again() {
         let mut start = SlowStart::new();
         for (rtt, growth) in [(40, 1.0), (60, 0.25), (41, 1.0)] {
-            round(&mut start, rtt * MS);
+            sample_round(&mut start, rtt * MS);
             assert_eq!(start.growth(), Some(growth), "{rtt}");
         }
     }
@@ -135,8 +135,8 @@ mod tests {
             (400_000, 416_000, true),
         ] {
             let mut start = SlowStart::new();
-            round(&mut start, usual * 1000);
-            round(&mut start, grown * 1000);
+            sample_round(&mut start, usual * 1000);
+            sample_round(&mut start, grown * 1000);
             assert_eq!(start.growth() == Some(0.25), is_cautious, "{usual} {grown} us");
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn fewer_than_eight_samples_show_nothing() {
         let mut start = SlowStart::new();
-        round(&mut start, 40 * MS);
+        sample_round(&mut start, 40 * MS);
         let sample = PathNews { rtt: Some(90 * MS), ..PathNews::default() };
         (0..SAMPLES_MIN - 1).for_each(|_| assert!(!start.on_news(&sample)));
         assert_eq!(start.growth(), Some(1.0));
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn a_round_is_as_long_as_its_shortest_sample() {
         let mut start = SlowStart::new();
-        round(&mut start, 10 * MS);
+        sample_round(&mut start, 10 * MS);
         for rtt in [30, 10, 30, 30, 30, 30, 30, 30, 30] {
             start.on_news(&PathNews { rtt: Some(rtt * MS), ..PathNews::default() });
         }
         assert_eq!(start.growth(), Some(1.0));
         start.on_news(&PathNews { is_round_over: true, ..PathNews::default() });
-        round(&mut start, 30 * MS);
+        sample_round(&mut start, 30 * MS);
         assert_eq!(start.growth(), Some(1.0 / CAUTIOUS_DIVISOR));
     }
 }

@@ -112,7 +112,7 @@ impl KnitRecord {
         near(self.edge(), self.nic.top)
     }
 
-    const fn step(&self, now: Nanos) -> ListStep {
+    const fn list_step(&self, now: Nanos) -> ListStep {
         ListStep { now, holder: self.holder, edge: self.edge(), top: self.top() }
     }
 
@@ -250,7 +250,7 @@ impl KnitRecord {
         now: Nanos,
         run: LossRun,
     ) -> Result<(), LossError> {
-        let step = self.step(now);
+        let step = self.list_step(now);
         self.nic.first.push(pool, step, run, false)?;
         self.report(now, FIRST, 0, run);
         Ok(())
@@ -280,7 +280,7 @@ impl KnitRecord {
             if found {
                 pool.await_run(now, self.nic.first.ready_at(pool));
             }
-            let step = self.step(now);
+            let step = self.list_step(now);
             self.nic.first.trim(pool, step, if found { seq + 1 } else { end })?;
             if found {
                 return Ok(Arrival::Kept);
@@ -310,7 +310,7 @@ impl KnitRecord {
         if run.start < seq {
             self.lose_again(pool, now, run.start, seq)?;
         }
-        let step = self.step(now);
+        let step = self.list_step(now);
         self.nic.later.trim(pool, step, seq + 1)?;
         Ok(Arrival::Kept)
     }
@@ -319,7 +319,7 @@ impl KnitRecord {
     fn rotate(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
         let Some(run) = self.first_later() else { return Ok(()) };
         self.lose_again(pool, now, run.start, run.end())?;
-        let step = self.step(now);
+        let step = self.list_step(now);
         self.nic.later.trim(pool, step, run.end())
     }
 
@@ -332,7 +332,7 @@ impl KnitRecord {
     ) -> Result<(), LossError> {
         let count = u32::try_from(end - start).map_err(|_| LossError::Corrupt)?;
         let run = LossRun { start, count };
-        let step = self.step(now);
+        let step = self.list_step(now);
         let ticket = self.nic.later.push(pool, step, run)?;
         self.report(now, LATER, ticket, run);
         Ok(())
@@ -384,7 +384,7 @@ impl KnitRecord {
         while let Some(run) = self.first().filter(|run| run.start < first_end) {
             let end = run.end().min(first_end);
             self.lose_again(pool, now, run.start, end)?;
-            let step = self.step(now);
+            let step = self.list_step(now);
             self.nic.first.trim(pool, step, end)?;
         }
         if mark.end > self.top() {
@@ -405,7 +405,7 @@ impl KnitRecord {
     /// Takes what repair packets brought out of the lists, and reports the rest with new tickets. The host does this: it
     /// has the packets of the group, and reads the lists in its own memory.
     fn repair(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
-        let step = self.step(now);
+        let step = self.list_step(now);
         let mut missing = self.nic.first.runs(pool, step)?;
         missing.extend(self.nic.later.list().runs(pool, step)?);
         missing.extend(self.gaps(pool).runs());
@@ -433,7 +433,7 @@ impl KnitRecord {
 
     /// Moves the left edge to where the lists say it is; it never goes back.
     fn move_edge(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<u64, LossError> {
-        let step = self.step(now);
+        let step = self.list_step(now);
         let gap = if self.nic.gaps > 0 { self.gaps(pool).first() } else { None };
         let starts = [
             gap.map(|run| run.start),

@@ -107,7 +107,7 @@ impl Peer {
     }
 
     /// Does one bounded step. Returns whether anything was done.
-    pub(crate) fn step(
+    pub(crate) fn exchange_pieces(
         &mut self,
         work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,

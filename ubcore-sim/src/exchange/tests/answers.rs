@@ -30,7 +30,7 @@ fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let crate::exchange::state::ExchangeParts { peers, mut work, .. } =
         node.exchange.split(&node.core, now);
     peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
-    w.run(1_000);
+    w.run_for(1_000);
 }
 
 const fn data(offset: u32, length: u32) -> ResponseBody {
@@ -74,7 +74,7 @@ fn an_answer_to_nothing_ends_nothing() {
     let write = w.to_memory(Opcode::Write, 2, 0);
     // The ring holds a part of the first one.
     let seqs = [0, 1].map(|_| w.hand(0, &write, &[(1, 0, 4 << 20)]));
-    w.run(2_000);
+    w.run_for(2_000);
     for tassn in [1, 2, 0xffff] {
         answer(&mut w, &ack(tassn, ResponseBody::None), &[]);
         assert_eq!(seqs.map(|seq| w.end_now(0, seq)), [None; 2], "{tassn}");
@@ -107,12 +107,12 @@ fn one_acknowledgement_ends_every_write_that_it_answers() {
     let mut w = World::new(Kind::Packets);
     let _here = w.segment(0, 1, 64, RW);
     let _there = w.segment(1, 2, 64, RW);
-    w.run(1_000_000);
+    w.run_for(1_000_000);
     let write = w.to_memory(Opcode::Write, 2, 0);
     let seqs: Vec<u32> = (0..32).map(|_| w.hand(0, &write, &[(1, 0, 8)])).collect();
 
     let before = w.sent;
-    w.run(1_000_000);
+    w.run_for(1_000_000);
     let ends = seqs.iter().map(|seq| w.end_now(0, *seq));
     assert!(ends.into_iter().all(|end| end == Some((CqeStatus::Success, 8))));
     assert!(w.sent - before < 8, "{} packets", w.sent - before);

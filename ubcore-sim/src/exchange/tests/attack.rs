@@ -10,7 +10,7 @@ use urma_packet::{
 use urma_packet::{FurtherPorts, HandshakeBody};
 
 use super::places::send_first_piece;
-use super::world::{Kind, Quiet, SENDER, World, step};
+use super::world::{Kind, Quiet, SENDER, World, step_exchange};
 use crate::context::function::{FunctionCfg, FunctionId, FunctionQuota};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
@@ -148,7 +148,7 @@ fn forged_packets_are_no_sign_of_life() {
     let _words = w.segment(1, 2, 4096, ALL);
     let (from, to) = (w.eid(0), w.eid(1));
     // The peer dies without a word; forged packets go on in its name.
-    w.run(SECOND / 100);
+    w.run_for(SECOND / 100);
     w.stop(0);
     let received = SackBitmap::from_words(&[]).expect("none");
     let ack = Ack { window: 1, congestion: false, trigger: Psn::new(0), received };
@@ -158,7 +158,7 @@ fn forged_packets_are_no_sign_of_life() {
             arrive(&mut w, 1, from, &PacketHeader::new(dest, Psn::new(9), Body::Ack(ack)));
         }
         arrive(&mut w, 1, from, &connect(from, to));
-        w.run(SECOND / 10);
+        w.run_for(SECOND / 10);
     }
     assert_eq!(w.known()[1], (0, 0), "the dead node is forgotten all the same");
 }
@@ -233,7 +233,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     (1..limits::PEERS).for_each(|n| assert_eq!(seek(now, n), Connecting::Pending, "{n}"));
     let full = Connecting::Failed(udma_abi::CmdStatus::NoRoom);
     assert_eq!(seek(now, 5000), full);
-    w.run(2 * SECOND);
+    w.run_for(2 * SECOND);
     let now = w.now;
     let node = &mut w.nodes[1];
     assert_eq!(
@@ -285,7 +285,7 @@ fn a_datagram_names_the_uasid_of_the_function_that_sends_it() {
         w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
         let node = &mut w.nodes[0];
         node.exchange.take_mail_of(&node.core, now, SENDER);
-        step(&mut node.exchange, &node.core, now);
+        step_exchange(&mut node.exchange, &node.core, now);
         let mut buf = vec![0; TRANSMIT_MAX];
         let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
         let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
@@ -305,7 +305,7 @@ fn a_packet_of_another_tp_is_not_taken() {
     let now = w.now;
     let node = &mut w.nodes[0];
     node.exchange.take_mail_of(&node.core, now, SENDER);
-    step(&mut node.exchange, &node.core, now);
+    step_exchange(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
@@ -317,7 +317,7 @@ fn a_packet_of_another_tp_is_not_taken() {
         let before = w.counter(1, Counter::DropUnknownTp);
         arrive(&mut w, 1, from, &header);
         let node = &mut w.nodes[1];
-        step(&mut node.exchange, &node.core, now);
+        step_exchange(&mut node.exchange, &node.core, now);
         assert_eq!(w.counter(1, Counter::DropUnknownTp) - before, unknown);
         assert_eq!(words.load_u64(0).expect("inside"), 1 - unknown);
     }

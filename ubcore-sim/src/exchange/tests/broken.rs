@@ -25,7 +25,7 @@ fn begin(w: &mut World) -> u32 {
     let long = w.to_jetty(Opcode::SendImm, 2000, 1);
     let seq = w.hand(0, &long, &[(1, 0, LONG)]);
     for _ in 0..1_000 {
-        w.run(500);
+        w.run_for(500);
         if left(w) == Some(0) {
             break;
         }
@@ -39,7 +39,7 @@ fn the_receive_of_a_message_whose_queue_was_stopped_is_given_back() {
     on_both(|w| {
         let old = begin(w);
         w.purge(0);
-        w.run(MS);
+        w.run_for(MS);
         assert_eq!((left(w), w.end_now(0, old)), (Some(1), None));
         assert_eq!(w.counter(1, Counter::MessagesBroken), 1);
         assert_eq!(w.counter(1, Counter::DropMalformed), 0);
@@ -56,7 +56,7 @@ fn the_receive_of_a_message_that_cannot_be_read_any_more_is_given_back() {
         let seq = begin(w);
         assert!(w.nodes[0].core.tables.segments.kill(1 << 8).is_some());
         assert!(matches!(w.end_of(0, seq), Some((status, 0)) if status != CqeStatus::Success));
-        w.run(MS);
+        w.run_for(MS);
         assert_eq!(left(w), Some(1));
     });
 }
@@ -73,7 +73,7 @@ fn the_receive_of_a_message_whose_node_died_is_given_back() {
         }
         begin(&mut w);
         w.stop(0);
-        w.run(20_000 * MS);
+        w.run_for(20_000 * MS);
         assert_eq!(left(&w), Some(1), "used: {is_used}");
         assert_eq!(w.counter(1, Counter::MessagesBroken), 1);
     }
@@ -84,7 +84,7 @@ fn a_node_that_only_stood_still_goes_on_with_its_message() {
     let mut w = World::new(Kind::Packets);
     let seq = begin(&mut w);
     w.stop(0);
-    w.run(400 * MS);
+    w.run_for(400 * MS);
     w.go_on(0);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, LONG as u32)));
     assert_eq!(w.received(1).expect("a completion").imm, 1);
@@ -96,12 +96,12 @@ fn a_message_that_broke_off_makes_no_handshake() {
     let mut w = World::new(Kind::Packets);
     begin(&mut w);
     w.stop(1);
-    w.run(MS);
+    w.run_for(MS);
     // The window is full: nothing can be announced before the TP gives up.
     w.purge(0);
-    w.run(5_000 * MS);
+    w.run_for(5_000 * MS);
     let sent = w.sent;
-    w.run(5_000 * MS);
+    w.run_for(5_000 * MS);
     assert_eq!(w.sent, sent, "nothing is asked for");
 }
 

@@ -3,7 +3,7 @@
 use udma_abi::{CqeStatus, Nanos, Opcode, cmd::Access, counters::Counter};
 use urma_packet::{Body, Close, CloseReason, Packet, PacketHeader, TpOpcode, Tpn};
 
-use super::world::{Kind, SENDER, World, step};
+use super::world::{Kind, SENDER, World, step_exchange};
 use crate::endpoint::flow;
 use crate::transport::{RtoCfg, TRANSMIT_MAX};
 
@@ -39,7 +39,7 @@ impl World {
         let now = self.now;
         let node = &mut self.nodes[n];
         node.exchange.take_mail_of(&node.core, now, SENDER);
-        step(&mut node.exchange, &node.core, now);
+        step_exchange(&mut node.exchange, &node.core, now);
         self.take_sent(n)
     }
 
@@ -79,16 +79,16 @@ fn a_closed_peer_ends_its_requests_at_once_and_once() {
     // One is refused for want of a receive, the others wait behind it.
     let seqs: Vec<_> =
         (0..20).map(|n| w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, n), &[(1, 0, 64)])).collect();
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     assert!(seqs.iter().all(|&seq| w.end_now(0, seq).is_none()));
     let last = w.close(1);
     w.arrive(0, &last);
-    w.run(1_000);
+    w.run_for(1_000);
     for seq in seqs {
         assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
     }
     // The world asserts that none ends again.
-    w.run(10_000 * MS);
+    w.run_for(10_000 * MS);
 }
 
 /// A packet that comes between the end of the TPs and the CLOSE to each peer is answered after that: that a TP is unknown
@@ -97,7 +97,7 @@ fn a_closed_peer_ends_its_requests_at_once_and_once() {
 fn a_node_that_closes_sends_its_close_before_any_answer() {
     let mut w = pair();
     let seq = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 0), &[(1, 0, 64)]);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     w.nodes[1].exchange.endpoint.close_all(CloseReason::Shutdown);
     let other = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     let late = w.step_alone(0);
@@ -106,7 +106,7 @@ fn a_node_that_closes_sends_its_close_before_any_answer() {
     let last = w.take_sent(1);
     w.stop(1);
     w.arrive(0, &last);
-    w.run(1_000);
+    w.run_for(1_000);
     for seq in [seq, other] {
         assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
     }
@@ -121,7 +121,7 @@ fn a_node_that_closes_sends_its_close_before_any_answer() {
 #[test]
 fn a_response_before_the_close_ends_its_request_as_served() {
     let mut w = pair();
-    w.run(MS);
+    w.run_for(MS);
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     let request = w.step_alone(0);
     w.arrive(1, &request);
@@ -132,7 +132,7 @@ fn a_response_before_the_close_ends_its_request_as_served() {
     kinds.retain(|kind| ![TpOpcode::Ack, TpOpcode::Tail].contains(kind));
     assert_eq!((kinds, w.end_now(0, seq)), (vec![TpOpcode::DataResp, TpOpcode::Close], None));
     w.arrive(0, &packets);
-    w.run(1_000);
+    w.run_for(1_000);
     assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 64)));
 }
 
@@ -141,16 +141,16 @@ fn a_node_does_not_close_before_its_responses_have_arrived() {
     let mut w = pair();
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     w.is_mute[1] = true;
-    w.run(MS);
+    w.run_for(MS);
     assert_eq!(w.end_now(0, seq), None);
     assert!(!w.nodes[1].exchange.is_answered(), "the response was lost");
     w.is_mute[1] = false;
-    w.run(50 * MS);
+    w.run_for(50 * MS);
     assert!(w.nodes[1].exchange.is_answered(), "it was sent again");
     let last = w.close(1);
     assert_eq!(last.len(), 1, "one CLOSE, and nothing else");
     w.arrive(0, &last);
-    w.run(1_000);
+    w.run_for(1_000);
     assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 64)));
 }
 
@@ -161,7 +161,7 @@ fn a_receive_of_an_unfinished_message_is_used_by_the_next_one() {
     let _there = w.segment(1, 2, 64 << 10, RW);
     w.receiver(1, 2000);
     w.post(1, 2000, 2, 0, 64 << 10);
-    w.run(MS);
+    w.run_for(MS);
     w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64 << 10)]);
     let pieces = w.step_alone(0);
     w.arrive(1, &pieces[..4]);
@@ -178,7 +178,7 @@ fn a_receive_of_an_unfinished_message_is_used_by_the_next_one() {
 fn a_forged_close_ends_nothing_and_is_counted() {
     let mut w = pair();
     let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     let other = |tpn: Tpn| Tpn::from_low_bits(tpn.value() ^ 1);
     let forged = [
         w.forged(|_, close| close.key ^= 1),
@@ -190,7 +190,7 @@ fn a_forged_close_ends_nothing_and_is_counted() {
         let before = w.counter(0, Counter::DropUnproven);
         w.arrive(0, std::slice::from_ref(packet));
         assert_eq!(w.counter(0, Counter::DropUnproven), before + 1, "{n}");
-        w.run(5 * MS);
+        w.run_for(5 * MS);
         assert_eq!(w.end_now(0, seq), None, "{n}");
     }
     w.post(1, 2000, 2, 0, 64);
@@ -208,7 +208,7 @@ fn an_old_import_does_not_reach_the_next_life_and_a_new_one_does() {
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
     let (old, last) = (w.tpn, w.close(1));
     w.arrive(0, &last);
-    w.run(MS);
+    w.run_for(MS);
     w.restart(1);
     let there = w.segment(1, 2, 4096, RW);
     // A TP stands before node 0 has a request, as when the next life opens it.
@@ -227,7 +227,7 @@ fn an_old_import_does_not_reach_the_next_life_and_a_new_one_does() {
 fn a_closed_peer_is_asked_nothing_by_itself() {
     let mut w = pair();
     w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     let last = w.close(1);
     w.arrive(0, &last);
     assert!(w.step_alone(0).is_empty(), "no handshake without a request");
@@ -238,11 +238,11 @@ fn a_later_request_tries_a_handshake_and_ends_with_it() {
     let mut w = pair();
     let last = w.close(1);
     w.arrive(0, &last);
-    w.run(1_000);
+    w.run_for(1_000);
     let late = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
-    w.run(MS);
+    w.run_for(MS);
     assert_eq!(w.end_now(0, late), None);
-    w.run(1_200 * MS);
+    w.run_for(1_200 * MS);
     assert_eq!(w.end_now(0, late), Some((CqeStatus::AckTimeout, 0)), "no node answered");
     // It closed in error, or another one took its place: a handshake succeeds.
     w.go_on(1);
@@ -268,7 +268,7 @@ fn a_dead_peer_ends_each_request_when_its_tries_are_used_up() {
         let seq = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
     }
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     w.stop(1);
     let seqs: Vec<_> = (0..20)
         .map(|n| match n % 2 {
@@ -279,32 +279,32 @@ fn a_dead_peer_ends_each_request_when_its_tries_are_used_up() {
     let RtoCfg { retries, min_ns, max_ns, .. } = RtoCfg::default();
     let tries: Nanos = (0..=retries).map(|n| (min_ns << n).min(max_ns)).sum();
     assert!(tries <= longest());
-    w.run(tries - MS);
+    w.run_for(tries - MS);
     assert!(seqs.iter().all(|&seq| w.end_now(0, seq).is_none()), "it may come back");
     assert_eq!(w.counter(0, Counter::PeerDied), 0);
-    w.run(2 * MS);
+    w.run_for(2 * MS);
     for &seq in &seqs {
         assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
     }
     assert_eq!(w.counter(0, Counter::PeerDied), 1);
     // No TP stands any more: a later request has its error timeout alone.
     let late = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
-    w.run((4096 << BRIEF) + MS);
+    w.run_for((4096 << BRIEF) + MS);
     assert_eq!(w.end_now(0, late), Some((CqeStatus::AckTimeout, 0)));
-    w.run(10_000 * MS);
+    w.run_for(10_000 * MS);
 }
 
 #[test]
 fn a_peer_that_dies_before_its_response_is_found_within_the_same_bound() {
     let mut w = pair();
     w.patience(0, BRIEF);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     // It acknowledges the packet, and its response is lost with it: no packet is sent again.
     w.only_acks = true;
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
-    w.run(MS);
+    w.run_for(MS);
     w.stop(1);
-    w.run(longest());
+    w.run_for(longest());
     assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
-    w.run(10_000 * MS);
+    w.run_for(10_000 * MS);
 }

@@ -316,7 +316,7 @@ fn a_ring_entry_is_checked_before_it_is_used() {
         let mut slot = forger.reserve(bytes.len()).unwrap();
         slot.write(0, &bytes).unwrap();
         slot.publish(kind).unwrap();
-        w.run(10_000);
+        w.run_for(10_000);
         assert_eq!(w.counter(1, Counter::PeerLied), 1, "{name}");
         assert!(w.nodes[1].exchange.peers.is_empty(), "{name}: cut off");
         assert!(w.received(1).is_none(), "{name}");
@@ -374,7 +374,7 @@ fn a_read_does_not_go_on_in_another_registration() {
             |w: &World| w.nodes[1].exchange.peers.values().any(|p| !p.responder.reads.is_empty());
         for _ in 0..100 {
             if !is_begun(w) {
-                w.run(500);
+                w.run_for(500);
             }
         }
         assert!(is_begun(w));

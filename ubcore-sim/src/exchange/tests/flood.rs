@@ -73,7 +73,7 @@ impl Honest {
                 let forger = forgers[((slice * PER_SLICE + n) % all) as usize];
                 self.send(forger);
             }
-            self.w.run(SLICE);
+            self.w.run_for(SLICE);
             while let Some(&seq) = self.outstanding.front()
                 && let Some(end) = self.w.end_now(0, seq)
             {

@@ -42,7 +42,7 @@ fn read(w: &World, of: u32, token_value: u32) -> Sqe {
 fn use_up(w: &mut World) {
     for n in 0..AT_ONCE {
         let seq = w.send(0, &read(w, 3000, TOKEN ^ 1 << n), &[(1, 0, 8)]);
-        w.run(20_000);
+        w.run_for(20_000);
         assert_eq!(w.end_now(0, seq), Some((CqeStatus::RemAccessAbort, 0)), "guess {n}");
     }
 }
@@ -57,7 +57,7 @@ fn a_node_that_guesses_tokens_is_judged_a_few_times_a_second() {
             let of = 3000 + second as u32 * 40 + n;
             seqs.push(w.hand(0, &read(&w, of, of), &[(1, 0, 8)]));
         }
-        w.run(SECOND);
+        w.run_for(SECOND);
         let judged = w.counter(1, Counter::AccessDenied);
         let most = AT_ONCE + PER_SECOND * second + 1;
         assert!(judged <= most, "{judged} of at most {most} after {second} s");
@@ -75,11 +75,11 @@ fn one_wrong_token_after_another_is_refused_late_and_by_name() {
     use_up(&mut w);
     for n in 0..8 {
         let seq = w.send(0, &read(&w, 3000, TOKEN ^ 1 << n), &[(1, 0, 8)]);
-        w.run(20_000);
+        w.run_for(20_000);
         assert_eq!(w.end_now(0, seq), None, "guess {n} comes too early");
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemAccessAbort, 0)), "guess {n}");
     }
-    w.run(FULL_NS);
+    w.run_for(FULL_NS);
     use_up(&mut w);
 }
 
@@ -100,7 +100,7 @@ fn what_was_right_before_goes_on_at_full_speed() {
         w.post(1, 2000, 2, 0, 64);
         for sqe in [right(&w, 4000 + n), send] {
             let seq = w.send(0, &sqe, &[(1, 0, 8)]);
-            w.run(20_000);
+            w.run_for(20_000);
             assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 8)), "{n}");
             assert!(n != 0 || w.end_now(0, late).is_none(), "the guess waits");
         }
@@ -134,7 +134,7 @@ fn no_segment_a_wrong_token_and_a_range_outside_look_the_same() {
         for _ in 0..AT_ONCE + 6 {
             let (began, seq) = (w.now, w.send(0, &sqe, &[(1, 0, 8)]));
             while w.end_now(0, seq).is_none() {
-                w.run(50_000);
+                w.run_for(50_000);
             }
             ends.push((w.now - began, w.end_now(0, seq)));
         }
@@ -250,12 +250,12 @@ fn an_invalidation_is_a_guess_unless_its_token_was_right_before() {
         w.post(1, 2000, 2, 0, 64);
         let sqe = invalidate(&w, TOKEN ^ 1 << (n % 32));
         let seq = w.send(0, &sqe, &[(1, 0, 8)]);
-        w.run(20_000);
+        w.run_for(20_000);
         assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 8)), "{n}");
     }
     w.post(1, 2000, 2, 0, 64);
     let seq = w.send(0, &invalidate(&w, TOKEN), &[(1, 0, 8)]);
-    w.run(20_000);
+    w.run_for(20_000);
     assert_eq!(w.end_now(0, seq), None, "it waits");
     assert!(w.nodes[1].core.tables.segments.find(2 << 8).unwrap().access == RW);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
@@ -276,7 +276,7 @@ fn an_invalidation_of_many_pieces_is_one_guess() {
         ..w.to_jetty(Opcode::SendInvalidate, 2000, 0)
     };
     let seq = w.send(0, &sqe, &[(1, 0, len)]);
-    w.run(SECOND / 10);
+    w.run_for(SECOND / 10);
     assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, len as u32)));
 }
 
@@ -288,7 +288,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     let [a, _] = &mut w.nodes;
     a.exchange.disconnect(&a.core, now, tpn);
     // The TP closes after a second without use; a node that never guessed goes with it.
-    w.run(FULL_NS / 2);
+    w.run_for(FULL_NS / 2);
     assert_eq!(w.nodes[1].exchange.peers.len(), 1, "still known");
     let peers = &mut w.nodes[1].exchange.peers;
     let others: Vec<_> =
@@ -300,6 +300,6 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
         "nor does it give its place to another"
     );
     w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));
-    w.run(2 * FULL_NS);
+    w.run_for(2 * FULL_NS);
     assert!(w.nodes[1].exchange.peers.is_empty());
 }

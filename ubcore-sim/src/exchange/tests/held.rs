@@ -16,7 +16,7 @@ fn world() -> World {
     let mut w = World::new(Kind::Packets);
     let _here = w.segment(0, 1, 64, ALL);
     let _there = w.segment(1, 2, 64, ALL);
-    w.run(MS);
+    w.run_for(MS);
     let write = w.to_memory(Opcode::Write, 2, 0);
     let seq = w.send(0, &write, &[(1, 0, 8)]);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
@@ -37,7 +37,7 @@ fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
     let (now, from) = (w.now, w.eid(0));
     let [a, b] = &mut w.nodes;
     a.exchange.take_mail_of(&a.core, now, world::SENDER);
-    world::step(&mut a.exchange, &a.core, now);
+    world::step_exchange(&mut a.exchange, &a.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     while let Some(sent) = a.exchange.endpoint.poll_transmit(now, &mut buf) {
         b.on_datagram(now, from, &buf[..sent.len]);
@@ -51,7 +51,7 @@ fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
 fn responses(w: &mut World) -> usize {
     let now = w.now;
     let b = &mut w.nodes[1];
-    world::step(&mut b.exchange, &b.core, now);
+    world::step_exchange(&mut b.exchange, &b.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let sent = std::iter::from_fn(|| {
         let sent = b.exchange.endpoint.poll_transmit(now, &mut buf)?;

@@ -6,7 +6,7 @@ use urma_packet::{
     RequestOp, ResponseOp, ResponseStatus, TaOpcode,
 };
 
-use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step, sum, va};
+use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step_exchange, sum, va};
 use crate::carrier::piece::Payload;
 use crate::endpoint::flow;
 use crate::exchange::initiator::request;
@@ -246,7 +246,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     let (now, from, node) = (w.now, w.eid(0), &mut w.nodes[0]);
     node.exchange.take_mail_of(&node.core, now, SENDER);
-    step(&mut node.exchange, &node.core, now);
+    step_exchange(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let len = node.exchange.endpoint.poll_transmit(now, &mut buf).unwrap().len;
     let packet = Packet::parse(&buf[..len]).unwrap();
@@ -263,7 +263,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
         flow(from, w.eid(1)).seal(&mut buf[..len]).unwrap();
         let node = &mut w.nodes[1];
         node.on_datagram(now, from, &buf[..len]);
-        step(&mut node.exchange, &node.core, now);
+        step_exchange(&mut node.exchange, &node.core, now);
     }
     assert_eq!(sum(&there), 0, "nothing is placed");
     assert_eq!(w.counter(1, Counter::DropMalformed) - dropped, unknown.len() as u64);

@@ -63,9 +63,9 @@ fn a_request_that_was_flushed_is_not_read_any_more() {
     w.stop(1);
     let _flushed = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, LEN)]);
     w.purge(0);
-    w.run(2_000);
+    w.run_for(2_000);
     w.go_on(1);
-    w.run(10_000_000);
+    w.run_for(10_000_000);
     assert!(w.received(1).is_none(), "its program may have changed the bytes");
     let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 5000)]);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 5000)));
@@ -79,11 +79,11 @@ fn a_request_that_timed_out_is_not_read_any_more() {
     w.stop(1);
     let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, LEN)]);
     for _ in 0..10 {
-        w.run(1_000_000_000);
+        w.run_for(1_000_000_000);
     }
     assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
     w.go_on(1);
-    w.run(10_000_000);
+    w.run_for(10_000_000);
     assert!(w.received(1).is_none());
 }
 
@@ -275,9 +275,9 @@ fn a_write_of_withdrawn_bytes_does_not_succeed() {
     w.stop(1);
     let _flushed = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, LEN)]);
     w.purge(0);
-    w.run(2_000);
+    w.run_for(2_000);
     w.go_on(1);
-    w.run(10_000_000);
+    w.run_for(10_000_000);
     assert!(all_of(&there, 0), "its program may have changed the bytes");
 }
 

@@ -61,13 +61,13 @@ fn packets_of_a_message_are_a_run_and_echoes_and_notices_go_alone() {
     let source = w.segment(0, 1, LEN, ALL);
     let _target = w.segment(1, 2, LEN, ALL);
     world::fill(&source);
-    w.run(MS);
+    w.run_for(MS);
     let sqe = w.to_memory(Opcode::Write, 2, 0);
     w.hand(0, &sqe, &[(1, 0, LEN)]);
     let now = w.now;
     let node = &mut w.nodes[0];
     node.exchange.take_mail_of(&node.core, now, world::SENDER);
-    world::step(&mut node.exchange, &node.core, now);
+    world::step_exchange(&mut node.exchange, &node.core, now);
     let (_, len, size) = sent(&mut w, 0).expect("data");
     assert!(size > 1024 && len > 50 * size && len <= RUN_BYTES, "{len} of {size}");
     // More data waits, and the last packet was one that others may follow.
@@ -98,7 +98,7 @@ fn packets_of_a_message_are_a_run_and_echoes_and_notices_go_alone() {
 fn both_directions_find_the_top_at_once() {
     for mtu in [256, 1024, 4096, 8192] {
         let mut w = World::with_mtus(Kind::Packets, [mtu; 2]);
-        w.run(MS);
+        w.run_for(MS);
         assert_eq!([0, 1].map(|n| payload(&w, n)), [mtu as usize; 2]);
     }
 }
@@ -106,7 +106,7 @@ fn both_directions_find_the_top_at_once() {
 #[test]
 fn only_the_holder_of_the_tp_returns_a_probe_and_only_to_its_peer() {
     let mut w = World::new(Kind::Packets);
-    w.run(MS);
+    w.run_for(MS);
     let (peer, own) = (w.eid(0), tpn(&w, 1));
     let stranger = RawEid([9; 16]);
     let probe = PathProbe { nonce: 0x1234, size: 1472 };
@@ -124,7 +124,7 @@ fn only_the_holder_of_the_tp_returns_a_probe_and_only_to_its_peer() {
 #[test]
 fn probes_that_pile_up_are_answered_by_a_few_echoes() {
     let mut w = World::new(Kind::Packets);
-    w.run(MS);
+    w.run_for(MS);
     let (peer, own, now) = (w.eid(0), tpn(&w, 1), w.now);
     for nonce in 0..1000 {
         let header =
@@ -142,12 +142,12 @@ fn forged_replayed_reflected_and_spliced_echoes_change_nothing() {
     let mut w = World::new(Kind::Packets);
     // The TP is open, its first probe is on the way to nowhere.
     w.longest = [1000; 2];
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     w.nodes[0].exchange.endpoint.close(w.eid(1), urma_packet::CloseReason::Replaced);
     let _here = w.segment(0, 1, 4096, ALL);
     let _there = w.segment(1, 2, 4096, ALL);
     w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 4096)]);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     assert_eq!(payload(&w, 0), 256);
     let (peer, own, stranger) = (w.eid(1), tpn(&w, 0), RawEid([9; 16]));
     let size = u16::try_from(DATA_OVERHEAD + 4096).expect("short");
@@ -213,7 +213,7 @@ fn a_path_that_becomes_narrower_costs_no_request_and_doubles_none() {
         let there = w.segment(1, 2, 1 << 17, ALL);
         let _old = w.segment(0, 3, 4096, ALL);
         world::fill(&here);
-        w.run(5 * MS);
+        w.run_for(5 * MS);
         assert_eq!(payload(&w, 0), 8192);
         let add = |w: &World| Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 1 << 16) };
         let mut seqs = Vec::new();
@@ -222,7 +222,7 @@ fn a_path_that_becomes_narrower_costs_no_request_and_doubles_none() {
             seqs.push((w.hand(0, &add(&w), &[(3, 0, 8)]), 8));
             seqs.push((w.hand(0, &w.to_memory(Opcode::Read, 2, 8), &[(1, 8, 1 << 15)]), 1 << 15));
             if round == 3 {
-                w.run(20_000);
+                w.run_for(20_000);
                 w.longest = way;
             }
         }
@@ -241,9 +241,9 @@ fn a_peer_that_dies_is_no_narrow_path() {
     let mut w = World::new(Kind::Packets);
     let _here = w.segment(0, 1, 4096, ALL);
     let _there = w.segment(1, 2, 4096, ALL);
-    w.run(5 * MS);
+    w.run_for(5 * MS);
     w.is_mute = [true; 2];
     w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 4096)]);
-    w.run(10_000 * MS);
+    w.run_for(10_000 * MS);
     assert_eq!(w.counter(0, Counter::PathNarrowed), 0);
 }

@@ -79,7 +79,7 @@ fn filled(nets: usize) -> World {
         if node.exchange.connect(&node.core, now, other, Mode::Rm) != Connecting::Pending {
             break;
         }
-        w.run(10_000);
+        w.run_for(10_000);
     }
     fill(&mut w, nets);
     w
@@ -98,7 +98,7 @@ fn fill(w: &mut World, nets: usize) {
         let opcode = if n == 0 { Opcode::Send } else { Opcode::Write };
         send_first_piece(w, from, numbers, opcode);
     }
-    w.run(10_000);
+    w.run_for(10_000);
     assert_eq!(w.known()[1].0, PEERS);
     let is_unfinished = |peer: &&Peer| peer.responder.has_unfinished();
     assert_eq!(w.nodes[1].exchange.peers.values().filter(is_unfinished).count(), room);
@@ -117,7 +117,7 @@ fn a_packet_makes_the_peer_due_that_sent_it_and_no_other() {
     let _there = w.segment(1, 2, 4096, RW);
     let nodes = [0, 1, 2].map(|n| node_of(0, n));
     let numbers = nodes.map(|from| open(&mut w, from).expect("there is room"));
-    w.run(10_000);
+    w.run_for(10_000);
     assert_eq!(due(&w), []);
     send_first_piece(&mut w, nodes[1], numbers[1], Opcode::Write);
     assert_eq!(due(&w), [nodes[1]]);
@@ -126,7 +126,7 @@ fn a_packet_makes_the_peer_due_that_sent_it_and_no_other() {
         peer.responder.has_unfinished()
     };
     assert!(!is_busy(&w), "a piece waits for a step");
-    w.run(10_000);
+    w.run_for(10_000);
     assert!(is_busy(&w), "the step took the piece");
     assert_eq!(due(&w), [], "nothing is left");
 }
@@ -146,7 +146,7 @@ fn pieces_that_a_round_leaves_keep_their_peer_due() {
         for n in 0..=usize::from(looks) {
             let node = &mut w.nodes[n];
             node.exchange.take_mail_of(&node.core, w.now, SENDER);
-            node.exchange.round(&node.core, w.now);
+            node.exchange.full_round(&node.core, w.now);
         }
         if looks && w.nodes[1].exchange.endpoint.has_pieces() {
             assert_eq!(due(&w), [w.eid(0)], "nothing else would announce them");
@@ -202,19 +202,19 @@ fn a_message_that_does_not_go_on_keeps_no_place() {
     let mut w = filled(9);
     let honest = node_of(77, 0);
     assert_eq!(open(&mut w, honest), None);
-    w.run(9 * SECOND);
+    w.run_for(9 * SECOND);
     assert_eq!(open(&mut w, honest), None, "a program may be busy for some seconds");
-    w.run(2 * SECOND);
+    w.run_for(2 * SECOND);
     assert!(open(&mut w, honest).is_some());
 }
 
 #[test]
 fn a_broken_path_keeps_no_place_from_others() {
     let mut w = filled(9);
-    w.run(55 * SECOND);
+    w.run_for(55 * SECOND);
     // No process answered the question whether it still holds the TP; a request may still be repeated.
     assert_eq!(w.known()[1].1, 1, "all paths broke off, but that of the honest pair");
-    w.run(10 * SECOND);
+    w.run_for(10 * SECOND);
     assert!(open(&mut w, node_of(77, 0)).is_some());
 }
 
@@ -222,7 +222,7 @@ fn a_broken_path_keeps_no_place_from_others() {
 fn a_node_that_is_refused_says_that_the_peer_is_full() {
     let mut w = World::new(Kind::Packets);
     fill(&mut w, 9);
-    w.run(2 * SECOND);
+    w.run_for(2 * SECOND);
     assert!(open(&mut w, node_of(77, 0)).is_some(), "the place of the idle pair");
     w.restart(0);
     let (full, end) = (w.eid(1), w.now + 7 * SECOND);
@@ -233,7 +233,7 @@ fn a_node_that_is_refused_says_that_the_peer_is_full() {
         if asked != Connecting::Pending || now > end {
             break asked;
         }
-        w.run(10_000_000);
+        w.run_for(10_000_000);
     };
     assert_eq!(asked, Connecting::Failed(udma_abi::CmdStatus::PeerFull));
 }
@@ -266,7 +266,7 @@ fn many_nodes_guess_no_faster_than_one_target_allows() {
             let numbers = open(w, from).expect("there is room");
             guess(w, from, numbers, 0..20);
         }
-        w.run(10_000);
+        w.run_for(10_000);
     };
     burst(&mut w, 0..40);
     assert_eq!(denied(&w), 256, "of 800");
@@ -279,7 +279,7 @@ fn many_nodes_guess_no_faster_than_one_target_allows() {
     let numbers = open(&mut w, honest).expect("there is room");
     let before = w.counter(1, Counter::RnrSent);
     guess(&mut w, honest, numbers, TOKEN..TOKEN + 1);
-    w.run(10_000);
+    w.run_for(10_000);
     assert_eq!(w.counter(1, Counter::RnrSent), before);
     let mut placed = [0; 8];
     there.read(0, &mut placed).expect("in range");

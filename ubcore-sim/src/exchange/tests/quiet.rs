@@ -21,7 +21,7 @@ impl World {
                     while node.core.tables.requests.pop().is_some() {
                         node.exchange.on_packet_peer(to);
                     }
-                    self.run(1_000_000);
+                    self.run_for(1_000_000);
                 }
                 Connecting::Ready { tpn, .. } => {
                     self.tpn = tpn;
@@ -69,14 +69,14 @@ fn adding() -> (World, [urma_mem::Region; 2]) {
 fn the_last_user_gone_ends_the_tp_and_both_nodes_forget() {
     let (mut w, _) = adding();
     w.add(0, 1);
-    w.run(5 * SECOND);
+    w.run_for(5 * SECOND);
     assert_eq!(w.known(), [(1, 1), (1, 1)], "it has a user");
     w.disconnect(0);
-    w.run(SECOND * 9 / 10);
+    w.run_for(SECOND * 9 / 10);
     assert_eq!(w.known(), [(1, 1), (1, 1)], "it may come back at once");
-    w.run(SECOND * 2 / 10);
+    w.run_for(SECOND * 2 / 10);
     assert_eq!(w.known(), [(1, 0), (1, 0)], "closed by message");
-    w.run(2 * SECOND);
+    w.run_for(2 * SECOND);
     assert_eq!(w.known(), [(0, 0), (0, 0)]);
 }
 
@@ -89,7 +89,7 @@ fn a_forgotten_node_is_used_again_and_counts_exactly() {
         }
         assert_eq!(words[1].load_u64(0).unwrap(), round * 5);
         w.disconnect(0);
-        w.run(4 * SECOND);
+        w.run_for(4 * SECOND);
         assert_eq!(w.known(), [(0, 0), (0, 0)]);
         w.connect(0);
     }
@@ -99,10 +99,10 @@ fn a_forgotten_node_is_used_again_and_counts_exactly() {
 fn a_close_that_was_lost_does_no_harm() {
     let (mut w, words) = adding();
     (0..5).for_each(|_| w.add(0, 1));
-    w.run(SECOND / 100);
+    w.run_for(SECOND / 100);
     w.disconnect(0);
     w.lose_every = 1;
-    w.run(4 * SECOND);
+    w.run_for(4 * SECOND);
     w.lose_every = 0;
     assert_eq!(w.known(), [(0, 0), (1, 1)], "the other end does not know yet");
     w.connect(0);
@@ -120,7 +120,7 @@ fn who_still_has_users_makes_a_new_tp_and_counts_exactly() {
     (0..7).for_each(|_| w.add(1, 1));
     w.tpn = from_a;
     w.disconnect(0);
-    w.run(4 * SECOND);
+    w.run_for(4 * SECOND);
     assert_eq!(w.known(), [(0, 0), (1, 0)], "the node without users forgot");
     w.tpn = from_b;
     (0..7).for_each(|_| w.add(1, 1));
@@ -134,15 +134,15 @@ fn who_still_has_users_makes_a_new_tp_and_counts_exactly() {
 fn who_only_serves_asks_and_forgets_the_dead_alone() {
     let (mut w, words) = adding();
     w.add(0, 1);
-    w.run(60 * SECOND);
+    w.run_for(60 * SECOND);
     assert_eq!(w.known(), [(1, 1), (1, 1)], "silent, not dead");
     w.add(0, 1);
     assert_eq!(words[1].load_u64(0).unwrap(), 2);
-    w.run(SECOND / 100);
+    w.run_for(SECOND / 100);
     w.stop(0);
-    w.run(9 * SECOND);
+    w.run_for(9 * SECOND);
     assert_eq!(w.known()[1], (1, 1));
-    w.run(6 * SECOND);
+    w.run_for(6 * SECOND);
     assert_eq!(w.known()[1], (0, 0));
 }
 
@@ -155,11 +155,11 @@ fn the_word_of_a_peer_that_gave_up_shows_that_it_lives() {
     let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
     w.is_mute[0] = true;
     let theirs = w.hand(1, &sqe, &[(1, 0, 8)]);
-    w.run(SECOND / 10);
+    w.run_for(SECOND / 10);
     w.tpn = there;
     let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
     while w.end_now(1, theirs).is_none() {
-        w.run(SECOND / 1000);
+        w.run_for(SECOND / 1000);
     }
     assert_eq!(w.end_now(0, seq), None, "longer than the error timeout");
     w.is_mute[0] = false;
@@ -174,7 +174,7 @@ fn an_answer_that_was_lost_with_its_tp_is_asked_for_again() {
     let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
     w.only_acks = true;
     // Node 1 gives up, and its CLOSE is lost as well.
-    w.run(5 * SECOND / 2);
+    w.run_for(5 * SECOND / 2);
     assert_eq!(w.end_now(0, seq), None);
     w.only_acks = false;
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
@@ -188,12 +188,12 @@ fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
     // The answer of the next one is lost, and then everything.
     let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
     w.hand(0, &sqe, &[(1, 0, 8)]);
-    w.run(1_000);
+    w.run_for(1_000);
     w.stop(0);
     w.lose_every = 1;
-    w.run(100 * SECOND);
+    w.run_for(100 * SECOND);
     assert_eq!(w.known()[1], (1, 0), "its TP is over, its sequences are not");
-    w.run(9_000 * SECOND);
+    w.run_for(9_000 * SECOND);
     assert_eq!(w.known()[1], (0, 0));
 }
 
@@ -204,10 +204,10 @@ fn a_peer_whose_tp_gave_up_repeats_and_is_executed_once() {
     let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
     // Nothing comes back: not the answer either. The requester gives up first.
     w.patience(0, 21);
-    w.run(SECOND / 100);
+    w.run_for(SECOND / 100);
     w.is_mute[1] = true;
     let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
-    w.run(5 * SECOND);
+    w.run_for(5 * SECOND);
     assert_eq!(words[1].load_u64(0).unwrap(), 2);
     assert_eq!(w.known()[1], (1, 0), "the end of the TP is notified, not that of the request");
     w.is_mute[1] = false;

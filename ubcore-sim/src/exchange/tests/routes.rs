@@ -22,7 +22,7 @@ const DONE: Option<(CqeStatus, u32)> = Some((CqeStatus::Success, 64));
 /// Two nodes of two ports, with a TP between them.
 fn two() -> World {
     let mut w = World::with_ports(2);
-    w.run(10 * MS);
+    w.run_for(10 * MS);
     w
 }
 
@@ -170,7 +170,7 @@ fn packets_of_a_tp_count_by_routes_of_its_nodes_alone() {
     let now = w.now;
     let node = &mut w.nodes[0];
     node.exchange.take_mail_of(&node.core, now, super::world::SENDER);
-    super::world::step(&mut node.exchange, &node.core, now);
+    super::world::step_exchange(&mut node.exchange, &node.core, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let data = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let unknown = w.counter(1, Counter::DropUnknownTp);
@@ -187,7 +187,7 @@ fn packets_of_a_tp_count_by_routes_of_its_nodes_alone() {
     arrive(&mut w, 1, further);
     let eid = w.eid(0);
     arrive(&mut w, 0, eid);
-    w.run(MS);
+    w.run_for(MS);
     assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + 2);
     assert_eq!(w.counter(1, Counter::RxDuplicate), 1, "it counts once, whatever its route");
     assert_filled(&target, 64);
@@ -210,11 +210,11 @@ fn an_address_that_another_node_names_is_still_its_owners() {
     let (_source, _target) = (w.segment(0, 1, 64, ALL), w.segment(1, 2, 64, ALL));
     let sqe = w.to_memory(Opcode::Write, 2, 0);
     let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
-    w.run(10 * MS);
+    w.run_for(10 * MS);
     assert_eq!(w.end_now(0, seq), DONE, "the TP of the node that has the address");
     w.pulled = vec![w.eid(0)];
     let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
-    w.run(100 * MS);
+    w.run_for(100 * MS);
     assert_eq!(w.end_now(0, seq), DONE, "it moves to its further address all the same");
 }
 
@@ -225,7 +225,7 @@ fn path_back(w: &mut World) -> u32 {
         let (now, node) = (w.now, &mut w.nodes[1]);
         match node.exchange.connect(&node.core, now, eid, Mode::Rm) {
             Connecting::Ready { tpn, .. } => return tpn,
-            Connecting::Pending => w.run(MS),
+            Connecting::Pending => w.run_for(MS),
             Connecting::Failed(why) => panic!("{why}"),
         }
     }
@@ -249,7 +249,7 @@ fn both_nodes_leave_a_port_at_once() {
     let tpns = [w.tpn, path_back(&mut w)];
     w.pulled = vec![w.eid(0)];
     let seqs = post_both(&mut w, tpns);
-    w.run(100 * MS);
+    w.run_for(100 * MS);
     for n in [0, 1] {
         assert_eq!(w.end_now(n, seqs[n]), DONE);
         assert_eq!(w.counter(n, Counter::PortFailed), 1);
@@ -263,7 +263,7 @@ fn tried(w: &mut World, n: usize, ns: u64) -> Vec<Route> {
     while w.now < end {
         let now = w.now;
         let node = &mut w.nodes[n];
-        super::world::step(&mut node.exchange, &node.core, now);
+        super::world::step_exchange(&mut node.exchange, &node.core, now);
         let asks =
             |body: &Body| matches!(body, Body::Connect(terms) if terms.purpose == Purpose::Open);
         routes.extend(sent(w, n).into_iter().filter(|(_, body)| asks(body)).map(|(by, _)| by));
@@ -286,7 +286,7 @@ fn both_nodes_move_at_once_and_agree() {
         let tpns = [w.tpn, path_back(&mut w)];
         w.is_mute = [true; 2];
         post_both(&mut w, tpns);
-        w.run(after);
+        w.run_for(after);
         let last = tried(&mut w, n, after).pop().expect("a route that is tried");
         let peers = (0..2).flat_map(|port| (0..2).map(move |to| (port, to)));
         let mut routes = peers.map(|(port, to)| Route { port, to: w.address(1 - n, to) });
@@ -327,7 +327,7 @@ fn an_idle_tp_moves_when_its_peer_is_asked() {
     let (peer, now) = (w.eid(1), w.now);
     w.pulled = vec![w.eid(0)];
     w.nodes[0].exchange.endpoint.ask(now, peer, Doubt::Idle);
-    w.run(100 * MS);
+    w.run_for(100 * MS);
     assert_eq!([0, 1].map(|n| w.counter(n, Counter::PortFailed)), [1, 0]);
     let since = Some(now + 1);
     assert!(w.nodes[0].exchange.endpoint.is_proven(w.now, peer, since), "the peer accepted");
@@ -356,7 +356,7 @@ fn post(w: &mut World) {
     let now = w.now;
     let node = &mut w.nodes[0];
     node.exchange.take_mail_of(&node.core, now, super::world::SENDER);
-    super::world::step(&mut node.exchange, &node.core, now);
+    super::world::step_exchange(&mut node.exchange, &node.core, now);
 }
 
 /// Ports of node 0 that carry the TP.
@@ -426,7 +426,7 @@ fn a_tp_moves_by_a_handshake_when_none_of_its_routes_works() {
         w.pulled = vec![w.address(0, gone[0]), w.address(1, gone[1])];
         let sqe = w.to_memory(Opcode::Write, 2, 0);
         let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
-        w.run(400 * MS);
+        w.run_for(400 * MS);
         assert_eq!(w.end_now(0, seq), DONE, "{mode:?}");
         assert_eq!(used(&w), [1 - gone[0]]);
     }

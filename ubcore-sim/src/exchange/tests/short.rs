@@ -35,7 +35,7 @@ fn push(w: &mut World, header: &RequestHeader, bytes: &[u8]) {
     let header = TransactionHeader::Request(*header);
     ring(w).push(&header, Payload::Here, bytes).unwrap();
     ring(w).flush();
-    w.run(1000);
+    w.run_for(1000);
 }
 
 /// A message of 4 bytes with this number.
@@ -59,7 +59,7 @@ fn entry(w: &mut World, (tassn, length): (u16, u32), len: usize, acked: Option<u
     let body = ShortBody::Words([0x6161_6161; 2], len);
     ring(w).push_short((&words, form.header_len()), &body, acked).unwrap();
     ring(w).flush();
-    w.run(1000);
+    w.run_for(1000);
 }
 
 #[test]

@@ -25,13 +25,13 @@ fn with_memory(w: &mut World, access: Access) -> [urma_mem::Region; 2] {
     [here, there]
 }
 
-fn run(w: &mut World, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> Option<(CqeStatus, u32)> {
+fn send_to_end(w: &mut World, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> Option<(CqeStatus, u32)> {
     let seq = w.send(0, sqe, sges);
     w.end_of(0, seq)
 }
 
 fn status(w: &mut World, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> Option<CqeStatus> {
-    run(w, sqe, sges).map(|(status, _)| status)
+    send_to_end(w, sqe, sges).map(|(status, _)| status)
 }
 
 fn node(w: &World, n: usize) -> &Node {
@@ -46,19 +46,19 @@ fn every_operation_of_the_standard_is_carried_out_once() {
         w.lose_every = lose_every;
         let [here, there] = with_memory(&mut w, ALL);
         let write = w.to_memory(Opcode::Write, 1, 0);
-        assert_eq!(run(&mut w, &write, &[(1, 0, 9_000)]), Some((OK, 9_000)));
+        assert_eq!(send_to_end(&mut w, &write, &[(1, 0, 9_000)]), Some((OK, 9_000)));
         assert_filled(&there, 9_000);
         assert_eq!(bytes(&there)[9_000..], vec![0; 16_384 - 9_000]);
         there.write(0, &[7; 8_000]).unwrap();
         let read = w.to_memory(Opcode::Read, 1, 0);
-        assert_eq!(run(&mut w, &read, &[(1, 100, 8_000)]), Some((OK, 8_000)));
+        assert_eq!(send_to_end(&mut w, &read, &[(1, 100, 8_000)]), Some((OK, 8_000)));
         assert_eq!(bytes(&here)[100..8_100], [7; 8_000]);
         there.write(8, &40_u64.to_le_bytes()).unwrap();
         let add = Sqe { operand: 2, ..w.to_memory(Opcode::FetchAdd, 1, 8) };
-        assert_eq!(run(&mut w, &add, &[(1, 0, 8)]), Some((OK, 8)));
+        assert_eq!(send_to_end(&mut w, &add, &[(1, 0, 8)]), Some((OK, 8)));
         assert_eq!(here.load_u64(0).unwrap(), 40);
         let cas = Sqe { operand: 5, compare: 42, ..w.to_memory(Opcode::Cas, 1, 8) };
-        assert_eq!(run(&mut w, &cas, &[(1, 0, 8)]), Some((OK, 8)));
+        assert_eq!(send_to_end(&mut w, &cas, &[(1, 0, 8)]), Some((OK, 8)));
         assert_eq!((here.load_u64(0).unwrap(), there.load_u64(8).unwrap()), (42, 5));
         for (opcode, code, imm) in
             [(Opcode::Send, 0, 0), (Opcode::SendImm, 1, 9), (Opcode::WriteImm, 3, 10)]
@@ -68,7 +68,11 @@ fn every_operation_of_the_standard_is_carried_out_once() {
                 seg_token_value: TOKEN,
                 ..Sqe { remote_va: va(1), seg_token_id: 1 << 8, ..w.to_jetty(opcode, SENDER, imm) }
             };
-            assert_eq!(run(&mut w, &sqe, &[(1, 200, 3_000)]), Some((OK, 3_000)), "{opcode:?}");
+            assert_eq!(
+                send_to_end(&mut w, &sqe, &[(1, 200, 3_000)]),
+                Some((OK, 3_000)),
+                "{opcode:?}"
+            );
             let cqe = w.received(1).expect("a message");
             assert_eq!((cqe.status, cqe.opcode, cqe.imm, cqe.byte_cnt), (OK, code, imm, 3_000));
             assert_eq!((cqe.local_id, cqe.remote_id, cqe.rmt_eid), (SENDER, SENDER, w.eid(0)));
@@ -183,7 +187,7 @@ fn a_duplicate_takes_no_receive() {
     // Every answer is lost until the request was sent again.
     w.is_mute[1] = true;
     let seq = w.send(0, &send, &[(1, 0, 8)]);
-    w.run(200_000_000);
+    w.run_for(200_000_000);
     assert!(w.counter(0, Counter::Retransmits) != 0);
     w.is_mute[1] = false;
     assert_eq!(w.end_of(0, seq).map(|(status, _)| status), Some(OK));
@@ -200,7 +204,7 @@ fn a_message_without_a_receive_waits_and_one_that_may_not_fails() {
     let _memory = with_memory(&mut w, ALL);
     let send = w.to_jetty(Opcode::Send, SENDER, 0);
     let seq = w.send(0, &send, &[(1, 0, 8)]);
-    w.run(50_000_000);
+    w.run_for(50_000_000);
     assert_eq!(w.end_now(0, seq), None);
     w.post(1, SENDER, 1, 0, 64);
     assert_eq!(w.end_of(0, seq).map(|(status, _)| status), Some(OK));
@@ -254,7 +258,7 @@ fn a_queue_that_is_flushed_or_unbound_leaves_nothing_behind() {
     let write = w.to_memory(Opcode::Write, 1, 0);
     let forgotten = w.send(0, &write, &[(1, 0, 8)]);
     w.purge(0);
-    w.run(2_000_000_000);
+    w.run_for(2_000_000_000);
     assert_eq!(w.end_now(0, forgotten), None);
     let node = &mut w.nodes[0];
     assert!(node.exchange.bind(&node.core, SENDER, None));
@@ -295,7 +299,7 @@ fn a_peer_that_sends_anything_reaches_nothing_else() {
             node.exchange.on_standard(&node.core, by, (ROCE_PORT, &bytes));
             psn += below(4).min(1) as u32;
         }
-        w.run(10_000_000);
+        w.run_for(10_000_000);
         assert_eq!(sum(&other), 0);
         let completions = std::iter::from_fn(|| w.received(1)).count();
         assert!(completions <= 8, "{completions} of 8 receives");

@@ -25,7 +25,7 @@ fn a_datagram_without_a_receive_is_dropped_and_counted() {
             }
             let seq = w.send(0, &w.to_jetty(Opcode::SendImm, 2000, n), &[(1, 0, 64)]);
             assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
-            w.run(1_000_000);
+            w.run_for(1_000_000);
             assert_eq!(w.received(1).map(|cqe| cqe.imm), wanted.then_some(n));
         }
         assert_eq!(w.counter(1, Counter::DropUm), 1);
@@ -44,7 +44,7 @@ fn a_datagram_longer_than_the_path_ends_with_a_length_error() {
         let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, len)]);
         assert_eq!(w.end_of(0, seq), Some(end), "{len} bytes");
     }
-    w.run(1_000_000);
+    w.run_for(1_000_000);
     assert_eq!(w.received(1).expect("the short one").byte_cnt, 1024);
     assert!(w.received(1).is_none(), "no part of the long one");
 }
@@ -180,7 +180,7 @@ fn a_corrupt_ring_cuts_the_peer_off() {
     let half = w.nodes[1].exchange.peer_halves.get(&eid).unwrap().clone();
     // The tail jumps by more than the ring holds.
     half.store_u64(crate::share::layout::HALF_RING, 1 << 40).unwrap();
-    w.run(10_000);
+    w.run_for(10_000);
     assert_eq!(w.counter(1, Counter::PeerLied), 1);
     assert!(w.nodes[1].exchange.peers.is_empty());
 }

@@ -223,10 +223,10 @@ fn process_of(node: &Node) -> ProcessMemory {
 }
 
 /// Steps an exchange whose send queues no device wakes.
-pub(super) fn step(exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
+pub(super) fn step_exchange(exchange: &mut Exchange, core: &DeviceCore, now: Nanos) -> bool {
     let mut busy = exchange.begin_step(core, now);
     for _ in 0..4 {
-        let round = exchange.round(core, now);
+        let round = exchange.full_round(core, now);
         let round = exchange.drain_ended().count() != 0 || round;
         busy |= round;
         if !round || !exchange.has_work() {
@@ -314,7 +314,7 @@ impl World {
         for _ in 0..100 {
             let [a, _] = &mut world.nodes;
             match a.exchange.connect(&a.core, world.now, eids[1], Mode::Rm) {
-                Connecting::Pending => world.run(10_000),
+                Connecting::Pending => world.run_for(10_000),
                 Connecting::Ready { tpn, .. } => {
                     world.tpn = tpn;
                     return world;
@@ -339,13 +339,13 @@ impl World {
     }
 
     /// Steps both nodes for so much virtual time.
-    pub(super) fn run(&mut self, ns: Nanos) {
+    pub(super) fn run_for(&mut self, ns: Nanos) {
         let end = self.now + ns;
         while self.now < end {
             let mut busy = false;
             for node in self.nodes.iter_mut().filter(|node| !node.stopped) {
                 node.exchange.take_mail_of(&node.core, self.now, SENDER);
-                busy |= step(&mut node.exchange, &node.core, self.now);
+                busy |= step_exchange(&mut node.exchange, &node.core, self.now);
                 while let Some(ended) = node.mail.ended.pop() {
                     let again = node.ends.insert(ended.seq, (ended.status, ended.bytes));
                     assert!(again.is_none(), "ended twice");
@@ -554,7 +554,7 @@ impl World {
 
     pub(super) fn send(&mut self, n: usize, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> u32 {
         let seq = self.hand(n, sqe, sges);
-        self.run(2_000);
+        self.run_for(2_000);
         seq
     }
 
@@ -568,7 +568,7 @@ impl World {
             if let Some(end) = self.end_now(n, seq) {
                 return Some(end);
             }
-            self.run(1_000_000);
+            self.run_for(1_000_000);
         }
         None
     }

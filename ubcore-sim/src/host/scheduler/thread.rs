@@ -81,7 +81,7 @@ impl Background {
             inquiry: Inquiry::default(),
         };
         let name = "urma-node".to_owned();
-        let started = std::thread::Builder::new().name(name).spawn(move || worker.run());
+        let started = std::thread::Builder::new().name(name).spawn(move || worker.run_passes());
         let handle = started.map_err(|error| urma_mem::room::thread_refused("a node", &error))?;
         Ok(Self { handle })
     }
@@ -128,7 +128,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) -> Peers {
+    fn run_passes(mut self) -> Peers {
         // By default a wait may end 50 us late, longer than the interval of a check. If this is refused, checks are
         // later.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));

@@ -208,7 +208,7 @@ fn what_differs_is_carried_at_the_next_position_of_a_queue_that_is_ready() {
     let bytes = s.fill();
     // The queue gets to know path and segments.
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert!(!carry_moved(&mut s, 0, 0), "none was carried");
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     for at in [0, 8, 1 << 12, (1 << 20) - 8] {
@@ -267,7 +267,7 @@ fn takes_no_slot_and_comes_before_the_next_entry(mut s: Scene) {
     let remote = s.remote.clone();
     let bytes = s.fill();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert_eq!(execute_local(&mut s, 0, 0), None, "none was carried");
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     for (entries, round) in (4..8).zip(0..) {
@@ -321,7 +321,7 @@ fn whole_blocks_that_their_driver_reports_are_carried_like_any_one_before() {
     let (one, other) = (s.remote.clone(), s.b.seg(8192));
     assert_eq!(carry_block(&mut s, &one, (0, 0)), None, "none was carried");
     for seg in [&one, &other] {
-        s.run(on_seg(Opcode::Write, s.tpn, seg, 0), &[s.local.sge(0, 8)]);
+        s.complete(on_seg(Opcode::Write, s.tpn, seg, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, seg, at)) == [true; 3]);
     }
     let entries = carry_block(&mut s, &one, (8, 0)).expect("it is known");
@@ -352,7 +352,7 @@ fn whole_blocks_that_their_driver_reports_end_with_segments_and_path() {
         let mut s = scene();
         let remote = s.remote.clone();
         s.fill();
-        s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
+        s.complete(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         assert!([8; 9].iter().all(|at| carry_block(&mut s, &remote, (*at, 0)).is_some()));
         match ended {
@@ -370,7 +370,7 @@ fn what_its_driver_reports_goes_where_no_slot_is_left() {
     let remote = s.remote.clone();
     s.fill();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     for _ in 0..100 {
         assert_eq!(execute_local(&mut s, 8, 0), Some(4));
@@ -385,7 +385,7 @@ fn what_its_driver_reports_ends_with_its_segments() {
         let remote = s.remote.clone();
         s.fill();
         let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-        s.run(sqe, &[sge]);
+        s.complete(sqe, &[sge]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         for at in [8; 40] {
             assert!(execute_local(&mut s, at, 0).is_some());
@@ -411,7 +411,7 @@ fn what_its_driver_reports_ends_with_its_queue() {
     let id = s.jetty.id;
     s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     assert!((0..8).all(|at| execute_local(&mut s, 8 * at, 0).is_some()));
     let moved = found.move_word((s.jetty.pi, remote.va + 4096, s.local.va));
@@ -428,7 +428,7 @@ fn what_its_driver_reports_ends_with_the_state_of_its_queue() {
         let mut s = own_scene();
         let remote = s.remote.clone();
         s.fill();
-        s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
+        s.complete(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         assert!([8; 40].iter().all(|at| execute_local(&mut s, *at, 0).is_some()));
         let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
@@ -450,7 +450,7 @@ fn what_its_driver_reports_ends_with_the_rights_of_its_segment() {
     s.fill();
     let sqe = on_seg(Opcode::Write, s.tpn, &remote, 0);
     let sge = s.local.sge(0, 8);
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     assert!([8; 40].iter().all(|at| execute_local(&mut s, *at, 0).is_some()));
     assert!(s.a.dev.core.tables.segments.invalidate(
@@ -471,7 +471,7 @@ fn ends_with_its_path(mut s: Scene) {
     let remote = s.remote.clone();
     s.fill();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     for at in [8; 40] {
         assert!(execute_local(&mut s, at, 0).is_some());
@@ -490,7 +490,7 @@ fn what_differs_is_not_taken_for_another_request() {
     // More than there are places: most of them are not kept, and others take the place of the first one.
     let others: Vec<BenchSeg> = (0..700).map(|_| s.b.seg(8192)).collect();
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     for other in &others {
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         // The first one like it is carried and kept, if at all, by what was found for it alone.
@@ -528,7 +528,7 @@ fn requests_that_share_a_place_are_distinguished() {
     let writable: Vec<_> = (0..1000).map(|_| s.b.seg_of(memory.clone(), right)).collect();
     let closed = s.b.seg_of(memory, Access::READ);
     // The queue gets to know the path.
-    s.run(on_seg(Opcode::Write, s.tpn, &writable[0], 0), &[s.local.sge(0, 8)]);
+    s.complete(on_seg(Opcode::Write, s.tpn, &writable[0], 0), &[s.local.sge(0, 8)]);
     for _ in 0..3 {
         for seg in &writable {
             assert!(carry(&mut s, seg, 8));

@@ -37,7 +37,7 @@ impl Poster {
     fn of(mut s: Scene, leases: Leases) -> Self {
         let remote = s.remote.clone();
         s.fill();
-        s.run(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
+        s.complete(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 8)]);
         assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
         let found = s.a.dev.find_queue(s.jetty.id, leases).unwrap();
         Self { s, found }

@@ -83,7 +83,7 @@ impl MessageScene {
         self.s.a.write_direct(&self.s.jetty, &block);
     }
 
-    fn step(&mut self) {
+    fn step_both(&mut self) {
         self.s.a.now += STEP_NS;
         self.s.b.now = self.s.a.now;
         self.s.b.dev.step(self.s.a.now);
@@ -93,7 +93,7 @@ impl MessageScene {
     /// Steps until nothing but messages waits: after a command everything takes the long path.
     fn rest(&mut self) {
         for _ in 0..3 {
-            self.step();
+            self.step_both();
         }
     }
 
@@ -102,7 +102,7 @@ impl MessageScene {
         for _ in 0..steps {
             sent.extend(std::iter::from_fn(|| self.s.a.poll(&mut self.s.jfc)));
             received.extend(std::iter::from_fn(|| self.s.b.poll(&mut self.recv_jfc)));
-            self.step();
+            self.step_both();
         }
         let counters = [
             Counter::RingRequests,
@@ -130,7 +130,7 @@ fn alike_of(depths: (u8, u8), steps: usize, act: impl Fn(&mut MessageScene)) -> 
         for at in 0..3 {
             w.receive(at * 64, 64);
             w.send(|_| {});
-            w.step();
+            w.step_both();
             assert_eq!(w.s.a.poll(&mut w.s.jfc).map(|cqe| cqe.status), Some(GOOD));
             assert_eq!(w.s.b.poll(&mut w.recv_jfc).map(|cqe| cqe.status), Some(GOOD));
         }
@@ -169,7 +169,7 @@ fn short_messages_of_all_kinds_are_alike() {
         }
         w.send_inline(Opcode::Send, &[0x1817_1615_1413_1211], 7);
         for _ in 0..3 {
-            w.step();
+            w.step_both();
         }
         for at in 0..4 {
             w.receive(512 + at * 600, 600);
@@ -190,7 +190,7 @@ fn many_messages_in_flight_are_alike() {
             w.receive(512 + round % 7 * 8, 8);
             w.send(|sqe| sqe.flags.set(SqeFlags::COMPLETE, round % 5 == 0));
             if round % 3 == 0 {
-                w.step();
+                w.step_both();
                 while w.s.a.poll(&mut w.s.jfc).is_some() {}
                 while w.s.b.poll(&mut w.recv_jfc).is_some() {}
             }
@@ -204,7 +204,7 @@ fn a_message_without_a_receive_is_sent_again() {
     let seen = alike(|w| {
         w.send(|_| {});
         w.send(|_| {});
-        w.step();
+        w.step_both();
         w.receive(512, 64);
         w.receive(600, 64);
     });
@@ -213,7 +213,7 @@ fn a_message_without_a_receive_is_sent_again() {
     let seen = alike(|w| {
         w.send(|_| {});
         for _ in 0..STEPS {
-            w.step();
+            w.step_both();
         }
         // The number that the target waits for was not executed.
         w.receive(512, 64);
@@ -325,7 +325,7 @@ fn full_completion_queues_stop_both_ends() {
             w.send(|_| {});
         }
         for _ in 0..3 {
-            w.step();
+            w.step_both();
         }
     });
     assert_eq!(seen.counts[7], 1, "the receiver was not ready");
@@ -337,7 +337,7 @@ fn full_completion_queues_stop_both_ends() {
             w.send(|_| {});
         }
         for _ in 0..3 {
-            w.step();
+            w.step_both();
         }
         assert!(w.s.b.peek(&w.recv_jfc).is_some());
     });
@@ -369,7 +369,7 @@ fn a_queue_that_was_unbound_takes_no_message() {
         w.receive(512, 64);
         w.receive(600, 64);
         w.send(|_| {});
-        w.step();
+        w.step_both();
         w.s.b.ok(Command::Unbind { id: w.target.id });
         w.rest();
         w.send(|_| {});
@@ -385,7 +385,7 @@ fn messages_of_an_earlier_life_end_nothing() {
         w.send(|_| {});
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Error });
         w.rest();
-        w.step();
+        w.step_both();
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Reset });
         w.rest();
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Ready });
@@ -468,9 +468,9 @@ fn a_bound_queue_sends_to_its_peer_only() {
             w.receive(512 + at * 64, 64);
         }
         w.send(|_| {});
-        w.step();
+        w.step_both();
         w.send(|_| {});
-        w.step();
+        w.step_both();
         w.send(|sqe| sqe.target_id += 1);
     });
     let stopped = CqeStatus::LocOperation;

@@ -224,7 +224,7 @@ fn a_ping_pong_begins_beside_no_other_request() {
     world.turns(TURNS_BEFORE);
     assert_eq!(world.ping_pongs()[0], 0);
     world.0[0].receive(8);
-    (0..200).for_each(|_| world.step());
+    (0..200).for_each(|_| world.step_both());
     world.0[0].take();
     world.turns(TURNS_BEFORE);
     assert_eq!(world.ping_pongs()[0], 1);
@@ -244,7 +244,7 @@ fn a_write_waits_for_the_message_before_it() {
     b.post_direct(jetty, sqe, &[seg.sge(3, 8)]);
     let (before, there) = (seg.bytes(3, 8), |world: &TalkWorld| world.0[1].seg.bytes(99, 8));
     assert_ne!(there(&world), before, "it passed the message");
-    (0..4).for_each(|_| world.step());
+    (0..4).for_each(|_| world.step_both());
     assert_eq!(there(&world), before);
 }
 
@@ -479,7 +479,7 @@ fn whatever_two_programs_do_ends_alike() {
                     let sqe = Sqe { flags: SqeFlags::COMPLETE, ..sqe };
                     b.post_direct(jetty, sqe, &[seg.sge(AREA as u64 / 2 - 64, 8)]);
                 }
-                18 => world.step(),
+                18 => world.step_both(),
                 _ => {
                     let side = &mut world.0[from];
                     side.seg = BenchSeg {

@@ -151,11 +151,11 @@ impl TalkWorld {
         sides[0].tpn = sides[0].b.connect(eids[1]);
         sides[1].tpn = sides[1].b.connect(eids[0]);
         let mut world = Self(sides);
-        (0..4).for_each(|_| world.step());
+        (0..4).for_each(|_| world.step_both());
         world
     }
 
-    pub(super) fn step(&mut self) {
+    pub(super) fn step_both(&mut self) {
         for side in &mut self.0 {
             side.b.now += 100_000;
             side.b.dev.step(side.b.now);
@@ -183,7 +183,7 @@ impl TalkWorld {
     /// Ends all that is under way, and says what was seen.
     pub(super) fn seen(mut self) -> SeenTalk {
         for _ in 0..400 {
-            self.step();
+            self.step_both();
             self.0.iter_mut().for_each(|side| {
                 side.take();
             });

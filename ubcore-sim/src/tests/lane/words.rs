@@ -50,7 +50,7 @@ fn adding() -> (Scene, u64) {
     let mut s = scene();
     let sqe = Sqe { operand: 1, ..on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 0) };
     for _ in 0..2 {
-        s.run(sqe, &[s.local.sge(0, 8)]);
+        s.complete(sqe, &[s.local.sge(0, 8)]);
     }
     assert_eq!(carry_word(&mut s, 0, 0), None, "none was carried");
     assert!([0; 3].map(|at| carry_add(&mut s, at)) == [true; 3]);
@@ -97,7 +97,7 @@ fn words_and_writes_do_not_stand_for_each_other() {
     assert_eq!(execute_local(&mut s, 64, 0), None, "no write was carried");
     assert!((0..20).all(|_| carry_word(&mut s, 0, 0).is_some()));
     let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 64), s.local.sge(64, 8));
-    s.run(sqe, &[sge]);
+    s.complete(sqe, &[sge]);
     assert_eq!(carry_word(&mut s, 0, 0), None, "the write that is kept may stand in its place");
     assert!([64; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
     for _ in 0..20 {

@@ -37,7 +37,7 @@ impl Walk {
     }
 
     /// Lets time run until then.
-    fn run(&mut self, ns: Nanos) {
+    fn run_for(&mut self, ns: Nanos) {
         let end = self.now + ns;
         while self.now < end {
             self.path.on_time(self.now);
@@ -98,7 +98,7 @@ fn nothing_is_proven_before_an_echo() {
 #[test]
 fn the_top_takes_one_round_trip() {
     let mut walk = Walk::new(4096, 65536);
-    walk.run(2 * MS);
+    walk.run_for(2 * MS);
     assert!(walk.is_found());
     assert_eq!((walk.path.payload(), walk.sent.len()), (4096, 1));
 }
@@ -108,7 +108,7 @@ fn the_own_link_takes_one_round_trip() {
     for mtu in [576, 1280, 1500, 4000, 9000] {
         let mut walk = Walk::new(8192, mtu);
         walk.is_own_link = true;
-        walk.run(2 * MS);
+        walk.run_for(2 * MS);
         assert!(walk.is_found(), "{mtu}");
         assert_eq!(walk.path.payload(), fits(mtu).min(8192), "{mtu}");
         // What is longer than the system says is not sent.
@@ -120,7 +120,7 @@ fn the_own_link_takes_one_round_trip() {
 fn any_path_is_found_in_bounded_time() {
     for mtu in (576..9100).step_by(12).chain([1492, 1500, 1280]) {
         let mut walk = Walk::new(8192, mtu);
-        walk.run(1_000 * MS - MS);
+        walk.run_for(1_000 * MS - MS);
         assert!(walk.is_found(), "{mtu}: {:?}", walk.sent);
         let (found, most) = (walk.path.payload(), fits(mtu).min(8192));
         assert!(found <= most && most - found < STEP, "{mtu}: {found} of {most}");
@@ -132,7 +132,7 @@ fn any_path_is_found_in_bounded_time() {
 #[test]
 fn a_common_link_is_the_second_question() {
     let mut walk = Walk::new(8192, 1500);
-    walk.run(75 * MS);
+    walk.run_for(75 * MS);
     assert_eq!(walk.path.payload(), 1388);
     assert!(!walk.path.is_first());
 }
@@ -140,11 +140,11 @@ fn a_common_link_is_the_second_question() {
 #[test]
 fn a_silent_peer_holds_data_back_for_70_ms() {
     let mut walk = Walk::new(8192, 0);
-    walk.run(69 * MS);
+    walk.run_for(69 * MS);
     assert!(walk.path.is_first());
-    walk.run(3 * MS);
+    walk.run_for(3 * MS);
     assert!(!walk.path.is_first());
-    walk.run(5_000 * MS);
+    walk.run_for(5_000 * MS);
     assert!(walk.is_found());
     assert_eq!(walk.path.payload(), 256);
     assert!(walk.sent.len() < 60, "{} probes", walk.sent.len());
@@ -155,7 +155,7 @@ fn lost_probes_are_repeated() {
     for lose_every in 2..6 {
         let mut walk = Walk::new(8192, 1500);
         walk.lose_every = lose_every;
-        walk.run(1_500 * MS);
+        walk.run_for(1_500 * MS);
         assert!(walk.path.payload() >= 1024, "{}", walk.path.payload());
         assert!(walk.path.payload() <= 1388);
     }
@@ -165,7 +165,7 @@ fn lost_probes_are_repeated() {
 fn an_echo_that_comes_late_counts() {
     let mut walk = Walk::new(8192, 9000);
     walk.rtt = 150 * MS;
-    walk.run(1_900 * MS);
+    walk.run_for(1_900 * MS);
     assert_eq!(walk.path.payload(), 8192);
 }
 
@@ -200,13 +200,13 @@ fn forged_replayed_and_spliced_echoes_prove_nothing() {
 fn a_path_that_becomes_narrower_without_a_word_is_found() {
     for (old, new) in [(9000, 1500), (1500, 576), (65536, 1280), (1500, 1400)] {
         let mut walk = Walk::new(8192, old);
-        walk.run(900 * MS);
+        walk.run_for(900 * MS);
         let before = walk.path.payload();
         walk.mtu = new;
         walk.path.on_loss(walk.now);
-        walk.run(100 * MS);
+        walk.run_for(100 * MS);
         walk.reopen();
-        walk.run(800 * MS);
+        walk.run_for(800 * MS);
         let found = walk.path.payload();
         assert!(fits(new) - found < STEP, "{old} to {new}: {found}");
         assert_eq!(walk.path.take_change(), Some(MtuChange { old: before, new: found }));
@@ -220,13 +220,13 @@ fn a_path_that_becomes_narrower_without_a_word_is_found() {
 fn a_narrower_path_is_found_where_short_probes_are_lost_too() {
     for skip in 0..2 {
         let mut walk = Walk::new(8192, 9000);
-        walk.run(900 * MS);
+        walk.run_for(900 * MS);
         walk.mtu = 1500;
         walk.lose_every = 2;
         // Of each two probes the first or the second is lost.
         walk.sent.resize(2 + skip, 0);
         walk.path.on_loss(walk.now);
-        walk.run(100 * MS);
+        walk.run_for(100 * MS);
         assert!(walk.path.has_shrunk(), "{skip}");
     }
 }
@@ -234,25 +234,25 @@ fn a_narrower_path_is_found_where_short_probes_are_lost_too() {
 #[test]
 fn loss_alone_narrows_nothing() {
     let mut walk = Walk::new(8192, 9000);
-    walk.run(100 * MS);
+    walk.run_for(100 * MS);
     for lose_every in [0, 2, 3] {
         walk.lose_every = lose_every;
         walk.path.on_loss(walk.now);
-        walk.run(700 * MS);
+        walk.run_for(700 * MS);
         assert!(!walk.path.has_shrunk(), "one of {lose_every} lost");
         assert_eq!(walk.path.payload(), 8192);
     }
     // A peer that is away: the timer of the TP decides.
     walk.mtu = 0;
     walk.path.on_loss(walk.now);
-    walk.run(5_000 * MS);
+    walk.run_for(5_000 * MS);
     assert!(!walk.path.has_shrunk());
 }
 
 #[test]
 fn forged_echoes_neither_start_nor_end_a_doubt() {
     let mut walk = Walk::new(8192, 9000);
-    walk.run(100 * MS);
+    walk.run_for(100 * MS);
     let Some(PathProbe { .. }) = ({
         walk.path.on_loss(walk.now);
         walk.path.poll(walk.now, &mut || 41)
@@ -273,13 +273,13 @@ fn forged_echoes_neither_start_nor_end_a_doubt() {
 fn the_system_narrows_a_path_soon() {
     let mut walk = Walk::new(8192, 9000);
     walk.is_own_link = true;
-    walk.run(100 * MS);
+    walk.run_for(100 * MS);
     walk.mtu = 1500;
     walk.path.on_too_long(walk.now, 1500);
     assert!(!walk.path.has_shrunk(), "a probe decides");
-    walk.run(75 * MS);
+    walk.run_for(75 * MS);
     walk.reopen();
-    walk.run(3 * MS);
+    walk.run_for(3 * MS);
     assert_eq!(walk.path.payload(), 1388);
     assert_eq!(walk.path.take_change(), Some(MtuChange { old: 8192, new: 1388 }));
     assert_eq!(walk.path.datagram_max(), 1364);
@@ -292,19 +292,19 @@ fn the_system_narrows_a_path_soon() {
 fn a_forged_word_about_the_route_narrows_nothing() {
     // The route takes 1500 bytes; the system believes that it takes 552, and says so of everything too long.
     let mut walk = Walk::new(8192, 1500);
-    walk.run(990 * MS);
+    walk.run_for(990 * MS);
     assert_eq!((walk.path.payload(), walk.path.datagram_max()), (1388, 8192));
     for _ in 0..5 {
         // Of a packet as of a probe.
         walk.path.on_too_long(walk.now, 552);
-        walk.run(500 * MS);
+        walk.run_for(500 * MS);
         assert!(!walk.path.has_shrunk());
         assert!(walk.path.datagram_max() >= 1364, "{}", walk.path.datagram_max());
-        walk.run(1_500 * MS);
+        walk.run_for(1_500 * MS);
         walk.path.on_traffic(walk.now);
-        walk.run(MS);
+        walk.run_for(MS);
         walk.path.on_too_long(walk.now, 552);
-        walk.run(2_000 * MS);
+        walk.run_for(2_000 * MS);
         assert!(!walk.path.has_shrunk());
         assert_eq!(walk.path.payload(), 1388);
     }
@@ -312,7 +312,7 @@ fn a_forged_word_about_the_route_narrows_nothing() {
     walk.path.close();
     walk.path.on_too_long(walk.now, 552);
     walk.path.open(8192);
-    walk.run(900 * MS);
+    walk.run_for(900 * MS);
     assert_eq!(walk.path.payload(), 1388);
     assert_eq!(walk.path.take_disproved(), Some(fits(552)));
     assert_eq!(walk.path.take_disproved(), None);
@@ -322,14 +322,14 @@ fn a_forged_word_about_the_route_narrows_nothing() {
 #[test]
 fn a_path_that_becomes_wider_is_found_when_there_is_traffic() {
     let mut walk = Walk::new(8192, 1500);
-    walk.run(990 * MS);
+    walk.run_for(990 * MS);
     assert_eq!(walk.path.payload(), 1388);
     walk.mtu = 9000;
     let sent = walk.sent.len();
-    walk.run(3_000 * MS);
+    walk.run_for(3_000 * MS);
     assert_eq!(walk.sent.len(), sent, "an idle TP sends no probes");
     walk.path.on_traffic(walk.now);
-    walk.run(5 * MS);
+    walk.run_for(5 * MS);
     assert_eq!(walk.path.payload(), 8192);
 }
 
@@ -337,13 +337,13 @@ fn a_path_that_becomes_wider_is_found_when_there_is_traffic() {
 fn losses_do_not_put_the_try_of_a_larger_size_off() {
     let mut walk = Walk::new(8192, 1500);
     walk.is_own_link = true;
-    walk.run(100 * MS);
+    walk.run_for(100 * MS);
     assert_eq!(walk.path.payload(), 1388);
     walk.mtu = 9000;
     // A timer expires every 200 ms; the packet was lost for another reason than its length.
     for _ in 0..40 {
         walk.path.on_loss(walk.now);
-        walk.run(200 * MS);
+        walk.run_for(200 * MS);
         walk.path.on_traffic(walk.now);
     }
     assert_eq!(walk.path.payload(), 8192);
@@ -354,13 +354,13 @@ fn tries_of_a_larger_size_become_rare() {
     let mut walk = Walk::new(8192, 1500);
     walk.is_own_link = true;
     for _ in 0..100 {
-        walk.run(100 * MS);
+        walk.run_for(100 * MS);
         walk.path.on_traffic(walk.now);
     }
     let after_10_s = walk.sent.len();
     assert!((4..20).contains(&after_10_s), "{after_10_s}");
     for _ in 0..100 {
-        walk.run(100 * MS);
+        walk.run_for(100 * MS);
         walk.path.on_traffic(walk.now);
     }
     assert!(walk.sent.len() <= after_10_s + 4);
@@ -374,11 +374,11 @@ fn planted_faults_are_what_they_say() {
     assert!(path.poll(1, &mut || 1).is_some());
     assert_eq!(path.payload(), 8192, "believed");
     let mut walk = Walk::new(8192, 9000);
-    walk.run(100 * MS);
+    walk.run_for(100 * MS);
     walk.path.faults.never_shrinks = true;
     walk.mtu = 1500;
     walk.path.on_loss(walk.now);
-    walk.run(500 * MS);
+    walk.run_for(500 * MS);
     walk.path.on_too_long(walk.now, 1500);
     assert!(!walk.path.has_shrunk());
 }

@@ -202,7 +202,7 @@ fn run_with(scenario: &Scenario, ends: [End; 2]) -> Result<([End; 2], Nanos), St
     }
 }
 
-fn run(scenario: &Scenario) -> Result<([End; 2], Nanos), String> {
+fn run_scenario(scenario: &Scenario) -> Result<([End; 2], Nanos), String> {
     let goals = [scenario.pieces, scenario.pieces / 3];
     let ends = [End::new(scenario, 1, goals[0]), End::new(scenario, 2, goals[1])];
     run_with(scenario, ends)
@@ -210,7 +210,7 @@ fn run(scenario: &Scenario) -> Result<([End; 2], Nanos), String> {
 
 /// Everything delivered, everything given back.
 fn check(scenario: &Scenario) -> Result<Nanos, String> {
-    let (ends, took) = run(scenario)?;
+    let (ends, took) = run_scenario(scenario)?;
     for end in ends {
         let usage = end.pool.usage();
         if usage.free != usage.blocks {
@@ -258,7 +258,7 @@ fn a_perfect_link_needs_no_retransmission_and_few_acknowledgements() {
     for strategy in Strategy::ALL {
         let faults = FaultCfg { delay_ns: 10_000, ..FaultCfg::default() };
         let scenario = Scenario { pieces: 640, ..Scenario::new(1, strategy, faults) };
-        let (ends, _) = run(&scenario).expect("nothing is lost");
+        let (ends, _) = run_scenario(&scenario).expect("nothing is lost");
         assert_eq!(ends[0].tp.stats().sent, 640);
         assert_eq!(ends[0].tp.stats().sent_again, 0);
         let acks = if strategy == Strategy::Irn { 640 } else { 2 * 640 / 8 };
@@ -272,7 +272,7 @@ fn pieces_share_packets_that_were_not_sent_yet() {
     let faults = FaultCfg { delay_ns: 10_000, ..FaultCfg::default() };
     let plain = Scenario::new(1, Strategy::SelectiveRepeat, faults);
     let (ends, _) =
-        run(&Scenario { pieces: 640, longest: 2000, ..plain.clone() }).expect("no loss");
+        run_scenario(&Scenario { pieces: 640, longest: 2000, ..plain.clone() }).expect("no loss");
     let sent = ends[0].tp.stats().sent;
     assert!((640 / 20..640 / 4).contains(&sent), "{sent} packets");
     // One that is on its way is left alone.
@@ -295,7 +295,7 @@ fn selective_repeat_sends_little_more_than_what_was_lost() {
     let sent = |strategy| {
         let faults = FaultCfg { delay_ns: MS, loss_ppm: 20_000, ..FaultCfg::default() };
         let scenario = Scenario { pieces: 2000, ..Scenario::new(5, strategy, faults) };
-        let (ends, took) = run(&scenario).expect("repaired");
+        let (ends, took) = run_scenario(&scenario).expect("repaired");
         (ends[0].tp.stats().sent_again, took)
     };
     let (selective, selective_time) = sent(Strategy::SelectiveRepeat);
@@ -325,7 +325,7 @@ fn a_hole_is_repaired_within_about_one_round_trip() {
 fn knitting_sends_little_more_than_what_was_lost() {
     let faults = FaultCfg { delay_ns: MS, loss_ppm: 20_000, ..FaultCfg::default() };
     let scenario = Scenario { pieces: 2000, ..Scenario::new(5, Strategy::Knitting, faults) };
-    let (ends, _) = run(&scenario).expect("repaired");
+    let (ends, _) = run_scenario(&scenario).expect("repaired");
     let again = ends[0].tp.stats().sent_again;
     assert!((20..60).contains(&again), "knitting sent {again} again");
     let count = |received| ends[1].counts.get(&received).copied().unwrap_or(0);
@@ -337,7 +337,7 @@ fn knitting_sends_little_more_than_what_was_lost() {
 fn without_blocks_selective_repeat_still_delivers() {
     let faults = FaultCfg { delay_ns: 1000, loss_ppm: 50_000, ..FaultCfg::default() };
     let scenario = Scenario { blocks: 0, ..Scenario::new(4, Strategy::SelectiveRepeat, faults) };
-    let (ends, _) = run(&scenario).expect("delivered");
+    let (ends, _) = run_scenario(&scenario).expect("delivered");
     assert!(ends[1].counts.contains_key(&Received::DroppedNoBlock));
 }
 
@@ -349,7 +349,7 @@ fn a_dead_peer_is_known_within_the_bound() {
         let mut scenario = Scenario::new(1, strategy, faults);
         // 10 + 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500 ms.
         scenario.bound = 2_200 * MS;
-        let error = run(&scenario).err().expect("no peer answers");
+        let error = run_scenario(&scenario).err().expect("no peer answers");
         assert!(error.contains("did not acknowledge in time"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ fn pool() -> (KnittingPool, Region) {
     (pool, region)
 }
 
-fn step(holder: u32, now: Nanos) -> ListStep {
+fn list_step(holder: u32, now: Nanos) -> ListStep {
     ListStep { now, holder: Holder::new(holder), edge: 0, top: 1 << 29 }
 }
 
@@ -42,7 +42,7 @@ proptest! {
         let mut ends = [0; 8];
         for (number, action, at, count) in steps {
             let (list, oracle) = (&mut lists[number], &mut oracles[number]);
-            let step = step(u32::try_from(number).expect("small"), 0);
+            let step = list_step(u32::try_from(number).expect("small"), 0);
             if action > 1 {
                 let start = if rising { ends[number] + at } else { at };
                 let run = LossRun { start, count };
@@ -61,7 +61,7 @@ proptest! {
         for (number, (list, oracle)) in (0..).zip(lists.iter_mut().zip(&mut oracles)) {
             while let Some(run) = oracle.pop_front() {
                 prop_assert_eq!(list.first(0), Some(run));
-                list.trim(&mut pool, step(number, 0), run.end()).expect("sound");
+                list.trim(&mut pool, list_step(number, 0), run.end()).expect("sound");
             }
             prop_assert_eq!(list.first(0), None);
         }
@@ -80,7 +80,7 @@ proptest! {
         let mut oracle: VecDeque<LossRun> = VecDeque::new();
         let mut ticket = 0;
         for (action, start, count) in steps {
-            let step = step(1, 0);
+            let step = list_step(1, 0);
             if action > 3 || oracle.is_empty() {
                 let number = later.push(&mut pool, step, LossRun { start, count });
                 prop_assert_eq!(number, Ok((ticket + u32::try_from(oracle.len()).expect("small")) & TICKET_MASK));
@@ -100,7 +100,7 @@ proptest! {
             prop_assert_eq!(later.lowest(&mut pool, step), Ok(lowest));
             prop_assert_eq!((later.len() as usize, later.ticket()), (oracle.len(), ticket));
         }
-        later.clear(&mut pool, step(1, 0)).expect("sound");
+        later.clear(&mut pool, list_step(1, 0)).expect("sound");
         prop_assert_eq!(pool.usage().free, BLOCKS);
     }
 }
@@ -110,7 +110,7 @@ fn long_list(pool: &mut KnittingPool) -> RunList {
     let mut list = RunList::new(RunOrder::Rising);
     for number in 0..220 {
         let run = LossRun { start: 1000 * number, count: 1 };
-        list.push(pool, step(1, 0), run, false).expect("room");
+        list.push(pool, list_step(1, 0), run, false).expect("room");
     }
     list
 }
@@ -120,7 +120,7 @@ fn drain(pool: &mut KnittingPool, mut list: RunList) -> Option<LossError> {
     for number in 0..220 {
         let run = list.first(0)?;
         assert_eq!(run.start, 1000 * number, "nothing is made up");
-        if let Err(error) = list.trim(pool, step(1, 0), run.end()) {
+        if let Err(error) = list.trim(pool, list_step(1, 0), run.end()) {
             return Some(error);
         }
     }
@@ -150,10 +150,10 @@ fn each_bit_of_a_line_counts() {
         let at = 64 + bit / 64 * 8;
         let word = region.load_u64(at).expect("inside");
         region.store_u64(at, word ^ 1 << (bit % 64)).expect("inside");
-        assert_eq!(list.runs(&mut pool, step(1, 0)), Err(LossError::Corrupt), "bit {bit}");
+        assert_eq!(list.runs(&mut pool, list_step(1, 0)), Err(LossError::Corrupt), "bit {bit}");
         region.store_u64(at, word).expect("inside");
     }
-    assert!(list.runs(&mut pool, step(1, 0)).is_ok());
+    assert!(list.runs(&mut pool, list_step(1, 0)).is_ok());
 }
 
 /// The list of another tier has the same holder.
@@ -165,12 +165,12 @@ fn a_link_to_another_list_is_noticed() {
         let mut other = RunList::new(RunOrder::Rising);
         for number in 0..220 {
             let run = LossRun { start: from + 1000 * number, count: 1 };
-            other.push(&mut pool, step(1, 0), run, false).expect("room");
+            other.push(&mut pool, list_step(1, 0), run, false).expect("room");
         }
         // The first list has ten blocks; numbers of lines begin with 1.
         assert_eq!(region.load_u64(64 + 56), Ok(3));
         region.store_u64(64 + 56, 12).expect("inside");
-        assert!(list.runs(&mut pool, step(1, 0)).is_err(), "from {from}");
+        assert!(list.runs(&mut pool, list_step(1, 0)).is_err(), "from {from}");
         assert_eq!(walk(&mut pool, list), Some(LossError::Corrupt), "from {from}");
     }
 }
@@ -178,7 +178,7 @@ fn a_link_to_another_list_is_noticed() {
 /// Empties a list whatever it gives; the error that ended it.
 fn walk(pool: &mut KnittingPool, mut list: RunList) -> Option<LossError> {
     while let Some(run) = list.first(0) {
-        if let Err(error) = list.trim(pool, step(1, 0), run.end()) {
+        if let Err(error) = list.trim(pool, list_step(1, 0), run.end()) {
             return Some(error);
         }
     }
@@ -190,11 +190,11 @@ fn runs_lie_between_edge_and_top() {
     let (mut pool, _region) = pool();
     let list = long_list(&mut pool);
     for (edge, top) in [(2000, 1 << 29), (0, 219_000)] {
-        let step = ListStep { edge, top, ..step(1, 0) };
+        let step = ListStep { edge, top, ..list_step(1, 0) };
         assert_eq!(list.runs(&mut pool, step), Err(LossError::Corrupt), "{edge} to {top}");
     }
     let mut list = list;
-    let step = ListStep { top: 1001, ..step(1, 0) };
+    let step = ListStep { top: 1001, ..list_step(1, 0) };
     assert_eq!(list.trim(&mut pool, step, 1), Ok(true));
     assert_eq!(list.trim(&mut pool, step, 1001), Err(LossError::Corrupt));
 }
@@ -204,10 +204,10 @@ fn without_a_block_there_is_one_run() {
     let mut pool = KnittingPool::new();
     let mut list = RunList::new(RunOrder::Rising);
     let run = |start| LossRun { start, count: 1 };
-    assert_eq!(list.push(&mut pool, step(1, 0), run(5), false), Ok(()));
-    assert_eq!(list.push(&mut pool, step(1, 0), run(9), false), Err(LossError::Exhausted));
+    assert_eq!(list.push(&mut pool, list_step(1, 0), run(5), false), Ok(()));
+    assert_eq!(list.push(&mut pool, list_step(1, 0), run(9), false), Err(LossError::Exhausted));
     assert_eq!(list.first(0), Some(run(5)));
-    assert_eq!(list.trim(&mut pool, step(1, 0), 6), Ok(true));
+    assert_eq!(list.trim(&mut pool, list_step(1, 0), 6), Ok(true));
     assert_eq!(list.first(0), None);
 }
 
@@ -228,7 +228,7 @@ fn lines_are_read_before_they_are_needed() {
         now += 200;
         let ready = list.ready_at(&pool);
         pool.await_run(now, ready);
-        list.trim(&mut pool, step(1, now), run.end()).expect("sound");
+        list.trim(&mut pool, list_step(1, now), run.end()).expect("sound");
     }
     let stats = pool.dma().stats();
     assert!(stats.hits == 220 && stats.misses == 0 && stats.reads >= 3, "{stats:?}");
@@ -244,13 +244,13 @@ fn a_packet_waits_for_a_line_that_was_written_to_the_pool() {
     let mut lists = [RunList::new(RunOrder::Rising); 12];
     for start in [10, 20, 30] {
         for (number, list) in (0..).zip(&mut lists) {
-            list.push(&mut pool, step(number, 0), LossRun { start, count: 1 }, false)
+            list.push(&mut pool, list_step(number, 0), LossRun { start, count: 1 }, false)
                 .expect("room");
         }
     }
     assert_eq!(pool.nic_usage().used_max, 8, "no more than there is room for");
     let list = &mut lists[0];
-    list.trim(&mut pool, step(0, 5000), 11).expect("sound");
+    list.trim(&mut pool, list_step(0, 5000), 11).expect("sound");
     assert_eq!(list.ready_at(&pool), Some(6000), "its line was written to the pool");
     pool.await_run(5400, list.ready_at(&pool));
     let stats = pool.dma().stats();

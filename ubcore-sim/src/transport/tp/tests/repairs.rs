@@ -24,7 +24,8 @@ fn repair_packets_bring_back_what_was_lost_byte_for_byte() {
     let (mut repaired, mut again) = (0, 0);
     for seed in 0..8 {
         let scenario = bursts(seed, long_path(20_000));
-        let (ends, _) = run(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let (ends, _) =
+            run_scenario(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let stats = [0, 1].map(|end: usize| ends[end].tp.stats());
         assert!(stats[0].repairs_sent > 0, "{stats:?}");
         repaired += stats[1].repaired;
@@ -49,7 +50,7 @@ fn every_fault_beside_them_is_survived() {
 fn a_path_without_losses_or_a_short_one_gets_none() {
     let short = FaultCfg { delay_ns: 200_000, ..long_path(20_000) };
     for faults in [long_path(0), short] {
-        let (ends, _) = run(&bursts(1, faults)).expect("delivered");
+        let (ends, _) = run_scenario(&bursts(1, faults)).expect("delivered");
         assert_eq!((ends[0].tp.stats().repairs_sent, ends[1].tp.repairs.is_some()), (0, false));
     }
 }
