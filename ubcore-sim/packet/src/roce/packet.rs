@@ -9,7 +9,7 @@ use super::headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rde
 use super::opcode::{CNP, Headers, PacketLayout};
 use crate::codec::{Reader, Writer, pad_of, reserved, split_pad};
 use crate::icrc::split_icrc;
-use crate::{BTH_LEN, Bth, Frame, ICRC_LEN, IcrcFlow, PacketError};
+use crate::{BTH_LEN, Bth, Frame, IcrcFlow, PacketError};
 
 /// TVer of the standard opcodes.
 const VERSION: u8 = 0;
@@ -126,35 +126,27 @@ impl RoceHeader {
             return Err(PacketError::field("headers", self.ext.headers().bits().into()));
         }
         layout.payload.check(payload_len)?;
+        let (frame, headers) = Frame::reserve(self.header_len(), payload_len, buf)?;
+        let (bth, rest) = headers.split_at_mut(BTH_LEN);
         let pad = pad_of(payload_len);
-        let start = self.header_len();
-        let end = start + payload_len;
-        let total = end + usize::from(pad) + ICRC_LEN;
-        let have = buf.len();
-        let packet = buf.get_mut(..total).ok_or(PacketError::Truncated { needed: total, have })?;
-        let (bth, rest) = packet.split_at_mut(BTH_LEN);
         bth.copy_from_slice(
             Bth { pad, version: VERSION, repeated: false, ..self.bth }.to_wire().as_bytes(),
         );
         self.ext.put(&mut Writer::new(rest))?;
-        packet[end..end + usize::from(pad)].fill(0);
-        Ok(Frame { payload: start..end, total })
+        Ok(frame)
     }
 
     /// Writes the whole packet with its ICRC; the count of bytes written.
     ///
     /// # Errors
-    /// As [`RoceHeader::emit_headers`].
+    /// Those of [`RoceHeader::emit_headers`].
     pub fn emit(
         &self,
         payload: &[u8],
         flow: &IcrcFlow,
         buf: &mut [u8],
     ) -> Result<usize, PacketError> {
-        let frame = self.emit_headers(payload.len(), buf)?;
-        buf[frame.payload].copy_from_slice(payload);
-        flow.seal(&mut buf[..frame.total])?;
-        Ok(frame.total)
+        self.emit_headers(payload.len(), buf)?.complete(payload, flow, buf)
     }
 }
 

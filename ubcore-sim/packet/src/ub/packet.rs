@@ -277,6 +277,35 @@ pub struct Frame {
     pub total: usize,
 }
 
+impl Frame {
+    /// Reserves a packet at the front of `buf` and zeroes its pad; returns the place of the headers too.
+    pub(crate) fn reserve(
+        header_len: usize,
+        payload_len: usize,
+        buf: &mut [u8],
+    ) -> Result<(Self, &mut [u8]), PacketError> {
+        let end = header_len + payload_len;
+        let pad_end = end + usize::from(pad_of(payload_len));
+        let total = pad_end + ICRC_LEN;
+        let have = buf.len();
+        let packet = buf.get_mut(..total).ok_or(PacketError::Truncated { needed: total, have })?;
+        packet[end..pad_end].fill(0);
+        Ok((Self { payload: header_len..end, total }, &mut packet[..header_len]))
+    }
+
+    /// Copies the payload to its place and seals the packet; returns the count of bytes.
+    pub(crate) fn complete(
+        self,
+        payload: &[u8],
+        flow: &IcrcFlow,
+        buf: &mut [u8],
+    ) -> Result<usize, PacketError> {
+        buf[self.payload].copy_from_slice(payload);
+        flow.seal(&mut buf[..self.total])?;
+        Ok(self.total)
+    }
+}
+
 impl PacketHeader {
     /// A header without marks and acknowledgement request.
     #[must_use]
@@ -308,38 +337,29 @@ impl PacketHeader {
     pub fn emit_headers(&self, payload_len: usize, buf: &mut [u8]) -> Result<Frame, PacketError> {
         self.check()?;
         self.body.check_payload(payload_len)?;
-        let total = self.packet_len(payload_len);
-        let have = buf.len();
-        let packet = buf.get_mut(..total).ok_or(PacketError::Truncated { needed: total, have })?;
-        let start = self.header_len();
-        let end = start + payload_len;
-        let pad = pad_of(payload_len);
-        let (bth, mut rest) = packet.split_at_mut(BTH_LEN);
-        bth.copy_from_slice(self.bth(pad).to_wire().as_bytes());
+        let (frame, headers) = Frame::reserve(self.header_len(), payload_len, buf)?;
+        let (bth, mut rest) = headers.split_at_mut(BTH_LEN);
+        bth.copy_from_slice(self.bth(pad_of(payload_len)).to_wire().as_bytes());
         if let Some(repeat) = &self.repeat {
             let (header, body) = rest.split_at_mut(Repeat::LEN);
             repeat.put(&mut Writer::new(header))?;
             rest = body;
         }
         self.body.put(rest)?;
-        packet[end..end + usize::from(pad)].fill(0);
-        Ok(Frame { payload: start..end, total })
+        Ok(frame)
     }
 
     /// Writes the whole packet with its ICRC; the count of bytes written.
     ///
     /// # Errors
-    /// As [`PacketHeader::emit_headers`].
+    /// Those of [`PacketHeader::emit_headers`].
     pub fn emit(
         &self,
         payload: &[u8],
         flow: &IcrcFlow,
         buf: &mut [u8],
     ) -> Result<usize, PacketError> {
-        let frame = self.emit_headers(payload.len(), buf)?;
-        buf[frame.payload].copy_from_slice(payload);
-        flow.seal(&mut buf[..frame.total])?;
-        Ok(frame.total)
+        self.emit_headers(payload.len(), buf)?.complete(payload, flow, buf)
     }
 
     fn bth(&self, pad: u8) -> Bth {
