@@ -54,7 +54,6 @@ mod device;
 mod eid;
 mod event;
 mod group;
-mod import;
 mod jetty;
 mod jfc;
 mod jfce;
@@ -66,7 +65,6 @@ pub mod ops;
 mod path;
 mod queue;
 mod reason;
-mod refused;
 mod rules;
 mod segment;
 mod status;
@@ -92,7 +90,6 @@ pub use device::Device;
 pub use eid::{Eid, EidError, EidGroups, Uasid, Ubva};
 pub use event::{AsyncEvent, AsyncKind, AsyncObject};
 pub use group::{GroupCfg, JettyGroup};
-pub use import::{ImportedSegment, Mapping, RemoteAddr};
 pub use jetty::{Jetty, JettyCfg, JettyRecv};
 pub use jfc::{Drain, Jfc};
 pub use jfce::Jfce;
@@ -105,10 +102,8 @@ pub use queue::{
     RecvCfg, SendCfg, SendFlags, SharedRecv, TransportMode,
 };
 pub use reason::Reason;
-pub use refused::Refused;
-
-pub use segment::{LocalSge, Segment, TokenIdLease};
-pub use status::{CrStatus, Status, StatusKind};
+pub use segment::{ImportedSegment, LocalSge, Mapping, RemoteAddr, Segment, TokenIdLease};
+pub use status::{CrStatus, Refused, Status, StatusKind};
 #[cfg(feature = "stream")]
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};

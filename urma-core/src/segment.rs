@@ -1,18 +1,21 @@
-//! Segments: memory of this node that requests may name, and token ids.
+//! Segments: memory that requests may name, of this node (registered) or of another one (imported), and token ids.
 //!
-//! *Owns*: the handle of registered memory; the life of token ids. *Takes*:
-//! regions. *Gives*: what local SGEs and peers need. *Must not*: touch the bytes.
+//! *Owns*: the handles; the life of token ids; the mapping for load and store where one was asked for. *Takes*:
+//! regions; what a peer exported of its segment. *Gives*: what local SGEs and peers need. *Must not*: touch the bytes,
+//! or ask the peer whether what it exported is true: the first request does.
 
 use std::sync::Arc;
 
 use urma_mem::Region;
 
 use crate::{
-    Refused, RemoteSegment, SegmentAccess, SegmentCfg, Status, Token, TokenId, Ubva,
+    Path, PathKind, Refused, RemoteSegment, SegmentAccess, SegmentCfg, Status, Token, TokenId,
+    TransportMode, Uasid, Ubva,
     access::Span,
-    memory::MemoryHome,
+    memory::{MemoryHome, RemoteSegmentId},
     number::ObjectNumber,
     rules::{self, ensure, refuse},
+    target::HeldPath,
 };
 
 /// A token id that the caller holds, to register under.
@@ -155,41 +158,6 @@ impl Segment {
         })
     }
 
-    /// First address, in the terms in which requests address it.
-    #[inline]
-    #[must_use]
-    pub fn va(&self) -> u64 {
-        self.span.va()
-    }
-
-    /// Returns the length in bytes.
-    #[inline]
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.span.len()
-    }
-
-    /// Never: registering nothing is refused.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.span.len() == 0
-    }
-
-    /// Token id (tid << 8).
-    #[inline]
-    #[must_use]
-    pub fn token_id(&self) -> TokenId {
-        self.token_id
-    }
-
-    /// What peers must show.
-    #[inline]
-    #[must_use]
-    pub fn token(&self) -> Option<Token> {
-        self.token
-    }
-
     /// What may be done to it.
     #[inline]
     #[must_use]
@@ -251,24 +219,9 @@ impl Segment {
             Err(status) => Err(Refused::new(self, status)),
         }
     }
-
-    #[inline]
-    pub(crate) fn span(&self) -> Span {
-        self.span
-    }
-
-    #[inline(always)]
-    pub(crate) fn number(&self) -> ObjectNumber {
-        self.number
-    }
-
-    #[inline]
-    pub(crate) fn home(&self) -> usize {
-        self.home
-    }
 }
 
-/// As [`Segment::unregister`]; a refusal by the device is logged.
+/// Unregisters like [`Segment::unregister`]; a refusal by the device is logged.
 impl Drop for Segment {
     fn drop(&mut self) {
         if !self.is_registered {
@@ -280,3 +233,169 @@ impl Drop for Segment {
         }
     }
 }
+
+/// Whether an import also maps the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mapping {
+    /// Requests name the memory; this process gets no addresses for it.
+    #[default]
+    None,
+    /// Load and store too, through [`ImportedSegment::region`]. Needs the feature LOAD_STORE and
+    /// a peer on this host.
+    LoadStore,
+}
+
+/// Memory of another node (or of this one), as requests name it.
+#[derive(Debug)]
+pub struct ImportedSegment {
+    span: Span,
+    home: usize,
+    token_id: TokenId,
+    token: Option<Token>,
+    access: SegmentAccess,
+    uasid: Uasid,
+    region: Option<Region>,
+    number: ObjectNumber,
+    held_path: Arc<HeldPath>,
+}
+
+/// A place in a peer's memory. Its length is that of the local side.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteAddr<'a> {
+    /// Imported segment that contains the address.
+    pub segment: &'a ImportedSegment,
+    /// Address, in the terms in which the owner registered it.
+    pub addr: u64,
+}
+
+impl ImportedSegment {
+    /// What [`crate::Context::import_segment`] does for a context.
+    pub(crate) fn import(
+        home: &Arc<dyn MemoryHome>,
+        remote: &RemoteSegment,
+        access: SegmentAccess,
+        mapping: Mapping,
+    ) -> Result<Self, Status> {
+        let Ubva { eid, uasid, va } = remote.ubva;
+        let why = format_args!("va {va:#x} of {} bytes", remote.len);
+        let span = Span::new(va, remote.len).ok_or_else(|| refuse(Status::Invalid, why))?;
+        access.check()?;
+        let is_remote = !access.contains(SegmentAccess::LOCAL_ONLY);
+        ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported"))?;
+        let token = remote.policy.token()?;
+        if mapping == Mapping::LoadStore {
+            rules::mapping(home.attr())?;
+        }
+        let held_path = HeldPath::open(home, eid, TransportMode::Rm)?;
+        let token_id = remote.token_id;
+        let id = RemoteSegmentId { token_id, token, va, len: remote.len };
+        if held_path.path().kind == PathKind::SameHost {
+            home.segments().prepare(held_path.path(), &id);
+        }
+        let region = match mapping {
+            Mapping::None => None,
+            Mapping::LoadStore => Some(home.segments().map(held_path.path(), &id)?),
+        };
+        let home = home.key();
+        let number = ObjectNumber::next();
+        Ok(Self { span, home, token_id, token, access, uasid, region, number, held_path })
+    }
+
+    /// The place `offset` bytes in, for a request; the post checks that all of it lies inside.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, offset: u64) -> RemoteAddr<'_> {
+        RemoteAddr { segment: self, addr: self.va().wrapping_add(offset) }
+    }
+
+    /// What the importer said it will do.
+    #[inline]
+    #[must_use]
+    pub fn access(&self) -> SegmentAccess {
+        self.access
+    }
+
+    /// How to get there.
+    #[inline]
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.held_path.path()
+    }
+
+    /// Its first byte on the network.
+    #[must_use]
+    pub fn ubva(&self) -> Ubva {
+        Ubva { eid: self.path().eid, uasid: self.uasid, va: self.va() }
+    }
+
+    /// The memory itself, when it was imported with [`Mapping::LoadStore`].
+    #[must_use]
+    pub fn region(&self) -> Option<&Region> {
+        self.region.as_ref()
+    }
+
+    /// Forgets it. Requests posted on it go on.
+    pub fn unimport(self) {
+        drop(self);
+    }
+}
+
+/// Methods of registered and imported segments alike: a range of addresses under a token id of its owner.
+macro_rules! segment_methods {
+    ($segment:ident) => {
+        impl $segment {
+            /// First address, as its owner registered it: requests address it so.
+            #[inline]
+            #[must_use]
+            pub fn va(&self) -> u64 {
+                self.span.va()
+            }
+
+            /// Returns the length in bytes.
+            #[inline]
+            #[must_use]
+            pub fn len(&self) -> u64 {
+                self.span.len()
+            }
+
+            /// Never: a segment without bytes is refused.
+            #[inline]
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.span.len() == 0
+            }
+
+            /// Token id (tid << 8) at its owner.
+            #[inline]
+            #[must_use]
+            pub fn token_id(&self) -> TokenId {
+                self.token_id
+            }
+
+            /// The token that requests of peers must show, if it is guarded.
+            #[inline]
+            #[must_use]
+            pub fn token(&self) -> Option<Token> {
+                self.token
+            }
+
+            #[inline]
+            pub(crate) fn span(&self) -> Span {
+                self.span
+            }
+
+            #[inline(always)]
+            pub(crate) fn number(&self) -> ObjectNumber {
+                self.number
+            }
+
+            #[inline]
+            pub(crate) fn home(&self) -> usize {
+                self.home
+            }
+        }
+    };
+}
+
+segment_methods!(Segment);
+segment_methods!(ImportedSegment);

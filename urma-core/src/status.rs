@@ -254,3 +254,26 @@ impl CrStatus {
         matches!(self, Self::Success)
     }
 }
+
+/// A refused delete gives its object back: the object is unchanged; `status` is the reason of the refusal.
+#[derive(Debug, thiserror::Error)]
+#[error("{status}")]
+pub struct Refused<T> {
+    /// The object, unchanged: the call had no effect, and the caller owns it again.
+    pub object: Box<T>,
+    /// Why it was refused.
+    pub status: Status,
+}
+
+impl<T> Refused<T> {
+    pub(crate) fn new(object: T, status: Status) -> Self {
+        Self { object: Box::new(object), status }
+    }
+}
+
+/// For callers that give up on the object.
+impl<T> From<Refused<T>> for Status {
+    fn from(refused: Refused<T>) -> Self {
+        refused.status
+    }
+}
