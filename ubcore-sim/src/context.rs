@@ -7,8 +7,6 @@ pub(crate) mod arm_slot;
 pub(crate) mod counts;
 pub(crate) mod event;
 pub(crate) mod function;
-pub(crate) mod function_id;
-pub(crate) mod guesses;
 pub(crate) mod jfc;
 pub(crate) mod link;
 pub(crate) mod lives;
@@ -21,3 +19,25 @@ pub(crate) mod step_share;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod token;
+
+/// Number of a function of the device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FunctionId(u16);
+
+impl FunctionId {
+    /// The function that exists as long as the device: that of its owner.
+    pub const FIRST: Self = Self(0);
+    /// No function: a cache with this owner finds the segments of all.
+    pub(crate) const ANY: Self = Self(u16::MAX);
+
+    /// The function with this number.
+    pub(crate) const fn new(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// The number, from 0.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}

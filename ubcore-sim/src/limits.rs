@@ -6,7 +6,7 @@
 use udma_abi::caps::{Caps, Features};
 
 use crate::cfg::DeviceCfg;
-use crate::share::layout::SEGMENTS;
+use crate::share::SEGMENTS;
 
 /// Most JFCs at a time.
 pub(crate) const JFC: usize = 4096;

@@ -41,7 +41,7 @@ use crate::{
     },
     limits,
     ports::{Interrupt, LinkVisitor, LocalRoutes, Ports},
-    share::layout,
+    share,
 };
 
 /// An open node. Dropping the last reference closes everything that belongs to it.
@@ -109,8 +109,8 @@ impl Node {
         (device_cfg.window_packets, device_cfg.path_packets) =
             window_of(&cfg, device_cfg.window_packets, kept);
         let (incarnation, half_len) =
-            (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
-        let node_region = Region::shared(layout::NODE_LEN, Pages::Base)?;
+            (device_cfg.incarnation, share::half_len(device_cfg.ring_len));
+        let node_region = Region::shared(share::NODE_LEN, Pages::Base)?;
         node_region.seal_future_write()?;
         let ports = Ports {
             interrupt: Arc::<EventVectors>::clone(&vectors),

@@ -111,7 +111,7 @@ pub struct Ports {
     pub interrupt: Arc<dyn Interrupt>,
     /// Shares registered memory with peers on this host.
     pub memory: Arc<dyn MemoryHost>,
-    /// This node's region, [`crate::share::layout::NODE_LEN`] bytes, writable, zeroed.
+    /// This node's region, [`crate::share::NODE_LEN`] bytes, writable, zeroed.
     pub node_region: Region,
     /// Routes to other nodes; `None`: nothing is known of them.
     pub routes: Option<Arc<dyn LocalRoutes>>,

@@ -42,7 +42,7 @@ use urma_mem::sync::{AtomicU64, Ordering};
 use crate::device::DeviceFunction;
 use crate::host::peer::KernelReads;
 use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, SharedMemory, Wake};
-use crate::share::layout;
+use crate::share;
 use crate::{DeviceCfg, Ports, SoftwareDevice};
 
 /// Bytes of a node's arena; test memory is taken from it.
@@ -200,7 +200,7 @@ pub(crate) fn pair_sharing(
 ) -> (Bench, Bench) {
     let (a, b) = (Bench::new(1, sharing, &change), Bench::new(2, sharing, &change));
     let ring_len = a.dev.cfg().ring_len;
-    let half = || Region::private(layout::half_len(ring_len)).unwrap();
+    let half = || Region::private(share::half_len(ring_len)).unwrap();
     let halves = [half(), half()];
     for (me, peer, mine, theirs) in [(&a, &b, 0, 1), (&b, &a, 1, 0)] {
         let parts = SameHostParts {
@@ -239,7 +239,7 @@ impl Bench {
         let ports = Ports {
             interrupt: Arc::<Raises>::clone(&raises),
             memory: Arc::new(BenchMemory { arena: arena.clone(), sharing }),
-            node_region: Region::private(layout::NODE_LEN).unwrap(),
+            node_region: Region::private(share::NODE_LEN).unwrap(),
             routes: None,
         };
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);

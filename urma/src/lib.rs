@@ -9,15 +9,33 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod open;
-mod reach;
 #[cfg(doctest)]
 mod readmes;
 
+use ubcore_sim::host::obstacle::{FailedAttempt, find};
+
 pub use open::{OpenError, Opened, open, open_device, open_node, outside};
-pub use reach::why_unreached;
 pub use ubcore_sim::{EidSource, Node, NodeCfg, NodeError, PathChoice};
 pub use udma_abi::RawEid;
 pub use udma_provider::device_on;
 pub use urma_answer::{Answerer, WELL_KNOWN_ID};
 pub use urma_core::*;
 pub use urma_mem::{OutOfBounds, Pages, Region};
+
+/// What stands between node `own` of this process and `peer`, after an import ended with `status`: the address,
+/// the port, a firewall, the MTU or the version; words for the user. `None` for a status that has another reason. Takes
+/// some seconds.
+#[must_use]
+pub fn why_unreached(own: Eid, peer: Eid, status: Status) -> Option<String> {
+    let attempt = if status == Status::TimedOut {
+        FailedAttempt::Silence
+    } else if status == Status::Unreachable {
+        FailedAttempt::Refusal
+    } else if status == Status::PeerFull {
+        return Some(status.to_string());
+    } else {
+        return None;
+    };
+    let (own, peer) = (RawEid(own.bytes()), RawEid(peer.bytes()));
+    Some(find(own, std::process::id(), peer, attempt).to_string())
+}

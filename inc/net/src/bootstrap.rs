@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::clock::clock;
+use crate::clock;
 
 /// TCP port of rank 0 for the other ranks.
 pub const BOOTSTRAP_PORT: u16 = 52223;

@@ -18,7 +18,7 @@ use inc::switch::Switch;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
-use crate::clock::clock;
+use crate::clock;
 use crate::raw::{RawAccess, RawPort};
 use crate::shared::{SharedLink, SharedPort};
 use crate::udp::{UdpCounts, UdpPort};

@@ -30,7 +30,7 @@ use urma_packet::ROCE_PORT;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::bootstrap::{BootstrapError, FoundGroup, GroupInvitation, InvitingRank, find};
-use crate::clock::clock;
+use crate::clock;
 use crate::drive::LinkAccess;
 use crate::host::LocalHost;
 use crate::udp::source_of;

@@ -19,7 +19,7 @@ use inc::port::PortCounts;
 use inc::slots::IncTime;
 use inc::wire::Collective;
 
-use crate::clock::clock;
+use crate::clock;
 use crate::drive::{LinkAccess, LinkLoss, Sleeper, StationDriver, Waker, system_random};
 use crate::udp::UdpCounts;
 

@@ -28,7 +28,7 @@ use urma_packet::Renumber;
 use urma_packet::frame::{FRONT_MAX, UdpDatagram, emit};
 use urma_xdp::{XdpCounts, XdpSocket};
 
-use crate::clock::clock;
+use crate::clock;
 use crate::udp::UdpCounts;
 
 /// An address on a link of Ethernet: six bytes.

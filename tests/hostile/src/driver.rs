@@ -9,7 +9,7 @@ use ubcore_sim::{
     DeviceCfg, Ports, SoftwareDevice,
     device::DeviceFunction,
     ports::{HostRequest, Interrupt, MemoryHost, SharedMemory},
-    share::layout::NODE_LEN,
+    share::NODE_LEN,
 };
 use udma_abi::{
     CmdStatus, DmaAccess, Nanos, RawEid, Sge, Sqe,

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod channel;
-pub mod descriptors;
 pub mod journal;
 pub mod judge;
 pub mod memory;

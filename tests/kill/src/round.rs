@@ -4,7 +4,7 @@
 //! over the channel. *Gives*: journal records. *Must not*: forget a request, or wait without a
 //! bound.
 
-use std::{io, time::Duration};
+use std::{collections::BTreeSet, fs, io, time::Duration};
 
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, JettyState, Jfc, LocalSge, RecvWr, Status,
@@ -12,7 +12,6 @@ use urma_core::{
 
 use crate::{
     channel::{Channel, Endpoint, Word},
-    descriptors::{mapped_count, open_count},
     journal::{Journal, Kind, RECV_BIT, Record},
     memory::{Memory, RECEIVES_MAX},
     pause::{Bound, rest},
@@ -527,4 +526,25 @@ pub(crate) fn slot(id: u64) -> usize {
 /// Receives are consumed in the order in which they were posted.
 fn buffer(number: u64) -> usize {
     usize::try_from(number % RECEIVES_MAX as u64).unwrap_or(0)
+}
+
+/// Returns the number of open descriptors of this process.
+#[must_use]
+pub fn open_count() -> u64 {
+    // The directory itself is open while it is read.
+    let entries = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    u64::try_from(entries.saturating_sub(1)).unwrap_or(u64::MAX)
+}
+
+/// Shared files without a name that are mapped, each counted once however many pieces it is in.
+#[must_use]
+pub fn mapped_count() -> u64 {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let files: BTreeSet<&str> = maps
+        .lines()
+        .filter(|line| line.contains("/memfd:"))
+        // Address, permissions, offset, device, inode.
+        .filter_map(|line| line.split_whitespace().nth(4))
+        .collect();
+    u64::try_from(files.len()).unwrap_or(u64::MAX)
 }

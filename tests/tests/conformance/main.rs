@@ -8,15 +8,20 @@
 mod behaviours;
 mod c_face;
 mod doc;
-mod missing;
 mod served;
 mod standard;
+
+use std::io::IoSliceMut;
+use std::sync::OnceLock;
 
 use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::getpid;
 use ubcore_sim::{CongestionChoice, Strategy};
-use urma_tests::world::{Face, Link, Setup};
+use urma_net::{Lab, LabPlan};
+use urma_tests::world::{Face, Link, Moving, Setup};
 
 fn main() {
     // As many channels as a device has have each a descriptor. Where the process may not have so many, those trials fail.
@@ -82,11 +87,38 @@ fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
 fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {
     let name = format!("{}::{setup}", behaviour.name);
     Trial::ignorable_test(name.clone(), move || {
-        if let Some(reason) = missing::for_setup(setup) {
+        if let Some(reason) = missing_for(setup) {
             urma_skip::skip_named(&name, reason);
             return Ok(Completion::ignored_with(reason));
         }
         (behaviour.run)(setup).map_err(|failure| format!("{failure}\n{}", behaviour.says))?;
         Ok(Completion::Completed)
+    })
+}
+
+/// Why `setup` cannot be tried on this machine, if it cannot. Looks at the machine, not at the product: what that fails to
+/// use would be taken for missing.
+fn missing_for(setup: Setup) -> Option<&'static str> {
+    if setup.has_hosts && !has_hosts() {
+        return Some("the kernel refuses hosts in network namespaces");
+    }
+    (setup.moving == Moving::Kernel && !kernel_reads())
+        .then_some("the kernel refuses process_vm_readv")
+}
+
+/// Whether hosts can be made and joined.
+fn has_hosts() -> bool {
+    static MADE: OnceLock<bool> = OnceLock::new();
+    *MADE.get_or_init(|| Lab::new(LabPlan::bridge(2, 1500)).is_ok())
+}
+
+/// Whether the kernel reads memory of a process, of this one, on request.
+fn kernel_reads() -> bool {
+    static READS: OnceLock<bool> = OnceLock::new();
+    *READS.get_or_init(|| {
+        let (from, mut to) = ([7_u8; 8], [0_u8; 8]);
+        let remote = [RemoteIoVec { base: from.as_ptr().addr(), len: from.len() }];
+        let read = process_vm_readv(getpid(), &mut [IoSliceMut::new(&mut to)], &remote);
+        read == Ok(8) && to == from
     })
 }

@@ -14,7 +14,6 @@ use urma::Region;
 use urma::{LocalSge, SendWr, WrFlags};
 
 use crate::{
-    atomics::{atomic_answer, chain},
     channel::Patience,
     cli::Spin,
     clock::pause,
@@ -26,6 +25,7 @@ use crate::{
     receive::{guard_len, message_number},
     requests,
     session::SessionObjects,
+    verify::{atomic_answer, chain},
 };
 
 /// Runs the round trips of one message size and returns what they took.

@@ -4,7 +4,6 @@
 //! or one JSON document. *Must not*: measure.
 #![forbid(unsafe_code)]
 
-mod atomics;
 mod bw;
 mod channel;
 mod cli;
@@ -18,7 +17,6 @@ mod lat;
 mod layout;
 mod live;
 mod oob;
-mod open;
 mod pace;
 mod pass;
 mod pattern;

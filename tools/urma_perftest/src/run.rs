@@ -9,10 +9,11 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use urma::PathKind;
+use urma::{Context, NodeCfg, PathChoice, PathKind, RawEid};
 
 use crate::{
     bw,
+    cli::PathArg,
     clock::RunningClock,
     dirty::Dirty,
     error::RunError,
@@ -20,7 +21,6 @@ use crate::{
     layout::Layout,
     live::{Interrupted, Live, Periods},
     oob::{self, Oob, OobError, OobMessage, SizeOutcome, VERSION, unexpected},
-    open::open,
     pass::{Pass, SizeSamples},
     plan::{Plan, PlanRefusal, Verb},
     receive::Receiver,
@@ -245,6 +245,23 @@ fn outcome(taken: &SizeSamples, before: &[(&str, u64)], after: &[(&str, u64)]) -
             .map(|(now, then)| (now.0.to_owned(), now.1.saturating_sub(then.1)))
             .collect(),
     }
+}
+
+/// Opens the device that the plan names.
+fn open(plan: &Plan) -> Result<Context, RunError> {
+    let mut cfg = NodeCfg::from_env().map_err(|error| PlanRefusal(error.to_string()))?;
+    if let Some(eid) = plan.eid {
+        cfg.eid = Some(RawEid(eid.bytes()));
+    }
+    cfg.name.clone_from(&plan.dev);
+    match plan.test.path {
+        PathArg::Auto => {}
+        PathArg::SameHost => cfg.path = PathChoice::SameHost,
+        PathArg::Packets => cfg.path = PathChoice::Packets,
+    }
+    let device = urma::open_device(cfg).map_err(|error| PlanRefusal(error.to_string()))?;
+    let opened = device.open(plan.eid_index);
+    opened.map_err(|status| RunError::Api { what: "opening the device", status })
 }
 
 #[cfg(test)]

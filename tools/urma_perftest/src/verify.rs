@@ -14,7 +14,6 @@ use urma::Region;
 use urma::{SendOp, SendWr};
 
 use crate::{
-    atomics::{atomic_answer, chain},
     error::RunError,
     layout::Layout,
     pass::Pass,
@@ -115,6 +114,30 @@ pub(crate) fn prepare(pass: &Pass<'_, '_>) -> Result<(), RunError> {
 
 pub(crate) fn offset(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// Verified atomics count up by one, so that each answer is known.
+pub(crate) fn chain(op: &mut SendOp<'_>, done: u64) {
+    if let SendOp::Cas { compare, swap, .. } = op {
+        (*compare, *swap) = (done, done + 1);
+    }
+}
+
+/// The answer of verified atomic number `done` is `done`, in 4 or 8 bytes.
+pub(crate) fn atomic_answer(
+    region: &Region,
+    at: usize,
+    len: usize,
+    done: u64,
+) -> Result<(), RunError> {
+    let (found, expected) = match len {
+        4 => (u64::from(region.load_u32(at)?), done & 0xffff_ffff),
+        _ => (region.load_u64(at)?, done),
+    };
+    if found == expected {
+        return Ok(());
+    }
+    Err(RunError::Request(format!("atomic {done} answered {found}, expected {expected}")))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::engine::names::{self, NamedBytes, Naming, TakenNames};
 use crate::engine::short::ShortBody;
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
-use crate::share::layout::{
+use crate::share::{
     HALF_HEAD, HALF_INCARNATION, HALF_MAGIC, HALF_RING, HALF_RING_LEN, NODE_SLEEP, half_len,
 };
 

@@ -22,8 +22,8 @@ use crate::context::model::LookedUp;
 use crate::context::objects::QueueRecord;
 use crate::context::{
     function::{DeviceFunction, FunctionId, QuotaKind},
-    guesses::GuessBudget,
     jfc::JfcPort,
+    token::GuessBudget,
 };
 use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;

@@ -24,7 +24,7 @@ use crate::engine::remote::{Want, check_own, view_extent};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 use crate::ports::{SharedExtent, SharedMemory};
-use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
+use crate::share::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// How long announced copies may take before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;

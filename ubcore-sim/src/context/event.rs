@@ -10,7 +10,7 @@ use udma_abi::{Eqe, eqe::EQE_LEN};
 use urma_mem::sync::AtomicU32;
 use urma_mem::{Region, event::EventWriter};
 
-use super::function_id::FunctionId;
+use super::FunctionId;
 use crate::ports::Interrupt;
 
 /// One event ring with its vector.

@@ -11,9 +11,9 @@ use udma_abi::{BackingError, CmdStatus, DmaAccess, Eqe};
 use urma_mem::Region;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
+pub use super::FunctionId;
 use super::event::EventQueue;
-pub use super::function_id::FunctionId;
-use super::guesses::GuessBudget;
+use super::token::GuessBudget;
 use crate::dma::{Dma, FoundRange, JoinedWindows};
 use crate::ports::Interrupt;
 

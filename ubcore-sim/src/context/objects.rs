@@ -9,7 +9,7 @@ use udma_abi::cmd::{CmdQueueKind, Mode};
 
 use super::function::FunctionId;
 use crate::limits;
-use crate::share::layout::{PULL_SLOT, SEGMENTS, SLOTS};
+use crate::share::{PULL_SLOT, SEGMENTS, SLOTS};
 
 /// Numbers of one kind.
 #[derive(Debug)]

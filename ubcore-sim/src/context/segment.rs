@@ -23,7 +23,7 @@ use super::poison::{Marks, Poison};
 use super::table::IdTable;
 use super::token::fits;
 use crate::ports::{SharedExtent, SharedMemory};
-use crate::share::layout::{
+use crate::share::{
     EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
 };
 
@@ -353,7 +353,7 @@ impl SegmentCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::layout::NODE_LEN;
+    use crate::share::NODE_LEN;
 
     const NONE: SharedMemory = SharedMemory { extents: Vec::new(), file: None };
 

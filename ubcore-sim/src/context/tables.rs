@@ -30,7 +30,7 @@ use crate::cfg::{DeviceCfg, ExpressLane};
 use crate::fault::Faults;
 use crate::limits;
 use crate::ports::{HostRequest, Interrupt, Ports};
-use crate::share::layout;
+use crate::share;
 
 /// Entries of a list of queue numbers: more than there can be queues.
 pub(crate) const LIST_LEN: usize = 4 * limits::QUEUES;
@@ -99,7 +99,7 @@ impl Tables {
             moderation: AtomicBool::new(false),
             requests: ArrayQueue::new(REQUESTS_LEN),
             step_max: cfg.direct_chunk.min(cfg.step_bytes) as u64,
-            sleep: SleepFlag::new(ports.node_region.clone(), layout::NODE_SLEEP).ok(),
+            sleep: SleepFlag::new(ports.node_region.clone(), share::NODE_SLEEP).ok(),
             sign: Arc::default(),
             cfg,
             ports,
@@ -311,7 +311,7 @@ fn first_cfg(cfg: &DeviceCfg) -> FunctionCfg {
 
 fn write_header(cfg: &DeviceCfg, node: &Region) {
     let [high, low] = cfg.eid.to_words();
-    let words = [layout::NODE_MAGIC, layout::VERSION, cfg.incarnation, high, low];
+    let words = [share::NODE_MAGIC, share::VERSION, cfg.incarnation, high, low];
     // A region that is too short shows no magic, and peers refuse it.
     let _ = node.store_block_last(0, &words, 0);
 }

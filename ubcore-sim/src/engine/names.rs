@@ -9,7 +9,7 @@
 
 use urma_mem::Region;
 
-use crate::share::layout::{HALF_NAMES, HALF_TAKES};
+use crate::share::{HALF_NAMES, HALF_TAKES};
 
 /// Bytes of a sender's registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

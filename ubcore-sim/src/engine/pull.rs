@@ -18,7 +18,7 @@ use super::names::{NamedBytes, TakenNames};
 use super::remote::{View, address_of, is_current as is_alive, place_of, slot_in};
 use crate::context::link::DirectParts;
 use crate::hooks::{self, Hook};
-use crate::share::layout::{HALF_NAMES, PULL_SLOT};
+use crate::share::{HALF_NAMES, PULL_SLOT};
 
 /// Number of cached entries of the peer's table.
 const VIEWS: usize = 4;

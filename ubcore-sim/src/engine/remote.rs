@@ -14,17 +14,16 @@ use super::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
 use crate::context::function::FunctionId;
-use crate::context::guesses::GuessBudget;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, file_place,
     offset_in, tid_of,
 };
-use crate::context::token::fits;
+use crate::context::token::{GuessBudget, fits};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 use crate::ports::{SegmentLife, SharedExtent};
-use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
+use crate::share::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// The access that a request wants to a segment.
 #[derive(Clone, Copy, Debug)]
@@ -600,7 +599,7 @@ mod tests {
     use super::*;
     use crate::context::segment::NewSegment;
     use crate::ports::{PeerFiles, SharedMemory};
-    use crate::share::layout::{NODE_LEN, half_len};
+    use crate::share::{NODE_LEN, half_len};
 
     #[derive(Debug)]
     struct OwnFiles;

@@ -38,11 +38,11 @@ use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::function::FunctionId;
-use crate::context::guesses::GuessBudget;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
+use crate::context::token::GuessBudget;
 
 /// Arguments of [`SendEngine::new`], from the command that makes the queue.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use crate::exchange::sides::Connecting;
 use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
-use crate::share::layout::NODE_INCARNATION;
+use crate::share::NODE_INCARNATION;
 
 impl Exchange {
     /// Called again for each step while pending.

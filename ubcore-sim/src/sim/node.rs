@@ -23,7 +23,7 @@ use crate::host::{
 use crate::link::Datagram;
 use crate::ports::Ports;
 use crate::ports::{SameHostParts, Wake};
-use crate::share::layout;
+use crate::share;
 
 /// Interrupt vectors of a simulated device.
 const VECTORS: u16 = 64;
@@ -88,7 +88,7 @@ impl SimNode {
         let ports = Ports {
             interrupt: Arc::<EventVectors>::clone(&vectors),
             memory: Arc::new(ArenaMemory::new(arena, page_moving, FileSharing::Off)),
-            node_region: Region::shared(layout::NODE_LEN, Pages::Base)?,
+            node_region: Region::shared(share::NODE_LEN, Pages::Base)?,
             routes: None,
         };
         let eid = cfg.eid;
@@ -155,7 +155,7 @@ impl SimNode {
 
     /// A fresh half for the pair with `peer`.
     fn half(&mut self, peer: RawEid) -> io::Result<Region> {
-        let half = Region::shared(layout::half_len(self.device.cfg().ring_len), Pages::Base)?;
+        let half = Region::shared(share::half_len(self.device.cfg().ring_len), Pages::Base)?;
         self.halves.insert(peer, half.clone());
         Ok(half)
     }

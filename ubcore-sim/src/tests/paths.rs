@@ -6,7 +6,7 @@ use super::scene::{Scene, scene_of};
 use super::{Sharing, on_seg, pair_sharing};
 use crate::context::segment::{entry_offset, tid_of};
 use crate::host::peer::KernelReads;
-use crate::share::layout::EXTENTS;
+use crate::share::EXTENTS;
 
 const PAGE: u64 = 4096;
 /// A private page at the head, two shared runs without a gap, a private page, a shared one.

@@ -9,7 +9,7 @@ use super::scene::{Scene, scene, scene_of};
 use super::{Bench, on_seg, pair_with};
 use crate::context::link::Reach;
 use crate::exchange::PlainStep;
-use crate::share::layout::HALF_RING;
+use crate::share::HALF_RING;
 
 /// Steps both nodes until they have nothing to do.
 fn finish(s: &mut Scene) {

@@ -12,7 +12,7 @@ use super::scene::{Scene, scene, scene_of};
 use super::{on_seg, pair, pair_with};
 use crate::context::link::Reach;
 use crate::hooks::{self, Hook};
-use crate::share::layout::{HALF_NAMES, HALF_SLOTS_USED};
+use crate::share::{HALF_NAMES, HALF_SLOTS_USED};
 
 #[test]
 fn withdrawn_segments_are_refused_and_bytes_stop() {

@@ -1,12 +1,10 @@
 //! C and C++ programs against an installed tree.
 
 mod clients;
-mod documented;
 mod errno;
 mod examples;
 mod leaves;
 mod memory;
-mod patterns;
 mod profiles;
 mod refusals;
 mod releases;

@@ -17,9 +17,8 @@ use clap::Parser;
 use ubcore_sim::node::NodeCfg;
 use urma_kill::{
     channel::{Channel, Word},
-    descriptors::open_count,
     journal::Journal,
-    round::{self, Orders},
+    round::{self, Orders, open_count},
     side::{Outcome, Side},
 };
 

@@ -4,6 +4,7 @@
 //! not*: leave a process.
 
 use std::{
+    collections::BTreeSet,
     fmt, fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use urma_kill::{
     plan::{Mix, Mode, mix},
 };
 
-use crate::{leftovers::sockets_of, worker::Worker};
+use crate::worker::Worker;
 
 /// How and where one of the two shall die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -331,4 +332,23 @@ fn keep(path: &Path, worker: &Worker) -> PathBuf {
     ));
     let _ = fs::copy(path, &place);
     place
+}
+
+/// Sockets whose name carries an EID.
+fn sockets_of(eid: &str) -> Vec<String> {
+    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let name = format!("urma/{eid}");
+    let is_its = |line: &&str| line.split_whitespace().any(|word| word.trim_matches('@') == name);
+    text.lines().filter(is_its).map(str::to_owned).collect()
+}
+
+/// Files that a dead process may leave in shared memory and in the folder for temporary files.
+pub(crate) fn files_of_urma() -> BTreeSet<PathBuf> {
+    let places = [PathBuf::from("/dev/shm"), PathBuf::from("/dev/hugepages"), std::env::temp_dir()];
+    let entries = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+        name.is_some_and(|name| name.contains("urma") || name.contains("udma"))
+    };
+    entries.map(|entry| entry.path()).filter(is_ours).collect()
 }

@@ -9,8 +9,6 @@
 #[cfg(test)]
 mod episode;
 #[cfg(test)]
-mod leftovers;
-#[cfg(test)]
 mod living;
 #[cfg(test)]
 mod worker;
@@ -22,8 +20,8 @@ mod tests {
     use urma_mem::sync::{AtomicU64, Ordering};
 
     use crate::{
-        episode::{Death, Plan, run},
-        leftovers, living,
+        episode::{Death, Plan, files_of_urma, run},
+        living,
     };
 
     fn number(name: &str, default: u64) -> u64 {
@@ -50,7 +48,7 @@ mod tests {
     fn kills_leave_one_completion_per_request_and_nothing_of_the_dead() {
         let (kills, seed) = (number("URMA_KILLS", 208), number("URMA_KILL_SEED", 1));
         let only = std::env::var("URMA_KILL_ONLY").ok().and_then(|text| text.parse().ok());
-        let before = leftovers::files();
+        let before = files_of_urma();
         let results = in_crews(kills, |index| {
             only.is_none_or(|only: u64| only == index)
                 .then(|| (index, run(&Plan::new(seed, index))))
@@ -78,7 +76,7 @@ mod tests {
         for (what, count) in counts {
             println!("{count:4} {what}");
         }
-        let after = leftovers::files();
+        let after = files_of_urma();
         let stayed: Vec<_> = after.difference(&before).collect();
         assert!(stayed.is_empty(), "files stayed: {stayed:?}");
         assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));

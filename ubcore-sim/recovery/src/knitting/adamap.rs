@@ -14,7 +14,7 @@ use udma_abi::Nanos;
 
 use self::node::{AdamapNode, NodeList};
 use self::table::{AdamapTable, TableEntry};
-use super::block::Holder;
+use super::Holder;
 use super::pool::KnittingPool;
 use super::record::{Arrival, LossError, LossRecord, RecordTraits};
 use crate::report::{DataMark, LossReport};

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 
-use super::block::Holder;
+use super::Holder;
 use super::gaps::Gaps;
 use super::later::LaterRuns;
 use super::line::RunOrder;

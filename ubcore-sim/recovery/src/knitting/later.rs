@@ -180,7 +180,7 @@ impl LaterRuns {
 mod tests {
     use urma_mem::Region;
 
-    use super::super::block::Holder;
+    use super::super::Holder;
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@
 
 use udma_abi::Nanos;
 
-use super::block::Holder;
+use super::Holder;
 use super::line::{LINE_WORDS, PackedLine, RunOrder};
 use super::nic::{LineId, NIC_LINES_MIN, NONE, NicLine, NicUsage};
 use super::pool::KnittingPool;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use udma_abi::Nanos;
 
-use super::block::{BlockId, Holder};
 use super::line::PackedLine;
+use super::{BlockId, Holder};
 
 /// Lines that a NIC holds by default: 256 KiB of runs and links.
 const NIC_LINES: usize = 4096;

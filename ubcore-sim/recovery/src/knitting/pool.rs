@@ -15,9 +15,9 @@
 
 use urma_mem::Region;
 
-use super::block::{BlockId, Holder};
 use super::dma::DmaModel;
 use super::nic::NicLines;
+use super::{BlockId, Holder};
 
 const FREE: u32 = 0;
 /// Link of the last block of a list.

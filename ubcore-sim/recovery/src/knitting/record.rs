@@ -16,8 +16,8 @@ use std::fmt::Debug;
 
 use udma_abi::Nanos;
 
-use super::block::{BlockId, Holder};
 use super::pool::{KnittingPool, Scribbled};
+use super::{BlockId, Holder};
 use crate::repair::RepairMark;
 use crate::report::{DataMark, LossReport, LossRun, TailMark};
 

@@ -319,7 +319,7 @@ fn a_first_report_that_was_lost_is_repeated() {
 
 #[test]
 fn usage_counts_what_is_held_and_the_most_of_it() {
-    use super::block::Holder;
+    use super::Holder;
 
     let (mut pool, _region) = pool(4);
     let holder = Holder::new(1);

@@ -19,7 +19,7 @@ use crate::carrier::piece::PIECE_MAX;
 use crate::engine::names::NamedBytes;
 use crate::exchange::{Connecting, SharedSide};
 use crate::ports::HostRequest;
-use crate::share::layout::{HALF_HEAD, HALF_RING};
+use crate::share::{HALF_HEAD, HALF_RING};
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 

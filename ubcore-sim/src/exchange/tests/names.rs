@@ -11,7 +11,7 @@ use crate::context::segment::entry_offset;
 use crate::engine::names::{NamedBytes, take_back};
 use crate::exchange::target::fragment::RequestFragment;
 use crate::hooks::{self, Hook};
-use crate::share::layout::{HALF_RING, HALF_TAKES};
+use crate::share::{HALF_RING, HALF_TAKES};
 
 const RW: Access = Access::READ.union(Access::WRITE);
 const LEN: usize = 100_000;

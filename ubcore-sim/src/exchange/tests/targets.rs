@@ -179,7 +179,7 @@ fn a_corrupt_ring_cuts_the_peer_off() {
     let eid = w.eid(0);
     let half = w.nodes[1].exchange.peer_halves.get(&eid).unwrap().clone();
     // The tail jumps by more than the ring holds.
-    half.store_u64(crate::share::layout::HALF_RING, 1 << 40).unwrap();
+    half.store_u64(crate::share::HALF_RING, 1 << 40).unwrap();
     w.run_for(10_000);
     assert_eq!(w.counter(1, Counter::PeerLied), 1);
     assert!(w.nodes[1].exchange.peers.is_empty());

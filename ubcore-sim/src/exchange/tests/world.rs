@@ -26,7 +26,7 @@ use crate::ports::{
     Interrupt, MemoryHost, PacketFormat, Ports, Route, SameHostParts, SharedExtent, SharedMemory,
     Wake,
 };
-use crate::share::layout::{NODE_LEN, half_len};
+use crate::share::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
 
 pub(super) const TOKEN: u32 = 0x1234_5678;

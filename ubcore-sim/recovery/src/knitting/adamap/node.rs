@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 
-use crate::knitting::block::{BlockId, Holder};
 use crate::knitting::pool::KnittingPool;
 use crate::knitting::record::LossError;
+use crate::knitting::{BlockId, Holder};
 use crate::report::LossRun;
 
 /// Words of a block that hold a node.

@@ -6,7 +6,7 @@ use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 use urma_mem::Region;
 
 use super::*;
-use crate::knitting::block::Holder;
+use crate::knitting::Holder;
 use crate::knitting::later::LaterRuns;
 use crate::report::TICKET_MASK;
 
