@@ -1,10 +1,10 @@
-//! Links in virtual time: datagrams go in, come out later, or not, or twice, or changed.
+//! Links in virtual time: datagrams arrive later, or not, or twice, or changed.
 //!
-//! - owns: the trait, the perfect wire, the decorators that spoil it, the seeded generator.
+//! - owns: the trait, the perfect wire, the decorators that add faults, the seeded generator.
 //! - takes: bytes and the time of sending. gives: deliveries in order of their time.
-//! - must not: parse what it carries; draw randomness from anywhere but its seed.
+//! - must not: parse datagrams; draw random numbers from anything but its seed.
 //!
-//! A fault is a decorator around another link; any number of them stack ([`FaultCfg::build`]).
+//! Each fault is a decorator around another link; any number of them can be stacked ([`FaultCfg::build`]).
 
 mod calm;
 mod cuts;
@@ -38,14 +38,13 @@ pub struct Datagram {
 
 /// Carries datagrams between nodes in virtual time.
 pub trait Link: Send + Debug {
-    /// Takes a datagram at time `at`, which may lie ahead of what was polled so far but never
-    /// behind it.
+    /// Sends a datagram at time `at`, which must not be before the time of the last poll.
     fn send(&mut self, at: Nanos, datagram: Datagram);
 
-    /// The next datagram that arrives at `now` or earlier.
+    /// Returns the next datagram that arrives at `now` or earlier.
     fn poll(&mut self, now: Nanos) -> Option<Datagram>;
 
-    /// When the next one arrives.
+    /// Returns when the next datagram arrives.
     fn poll_deadline(&self) -> Option<Nanos>;
 }
 
@@ -58,7 +57,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A wire of `delay_ns` one way.
+    /// A wire with a one-way delay of `delay_ns`.
     #[must_use]
     pub const fn new(delay_ns: Nanos) -> Self {
         Self { delay_ns, queue: BTreeMap::new(), sent: 0 }
@@ -67,7 +66,7 @@ impl Wire {
 
 impl Link for Wire {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
-        // The count keeps datagrams of one instant in the order in which they were sent.
+        // The count keeps datagrams of the same time in the order of sending.
         self.queue.insert((at.saturating_add(self.delay_ns), self.sent), datagram);
         self.sent += 1;
     }
@@ -82,7 +81,7 @@ impl Link for Wire {
     }
 }
 
-/// Forwards what a decorator does not change.
+/// The methods that a decorator only forwards.
 macro_rules! forward {
     () => {
         fn poll(&mut self, now: Nanos) -> Option<Datagram> {

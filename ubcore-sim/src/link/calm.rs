@@ -1,13 +1,13 @@
 //! A link whose faults end at a given time.
 //!
-//! - owns: that time. takes: the link before it. gives: the same, and a perfect wire from then on.
-//! - must not: forget what is still on its way.
+//! - owns: the time. takes: a faulty link. gives: that link until then, and a perfect wire afterwards.
+//! - must not: drop datagrams that are still in transit.
 
 use udma_abi::Nanos;
 
 use super::{Datagram, Link, Wire};
 
-/// The link of before, and the wire of after.
+/// A link that becomes a perfect wire at a given time.
 #[derive(Debug)]
 pub(super) struct Calm {
     before: Box<dyn Link>,
@@ -16,7 +16,7 @@ pub(super) struct Calm {
 }
 
 impl Calm {
-    /// Behaves like `before`, but what is sent at `from` or later arrives `delay_ns` after that.
+    /// Behaves like `before`; datagrams sent at `from` or later arrive after exactly `delay_ns`.
     pub(super) fn new(before: Box<dyn Link>, delay_ns: Nanos, from: Nanos) -> Self {
         Self { before, after: Wire::new(delay_ns), from }
     }

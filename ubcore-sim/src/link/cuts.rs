@@ -1,6 +1,6 @@
-//! Times in which nothing passes: between two nodes, in one direction, around one node, or anywhere.
+//! Outages: times in which nothing passes between two nodes, in one direction, around one node, or anywhere.
 //!
-//! - owns: what an outage concerns, and what becomes of datagrams in it. takes: a list of them.
+//! - owns: the scope of an outage, and what it does to datagrams. takes: a list of outages.
 //! - gives: a link that is cut or clogged for a time. must not: draw anything at random.
 
 use udma_abi::Nanos;
@@ -8,16 +8,16 @@ use udma_abi::Nanos;
 use super::{Datagram, Link, forward};
 use crate::ports::NodeAddr;
 
-/// What an outage concerns.
+/// Scope of an outage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// All that is sent.
+    /// All datagrams of the link.
     All,
     /// Two nodes, in both directions.
     Between(NodeAddr, NodeAddr),
-    /// What the first node sends to the second one.
+    /// One direction: what the first node sends to the second.
     OneWay(NodeAddr, NodeAddr),
-    /// What comes from an address or goes to it: a node that is cut off, or a port that is pulled.
+    /// All datagrams from or to an address: a node that is cut off, or an unplugged port.
     Address(NodeAddr),
 }
 
@@ -40,14 +40,14 @@ pub struct Outage {
     pub from: Nanos,
     /// First nanosecond after it.
     pub until: Nanos,
-    /// What it concerns: all else passes.
+    /// Which datagrams do not pass.
     pub cut: Cut,
-    /// Datagrams wait for its end, in order (a clogged link); if not, they are lost.
+    /// Datagrams wait for the end of the outage, in order (a clogged link); if not, they are lost.
     pub is_clog: bool,
 }
 
 impl Outage {
-    /// One that loses what is sent in it.
+    /// An outage that loses what is sent in it.
     #[must_use]
     pub const fn of(cut: Cut, from: Nanos, until: Nanos) -> Self {
         Self { from, until, cut, is_clog: false }
@@ -62,15 +62,15 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Adds the fault to the link `inner`.
+    /// Adds outages to the link `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, outages: Vec<Outage>) -> Self {
         Self { inner, outages }
     }
 
-    /// When a datagram of `at` goes on; `None`: it is lost.
+    /// Returns when a datagram sent at `at` proceeds; `None`: it is lost.
     fn passes_at(&self, mut at: Nanos, datagram: &Datagram) -> Option<Nanos> {
-        // Each outage moves the time behind itself, so each holds a datagram once at most.
+        // Each outage moves the time behind its own end, so each delays a datagram at most once.
         for _ in 0..=self.outages.len() {
             let is_in = |outage: &&Outage| {
                 (outage.from..outage.until).contains(&at) && outage.cut.concerns(datagram)

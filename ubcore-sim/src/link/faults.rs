@@ -1,6 +1,6 @@
-//! Decorators that lose, double or change datagrams.
+//! Decorators that lose, duplicate or corrupt datagrams.
 //!
-//! - owns: loss, duplication, corruption, routers, and the recipe that stacks all decorators.
+//! - owns: loss, duplication, corruption, routers, and the order in which all decorators are stacked.
 //! - takes: a link and a generator. gives: a worse link. must not: delay (that is `shape`).
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -12,47 +12,47 @@ use super::cuts::{Outage, Partition};
 use super::{Datagram, DelayTail, Jitter, Link, Rate, Reordering, Rng, Wire, forward};
 use crate::ports::NodeAddr;
 
-/// How bad a link is. All zero is a perfect wire without delay.
+/// Faults of a link. All zero: a perfect wire without delay.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultCfg {
     /// One-way delay in ns.
     pub delay_ns: Nanos,
-    /// Most extra delay that keeps the order, in ns.
+    /// Largest extra delay that keeps the order (jitter), in ns.
     pub jitter_ns: Nanos,
-    /// Chance that a datagram is lost, in a million.
+    /// Chance that a datagram is lost, in parts per million.
     pub loss_ppm: u32,
-    /// Chance that it comes twice, in a million.
+    /// Chance that a datagram is duplicated, in parts per million.
     pub duplicate_ppm: u32,
-    /// Chance that it is held back so that others overtake it, in a million.
+    /// Chance that a datagram is held back so that others overtake it, in parts per million.
     pub reorder_ppm: u32,
-    /// Longest time it is held back, in ns.
+    /// Longest time that a datagram is held back, in ns.
     pub reorder_ns: Nanos,
-    /// Chance that one bit of it is flipped, in a million.
+    /// Chance that one bit of a datagram is flipped, in parts per million.
     pub corrupt_ppm: u32,
-    /// Bytes per second of each direction; 0 is no limit.
+    /// Rate limit of each direction in bytes per second; 0: none.
     pub bytes_per_second: u64,
-    /// Most bytes that wait to be sent; more are lost.
+    /// Queue in front of the rate limit, in bytes; datagrams beyond it are lost.
     pub queue_bytes: u64,
-    /// Chance that a datagram begins a burst of losses in its direction, in a million (Gilbert-Elliott).
+    /// Chance that a datagram begins a burst of losses in its direction, in parts per million (Gilbert-Elliott).
     pub burst_ppm: u32,
-    /// Datagrams that such a burst loses, on average.
+    /// Average number of datagrams lost in a burst.
     pub burst_len: u32,
-    /// Chance that only the beginning of a datagram arrives, in a million.
+    /// Chance that a datagram is truncated, in parts per million.
     pub truncate_ppm: u32,
-    /// Chance that a datagram is in the tail of delays, in a million.
+    /// Chance that a datagram gets a delay of the long tail, in parts per million.
     pub tail_ppm: u32,
-    /// Longest delay of the tail, in ns; half of it is twice as frequent, and so on.
+    /// Longest delay of the tail, in ns; half of it is twice as likely, and so on.
     pub tail_ns: Nanos,
-    /// From then on, in virtual time, the link only delays; 0: never.
+    /// Virtual time from which the link only delays; 0: never.
     pub calm_from: Nanos,
     /// Times in which nothing passes.
     pub outages: Vec<Outage>,
-    /// Routers that let only short datagrams pass, for a time.
+    /// Routers that pass only short datagrams, for a time.
     pub routers: Vec<Router>,
 }
 
-/// A router of one direction between two nodes, and the MTU behind it for a time. The last one of a direction
-/// and a time counts.
+/// A router in one direction between two nodes, and the MTU behind it for a time. If several apply, the last one of the
+/// list counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Router {
     /// First nanosecond of the interval, in virtual time.
@@ -61,10 +61,9 @@ pub struct Router {
     pub until: Nanos,
     /// The node that sends and the one that receives.
     pub way: (NodeAddr, NodeAddr),
-    /// Bytes of an IP packet that pass.
+    /// Largest IP packet that passes, in bytes.
     pub mtu: usize,
-    /// The sender's system learns of the MTU and takes no datagram beyond it; if not, they are lost without
-    /// a message.
+    /// The sender's system learns the MTU and refuses longer datagrams; if not, they are lost silently.
     pub is_reported: bool,
 }
 
@@ -72,7 +71,7 @@ pub struct Router {
 pub(crate) const IP_OVERHEAD: usize = 28;
 
 impl Router {
-    /// The router that a datagram of `len` bytes, BTH to ICRC, does not pass at `at`.
+    /// Returns the router that drops a datagram of `len` bytes, BTH to ICRC, at `at`.
     pub(crate) fn in_the_way(
         routers: &[Self],
         at: Nanos,
@@ -86,7 +85,7 @@ impl Router {
 }
 
 impl FaultCfg {
-    /// The link: rate nearest to the wire, then delays, then what loses and doubles.
+    /// Builds the link: the rate limit nearest to the wire, then delays, then loss and duplication.
     #[must_use]
     pub fn build(&self, rng: &mut Rng) -> Box<dyn Link> {
         let mut link: Box<dyn Link> = Box::new(Wire::new(self.delay_ns));
@@ -207,20 +206,21 @@ random_fault!(
     }
 );
 
-/// Loses datagrams in bursts, each direction by itself: the model of Gilbert and Elliott, in whose good state
-/// nothing is lost and in whose bad state everything.
+/// Loses datagrams in bursts, in each direction independently: the model of Gilbert and Elliott, which loses nothing in
+/// the good state and everything in the bad state.
 #[derive(Debug)]
 pub struct BurstLoss {
     inner: Box<dyn Link>,
     rng: Rng,
     begin_ppm: u32,
     end_ppm: u32,
-    /// Directions in a burst.
+    /// Directions that are in the bad state.
     bad: BTreeSet<(NodeAddr, NodeAddr)>,
 }
 
 impl BurstLoss {
-    /// Around `inner`: with a chance of `begin_ppm` in a million a datagram begins a burst, of `len` on average.
+    /// Adds bursts to `inner`: a datagram begins one with a probability of `begin_ppm` parts per million; average length
+    /// `len` datagrams.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, begin_ppm: u32, len: u32) -> Self {
         let end_ppm = 1_000_000 / len.max(1);
@@ -235,7 +235,7 @@ impl Link for BurstLoss {
         if !is_lost {
             return self.inner.send(at, datagram);
         }
-        // A burst has one datagram at least, and ends behind each with the same chance.
+        // A burst has at least one datagram, and ends after each with the same probability.
         if self.rng.chance_ppm(self.end_ppm) {
             self.bad.remove(&way);
         } else {
@@ -246,7 +246,7 @@ impl Link for BurstLoss {
     forward!();
 }
 
-/// Loses what is too long for the router in its way.
+/// Loses datagrams that are too long for a router on their way.
 #[derive(Debug)]
 struct Routed {
     inner: Box<dyn Link>,

@@ -1,4 +1,4 @@
-//! The generator of every random choice in simulation.
+//! Random number generator of the simulation.
 //!
 //! - owns: xoshiro256** seeded by splitmix64 (Blackman and Vigna, public domain algorithms).
 //! - takes: a seed. gives: the same numbers for it, on every machine.
@@ -11,7 +11,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator of `seed`.
+    /// A generator seeded with `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mix = seed;
@@ -24,14 +24,13 @@ impl Rng {
         Self { state }
     }
 
-    /// A generator of its own for one part of a simulation: drawing there does not change what
-    /// other parts draw.
+    /// Splits off a generator for one part of a simulation, so that its draws do not change those of other parts.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -45,19 +44,19 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of the product: unbiased enough for choosing faults.
+        // High half of the product: little bias, enough for choosing faults.
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// A position in something of `len` elements; 0 when it is empty.
+    /// Returns an index into `len` elements; 0 if there are none.
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True with a probability of `ppm` in a million.
+    /// Returns true with a probability of `ppm` parts per million.
     pub fn chance_ppm(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }

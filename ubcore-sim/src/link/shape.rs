@@ -1,7 +1,7 @@
 //! Decorators that change when datagrams arrive.
 //!
-//! - owns: jitter, reordering, tails of delay, rate. takes: a link and a generator.
-//! - gives: a slower link. must not: lose anything but what a full queue loses.
+//! - owns: jitter, reordering, long-tailed delays, rate limit. takes: a link and a generator.
+//! - gives: a slower link. must not: lose datagrams, except at a full queue.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use udma_abi::Nanos;
 use super::{Datagram, Link, Rng, forward};
 use crate::ports::NodeAddr;
 
-/// Delays each datagram by a random time, keeping the order of each direction.
+/// Delays each datagram by a random time, but keeps the order of each direction.
 #[derive(Debug)]
 pub struct Jitter {
     inner: Box<dyn Link>,
     rng: Rng,
     most_ns: Nanos,
-    /// When the last datagram of a direction went on.
+    /// When the last datagram of each direction proceeded.
     last: BTreeMap<(NodeAddr, NodeAddr), Nanos>,
 }
 
 impl Jitter {
-    /// Around `inner`, up to `most_ns` each.
+    /// Adds jitter of up to `most_ns` per datagram to `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, most_ns: Nanos) -> Self {
         Self { inner, rng, most_ns, last: BTreeMap::new() }
@@ -49,7 +49,7 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    /// Around `inner`: with a chance of `ppm` in a million for up to `most_ns`.
+    /// Adds delays of up to `most_ns` to `inner`, each with a probability of `ppm` parts per million.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
         Self { inner, rng, ppm, most_ns }
@@ -65,8 +65,7 @@ impl Link for Reordering {
     forward!();
 }
 
-/// Gives some datagrams a delay with a long tail: half the longest delay is twice as frequent, and so on down to
-/// a 128th of it.
+/// Delays some datagrams with a long tail: half the longest delay is twice as likely, and so on down to a 128th of it.
 #[derive(Debug)]
 pub struct DelayTail {
     inner: Box<dyn Link>,
@@ -75,18 +74,18 @@ pub struct DelayTail {
     most_ns: Nanos,
 }
 
-/// The shortest delays of a tail are the longest one, halved so often.
+/// How often the longest delay of a tail is halved for the shortest ones.
 const HALVINGS: u32 = 7;
 
 impl DelayTail {
-    /// Around `inner`: with a chance of `ppm` in a million for up to `most_ns`.
+    /// Adds delays of up to `most_ns` to `inner`, each with a probability of `ppm` parts per million.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
         Self { inner, rng, ppm, most_ns }
     }
 
     fn delay(&mut self) -> Nanos {
-        // In whole numbers: powers of floating point differ between machines.
+        // Integers, because floating-point powers differ between machines.
         let doublings = self.rng.next_u64().trailing_ones().min(HALVINGS);
         let most = self.most_ns >> (HALVINGS - doublings);
         most / 2 + self.rng.below(most / 2 + 1)
@@ -102,18 +101,18 @@ impl Link for DelayTail {
     forward!();
 }
 
-/// Limits bytes per second of each direction; a full queue loses what comes.
+/// Limits the bytes per second of each direction; a full queue drops datagrams.
 #[derive(Debug)]
 pub struct Rate {
     inner: Box<dyn Link>,
     bytes_per_second: u64,
     queue_bytes: u64,
-    /// When each direction is free again.
+    /// When each direction is idle again.
     busy_until: BTreeMap<(NodeAddr, NodeAddr), Nanos>,
 }
 
 impl Rate {
-    /// Adds the limit to the link `inner`.
+    /// Adds the rate limit to the link `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, bytes_per_second: u64, queue_bytes: u64) -> Self {
         Self {

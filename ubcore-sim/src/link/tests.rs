@@ -1,4 +1,4 @@
-//! The lossy link: what a seed loses, doubles and delays.
+//! Tests of faulty links: what a seed loses, duplicates and delays.
 
 use super::*;
 use udma_abi::RawEid;
@@ -101,7 +101,7 @@ fn a_burst_of_one_direction_leaves_the_other() {
     let mut link = cfg.build(&mut Rng::new(1));
     link.send(0, datagram(1));
     let back = Datagram { from: B, to: A, bytes: Arc::from(vec![2; 100]) };
-    // The chance of a burst is one: the first of each direction is lost.
+    // A burst is certain: the first datagram of each direction is lost.
     link.send(0, back);
     assert_eq!(link.poll_deadline(), None);
 }

@@ -1,6 +1,6 @@
-//! How bad a link is, as text: `loss=1%,delay=5ms,seed=7`.
+//! Faults of a link as text: `loss=1%,delay=5ms,seed=7`.
 //!
-//! - owns: the names and units of the fields. takes: text. gives: checked values. must not: guess.
+//! - owns: names and units of the fields. takes: text. gives: checked values. must not: guess.
 
 use std::str::FromStr;
 
@@ -11,17 +11,17 @@ use super::FaultCfg;
 /// Faults of a link and the seed of their choices.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LinkFaults {
-    /// How bad the link is.
+    /// Kinds of faults, with their rates.
     pub cfg: FaultCfg,
-    /// The same seed loses the same datagrams.
+    /// Seed of random choices: the same seed loses the same datagrams.
     pub seed: u64,
 }
 
-/// The part of a text that is wrong.
+/// The invalid part of a text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{part:?} must be {wanted}")]
 pub struct LinkFaultsError {
-    /// As it stands there, such as `loss=2`.
+    /// The field as written, such as `loss=2`.
     pub part: String,
     /// What it may say.
     pub wanted: &'static str,
@@ -34,13 +34,13 @@ const TIME: &str = "a time such as 250us, 5ms or 1s, at most 60s";
 const BURST: &str = "a number of datagrams from 1 to 1000000";
 const NUMBER: &str = "a whole number";
 const RATE: &str = "bits per second, such as 500M or 10G";
-/// How long a datagram is held back that others are to overtake, when the text does not say.
+/// Default time by which reordered datagrams are held back.
 const REORDER_NS: Nanos = 1_000_000;
-/// Datagrams of a burst of losses, on average, when the text does not say.
+/// Default average length of a burst of losses, in datagrams.
 const BURST_LEN: u32 = 10;
-/// Longest delay of the tail, when the text does not say.
+/// Default longest delay of the tail.
 const TAIL_NS: Nanos = 10_000_000;
-/// What waits at most before a rate, as its time: usual for a router.
+/// Queue in front of a rate limit, as the time to drain it: usual for a router.
 const QUEUE_MS: u64 = 50;
 
 impl FromStr for LinkFaults {
@@ -96,7 +96,7 @@ impl FromStr for LinkFaults {
 const TIME_UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 const RATE_UNITS: &[(&str, f64)] = &[("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("", 1.0)];
 
-/// The number of `value`, which has one of `units`, from 0 to `most`.
+/// Parses a number from 0 to `most` with one of `units`.
 fn scaled(value: &str, units: &[(&str, f64)], most: f64) -> Option<u64> {
     let read = |(unit, factor): &(&str, f64)| {
         let number: f64 = value.strip_suffix(unit)?.parse().ok()?;
@@ -106,7 +106,7 @@ fn scaled(value: &str, units: &[(&str, f64)], most: f64) -> Option<u64> {
     units.iter().find_map(read).map(|number| number.round() as u64)
 }
 
-/// A number of at most a million.
+/// A number that is at most a million.
 fn ppm(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(1_000_000)
 }

@@ -1,4 +1,4 @@
-//! What a node is opened with.
+//! Configuration of a node.
 //!
 //! *Owns*: [`NodeCfg`], its defaults, the environment variables. *Gives*: checked values.
 //! *Must not*: open anything.
@@ -27,90 +27,88 @@ use crate::{
     transport::Strategy,
 };
 
-/// Where the EID of a node comes from that is opened without one.
+/// How a node gets its EID if none is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EidSource {
-    /// A random address of 127.0.0.0/8 outside 127.0.0.0/16, which only this host reaches.
+    /// A random address in 127.0.0.0/8 but outside 127.0.0.0/16, which only this host reaches.
     Random,
-    /// The address of the host ([`crate::host::udp::address`]), unless another process has it or the node
-    /// exchanges no packets; then a random one.
+    /// The address of the host ([`crate::host::udp::address`]); a random one if another process has it or the node
+    /// exchanges no packets.
     HostIfFree,
     /// The address of the host, or an error.
     Host,
 }
 
-/// How to open a node.
+/// Configuration with which a node is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeCfg {
-    /// Its endpoint id; `None`: as `eid_source` says.
+    /// Endpoint id; `None`: chosen by `eid_source`.
     pub eid: Option<RawEid>,
-    /// Where the EID comes from when none is given.
+    /// How the EID is chosen if `eid` is `None`.
     pub eid_source: EidSource,
     /// Name of the device, 1 to 63 bytes.
     pub name: String,
-    /// Addresses of further ports of this host, in the order of preference, at most 3: packets to a peer go another
-    /// way when the one between the EIDs carries nothing.
+    /// Addresses of further ports of this host in the order of preference, at most 3: packets to a peer use them when the
+    /// route between the EIDs fails.
     pub ports: Vec<IpAddr>,
     /// How packets use several ports.
     pub port_mode: PortMode,
-    /// Paths to other nodes that may be used.
+    /// Which paths to other nodes may be used.
     pub path: PathChoice,
-    /// Whether registered pages move to memory that peers on this host reach directly.
+    /// Whether registered pages are moved to memory that peers on this host access directly.
     pub page_moving: PageMoving,
-    /// What becomes of threads that store into memory while it moves.
+    /// Whether threads that write to memory while it is moved are held.
     pub writers: Writers,
-    /// Pages that moved memory gets.
+    /// Page size of moved memory.
     pub huge_pages: HugePages,
-    /// Whether a peer's memory that is not shared may be read through the kernel.
+    /// Whether unshared memory of a peer may be read through the kernel.
     pub kernel_reads: KernelReads,
-    /// Whether files that registered memory is a part of are mapped by peers on this host, and theirs here.
+    /// Whether peers on this host map the files that registered memory belongs to, and this node theirs.
     pub file_sharing: FileSharing,
-    /// What children of this process get of registered memory: as the newest node says.
+    /// What forked children get of registered memory; the newest node of the process decides.
     pub fork_copies: ForkCopies,
-    /// With which processes of its user memory is shared.
+    /// Which processes of the user may share memory with this node.
     pub share_with: ShareWith,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
-    /// Whether requests are accounted in a model of the context cache of a NIC.
+    /// Whether requests are counted in a model of the context cache of a NIC.
     pub contexts: ContextModelMode,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
-    /// Whether messages that go by packets also go through the cycle model of a packet engine.
+    /// Whether messages sent as packets also pass the cycle model of a packet engine.
     pub packet_engine: PacketEngineMode,
-    /// Which engine that is.
+    /// Configuration of that packet engine.
     pub engine: PacketEngineCfg,
-    /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
-    /// takes no page fault; 0: none.
+    /// Most bytes of a segment on this host that its import maps in advance, so that the first access takes no page fault;
+    /// 0: none.
     pub prepared_max: u64,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
-    /// What carries the requests of RC jetties.
+    /// Protocol of RC jetties.
     pub rc: RcWire,
-    /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048
-    /// or 4096; `None`: the largest that the route to the peer carries when the jetty is bound.
+    /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048 or 4096;
+    /// `None`: the largest for the route to the peer when the jetty is bound.
     pub rc_mtu: Option<u32>,
-    /// Most packets that one TP may have unacknowledged, 1 to 65536: on a long path, the rate times the round-trip time.
-    /// `None`: 512, or as many as the system's socket buffers keep if that is less; with congestion control, which bounds what
-    /// is on the path, as many as have 64 MiB.
+    /// Send window of a TP in packets, 1 to 65536; a long path needs the rate times the round-trip time. `None`: 512, or as
+    /// many as fit into the socket buffers if that is less; with congestion control, which bounds the packets on the path,
+    /// as many as have 64 MiB.
     pub window_packets: Option<u32>,
-    /// Whether the kernel cuts runs of packets that this node sends by one call, and joins those that it receives.
+    /// Whether the kernel segments runs of packets that one call sends (GSO) and joins received ones (GRO).
     pub udp_offload: UdpOffload,
-    /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
+    /// Faults of the packets that this node sends (loss, duplication, delay ...), for tests; `None`: none.
     pub link_faults: Option<LinkFaults>,
-    /// How lost packets are sent again, where the peer has the same setting: other pairs have the simpler of both, or
-    /// selective repeat.
+    /// Strategy of loss recovery, if the peer has the same; other pairs use the simpler of both, or selective repeat.
     pub strategy: Strategy,
-    /// What bounds the packets that each TP of this node has on the path beside the window; the peer need not have the
-    /// same.
+    /// Congestion control, which bounds the packets of each TP on the path beside the window; the peer may have another.
     pub congestion: CongestionChoice,
-    /// PCI address of a function, bound to the kernel's VFIO, that programs drive instead of a node of their own;
-    /// `None`: a node, or what `ubcored` names.
+    /// PCI address of a function, bound to the kernel's VFIO, that the program drives instead of a node of its own;
+    /// `None`: a node, or the device of `ubcored`.
     pub vfio: Option<String>,
-    /// Socket of the daemon `ubcored` whose device programs use instead of one of their own; `None`: their own.
+    /// Socket of the daemon `ubcored` whose device the program uses instead of its own; `None`: its own.
     pub ubcored: Option<PathBuf>,
     /// User address space id, 24 bits.
     pub uasid: u32,
-    /// A mistake that the device makes on purpose, to show that a test can fail.
+    /// A planted fault, to show that a test can fail.
     #[cfg(any(test, feature = "planted-faults"))]
     pub fault: Option<crate::fault::PlantedFault>,
 }
@@ -155,7 +153,7 @@ impl Default for NodeCfg {
 }
 
 impl NodeCfg {
-    /// The defaults, changed by the files that [`settings`] reads and by the environment:
+    /// Reads the configuration: the defaults, overridden by the files of [`settings`] and by the environment:
     ///
     /// | variable | values |
     /// |---|---|
@@ -200,7 +198,7 @@ impl NodeCfg {
         unset.with_overrides(look_up).map_err(|error| error.located(&all))
     }
 
-    /// This configuration, changed by the variables that `look_up` knows.
+    /// Overrides this configuration by the variables that `look_up` finds.
     ///
     /// # Errors
     /// The same as those of [`NodeCfg::from_env`].
@@ -296,7 +294,7 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// How datagrams are sent and received.
+    /// Returns how datagrams are sent and received.
     fn set_link(
         &mut self,
         has_offload: Option<bool>,
@@ -315,7 +313,7 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// What the device accounts in the models of a NIC.
+    /// Returns what the device counts in the models of a NIC.
     fn set_models(
         &mut self,
         text: impl Fn(&'static str) -> Option<String>,
@@ -339,7 +337,7 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// Addresses of its ports beside the EID.
+    /// Returns the addresses of the ports beside the EID.
     pub(super) fn further_ports(&self) -> Result<FurtherPorts, ConfigError> {
         let ports: Vec<_> = self.ports.iter().map(|address| ip_eid(*address).0).collect();
         FurtherPorts::new(&ports).map_err(|_| self.wrong_ports())
@@ -350,7 +348,7 @@ impl NodeCfg {
         ConfigError::ports(ports.join(","))
     }
 
-    /// Whether a node can be opened with it.
+    /// Checks whether a node can be opened with this configuration.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refuse = |name, value: u32, wanted: &'static str| {
             Err(ConfigError { name, value: value.to_string(), wanted: wanted.into(), at: None })
@@ -396,7 +394,7 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// The models of a NIC that are possible on real clocks, and a packet engine that does not stop.
+    /// Checks that the models of a NIC work with a real clock, and that the packet engine cannot stall.
     fn check_models(&self) -> Result<(), ConfigError> {
         let time = || "time".to_owned();
         if self.contexts == ContextModelMode::Time {
@@ -527,7 +525,7 @@ fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     }
 }
 
-/// The mode of the context cache that this says.
+/// Parses the mode of the context cache.
 fn contexts_of(value: String) -> Result<ContextModelMode, ConfigError> {
     match value.as_str() {
         "off" => Ok(ContextModelMode::Off),
@@ -540,7 +538,7 @@ fn contexts_of(value: String) -> Result<ContextModelMode, ConfigError> {
     }
 }
 
-/// Whether a variable that is a switch says `on`.
+/// Parses a switch: `on` or `off`.
 fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     match value.as_str() {
         "on" => Ok(true),
@@ -549,9 +547,9 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     }
 }
 
-/// Most bytes of a device name: `URMA_MAX_NAME` without its last zero (UMDK release 26.06).
+/// Most bytes of a device name: `URMA_MAX_NAME` without the final zero (UMDK release 26.06).
 const NAME_MAX: usize = 63;
-/// Of an imported segment: mapping that much for the first time takes about 1 ms.
+/// Default of what an import maps in advance: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
 const CONTEXTS_WANTED: &str = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
 const ENGINE_WANTED: &str = "off or count (not time: this node sends by real sockets, at the time of the system and not of the model)";

@@ -1,9 +1,9 @@
 //! A station that sends anything to any node, from any address, and receives nothing.
 //!
-//! - owns: its generator: what it sends does not change what other parts of the simulation draw.
-//! - takes: the addresses of all nodes; now and then a TPN, as one that it guessed.
-//! - gives: datagrams with a right ICRC.
-//! - must not: see what nodes send, or anything else that they drew.
+//! - owns: its generator, so that what it sends does not change random choices elsewhere in the simulation.
+//! - takes: the addresses of all nodes; now and then a TPN, as if guessed.
+//! - gives: datagrams with a valid ICRC.
+//! - must not: see packets or random choices of nodes.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use urma_packet::{
 use crate::endpoint::flow;
 use crate::link::{Datagram, Rng};
 
-/// Most packets of a round in which it floods.
+/// Most packets in a round of flooding.
 const FLOOD_MAX: u64 = 64;
-/// Chance that a round floods, in a million.
+/// Chance that a round floods, in parts per million.
 const FLOOD_PPM: u32 = 20_000;
-/// Chance that a packet is changed after it was put together, in a million.
+/// Chance that a finished packet is corrupted, in parts per million.
 const MUTATED_PPM: u32 = 100_000;
 
-/// A TPN of a node, with the peer at its other end.
+/// A guessed TPN of a node, with the peer at its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guess {
     /// EID of the attacked node.
@@ -37,41 +37,40 @@ pub struct Guess {
     pub tpn: u32,
 }
 
-/// Most packets that a node gets at once: about as many as fit into the buffer of a socket.
+/// Most packets that a node gets at once: about as many as a socket buffer holds.
 const FLOOD_AT_ONCE: u64 = 4096;
 
 /// Station without a device, which sends forged packets to a node.
 #[derive(Debug)]
 pub struct Attacker {
     rng: Rng,
-    /// Chance that it sends in a round, in a million.
+    /// Chance that it sends in a round, in parts per million.
     ppm: u32,
-    /// Packets to each node in a millisecond, and until when they were sent.
+    /// Packets to each node per millisecond, and the time up to which they were sent.
     flood_per_ms: u32,
     flooded_until: Nanos,
     eids: Vec<RawEid>,
 }
 
 impl Attacker {
-    /// A station that knows the addresses `eids`, and sends in a round with a chance of `ppm` in a
-    /// million.
+    /// A station that knows the addresses `eids` and sends in a round with a probability of `ppm` parts per million.
     #[must_use]
     pub fn new(seed: u64, ppm: u32, eids: Vec<RawEid>) -> Self {
         let rng = Rng::new(seed ^ 0x0bad_0bad);
         Self { rng, ppm, flood_per_ms: 0, flooded_until: 0, eids }
     }
 
-    /// The same, with `per_ms` packets to each node in a millisecond besides.
+    /// Also sends `per_ms` packets to each node per millisecond.
     pub(super) fn with_flood(self, per_ms: u32) -> Self {
         Self { flood_per_ms: per_ms, ..self }
     }
 
-    /// Whether packets come all the time.
+    /// Whether it sends a continuous flood.
     pub(super) fn is_flooding(&self) -> bool {
         self.flood_per_ms != 0
     }
 
-    /// Packets of the flood that are due for each node.
+    /// Number of flood packets that are due for each node.
     pub(super) fn flood_count(&mut self, now: Nanos) -> u64 {
         let due = now.saturating_sub(self.flooded_until) * u64::from(self.flood_per_ms) / 1_000_000;
         if due > 0 {
@@ -80,8 +79,7 @@ impl Attacker {
         due.min(FLOOD_AT_ONCE)
     }
 
-    /// A packet of the flood to `to`, from a node's address, or from an address of no node if `third`.
-    /// One in 64 is a CONNECT.
+    /// A flood packet to `to`, from the address of a node or, if `third`, of none. One in 64 is a CONNECT.
     pub(super) fn flood_packet(&mut self, third: bool, to: RawEid) -> Datagram {
         let mut from = self.eids[self.rng.index(self.eids.len())];
         if third || from == to {
@@ -97,7 +95,7 @@ impl Attacker {
         sealed(from, to, &header, None)
     }
 
-    /// Datagrams of this round.
+    /// Returns the datagrams of this round.
     pub(super) fn count(&mut self) -> u64 {
         match (self.rng.chance_ppm(self.ppm), self.rng.chance_ppm(FLOOD_PPM)) {
             (false, _) => 0,
@@ -106,14 +104,14 @@ impl Attacker {
         }
     }
 
-    /// One datagram; `guesses` are right, and used in some of them.
+    /// Returns one datagram; some use a TPN of `guesses`, which are correct.
     pub fn datagram(&mut self, guesses: &[Guess]) -> Datagram {
         let guess = guesses.get(self.rng.index(guesses.len() * 2)).copied();
         let (from, to) = match guess {
             Some(guess) => (guess.peer, guess.node),
             None => (self.source(), self.eids[self.rng.index(self.eids.len())]),
         };
-        // The number at the other end of a guessed TP.
+        // TPN at the other end of a guessed TP.
         let other =
             guess.and_then(|a| guesses.iter().find(|b| (b.node, b.peer) == (a.peer, a.node)));
         let dest = guess.map_or_else(|| self.tpn(), |guess| Tpn::from_low_bits(guess.tpn));
@@ -130,7 +128,7 @@ impl Attacker {
         sealed(from, to, &header, change)
     }
 
-    /// A node's address mostly, or an invented one.
+    /// The address of a node, or sometimes an invented one.
     fn source(&mut self) -> RawEid {
         let mut eid = self.eids[self.rng.index(self.eids.len())];
         if self.rng.chance_ppm(250_000) {
@@ -247,7 +245,7 @@ impl Attacker {
         }
     }
 
-    /// A WRITE of nothing, or what becomes a SEND to a queue of the nodes.
+    /// A WRITE without payload; a caller may turn it into a SEND to a queue of a node.
     fn request(&mut self) -> RequestHeader {
         let id = JettyId::from_low_bits(100 + self.word() % 4);
         let token_id = TokenId::from_low_bits(self.word() % 64);
@@ -264,7 +262,7 @@ impl Attacker {
     }
 }
 
-/// The packet with a right ICRC; before, the bits of one byte are changed as `change` says.
+/// Writes a packet, flips the bits of one byte if `change` says so, then seals it with a valid ICRC.
 fn sealed(
     from: RawEid,
     to: RawEid,
@@ -272,7 +270,7 @@ fn sealed(
     change: Option<(usize, u8)>,
 ) -> Datagram {
     let mut bytes = vec![0; header.packet_len(0)];
-    // What contradicts itself is sent as well.
+    // Packets that contradict themselves are sent as well.
     let _ = header.emit_headers(0, &mut bytes);
     if let Some((at, bits)) = change {
         bytes[at] ^= bits;

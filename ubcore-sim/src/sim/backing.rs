@@ -1,7 +1,7 @@
 //! A node of the fabric as a driver reaches it.
 //!
-//! - owns: nothing but references. takes: a driver's accesses. gives: the device's answers at
-//!   virtual time; those of a device that was pulled out once the node is killed.
+//! - owns: only references. takes: a driver's accesses. gives: the device's answers at virtual time, or those of an
+//!   unplugged device once the node is killed.
 //! - must not: behave differently from the backing of a real node.
 
 use std::os::fd::OwnedFd;
@@ -17,13 +17,13 @@ use super::fabric::Fabric;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 
-/// The driver that this device wants; as real nodes answer it.
+/// Driver name, the same as for real nodes.
 const DRIVER: &str = "udma";
 /// Identification, as real nodes answer it.
 const VENDOR_ID: u16 = 0xCC08;
 /// Identification, as real nodes answer it.
 const DEVICE_ID: u16 = 0xA001;
-/// Steps after which a reset has failed.
+/// Steps after which a reset counts as failed.
 const RESET_STEPS: u32 = 100_000;
 
 /// Backing of one simulated node.
@@ -33,7 +33,7 @@ pub struct SimBacking {
     vectors: Arc<EventVectors>,
 }
 
-/// What registers and DMA space share.
+/// State that registers and DMA space share.
 #[derive(Debug)]
 struct SimAccess {
     fabric: Arc<Fabric>,
@@ -42,7 +42,7 @@ struct SimAccess {
 }
 
 impl SimBacking {
-    /// The fabric that it belongs to.
+    /// Returns the fabric of the node.
     #[must_use]
     pub fn fabric(&self) -> &Arc<Fabric> {
         &self.access.fabric
@@ -50,7 +50,7 @@ impl SimBacking {
 }
 
 impl Fabric {
-    /// Node `number` as a driver reaches it.
+    /// The backing of node `number`.
     ///
     /// # Panics
     /// When there is no such node.
@@ -105,7 +105,7 @@ impl DeviceBacking for SimBacking {
         self.access.fabric.step_nodes();
     }
 
-    /// Every thread of the world is this one.
+    /// The whole fabric runs in this one thread.
     fn give_way(&self, _: GiveWay) {}
 }
 
@@ -118,7 +118,7 @@ impl SimAccess {
         if self.is_alive() { Ok(()) } else { Err(BackingError::Gone("it was killed".to_owned())) }
     }
 
-    /// The time of an access, after waking the device; `None` when it is dead.
+    /// Wakes the device and returns the time of the access; `None` if the node is dead.
     fn touch(&self) -> Option<Nanos> {
         if !self.is_alive() {
             return None;

@@ -1,6 +1,6 @@
-//! What a fabric is made from.
+//! Configuration of a fabric.
 //!
-//! - owns: the shape of a simulation: nodes, hosts, links, how time moves.
+//! - owns: the shape of a simulation: nodes, hosts, links, how time advances.
 //! - takes: a seed. gives: a configuration for `Fabric::new`. must not: run anything.
 
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ pub enum HostSharing {
     /// All nodes on one host: direct path and rings.
     #[default]
     SameHost,
-    /// Every node on a host of its own: packets.
+    /// Every node on its own host: packets.
     Packets,
     /// Two nodes per host.
     Mixed,
@@ -26,36 +26,36 @@ pub enum HostSharing {
 /// Configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct FabricCfg {
-    /// Seed of every random choice: one seed, one event log.
+    /// Seed of every random choice: the same seed gives the same event log.
     pub seed: u64,
-    /// Configuration of each device; node numbers are indices.
+    /// Configuration of each device, indexed by node number.
     pub devices: Vec<DeviceCfg>,
-    /// Host of each device.
+    /// Host number of each device.
     pub hosts: Vec<u32>,
     /// The link between hosts.
     pub faults: FaultCfg,
-    /// How long a round of steps takes, in ns, at most; at least 1.
+    /// Longest duration of a round of steps, in ns; at least 1.
     pub tick_ns: Nanos,
     /// Longest jump over idle time, in ns.
     pub jump_ns: Nanos,
-    /// Chance that a device is left out of a round, in a million.
+    /// Chance that a device skips a round, in parts per million.
     pub stall_ppm: u32,
-    /// Chance that an idle device goes to sleep, in a million.
+    /// Chance that an idle device goes to sleep, in parts per million.
     pub sleep_ppm: u32,
-    /// Chance that the attacker sends in a round, in a million.
+    /// Chance that the attacker sends in a round, in parts per million.
     pub attack_ppm: u32,
-    /// Packets that the attacker sends to each node in a millisecond besides, all the time.
+    /// Packets per millisecond that the attacker also sends to each node, all the time.
     pub flood_per_ms: u32,
-    /// Time until a hang-up on the same host is noticed, in ns, at most.
+    /// Longest time until a hang-up on the same host is noticed, in ns.
     pub hang_up_ns: Nanos,
     /// Whether registered pages move to shared memory.
     pub page_moving: crate::host::memory::PageMoving,
-    /// Lines of the log to keep; 0 keeps none.
+    /// Number of log lines to keep.
     pub log_lines: usize,
 }
 
 impl FabricCfg {
-    /// `nodes` nodes joined as `paths` says, over a link of 5 us without faults.
+    /// `nodes` nodes on hosts as `paths` says, with a link of 5 us without faults.
     #[must_use]
     pub fn new(seed: u64, nodes: u8, paths: HostSharing) -> Self {
         let device = |number: u8| {
@@ -84,10 +84,10 @@ impl FabricCfg {
         }
     }
 
-    /// The same with `ports` ports a node: at most 4, the EID's included.
+    /// Gives each node `ports` ports, the EID's included.
     ///
     /// # Panics
-    /// For more.
+    /// For more than 4.
     #[must_use]
     pub fn with_ports(mut self, ports: u8) -> Self {
         for (number, device) in (0..).zip(&mut self.devices) {
@@ -98,13 +98,13 @@ impl FabricCfg {
     }
 }
 
-/// EID of node `number`: the IPv4-mapped address 127.1.0.(number + 1).
+/// Returns the EID of node `number`: the IPv4-mapped address 127.1.0.(number + 1).
 #[must_use]
 pub fn eid(number: u8) -> RawEid {
     port_address(number, 0)
 }
 
-/// Address of a port of node `number`: 127.(port + 1).0.(number + 1); port 0 has the EID.
+/// Returns the address of a port of node `number`: 127.(port + 1).0.(number + 1); port 0 has the EID.
 #[must_use]
 pub fn port_address(number: u8, port: u8) -> RawEid {
     let octets = [127, port.wrapping_add(1), 0, number.wrapping_add(1)];

@@ -1,8 +1,8 @@
-//! The fabric: steps devices, moves datagrams and time.
+//! The fabric: steps devices, delivers datagrams, advances time.
 //!
 //! - owns: the virtual clock, the nodes, the link, the schedule.
 //! - takes: a configuration; kills and restarts. gives: steps, the log.
-//! - must not: let anything but the seed and the calls made decide what happens.
+//! - must not: depend on anything but the seed and the calls made.
 
 use std::{
     io,
@@ -22,9 +22,9 @@ use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
 use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor, RUN_BYTES, Transmit};
 
-/// Datagrams that one device may send in one round; bounds the loop.
+/// Most datagrams that a device sends in a round.
 const SENDS_PER_ROUND: usize = 4096;
-/// Requests of one core served in one round.
+/// Most host requests of a device served in a round.
 const REQUESTS_PER_ROUND: usize = 64;
 
 /// N devices in virtual time.
@@ -34,7 +34,7 @@ pub struct Fabric {
     world: Mutex<World>,
 }
 
-/// What one thread at a time works on.
+/// State of the fabric, for one thread at a time.
 #[derive(Debug)]
 struct World {
     cfg: FabricCfg,
@@ -43,17 +43,16 @@ struct World {
     rng: Rng,
     attacker: Attacker,
     log: Log,
-    /// Closed connections not noticed yet: time of the notice, index of the node that notices,
-    /// closed node.
+    /// Closed connections that are not noticed yet: time of the notice, node that notices, closed node.
     hang_ups: Vec<(Nanos, usize, RawEid)>,
     buf: Vec<u8>,
 }
 
 impl Fabric {
-    /// A fabric in which nothing happened yet.
+    /// Creates a fabric at time 0.
     ///
     /// # Errors
-    /// Out of memory or descriptors; a packet engine that is not possible.
+    /// Out of memory or descriptors, or an impossible packet engine.
     pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
         for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != PacketEngineMode::Off) {
             device.engine.engine(device.mtu).map_err(io::Error::other)?;
@@ -72,7 +71,7 @@ impl Fabric {
         Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
     }
 
-    /// Virtual time in ns.
+    /// Returns the virtual time in ns.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now.load(Ordering::Acquire)
@@ -85,7 +84,7 @@ impl Fabric {
         (Arc::clone(&node.device), Arc::clone(&node.vectors))
     }
 
-    /// The device of node `number`, for looking at its counters.
+    /// Returns the device of node `number`, to read its counters.
     ///
     /// # Panics
     /// When there is no such node.
@@ -94,8 +93,8 @@ impl Fabric {
         Arc::clone(&self.world().nodes[number].device)
     }
 
-    /// One round: every device that is not asleep steps once, datagrams that are due arrive, time
-    /// moves. Returns whether anything was done.
+    /// Runs one round: delivers due datagrams, steps every device that is not asleep once, and advances time. Returns
+    /// whether anything was done.
     pub fn step_nodes(&self) -> bool {
         let mut world = self.world();
         let now = self.now();
@@ -106,7 +105,7 @@ impl Fabric {
         done
     }
 
-    /// Rounds until `done` or until `bound_ns` of virtual time passed; whether it was done.
+    /// Runs rounds until `done` or for `bound_ns` of virtual time; returns whether it was done.
     pub fn run_until(&self, bound_ns: Nanos, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now().saturating_add(bound_ns);
         while !done() {
@@ -118,8 +117,8 @@ impl Fabric {
         true
     }
 
-    /// Kills node `number`: it steps no more, datagrams in transit to it are lost, peers on its
-    /// host notice within the configured time.
+    /// Kills node `number`: nothing steps it again, datagrams in transit to it are lost, peers on its host notice within
+    /// the configured time.
     ///
     /// # Panics
     /// When there is no such node.
@@ -137,8 +136,7 @@ impl Fabric {
         }
     }
 
-    /// Closes node `number`: its peers by packets get a CLOSE, which may overtake what it owes them. Otherwise
-    /// as [`Fabric::kill`].
+    /// Closes node `number` like [`Fabric::kill`], but its packet peers get a CLOSE, which may overtake answers to them.
     ///
     /// # Panics
     /// When there is no such node.
@@ -154,8 +152,8 @@ impl Fabric {
         self.kill(number);
     }
 
-    /// Stops node `number` for `ns` of virtual time, as a process is stopped by SIGSTOP: nothing
-    /// steps it, datagrams wait as in a socket, peers on its host see it connected.
+    /// Stops node `number` for `ns` of virtual time, like a process by SIGSTOP: nothing steps it, its datagrams wait as in
+    /// a socket buffer, and peers on its host see it connected.
     ///
     /// # Panics
     /// When there is no such node.
@@ -166,7 +164,7 @@ impl Fabric {
         world.nodes[number].stopped_until = now.saturating_add(ns);
     }
 
-    /// Whether node `number` lives and is not stopped.
+    /// Whether node `number` is alive and not stopped.
     ///
     /// # Panics
     /// When there is no such node.
@@ -198,25 +196,25 @@ impl Fabric {
         Ok(())
     }
 
-    /// Adds a line of the test's own to the log.
+    /// Adds a line of the test to the log.
     pub fn note(&self, what: std::fmt::Arguments<'_>) {
         let now = self.now();
         self.world().log.add(now, format_args!("note {what}"));
     }
 
-    /// Hash of everything that happened.
+    /// Returns the hash of all events.
     #[must_use]
     pub fn log_hash(&self) -> u64 {
         self.world().log.hash()
     }
 
-    /// The last events, one per line.
+    /// Returns the last events, one per line.
     #[must_use]
     pub fn log_text(&self) -> String {
         self.world().log.text()
     }
 
-    /// A register of `number` was written: it must not sleep over it.
+    /// Wakes node `number`, whose register was written.
     pub(super) fn on_access(&self, number: usize) {
         let mut world = self.world();
         let node = &mut world.nodes[number];
@@ -225,14 +223,14 @@ impl Fabric {
         }
     }
 
-    /// Whether `device` still is node `number` and lives.
+    /// Whether `device` is still the living device of node `number`.
     pub(super) fn is_alive(&self, number: usize, device: &Arc<SoftwareDevice>) -> bool {
         let world = self.world();
         let node = &world.nodes[number];
         !node.dead && Arc::ptr_eq(&node.device, device)
     }
 
-    /// A panic of a test elsewhere leaves a world that is not used again.
+    /// Ignores poisoning: after a panic elsewhere the world is not used again.
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,7 +242,7 @@ impl World {
         self.flood(now);
         let mut done = self.deliver(now);
         done |= self.notice_hang_ups(now);
-        // The seed chooses the node that steps first.
+        // The seed chooses which node steps first.
         let first = self.rng.index(self.nodes.len());
         for turn in 0..self.nodes.len() {
             let number = (first + turn) % self.nodes.len();
@@ -284,7 +282,7 @@ impl World {
             match device.poll_host_request() {
                 Some(HostRequest::FindPeer { eid }) => self.find_peer(now, number, eid),
                 Some(HostRequest::Forget { eid }) => self.forget(now, number, eid),
-                // There is no user whom the reason would help.
+                // There is no user to read the reason.
                 Some(HostRequest::AskWhy { .. }) => {}
                 None => return served > 0,
             }
@@ -311,7 +309,7 @@ impl World {
             return;
         }
         if self.nodes[number].is_joined(eid) {
-            // The peer asked first; both were notified.
+            // The peer asked first, and both were notified.
             return;
         }
         self.notice_end_of(now, peer, self.nodes[number].eid);
@@ -341,7 +339,7 @@ impl World {
         }
     }
 
-    /// Lets node `who` notice later that the connection to `gone` is closed.
+    /// Schedules that node `who` notices the closed connection to `gone`.
     fn hang_up(&mut self, now: Nanos, who: RawEid, gone: RawEid) {
         let Some(number) = self.nodes.iter().position(|node| node.eid == who) else { return };
         let at = now + self.rng.below(self.cfg.hang_up_ns.saturating_add(1));
@@ -357,7 +355,7 @@ impl World {
         self.notice(now, index)
     }
 
-    /// A node that comes again is not joined before its former end was noticed.
+    /// A restarted node is not joined before its earlier end was noticed.
     fn notice_end_of(&mut self, now: Nanos, who: usize, gone: RawEid) {
         let is_it = |&(_, number, eid): &(Nanos, usize, RawEid)| number == who && eid == gone;
         while let Some(index) = self.hang_ups.iter().position(is_it) {
@@ -389,7 +387,7 @@ impl World {
         true
     }
 
-    /// Gives a packet of what the device sends to the link, unless a router shows that it is too long.
+    /// Hands a packet of the device to the link, unless a router reports that it is too long.
     fn transmit_packet(
         &mut self,
         (now, number): (Nanos, usize),
@@ -409,7 +407,7 @@ impl World {
         self.link.send(now, Datagram { from, to: out.to, bytes });
     }
 
-    /// Datagrams of the attacker arrive at once: they pass no link.
+    /// Delivers datagrams of the attacker, without a link in between.
     fn attack(&mut self, now: Nanos) {
         let count = self.attacker.count();
         if count == 0 {
@@ -427,7 +425,7 @@ impl World {
         }
     }
 
-    /// Packets of a flood arrive in one piece, before those of the link.
+    /// Delivers the packets of a flood together, before those of the link.
     fn flood(&mut self, now: Nanos) {
         let count = self.attacker.flood_count(now);
         if count == 0 {
@@ -450,7 +448,7 @@ impl World {
         }
     }
 
-    /// The device of a node that something arrives at.
+    /// Returns the device of a node at which something arrives.
     fn awake(&mut self, number: usize) -> Arc<SoftwareDevice> {
         let node = &mut self.nodes[number];
         if std::mem::take(&mut node.asleep) {
@@ -492,7 +490,7 @@ impl World {
         let digest = Fnv::of(&datagram.bytes);
         self.log.add(now, format_args!("receive {number} {digest:016x}"));
         let device = self.awake(number);
-        // In a flood the input is never found empty.
+        // During a flood the input is never empty.
         let is_flooding = self.attacker.is_flooding();
         let backlog = if is_flooding { Backlog::More } else { Backlog::Empty };
         let datagrams = std::iter::once(ArrivedDatagram::of_node(datagram.from, &datagram.bytes));
@@ -501,7 +499,7 @@ impl World {
         self.transmit(now, number, &device);
     }
 
-    /// When the next round is.
+    /// Returns the time of the next round.
     fn next_time(&mut self, now: Nanos, done: bool) -> Nanos {
         let soon = now + 1 + self.rng.below(self.cfg.tick_ns.max(1));
         if done {

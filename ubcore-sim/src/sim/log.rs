@@ -1,4 +1,4 @@
-//! What happened, as lines and as one number.
+//! Event log: lines, and a hash of all of them.
 //!
 //! - owns: the FNV-1a hash of all lines, the last lines themselves.
 //! - takes: lines. gives: the hash; the lines for reading after a failure.
@@ -27,13 +27,13 @@ impl Fnv {
         }
     }
 
-    /// The hash of what was added so far.
+    /// Returns the hash of what was added so far.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
     }
 
-    /// The hash of `bytes`.
+    /// Returns the hash of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> u64 {
         let mut hash = Self::default();
@@ -54,7 +54,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that keeps the last `kept_max` lines; all of them count in the hash.
+    /// A log that keeps the last `kept_max` lines; the hash is over all lines.
     #[must_use]
     pub fn new(kept_max: usize) -> Self {
         Self { kept_max, ..Self::default() }
@@ -76,7 +76,7 @@ impl Log {
         }
     }
 
-    /// Hash of all lines.
+    /// Returns the hash of all lines.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash.value()
@@ -88,7 +88,7 @@ impl Log {
         self.count
     }
 
-    /// The lines kept, oldest first.
+    /// Returns the kept lines, oldest first.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();

@@ -1,6 +1,6 @@
-//! One node of the fabric: a device and the virtual world right around it.
+//! One node of the fabric: a device and its virtual host.
 //!
-//! - owns: the device, its memory sharing, its vectors, whether it sleeps or is dead.
+//! - owns: the device, shared memory, interrupt vectors, whether it sleeps or is dead.
 //! - takes: configuration. gives: the parts that same-host peers share.
 //! - must not: depend on other nodes' devices.
 
@@ -27,10 +27,10 @@ use crate::share;
 
 /// Interrupt vectors of a simulated device.
 const VECTORS: u16 = 64;
-/// Datagrams that wait for a stopped node.
+/// Most datagrams that wait for a stopped node.
 const INBOX_MAX: usize = 512;
 
-/// Wakes a sleeping node: its next round notices.
+/// Wakes a sleeping node, in its next round.
 #[derive(Debug, Default)]
 pub(super) struct SimWake {
     rung: AtomicBool,
@@ -38,12 +38,12 @@ pub(super) struct SimWake {
 }
 
 impl SimWake {
-    /// Whether it rang since the last look.
+    /// Whether it rang since the last check.
     pub(super) fn take(&self) -> bool {
         self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// Its node is killed.
+    /// Whether its node is killed.
     pub(super) fn end(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -59,7 +59,7 @@ impl Wake for SimWake {
     }
 }
 
-/// Simulated node: its device and what its host would give it.
+/// Simulated node: its device and what its host provides.
 #[derive(Debug)]
 pub(super) struct SimNode {
     pub(super) eid: RawEid,
@@ -67,14 +67,14 @@ pub(super) struct SimNode {
     pub(super) device: Arc<SoftwareDevice>,
     pub(super) vectors: Arc<EventVectors>,
     pub(super) wakeup: Arc<SimWake>,
-    /// Said asleep to its peers.
+    /// It announced to its peers that it sleeps.
     pub(super) asleep: bool,
-    /// Killed; nothing steps it, nothing reaches it.
+    /// Killed: nothing steps or reaches it.
     pub(super) dead: bool,
-    /// Stopped until then: nothing steps it, datagrams wait in `inbox`.
+    /// Stopped until this time: nothing steps it, datagrams wait in `inbox`.
     pub(super) stopped_until: Nanos,
     inbox: VecDeque<Datagram>,
-    /// My half of the pair with each same-host peer.
+    /// This node's half of the pair with each same-host peer.
     halves: BTreeMap<RawEid, Region>,
     /// As peers see it.
     arena: Region,
@@ -107,7 +107,7 @@ impl SimNode {
         })
     }
 
-    /// Joins two nodes of one host: what each of them gets of the other.
+    /// Joins two nodes of one host; returns what each gets of the other.
     pub(super) fn join(a: &mut Self, b: &mut Self) -> io::Result<[SameHostParts; 2]> {
         let half_of_a = a.half(b.eid)?;
         let half_of_b = b.half(a.eid)?;
@@ -119,48 +119,48 @@ impl SimNode {
         self.halves.contains_key(&peer)
     }
 
-    /// Its port with this address; `None`: it is another node's.
+    /// Returns its port with this address; `None`: the address is of another node.
     pub(super) fn port_of(&self, address: RawEid) -> Option<u8> {
         let further = self.device.cfg().ports;
         let all = std::iter::once(self.eid.0).chain(further.iter());
         (0..).zip(all).find(|(_, own)| *own == address.0).map(|(port, _)| port)
     }
 
-    /// Whether it runs at `now`.
+    /// Whether it is neither dead nor stopped at `now`.
     pub(super) fn runs(&self, now: Nanos) -> bool {
         !self.dead && self.stopped_until <= now
     }
 
-    /// Keeps a datagram for a stopped node, as its socket would; without room it is lost.
+    /// Keeps a datagram for a stopped node, like its socket; drops it if there is no room.
     pub(super) fn keep(&mut self, datagram: Datagram) {
         if self.inbox.len() < INBOX_MAX {
             self.inbox.push_back(datagram);
         }
     }
 
-    /// What came while the node was stopped.
+    /// Takes the datagrams that arrived while the node was stopped.
     pub(super) fn take_inbox(&mut self) -> VecDeque<Datagram> {
         std::mem::take(&mut self.inbox)
     }
 
-    /// Forgets the pair with `peer`; whether there was one.
+    /// Removes the pair with `peer`; returns whether there was one.
     pub(super) fn part(&mut self, peer: RawEid) -> bool {
         self.halves.remove(&peer).is_some()
     }
 
-    /// Same-host peers that it shares memory with.
+    /// Returns the same-host peers that it shares memory with.
     pub(super) fn peers(&self) -> Vec<RawEid> {
         self.halves.keys().copied().collect()
     }
 
-    /// A fresh half for the pair with `peer`.
+    /// Creates a half for the pair with `peer`.
     fn half(&mut self, peer: RawEid) -> io::Result<Region> {
         let half = Region::shared(share::half_len(self.device.cfg().ring_len), Pages::Base)?;
         self.halves.insert(peer, half.clone());
         Ok(half)
     }
 
-    /// What a peer learns of this node.
+    /// Returns what a peer gets of this node.
     fn parts(&self, my_half: Region, peer_half: Region) -> SameHostParts {
         SameHostParts {
             peer_node: self.device.node_region().clone(),

@@ -1,4 +1,4 @@
-//! The fabric itself; what devices do on it is tested by the simulation of the whole stack.
+//! Tests of the fabric itself; the simulation of the whole stack tests the devices on it.
 
 use udma_abi::{DeviceBacking, regs};
 
@@ -43,7 +43,7 @@ fn a_killed_node_answers_like_one_that_was_pulled_out() {
     assert_eq!(backing.registers().read(regs::ID), u64::MAX);
     assert!(backing.interrupt(0).is_err());
     fabric.restart(1).expect("memory");
-    // The old handle stays dead: it belongs to the life before.
+    // The old handle stays dead: it belongs to the earlier incarnation.
     assert_eq!(backing.registers().read(regs::ID), u64::MAX);
     assert!(fabric.backing(1).interrupt(0).is_ok());
     assert_eq!(fabric.device(1).cfg().incarnation, 2);

@@ -1,6 +1,6 @@
-//! One TP: numbers, keeps, acknowledges and repeats packets between two nodes.
+//! One TP: numbers, stores, acknowledges and retransmits packets between two nodes.
 //!
-//! - owns: a sender and a receiver in sequences, the bytes of their windows, the mapping to PSNs.
+//! - owns: a sender and a receiver, which count in sequences; the bytes of their windows; the mapping to PSNs.
 //! - takes: transaction pieces to send, parsed packets, time.
 //! - gives: packets (unsealed: the last four bytes are for the ICRC), pieces in order, deadlines.
 //! - must not: know transaction opcodes, read a clock.
@@ -28,41 +28,41 @@ use super::repair::RepairStore;
 use super::send::SendStore;
 use super::strategy::Strategy;
 
-/// Buffer size in bytes that [`Tp::poll_transmit`] needs.
+/// Buffer size that [`Tp::poll_transmit`] needs, in bytes.
 pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
 
-/// Length in bytes of packets that pass every path.
+/// Packet length that passes every path, in bytes.
 const ALWAYS_PASSES: usize = DATA_OVERHEAD + Mtu::MIN.bytes();
 
-/// Position of AckReq: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification, 9.2), so that it can
-/// be set in a stored packet that is sent again.
+/// Position of AckReq, which is set in stored packets when they are retransmitted: the top bit of byte 8 of the BTH
+/// (InfiniBand Architecture Specification, 9.2).
 const ACK_REQ: (usize, u8) = (8, 0x80);
 
-/// Trigger distance of an acknowledgement that no data packet caused: outside of every window.
+/// Trigger distance of an acknowledgement that no data packet caused: outside every window.
 const NO_TRIGGER: u32 = 0x00c0_0000;
 
-/// One transport path: both halves in sequences, the bytes of both windows, numbers on the wire.
+/// Transport path between two nodes: sender, receiver, the bytes of both windows.
 #[derive(Debug)]
 pub(crate) struct Tp {
     cfg: TpCfg,
     tx: TpSender,
     packets: SendStore,
     rx: ReceiveWindow,
-    /// Packets stored for repair packets; `None`: the peer has sent none for long.
+    /// Packets stored for repair packets; `None`: the peer has sent no repair packet for long.
     repairs: Option<Box<RepairStore>>,
     repairs_sent: u64,
     repaired: u64,
     faults: Faults,
-    /// A congestion mark arrived since the last acknowledgement.
+    /// Whether a congestion mark arrived since the last acknowledgement.
     congested: bool,
     failed: Option<TpError>,
-    /// Longest packet that pieces may join, in bytes.
+    /// Longest packet that further pieces may join, in bytes.
     longest: usize,
-    /// The timer expired for a packet that may be too long for the path.
+    /// Whether the timer expired for a packet that may be too long for the path.
     long_lost: bool,
-    /// Number of the route of the last packet; `None`: it is an acknowledgement.
+    /// Route of the last packet; `None`: it was an acknowledgement.
     route: Option<u8>,
-    /// The last packet was sent for the first time: others may follow it at once.
+    /// Whether the last packet was sent for the first time, so that others may follow it at once.
     has_begun_run: bool,
 }
 
@@ -80,7 +80,7 @@ impl Tp {
         record: Box<dyn LossRecord>,
     ) -> Self {
         let window = cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX);
-        // IRN learns of each packet by its acknowledgement.
+        // IRN needs an acknowledgement of every packet.
         let each = cfg.strategy == Strategy::Irn;
         let path = cfg.path_packets.clamp(1, window);
         let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (path / 4).max(1)) };
@@ -123,22 +123,22 @@ impl Tp {
         &self.cfg
     }
 
-    /// Whether [`Tp::push`] would find a place.
+    /// Whether [`Tp::push`] has room.
     pub(crate) const fn has_room(&self) -> bool {
         self.room() > 0
     }
 
-    /// Places left in the send window: check before fetching what is to be sent.
+    /// Free places in the send window; check before fetching what to send.
     pub(crate) const fn room(&self) -> usize {
         self.tx.ledger().room()
     }
 
-    /// Number of packets that wait to be sent for the first time.
+    /// Number of packets that were never sent yet.
     pub(crate) const fn queued(&self) -> usize {
         self.tx.ledger().queued()
     }
 
-    /// Whether the peer acknowledged everything.
+    /// Whether everything sent is acknowledged.
     pub(crate) const fn is_drained(&self) -> bool {
         self.tx.ledger().is_empty()
     }
@@ -158,12 +158,12 @@ impl Tp {
         self.cfg.congestion
     }
 
-    /// Its window in packets, if there is congestion control.
+    /// Congestion window in packets, if there is congestion control.
     pub(crate) fn congestion_window(&self) -> Option<u64> {
         self.tx.congestion_window()
     }
 
-    /// Why the TP gave up, if it did.
+    /// Why the TP failed, if it did.
     pub(crate) const fn failed(&self) -> Option<TpError> {
         self.failed
     }
@@ -173,7 +173,7 @@ impl Tp {
         std::mem::replace(&mut self.long_lost, false)
     }
 
-    /// Counts since it was made.
+    /// Counts since the TP was created.
     pub(crate) const fn stats(&self) -> TpStats {
         let SenderStats { sent, sent_again, timeouts } = self.tx.stats();
         TpStats {
@@ -186,13 +186,13 @@ impl Tp {
         }
     }
 
-    /// Lets pieces join a packet that was not sent yet, up to a length of `longest` bytes; 0: never.
+    /// Lets pieces join an unsent packet, up to `longest` bytes; 0: never.
     pub(crate) const fn join_up_to(&mut self, longest: usize) {
         self.longest = longest;
     }
 
-    /// Takes one piece into the window, as the next packet or joined to the last one. `fill` writes the `payload_len`
-    /// bytes of payload; they are stored for retransmission, so the caller's memory is free at once. After a
+    /// Appends one piece to the window, as the next packet or joined to the last one. `fill` writes the `payload_len` bytes
+    /// of payload, which are stored for retransmission; the caller's memory is not needed afterwards. After a
     /// [`PushError`] nothing was accepted.
     pub(crate) fn push(
         &mut self,
@@ -216,7 +216,7 @@ impl Tp {
         })
     }
 
-    /// Takes one piece as a packet of its own, unlike [`Tp::push`]. If `fill` fails, nothing was accepted.
+    /// Appends one piece as a packet of its own, unlike [`Tp::push`]. If `fill` fails, nothing was accepted.
     pub(crate) fn push_packet<E: From<PushError>>(
         &mut self,
         header: &TransactionHeader,
@@ -250,7 +250,7 @@ impl Tp {
         (ledger.unsent() < ledger.next()).then(|| self.packets.packet_mut(ledger.next() - 1))
     }
 
-    /// Takes a packet whose DestQP is this TP and whose sender is its peer.
+    /// Processes a packet of the peer whose DestQP is this TP.
     pub(crate) fn on_packet(
         &mut self,
         now: Nanos,
@@ -292,12 +292,12 @@ impl Tp {
         self.rx.has_pieces()
     }
 
-    /// The next received piece, in PSN order. Give its buffer back with [`Tp::recycle`].
+    /// Returns the next received piece, in PSN order. Return its buffer with [`Tp::recycle`].
     pub(crate) fn pop(&mut self) -> Option<Piece> {
         self.rx.pop()
     }
 
-    /// Takes the buffer of a popped piece back, so that later packets need no new one.
+    /// Reuses the buffer of a popped piece for later packets.
     pub(crate) fn recycle(&mut self, piece: Piece) {
         self.rx.recycle(piece.payload);
     }
@@ -345,13 +345,13 @@ impl Tp {
         Some(len)
     }
 
-    /// Whether [`Tp::poll_follower`] may follow.
+    /// Whether [`Tp::poll_follower`] may be called next.
     pub(crate) const fn begins_run(&self) -> bool {
         self.has_begun_run
     }
 
-    /// Writes another packet that is sent for the first time, right after one that [`Tp::poll_transmit`] gave at
-    /// `now`, to the front of `buf`, if it has at most `size` bytes.
+    /// Writes another new packet to the front of `buf`, right after [`Tp::poll_transmit`] wrote one at `now`, if it has at
+    /// most `size` bytes.
     pub(crate) fn poll_follower(
         &mut self,
         now: Nanos,
@@ -374,39 +374,38 @@ impl Tp {
         Some(len)
     }
 
-    /// Number of the route of the last packet of [`Tp::poll_transmit`]; `None`: it is an acknowledgement, and is sent
-    /// to where packets come from.
+    /// Route of the last packet of [`Tp::poll_transmit`]; `None`: it is an acknowledgement, which goes to the address that
+    /// packets come from.
     pub(crate) const fn route_sent(&self) -> Option<u8> {
         self.route
     }
 
-    /// Sets the routes of packets, a bit for each, and how many packets in a row take the same one.
+    /// Sets the routes, one bit for each, and how many packets in a row take the same one.
     pub(crate) fn set_routes(&mut self, usable: u8, run_packets: u32) {
         self.tx.set_routes(usable, run_packets);
     }
 
-    /// Number of timeouts of packets on this route, since something that took it was received.
+    /// Number of timeouts on this route since a packet that took it was received.
     pub(crate) fn expired(&self, route: u8) -> u32 {
         self.tx.expired(route)
     }
 
-    /// Clears the timeouts of a route, which carries packets after all.
+    /// Clears the timeouts of a route that turned out to work.
     pub(crate) fn forgive(&mut self, route: u8) {
         self.tx.forgive(route);
     }
 
-    /// Fails a route, which carries nothing: what was sent on it is sent again on others.
+    /// Fails a route: packets sent on it are retransmitted on others.
     pub(crate) fn fail_route(&mut self, route: u8) {
         self.tx.fail_route(route);
     }
 
-    /// Whether packets beyond a gap are stored: if not, packets of several routes would be lost by overtaking each
-    /// other.
+    /// Whether packets beyond a gap are stored. If not, packets on several routes would be lost by overtaking each other.
     pub(crate) fn keeps_out_of_order(&self) -> bool {
         self.cfg.strategy != Strategy::GoBackN
     }
 
-    /// When [`Tp::poll_transmit`] has to be called without further input; a time in the past if now.
+    /// When [`Tp::poll_transmit`] must be called without further input; a time in the past: now.
     pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
         if self.failed.is_some() {
             return None;
@@ -420,14 +419,14 @@ impl Tp {
         }
     }
 
-    /// Whether [`Tp::poll_transmit`] would give a packet without any timer.
+    /// Whether [`Tp::poll_transmit`] has a packet to send that waits for no timer.
     pub(crate) fn has_transmit(&self) -> bool {
         let receiver = self.rx.ack();
         let answers = receiver.has_ack() || receiver.has_report();
         self.failed.is_none() && (answers || self.tx.has_sendable())
     }
 
-    /// Returns what it holds of the pool; call before dropping it.
+    /// Returns its blocks to the pool; call before dropping it.
     pub(crate) fn close(&mut self, pool: &mut KnittingPool) {
         self.rx.receiver().close(pool);
     }
@@ -483,7 +482,7 @@ impl Tp {
         let una = self.tx.ledger().una();
         let first = psn_of(self.cfg.tx_psn, una);
         let Ok(ahead) = u64::try_from(psn.distance_from(first)) else {
-            // Overtaken by a newer one.
+            // A newer one overtook it.
             return Received::Acknowledged;
         };
         let trigger = u64::try_from(ack.trigger.distance_from(first)).ok().map(|at| una + at);
@@ -549,7 +548,7 @@ enum Gap {
 
 /// PSN of sequence `seq` of a TP that started at `first`.
 const fn psn_of(first: Psn, seq: u64) -> Psn {
-    // PSNs wrap at 24 bits; only the low bits of the sequence count.
+    // PSNs wrap at 24 bits: only the low bits of the sequence count.
     first.plus((seq & 0x00ff_ffff) as u32)
 }
 

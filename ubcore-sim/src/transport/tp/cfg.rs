@@ -1,6 +1,6 @@
-//! What a TP is made from and what it reports.
+//! Configuration, errors, results and counters of a TP.
 //!
-//! - owns: plain values. takes: nothing. gives: the vocabulary of [`Tp`](super::Tp).
+//! - owns: plain values. takes: nothing. gives: argument and result types of [`Tp`](super::Tp).
 //! - must not: have behaviour beyond defaults.
 
 use udma_abi::Nanos;
@@ -9,36 +9,36 @@ use urma_recovery::{CongestionChoice, RtoCfg};
 
 use crate::transport::strategy::Strategy;
 
-/// What a TP is made from: the outcome of a handshake and local settings.
+/// Configuration of a TP: the result of its handshake, and local settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TpCfg {
     /// TPN at this node; unique among the TPs that share a knitting pool.
     pub(crate) local_tpn: Tpn,
     /// TPN at the peer.
     pub(crate) peer_tpn: Tpn,
-    /// PSN of the first packet sent.
+    /// PSN of the first packet to send.
     pub(crate) tx_psn: Psn,
-    /// PSN of the first packet expected.
+    /// PSN of the first packet to receive.
     pub(crate) rx_psn: Psn,
-    /// Packets from the oldest that the peer may lack to the newest, in each direction, 1 to 65536.
+    /// Window of each direction in packets, from the oldest unacknowledged to the newest, 1 to 65536.
     pub(crate) window_packets: u32,
-    /// Packets sent to the peer that are on the path, where no congestion control bounds them; at most the window.
+    /// Most packets on the path to the peer if there is no congestion control; at most the window.
     pub(crate) path_packets: u32,
-    /// How losses are repaired.
+    /// Strategy of loss recovery.
     pub(crate) strategy: Strategy,
-    /// What bounds the packets on the path beside the window.
+    /// Congestion control, which also bounds the packets on the path.
     pub(crate) congestion: CongestionChoice,
     /// Bounds of the retransmission timer.
     pub(crate) rto: RtoCfg,
-    /// Packets received in order before an acknowledgement goes out.
+    /// Packets received in order before an acknowledgement is sent.
     pub(crate) ack_every: u32,
-    /// Longest time that one waits for more, in ns.
+    /// Longest delay of an acknowledgement, in ns.
     pub(crate) ack_delay_ns: Nanos,
 }
 
 impl TpCfg {
-    /// Acknowledge every 16 packets (a quarter of the window if that is less) or after 200 us,
-    /// and time out as [`RtoCfg::default`] says.
+    /// Acknowledges every 16 packets (a quarter of the window if that is less) or after 200 us, and times out as
+    /// [`RtoCfg::default`] says.
     pub(crate) fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
         Self {
             local_tpn,
@@ -56,13 +56,13 @@ impl TpCfg {
     }
 }
 
-/// Why a TP gave up. It sends and accepts nothing more.
+/// Why a TP failed. It sends and accepts nothing more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum TpError {
     /// The peer did not acknowledge within the bounds of [`RtoCfg`].
     #[error("the peer did not acknowledge in time")]
     Timeout,
-    /// Someone wrote to the knitting pool.
+    /// The knitting pool was overwritten.
     #[error("the loss record in the knitting pool was corrupted")]
     PoolCorrupt,
     /// The peer's repair packets contradict its packets.
@@ -73,33 +73,33 @@ pub(crate) enum TpError {
 /// Why a piece was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PushError {
-    /// Every place of the window is in use; there will be room after acknowledgements.
+    /// The window is full until more is acknowledged.
     #[error("the send window is full")]
     WindowFull,
     /// Header and payload length contradict each other.
     #[error(transparent)]
     Header(#[from] PacketError),
-    /// The TP gave up.
+    /// The TP has failed.
     #[error(transparent)]
     Failed(#[from] TpError),
 }
 
-/// What became of a received packet; the device counts by this.
+/// Outcome of a received packet, by which the device counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) enum Received {
-    /// Next in order; pieces are ready.
+    /// In order; pieces are ready.
     InOrder,
-    /// Kept beyond a gap.
+    /// Beyond a gap; stored.
     OutOfOrder,
-    /// Received before; dropped, and acknowledged again.
+    /// A duplicate; dropped, and acknowledged again.
     Duplicate,
-    /// Beyond a gap that this side keeps nothing beyond; dropped.
+    /// Beyond a gap, where this side stores nothing; dropped.
     DroppedBeyondGap,
-    /// The knitting pool has no block left; dropped.
+    /// No block left in the knitting pool; dropped.
     DroppedNoBlock,
-    /// Not in the window; dropped.
+    /// Outside the window; dropped.
     OutsideWindow,
-    /// An acknowledgement, new or not.
+    /// A valid acknowledgement, new or not.
     Acknowledged,
     /// An acknowledgement of what was never sent, or older than the window; dropped.
     BadAck,
@@ -113,7 +113,7 @@ pub(crate) enum Received {
     BadRepeat,
     /// A repair packet of packets outside the window, or on a TP without reports; dropped.
     BadRepair,
-    /// Neither data nor acknowledgement, or the TP has given up; dropped.
+    /// Of another kind, or the TP has failed; dropped.
     NotAccepted,
 }
 
@@ -122,20 +122,20 @@ pub(crate) enum Received {
 pub(crate) struct TpStats {
     /// Data packets sent for the first time.
     pub(crate) sent: u64,
-    /// Data packets sent again.
+    /// Number of data packets that were retransmitted.
     pub(crate) sent_again: u64,
     /// Number of acknowledgements that were sent.
     pub(crate) acks_sent: u64,
-    /// Number of times that the retransmission timer ran out.
+    /// Number of times that the retransmission timer expired.
     pub(crate) timeouts: u64,
     /// Number of repair packets that were sent.
     pub(crate) repairs_sent: u64,
-    /// Packets that never came and were made from repair packets.
+    /// Lost packets that were rebuilt from repair packets.
     pub(crate) repaired: u64,
 }
 
 impl TpStats {
-    /// What was counted since `earlier`.
+    /// Returns the difference to `earlier`.
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             sent: self.sent.saturating_sub(earlier.sent),

@@ -1,7 +1,7 @@
 //! Loss reports and tail marks of a knitting TP on the wire.
 //!
-//! - owns: the mapping between their sequences and PSNs. takes: such packets of the peer, which may lie.
-//! - gives: those of this side. must not: pass on what lies outside the windows.
+//! - owns: the mapping between sequences and PSNs. takes: such packets of the peer, which may lie.
+//! - gives: those of this side. must not: pass on values outside the windows.
 
 use udma_abi::Nanos;
 use urma_packet::{Body, LOSS_RUNS_MAX, PacketHeader, Psn, ReportBody, TailBody, WINDOW_MAX};
@@ -16,7 +16,7 @@ impl Tp {
         self.cfg.strategy == Strategy::Knitting
     }
 
-    /// Takes a report of the peer.
+    /// Processes a loss report of the peer.
     pub(super) fn on_losses(&mut self, now: Nanos, losses: &ReportBody) -> Received {
         let report = self.is_knitting().then(|| self.report_of(losses)).flatten();
         let Some(report) = report else { return Received::BadReport };
@@ -26,7 +26,7 @@ impl Tp {
         }
     }
 
-    /// The report in sequences, if none of its runs begins further back than a window.
+    /// Converts a report to sequences; `None` if a run begins further back than a window.
     fn report_of(&self, losses: &ReportBody) -> Option<LossReport> {
         let una = self.tx.ledger().una();
         let first = psn_of(self.cfg.tx_psn, una);
@@ -44,7 +44,7 @@ impl Tp {
         Some(report)
     }
 
-    /// Takes the mark of a peer that has nothing to send; `psn` is that of its next new packet.
+    /// Processes the tail mark of a peer that has nothing to send; `psn` is that of its next new packet.
     pub(super) fn on_tail(
         &mut self,
         now: Nanos,
@@ -85,7 +85,7 @@ impl Tp {
         }
     }
 
-    /// Writes the next report.
+    /// Writes the next loss report.
     pub(super) fn emit_report(&mut self, buf: &mut [u8]) -> Option<usize> {
         let report = self.rx.receiver().poll_report()?;
         let mut runs = [urma_packet::MissingRun::default(); LOSS_RUNS_MAX];
@@ -99,12 +99,12 @@ impl Tp {
         header.emit_headers(0, buf).ok().map(|frame| frame.total)
     }
 
-    /// Writes the mark that is due.
+    /// Writes the tail mark that is due.
     pub(super) fn emit_tail(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
         let mark = self.tx.poll_tail(now)?;
         let psn = |seq| psn_of(self.cfg.tx_psn, seq);
         let tail = TailBody {
-            // What is acknowledged needs no answer, and may be too far back for a PSN.
+            // Acknowledged packets need no answer, and may be too far back for a PSN.
             first_end: psn(mark.first_end.max(self.tx.ledger().una())),
             ticket_end: mark.ticket_end,
             rtt_ns: u32::try_from(mark.rtt_ns).unwrap_or(u32::MAX),

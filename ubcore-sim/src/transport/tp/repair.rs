@@ -1,7 +1,7 @@
-//! Repair packets of a knitting TP: made from the send window, and turned into packets that never came.
+//! Repair packets of a knitting TP: built from the send window, and used to rebuild lost packets.
 //!
 //! - owns: the mapping between marks in sequences and packets. takes: repair packets of the peer, which may lie.
-//! - gives: those of this side. must not: decide how many there are, or for what.
+//! - gives: those of this side. must not: decide how many there are, or which packets they cover.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ const _: () = assert!(
 const LONGEST_MORE: usize = DATA_OVERHEAD - urma_packet::BTH_LEN - urma_packet::ICRC_LEN;
 
 impl Tp {
-    /// Writes the next repair packet, if one is to be sent now.
+    /// Writes the next repair packet, if one is due.
     pub(super) fn emit_repair(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
         while let Some(mark) = self.tx.poll_repair(now) {
             if let Some(len) = self.code_packet(&mark, buf) {
@@ -73,7 +73,7 @@ impl Tp {
         Some(frame.total)
     }
 
-    /// Takes a repair packet of the peer; `psn` is that of the first packet of its range.
+    /// Processes a repair packet of the peer; `psn` is that of the first packet of its range.
     pub(super) fn on_repair(&mut self, psn: Psn, body: &RepairBody, word: &[u8]) -> Received {
         let edge = self.rx.edge();
         let ahead = i64::from(psn.distance_from(psn_of(self.cfg.rx_psn, edge)));
@@ -90,7 +90,7 @@ impl Tp {
             number: body.number,
         };
         let window = self.cfg.window_packets;
-        // The first ones come too early: what they cover was not kept.
+        // The first repair packets come too early: the packets that they cover were not stored.
         let store = self.repairs.get_or_insert_with(|| Box::new(RepairStore::new(edge, window)));
         store.on_repair(edge);
         if end > 0 && store.take(&mark, start + u64::from(body.begin), word) {
@@ -99,7 +99,7 @@ impl Tp {
         Received::Acknowledged
     }
 
-    /// A packet was accepted: it is kept while repair packets come.
+    /// Stores an accepted packet while the peer sends repair packets.
     pub(super) fn keep_for_code(&mut self, seq: u64, packet: &Packet<'_>) {
         let Some(store) = &mut self.repairs else { return };
         let edge = self.rx.edge();
@@ -108,7 +108,7 @@ impl Tp {
             return;
         }
         let Packet { header, payload } = packet;
-        // As it was sent first.
+        // As in its first transmission.
         let header = PacketHeader::new(header.dest, header.psn, header.body);
         store.keep((edge, seq), |bytes| {
             bytes.resize(header.packet_len(payload.len()), 0);
@@ -118,7 +118,7 @@ impl Tp {
         });
     }
 
-    /// Takes the packets that the record has from repair packets; `edge` was missing first before.
+    /// Accepts the packets that the record rebuilt from repair packets; `edge` was the first missing one before.
     pub(super) fn take_repaired(&mut self, edge: u64) -> Result<(), TpError> {
         let mut missing = Vec::new();
         while let Some(run) = self.rx.receiver().poll_repaired() {

@@ -1,4 +1,4 @@
-//! Two TPs over a bad link, against the simplest oracle: the list of what was sent.
+//! Two TPs over a faulty link, compared with the simplest oracle: the list of what was sent.
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size on purpose")]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ mod runs;
 const MS: Nanos = 1_000_000;
 const BLOCK_LOG2: u8 = 6;
 
-/// One run: what is sent over what.
+/// One run: what is sent over which link.
 #[derive(Clone, Debug)]
 struct Scenario {
     seed: u64,
@@ -32,10 +32,10 @@ struct Scenario {
     blocks: u32,
     pieces: u32,
     first_psn: u32,
-    /// Up to which length pieces join a packet.
+    /// Length up to which pieces join a packet.
     longest: usize,
     faults: FaultCfg,
-    /// Virtual time by which all must be done.
+    /// Virtual time limit of the run.
     bound: Nanos,
 }
 
@@ -55,7 +55,7 @@ impl Scenario {
     }
 }
 
-/// One end: its TP, its pool, what it has sent and got.
+/// One end: TP, pool, pieces sent and received.
 struct End {
     tp: Tp,
     pool: KnittingPool,
@@ -145,7 +145,7 @@ impl End {
         self.take_pieces(peer)
     }
 
-    /// Takes the pieces that are in order: each is what the peer sent.
+    /// Pops the pieces that are in order, and checks that the peer sent them.
     fn take_pieces(&mut self, peer: RawEid) -> Result<(), String> {
         while let Some(piece) = self.tp.pop() {
             let expected = content(peer, self.popped);
@@ -208,7 +208,7 @@ fn run_scenario(scenario: &Scenario) -> Result<([End; 2], Nanos), String> {
     run_with(scenario, ends)
 }
 
-/// Everything delivered, everything given back.
+/// Checks that everything was delivered and everything returned to the pool.
 fn check(scenario: &Scenario) -> Result<Nanos, String> {
     let (ends, took) = run_scenario(scenario)?;
     for end in ends {
@@ -275,7 +275,7 @@ fn pieces_share_packets_that_were_not_sent_yet() {
         run_scenario(&Scenario { pieces: 640, longest: 2000, ..plain.clone() }).expect("no loss");
     let sent = ends[0].tp.stats().sent;
     assert!((640 / 20..640 / 4).contains(&sent), "{sent} packets");
-    // One that is on its way is left alone.
+    // A retransmission in transit is left alone.
     let [mut a, mut b] =
         [1, 2].map(|number| End::new(&Scenario { longest: 2000, ..plain.clone() }, number, 120));
     let mut buf = [0; TRANSMIT_MAX];
@@ -307,7 +307,7 @@ fn selective_repeat_sends_little_more_than_what_was_lost() {
 
 #[test]
 fn a_hole_is_repaired_within_about_one_round_trip() {
-    // One outage swallows a few packets in the middle of a stream that goes on.
+    // An outage loses a few packets in the middle of a stream.
     let outage = Outage::of(Cut::All, 50_000, 52_000);
     let faults = FaultCfg {
         delay_ns: MS,
@@ -553,7 +553,7 @@ fn a_peer_that_did_not_run_costs_one_packet_sent_again() {
             end.pushed += 1;
         }
     };
-    // The path is fast while both run.
+    // The path is fast while both ends run.
     for round in 0..32 {
         push(&mut a, 1);
         for packet in sent(&mut a, round * MS) {
