@@ -349,8 +349,18 @@ mod tests {
         assert_eq!(document["descriptors"], json!({ "used": 0, "most": 64 }));
 
         let seconds = &one["seconds"];
-        assert_eq!(document, whole(&report, served.function(), seconds));
         assert!(seconds.as_u64().unwrap() < 60);
+        // The background thread may count a run between both readings, so some pair of them must agree.
+        let mut pairs = (0..50).map(|_| {
+            let answer = asked(&report, "GET /status HTTP/1.0\r\n\r\n");
+            let body = answer.split_once("\r\n\r\n").unwrap().1;
+            let document: Value = serde_json::from_str(body).unwrap();
+            let expected = whole(&report, served.function(), &document["clients"][0]["seconds"]);
+            (document, expected)
+        });
+        let first = pairs.next().unwrap();
+        let agreed = pairs.find(|(document, expected)| document == expected);
+        assert!(first.0 == first.1 || agreed.is_some(), "{} is not {}", first.0, first.1);
 
         let metrics = asked(&report, "GET /metrics HTTP/1.0\r\n\r\n");
         has_every_kind(&report, &metrics);
