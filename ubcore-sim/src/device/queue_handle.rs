@@ -63,8 +63,10 @@ pub enum WordMove<'q> {
     Ended,
 }
 
-/// Result of executing a request that is not in the ring, by its handle.
+/// Result of executing a request that is not in the ring, by its handle. If it is unfinished, call
+/// [`SoftwareDevice::finish`]: other queues may wait for that.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Executed {
     /// Index of the JFC's next entry; `None`: nothing happened.
     pub index: Option<u32>,

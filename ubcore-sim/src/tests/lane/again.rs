@@ -5,6 +5,7 @@ use udma_abi::counters::Counter;
 use udma_abi::sqe::BLOCK_WORDS;
 use udma_abi::{CompletionBy, CqeStatus, Opcode, Sqe, rqe::record};
 
+use super::super::carry::finished;
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{BenchSeg, on_seg, pair_with};
 use super::{
@@ -194,7 +195,7 @@ fn carry_moved(s: &mut Scene, at: u64, ahead: u32) -> bool {
     let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedEntry { pi, by: CompletionBy::Device, remote_va, local_va, len: 8 };
-    let carried = s.a.dev.repeat(&found, &moved).index;
+    let carried = finished(&s.a.dev, &found, s.a.dev.repeat(&found, &moved));
     s.jetty.pi += u32::from(carried.is_some());
     let is_done = s.a.poll(&mut s.jfc).is_some_and(|cqe| cqe.status == GOOD);
     assert_eq!(is_done, carried.is_some());
@@ -240,7 +241,7 @@ pub(super) fn execute_local(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
         WordMove::Elsewhere(visit) => {
             let by = CompletionBy::Driver;
             let moved = MovedEntry { pi, by, remote_va, local_va, len: 8 };
-            s.a.dev.repeat_in_visit(&found, visit, &moved).index
+            finished(&s.a.dev, &found, s.a.dev.repeat_in_visit(&found, visit, &moved))
         }
         other => panic!("no other thread has the queue: {other:?}"),
     };
@@ -306,7 +307,7 @@ fn carry_block(s: &mut Scene, seg: &BenchSeg, (at, ahead): (u64, u32)) -> Option
     let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
     s.jetty.pi = s.jetty.pi.wrapping_sub(1 + ahead);
     let before = s.a.dev.core.counter(Counter::Completions);
-    let carried = s.a.dev.execute_known(&found, &block).index;
+    let carried = finished(&s.a.dev, &found, s.a.dev.execute_known(&found, &block));
     s.jetty.pi += u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.core.counter(Counter::Completions) - before;
@@ -513,7 +514,7 @@ fn what_differs_is_not_taken_for_another_request() {
             len: 8,
         };
         let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
-        assert_eq!(s.a.dev.repeat(&found, &place).index, None);
+        assert_eq!(finished(&s.a.dev, &found, s.a.dev.repeat(&found, &place)), None);
         assert_eq!(other.bytes(4096, 8), [0; 8]);
     }
 }

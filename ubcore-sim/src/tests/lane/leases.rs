@@ -6,6 +6,7 @@ use udma_abi::rqe::record;
 use udma_abi::{CompletionBy, Opcode};
 use urma_mem::sync::{AtomicBool, Ordering};
 
+use super::super::carry::finished;
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{on_seg, pair_with};
 use super::GOOD;
@@ -51,7 +52,8 @@ impl Poster {
             WordMove::Done(_) => true,
             WordMove::ToLease(_, visit) => !s.a.dev.lease(found, visit),
             WordMove::Elsewhere(visit) => {
-                s.a.dev.repeat_in_visit(found, visit, &driven(place)).index.is_some()
+                finished(&s.a.dev, found, s.a.dev.repeat_in_visit(found, visit, &driven(place)))
+                    .is_some()
             }
             WordMove::Ended => false,
             other => panic!("no other thread has the queue: {other:?}"),
@@ -65,7 +67,7 @@ impl Poster {
         let Self { s, found } = self;
         let (pi, remote_va, local_va) = (s.jetty.pi, s.remote.va + at, s.local.va + at);
         let moved = MovedEntry { pi, by: CompletionBy::Nobody, remote_va, local_va, len: 8 };
-        let is_moved = s.a.dev.repeat(found, &moved).index.is_some();
+        let is_moved = finished(&s.a.dev, found, s.a.dev.repeat(found, &moved)).is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }
@@ -76,7 +78,7 @@ impl Poster {
         let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
         let pi = s.jetty.pi.wrapping_add(ahead);
         let moved = MovedEntry { pi, by: CompletionBy::Device, remote_va, local_va, len: 8 };
-        let is_moved = s.a.dev.repeat(found, &moved).index.is_some();
+        let is_moved = finished(&s.a.dev, found, s.a.dev.repeat(found, &moved)).is_some();
         s.jetty.pi += u32::from(is_moved);
         is_moved
     }

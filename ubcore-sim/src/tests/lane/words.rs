@@ -4,6 +4,7 @@ use udma_abi::cmd::{Command, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::{CqeStatus, MovedWord, Opcode, Sqe, rqe::record};
 
+use super::super::carry::finished;
 use super::super::scene::{Scene, scene};
 use super::super::{BenchSeg, on_seg};
 use super::again::{carry, execute_local};
@@ -37,7 +38,7 @@ fn carry_word(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
     let pi = s.jetty.pi.wrapping_add(ahead);
     let moved = MovedWord { pi, remote_va, local_va, len: 8, operand: 1, compare: 0 };
     let before = s.a.dev.core.counter(Counter::Completions);
-    let carried = s.a.dev.repeat_atomic(&found, &moved).index;
+    let carried = finished(&s.a.dev, &found, s.a.dev.repeat_atomic(&found, &moved));
     s.jetty.pi += 2 * u32::from(carried.is_some());
     assert_eq!(s.a.poll(&mut s.jfc), None, "no entry is written");
     let counted = s.a.dev.core.counter(Counter::Completions) - before;
