@@ -80,7 +80,7 @@ pub(crate) struct JfcCore {
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
     /// Completions that are not in the ring.
-    carried: LocalCompletionRing,
+    local_completions: LocalCompletionRing,
     /// Mirror of the reader's consumer index, for posters and for checks without the reader.
     ci: AtomicU32,
     /// Index of the oldest entry that no poll got, for checks without the reader.
@@ -146,7 +146,7 @@ impl JfcCore {
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
             reader: Serial::new(RingReader::default()),
-            carried: LocalCompletionRing::default(),
+            local_completions: LocalCompletionRing::default(),
             ci: AtomicU32::new(0),
             next: AtomicU32::new(0),
             has_stash: AtomicBool::new(false),
@@ -165,18 +165,18 @@ impl JfcCore {
 
     /// Completions that are not in the ring.
     #[inline(always)]
-    pub(crate) fn carried(&self) -> &LocalCompletionRing {
-        &self.carried
+    pub(crate) fn local_completions(&self) -> &LocalCompletionRing {
+        &self.local_completions
     }
 
     /// Makes the queue the one that passes on completions besides the ring. Not for a JFC with events, since the
     /// device raises an event only for what it reports.
     #[cold]
-    pub(crate) fn claim_carried(&self, link: &PolledQueue) -> Option<LocalCompletionWriter> {
+    pub(crate) fn claim_local(&self, link: &PolledQueue) -> Option<LocalCompletionWriter> {
         if self.channel.is_some() {
             return None;
         }
-        self.carried.claim(link, 1 << self.log2)
+        self.local_completions.claim(link, 1 << self.log2)
     }
 
     /// Index of the oldest entry that no poll got.
@@ -263,7 +263,7 @@ impl JfcCore {
     /// receive half. A completion of that half which is not a flush stays for polls, and so does what follows it.
     pub(crate) fn take_flushed(&self, id: u32, recv: bool, out: &mut [Completion]) -> usize {
         // What ended before has to be polled first.
-        if !recv && self.carried.has_of(id) {
+        if !recv && self.local_completions.has_of(id) {
             return 0;
         }
         let visit = self.reader.with_blocking(|reader| {
@@ -318,17 +318,23 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, idle, failure): (&LocalCompletionReader, &mut IdleSnapshot, &mut Option<Status>),
+        (local_completions, idle, failure): (
+            &LocalCompletionReader,
+            &mut IdleSnapshot,
+            &mut Option<Status>,
+        ),
     ) -> usize {
         if reader.owes_progress {
             self.let_device_work_for(reader);
         }
-        let found = self.poll_found(reader, out, carried);
+        let found = self.poll_found(reader, out, local_completions);
         if found == 0 {
-            return self.poll_idle(reader, out, (carried, idle)).unwrap_or_else(|status| {
-                *failure = Some(status);
-                0
-            });
+            return self.poll_idle(reader, out, (local_completions, idle)).unwrap_or_else(
+                |status| {
+                    *failure = Some(status);
+                    0
+                },
+            );
         }
         if !idle.is_on() && reader.owes_progress {
             // Packets do not wait for the next poll: while there are any, no idle snapshot is taken.
@@ -345,21 +351,21 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &LocalCompletionReader,
+        local_completions: &LocalCompletionReader,
     ) -> usize {
-        let found = reader.unstash(out, |index| self.is_turn_of(carried, index));
+        let found = reader.unstash(out, |index| self.is_turn_of(local_completions, index));
         self.publish_stash(reader);
         if !reader.stash.is_empty() {
             return found;
         }
-        found + self.poll_ring(reader, &mut out[found..], carried)
+        found + self.poll_ring(reader, &mut out[found..], local_completions)
     }
 
     /// Whether a local completion comes before entry `index`, which was just seen: whatever its queue did before the
     /// entry was written is visible too.
     #[inline(always)]
-    fn is_turn_of(&self, carried: &LocalCompletionReader, index: u32) -> bool {
-        carried.front(&self.carried).is_some_and(|front| front.is_next(index))
+    fn is_turn_of(&self, local_completions: &LocalCompletionReader, index: u32) -> bool {
+        local_completions.front(&self.local_completions).is_some_and(|front| front.is_next(index))
     }
 
     /// When there is no entry: steps the device, then reads once more.
@@ -368,13 +374,13 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, idle): (&LocalCompletionReader, &mut IdleSnapshot),
+        (local_completions, idle): (&LocalCompletionReader, &mut IdleSnapshot),
     ) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
         self.driver.backing.progress_to_idle(idle);
         if self.written(reader.ci).is_some() {
-            let found = self.poll_stepped(reader, out, carried);
+            let found = self.poll_stepped(reader, out, local_completions);
             if found > 0 {
                 idle.end();
                 return Ok(found);
@@ -386,7 +392,7 @@ impl JfcCore {
         }
         if self.driver.failed.load(Ordering::Relaxed) {
             self.sweep_into_stash(reader);
-            let found = reader.unstash(out, |index| self.is_turn_of(carried, index));
+            let found = reader.unstash(out, |index| self.is_turn_of(local_completions, index));
             self.publish_stash(reader);
             return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
         }
@@ -399,9 +405,9 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &LocalCompletionReader,
+        local_completions: &LocalCompletionReader,
     ) -> usize {
-        self.poll_ring(reader, out, carried)
+        self.poll_ring(reader, out, local_completions)
     }
 
     /// Takes what the device has written. The first entry, the only one that most polls find or ask for, is taken
@@ -411,16 +417,16 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &LocalCompletionReader,
+        local_completions: &LocalCompletionReader,
     ) -> usize {
-        let Some(entry) = self.next_entry(reader, carried) else { return 0 };
+        let Some(entry) = self.next_entry(reader, local_completions) else { return 0 };
         let Some(first) = out.first_mut() else { return 0 };
         let is_fit = self.take(reader, entry, first);
         reader.ci = reader.ci.wrapping_add(1);
         let found = if is_fit && (out.len() == 1 || self.written(reader.ci).is_none()) {
             1
         } else {
-            self.poll_on(reader, out, (carried, usize::from(is_fit)))
+            self.poll_on(reader, out, (local_completions, usize::from(is_fit)))
         };
         self.publish(reader);
         // The stash is empty: it is taken first.
@@ -438,10 +444,10 @@ impl JfcCore {
     fn next_entry(
         &self,
         reader: &RingReader,
-        carried: &LocalCompletionReader,
+        local_completions: &LocalCompletionReader,
     ) -> Option<WrittenEntry<'_>> {
         let entry = self.written(reader.ci)?;
-        (!self.is_turn_of(carried, reader.ci)).then_some(entry)
+        (!self.is_turn_of(local_completions, reader.ci)).then_some(entry)
     }
 
     /// After the first entry: continues until `out`, of which `found` are filled, is full, or nothing is left.
@@ -450,11 +456,11 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        (carried, mut found): (&LocalCompletionReader, usize),
+        (local_completions, mut found): (&LocalCompletionReader, usize),
     ) -> usize {
         let start = reader.ci;
         while let Some(slot) = out.get_mut(found)
-            && let Some(entry) = self.next_entry(reader, carried)
+            && let Some(entry) = self.next_entry(reader, local_completions)
         {
             self.ask_ahead(reader);
             let is_fit = self.take(reader, entry, slot);

@@ -65,7 +65,7 @@ pub(crate) struct SendPoster {
     /// The newest request was executed locally; once it, or an earlier one, was polled, more are granted.
     is_granting: bool,
     /// The device executed a block like `last`, and no other one since.
-    is_carried: bool,
+    is_executed: bool,
     /// The cache lines that a post touches are recorded for polls.
     is_noted: bool,
     /// Sequence number of the next request, and of the one at `done`.
@@ -74,7 +74,7 @@ pub(crate) struct SendPoster {
     /// Everything before it is completed and its positions are free; `pi - done` never exceeds the ring.
     done: u32,
     /// Passes on what the doorbell executed, if this is the one queue of its JFC that may.
-    carried: LocalCompletionWriter,
+    local_completions: LocalCompletionWriter,
     parts: SendParts,
     link: Arc<PolledQueue>,
     ring: Blocks,
@@ -88,7 +88,7 @@ pub(crate) struct SendPoster {
     last_message: Option<MovableBlock>,
     /// Blocks of the last FETCH_ADD or CAS, and whether the device executed one like it, and no other one since.
     last_atomic: Option<MovableAtomic>,
-    is_word_carried: bool,
+    is_atomic_executed: bool,
     /// Cached RC target, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -144,11 +144,11 @@ impl SendPoster {
             snapshot: None,
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
-            is_carried: false,
-            carried: LocalCompletionWriter::default(),
+            is_executed: false,
+            local_completions: LocalCompletionWriter::default(),
             last_message: None,
             last_atomic: None,
-            is_word_carried: false,
+            is_atomic_executed: false,
             target: None,
             target_version: 0,
         })
@@ -178,7 +178,7 @@ impl SendPoster {
         (request.entry_idx, request.owner) = self.place();
         self.set_last(MovableBlock::new(request.encode(&to)));
         let is_signalled = request.flags.contains(SqeFlags::COMPLETE);
-        if is_signalled && self.carry_last_unreported((user_ctx, request.piece.len)) {
+        if is_signalled && self.execute_known((user_ctx, request.piece.len)) {
             return Ok(());
         }
         let at = self.note_block(user_ctx)?;
@@ -187,16 +187,16 @@ impl SendPoster {
 
     /// Passes the block `last`, which is signalled, to be executed locally. `false`: nothing happened.
     #[inline(always)]
-    fn carry_last_unreported(&mut self, request: (u64, u32)) -> bool {
-        let ring = self.parts.jfc.carried();
-        if self.carried.room(ring) == 0 {
+    fn execute_known(&mut self, request: (u64, u32)) -> bool {
+        let ring = self.parts.jfc.local_completions();
+        if self.local_completions.room(ring) == 0 {
             return false;
         }
         let Some(next) = self.doorbell.execute(DirectEntry::Known(self.last.block())) else {
             return false;
         };
         self.pass_on((1, next), request);
-        self.is_carried = true;
+        self.is_executed = true;
         true
     }
 
@@ -205,36 +205,36 @@ impl SendPoster {
     fn pass_on(&mut self, (blocks, next): (u32, NextEntry), request: (u64, u32)) {
         self.pi = self.pi.wrapping_add(blocks);
         self.seq = (self.seq + 1) & SEQ_MASK;
-        self.carried.push(self.parts.jfc.carried(), (self.pi, next), request);
+        self.local_completions.push(self.parts.jfc.local_completions(), (self.pi, next), request);
         self.end_grant();
     }
 
     /// Sets `last` to `block`.
     #[inline(always)]
     fn set_last(&mut self, block: MovableBlock) {
-        (self.last, self.is_carried) = (block, false);
+        (self.last, self.is_executed) = (block, false);
     }
 
     /// Passes the block `last` with the doorbell; it is recorded at position `at`.
     #[inline(always)]
     fn give_last(&mut self, at: u32) -> Result<(), PostReason> {
         let block = self.last.block();
-        self.is_carried = self.doorbell.execute(DirectEntry::Reported(block)).is_some();
-        if !self.is_carried {
+        self.is_executed = self.doorbell.execute(DirectEntry::Reported(block)).is_some();
+        if !self.is_executed {
             self.store_block(at, block)?;
             self.parts.jfc.show_room();
             self.doorbell.ring(SendDoorbell::Direct(block));
         } else {
-            self.claim_carried();
+            self.claim_local();
         }
         Ok(())
     }
 
     /// Becomes the queue of the JFC that passes on what the doorbell executed, unless another queue is.
     #[inline(always)]
-    fn claim_carried(&mut self) {
-        if !self.carried.is_claimed() && self.parts.in_order {
-            self.carried = self.parts.jfc.claim_carried(&self.link).unwrap_or_default();
+    fn claim_local(&mut self) {
+        if !self.local_completions.is_claimed() && self.parts.in_order {
+            self.local_completions = self.parts.jfc.claim_local(&self.link).unwrap_or_default();
             self.end_grant();
         }
     }
@@ -246,7 +246,11 @@ impl SendPoster {
         let next = self.doorbell.repeat(self.pi, place, CompletionBy::Driver);
         let Some(next) = next else { return false };
         self.pi = self.pi.wrapping_add(1);
-        self.carried.push(self.parts.jfc.carried(), (self.pi, next), (user_ctx, place.2));
+        self.local_completions.push(
+            self.parts.jfc.local_completions(),
+            (self.pi, next),
+            (user_ctx, place.2),
+        );
         true
     }
 
@@ -262,22 +266,23 @@ impl SendPoster {
     /// Executes an unsignalled request. Reached by a tail call, as [`SendPoster::grant_and_execute`].
     #[inline(never)]
     fn execute_silent(&mut self, remote: u64, local: u64, len: u32) -> bool {
-        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
+        let is_there = self.is_executed && !self.parts.failed.load(Ordering::Relaxed);
         if !is_there || self.find_room(1).is_err() {
             return false;
         }
         // Where the device refuses, `sure` is too low until room is next looked for.
-        self.carry_silent((remote, local, len))
+        self.execute_unreported((remote, local, len))
     }
 
     /// Posts one request like the last one, executed within the call or as a direct entry. Returns whether it did.
     #[inline(always)]
     fn repeat_transfer(&mut self, delta: &TransferDelta) -> bool {
-        if self.carry_again(delta) {
+        if self.execute_like_last(delta) {
             return true;
         }
         // What the device executed was a direct entry, and the last one.
-        if !(self.is_carried || self.parts.direct && !self.last.is_none()) || !self.is_same_target()
+        if !(self.is_executed || self.parts.direct && !self.last.is_none())
+            || !self.is_same_target()
         {
             return false;
         }
@@ -292,23 +297,23 @@ impl SendPoster {
     /// possible. `false`: nothing happened. The device checks queue and target: if one of them ended since, it
     /// refuses.
     #[inline(always)]
-    fn carry_again(&mut self, moved: &TransferDelta) -> bool {
-        let is_there = self.is_carried && !self.parts.failed.load(Ordering::Relaxed);
+    fn execute_like_last(&mut self, moved: &TransferDelta) -> bool {
+        let is_there = self.is_executed && !self.parts.failed.load(Ordering::Relaxed);
         if !is_there || self.find_room(1).is_err() {
             return false;
         }
         let place = (moved.remote, moved.local, moved.len);
         if !moved.is_signalled {
-            if self.carry_silent(place) {
+            if self.execute_unreported(place) {
                 return true;
             }
-        } else if self.carried.room(self.parts.jfc.carried()) != 0
+        } else if self.local_completions.room(self.parts.jfc.local_completions()) != 0
             && self.execute_local(moved.user_ctx, place)
         {
             self.seq = (self.seq + 1) & SEQ_MASK;
             self.grant();
             return true;
-        } else if self.carry_reported(moved) {
+        } else if self.execute_reported(moved) {
             return true;
         }
         self.sure += 1;
@@ -317,19 +322,19 @@ impl SendPoster {
 
     /// Has an unsignalled request executed by the device, when there is room for it. `false`: nothing happened.
     #[inline(always)]
-    fn carry_silent(&mut self, place: (u64, u64, u32)) -> bool {
-        let is_carried = self.doorbell.repeat(self.pi, place, CompletionBy::Nobody).is_some();
-        if is_carried {
+    fn execute_unreported(&mut self, place: (u64, u64, u32)) -> bool {
+        let is_executed = self.doorbell.repeat(self.pi, place, CompletionBy::Nobody).is_some();
+        if is_executed {
             // It is retired: no completion will look at its position.
             self.pi = self.pi.wrapping_add(1);
             self.seq = (self.seq + 1) & SEQ_MASK;
         }
-        is_carried
+        is_executed
     }
 
     /// Has a signalled request executed by the device, which writes its CQE. `false`: nothing happened.
     #[inline(always)]
-    fn carry_reported(&mut self, moved: &TransferDelta) -> bool {
+    fn execute_reported(&mut self, moved: &TransferDelta) -> bool {
         let Some(send) = self.link.send.as_ref() else { return false };
         let at = self.pi;
         send.shadow.put(Tag::new(at, 1, self.seq), moved.user_ctx);
@@ -587,7 +592,7 @@ impl SendQueue for SendPoster {
 
 impl Drop for SendPoster {
     fn drop(&mut self) {
-        self.carried.end(self.parts.jfc.carried());
+        self.local_completions.end(self.parts.jfc.local_completions());
     }
 }
 

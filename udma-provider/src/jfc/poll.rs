@@ -25,7 +25,7 @@ pub(super) struct PollHalf {
     /// While it is valid, polls that find nothing skip the device.
     idle: IdleSnapshot,
     /// Completions that are not in the ring.
-    carried: LocalCompletionReader,
+    local_completions: LocalCompletionReader,
     /// Number of empty polls.
     polls: u32,
     /// Empty polls left until the next check of the processor.
@@ -34,27 +34,27 @@ pub(super) struct PollHalf {
 
 impl PollHalf {
     pub(super) fn new(core: Arc<JfcCore>) -> Self {
-        let (idle, carried) = (IdleSnapshot::default(), LocalCompletionReader::default());
-        Self { core, idle, carried, polls: 0, until_look: POLLS_PER_LOOK }
+        let (idle, local_completions) = (IdleSnapshot::default(), LocalCompletionReader::default());
+        Self { core, idle, local_completions, polls: 0, until_look: POLLS_PER_LOOK }
     }
 
     /// The oldest local completion, if all before it are taken.
     #[inline(always)]
-    fn next_carried(&self) -> Option<LocalCompletion> {
-        let front = self.carried.front(&self.core.carried)?;
+    fn next_local(&self) -> Option<LocalCompletion> {
+        let front = self.local_completions.front(&self.core.local_completions)?;
         front.is_next(self.core.next_index()).then_some(front)
     }
 
     /// Polls for local completions and the ring; `found` are in `out` already.
     #[inline(never)]
-    fn poll_carried(&mut self, out: &mut [Completion], mut found: usize) -> Result<usize, Status> {
+    fn poll_local(&mut self, out: &mut [Completion], mut found: usize) -> Result<usize, Status> {
         while let Some(slot) = out.get_mut(found)
-            && let Some(front) = self.next_carried()
+            && let Some(front) = self.next_local()
         {
-            if self.carried.is_progress_due() {
+            if self.local_completions.is_progress_due() {
                 self.core.driver.backing.progress();
             }
-            self.carried.take(&self.core.carried, front, slot);
+            self.local_completions.take(&self.core.local_completions, front, slot);
             found += 1;
         }
         if found == 0 {
@@ -115,7 +115,7 @@ impl PollHalf {
     // Out of line, so that an empty poll saves no registers for it.
     #[inline(never)]
     fn poll_entry(&mut self, out: &mut [Completion]) -> Option<usize> {
-        let Self { core, carried, idle, .. } = self;
+        let Self { core, local_completions, idle, .. } = self;
         let visit = core.reader.try_with(|reader| {
             let of = reader.stash.is_empty().then_some((core.jfcn, reader.ci));
             let mut poll = PollOfOne { of: of.filter(|_| !out.is_empty()), given: None };
@@ -128,7 +128,7 @@ impl PollHalf {
             }
             is_taken.then(|| {
                 idle.end();
-                core.poll_found(reader, out, carried)
+                core.poll_found(reader, out, local_completions)
             })
         })?;
         visit.value
@@ -143,9 +143,10 @@ impl PollHalf {
         let core = &*self.core;
         // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
         let mut failure = None;
-        let (carried, idle) = (&self.carried, &mut self.idle);
-        let visit =
-            core.reader.try_with(|reader| core.poll(reader, out, (carried, idle, &mut failure)));
+        let (local_completions, idle) = (&self.local_completions, &mut self.idle);
+        let visit = core
+            .reader
+            .try_with(|reader| core.poll(reader, out, (local_completions, idle, &mut failure)));
         if let Some(status) = failure {
             return Err(status);
         }
@@ -165,12 +166,12 @@ impl JfcCore {
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
-        carried: &LocalCompletionReader,
+        local_completions: &LocalCompletionReader,
     ) -> usize {
         let found = if reader.stash.is_empty() {
-            self.poll_ring(reader, out, carried)
+            self.poll_ring(reader, out, local_completions)
         } else {
-            self.poll_stash(reader, out, carried)
+            self.poll_stash(reader, out, local_completions)
         };
         if found != 0 {
             reader.on_found();
@@ -215,26 +216,30 @@ impl CompletionQueue for PollHalf {
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
         let core = &*self.core;
         // Each out of line, so that neither saves registers for the other.
-        let Some(front) = self.carried.front(&core.carried) else {
+        let Some(front) = self.local_completions.front(&core.local_completions) else {
             return if self.idle.is_on() { self.poll_idle(out) } else { self.poll_reader(out) };
         };
         let Some(one) = out.first_mut() else { return Ok(0) };
-        if !(front.is_next(core.next_index()) && self.carried.is_usual(&core.carried)) {
-            return self.poll_carried(out, 0);
+        if !(front.is_next(core.next_index())
+            && self.local_completions.is_usual(&core.local_completions))
+        {
+            return self.poll_local(out, 0);
         }
-        self.carried.take_usual(&core.carried, front, one);
-        if out.len() == 1 { Ok(1) } else { self.poll_carried(out, 1) }
+        self.local_completions.take_usual(&core.local_completions, front, one);
+        if out.len() == 1 { Ok(1) } else { self.poll_local(out, 1) }
     }
 
     #[inline]
     fn take_done(&mut self, sender: &mut CompletingQueue) -> DoneLook {
         let core = &*self.core;
         // Out of line, so that nothing is saved for it.
-        let Some(front) = self.carried.front(&core.carried) else { return self.look_while_idle() };
+        let Some(front) = self.local_completions.front(&core.local_completions) else {
+            return self.look_while_idle();
+        };
         if !front.is_next(core.next_index()) {
             return DoneLook::UNKNOWN;
         }
-        self.carried.take_done(&core.carried, front, sender)
+        self.local_completions.take_done(&core.local_completions, front, sender)
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

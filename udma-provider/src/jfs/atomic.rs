@@ -39,7 +39,7 @@ impl SendPoster {
             return 0;
         }
         // The device checks queue and target: if one of them ended since, it refuses.
-        if self.is_word_carried && delta.transfer.is_signalled && self.carry_word(delta) {
+        if self.is_atomic_executed && delta.transfer.is_signalled && self.execute_atomic(delta) {
             return 1;
         }
         self.give_moved_atomic(delta)
@@ -48,8 +48,8 @@ impl SendPoster {
     /// Has an atomic like the last one executed by the device; this driver makes its completion. `false`: nothing
     /// happened.
     #[inline(always)]
-    fn carry_word(&mut self, moved: &AtomicDelta) -> bool {
-        if self.carried.room(self.parts.jfc.carried()) == 0 {
+    fn execute_atomic(&mut self, moved: &AtomicDelta) -> bool {
+        if self.local_completions.room(self.parts.jfc.local_completions()) == 0 {
             return false;
         }
         let word = word_of(moved, self.pi);
@@ -77,13 +77,13 @@ impl SendPoster {
 
     /// Passes both blocks of the atomic at position `at`, where it is recorded.
     fn give_atomic(&mut self, at: u32, blocks: &[[u64; BLOCK_WORDS]; 2]) -> Result<(), PostReason> {
-        self.is_word_carried = self.doorbell.execute(DirectEntry::Atomic(blocks)).is_some();
-        if !self.is_word_carried {
+        self.is_atomic_executed = self.doorbell.execute(DirectEntry::Atomic(blocks)).is_some();
+        if !self.is_atomic_executed {
             self.store_atomic(at, blocks)?;
             self.parts.jfc.show_room();
             self.doorbell.ring(SendDoorbell::Producer(self.pi));
         } else {
-            self.claim_carried();
+            self.claim_local();
         }
         Ok(())
     }

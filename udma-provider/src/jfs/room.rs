@@ -16,7 +16,7 @@ use crate::{
 impl SendPoster {
     #[inline]
     pub(super) fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
-        self.count_carried();
+        self.count_executed();
         if self.sure < blocks && !self.look_for_room(blocks) {
             return Err(PostReason::Full);
         }
@@ -26,9 +26,9 @@ impl SendPoster {
 
     /// Counts the requests executed under the grant, and ends it.
     #[inline(always)]
-    fn count_carried(&mut self) {
+    fn count_executed(&mut self) {
         if self.is_granting {
-            let used = self.carried.passed_on().wrapping_sub(self.granted_from);
+            let used = self.local_completions.passed_on().wrapping_sub(self.granted_from);
             self.end_grant();
             self.sure -= used;
             self.seq = self.seq.wrapping_add(used) & SEQ_MASK;
@@ -38,23 +38,23 @@ impl SendPoster {
     /// Whether one more request may be executed locally.
     #[inline(always)]
     pub(super) fn has_grant(&self) -> bool {
-        self.carried.passed_on() != self.granted_to
+        self.local_completions.passed_on() != self.granted_to
     }
 
-    /// Ends the grant. Called when a request was passed on without one, and when `carried` changed.
+    /// Ends the grant. Called when a request was passed on without one, and when `local_completions` changed.
     #[inline(always)]
     pub(super) fn end_grant(&mut self) {
         self.is_granting = false;
-        self.granted_from = self.carried.passed_on();
+        self.granted_from = self.local_completions.passed_on();
         self.granted_to = self.granted_from;
     }
 
     /// Grants the local execution of as many requests as there is room for.
     #[inline(always)]
     pub(super) fn grant(&mut self) {
-        let count = self.sure.min(self.carried.room(self.parts.jfc.carried()));
+        let count = self.sure.min(self.local_completions.room(self.parts.jfc.local_completions()));
         self.is_granting = true;
-        self.granted_from = self.carried.passed_on();
+        self.granted_from = self.local_completions.passed_on();
         self.granted_to = self.granted_from.wrapping_add(count);
     }
 
@@ -62,10 +62,10 @@ impl SendPoster {
     /// than [`SendPoster::grant_again`]. `false`: some were not polled.
     #[inline(always)]
     pub(super) fn grant_all(&mut self) -> bool {
-        if self.carried.has_waiting(self.parts.jfc.carried()) {
+        if self.local_completions.has_waiting(self.parts.jfc.local_completions()) {
             return false;
         }
-        self.count_carried();
+        self.count_executed();
         (self.done, self.done_seq) = (self.pi, self.seq);
         self.sure = self.parts.depth.min(1 << self.parts.log2);
         self.grant();
@@ -76,8 +76,10 @@ impl SendPoster {
     /// was posted; `false`: nothing was polled.
     #[inline(never)]
     pub(super) fn grant_again(&mut self) -> bool {
-        self.count_carried();
-        let Some(end) = self.carried.take_end(self.parts.jfc.carried()) else { return false };
+        self.count_executed();
+        let Some(end) = self.local_completions.take_end(self.parts.jfc.local_completions()) else {
+            return false;
+        };
         self.free_up_to(end);
         self.bound_outstanding();
         let (free, depth) = self.room();
@@ -141,14 +143,14 @@ impl SendPoster {
             let polled = send.polled.load(Ordering::Acquire);
             self.free_up_to(polled);
         }
-        let ring = self.parts.jfc.carried();
-        if let Some(end) = self.carried.take_end(ring) {
+        let ring = self.parts.jfc.local_completions();
+        if let Some(end) = self.local_completions.take_end(ring) {
             self.free_up_to(end);
         }
         self.skip_consumed();
         // A record that lags behind `done`, or is beyond what was posted, frees nothing.
-        let ring = self.parts.jfc.carried();
-        let waits = self.carried.has_waiting(ring);
+        let ring = self.parts.jfc.local_completions();
+        let waits = self.local_completions.has_waiting(ring);
         if let Some(retired) = record.ok().filter(|ci| !waits && self.is_posted(*ci)) {
             self.use_snapshot(retired);
             self.skip_consumed();

@@ -83,8 +83,8 @@ fn they_come_in_the_order_of_posting() {
             [done[0], carried].map(|one| (one.queue_ctx, one.local_id, one.flags));
         assert_eq!((first, second.0), (second, 0xC0));
     }
-    let is_carried = |handed: &&Handed| matches!(handed, Handed::Unreported(_));
-    assert_eq!(bench.toy.state().handed.iter().filter(is_carried).count(), 200);
+    let is_executed = |handed: &&Handed| matches!(handed, Handed::Unreported(_));
+    assert_eq!(bench.toy.state().handed.iter().filter(is_executed).count(), 200);
 }
 
 /// A request that is not like the newest one goes as a whole, and its completion is as one of those that are.

@@ -505,6 +505,14 @@ fn a_list_is_posted_by_what_differs_as_far_as_it_is_like_the_newest_transfer() {
     let before = recorder.book().again.len();
     jetty.post_send(&[write(&remote, 0, 14), write(&remote, 0, 15)]).unwrap();
     assert_eq!(recorder.book().again.len(), before + 2, "a full queue forgets nothing");
+    // The queue took the first one, whose block is now its newest.
+    recorder.book().room = 1;
+    let error = jetty.post_send(&[write(&elsewhere, 0, 16), write(&remote, 0, 17)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (1, PostReason::Full));
+    recorder.book().room = usize::MAX;
+    let before = recorder.book().again.len();
+    jetty.post_send(&[write(&remote, 0, 18), write(&remote, 0, 19)]).unwrap();
+    assert_eq!(recorder.book().again.len(), before, "which one is the newest is not known");
 }
 
 #[test]

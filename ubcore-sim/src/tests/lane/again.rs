@@ -540,3 +540,30 @@ fn requests_that_share_a_place_are_distinguished() {
     assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::RemAccessAbort));
     assert_eq!(closed.bytes(64, 8), [0; 8]);
 }
+
+/// Requests of a queue whose steps are shorter than 8 bytes get no grant, under which 8 bytes are one move.
+#[test]
+fn eight_bytes_are_not_moved_where_a_step_is_shorter() {
+    let mut s = scene_of(pair_with(|cfg| cfg.direct_chunk = 4), 4, 6);
+    (s.tpn, s.remote) = (s.a.connect(s.a.eid()), s.a.seg(1 << 20));
+    let remote = s.remote.clone();
+    s.fill();
+    let found = s.a.dev.find_queue(s.jetty.id, Leases::Seldom).unwrap();
+    for _ in 0..3 {
+        s.complete(on_seg(Opcode::Write, s.tpn, &remote, 0), &[s.local.sge(0, 4)]);
+        let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, &remote, 0) };
+        let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(0, 4).to_words());
+        let executed = s.a.dev.execute(&found, || 0, &block);
+        s.jetty.pi -= u32::from(executed.is_none());
+        s.a.poll(&mut s.jfc);
+    }
+    for len in [4, 4, 4, 4, 4, 4, 8] {
+        let (pi, by) = (s.jetty.pi, CompletionBy::Driver);
+        let moved = MovedEntry { pi, by, remote_va: remote.va, local_va: s.local.va, len };
+        let index = finished(&s.a.dev, &found, s.a.dev.repeat(&found, &moved));
+        assert_eq!(index.is_some(), len == 4, "{len}");
+        s.jetty.pi += u32::from(index.is_some());
+    }
+    let place = (s.jetty.pi, remote.va, s.local.va);
+    assert!(matches!(found.move_word(place), WordMove::Elsewhere(_)));
+}

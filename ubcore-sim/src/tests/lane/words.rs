@@ -1,6 +1,6 @@
 //! Atomics like one before, whose completions their driver makes.
 
-use udma_abi::cmd::{Command, QueueState};
+use udma_abi::cmd::{Command, Mode, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::{CqeStatus, MovedWord, Opcode, Sqe, rqe::record};
 
@@ -48,7 +48,10 @@ fn carry_word(s: &mut Scene, at: u64, ahead: u32) -> Option<u32> {
 
 /// A scene whose queue carried FETCH_ADDs of the first word: how many.
 fn adding() -> (Scene, u64) {
-    let mut s = scene();
+    adding_in(scene())
+}
+
+fn adding_in(mut s: Scene) -> (Scene, u64) {
     let sqe = Sqe { operand: 1, ..on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 0) };
     for _ in 0..2 {
         s.complete(sqe, &[s.local.sge(0, 8)]);
@@ -132,6 +135,29 @@ fn words_that_the_driver_reports_end_with_what_they_rest_on() {
             assert_eq!(carry_word(&mut s, 0, 0), None);
             assert_eq!(word(&s.remote, 0), value + in_row);
         }
+    }
+}
+
+/// The driver leaves it to the device to see that a queue was bound to another one.
+#[test]
+fn words_that_the_driver_reports_end_with_the_binding() {
+    for in_row in [1, 40] {
+        let mut s = scene();
+        s.jetty = s.a.jetty(4, &s.jfc, |args| args.mode = Mode::Rc);
+        let target_jfc = s.b.jfc(4);
+        let target = s.b.jetty(4, &target_jfc, |args| args.mode = Mode::Rc);
+        let (id, bind) = (
+            s.jetty.id,
+            Command::Bind { id: s.jetty.id, tpn: s.tpn, remote_id: target.id, psns: None },
+        );
+        s.a.ok(bind);
+        let (mut s, value) = adding_in(s);
+        assert!((0..in_row).all(|_| carry_word(&mut s, 0, 0).is_some()));
+        s.a.ok(Command::Unbind { id });
+        assert_eq!(carry_word(&mut s, 0, 0), None, "it is bound to none");
+        s.a.ok(bind);
+        assert_eq!(carry_word(&mut s, 0, 0), None, "it is bound anew");
+        assert_eq!(word(&s.remote, 0), value + in_row);
     }
 }
 
