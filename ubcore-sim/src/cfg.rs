@@ -12,6 +12,7 @@ pub use packet_engine::{PacketEngineCfg, PacketEngineCfgError};
 use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
 use crate::fault::PlantedFault;
+use crate::nic::ModelMode;
 
 /// Seed of all numbers that must be unpredictable: TPNs, PSNs, nonces, keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,33 +91,6 @@ impl PingPongs {
     }
 }
 
-/// Whether the device models which contexts a NIC's chip would hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ContextModelMode {
-    /// No: no model, no call and no memory for it.
-    #[default]
-    Off,
-    /// Each request looks up its contexts in the model; nothing is delayed. Every request takes the long path.
-    Count,
-    /// Each request looks up its contexts in the model, and starts when they are loaded. For virtual time, whose
-    /// clock is set by [`set_virtual_time`](crate::SoftwareDevice::set_virtual_time): a real clock cannot keep
-    /// latencies of some ns.
-    Time,
-}
-
-/// Whether messages in packets also pass through the cycle model of a packet engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PacketEngineMode {
-    /// No message passes through the model.
-    #[default]
-    Off,
-    /// Each does, and the device has its counters; nothing is delayed.
-    Count,
-    /// Each does, and a packet reaches the link in the cycle in which the model finishes it. For virtual time: a
-    /// socket sends when the system does.
-    Time,
-}
-
 /// What carries the requests of RC jetties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RcWire {
@@ -181,9 +155,9 @@ pub struct DeviceCfg {
     /// When jetties enter ping-pong mode.
     pub ping_pongs: PingPongs,
     /// Whether requests use a model of the context cache.
-    pub contexts: ContextModelMode,
+    pub contexts: ModelMode,
     /// Whether messages pass through the cycle model of a packet engine.
-    pub packet_engine: PacketEngineMode,
+    pub packet_engine: ModelMode,
     /// Which engine that is.
     pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
@@ -220,8 +194,8 @@ impl DeviceCfg {
             step_requests: 256,
             lane: ExpressLane::On,
             ping_pongs: PingPongs::Usual,
-            contexts: ContextModelMode::Off,
-            packet_engine: PacketEngineMode::Off,
+            contexts: ModelMode::Off,
+            packet_engine: ModelMode::Off,
             engine: PacketEngineCfg::default(),
             ring_len: 1 << 20,
             loopback_owners: Vec::new,
@@ -230,14 +204,9 @@ impl DeviceCfg {
         }
     }
 
-    /// With a model of the context cache, every request takes the long path, which does the lookups.
+    /// The same with every request on the long path, which does the lookups of a model of contexts.
     pub(crate) fn with_long_path(self) -> Self {
-        match self.contexts {
-            ContextModelMode::Off => self,
-            ContextModelMode::Count | ContextModelMode::Time => {
-                Self { lane: ExpressLane::Off, ping_pongs: PingPongs::Never, ..self }
-            }
-        }
+        Self { lane: ExpressLane::Off, ping_pongs: PingPongs::Never, ..self }
     }
 
     /// Address of one of its ports: 0 is the EID's.

@@ -28,6 +28,7 @@ use crate::engine::core::DeviceCore;
 pub use crate::engine::fast_queue::Leases;
 pub use crate::engine::known::{MovedEntry, WORD_LEN};
 use crate::fault::Faults;
+use crate::nic::ModelMode;
 use crate::ports::{Interrupt, Ports};
 pub use queue_handle::{
     Executed, FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove,
@@ -56,7 +57,9 @@ impl SoftwareDevice {
     /// Creates a device as after power-on.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
-        let cfg = cfg.with_long_path();
+        let has_contexts =
+            ports.nic.as_ref().is_some_and(|nic| nic.scope().contexts != ModelMode::Off);
+        let cfg = if has_contexts { cfg.with_long_path() } else { cfg };
         let core = DeviceCore::new(cfg, ports);
         let shared = SharedPart::new(&core.tables.cfg, Arc::clone(&core.tables.first));
         Arc::new(Self {

@@ -7,7 +7,6 @@
 mod arrivals;
 mod moves;
 mod numbers;
-mod packet_engine;
 mod peer_tp;
 mod recent;
 mod replies;
@@ -34,7 +33,6 @@ use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, RUN_BYTES, RUN_MAX, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError, TpStats};
 use numbers::Numbers;
-pub(crate) use packet_engine::PacketEngine;
 use recent::RecentDatagrams;
 use replies::Replies;
 pub(crate) use routes::RouteCounts;
@@ -69,8 +67,6 @@ pub(crate) struct TpEndpoint {
     has_routes: bool,
     /// Flows of the last packets sent and received.
     flows: [LatestFlow; 2],
-    /// The model that messages also pass through, if it is on.
-    pub(crate) packet_engine: Option<Box<PacketEngine>>,
 }
 
 /// Cached ICRC state for both ends: most packets have the ends and the length of the packet before.
@@ -137,7 +133,6 @@ impl TpEndpoint {
             transmits: 0,
             has_routes: false,
             flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
-            packet_engine: PacketEngine::new(cfg.packet_engine, &cfg.engine, cfg.mtu).map(Box::new),
         }
     }
 

@@ -19,6 +19,8 @@ pub mod hooks;
 pub mod host;
 mod limits;
 pub mod link;
+mod models;
+pub mod nic;
 pub mod node;
 pub mod ports;
 pub mod share;
@@ -28,8 +30,8 @@ pub(crate) mod tests;
 mod transport;
 
 pub use cfg::{
-    ContextModelMode, DeviceCfg, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
-    PacketEngineMode, PingPongs, PortMode, RcWire, Seed,
+    DeviceCfg, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError, PingPongs, PortMode,
+    RcWire, Seed,
 };
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;

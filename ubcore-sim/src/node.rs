@@ -117,6 +117,7 @@ impl Node {
             memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving, cfg.file_sharing)),
             node_region: node_region.clone(),
             routes: routes(&cfg, eid),
+            nic: crate::models::of(&device_cfg),
         };
         let device = SoftwareDevice::new(device_cfg, ports);
         let wakeup = new_wakeup()?;
@@ -374,8 +375,8 @@ mod tests {
             strategy: crate::transport::Strategy::Irn,
             congestion: CongestionChoice::Delay,
             lane: crate::cfg::ExpressLane::Off,
-            contexts: crate::cfg::ContextModelMode::Count,
-            packet_engine: crate::cfg::PacketEngineMode::Count,
+            contexts: crate::nic::ModelMode::Count,
+            packet_engine: crate::nic::ModelMode::Count,
             engine,
             port_mode: PortMode::Balance,
             ..NodeCfg::default()

@@ -11,6 +11,8 @@ use urma_mem::{
 };
 use urma_packet::TpOpcode;
 
+use crate::nic::NicModel;
+
 /// A peer on this host: wakes it (an eventfd write; a flag in simulation) and says whether it is there.
 pub trait Wake: Send + Sync + Debug {
     /// Wakes it. Cheap if it is awake already; never blocks.
@@ -115,6 +117,8 @@ pub struct Ports {
     pub node_region: Region,
     /// Routes to other nodes; `None`: nothing is known of them.
     pub routes: Option<Arc<dyn LocalRoutes>>,
+    /// Model of a NIC's insides; `None`: there is none.
+    pub nic: Option<Arc<dyn NicModel>>,
 }
 
 /// What two nodes on one host share, as seen from one of them.
@@ -276,9 +280,3 @@ impl Transmit {
 
 /// Latest time of the next call of the core; `None`: only on input.
 pub type Deadline = Option<Nanos>;
-
-/// Receiver of copies of a device's context lookups.
-pub trait LookupSink: Send + Sync + Debug {
-    /// Takes the lookups of a request: handles of the model, in order. `false`: it wants no more. Must not block.
-    fn on_lookups(&self, handles: &[u32]) -> bool;
-}

@@ -41,6 +41,7 @@ use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::device::DeviceFunction;
 use crate::host::peer::KernelReads;
+use crate::nic::NicModel;
 use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, SharedMemory, Wake};
 use crate::share;
 use crate::{DeviceCfg, Ports, SoftwareDevice};
@@ -198,7 +199,18 @@ pub(crate) fn pair_sharing(
     kernel_reads: KernelReads,
     change: impl Fn(&mut DeviceCfg),
 ) -> (Bench, Bench) {
-    let (a, b) = (Bench::new(1, sharing, &change), Bench::new(2, sharing, &change));
+    join([1, 2].map(|number| Bench::new(number, sharing, &change)), kernel_reads)
+}
+
+/// Two nodes that know each other's memory, with a model of a NIC in each.
+pub(crate) fn pair_plugged(nics: [Arc<dyn NicModel>; 2]) -> (Bench, Bench) {
+    let [a, b] = nics;
+    let with = |number, nic| Bench::plugged(number, Sharing::Whole, &|_| {}, Some(nic));
+    join([with(1, a), with(2, b)], KernelReads::Off)
+}
+
+/// Lets two nodes know each other's memory.
+fn join([a, b]: [Bench; 2], kernel_reads: KernelReads) -> (Bench, Bench) {
     let ring_len = a.dev.cfg().ring_len;
     let half = || Region::private(share::half_len(ring_len)).unwrap();
     let halves = [half(), half()];
@@ -234,6 +246,16 @@ pub(crate) fn eid(number: u8) -> RawEid {
 
 impl Bench {
     pub(crate) fn new(number: u8, sharing: Sharing, change: &impl Fn(&mut DeviceCfg)) -> Self {
+        Self::plugged(number, sharing, change, None)
+    }
+
+    /// A device with a model of a NIC.
+    fn plugged(
+        number: u8,
+        sharing: Sharing,
+        change: &impl Fn(&mut DeviceCfg),
+        nic: Option<Arc<dyn NicModel>>,
+    ) -> Self {
         let raises = Arc::new(Raises::default());
         let arena = Region::private(ARENA).unwrap();
         let ports = Ports {
@@ -241,6 +263,7 @@ impl Bench {
             memory: Arc::new(BenchMemory { arena: arena.clone(), sharing }),
             node_region: Region::private(share::NODE_LEN).unwrap(),
             routes: None,
+            nic,
         };
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);
         change(&mut cfg);

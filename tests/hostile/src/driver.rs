@@ -107,6 +107,7 @@ impl Driver {
             memory: Arc::new(Quiet),
             node_region: region(NODE_LEN),
             routes: None,
+            nic: None,
         };
         let mut cfg = DeviceCfg::new(eid(1), 1, 1);
         cfg.ring_len = 1 << 14;

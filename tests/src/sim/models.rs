@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use ubcore_sim::DeviceCfg;
 use ubcore_sim::link::Rng;
+use ubcore_sim::nic::ModelMode;
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
-use ubcore_sim::{ContextModelMode, DeviceCfg, PacketEngineMode};
 use udma_abi::counters::Counter;
 use urma_core::{Completion, CrStatus, LocalSge, SendOp, SendWr};
 
@@ -208,7 +209,7 @@ fn finish(fabric: &Arc<Fabric>, programs: &mut [Program; 2], sends: usize, resul
     }
 }
 
-fn set(contexts: ContextModelMode, packet_engine: PacketEngineMode) -> impl Fn(&mut DeviceCfg) {
+fn set(contexts: ModelMode, packet_engine: ModelMode) -> impl Fn(&mut DeviceCfg) {
     move |device| (device.contexts, device.packet_engine) = (contexts, packet_engine)
 }
 
@@ -217,7 +218,7 @@ fn set(contexts: ContextModelMode, packet_engine: PacketEngineMode) -> impl Fn(&
 fn packets_wait_for_the_cycles_of_a_slow_engine() {
     let off = run(0, HostSharing::Packets, |_| {});
     let slow = run(0, HostSharing::Packets, |device| {
-        device.packet_engine = PacketEngineMode::Time;
+        device.packet_engine = ModelMode::Time;
         device.engine.mhz = 1;
     });
     assert!(off.results == slow.results);
@@ -244,8 +245,8 @@ fn results_are_the_same_in_all_modes_of_the_models() {
             assert!(
                 off.results.requests.iter().flatten().all(|(_, status, _)| status.is_success())
             );
-            let count = run(seed, paths, set(ContextModelMode::Count, PacketEngineMode::Count));
-            let time = run(seed, paths, set(ContextModelMode::Time, PacketEngineMode::Time));
+            let count = run(seed, paths, set(ModelMode::Count, ModelMode::Count));
+            let time = run(seed, paths, set(ModelMode::Time, ModelMode::Time));
             off.results.compare(&count.results, &format!("{paths:?}, seed {seed}: count"));
             off.results.compare(&time.results, &format!("{paths:?}, seed {seed}: time"));
             waited += u64::from(time.took_ns > off.took_ns);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ubcore_sim::{
-    ContextModelMode, Doorbells, PacketEngineMode,
+    Doorbells,
     device::{FunctionCfg, FunctionQuota},
     host::{
         claim::ClaimError,
@@ -19,6 +19,7 @@ use ubcore_sim::{
         peer::{KernelReads, PathChoice},
     },
     link::{FaultCfg, LinkFaults},
+    nic::ModelMode,
     node::{Node, NodeCfg, NodeError},
 };
 use ubcored::{Attendants, DescriptorBudget, NodeFunction};
@@ -207,12 +208,8 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         congestion: setup.congestion,
         udp_offload: setup.offload,
         link_faults: setup.is_lossy.then(bad_link),
-        contexts: if setup.is_counted { ContextModelMode::Count } else { ContextModelMode::Off },
-        packet_engine: if setup.is_counted {
-            PacketEngineMode::Count
-        } else {
-            PacketEngineMode::Off
-        },
+        contexts: if setup.is_counted { ModelMode::Count } else { ModelMode::Off },
+        packet_engine: if setup.is_counted { ModelMode::Count } else { ModelMode::Off },
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,

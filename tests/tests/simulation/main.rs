@@ -9,7 +9,8 @@ mod statuses;
 
 use std::process::Command;
 
-use ubcore_sim::{ContextModelMode, DeviceCfg, ExpressLane, PacketEngineMode, PingPongs};
+use ubcore_sim::nic::ModelMode;
+use ubcore_sim::{DeviceCfg, ExpressLane, PingPongs};
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -51,9 +52,9 @@ fn check(name: &str, mut plan: SimPlan) -> Report {
 /// The models of the NIC as `URMA_MODELS` says: `off`, `count` or `time`; without it each device keeps what it has.
 fn set_models(device: &mut DeviceCfg) {
     let (contexts, engine) = match std::env::var("URMA_MODELS").as_deref() {
-        Ok("off") => (ContextModelMode::Off, PacketEngineMode::Off),
-        Ok("count") => (ContextModelMode::Count, PacketEngineMode::Count),
-        Ok("time") => (ContextModelMode::Time, PacketEngineMode::Time),
+        Ok("off") => (ModelMode::Off, ModelMode::Off),
+        Ok("count") => (ModelMode::Count, ModelMode::Count),
+        Ok("time") => (ModelMode::Time, ModelMode::Time),
         Ok(other) => panic!("URMA_MODELS is {other:?}; it must be off, count or time"),
         Err(_) => return,
     };
@@ -189,7 +190,7 @@ fn a_counted_context_cache_changes_nothing() {
             let long_way = of(|device| {
                 (device.lane, device.ping_pongs) = (ExpressLane::Off, PingPongs::Never);
             });
-            let counted = of(|device| device.contexts = ContextModelMode::Count);
+            let counted = of(|device| device.contexts = ModelMode::Count);
             assert_eq!(long_way, counted, "{weather:?}, seed {seed}");
         }
     }
@@ -209,8 +210,7 @@ fn all_work_is_exact_with_the_models_in_virtual_time() {
             _ => routed(seed),
         };
         for device in &mut plan.fabric.devices {
-            (device.contexts, device.packet_engine) =
-                (ContextModelMode::Time, PacketEngineMode::Time);
+            (device.contexts, device.packet_engine) = (ModelMode::Time, ModelMode::Time);
         }
         sum += check("all_work_is_exact_with_the_models_in_virtual_time", plan);
     }

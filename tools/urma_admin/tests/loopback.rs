@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use ubcore_sim::ContextModelMode;
+use ubcore_sim::nic::ModelMode;
 use urma::{Answerer, Context, EidSource, NodeCfg, PathChoice};
 use urma_contexts::trace::read::TraceFormat;
 use urma_net::{Host, Lab, LabPlan};
@@ -364,7 +364,7 @@ fn a_capture_without_packets_says_why() {
 /// What the program records is a trace that `urma-lab cache` reads.
 #[test]
 fn lookups_of_contexts_are_captured_as_a_trace() {
-    let contexts = ContextModelMode::Count;
+    let contexts = ModelMode::Count;
     let here = pinged(NodeCfg { path: PathChoice::Auto, contexts, ..NodeCfg::default() });
     let there = node(PathChoice::Auto);
     let target = reach(&here, &there);

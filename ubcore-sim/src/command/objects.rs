@@ -13,10 +13,9 @@ use urma_mem::sync::Ordering;
 
 use super::answer::{CmdAnswer, CmdOutcome};
 use super::state::{Around, Commands};
-use crate::context::{
-    event::EventQueue, function::QuotaKind, jfc::DeviceJfc, model::LookedUp, tables::Tables,
-};
+use crate::context::{event::EventQueue, function::QuotaKind, jfc::DeviceJfc, tables::Tables};
 use crate::limits;
+use crate::nic::LookedUp;
 
 impl Commands {
     pub(super) fn create_eq(

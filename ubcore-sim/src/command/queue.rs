@@ -18,7 +18,6 @@ use urma_mem::{Blocks, Region, RegionWord32};
 use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
 use super::state::{Around, Commands};
-use crate::context::model::LookedUp;
 use crate::context::objects::QueueRecord;
 use crate::context::{
     function::{DeviceFunction, FunctionId, QuotaKind},
@@ -31,6 +30,7 @@ use crate::engine::retire::Identity;
 use crate::engine::send::{EngineCfg, SendEngine, Visit};
 use crate::exchange::{BoundTo, Exchange, RecvSide, SendSide, SharedSide};
 use crate::limits;
+use crate::nic::LookedUp;
 
 /// How long a destruction waits while no completion finds room, in nanoseconds: a driver that wants to destroy a
 /// queue takes its completions meanwhile.

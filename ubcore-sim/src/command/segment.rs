@@ -17,12 +17,12 @@ use super::answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use super::state::{Around, Commands};
 use crate::context::function::QuotaKind;
 use crate::context::link::Reach;
-use crate::context::model::LookedUp;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
 use crate::context::tables::{LOADS_ONLY, Tables};
 use crate::engine::remote::{Want, check_own, view_extent};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
+use crate::nic::LookedUp;
 use crate::ports::{SharedExtent, SharedMemory};
 use crate::share::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 

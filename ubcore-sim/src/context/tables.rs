@@ -21,7 +21,7 @@ use super::{
     function::{DeviceFunction, FunctionCfg, FunctionId, FunctionQuota},
     jfc::DeviceJfc,
     link::LinkTable,
-    model::{ContextModel, LookedUp},
+    plugged::PluggedModel,
     segment::SegmentTable,
     step_share::StepShare,
     table::IdTable,
@@ -29,6 +29,7 @@ use super::{
 use crate::cfg::{DeviceCfg, ExpressLane};
 use crate::fault::Faults;
 use crate::limits;
+use crate::nic::{LookedUp, Lookup};
 use crate::ports::{HostRequest, Interrupt, Ports};
 use crate::share;
 
@@ -50,8 +51,8 @@ pub(crate) struct Tables {
     pub(crate) ports: Ports,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
-    /// Model of the contexts on a NIC's chip, if it is on.
-    pub(crate) contexts: Option<Box<ContextModel>>,
+    /// The model of a NIC's insides, if one is plugged in.
+    pub(crate) nic: Option<Box<PluggedModel>>,
     /// The function of the device's owner.
     pub(crate) first: Arc<DeviceFunction>,
     /// Bounds of one step of one send queue.
@@ -82,7 +83,7 @@ impl Tables {
         Self {
             faults: cfg.faults(),
             counts: Counts::new(),
-            contexts: ContextModel::new(cfg.contexts).map(Box::new),
+            nic: ports.nic.clone().map(PluggedModel::new).map(Box::new),
             first: Arc::new(DeviceFunction::new(
                 FunctionId::FIRST,
                 first_cfg(&cfg),
@@ -112,6 +113,12 @@ impl Tables {
         self.cfg.lane == ExpressLane::On && !self.faults.is_planted()
     }
 
+    /// The model, if requests look up their contexts in it.
+    #[inline]
+    pub(crate) fn contexts(&self) -> Option<&PluggedModel> {
+        self.nic.as_deref().filter(|nic| nic.has_contexts())
+    }
+
     /// Removes a path from the table and from the model.
     pub(crate) fn remove_link(&self, tpn: u32) {
         self.links.remove(tpn);
@@ -120,8 +127,8 @@ impl Tables {
 
     /// Removes an object that ended from the model.
     pub(crate) fn forget(&self, ended: LookedUp) {
-        if let Some(contexts) = &self.contexts {
-            contexts.end(ended);
+        if let Some(contexts) = self.contexts() {
+            contexts.on_lookup(Lookup::End, std::iter::once(ended));
         }
     }
 

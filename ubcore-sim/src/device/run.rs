@@ -19,14 +19,15 @@ use super::running::RunningTime;
 use super::shared::SharedPart;
 use super::shared_place::SharedPlace;
 use crate::cfg::PortMode;
-use crate::context::model::ContextModel;
+use crate::context::plugged::PluggedModel;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::StepOutcome;
 use crate::exchange::{Exchange, PlainStep};
+use crate::nic::LookupSink;
 use crate::ports::{
-    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, LookupSink, NodeAddr, Route,
-    SameHostParts, Transmit,
+    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, NodeAddr, Route, SameHostParts,
+    Transmit,
 };
 
 /// Queues that one step of the device runs.
@@ -35,39 +36,30 @@ const QUEUES_PER_STEP: usize = 64;
 impl SoftwareDevice {
     /// Does one bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
-        if let Some(contexts) = &self.core.tables.contexts {
-            self.wake_ready(contexts);
+        if let Some(nic) = &self.core.tables.nic {
+            self.wake_ready(nic);
         }
         let busy = self.core.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
     }
 
-    /// Sets the virtual time, by which [`ContextModelMode::Time`](crate::ContextModelMode::Time) decides when the
-    /// contexts of requests are loaded.
+    /// Sets the virtual time, by which requests and packets wait for a model
+    /// ([`ModelMode::Time`](crate::nic::ModelMode::Time)).
     pub fn set_virtual_time(&self, now: Nanos) {
-        if let Some(contexts) = &self.core.tables.contexts {
-            contexts.set_clock(now);
+        if let Some(nic) = &self.core.tables.nic {
+            nic.set_clock(now);
         }
     }
 
     /// Sends copies of all context lookups to `sink`. `false`: the device does not model contexts.
     pub fn record_lookups(&self, sink: Arc<dyn LookupSink>) -> bool {
-        let contexts = self.core.tables.contexts.as_ref();
-        contexts.map(|contexts| contexts.record(sink)).is_some()
-    }
-
-    /// Makes the context model wrong, for tests of those who check it.
-    #[cfg(test)]
-    pub(crate) fn lie_about_contexts(&self) {
-        if let Some(contexts) = &self.core.tables.contexts {
-            contexts.lie();
-        }
+        self.core.tables.nic.as_ref().is_some_and(|nic| nic.record(sink))
     }
 
     /// Makes the queues runnable whose requests' contexts are loaded.
     #[cold]
-    fn wake_ready(&self, contexts: &ContextModel) {
-        contexts.take_due(|id| {
+    fn wake_ready(&self, nic: &PluggedModel) {
+        nic.take_due(|id| {
             if let Some(queue) = self.core.queues.get(id) {
                 self.core.make_runnable(queue);
             }
@@ -363,7 +355,7 @@ impl SoftwareDevice {
         if self.core.has_runnable() || self.core.has_listed() {
             return Some(0);
         }
-        let waits = self.core.tables.contexts.as_ref().and_then(|contexts| contexts.deadline());
+        let waits = self.core.tables.nic.as_ref().and_then(|nic| nic.deadline());
         waits.into_iter().chain(self.timer()).min()
     }
 

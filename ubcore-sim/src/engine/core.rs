@@ -49,9 +49,9 @@ impl DeviceCore {
     /// The value of a counter.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         let fast: u64 = self.queues.iter().map(|q| q.fast.value(counter)).sum();
-        let contexts = self.tables.contexts.as_ref();
-        let modelled = contexts.map_or(0, |contexts| contexts.value(counter.name()));
-        fast + self.tables.counts.value(counter) + modelled
+        let modelled = self.tables.nic.iter().flat_map(|nic| nic.counters());
+        let modelled = modelled.filter(|(name, _)| *name == counter.name());
+        fast + self.tables.counts.value(counter) + modelled.map(|(_, value)| value).sum::<u64>()
     }
 
     /// The part of a counter that the send queues of a function counted.

@@ -342,7 +342,7 @@ impl SendEngine {
                 // It was malformed and is completed; the state may have changed.
                 continue;
             }
-            if let Some(contexts) = &visit.tables.contexts
+            if let Some(contexts) = visit.tables.contexts()
                 && contexts.is_before(self.ready_at)
             {
                 self.look_ahead(visit, contexts);
@@ -390,7 +390,7 @@ impl SendEngine {
                 let cursor = Cursor::default();
                 self.current = Current { blocks, local, len, cursor, checked: false };
                 self.under_way = true;
-                if let Some(contexts) = &visit.tables.contexts {
+                if let Some(contexts) = visit.tables.contexts() {
                     self.look_up(contexts);
                     self.look_ahead(visit, contexts);
                 }

@@ -36,7 +36,7 @@ impl Exchange {
                 let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
                 let part =
                     RequestFragment { header: &header, payload: Payload::Here, bytes: payload };
-                if work.core.tables.contexts.is_some() {
+                if work.core.tables.contexts().is_some() {
                     // Counted at once: nothing answers it that could be delayed.
                     lookups::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
                 }

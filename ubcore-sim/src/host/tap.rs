@@ -26,7 +26,7 @@ use udma_abi::RawEid;
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 
 use super::descriptor::ForkGuarded;
-use crate::ports::LookupSink;
+use crate::nic::LookupSink;
 
 /// Bytes of a record before the packet.
 pub const HEADER_LEN: usize = 48;

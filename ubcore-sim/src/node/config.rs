@@ -12,10 +12,7 @@ use urma_recovery::CongestionChoice;
 
 use super::settings::{ConfigError, Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{
-        ContextModelMode, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError,
-        PacketEngineMode, PortMode, RcWire,
-    },
+    cfg::{Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError, PortMode, RcWire},
     host::{
         ip_eid,
         memory::{FileSharing, PageMoving},
@@ -24,6 +21,7 @@ use crate::{
         udp::UdpOffload,
     },
     link::{LinkFaults, LinkFaultsError},
+    nic::ModelMode,
     transport::Strategy,
 };
 
@@ -71,13 +69,13 @@ pub struct NodeCfg {
     pub share_with: ShareWith,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
-    /// Whether requests are counted in a model of the context cache of a NIC.
-    pub contexts: ContextModelMode,
+    /// Whether requests are accounted in a model of the context cache of a NIC.
+    pub contexts: ModelMode,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
-    /// Whether messages sent as packets also pass the cycle model of a packet engine.
-    pub packet_engine: PacketEngineMode,
-    /// Configuration of that packet engine.
+    /// Whether messages that go by packets also go through the cycle model of a packet engine.
+    pub packet_engine: ModelMode,
+    /// Which engine that is.
     pub engine: PacketEngineCfg,
     /// Most bytes of a segment on this host that its import maps in advance, so that the first access takes no page fault;
     /// 0: none.
@@ -130,9 +128,9 @@ impl Default for NodeCfg {
             fork_copies: ForkCopies::On,
             share_with: ShareWith::Tracers,
             lane: ExpressLane::On,
-            contexts: ContextModelMode::Off,
+            contexts: ModelMode::Off,
             doorbells: Doorbells::Found,
-            packet_engine: PacketEngineMode::Off,
+            packet_engine: ModelMode::Off,
             engine: PacketEngineCfg::default(),
             prepared_max: PREPARED_MAX,
             mtu: 8192,
@@ -397,19 +395,17 @@ impl NodeCfg {
     /// Checks that the models of a NIC work with a real clock, and that the packet engine cannot stall.
     fn check_models(&self) -> Result<(), ConfigError> {
         let time = || "time".to_owned();
-        if self.contexts == ContextModelMode::Time {
+        if self.contexts == ModelMode::Time {
             let (name, wanted) = ("URMA_CONTEXT_CACHE", CONTEXTS_WANTED.into());
             return Err(ConfigError { name, value: time(), wanted, at: None });
         }
         match self.packet_engine {
-            PacketEngineMode::Off => Ok(()),
-            PacketEngineMode::Time => {
+            ModelMode::Off => Ok(()),
+            ModelMode::Time => {
                 let (name, wanted) = ("URMA_PACKET_ENGINE", ENGINE_WANTED.into());
                 Err(ConfigError { name, value: time(), wanted, at: None })
             }
-            PacketEngineMode::Count => {
-                self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine)
-            }
+            ModelMode::Count => self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine),
         }
     }
 }
@@ -500,11 +496,11 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
     })
 }
 
-fn packet_engine_of(value: String) -> Result<PacketEngineMode, ConfigError> {
+fn packet_engine_of(value: String) -> Result<ModelMode, ConfigError> {
     match value.as_str() {
-        "off" => Ok(PacketEngineMode::Off),
-        "count" => Ok(PacketEngineMode::Count),
-        "time" => Ok(PacketEngineMode::Time),
+        "off" => Ok(ModelMode::Off),
+        "count" => Ok(ModelMode::Count),
+        "time" => Ok(ModelMode::Time),
         _ => {
             let wanted = ENGINE_WANTED.into();
             Err(ConfigError { name: "URMA_PACKET_ENGINE", value, wanted, at: None })
@@ -525,12 +521,12 @@ fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     }
 }
 
-/// Parses the mode of the context cache.
-fn contexts_of(value: String) -> Result<ContextModelMode, ConfigError> {
+/// The mode of the context cache that this says.
+fn contexts_of(value: String) -> Result<ModelMode, ConfigError> {
     match value.as_str() {
-        "off" => Ok(ContextModelMode::Off),
-        "count" => Ok(ContextModelMode::Count),
-        "time" => Ok(ContextModelMode::Time),
+        "off" => Ok(ModelMode::Off),
+        "count" => Ok(ModelMode::Count),
+        "time" => Ok(ModelMode::Time),
         _ => {
             let wanted = CONTEXTS_WANTED.into();
             Err(ConfigError { name: "URMA_CONTEXT_CACHE", value, wanted, at: None })
@@ -602,14 +598,14 @@ mod tests {
         assert_eq!(with("URMA_SHARE_WITH", "tracers").unwrap().share_with, ShareWith::Tracers);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
         assert_eq!(with("URMA_UDP_OFFLOAD", "off").unwrap().udp_offload, UdpOffload::Off);
-        assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ContextModelMode::Count);
+        assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ModelMode::Count);
         let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(doorbells("leased"), Doorbells::Leased);
         assert_eq!(doorbells("exchange"), Doorbells::Exchange);
         let count = with("URMA_PACKET_ENGINE", "count").unwrap().packet_engine;
-        assert_eq!(count, PacketEngineMode::Count);
+        assert_eq!(count, ModelMode::Count);
         let engine = with("URMA_PACKET_ENGINE_CFG", "data_beats=256,mhz=500").unwrap().engine;
         assert_eq!((engine.data_beats, engine.mhz), (256, 500));
         assert_eq!(with("URMA_VFIO", "none").unwrap().vfio, None);
@@ -633,21 +629,21 @@ mod tests {
             let error = with(name, "time").unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(reason), "{error}");
         }
-        let contexts = ContextModelMode::Time;
+        let contexts = ModelMode::Time;
         assert!(NodeCfg { contexts, ..NodeCfg::default() }.check().is_err());
-        let packet_engine = PacketEngineMode::Time;
+        let packet_engine = ModelMode::Time;
         assert!(NodeCfg { packet_engine, ..NodeCfg::default() }.check().is_err());
     }
 
     #[test]
     fn an_engine_that_could_stop_is_refused_with_the_rule() {
         let engine = "data_beats=127".parse().unwrap();
-        let packet_engine = PacketEngineMode::Count;
+        let packet_engine = ModelMode::Count;
         let cfg = NodeCfg { engine, packet_engine, mtu: 8192, ..NodeCfg::default() };
         let error = cfg.check().unwrap_err().to_string();
         assert!(error.contains("data_beats=127") && error.contains(">= 8192 bytes"), "{error}");
         assert!(NodeCfg { mtu: 4096, ..cfg.clone() }.check().is_ok());
-        assert!(NodeCfg { packet_engine: PacketEngineMode::Off, ..cfg }.check().is_ok());
+        assert!(NodeCfg { packet_engine: ModelMode::Off, ..cfg }.check().is_ok());
     }
 
     #[test]

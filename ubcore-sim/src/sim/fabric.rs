@@ -16,10 +16,11 @@ use super::attacker::{Attacker, Guess};
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
-use crate::cfg::{PacketEngineMode, Seed};
+use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
+use crate::nic::ModelMode;
 use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor, RUN_BYTES, Transmit};
 
 /// Most datagrams that a device sends in a round.
@@ -54,7 +55,7 @@ impl Fabric {
     /// # Errors
     /// Out of memory or descriptors, or an impossible packet engine.
     pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
-        for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != PacketEngineMode::Off) {
+        for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != ModelMode::Off) {
             device.engine.engine(device.mtu).map_err(io::Error::other)?;
         }
         let mut rng = Rng::new(cfg.seed);

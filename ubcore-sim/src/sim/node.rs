@@ -90,6 +90,7 @@ impl SimNode {
             memory: Arc::new(ArenaMemory::new(arena, page_moving, FileSharing::Off)),
             node_region: Region::shared(share::NODE_LEN, Pages::Base)?,
             routes: None,
+            nic: crate::models::of(&cfg),
         };
         let eid = cfg.eid;
         Ok(Self {

@@ -1,24 +1,102 @@
-//! The model of the context cache in the device: what each request looks up, and that nothing else changes.
+//! A model of a NIC that is plugged into the device: what it is given, that requests wait for its times, and that nothing
+//! else changes.
 
-use udma_abi::{
-    CqeStatus, Nanos, Opcode, Sqe, cmd::Command, counters::Counter, sqe::SqeTargetKind,
-};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use udma_abi::{CqeStatus, Nanos, Opcode, Sqe, cmd::Command, sqe::SqeTargetKind};
 
 use super::scene::scene_of;
-use super::{Bench, on_seg, pair, pair_with, step_both};
-use crate::cfg::ContextModelMode;
+use super::{Bench, on_seg, pair, pair_plugged, step_both};
+use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicScope};
 
-fn counted() -> (Bench, Bench) {
-    pair_with(|cfg| cfg.contexts = ContextModelMode::Count)
+/// A chip that keeps everything until it ends: what it has takes 4 ns, what it lacks 600 ns.
+#[derive(Debug)]
+struct Chip {
+    mode: ModelMode,
+    /// It keeps what ended, and has everything at once.
+    is_wrong: bool,
+    state: Mutex<ChipState>,
 }
 
-fn count(bench: &Bench, counter: Counter) -> u64 {
-    bench.dev.counter(counter)
+#[derive(Debug, Default)]
+struct ChipState {
+    has: BTreeSet<LookedUp>,
+    hits: u64,
+    misses: u64,
+}
+
+impl Chip {
+    fn new(mode: ModelMode, is_wrong: bool) -> Arc<Self> {
+        Arc::new(Self { mode, is_wrong, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, ChipState> {
+        self.state.lock().unwrap()
+    }
+
+    /// What was missing and what was there, of all lookups.
+    fn found(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.misses, state.hits)
+    }
+
+    fn accesses(&self) -> u64 {
+        let (misses, hits) = self.found();
+        misses + hits
+    }
+}
+
+impl NicModel for Chip {
+    fn scope(&self) -> NicScope {
+        NicScope { contexts: self.mode, ..NicScope::default() }
+    }
+
+    fn on_lookup(&self, now: Nanos, lookup: Lookup, contexts: &[LookedUp]) -> Nanos {
+        let mut state = self.state();
+        if lookup == Lookup::End && !self.is_wrong {
+            state.has.retain(|one| match (one, contexts[0]) {
+                (LookedUp::Segment { token_id, .. }, LookedUp::Segment { token_id: ended, .. }) => {
+                    *token_id != ended
+                }
+                (one, ended) => *one != ended,
+            });
+        }
+        if lookup != Lookup::Start {
+            return 0;
+        }
+        let missing = contexts.iter().filter(|one| state.has.insert(**one)).count() as u64;
+        state.misses += missing;
+        state.hits += contexts.len() as u64 - missing;
+        if self.mode == ModelMode::Count || self.is_wrong {
+            return 0;
+        }
+        now + if missing == 0 { 4 } else { 600 }
+    }
+
+    fn on_message(&self, _: Nanos, _: &[(u64, u32)]) -> Vec<(u64, Nanos)> {
+        panic!("it is not to be given messages")
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("chip_accesses", self.accesses())]
+    }
+
+    fn record(&self, _: Arc<dyn LookupSink>) -> bool {
+        false
+    }
+}
+
+/// Two nodes with such chips.
+fn plugged(mode: ModelMode, is_wrong: bool) -> (Bench, Bench, [Arc<Chip>; 2]) {
+    let chips = [(); 2].map(|()| Chip::new(mode, is_wrong));
+    let (a, b) = pair_plugged(chips.clone().map(|chip| chip as Arc<dyn NicModel>));
+    (a, b, chips)
 }
 
 #[test]
 fn each_request_looks_its_contexts_up_once() {
-    let (mut a, mut b) = counted();
+    let (mut a, mut b, [here, target]) = plugged(ModelMode::Count, false);
     let (mut a_jfc, mut b_jfc) = (a.jfc(4), b.jfc(4));
     let mut queue = a.jetty(4, &a_jfc, |_| {});
     let mut there = b.jetty(4, &b_jfc, |_| {});
@@ -28,12 +106,11 @@ fn each_request_looks_its_contexts_up_once() {
         a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
         step_both(&mut a, &b, 1000);
         assert_eq!(a.poll(&mut a_jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
-        // Queue, TP, JFC, segment, page; a direct request touches no context of the target.
-        assert_eq!(count(&a, Counter::ContextAccesses), 5 * round);
-        assert_eq!(count(&b, Counter::ContextAccesses), 0);
+        // Queue, TP, JFC, segment; a direct request touches no context of the target.
+        assert_eq!(here.accesses(), 4 * round);
+        assert_eq!(target.accesses(), 0);
     }
-    assert_eq!((count(&a, Counter::ContextL3Hits), count(&a, Counter::ContextL1Hits)), (5, 10));
-    assert!(count(&a, Counter::ContextModelNs) > 500);
+    assert_eq!(here.found(), (4, 8), "missing, then there");
     b.post_recv(&mut there, &[remote.sge(0, 64)]);
     let target_kind = SqeTargetKind::Jetty;
     let message = Sqe { tpn, target_kind, target_id: there.id, ..Sqe::new(Opcode::Send) };
@@ -42,9 +119,11 @@ fn each_request_looks_its_contexts_up_once() {
         step_both(&mut a, &b, 1000);
     }
     assert!(b.poll(&mut b_jfc).is_some());
-    assert_eq!(count(&a, Counter::ContextAccesses), 20);
-    // Queue, JFC, segment, page of the receive.
-    assert_eq!(count(&b, Counter::ContextAccesses), 4);
+    assert_eq!(here.accesses(), 16);
+    // Queue, JFC, segment of the receive.
+    assert_eq!(target.accesses(), 3);
+    let of_target = target.state().has.clone();
+    assert!(of_target.contains(&LookedUp::Queue(there.id)), "{of_target:?}");
 }
 
 /// A number that a program may ask for.
@@ -52,7 +131,7 @@ const NUMBER: u32 = 7;
 
 #[test]
 fn a_destroyed_object_leaves_the_model() {
-    let (mut a, mut b) = counted();
+    let (mut a, mut b, [chip, _]) = plugged(ModelMode::Count, false);
     let mut jfc = a.jfc(4);
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
@@ -64,32 +143,35 @@ fn a_destroyed_object_leaves_the_model() {
         assert!(a.poll(&mut jfc).is_some());
         a.ok32(Command::DestroyQueue { id: queue.id });
         // The second queue has the number of the first, and is another context.
-        assert_eq!(count(&a, Counter::ContextL3Hits), 4 + round);
+        assert_eq!(chip.state().misses, 3 + round);
     }
+    a.ok(Command::UnregisterSeg { token_id: local.token_id });
+    let has_segment =
+        |chip: &Chip| chip.state().has.iter().any(|one| matches!(one, LookedUp::Segment { .. }));
+    assert!(!has_segment(&chip), "the segment ended");
 }
 
 #[test]
-fn without_the_model_its_counters_stay_0() {
+fn a_device_without_a_model_waits_for_nothing() {
     let (mut a, mut b) = pair();
     let mut jfc = a.jfc(4);
     let mut queue = a.jetty(4, &jfc, |_| {});
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
+    a.dev.set_virtual_time(1);
     a.post(&mut queue, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
-    step_both(&mut a, &b, 1000);
     assert!(a.poll(&mut jfc).is_some());
-    let contexts = Counter::ALL.iter().filter(|counter| counter.name().starts_with("context_"));
-    assert_eq!(contexts.map(|counter| count(&a, *counter)).sum::<u64>(), 0);
+    step_both(&mut a, &b, 1000);
+    assert_eq!(a.dev.cfg().lane, crate::ExpressLane::On, "it has its fast paths");
 }
 
-/// The cache never decides rights: a model that keeps what was withdrawn, and says that everything is on the chip, admits
+/// The model never decides rights: one that keeps what was withdrawn, and says that everything is on the chip, admits
 /// nothing.
 #[test]
 fn a_model_that_is_wrong_admits_nothing() {
-    for mode in [ContextModelMode::Count, ContextModelMode::Time] {
-        let mut s = scene_of(pair_with(|cfg| cfg.contexts = mode), 4, 6);
-        s.a.dev.lie_about_contexts();
-        s.b.dev.lie_about_contexts();
+    for mode in [ModelMode::Count, ModelMode::Time] {
+        let (a, b, [chip, _]) = plugged(mode, true);
+        let mut s = scene_of((a, b), 4, 6);
         s.fill();
         let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
         assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
@@ -98,14 +180,14 @@ fn a_model_that_is_wrong_admits_nothing() {
         assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
         assert_eq!(s.remote.bytes(0, 64), [0; 64]);
         s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id });
-        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
-        assert!(count(&s.a, Counter::ContextAccesses) > 0, "the model was asked");
+        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
+        assert!(chip.accesses() > 0, "the model was asked");
     }
 }
 
 #[test]
 fn in_virtual_time_requests_and_messages_start_when_their_contexts_are_there() {
-    let (mut a, mut b) = pair_with(|cfg| cfg.contexts = ContextModelMode::Time);
+    let (mut a, mut b, _) = plugged(ModelMode::Time, false);
     let (mut a_jfc, mut b_jfc) = (a.jfc(4), b.jfc(4));
     let mut queue = a.jetty(4, &a_jfc, |_| {});
     let mut there = b.jetty(4, &b_jfc, |_| {});
@@ -129,7 +211,7 @@ fn in_virtual_time_requests_and_messages_start_when_their_contexts_are_there() {
         assert_eq!(a.poll(&mut a_jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
         times.push(ready_at - from);
     }
-    assert!(times[0] > 500 && times[1] == 4, "{times:?} ns");
+    assert_eq!(times, [600, 4]);
     b.post_recv(&mut there, &[remote.sge(0, 64)]);
     let target_kind = SqeTargetKind::Jetty;
     let message = Sqe { tpn, target_kind, target_id: there.id, ..Sqe::new(Opcode::Send) };
@@ -137,8 +219,7 @@ fn in_virtual_time_requests_and_messages_start_when_their_contexts_are_there() {
     let sent_at = a.now + 4;
     go(&mut a, &b, sent_at);
     assert!(b.poll(&mut b_jfc).is_none(), "the contexts of the receive are not there");
-    let ready_at = b.dev.poll_deadline().expect("the time at which they are");
-    assert!(ready_at > sent_at + 500);
-    go(&mut a, &b, ready_at);
+    assert_eq!(b.dev.poll_deadline(), Some(sent_at + 600), "the time at which they are");
+    go(&mut a, &b, sent_at + 600);
     assert!(b.poll(&mut b_jfc).is_some());
 }

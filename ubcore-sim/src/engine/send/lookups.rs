@@ -1,4 +1,4 @@
-//! What requests of a send queue look up in the model of the context cache.
+//! What requests of a send queue look up in the model of a NIC.
 //!
 //! *Takes*: the request at the front, entries behind it. *Gives*: when the request may start. *Must not*: change or take an
 //! entry: each is fetched and judged when its turn comes.
@@ -7,13 +7,14 @@ use udma_abi::{Opcode, Sqe, sqe::SQE_WORDS_MAX};
 use urma_mem::sync::Ordering;
 
 use super::{SendEngine, Visit};
-use crate::context::model::{ContextModel, LookedUp};
+use crate::context::plugged::PluggedModel;
 use crate::engine::gather::{EntryWords, Local, list};
+use crate::nic::{LookedUp, Lookup};
 
 impl SendEngine {
     /// Looks up the contexts of the request at the front, and waits for those that miss.
     #[cold]
-    pub(super) fn look_up(&mut self, contexts: &ContextModel) {
+    pub(super) fn look_up(&mut self, contexts: &PluggedModel) {
         let jfc = self.retire.port().number();
         let own = own((self.id, jfc), &self.sqe);
         self.ready_at = contexts.look_up(own.chain(pieces(&self.current.local, &self.words)));
@@ -24,7 +25,7 @@ impl SendEngine {
 
     /// Prefetches the contexts of entries posted behind the front, up to the model's prefetch distance.
     #[cold]
-    pub(super) fn look_ahead(&mut self, visit: &Visit<'_>, contexts: &ContextModel) {
+    pub(super) fn look_ahead(&mut self, visit: &Visit<'_>, contexts: &PluggedModel) {
         let (head, blocks) = (self.ring.head, contexts.prefetch_distance());
         let end = visit.queue.pi.load(Ordering::Acquire);
         let posted = end.wrapping_sub(head);
@@ -40,7 +41,8 @@ impl SendEngine {
             let found = self.ring.peek(ahead, posted - ahead, (&mut words, &mut sqe));
             let Some(blocks) = found else { break };
             let own = own((self.id, self.retire.port().number()), &sqe);
-            contexts.prefetch(own.chain(pieces(&Local::of(&sqe), &words).take(1)));
+            let ahead_of = own.chain(pieces(&Local::of(&sqe), &words).take(1));
+            contexts.on_lookup(Lookup::Ahead, ahead_of);
             ahead += blocks;
         }
         self.named = head.wrapping_add(ahead);

@@ -1,86 +1,62 @@
-//! Pieces of requests in the models of a NIC: packet engine and context cache.
+//! Pieces of requests in the model of a NIC: what is gathered and cut, which contexts stay on the chip.
 //!
 //! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
 
 use udma_abi::{Nanos, Sqe};
 
 use crate::carrier::{Carrier, PeerCarrier};
-use crate::context::counts::Counts;
-use crate::context::model::{ContextModel, LookedUp};
+use crate::context::plugged::PluggedModel;
 use crate::context::tables::Tables;
-use crate::endpoint::{PacketEngine, TpEndpoint};
 use crate::exchange::initiator::flow::Request;
 use crate::exchange::initiator::next_piece::NextPiece;
+use crate::nic::{LookedUp, Lookup};
 
 /// Queue, piece and request.
 type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
 
-/// When the piece may be sent, in virtual time; 0: now. The packet engine processes its message at the first piece.
+/// When the piece may be sent, in virtual time; 0: now. The model takes its message at the first piece.
 #[inline(always)]
-pub(crate) fn ready_at(
-    endpoint: &mut TpEndpoint,
-    carrier: &Carrier,
-    of: PieceOf<'_>,
-    (now, counts): (Nanos, &Counts),
-) -> Nanos {
-    match (&mut endpoint.packet_engine, carrier) {
-        (Some(engine), Carrier::Packets(_)) => ended_at(engine, of, (now, counts)),
+pub(crate) fn ready_at(tables: &Tables, carrier: &Carrier, of: PieceOf<'_>, now: Nanos) -> Nanos {
+    match (&tables.nic, carrier) {
+        (Some(nic), Carrier::Packets(_)) if nic.is_paced() => cut_at(nic, of, now),
         _ => 0,
     }
 }
 
 #[cold]
-fn ended_at(
-    engine: &mut PacketEngine,
-    (queue, piece, request): PieceOf<'_>,
-    (now, counts): (Nanos, &Counts),
-) -> Nanos {
-    if !engine.is_timed() {
-        return 0;
-    }
+fn cut_at(nic: &PluggedModel, (queue, piece, request): PieceOf<'_>, now: Nanos) -> Nanos {
     let key = (queue, request.seq);
-    if piece.begins_payload() && !engine.knows(key) {
-        engine.message((now, key), request.local.sizes(&request.words), counts);
+    if piece.begins_payload() && !nic.knows(key) {
+        nic.on_message((now, key), request.local.sizes(&request.words));
     }
-    engine.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
+    nic.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
 }
 
 /// Notes that the piece was given to the carrier.
 #[inline(always)]
-pub(crate) fn on_pushed(
-    endpoint: &mut TpEndpoint,
-    line: &PeerCarrier,
-    tables: &Tables,
-    of: PieceOf<'_>,
-) {
-    if endpoint.packet_engine.is_some() || tables.contexts.is_some() {
-        note_pushed(endpoint, line, tables, of);
+pub(crate) fn on_pushed(tables: &Tables, line: &PeerCarrier, of: PieceOf<'_>, now: Nanos) {
+    if let Some(nic) = &tables.nic {
+        note_pushed(nic, line, of, now);
     }
 }
 
 #[cold]
-fn note_pushed(endpoint: &mut TpEndpoint, line: &PeerCarrier, tables: &Tables, of: PieceOf<'_>) {
-    if let Some(engine) = endpoint.packet_engine.as_mut().filter(|_| line.is_packets()) {
-        let (queue, piece, request) = of;
+fn note_pushed(nic: &PluggedModel, line: &PeerCarrier, of: PieceOf<'_>, now: Nanos) {
+    let (queue, piece, request) = of;
+    if nic.has_messages() && line.is_packets() {
         let key = (queue, request.seq);
-        if !engine.is_timed() && piece.begins_payload() {
-            engine.message((0, key), request.local.sizes(&request.words), &tables.counts);
-        } else if piece.is_last() {
-            engine.end(key);
+        if nic.is_paced() {
+            if piece.is_last() {
+                nic.end_message(key);
+            }
+        } else if piece.begins_payload() {
+            nic.on_message((now, key), request.local.sizes(&request.words));
         }
     }
-    if let Some(contexts) = &tables.contexts {
-        pin(contexts, of);
+    // Queue and TP stay on the chip from the first to the last piece of a message with several.
+    if nic.has_contexts() && piece.is_first() != piece.is_last() {
+        let tp = Sqe::decode(&request.words).map(|sqe| LookedUp::Tp(sqe.tpn));
+        let lookup = if piece.is_first() { Lookup::Pin } else { Lookup::Unpin };
+        nic.on_lookup(lookup, std::iter::once(LookedUp::Queue(queue)).chain(tp));
     }
-}
-
-/// Keeps queue and TP on the chip from the first to the last piece of a message with several.
-#[cold]
-fn pin(contexts: &ContextModel, (queue, piece, request): PieceOf<'_>) {
-    if piece.is_first() == piece.is_last() {
-        return;
-    }
-    let tp = Sqe::decode(&request.words).map(|sqe| LookedUp::Tp(sqe.tpn));
-    let all = std::iter::once(LookedUp::Queue(queue)).chain(tp);
-    contexts.pin(all, piece.is_first());
 }

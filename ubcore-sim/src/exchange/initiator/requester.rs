@@ -196,7 +196,7 @@ impl Requester {
             return PushResult::Full;
         }
         let of = (pair.queue(), &piece, &*request);
-        let ready_at = modelled::ready_at(work.endpoint, carrier, of, (now, &tables.counts));
+        let ready_at = modelled::ready_at(tables, carrier, of, now);
         if now < ready_at {
             self.timer = self.timer.min(ready_at);
             return PushResult::Full;
@@ -219,7 +219,7 @@ impl Requester {
             }
         }
         count(tables, line.is_packets(), &piece, request);
-        modelled::on_pushed(work.endpoint, line, tables, (pair.queue(), &piece, request));
+        modelled::on_pushed(tables, line, (pair.queue(), &piece, request), now);
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {
@@ -248,7 +248,7 @@ impl Requester {
         (pair, budget): (Pair, &mut usize),
     ) {
         let Some(Carrier::Packets(peer)) = &line.carrier else { return };
-        if work.endpoint.packet_engine.as_ref().is_some_and(|engine| engine.is_timed()) {
+        if work.core.tables.nic.as_ref().is_some_and(|nic| nic.is_paced()) {
             // Each packet has a time of its own.
             return;
         }

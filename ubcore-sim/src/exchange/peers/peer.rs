@@ -9,7 +9,7 @@ use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
 use crate::carrier::{Carrier, PeerCarrier, piece::Inbound};
 use crate::context::link::DirectParts;
-use crate::context::model::ContextModel;
+use crate::context::plugged::PluggedModel;
 use crate::endpoint::TpEndpoint;
 use crate::engine::core::DeviceCore;
 use crate::engine::send::ShortSend;
@@ -286,7 +286,7 @@ impl Peer {
         work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
     ) -> Option<Inbound> {
-        match &work.core.tables.contexts {
+        match work.core.tables.contexts() {
             None => self.line.pop(work.endpoint, inbox),
             Some(contexts) => self.next_modelled(contexts, work, inbox),
         }
@@ -295,7 +295,7 @@ impl Peer {
     #[cold]
     fn next_modelled(
         &mut self,
-        contexts: &ContextModel,
+        contexts: &PluggedModel,
         work: &mut ExchangeContext<'_>,
         inbox: &mut Vec<u8>,
     ) -> Option<Inbound> {

@@ -177,7 +177,7 @@ impl Connection {
 
     /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its completion.
     fn take_receive(&mut self, work: &mut ExchangeContext<'_>) -> bool {
-        if let Some(contexts) = &work.core.tables.contexts {
+        if let Some(contexts) = work.core.tables.contexts() {
             // Counted at once: a connection of the standard opcodes answers in the order of its packets.
             contexts.look_up(work.receives.look_ahead_of(self.id).into_iter());
         }

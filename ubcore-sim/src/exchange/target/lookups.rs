@@ -1,4 +1,4 @@
-//! Context lookups for a peer's pieces in the model of the context cache, and pieces that wait for them.
+//! Context lookups for a peer's pieces in the model of a NIC, and pieces that wait for them.
 //!
 //! *Owns*: which contexts a request needs at its target. *Takes*: headers. *Gives*: when the request may start. *Must
 //! not*: admit or refuse a request, take a receive.
@@ -7,12 +7,12 @@ use udma_abi::Nanos;
 use urma_packet::{RequestFlags, RequestHeader, RequestOp};
 
 use crate::carrier::piece::Inbound;
-use crate::context::model::LookedUp;
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::target::fragment::RequestSource;
 use crate::exchange::target::memory::token_id;
 use crate::exchange::target::message::ask;
 use crate::exchange::target::object::Unsequenced;
+use crate::nic::LookedUp;
 
 /// A piece that waits for the contexts of its request, in virtual time.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) fn look_up(
     }
     let mut all = receive(work, from, header);
     all.extend(segment(work, header));
-    let contexts = work.core.tables.contexts.as_ref().filter(|_| !all.is_empty());
+    let contexts = work.core.tables.contexts().filter(|_| !all.is_empty());
     contexts.map_or(0, |contexts| contexts.look_up(all.into_iter()))
 }
 

@@ -20,12 +20,12 @@ use urma_packet::{RequestHeader, ResponseStatus, TargetKind};
 
 use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
-use crate::context::model::LookedUp;
 use crate::context::segment::{LocalSegment, SegmentCache};
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::{EntryWords, Segments, list};
 use crate::exchange::sides::{RecvSide, SharedSide};
 use crate::exchange::target::object::{Ask, Choice, CqeSource, Group, ReceivingSide};
+use crate::nic::LookedUp;
 
 /// Receives that are flushed in one step.
 const FLUSH_PER_STEP: u32 = 256;

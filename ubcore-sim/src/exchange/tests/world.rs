@@ -183,6 +183,7 @@ impl Node {
             memory: Arc::new(Quiet),
             node_region: Region::shared(NODE_LEN, Pages::Base).unwrap(),
             routes: None,
+            nic: None,
         };
         let mut exchange = Exchange::new(&cfg);
         let mail = Arc::new(Mail::new());

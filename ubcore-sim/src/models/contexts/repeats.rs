@@ -23,19 +23,18 @@ pub(super) struct RequestLookups {
 
 impl RequestLookups {
     #[inline]
-    pub(super) fn of(mut all: impl Iterator<Item = LookedUp>) -> Self {
-        let (mut first, mut len) = ([LookedUp::Queue(0); USUAL], 0);
-        for (place, looked_up) in first.iter_mut().zip(&mut all) {
-            *place = match looked_up {
+    pub(super) fn of(all: &[LookedUp]) -> Self {
+        let mut first = [LookedUp::Queue(0); USUAL];
+        let (usual, rest) = all.split_at(all.len().min(USUAL));
+        for (place, looked_up) in first.iter_mut().zip(usual) {
+            *place = match *looked_up {
                 LookedUp::Segment { token_id, va } => {
                     LookedUp::Segment { token_id, va: va >> PAGE_SHIFT << PAGE_SHIFT }
                 }
-                LookedUp::Queue(_) | LookedUp::Jfc(_) | LookedUp::Tp(_) => looked_up,
+                LookedUp::Queue(_) | LookedUp::Jfc(_) | LookedUp::Tp(_) => *looked_up,
             };
-            len += 1;
         }
-        let rest = if len == USUAL { all.collect() } else { Vec::new() };
-        Self { first, len, rest }
+        Self { first, len: usual.len(), rest: rest.to_vec() }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = LookedUp> + '_ {

@@ -1,42 +1,21 @@
-//! Model of the contexts that a NIC's chip would hold of this device: `urma-contexts`, asked once per request.
+//! Model of the contexts that a NIC's chip would hold of a device: `urma-contexts`, asked once per request.
 //!
 //! *Owns*: the model, its numbers of TPs and pages, its clock. *Takes*: what each request looks up, ends of objects.
 //! *Gives*: counters, the time when a request has its contexts. *Must not*: decide a right or the order of anything:
-//! the tables do.
+//! the device does.
 
 mod repeats;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udma_abi::Nanos;
 use urma_contexts::{
     AccessMode, CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody, policy,
 };
-use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::cfg::ContextModelMode;
-use crate::ports::LookupSink;
+use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode};
 use repeats::{Repeats, RequestLookups};
-
-/// One thing that a request looks up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LookedUp {
-    /// A queue, by its number.
-    Queue(u32),
-    /// A JFC, by its number.
-    Jfc(u32),
-    /// A path, by its TPN.
-    Tp(u32),
-    /// A segment and the page of an address in it.
-    Segment {
-        /// Token id of the segment.
-        token_id: u32,
-        /// First address that the request names.
-        va: u64,
-    },
-}
 
 /// Context of the model, and the kind of its lookup.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +28,7 @@ struct KnownContext {
 /// The model, shared by all engines of the device.
 #[derive(Debug)]
 pub(crate) struct ContextModel {
-    mode: ContextModelMode,
-    /// Virtual time in ns, of [`ContextModelMode::Time`].
-    clock: AtomicU64,
+    mode: ModelMode,
     model: Mutex<Model>,
 }
 
@@ -65,15 +42,10 @@ struct Model {
     now: u64,
     /// Lookups of things for which no number was left.
     untracked: u64,
-    /// When a send queue, or a piece of a peer, that waits for its contexts can continue.
-    waits: BinaryHeap<Reverse<(Nanos, Option<u32>)>>,
     /// Requests like an earlier one that were counted but not yet applied to the cache.
     repeats: Repeats,
     /// Receiver of copies of all lookups.
     sink: Option<Arc<dyn LookupSink>>,
-    /// Tests only: what ended stays, and everything is on the chip at once.
-    #[cfg(test)]
-    lies: bool,
 }
 
 /// Small numbers for large keys.
@@ -107,10 +79,9 @@ impl<K: Ord + Copy> SmallNumbers<K> {
 }
 
 impl ContextModel {
-    /// An empty chip with the defaults of [`CacheCfg`] and this project's policy. `None`: the mode is off, or its
-    /// parameters are impossible.
-    pub(crate) fn new(mode: ContextModelMode) -> Option<Self> {
-        if mode == ContextModelMode::Off {
+    /// An empty chip with the defaults of [`CacheCfg`] and this project's policy. `None`: the mode is off.
+    pub(crate) fn new(mode: ModelMode) -> Option<Self> {
+        if mode == ModelMode::Off {
             return None;
         }
         let cache = ContextCache::new(CacheCfg::default(), &mut policy::ours).ok()?;
@@ -120,67 +91,43 @@ impl ContextModel {
             pages: SmallNumbers::new(),
             now: 0,
             untracked: 0,
-            waits: BinaryHeap::new(),
             repeats: Repeats::default(),
             sink: None,
-            #[cfg(test)]
-            lies: false,
         };
-        Some(Self { mode, clock: AtomicU64::new(0), model: Mutex::new(model) })
+        Some(Self { mode, model: Mutex::new(model) })
     }
 
-    /// Looks up everything that a request needs at once. Returns when it may start in virtual time; 0: now.
-    #[inline]
-    pub(crate) fn look_up(&self, request: impl Iterator<Item = LookedUp>) -> Nanos {
-        let request = RequestLookups::of(request);
+    /// Whether requests wait for their contexts.
+    pub(crate) const fn mode(&self) -> ModelMode {
+        self.mode
+    }
+
+    /// How many requests ahead a prefetch is worth a call; 0: none, as there is no time between posting and start.
+    pub(crate) fn prefetched(&self) -> u32 {
+        if self.mode == ModelMode::Time { PREFETCHED } else { 0 }
+    }
+
+    /// Takes contexts that the device uses as `lookup` says. Returns when a request that starts with them may; 0: now.
+    pub(crate) fn on_lookup(&self, now: Nanos, lookup: Lookup, contexts: &[LookedUp]) -> Nanos {
         let mut model = self.model();
-        if self.mode == ContextModelMode::Count {
+        match lookup {
+            Lookup::Start => return self.look_up(&mut model, now, contexts),
+            Lookup::Ahead => model.prefetch(now, contexts),
+            Lookup::Pin | Lookup::Unpin => model.pin(now, contexts, lookup),
+            Lookup::End => contexts.iter().for_each(|ended| model.end(*ended)),
+        }
+        0
+    }
+
+    /// Looks up everything that a request needs at once.
+    fn look_up(&self, model: &mut Model, now: Nanos, contexts: &[LookedUp]) -> Nanos {
+        let request = RequestLookups::of(contexts);
+        if self.mode == ModelMode::Count {
             model.count(&request);
             return 0;
         }
-        model.now = model.now.max(self.clock.load(Ordering::Acquire));
-        let (ready_at, _) = model.look_up(&request);
-        #[cfg(test)]
-        if model.lies {
-            return 0;
-        }
-        ready_at
-    }
-
-    /// Prefetches the contexts of a request that is posted and not begun. For virtual time: the other mode has no
-    /// time in between.
-    pub(crate) fn prefetch(&self, request: impl Iterator<Item = LookedUp>) {
-        let mut model = self.model();
-        let now = model.now.max(self.clock.load(Ordering::Acquire));
-        let handles: Vec<_> = request.flat_map(|one| model.known_handles(one)).collect();
-        model.cache.prefetch(&handles, now);
-        model.now = now;
-    }
-
-    /// How many requests ahead [`ContextModel::prefetch`] is worth calling; 0: none.
-    pub(crate) fn prefetch_distance(&self) -> u32 {
-        if self.mode == ContextModelMode::Time { PREFETCHED } else { 0 }
-    }
-
-    /// Pins contexts when the first packet of a message is sent, and unpins them at the last one.
-    pub(crate) fn pin(&self, contexts: impl Iterator<Item = LookedUp>, is_pinned: bool) {
-        let mut model = self.model();
-        model.apply_repeats();
-        let now = model.now.max(self.clock.load(Ordering::Acquire));
-        for handle in contexts.flat_map(|one| model.known_handles(one)).collect::<Vec<_>>() {
-            if is_pinned {
-                model.cache.pin(handle, now);
-            } else {
-                model.cache.unpin(handle);
-            }
-        }
-        model.now = now;
-    }
-
-    /// Makes the model wrong, for tests: what ended stays in it, and everything is on the chip at once.
-    #[cfg(test)]
-    pub(crate) fn lie(&self) {
-        self.model().lies = true;
+        model.now = model.now.max(now);
+        model.look_up(&request).0
     }
 
     /// Sends copies of all lookups to `sink`, until it wants no more.
@@ -190,89 +137,15 @@ impl ContextModel {
         model.sink = Some(sink);
     }
 
-    /// Sets the virtual time.
-    pub(crate) fn set_clock(&self, now: Nanos) {
-        self.clock.store(now, Ordering::Release);
-    }
-
-    /// Whether virtual time is before `at`.
-    pub(crate) fn is_before(&self, at: Nanos) -> bool {
-        self.clock.load(Ordering::Acquire) < at
-    }
-
-    /// Requests a step of the device at this time, for a send queue or for a piece of a peer.
-    pub(crate) fn wait(&self, until: Nanos, queue: Option<u32>) {
-        self.model().waits.push(Reverse((until, queue)));
-    }
-
-    /// Calls `wake` for the send queues whose time has come.
-    pub(crate) fn take_due(&self, mut wake: impl FnMut(u32)) {
-        if self.mode != ContextModelMode::Time {
-            return;
-        }
-        loop {
-            let mut model = self.model();
-            let is_due = |Reverse((at, _)): &&Reverse<(Nanos, _)>| !self.is_before(*at);
-            if model.waits.peek().filter(is_due).is_none() {
-                return;
-            }
-            let queue = model.waits.pop().and_then(|Reverse((_, queue))| queue);
-            drop(model);
-            queue.into_iter().for_each(&mut wake);
-        }
-    }
-
-    /// When something that waits for its contexts can continue.
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        if self.mode != ContextModelMode::Time {
-            return None;
-        }
-        self.model().waits.peek().map(|Reverse((at, _))| *at)
-    }
-
-    /// Removes an object that ended: its number may name another one from now on.
-    pub(crate) fn end(&self, ended: LookedUp) {
+    /// All counters.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut model = self.model();
         model.apply_repeats();
-        model.repeats.forget();
-        #[cfg(test)]
-        if model.lies {
-            return;
-        }
-        match ended {
-            LookedUp::Queue(number) => model.end(ContextKind::Queue, number),
-            LookedUp::Jfc(number) => model.end(ContextKind::Jfc, number),
-            LookedUp::Tp(tpn) => {
-                if let Some(number) = model.tps.end(tpn) {
-                    model.end(ContextKind::Tp, number);
-                }
-            }
-            LookedUp::Segment { token_id, .. } => {
-                let all = (token_id, 0)..=(token_id, u64::MAX);
-                let pages: Vec<_> = model.pages.of.range(all).map(|(key, _)| *key).collect();
-                for key in pages {
-                    if let Some(number) = model.pages.end(key) {
-                        model.end(ContextKind::Page, number);
-                    }
-                }
-                model.end(ContextKind::Segment, token_id >> TOKEN_ID_SHIFT);
-            }
-        }
-    }
-
-    /// The value of a counter, by its name in the device without the prefix `context_`.
-    pub(crate) fn value(&self, name: &str) -> u64 {
-        let Some(name) = name.strip_prefix("context_") else { return 0 };
-        let mut model = self.model();
-        model.apply_repeats();
-        match name {
-            "untracked" => model.untracked,
-            "model_ns" => model.now,
-            _ => {
-                let list = model.cache.counts().list();
-                list.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value)
-            }
-        }
+        let mut all: BTreeMap<_, _> = model.cache.counts().list().into_iter().collect();
+        all.insert("untracked".to_owned(), model.untracked);
+        all.insert("model_ns".to_owned(), model.now);
+        let value = |name: &str| name.strip_prefix(PREFIX).and_then(|name| all.get(name)).copied();
+        NAMES.iter().map(|name| (*name, value(name).unwrap_or(0))).collect()
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -412,13 +285,102 @@ impl Model {
         .collect()
     }
 
-    fn end(&mut self, kind: ContextKind, number: u32) {
+    /// Reads the contexts of a request that did not start.
+    fn prefetch(&mut self, now: Nanos, contexts: &[LookedUp]) {
+        self.now = self.now.max(now);
+        let handles: Vec<_> = contexts.iter().flat_map(|one| self.known_handles(*one)).collect();
+        self.cache.prefetch(&handles, self.now);
+    }
+
+    /// Pins contexts when the first packet of a message is sent, and unpins them at the last one.
+    fn pin(&mut self, now: Nanos, contexts: &[LookedUp], lookup: Lookup) {
+        self.apply_repeats();
+        self.now = self.now.max(now);
+        for handle in contexts.iter().flat_map(|one| self.known_handles(*one)).collect::<Vec<_>>() {
+            if lookup == Lookup::Pin {
+                self.cache.pin(handle, self.now);
+            } else {
+                self.cache.unpin(handle);
+            }
+        }
+    }
+
+    /// Removes an object that ended: its number may name another one from now on.
+    fn end(&mut self, ended: LookedUp) {
+        self.apply_repeats();
+        self.repeats.forget();
+        match ended {
+            LookedUp::Queue(number) => self.destroy(ContextKind::Queue, number),
+            LookedUp::Jfc(number) => self.destroy(ContextKind::Jfc, number),
+            LookedUp::Tp(tpn) => {
+                if let Some(number) = self.tps.end(tpn) {
+                    self.destroy(ContextKind::Tp, number);
+                }
+            }
+            LookedUp::Segment { token_id, .. } => {
+                let all = (token_id, 0)..=(token_id, u64::MAX);
+                let pages: Vec<_> = self.pages.of.range(all).map(|(key, _)| *key).collect();
+                for key in pages {
+                    if let Some(number) = self.pages.end(key) {
+                        self.destroy(ContextKind::Page, number);
+                    }
+                }
+                self.destroy(ContextKind::Segment, token_id >> TOKEN_ID_SHIFT);
+            }
+        }
+    }
+
+    fn destroy(&mut self, kind: ContextKind, number: u32) {
         if let Some(handle) = ContextHandle::new(kind, number) {
             self.cache.destroy(handle, self.now);
         }
     }
 }
 
+/// Counters of the model, as the device shows them.
+const NAMES: [&str; 39] = [
+    "context_accesses",
+    "context_l1_hits",
+    "context_l2_hits",
+    "context_l3_hits",
+    "context_migration_hits",
+    "context_installed",
+    "context_refused",
+    "context_evicted_clean",
+    "context_evicted_dirty",
+    "context_model_ns",
+    "context_wait_mean_ns",
+    "context_wait_p99_ns",
+    "context_untracked",
+    "context_l1_misses",
+    "context_queue_accesses",
+    "context_queue_l1_hits",
+    "context_tp_accesses",
+    "context_tp_l1_hits",
+    "context_jfc_accesses",
+    "context_jfc_l1_hits",
+    "context_segment_accesses",
+    "context_segment_l1_hits",
+    "context_page_accesses",
+    "context_page_l1_hits",
+    "context_fallbacks_batch",
+    "context_fallbacks_expand",
+    "context_staged",
+    "context_migrations_to_l1",
+    "context_migrations_to_l2",
+    "context_migrations_to_l3",
+    "context_prefetches_issued",
+    "context_prefetches_useful",
+    "context_prefetches_late",
+    "context_prefetches_dropped",
+    "context_pins",
+    "context_mailbox_depth_max",
+    "context_wait_p999_ns",
+    "context_access_bytes",
+    "context_l1_bytes",
+];
+/// What is in front of the names of the cache.
+const PREFIX: &str = "context_";
 /// Latency of the chip in ns: time of a request that hits only.
 const L1_NS: u64 = 4;
 /// Contexts of a usual request: queue, TP, JFC, segment and page of two pieces.
@@ -436,28 +398,47 @@ const PAGE_SHIFT: u32 = 12;
 mod tests {
     use super::*;
 
+    fn value(model: &ContextModel, name: &str) -> u64 {
+        let counters = model.counters();
+        let found = counters.iter().find(|(known, _)| *known == format!("context_{name}"));
+        found.unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
+    fn start(model: &ContextModel, now: Nanos, request: &[LookedUp]) -> Nanos {
+        model.on_lookup(now, Lookup::Start, request)
+    }
+
+    #[test]
+    fn every_counter_is_one_of_the_cache_or_of_the_model() {
+        let model = ContextModel::new(ModelMode::Count).unwrap();
+        let of_cache = model.model().cache.counts().list();
+        for name in NAMES {
+            let name = name.strip_prefix(PREFIX).unwrap();
+            let is_own = ["untracked", "model_ns"].contains(&name);
+            assert!(is_own || of_cache.iter().any(|(known, _)| *known == name), "{name}");
+        }
+    }
+
     #[test]
     fn a_request_is_one_access_of_each_of_its_contexts() {
-        let model = ContextModel::new(ContextModelMode::Count).unwrap();
+        let model = ContextModel::new(ModelMode::Count).unwrap();
         let segment = LookedUp::Segment { token_id: 3 << 8, va: 0x5000 };
         let request = [LookedUp::Queue(1), LookedUp::Jfc(1), LookedUp::Tp(0xab_cdef), segment];
-        model.look_up(request.into_iter());
-        let value = |name| model.value(name);
-        assert_eq!((value("context_accesses"), value("context_l3_hits")), (5, 5));
-        let first = value("context_model_ns");
+        start(&model, 0, &request);
+        let value = |name| value(&model, name);
+        assert_eq!((value("accesses"), value("l3_hits")), (5, 5));
+        let first = value("model_ns");
         assert!(first > 500, "the host was asked: {first} ns");
-        model.look_up(request.into_iter());
-        assert_eq!((value("context_accesses"), value("context_l1_hits")), (10, 5));
-        assert!(value("context_model_ns") - first <= 8, "the chip was enough");
-        assert_eq!(value("context_page_accesses"), 2);
-        assert_eq!(value("direct_requests"), 0);
+        start(&model, 0, &request);
+        assert_eq!((value("accesses"), value("l1_hits")), (10, 5));
+        assert!(value("model_ns") - first <= 8, "the chip was enough");
+        assert_eq!(value("page_accesses"), 2);
     }
 
     /// Requests that repeat leave what they would leave one by one.
     #[test]
     fn repeated_requests_are_counted_as_if_one_by_one() {
-        let [by_sums, one_by_one] =
-            [(); 2].map(|()| ContextModel::new(ContextModelMode::Count).unwrap());
+        let [by_sums, one_by_one] = [(); 2].map(|()| ContextModel::new(ModelMode::Count).unwrap());
         let mut random = 1_u64;
         for round in 0..20_000_u32 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round.into());
@@ -466,73 +447,56 @@ mod tests {
             let queue = if round % 100 == 0 { 1000 + round } else { queue / 3 };
             let segment = LookedUp::Segment { token_id: queue << 8, va: 0x5000 };
             let request = [LookedUp::Queue(queue), LookedUp::Jfc(1), LookedUp::Tp(7), segment];
-            by_sums.look_up(request.into_iter());
-            one_by_one.model().count_anew(&RequestLookups::of(request.into_iter()));
+            start(&by_sums, 0, &request);
+            one_by_one.model().count_anew(&RequestLookups::of(&request));
             if round % 1000 == 999 {
                 for model in [&by_sums, &one_by_one] {
-                    model.end(LookedUp::Queue(queue));
+                    model.on_lookup(0, Lookup::End, &[LookedUp::Queue(queue)]);
                 }
             }
         }
         let names =
             ["accesses", "l1_hits", "l3_hits", "installed", "queue_accesses", "page_l1_hits"];
         for name in names.iter().chain(&["model_ns", "wait_mean_ns"]) {
-            let of = |model: &ContextModel| model.value(&format!("context_{name}"));
-            assert_eq!(of(&by_sums), of(&one_by_one), "{name}");
+            assert_eq!(value(&by_sums, name), value(&one_by_one, name), "{name}");
         }
-        assert!(by_sums.value("context_l1_hits") > 60_000);
+        assert!(value(&by_sums, "l1_hits") > 60_000);
     }
 
     #[test]
     fn in_virtual_time_a_request_waits_and_a_prefetched_one_does_not() {
-        let model = ContextModel::new(ContextModelMode::Time).unwrap();
+        let model = ContextModel::new(ModelMode::Time).unwrap();
         let requests = [1, 2].map(|queue| [LookedUp::Queue(queue), LookedUp::Jfc(1)]);
-        model.set_clock(1000);
-        for request in requests {
-            assert!(model.look_up(request.into_iter()) > 1500, "the host is asked");
+        for request in &requests {
+            assert!(start(&model, 1000, request) > 1500, "the host is asked");
         }
         for (at, prefetched) in [(2_000_000_000, false), (4_000_000_000, true)] {
             // Both leave L1 while nothing uses them.
-            model.set_clock(at);
-            assert!(model.is_before(at + 1) && !model.is_before(at));
             model.model().cache.advance(at);
+            let mut now = at;
             if prefetched {
-                model.prefetch(requests[0].into_iter());
-                model.set_clock(at + 10_000);
+                model.on_lookup(at, Lookup::Ahead, &requests[0]);
+                now += 10_000;
             }
-            let now = model.clock.load(Ordering::Acquire);
-            let waited = model.look_up(requests[0].into_iter()) - now;
+            let waited = start(&model, now, &requests[0]) - now;
             assert_eq!(waited <= L1_NS, prefetched, "{waited} ns");
         }
-        assert!(model.value("context_prefetches_useful") > 0);
-        model.pin(requests[0].into_iter(), true);
-        assert_eq!(model.value("context_pins"), 2);
-        model.pin(requests[0].into_iter(), false);
-    }
-
-    #[test]
-    fn what_waits_goes_on_in_the_order_of_its_times() {
-        let model = ContextModel::new(ContextModelMode::Time).unwrap();
-        for (until, queue) in [(30, Some(3)), (10, Some(1)), (20, None), (40, Some(4))] {
-            model.wait(until, queue);
-        }
-        let mut due = Vec::new();
-        assert_eq!(model.deadline(), Some(10));
-        model.set_clock(30);
-        model.take_due(|queue| due.push(queue));
-        assert_eq!((due, model.deadline()), (vec![1, 3], Some(40)));
+        assert!(value(&model, "prefetches_useful") > 0);
+        model.on_lookup(0, Lookup::Pin, &requests[0]);
+        assert_eq!(value(&model, "pins"), 2);
+        model.on_lookup(0, Lookup::Unpin, &requests[0]);
     }
 
     #[test]
     fn what_ended_is_no_hit_for_the_next_object_of_its_number() {
-        let model = ContextModel::new(ContextModelMode::Count).unwrap();
+        let model = ContextModel::new(ModelMode::Count).unwrap();
         let segment = LookedUp::Segment { token_id: 3 << 8, va: 0x5000 };
         let all = [LookedUp::Queue(1), LookedUp::Jfc(1), LookedUp::Tp(7), segment];
-        model.look_up(all.into_iter());
-        all.into_iter().for_each(|ended| model.end(ended));
-        model.look_up(all.into_iter());
-        assert_eq!((model.value("context_l1_hits"), model.value("context_l3_hits")), (0, 10));
-        model.look_up([LookedUp::Queue(INDICES)].into_iter());
-        assert_eq!(model.value("context_untracked"), 1);
+        start(&model, 0, &all);
+        model.on_lookup(0, Lookup::End, &all);
+        start(&model, 0, &all);
+        assert_eq!((value(&model, "l1_hits"), value(&model, "l3_hits")), (0, 10));
+        start(&model, 0, &[LookedUp::Queue(INDICES)]);
+        assert_eq!(value(&model, "untracked"), 1);
     }
 }

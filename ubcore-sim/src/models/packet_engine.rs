@@ -1,37 +1,26 @@
 //! The packet engine of `URMA_PACKET_ENGINE`: each message in packets also passes through a cycle model.
 //!
-//! *Owns*: the model, its published counters, the times of packets in virtual time. *Takes*: pieces of messages.
-//! *Gives*: counters, times. *Must not*: change a packet.
+//! *Owns*: the model. *Takes*: pieces of messages. *Gives*: counters, the times of packets. *Must not*: change a packet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use udma_abi::{Nanos, counters::Counter};
+use udma_abi::Nanos;
 use urma_splice::{
     Engine, EngineCounters, EngineOutput, EngineScheme, FifoTimes, InputBeat, Sideband,
 };
 
-use crate::cfg::{PacketEngineCfg, PacketEngineMode};
-use crate::context::counts::Counts;
+use crate::cfg::PacketEngineCfg;
+use crate::nic::ModelMode;
 
 /// Most cycles that a beat may wait, or a message stay in the model: more than the largest message takes to leave.
 const WAIT_MAX: u64 = 1 << 27;
-/// Most messages whose packets wait for their cycles; without a time, packets are sent at once.
-const MESSAGES_MAX: usize = 8192;
-/// Number of values of the model that are published.
-const PUBLISHED: usize = 18;
-
-/// Queue and number of a request.
-pub(crate) type MessageKey = (u32, u32);
 
 /// The model, fed without a pause within a message, with an output that is always ready.
 #[derive(Debug)]
 pub(crate) struct PacketEngine {
-    model: EngineModel,
-    mode: PacketEngineMode,
+    model: Mutex<EngineModel>,
+    mode: ModelMode,
     mhz: u64,
-    /// For each message in virtual time: last byte of a packet, and when the model finishes it.
-    times: BTreeMap<MessageKey, VecDeque<(u64, Nanos)>>,
-    published: [u64; PUBLISHED],
 }
 
 #[derive(Debug)]
@@ -54,8 +43,8 @@ struct CycleModel {
 impl PacketEngine {
     /// A model of this engine for packets of at most `mtu` bytes. `None`: the mode is off, or it is impossible
     /// ([`PacketEngineCfg::engine`]).
-    pub(crate) fn new(mode: PacketEngineMode, cfg: &PacketEngineCfg, mtu: u32) -> Option<Self> {
-        let config = cfg.engine(mtu).ok().filter(|_| mode != PacketEngineMode::Off)?;
+    pub(crate) fn new(mode: ModelMode, cfg: &PacketEngineCfg, mtu: u32) -> Option<Self> {
+        let config = cfg.engine(mtu).ok().filter(|_| mode != ModelMode::Off)?;
         let model = match config.scheme {
             EngineScheme::Fifo => EngineModel::Sums(Box::new(FifoTimes::open(config).ok()?)),
             EngineScheme::PingPong | EngineScheme::Single => {
@@ -68,74 +57,45 @@ impl PacketEngine {
                 }))
             }
         };
-        let (mhz, times) = (cfg.mhz.into(), BTreeMap::new());
-        Some(Self { model, mode, mhz, times, published: [0; PUBLISHED] })
+        Some(Self { model: Mutex::new(model), mode, mhz: cfg.mhz.into() })
     }
 
     /// Whether packets wait for their cycles.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.mode == PacketEngineMode::Time
+    pub(crate) const fn mode(&self) -> ModelMode {
+        self.mode
     }
 
     /// Runs a message of pieces (address, length in bytes) through the model; nothing of it was offered before `now`.
-    pub(crate) fn message(
-        &mut self,
-        (now, key): (Nanos, MessageKey),
-        pieces: impl Iterator<Item = (u64, u32)>,
-        counts: &Counts,
-    ) {
-        let (mhz, is_timed) = (self.mhz, self.is_timed());
-        let (mut packets, mut bytes) = (VecDeque::new(), 0);
+    /// In virtual time, returns for each packet the end of its bytes and when the model finishes it.
+    pub(crate) fn on_message(&self, now: Nanos, pieces: &[(u64, u32)]) -> Vec<(u64, Nanos)> {
+        let is_timed = self.mode == ModelMode::Time;
+        let (mut packets, mut bytes) = (Vec::new(), 0);
         let mut on_packet = |len: u64, end: u64| {
             bytes += len;
             if is_timed {
-                packets.push_back((bytes, ns_of(end + 1, mhz)));
+                packets.push((bytes, ns_of(end + 1, self.mhz)));
             }
         };
-        let from = if is_timed { cycle_of(now, mhz) } else { 0 };
-        match &mut self.model {
+        let from = if is_timed { cycle_of(now, self.mhz) } else { 0 };
+        let pieces = pieces.iter().copied();
+        match &mut *self.model() {
             EngineModel::Sums(model) => model.message(from, pieces, |p| on_packet(p.len, p.end)),
             EngineModel::Cycles(model) => model.message(from, pieces, is_timed, on_packet),
         }
-        if is_timed {
-            if self.times.len() >= MESSAGES_MAX {
-                self.times.pop_first();
-            }
-            self.times.insert(key, packets);
+        packets
+    }
+
+    /// All counters.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        match &*self.model() {
+            EngineModel::Sums(model) => named(model.counters()),
+            EngineModel::Cycles(model) => named(model.engine.counters()),
         }
-        self.publish(counts);
     }
 
-    /// Whether [`PacketEngine::message`] ran the message, and it has not ended.
-    pub(crate) fn knows(&self, key: MessageKey) -> bool {
-        self.times.contains_key(&key)
-    }
-
-    /// When the packet that ends before byte `end` of a message may be sent; 0: at once.
-    pub(crate) fn packet_ready_at(&mut self, key: MessageKey, end: u64) -> Nanos {
-        let Some(times) = self.times.get_mut(&key) else { return 0 };
-        while times.front().is_some_and(|(bytes, _)| *bytes < end) {
-            times.pop_front();
-        }
-        times.front().map_or(0, |(_, at)| *at)
-    }
-
-    /// Forgets a message whose last packet was sent.
-    pub(crate) fn end(&mut self, key: MessageKey) {
-        self.times.remove(&key);
-    }
-
-    fn publish(&mut self, counts: &Counts) {
-        let counters = match &self.model {
-            EngineModel::Sums(model) => model.counters(),
-            EngineModel::Cycles(model) => model.engine.counters(),
-        };
-        for (before, (counter, value)) in self.published.iter_mut().zip(published(counters)) {
-            if *before != value {
-                counts.add_alone(counter, value - *before);
-                *before = value;
-            }
-        }
+    fn model(&self) -> MutexGuard<'_, EngineModel> {
+        // A panic in the middle leaves a model whose counters may be off; packets do not depend on it.
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,26 +182,26 @@ fn ns_of(cycle: u64, mhz: u64) -> Nanos {
     u64::try_from((u128::from(cycle) * 1000).div_ceil(mhz.into())).unwrap_or(u64::MAX)
 }
 
-fn published(of: &EngineCounters) -> [(Counter, u64); PUBLISHED] {
-    [
-        (Counter::EngineCycles, of.cycles),
-        (Counter::EngineBeatsIn, of.beats_in),
-        (Counter::EngineBeatsOut, of.beats_out),
-        (Counter::EnginePackets, of.packets),
-        (Counter::EngineBytes, of.bytes),
-        (Counter::EngineStallData, of.stalls.data),
-        (Counter::EngineStallSideband, of.stalls.sideband),
-        (Counter::EngineStallBank, of.stalls.bank),
-        (Counter::EngineStallHandover, of.stalls.handover),
-        (Counter::EngineStallFlush, of.stalls.flush),
-        (Counter::EngineIdleOut, of.idle_out),
-        (Counter::EngineOccupancyMax, u64::from(of.occupancy_max)),
-        (Counter::EngineOccupancySum, of.occupancy_sum),
-        (Counter::EngineHeaderLatency, of.header_latency.sum()),
-        (Counter::EngineEndLatency, of.end_latency.sum()),
-        (Counter::EngineTooLong, of.too_long),
-        (Counter::EngineInputErrors, of.input_errors.iter().sum()),
-        (Counter::EngineMismatch, of.mismatch),
+fn named(of: &EngineCounters) -> Vec<(&'static str, u64)> {
+    vec![
+        ("engine_cycles", of.cycles),
+        ("engine_beats_in", of.beats_in),
+        ("engine_beats_out", of.beats_out),
+        ("engine_packets", of.packets),
+        ("engine_bytes", of.bytes),
+        ("engine_stall_data", of.stalls.data),
+        ("engine_stall_sideband", of.stalls.sideband),
+        ("engine_stall_bank", of.stalls.bank),
+        ("engine_stall_handover", of.stalls.handover),
+        ("engine_stall_flush", of.stalls.flush),
+        ("engine_idle_out", of.idle_out),
+        ("engine_occupancy_max", u64::from(of.occupancy_max)),
+        ("engine_occupancy_sum", of.occupancy_sum),
+        ("engine_header_latency", of.header_latency.sum()),
+        ("engine_end_latency", of.end_latency.sum()),
+        ("engine_too_long", of.too_long),
+        ("engine_input_errors", of.input_errors.iter().sum()),
+        ("engine_mismatch", of.mismatch),
     ]
 }
 
@@ -249,60 +209,58 @@ fn published(of: &EngineCounters) -> [(Counter, u64); PUBLISHED] {
 mod tests {
     use super::*;
 
-    fn engine(mode: PacketEngineMode, text: &str) -> PacketEngine {
+    fn engine(mode: ModelMode, text: &str) -> PacketEngine {
         let cfg = text.parse().expect("fields of an engine");
         PacketEngine::new(mode, &cfg, 4096).expect("an engine that is possible")
+    }
+
+    fn value(engine: &PacketEngine, name: &str) -> u64 {
+        let counters = engine.counters();
+        let found = counters.iter().find(|(known, _)| *known == format!("engine_{name}"));
+        found.unwrap_or_else(|| panic!("no counter {name}")).1
     }
 
     #[test]
     fn messages_are_counted_beat_by_beat() {
         for (scheme, flushes) in [("scheme=fifo", 1), ("scheme=single,data_beats=2048", 1)] {
-            let counts = Counts::new();
-            let mut engine = engine(PacketEngineMode::Count, scheme);
-            let key = (0, 0);
-            engine.message((0, key), [(60, 8), (0, 0), (0, 4096)].into_iter(), &counts);
-            engine.message((0, key), std::iter::empty(), &counts);
+            let engine = engine(ModelMode::Count, scheme);
+            assert_eq!(engine.on_message(0, &[(60, 8), (0, 0), (0, 4096)]), []);
+            assert_eq!(engine.on_message(0, &[]), []);
             // What is inside goes out with the messages behind it.
-            engine.message((0, key), [(0, 65_536)].into_iter(), &counts);
+            let times = engine.on_message(0, &[(0, 65_536)]);
+            assert_eq!(times, [], "times are given in virtual time alone");
             // 60 and 4 bytes of the first piece's two beats, 64 of the second, the empty beat, 1024.
-            assert_eq!(counts.value(Counter::EngineBeatsIn), 2 + 64 + 1 + 1024);
-            assert!(counts.value(Counter::EnginePackets) >= 2);
-            assert!(counts.value(Counter::EngineCycles) >= 2 + 64 + 1 + 1024);
-            assert_eq!(counts.value(Counter::EngineStallFlush), flushes);
-            assert_eq!(counts.value(Counter::EngineMismatch), 0);
-            assert_eq!(counts.value(Counter::EngineInputErrors), 0);
-            assert!(!engine.knows(key), "times are kept in virtual time alone");
+            let value = |name| value(&engine, name);
+            assert_eq!(value("beats_in"), 2 + 64 + 1 + 1024);
+            assert!(value("packets") >= 2);
+            assert!(value("cycles") >= 2 + 64 + 1 + 1024);
+            assert_eq!(value("stall_flush"), flushes);
+            assert_eq!(value("mismatch"), 0);
+            assert_eq!(value("input_errors"), 0);
         }
     }
 
     #[test]
     fn a_packet_may_go_in_the_cycle_in_which_the_model_ends_it() {
         // 64 beats of 64 bytes, a cycle until the sideband is seen, a header and 64 beats: cycle 128 is the last one.
-        let counts = Counts::new();
         for (scheme, last) in
             [("scheme=fifo", 128), ("scheme=pingpong,data_beats=2048,handover=0", 128)]
         {
-            let mut engine = engine(PacketEngineMode::Time, &format!("{scheme},mhz=1000"));
-            engine.message((1000, (1, 2)), [(0, 8192)].into_iter(), &counts);
-            assert!(engine.knows((1, 2)));
-            let first = engine.packet_ready_at((1, 2), 4096);
-            let second = engine.packet_ready_at((1, 2), 8192);
+            let engine = engine(ModelMode::Time, &format!("{scheme},mhz=1000"));
+            let times = engine.on_message(1000, &[(0, 8192)]);
+            let [(4096, first), (8192, second)] = times[..] else { panic!("{scheme}: {times:?}") };
             assert!((1000 + last + 1..=1000 + last + 66).contains(&first), "{scheme}: {first}");
             assert_eq!(second, first + 65, "{scheme}: a header and 64 beats");
-            engine.end((1, 2));
-            assert_eq!(engine.packet_ready_at((1, 2), 8192), 0);
             // A later message begins in its own time.
-            engine.message((10_000, (1, 3)), [(0, 64)].into_iter(), &counts);
-            assert!((10_002..10_020).contains(&engine.packet_ready_at((1, 3), 64)));
+            let times = engine.on_message(10_000, &[(0, 64)]);
+            assert!(matches!(times[..], [(64, 10_002..10_020)]), "{times:?}");
         }
     }
 
     #[test]
     fn a_message_that_does_not_fit_a_bank_is_counted_and_goes() {
-        let counts = Counts::new();
-        let mut engine = engine(PacketEngineMode::Time, "scheme=pingpong,data_beats=64");
-        engine.message((0, (1, 2)), [(0, 65_536)].into_iter(), &counts);
-        assert_eq!(counts.value(Counter::EngineTooLong), 1);
-        assert_eq!(engine.packet_ready_at((1, 2), 65_536), 0);
+        let engine = engine(ModelMode::Time, "scheme=pingpong,data_beats=64");
+        assert_eq!(engine.on_message(0, &[(0, 65_536)]), []);
+        assert_eq!(value(&engine, "too_long"), 1);
     }
 }
