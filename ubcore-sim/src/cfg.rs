@@ -2,17 +2,12 @@
 //!
 //! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
 
-mod packet_engine;
-
 use udma_abi::RawEid;
 use urma_packet::FurtherPorts;
-
-pub use packet_engine::{PacketEngineCfg, PacketEngineCfgError};
 
 use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
 use crate::fault::PlantedFault;
-use crate::nic::ModelMode;
 
 /// Seed of all numbers that must be unpredictable: TPNs, PSNs, nonces, keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,12 +149,6 @@ pub struct DeviceCfg {
     pub lane: ExpressLane,
     /// When jetties enter ping-pong mode.
     pub ping_pongs: PingPongs,
-    /// Whether requests use a model of the context cache.
-    pub contexts: ModelMode,
-    /// Whether messages pass through the cycle model of a packet engine.
-    pub packet_engine: ModelMode,
-    /// Which engine that is.
-    pub engine: PacketEngineCfg,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// Finds the users whose processes receive packets at addresses of this host; called when more nodes want places
@@ -194,9 +183,6 @@ impl DeviceCfg {
             step_requests: 256,
             lane: ExpressLane::On,
             ping_pongs: PingPongs::Usual,
-            contexts: ModelMode::Off,
-            packet_engine: ModelMode::Off,
-            engine: PacketEngineCfg::default(),
             ring_len: 1 << 20,
             loopback_owners: Vec::new,
             #[cfg(any(test, feature = "planted-faults"))]

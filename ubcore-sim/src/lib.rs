@@ -19,7 +19,6 @@ pub mod hooks;
 pub mod host;
 mod limits;
 pub mod link;
-mod models;
 pub mod nic;
 pub mod node;
 pub mod ports;
@@ -29,10 +28,7 @@ pub mod sim;
 pub(crate) mod tests;
 mod transport;
 
-pub use cfg::{
-    DeviceCfg, Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError, PingPongs, PortMode,
-    RcWire, Seed,
-};
+pub use cfg::{DeviceCfg, Doorbells, ExpressLane, PingPongs, PortMode, RcWire, Seed};
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;
 pub use host::standard::{PortEndpoint, QpnInUse, StandardDrops};

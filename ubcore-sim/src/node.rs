@@ -40,6 +40,7 @@ use crate::{
         udp::route_mtu::RouteMtu,
     },
     limits,
+    nic::NicModel,
     ports::{Interrupt, LinkVisitor, LocalRoutes, Ports},
     share,
 };
@@ -75,12 +76,23 @@ pub enum NodeError {
 }
 
 impl Node {
-    /// Claims the EID and starts the device.
+    /// Claims the EID and starts the device, which has no model of a NIC's insides.
     ///
     /// # Errors
     /// [`NodeError`]; nothing is left behind.
     pub fn open(cfg: NodeCfg) -> Result<Arc<Self>, NodeError> {
+        Self::open_with(cfg, None)
+    }
+
+    /// Does what [`Node::open`] does, with this model. Its settings ([`NodeCfg::models`]) are taken out of `cfg`.
+    ///
+    /// # Errors
+    /// [`NodeError`]; nothing is left behind.
+    pub fn open_with(cfg: NodeCfg, nic: Option<Arc<dyn NicModel>>) -> Result<Arc<Self>, NodeError> {
         cfg.check()?;
+        if let Some(setting) = cfg.models.first() {
+            return Err(setting.refuse(setting.value.clone(), NO_MODELS).into());
+        }
         let claim = claim(&cfg)?;
         let eid = claim.eid();
         let ports: Vec<RawEid> = cfg.ports.iter().map(|address| ip_eid(*address)).collect();
@@ -117,7 +129,7 @@ impl Node {
             memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving, cfg.file_sharing)),
             node_region: node_region.clone(),
             routes: routes(&cfg, eid),
-            nic: crate::models::of(&device_cfg),
+            nic,
         };
         let device = SoftwareDevice::new(device_cfg, ports);
         let wakeup = new_wakeup()?;
@@ -317,9 +329,6 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.strategy = cfg.strategy;
     device.congestion = cfg.congestion;
     device.lane = cfg.lane;
-    device.contexts = cfg.contexts;
-    device.packet_engine = cfg.packet_engine;
-    device.engine = cfg.engine;
     device.port_mode = cfg.port_mode;
     device.loopback_owners = crate::host::loopback_owners;
     #[cfg(any(test, feature = "planted-faults"))]
@@ -336,6 +345,8 @@ const WINDOW_MIN: u32 = 8;
 const SPAN: u32 = 8;
 /// Size in bytes of a window of the longest packets, if something else limits the packets in flight.
 const WINDOW_BYTES: u32 = 64 << 20;
+/// What a setting of a model must be where nothing plugs one in.
+const NO_MODELS: &str = "at its default: this node is opened without models of a NIC";
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
 pub const VECTORS: u16 = limits::VECTORS;
 
@@ -365,7 +376,6 @@ mod tests {
     #[test]
     fn each_setting_reaches_the_device() {
         let eid = RawEid([7; 16]);
-        let engine = "data_beats=256,mhz=500".parse().unwrap();
         let cfg = NodeCfg {
             uasid: 9,
             mtu: 1024,
@@ -375,9 +385,6 @@ mod tests {
             strategy: crate::transport::Strategy::Irn,
             congestion: CongestionChoice::Delay,
             lane: crate::cfg::ExpressLane::Off,
-            contexts: crate::nic::ModelMode::Count,
-            packet_engine: crate::nic::ModelMode::Count,
-            engine,
             port_mode: PortMode::Balance,
             ..NodeCfg::default()
         };
@@ -386,8 +393,7 @@ mod tests {
         assert_eq!((device.rc, device.rc_mtu), (cfg.rc, cfg.rc_mtu));
         assert_eq!(device.ping_pongs, Doorbells::Leased.ping_pongs());
         assert_eq!((device.strategy, device.congestion), (cfg.strategy, cfg.congestion));
-        assert_eq!((device.lane, device.contexts), (cfg.lane, cfg.contexts));
-        assert_eq!((device.packet_engine, device.engine), (cfg.packet_engine, engine));
+        assert_eq!(device.lane, cfg.lane);
         assert_eq!(device.port_mode, PortMode::Balance);
         let other = device_cfg(&cfg, eid).unwrap();
         assert_ne!(device.incarnation, other.incarnation, "each life has its own number");

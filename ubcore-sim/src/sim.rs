@@ -15,7 +15,7 @@ mod node;
 
 pub use attacker::{Attacker, Guess};
 pub use backing::SimBacking;
-pub use cfg::{FabricCfg, HostSharing, eid, port_address};
+pub use cfg::{FabricCfg, HostSharing, ModelSource, eid, port_address};
 pub use fabric::Fabric;
 pub use log::{Fnv, Log};
 

@@ -71,7 +71,7 @@ pub fn open() -> Result<Context, OpenError> {
 pub fn open_device(cfg: NodeCfg) -> Result<Device, OpenError> {
     match outside(&cfg)? {
         Some(device) => Ok(device),
-        None => Ok(device_on(Node::open(cfg)?)),
+        None => Ok(device_on(urma_nic::open(cfg)?)),
     }
 }
 
@@ -138,7 +138,7 @@ fn pause() {
 /// # Errors
 /// [`OpenError`]; nothing is left behind.
 pub fn open_node(cfg: NodeCfg) -> Result<Opened, OpenError> {
-    let node = Node::open(cfg)?;
+    let node = urma_nic::open(cfg)?;
     let device = device_on(Arc::<Node>::clone(&node));
     let context = device.open(0)?;
     Ok(Opened { context, device, node })

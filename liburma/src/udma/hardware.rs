@@ -146,7 +146,7 @@ fn open() -> Result<(Device, Option<Arc<Node>>), Status> {
     if let Some(device) = outside {
         return Ok((device, None));
     }
-    let node = Node::open(cfg).map_err(|error| refuse(&error))?;
+    let node = urma_nic::open(cfg).map_err(|error| refuse(&error))?;
     Ok((device_on(Arc::<Node>::clone(&node)), Some(node)))
 }
 

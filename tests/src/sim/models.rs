@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use ubcore_sim::DeviceCfg;
 use ubcore_sim::link::Rng;
 use ubcore_sim::nic::ModelMode;
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
 use udma_abi::counters::Counter;
 use urma_core::{Completion, CrStatus, LocalSge, SendOp, SendWr};
+use urma_nic::{NicCfg, PacketEngineCfg};
 
 use super::area::{AREA_LEN, WORDS};
 use super::node::{Lane, Program, SLOT_LEN, SLOTS, area_offset, at};
@@ -113,7 +113,7 @@ fn post(program: &mut Program, lane: Lane, (slot, number): (usize, u64), what: &
 }
 
 /// Two nodes that post all their work, of which each request has a slot and each jetty an area of its own.
-fn run(seed: u64, paths: HostSharing, change: impl Fn(&mut DeviceCfg)) -> Outcome {
+fn run(seed: u64, paths: HostSharing, models: NicCfg) -> Outcome {
     let mut rng = Rng::new(seed);
     let mut cfg = FabricCfg::new(seed, 2, paths);
     if paths == HostSharing::Packets && seed % 2 == 1 {
@@ -124,8 +124,8 @@ fn run(seed: u64, paths: HostSharing, change: impl Fn(&mut DeviceCfg)) -> Outcom
     let mtu = [256, 1024, 4096][rng.index(3)];
     for device in &mut cfg.devices {
         (device.mtu, device.ring_len) = (mtu, 1 << 16);
-        change(device);
     }
+    cfg.models = Some(Arc::new(models));
     let fabric = Fabric::new(cfg).expect("memory");
     let open = |number| Program::open(&fabric, number, 2, 22).expect("a program");
     let mut programs = [open(0), open(1)];
@@ -209,18 +209,18 @@ fn finish(fabric: &Arc<Fabric>, programs: &mut [Program; 2], sends: usize, resul
     }
 }
 
-fn set(contexts: ModelMode, packet_engine: ModelMode) -> impl Fn(&mut DeviceCfg) {
-    move |device| (device.contexts, device.packet_engine) = (contexts, packet_engine)
+/// Both models in this mode.
+fn both(mode: ModelMode) -> NicCfg {
+    NicCfg { contexts: mode, packet_engine: mode, ..NicCfg::default() }
 }
 
 /// At 1 MHz each packet of 64 beats takes longer than the whole run without the engine.
 #[test]
 fn packets_wait_for_the_cycles_of_a_slow_engine() {
-    let off = run(0, HostSharing::Packets, |_| {});
-    let slow = run(0, HostSharing::Packets, |device| {
-        device.packet_engine = ModelMode::Time;
-        device.engine.mhz = 1;
-    });
+    let off = run(0, HostSharing::Packets, NicCfg::default());
+    let engine = PacketEngineCfg { mhz: 1, ..PacketEngineCfg::default() };
+    let models = NicCfg { packet_engine: ModelMode::Time, engine, ..NicCfg::default() };
+    let slow = run(0, HostSharing::Packets, models);
     assert!(off.results == slow.results);
     assert!(slow.took_ns > 2 * off.took_ns, "{} ns, {} ns", slow.took_ns, off.took_ns);
     // No packet is faster than its beats and its header, of 1 us each.
@@ -240,13 +240,13 @@ fn results_are_the_same_in_all_modes_of_the_models() {
     let (mut waited, mut lookups, mut packets) = (0, 0, 0);
     for seed in 0..number.unwrap_or(16) {
         for paths in [HostSharing::SameHost, HostSharing::Packets] {
-            let off = run(seed, paths, |_| {});
+            let off = run(seed, paths, NicCfg::default());
             assert_eq!((off.lookups, off.packets), (0, 0));
             assert!(
                 off.results.requests.iter().flatten().all(|(_, status, _)| status.is_success())
             );
-            let count = run(seed, paths, set(ModelMode::Count, ModelMode::Count));
-            let time = run(seed, paths, set(ModelMode::Time, ModelMode::Time));
+            let count = run(seed, paths, both(ModelMode::Count));
+            let time = run(seed, paths, both(ModelMode::Time));
             off.results.compare(&count.results, &format!("{paths:?}, seed {seed}: count"));
             off.results.compare(&time.results, &format!("{paths:?}, seed {seed}: time"));
             waited += u64::from(time.took_ns > off.took_ns);

@@ -19,8 +19,7 @@ use ubcore_sim::{
         peer::{KernelReads, PathChoice},
     },
     link::{FaultCfg, LinkFaults},
-    nic::ModelMode,
-    node::{Node, NodeCfg, NodeError},
+    node::{Node, NodeCfg, NodeError, Setting},
 };
 use ubcored::{Attendants, DescriptorBudget, NodeFunction};
 use udma_provider::device_on;
@@ -138,7 +137,7 @@ impl Host {
 /// # Errors
 /// What could not be opened.
 pub fn node_as(setup: Setup, cfg: NodeCfg) -> Outcome<Arc<Node>> {
-    if setup.has_hosts { node_on_a_host(&cfg) } else { Ok(Node::open(cfg)?) }
+    if setup.has_hosts { node_on_a_host(&cfg) } else { Ok(urma_nic::open(cfg)?) }
 }
 
 /// Opens a node at the address of a host that has none: of the one that `cfg` names, or of the first one.
@@ -154,7 +153,7 @@ fn node_on_a_host(cfg: &NodeCfg) -> Outcome<Arc<Node>> {
             if cfg.eid.is_some_and(|wanted| wanted != eid) {
                 continue;
             }
-            match host.run(|| Node::open(NodeCfg { eid: Some(eid), ..cfg.clone() })) {
+            match host.run(|| urma_nic::open(NodeCfg { eid: Some(eid), ..cfg.clone() })) {
                 Err(NodeError::Claim(ClaimError::Taken { .. })) if cfg.eid.is_none() => {}
                 opened => return Ok(opened?),
             }
@@ -178,6 +177,13 @@ fn bad_link() -> LinkFaults {
         ..FaultCfg::default()
     };
     LinkFaults { cfg, seed: 1 }
+}
+
+/// Settings with which both models of a NIC count.
+fn counted() -> Vec<Setting> {
+    const MODELS: [&str; 2] = ["URMA_CONTEXT_CACHE", "URMA_PACKET_ENGINE"];
+    let count = |name: &str| MODELS.contains(&name).then(|| "count".into());
+    NodeCfg::default().with_overrides(count).map_or_else(|_| Vec::new(), |cfg| cfg.models)
 }
 
 /// How a node of this setup is opened.
@@ -208,8 +214,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         congestion: setup.congestion,
         udp_offload: setup.offload,
         link_faults: setup.is_lossy.then(bad_link),
-        contexts: if setup.is_counted { ModelMode::Count } else { ModelMode::Off },
-        packet_engine: if setup.is_counted { ModelMode::Count } else { ModelMode::Off },
+        models: if setup.is_counted { counted() } else { Vec::new() },
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,

@@ -8,9 +8,12 @@
 mod statuses;
 
 use std::process::Command;
+use std::sync::Arc;
 
 use ubcore_sim::nic::ModelMode;
-use ubcore_sim::{DeviceCfg, ExpressLane, PingPongs};
+use ubcore_sim::sim::FabricCfg;
+use ubcore_sim::{ExpressLane, PingPongs};
+use urma_nic::NicCfg;
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
 /// Seeds of each suite when nothing else is asked for.
@@ -32,7 +35,7 @@ fn seeds() -> Vec<u64> {
 /// Runs a plan of suite `name`. A failure is made smaller first, and names the command that repeats it.
 fn check(name: &str, mut plan: SimPlan) -> Report {
     plan.change(&std::env::var("URMA_PLAN").unwrap_or_default()).expect("URMA_PLAN");
-    plan.fabric.devices.iter_mut().for_each(set_models);
+    set_models(&mut plan.fabric);
     let first = match run(&plan) {
         Ok(report) => return report,
         Err(failure) => failure,
@@ -49,16 +52,17 @@ fn check(name: &str, mut plan: SimPlan) -> Report {
     );
 }
 
-/// The models of the NIC as `URMA_MODELS` says: `off`, `count` or `time`; without it each device keeps what it has.
-fn set_models(device: &mut DeviceCfg) {
-    let (contexts, engine) = match std::env::var("URMA_MODELS").as_deref() {
-        Ok("off") => (ModelMode::Off, ModelMode::Off),
-        Ok("count") => (ModelMode::Count, ModelMode::Count),
-        Ok("time") => (ModelMode::Time, ModelMode::Time),
+/// The models of the NIC as `URMA_MODELS` says: `off`, `count` or `time`; without it the world keeps what it has.
+fn set_models(fabric: &mut FabricCfg) {
+    let mode = match std::env::var("URMA_MODELS").as_deref() {
+        Ok("off") => ModelMode::Off,
+        Ok("count") => ModelMode::Count,
+        Ok("time") => ModelMode::Time,
         Ok(other) => panic!("URMA_MODELS is {other:?}; it must be off, count or time"),
         Err(_) => return,
     };
-    (device.contexts, device.packet_engine) = (contexts, engine);
+    fabric.models =
+        Some(Arc::new(NicCfg { contexts: mode, packet_engine: mode, ..NicCfg::default() }));
 }
 
 /// Runs all seeds of suite `name`, which is a test here.
@@ -182,15 +186,20 @@ fn a_counted_context_cache_changes_nothing() {
     for weather in [Weather::SameHost, Weather::Fair, Weather::Foul] {
         for seed in seeds().into_iter().step_by(10) {
             let plan = killing(seed, [weather; 2]);
-            let of = |change: fn(&mut DeviceCfg)| {
+            let of = |change: fn(&mut FabricCfg)| {
                 let mut plan = plan.clone();
-                plan.fabric.devices.iter_mut().for_each(change);
+                change(&mut plan.fabric);
                 check("a_counted_context_cache_changes_nothing", plan).hash
             };
-            let long_way = of(|device| {
-                (device.lane, device.ping_pongs) = (ExpressLane::Off, PingPongs::Never);
+            let long_way = of(|fabric| {
+                for device in &mut fabric.devices {
+                    (device.lane, device.ping_pongs) = (ExpressLane::Off, PingPongs::Never);
+                }
             });
-            let counted = of(|device| device.contexts = ModelMode::Count);
+            let counted = of(|fabric| {
+                let contexts = ModelMode::Count;
+                fabric.models = Some(Arc::new(NicCfg { contexts, ..NicCfg::default() }));
+            });
             assert_eq!(long_way, counted, "{weather:?}, seed {seed}");
         }
     }
@@ -209,9 +218,9 @@ fn all_work_is_exact_with_the_models_in_virtual_time() {
             3 => stopping(seed),
             _ => routed(seed),
         };
-        for device in &mut plan.fabric.devices {
-            (device.contexts, device.packet_engine) = (ModelMode::Time, ModelMode::Time);
-        }
+        let (contexts, packet_engine) = (ModelMode::Time, ModelMode::Time);
+        plan.fabric.models =
+            Some(Arc::new(NicCfg { contexts, packet_engine, ..NicCfg::default() }));
         sum += check("all_work_is_exact_with_the_models_in_virtual_time", plan);
     }
     println!("all_work_is_exact_with_the_models_in_virtual_time: {sum:?}");

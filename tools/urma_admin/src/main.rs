@@ -98,7 +98,8 @@ fn run(cli: &AdminCli) -> Result<(), String> {
 /// Shows the settings; a wrong one is an error, as it is for a node.
 fn config(json: bool) -> Result<(), String> {
     let words = |error: ConfigError| error.to_string();
-    NodeCfg::from_env().map_err(words)?;
+    let cfg = NodeCfg::from_env().map_err(words)?;
+    urma_nic::model_of(&cfg.models, cfg.mtu).map_err(words)?;
     let all = settings().map_err(words)?;
     if json {
         let document = all.iter().map(|setting| {

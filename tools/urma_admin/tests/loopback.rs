@@ -8,7 +8,6 @@ use std::{
 };
 
 use serde_json::Value;
-use ubcore_sim::nic::ModelMode;
 use urma::{Answerer, Context, EidSource, NodeCfg, PathChoice};
 use urma_contexts::trace::read::TraceFormat;
 use urma_net::{Host, Lab, LabPlan};
@@ -364,8 +363,8 @@ fn a_capture_without_packets_says_why() {
 /// What the program records is a trace that `urma-lab cache` reads.
 #[test]
 fn lookups_of_contexts_are_captured_as_a_trace() {
-    let contexts = ModelMode::Count;
-    let here = pinged(NodeCfg { path: PathChoice::Auto, contexts, ..NodeCfg::default() });
+    let counted = |name: &str| (name == "URMA_CONTEXT_CACHE").then(|| "count".into());
+    let here = pinged(NodeCfg::default().with_overrides(counted).unwrap());
     let there = node(PathChoice::Auto);
     let target = reach(&here, &there);
     let mut jfc = here.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();

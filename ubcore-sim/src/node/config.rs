@@ -10,9 +10,9 @@ use urma_mem::{HugePages, Writers, fork::ForkCopies};
 use urma_packet::{FurtherPorts, WINDOW_MAX};
 use urma_recovery::CongestionChoice;
 
-use super::settings::{ConfigError, Setting, SettingOrigin, settings};
+use super::settings::{ConfigError, Setting, SettingOrigin, model_defaults, settings};
 use crate::{
-    cfg::{Doorbells, ExpressLane, PacketEngineCfg, PacketEngineCfgError, PortMode, RcWire},
+    cfg::{Doorbells, ExpressLane, PortMode, RcWire},
     host::{
         ip_eid,
         memory::{FileSharing, PageMoving},
@@ -21,7 +21,6 @@ use crate::{
         udp::UdpOffload,
     },
     link::{LinkFaults, LinkFaultsError},
-    nic::ModelMode,
     transport::Strategy,
 };
 
@@ -69,14 +68,11 @@ pub struct NodeCfg {
     pub share_with: ShareWith,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
-    /// Whether requests are accounted in a model of the context cache of a NIC.
-    pub contexts: ModelMode,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
-    /// Whether messages that go by packets also go through the cycle model of a packet engine.
-    pub packet_engine: ModelMode,
-    /// Which engine that is.
-    pub engine: PacketEngineCfg,
+    /// Settings of models of a NIC's insides that are not at their defaults. What plugs models in reads them and takes them
+    /// out; [`Node::open`](super::Node::open) refuses them.
+    pub models: Vec<Setting>,
     /// Most bytes of a segment on this host that its import maps in advance, so that the first access takes no page fault;
     /// 0: none.
     pub prepared_max: u64,
@@ -128,10 +124,8 @@ impl Default for NodeCfg {
             fork_copies: ForkCopies::On,
             share_with: ShareWith::Tracers,
             lane: ExpressLane::On,
-            contexts: ModelMode::Off,
             doorbells: Doorbells::Found,
-            packet_engine: ModelMode::Off,
-            engine: PacketEngineCfg::default(),
+            models: Vec::new(),
             prepared_max: PREPARED_MAX,
             mtu: 8192,
             rc: RcWire::Urma,
@@ -170,7 +164,7 @@ impl NodeCfg {
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `leased` (as `found`, leases at once), `exchange` (as `found`, without leases), `registers` |
     /// | `URMA_CONTEXT_CACHE` | `off`, `count` (requests are accounted in a model of a NIC's context cache) |
     /// | `URMA_PACKET_ENGINE` | `off`, `count` (messages by packets also go through a cycle model, which has counters) |
-    /// | `URMA_PACKET_ENGINE_CFG` | `default`, or such as `scheme=fifo,data_beats=128` ([`PacketEngineCfg`]) |
+    /// | `URMA_PACKET_ENGINE_CFG` | `default`, or such as `scheme=fifo,data_beats=128` |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
@@ -193,7 +187,12 @@ impl NodeCfg {
         let set = |setting: &&Setting| setting.origin != SettingOrigin::Default;
         let value = |name: &str| all.iter().filter(set).find(|setting| setting.variable == name);
         let look_up = |name: &str| value(name).map(|setting| OsString::from(&setting.value));
-        unset.with_overrides(look_up).map_err(|error| error.located(&all))
+        let mut cfg = unset.with_overrides(look_up).map_err(|error| error.located(&all))?;
+        for model in &mut cfg.models {
+            let set = all.iter().find(|setting| setting.variable == model.variable);
+            model.origin = set.map_or(SettingOrigin::Environment, |set| set.origin.clone());
+        }
+        Ok(cfg)
     }
 
     /// Overrides this configuration by the variables that `look_up` finds.
@@ -249,7 +248,7 @@ impl NodeCfg {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         self.doorbells = text("URMA_DOORBELLS").map_or(Ok(self.doorbells), doorbells_of)?;
-        self.set_models(text)?;
+        self.set_models(text);
         if let Some(value) = text("URMA_PREPARE") {
             let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
             let wrong =
@@ -311,18 +310,16 @@ impl NodeCfg {
         Ok(())
     }
 
-    /// Returns what the device counts in the models of a NIC.
-    fn set_models(
-        &mut self,
-        text: impl Fn(&'static str) -> Option<String>,
-    ) -> Result<(), ConfigError> {
-        self.contexts = text("URMA_CONTEXT_CACHE").map_or(Ok(self.contexts), contexts_of)?;
-        self.packet_engine =
-            text("URMA_PACKET_ENGINE").map_or(Ok(self.packet_engine), packet_engine_of)?;
-        if let Some(value) = text("URMA_PACKET_ENGINE_CFG") {
-            self.engine = value.parse().map_err(wrong_engine)?;
+    /// Takes settings of models as they are.
+    fn set_models(&mut self, text: impl Fn(&'static str) -> Option<String>) {
+        for setting in model_defaults() {
+            let Some(value) = text(setting.variable) else { continue };
+            self.models.retain(|known| known.variable != setting.variable);
+            if value != setting.value {
+                let origin = SettingOrigin::Environment;
+                self.models.push(Setting { value, origin, ..setting });
+            }
         }
-        Ok(())
     }
 
     fn set_rc(&mut self, wire: Option<String>, mtu: Option<String>) -> Result<(), ConfigError> {
@@ -377,7 +374,6 @@ impl NodeCfg {
         {
             return refuse("window_packets", packets, "from 1 to 65536");
         }
-        self.check_models()?;
         if self.uasid >> 24 != 0 {
             return refuse("uasid", self.uasid, "a number of 24 bits");
         }
@@ -391,27 +387,6 @@ impl NodeCfg {
         }
         Ok(())
     }
-
-    /// Checks that the models of a NIC work with a real clock, and that the packet engine cannot stall.
-    fn check_models(&self) -> Result<(), ConfigError> {
-        let time = || "time".to_owned();
-        if self.contexts == ModelMode::Time {
-            let (name, wanted) = ("URMA_CONTEXT_CACHE", CONTEXTS_WANTED.into());
-            return Err(ConfigError { name, value: time(), wanted, at: None });
-        }
-        match self.packet_engine {
-            ModelMode::Off => Ok(()),
-            ModelMode::Time => {
-                let (name, wanted) = ("URMA_PACKET_ENGINE", ENGINE_WANTED.into());
-                Err(ConfigError { name, value: time(), wanted, at: None })
-            }
-            ModelMode::Count => self.engine.engine(self.mtu).map(|_| ()).map_err(wrong_engine),
-        }
-    }
-}
-
-fn wrong_engine(PacketEngineCfgError { part, wanted }: PacketEngineCfgError) -> ConfigError {
-    ConfigError { name: "URMA_PACKET_ENGINE_CFG", value: part, wanted: wanted.into(), at: None }
 }
 
 fn ports_of(value: String) -> Result<Vec<IpAddr>, ConfigError> {
@@ -496,18 +471,6 @@ fn rc_mtu_of(value: String) -> Result<Option<u32>, ConfigError> {
     })
 }
 
-fn packet_engine_of(value: String) -> Result<ModelMode, ConfigError> {
-    match value.as_str() {
-        "off" => Ok(ModelMode::Off),
-        "count" => Ok(ModelMode::Count),
-        "time" => Ok(ModelMode::Time),
-        _ => {
-            let wanted = ENGINE_WANTED.into();
-            Err(ConfigError { name: "URMA_PACKET_ENGINE", value, wanted, at: None })
-        }
-    }
-}
-
 fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     match value.as_str() {
         "found" => Ok(Doorbells::Found),
@@ -517,19 +480,6 @@ fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
         _ => {
             let wanted = "found, leased, exchange or registers";
             Err(ConfigError { name: "URMA_DOORBELLS", value, wanted: wanted.into(), at: None })
-        }
-    }
-}
-
-/// The mode of the context cache that this says.
-fn contexts_of(value: String) -> Result<ModelMode, ConfigError> {
-    match value.as_str() {
-        "off" => Ok(ModelMode::Off),
-        "count" => Ok(ModelMode::Count),
-        "time" => Ok(ModelMode::Time),
-        _ => {
-            let wanted = CONTEXTS_WANTED.into();
-            Err(ConfigError { name: "URMA_CONTEXT_CACHE", value, wanted, at: None })
         }
     }
 }
@@ -547,8 +497,6 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
 const NAME_MAX: usize = 63;
 /// Default of what an import maps in advance: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
-const CONTEXTS_WANTED: &str = "off or count (not time: this node runs on real clocks, on which the model's latencies cannot be kept)";
-const ENGINE_WANTED: &str = "off or count (not time: this node sends by real sockets, at the time of the system and not of the model)";
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 const RC_MTU_WANTED: &str = "route, or a power of two from 256 to 4096";
 
@@ -598,16 +546,11 @@ mod tests {
         assert_eq!(with("URMA_SHARE_WITH", "tracers").unwrap().share_with, ShareWith::Tracers);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
         assert_eq!(with("URMA_UDP_OFFLOAD", "off").unwrap().udp_offload, UdpOffload::Off);
-        assert_eq!(with("URMA_CONTEXT_CACHE", "count").unwrap().contexts, ModelMode::Count);
         let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(doorbells("leased"), Doorbells::Leased);
         assert_eq!(doorbells("exchange"), Doorbells::Exchange);
-        let count = with("URMA_PACKET_ENGINE", "count").unwrap().packet_engine;
-        assert_eq!(count, ModelMode::Count);
-        let engine = with("URMA_PACKET_ENGINE_CFG", "data_beats=256,mhz=500").unwrap().engine;
-        assert_eq!((engine.data_beats, engine.mhz), (256, 500));
         assert_eq!(with("URMA_VFIO", "none").unwrap().vfio, None);
         assert_eq!(with("URMA_VFIO", "00:03.0").unwrap().vfio, Some("00:03.0".into()));
         assert_eq!(with("URMA_UBCORED", "none").unwrap().ubcored, None);
@@ -621,29 +564,14 @@ mod tests {
     }
 
     #[test]
-    fn virtual_time_is_refused_with_the_reason() {
-        for (name, reason) in [
-            ("URMA_CONTEXT_CACHE", "not time: this node runs on real clocks"),
-            ("URMA_PACKET_ENGINE", "not time: this node sends by real sockets"),
-        ] {
-            let error = with(name, "time").unwrap_err().to_string();
-            assert!(error.contains(name) && error.contains(reason), "{error}");
-        }
-        let contexts = ModelMode::Time;
-        assert!(NodeCfg { contexts, ..NodeCfg::default() }.check().is_err());
-        let packet_engine = ModelMode::Time;
-        assert!(NodeCfg { packet_engine, ..NodeCfg::default() }.check().is_err());
-    }
-
-    #[test]
-    fn an_engine_that_could_stop_is_refused_with_the_rule() {
-        let engine = "data_beats=127".parse().unwrap();
-        let packet_engine = ModelMode::Count;
-        let cfg = NodeCfg { engine, packet_engine, mtu: 8192, ..NodeCfg::default() };
-        let error = cfg.check().unwrap_err().to_string();
-        assert!(error.contains("data_beats=127") && error.contains(">= 8192 bytes"), "{error}");
-        assert!(NodeCfg { mtu: 4096, ..cfg.clone() }.check().is_ok());
-        assert!(NodeCfg { packet_engine: ModelMode::Off, ..cfg }.check().is_ok());
+    fn settings_of_models_are_kept_for_what_plugs_these_in() {
+        let cfg = with("URMA_CONTEXT_CACHE", "count").unwrap();
+        let [setting] = &cfg.models[..] else { panic!("{:?}", cfg.models) };
+        assert_eq!((setting.key, setting.value.as_str()), ("context_cache", "count"));
+        let error = crate::Node::open(cfg.clone()).unwrap_err().to_string();
+        assert!(error.contains("URMA_CONTEXT_CACHE is \"count\""), "{error}");
+        let off = |name: &str| (name == "URMA_CONTEXT_CACHE").then(|| "off".into());
+        assert_eq!(cfg.with_overrides(off).unwrap().models, []);
     }
 
     #[test]
@@ -719,10 +647,6 @@ mod tests {
             ("URMA_SHARE_WITH", "all"),
             ("URMA_UDP_OFFLOAD", "gso"),
             ("URMA_DOORBELLS", "on"),
-            ("URMA_CONTEXT_CACHE", "on"),
-            ("URMA_CONTEXT_CACHE", "time"),
-            ("URMA_PACKET_ENGINE_CFG", "data_beats=many"),
-            ("URMA_PACKET_ENGINE_CFG", "depth=64"),
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),

@@ -26,6 +26,21 @@ pub struct Setting {
     pub origin: SettingOrigin,
 }
 
+impl Setting {
+    fn of(&(variable, key, value): &(&'static str, &'static str, &str)) -> Self {
+        Self { variable, key, value: value.to_owned(), origin: SettingOrigin::Default }
+    }
+
+    /// The error that this value is not what it must be: the setting's, or a part of it.
+    pub fn refuse(&self, value: String, wanted: impl Into<Cow<'static, str>>) -> ConfigError {
+        let (name, at) = match &self.origin {
+            SettingOrigin::File(..) => (self.key, Some(self.origin.to_string())),
+            SettingOrigin::Default | SettingOrigin::Environment => (self.variable, None),
+        };
+        ConfigError { name, value, wanted: wanted.into(), at }
+    }
+}
+
 /// Where a setting was set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingOrigin {
@@ -118,13 +133,12 @@ fn files(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(PathBuf, FileOwner
 }
 
 fn defaults() -> Vec<Setting> {
-    let setting = |&(variable, key, value): &(_, _, &str)| Setting {
-        variable,
-        key,
-        value: value.to_owned(),
-        origin: SettingOrigin::Default,
-    };
-    SETTINGS.iter().map(setting).collect()
+    SETTINGS.iter().map(Setting::of).collect()
+}
+
+/// Settings of models of a NIC's insides, which the device does not read.
+pub(super) fn model_defaults() -> impl Iterator<Item = Setting> {
+    defaults().into_iter().filter(|setting| MODELS.contains(&setting.variable))
 }
 
 /// Takes the settings of one file.
@@ -162,6 +176,8 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
     Ok(())
 }
 
+/// Variables of those of models.
+const MODELS: [&str; 3] = ["URMA_CONTEXT_CACHE", "URMA_PACKET_ENGINE", "URMA_PACKET_ENGINE_CFG"];
 /// Variable, key and default of each setting.
 const SETTINGS: [(&str, &str, &str); 27] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),

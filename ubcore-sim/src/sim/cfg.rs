@@ -3,13 +3,14 @@
 //! - owns: the shape of a simulation: nodes, hosts, links, how time advances.
 //! - takes: a seed. gives: a configuration for `Fabric::new`. must not: run anything.
 
-use std::net::Ipv4Addr;
+use std::{fmt::Debug, io, net::Ipv4Addr, sync::Arc};
 
 use udma_abi::{Nanos, RawEid};
 use urma_packet::FurtherPorts;
 
 use crate::cfg::DeviceCfg;
 use crate::link::FaultCfg;
+use crate::nic::NicModel;
 
 /// Which nodes share a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +22,15 @@ pub enum HostSharing {
     Packets,
     /// Two nodes per host.
     Mixed,
+}
+
+/// Makes the models of a simulation's devices.
+pub trait ModelSource: Send + Sync + Debug {
+    /// A new model for a device with this path MTU; `None`: it has none.
+    ///
+    /// # Errors
+    /// It is not possible.
+    fn model(&self, mtu: u32) -> io::Result<Option<Arc<dyn NicModel>>>;
 }
 
 /// Configuration of a simulation.
@@ -50,6 +60,8 @@ pub struct FabricCfg {
     pub hang_up_ns: Nanos,
     /// Whether registered pages move to shared memory.
     pub page_moving: crate::host::memory::PageMoving,
+    /// Models of NICs: each life of a device has a new one; `None`: there are none.
+    pub models: Option<Arc<dyn ModelSource>>,
     /// Number of log lines to keep.
     pub log_lines: usize,
 }
@@ -80,8 +92,14 @@ impl FabricCfg {
             flood_per_ms: 0,
             hang_up_ns: 10_000_000,
             page_moving: crate::host::memory::PageMoving::On,
+            models: None,
             log_lines: 2000,
         }
+    }
+
+    /// A new model for a device.
+    pub(super) fn model(&self, device: &DeviceCfg) -> io::Result<Option<Arc<dyn NicModel>>> {
+        self.models.as_ref().map_or(Ok(None), |models| models.model(device.mtu))
     }
 
     /// Gives each node `ports` ports, the EID's included.

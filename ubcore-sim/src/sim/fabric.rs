@@ -20,7 +20,6 @@ use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
-use crate::nic::ModelMode;
 use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor, RUN_BYTES, Transmit};
 
 /// Most datagrams that a device sends in a round.
@@ -53,16 +52,15 @@ impl Fabric {
     /// Creates a fabric at time 0.
     ///
     /// # Errors
-    /// Out of memory or descriptors, or an impossible packet engine.
+    /// Out of memory or descriptors; a model that is not possible.
     pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
-        for device in cfg.devices.iter().filter(|cfg| cfg.packet_engine != ModelMode::Off) {
-            device.engine.engine(device.mtu).map_err(io::Error::other)?;
-        }
         let mut rng = Rng::new(cfg.seed);
         let link = cfg.faults.build(&mut rng);
         let nodes = cfg.devices.iter().zip(&cfg.hosts);
         let nodes = nodes
-            .map(|(device, &host)| SimNode::new(device.clone(), host, cfg.page_moving))
+            .map(|(device, &host)| {
+                SimNode::new(device.clone(), cfg.model(device)?, (host, cfg.page_moving))
+            })
             .collect::<io::Result<Vec<_>>>()?;
         let log = Log::new(cfg.log_lines);
         let buf = vec![0; RUN_BYTES];
@@ -192,7 +190,8 @@ impl Fabric {
         let device = device.clone();
         world.log.add(now, format_args!("restart {number} as {}", device.incarnation));
         let host = world.nodes[number].host;
-        world.nodes[number] = SimNode::new(device, host, world.cfg.page_moving)?;
+        let nic = world.cfg.model(&device)?;
+        world.nodes[number] = SimNode::new(device, nic, (host, world.cfg.page_moving))?;
         world.nodes[number].device.set_virtual_time(now);
         Ok(())
     }

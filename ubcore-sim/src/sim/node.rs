@@ -21,6 +21,7 @@ use crate::host::{
     memory::{ArenaMemory, FileSharing, PageMoving},
 };
 use crate::link::Datagram;
+use crate::nic::NicModel;
 use crate::ports::Ports;
 use crate::ports::{SameHostParts, Wake};
 use crate::share;
@@ -81,7 +82,11 @@ pub(super) struct SimNode {
 }
 
 impl SimNode {
-    pub(super) fn new(cfg: DeviceCfg, host: u32, page_moving: PageMoving) -> io::Result<Self> {
+    pub(super) fn new(
+        cfg: DeviceCfg,
+        nic: Option<Arc<dyn NicModel>>,
+        (host, page_moving): (u32, PageMoving),
+    ) -> io::Result<Self> {
         let arena = Arena::new()?;
         let seen = Arena::map_peer(arena.fd().try_clone_to_owned()?)?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
@@ -90,7 +95,7 @@ impl SimNode {
             memory: Arc::new(ArenaMemory::new(arena, page_moving, FileSharing::Off)),
             node_region: Region::shared(share::NODE_LEN, Pages::Base)?,
             routes: None,
-            nic: crate::models::of(&cfg),
+            nic,
         };
         let eid = cfg.eid;
         Ok(Self {

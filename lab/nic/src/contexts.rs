@@ -9,12 +9,12 @@ mod repeats;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ubcore_sim::nic::{LookedUp, Lookup, LookupSink, ModelMode};
 use udma_abi::Nanos;
 use urma_contexts::{
     AccessMode, CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody, policy,
 };
 
-use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode};
 use repeats::{Repeats, RequestLookups};
 
 /// Context of the model, and the kind of its lookup.
@@ -137,7 +137,7 @@ impl ContextModel {
         model.sink = Some(sink);
     }
 
-    /// All counters.
+    /// All counters, those of the cache and two of this model.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut model = self.model();
         model.apply_repeats();

@@ -78,8 +78,14 @@ impl PacketEngineCfg {
         };
         match config.check() {
             Ok(()) => Ok(config),
-            Err(EngineConfigError { field, value, rule }) => wrong(field, value, rule),
+            Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl From<EngineConfigError> for PacketEngineCfgError {
+    fn from(EngineConfigError { field, value, rule }: EngineConfigError) -> Self {
+        Self { part: format!("{field}={value}"), wanted: rule }
     }
 }
 

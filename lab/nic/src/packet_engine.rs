@@ -4,13 +4,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ubcore_sim::nic::ModelMode;
 use udma_abi::Nanos;
 use urma_splice::{
     Engine, EngineCounters, EngineOutput, EngineScheme, FifoTimes, InputBeat, Sideband,
 };
 
-use crate::cfg::PacketEngineCfg;
-use crate::nic::ModelMode;
+use crate::engine_cfg::{PacketEngineCfg, PacketEngineCfgError};
 
 /// Most cycles that a beat may wait, or a message stay in the model: more than the largest message takes to leave.
 const WAIT_MAX: u64 = 1 << 27;
@@ -41,14 +41,23 @@ struct CycleModel {
 }
 
 impl PacketEngine {
-    /// A model of this engine for packets of at most `mtu` bytes. `None`: the mode is off, or it is impossible
-    /// ([`PacketEngineCfg::engine`]).
-    pub(crate) fn new(mode: ModelMode, cfg: &PacketEngineCfg, mtu: u32) -> Option<Self> {
-        let config = cfg.engine(mtu).ok().filter(|_| mode != ModelMode::Off)?;
+    /// A model of this engine for packets of at most `mtu` bytes. `None`: the mode is off.
+    ///
+    /// # Errors
+    /// The engine is not possible.
+    pub(crate) fn new(
+        mode: ModelMode,
+        cfg: &PacketEngineCfg,
+        mtu: u32,
+    ) -> Result<Option<Self>, PacketEngineCfgError> {
+        if mode == ModelMode::Off {
+            return Ok(None);
+        }
+        let config = cfg.engine(mtu)?;
         let model = match config.scheme {
-            EngineScheme::Fifo => EngineModel::Sums(Box::new(FifoTimes::open(config).ok()?)),
+            EngineScheme::Fifo => EngineModel::Sums(Box::new(FifoTimes::open(config)?)),
             EngineScheme::PingPong | EngineScheme::Single => {
-                let engine = Engine::open(config).ok()?;
+                let engine = Engine::open(config)?;
                 EngineModel::Cycles(Box::new(CycleModel {
                     engine,
                     cycle: 0,
@@ -57,7 +66,7 @@ impl PacketEngine {
                 }))
             }
         };
-        Some(Self { model: Mutex::new(model), mode, mhz: cfg.mhz.into() })
+        Ok(Some(Self { model: Mutex::new(model), mode, mhz: cfg.mhz.into() }))
     }
 
     /// Whether packets wait for their cycles.
@@ -85,7 +94,7 @@ impl PacketEngine {
         packets
     }
 
-    /// All counters.
+    /// All counters, of what went through so far.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         match &*self.model() {
             EngineModel::Sums(model) => named(model.counters()),
@@ -211,7 +220,7 @@ mod tests {
 
     fn engine(mode: ModelMode, text: &str) -> PacketEngine {
         let cfg = text.parse().expect("fields of an engine");
-        PacketEngine::new(mode, &cfg, 4096).expect("an engine that is possible")
+        PacketEngine::new(mode, &cfg, 4096).expect("an engine that is possible").expect("it is on")
     }
 
     fn value(engine: &PacketEngine, name: &str) -> u64 {
