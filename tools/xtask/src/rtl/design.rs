@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::{cargo, say::Failure};
 
 /// Where the designs are, from the workspace's folder.
-pub(super) const FOLDER: &str = "ubcore-sim/splice/rtl";
+pub(super) const FOLDER: &str = "lab/splice/rtl";
 /// Bytes per beat that the designs are made for.
 pub(super) const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 

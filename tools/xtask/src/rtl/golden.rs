@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The golden file, from the workspace's folder.
-const GOLDEN: &str = "ubcore-sim/splice/tests/golden/packet_engine.json";
+const GOLDEN: &str = "lab/splice/tests/golden/packet_engine.json";
 /// Beginning of the names of these checks.
 pub(super) const PREFIX: &str = "golden";
 /// Beats of memory for the functional cases: a ring that wraps at no power of two, banks that hold the longest message.
