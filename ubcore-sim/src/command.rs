@@ -17,7 +17,7 @@ use std::sync::Arc;
 use udma_abi::{
     CmdStatus, DmaAccess, Nanos, RawEid,
     cmd::{Command, Mode},
-    counters::Counter,
+    counters::{Counter, MODEL_COUNTER_LEN, ModelCounter},
 };
 
 use crate::cfg::RcWire;
@@ -146,6 +146,7 @@ impl Commands {
             }
             Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.endpoint.pool_usage())),
             Command::QueryCounters { base, room } => query_counters(at, base, room),
+            Command::QueryModelCounters { base, room } => query_model_counters(at, base, room),
             Command::QueryEid { index } => query_eid(&at.core.tables, index),
         };
         outcome.unwrap_or_else(CmdAnswer::status)
@@ -200,6 +201,23 @@ fn query_counters(at: &Around<'_>, base: u64, room: u32) -> CmdOutcome {
         }
     }
     Ok(CmdAnswer::ok(&[Counter::ALL.len() as u64]))
+}
+
+/// The counters of the model, which are the owner's alone.
+fn query_model_counters(at: &Around<'_>, base: u64, room: u32) -> CmdOutcome {
+    let nic = at.core.tables.nic.as_ref().filter(|_| at.function.id == FunctionId::FIRST);
+    let all = nic.map_or_else(Vec::new, |nic| nic.counters()).into_iter();
+    let all: Vec<_> = all.filter_map(|(name, value)| ModelCounter::encode(name, value)).collect();
+    let count = all.len().min(room as usize);
+    if count != 0 {
+        let len = (count * MODEL_COUNTER_LEN) as u64;
+        let window = at.core.tables.window(&at.function, (base, len), DmaAccess::Both);
+        let window = window.ok_or(CmdStatus::Invalid)?;
+        for (word, at) in all.iter().take(count).flatten().zip((0..).step_by(8)) {
+            window.store_u64(at, *word).map_err(|_| CmdStatus::Invalid)?;
+        }
+    }
+    Ok(CmdAnswer::ok(&[all.len() as u64]))
 }
 
 fn query_eid(tables: &Tables, index: u32) -> CmdOutcome {

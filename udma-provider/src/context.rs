@@ -3,9 +3,13 @@
 //! *Owns*: nothing but the EID; the device's state is shared by its contexts. *Takes*: calls of urma-core. *Gives*:
 //! each call to the module of its noun.
 
-use std::{any::Any, os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{any::Any, borrow::Cow, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-use udma_abi::{Eqe, EqeKind, cmd::Command, counters::Counter};
+use udma_abi::{
+    Eqe, EqeKind,
+    cmd::Command,
+    counters::{Counter, MODEL_COUNTER_LEN, MODEL_COUNTER_WORDS, ModelCounter},
+};
 use urma_core::{
     AsyncEvent, AsyncKind, Eid, JfcCfg, Path, QueueCfg, SegmentCfg, Status, Token, TokenId,
     TransportMode,
@@ -164,7 +168,7 @@ impl EventOps for UdmaContext {
         })
     }
 
-    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status> {
+    fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, Status> {
         let driver = &self.driver;
         let room = Counter::ALL.len();
         let buf = Arc::new(driver.dma.alloc(room * 8)?);
@@ -177,11 +181,50 @@ impl EventOps for UdmaContext {
         let written = usize::try_from(results[0]).unwrap_or(room).min(room);
         let value = |(index, counter): (usize, &Counter)| {
             let value = buf.region().load_u64_acquire(index * 8).map_err(|_| Status::Fail)?;
-            Ok((counter.name(), value))
+            Ok((counter.name().into(), value))
         };
-        Counter::ALL.iter().take(written).enumerate().map(value).collect()
+        let all: Result<Vec<_>, Status> =
+            Counter::ALL.iter().take(written).enumerate().map(value).collect();
+        let modelled = self.model_counters()?.into_iter();
+        let modelled = modelled.map(|counter| (counter.name.into(), counter.value));
+        all.map(|all| all.into_iter().chain(modelled).collect())
     }
 }
+
+impl UdmaContext {
+    /// The counters of a model that the device has; none, if it knows of no models.
+    fn model_counters(&self) -> Result<Vec<ModelCounter>, Status> {
+        let driver = &self.driver;
+        let asked = driver.execute(&Command::QueryModelCounters { base: 0, room: 0 });
+        let there = match asked {
+            Ok(results) => results[0].min(MODEL_COUNTERS_MAX),
+            Err(error) if error == Status::NoDevice => return Err(error),
+            Err(_) => 0,
+        };
+        let (Ok(room), Ok(there)) = (u32::try_from(there), usize::try_from(there)) else {
+            return Err(Status::Fail);
+        };
+        if there == 0 {
+            return Ok(Vec::new());
+        }
+        let buf = Arc::new(driver.dma.alloc(there * MODEL_COUNTER_LEN)?);
+        let results = driver.execute(&Command::QueryModelCounters { base: buf.iova(), room });
+        results.inspect_err(|error| driver.keep_if_failed(&buf, *error))?;
+        let entry = |index: usize| {
+            // Copied once, then looked at.
+            let mut words = [0; MODEL_COUNTER_WORDS];
+            for (word, at) in words.iter_mut().zip((index * MODEL_COUNTER_LEN..).step_by(8)) {
+                *word = buf.region().load_u64_acquire(at).ok()?;
+            }
+            ModelCounter::decode(&words)
+        };
+        // What the device did not name is left out.
+        Ok((0..there).filter_map(entry).collect())
+    }
+}
+
+/// Most counters that are asked for, whatever the device says that it has.
+const MODEL_COUNTERS_MAX: u64 = 1024;
 
 #[cold]
 fn foreign_jfce() -> Status {

@@ -4,7 +4,7 @@
 //! configurations. *Gives*: handles, each of which holds on to the context. The factory methods of
 //! queues stand in their files. *Must not*: touch the data path.
 
-use std::{os::fd::BorrowedFd, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{borrow::Cow, os::fd::BorrowedFd, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use urma_mem::Region;
 
@@ -109,7 +109,7 @@ impl Context {
     ///
     /// # Errors
     /// The device does not answer.
-    pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status> {
+    pub fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, Status> {
         self.shared.ops.counters()
     }
 

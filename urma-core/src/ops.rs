@@ -6,7 +6,7 @@
 //!
 //! Requests have passed urma-core's checks when they arrive here.
 
-use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{
     Arm, AsyncEvent, Completion, CompletionFlags, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg,
@@ -367,7 +367,7 @@ pub trait EventOps: Send + Sync + Debug {
     ///
     /// # Errors
     /// The device does not answer.
-    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status>;
+    fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, Status>;
 
     /// A duplicate of a descriptor, for callers that hand it on.
     ///

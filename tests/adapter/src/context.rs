@@ -3,7 +3,7 @@
 //! *Owns*: nothing but its share of the C context. *Gives*: the operations, by the rooms that know
 //! how.
 
-use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{borrow::Cow, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use urma_core::{
     AsyncEvent, Eid, JfcCfg, Path, QueueCfg, SegmentCfg, Status, Token, TokenId, TransportMode,
@@ -115,7 +115,7 @@ impl EventOps for CContext {
     }
 
     /// C has no function that reads them all.
-    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status> {
+    fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, Status> {
         Err(Status::Unsupported)
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ubcore_sim::link::Rng;
 use ubcore_sim::nic::ModelMode;
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
-use udma_abi::counters::Counter;
 use urma_core::{Completion, CrStatus, LocalSge, SendOp, SendWr};
 use urma_nic::{NicCfg, PacketEngineCfg};
 
@@ -158,12 +157,15 @@ fn run(seed: u64, paths: HostSharing, models: NicCfg) -> Outcome {
         }
     }
     finish(&fabric, &mut programs, sends, &mut results);
-    let sum = |counter| (0..2).map(|node| fabric.device(node).counter(counter)).sum();
+    let sum = |name| {
+        let all = (0..2).flat_map(|node| fabric.device(node).counters());
+        all.filter(|(known, _)| *known == name).map(|(_, value)| value).sum()
+    };
     Outcome {
         results,
         took_ns: fabric.now() - started,
-        lookups: sum(Counter::ContextAccesses),
-        packets: sum(Counter::EnginePackets),
+        lookups: sum("context_accesses"),
+        packets: sum("engine_packets"),
     }
 }
 

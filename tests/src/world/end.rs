@@ -402,7 +402,10 @@ impl End {
     pub fn counter(&self, name: &str) -> Outcome<u64> {
         let counters = match self.half.ctx.counters() {
             // C has no function for them; the node has them.
-            Err(status) if status == Status::Unsupported => self.half.node().device().counters(),
+            Err(status) if status == Status::Unsupported => {
+                let counters = self.half.node().device().counters().into_iter();
+                counters.map(|(name, value)| (name.into(), value)).collect()
+            }
             answer => answer?,
         };
         let found = counters.iter().find(|(known, _)| *known == name);

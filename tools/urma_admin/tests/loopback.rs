@@ -59,6 +59,15 @@ fn reach(from: &Pinged, target: &Pinged) -> urma::TargetJetty {
     from.context.import_jetty(&remote).unwrap()
 }
 
+/// A jetty that sends, and its JFC.
+fn sender(node: &Pinged) -> (urma::Jetty, urma::Jfc) {
+    let jfc = node.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();
+    let mode = urma::TransportMode::Rm;
+    let recv = urma::JettyRecv::Own { cfg: urma::JfrCfg::new(mode, 1), jfc: &jfc };
+    let cfg = urma::JettyCfg::new(urma::JfsCfg::new(mode, 16), &jfc, recv);
+    (node.context.create_jetty(&cfg).unwrap(), jfc)
+}
+
 #[test]
 fn nodes_and_their_objects_are_shown() {
     let node = node(PathChoice::Auto);
@@ -299,6 +308,29 @@ fn counters_are_monitored() {
     assert!(last["counters"].as_object().is_some());
 }
 
+/// What a model counts is shown and read beside the counters of the device, and only where there is a model.
+#[test]
+fn counters_of_models_are_shown_by_name() {
+    let models = ["URMA_CONTEXT_CACHE", "URMA_PACKET_ENGINE"];
+    let counted = |name: &str| models.contains(&name).then(|| "count".into());
+    let here = pinged(NodeCfg::default().with_overrides(counted).unwrap());
+    let there = node(PathChoice::Auto);
+    for (from, to) in [(&here, &there), (&there, &here)] {
+        let target = reach(from, to);
+        let (mut jetty, mut jfc) = sender(from);
+        let mut done = [urma::Completion::default(); 16];
+        jetty.post_send(&[urma::SendWr::new(urma::SendOp::Nop, &target, 1)]).unwrap();
+        while jfc.poll(&mut done).unwrap() == 0 {}
+    }
+    let is_of_model = |name: &str| name.starts_with("context_") || name.starts_with("engine_");
+    for (node, wanted) in [(&here, 57), (&there, 0)] {
+        let read = node.context.counters().unwrap();
+        assert_eq!(read.iter().filter(|(name, _)| is_of_model(name)).count(), wanted, "{read:?}");
+        let whole = text(&["show", "dev", &node.context.eid().to_string(), "--whole"]);
+        assert_eq!(whole.contains("context_accesses"), wanted != 0, "{whole}");
+    }
+}
+
 #[test]
 fn packets_are_captured_without_privileges() {
     let (here, there) = (node(PathChoice::Packets), node(PathChoice::Packets));
@@ -367,11 +399,7 @@ fn lookups_of_contexts_are_captured_as_a_trace() {
     let here = pinged(NodeCfg::default().with_overrides(counted).unwrap());
     let there = node(PathChoice::Auto);
     let target = reach(&here, &there);
-    let mut jfc = here.context.create_jfc(&urma::JfcCfg::new(64), None).unwrap();
-    let mode = urma::TransportMode::Rm;
-    let recv = urma::JettyRecv::Own { cfg: urma::JfrCfg::new(mode, 1), jfc: &jfc };
-    let cfg = urma::JettyCfg::new(urma::JfsCfg::new(mode, 16), &jfc, recv);
-    let mut jetty = here.context.create_jetty(&cfg).unwrap();
+    let (mut jetty, mut jfc) = sender(&here);
     let eid = here.context.eid().to_string();
     let file = std::env::temp_dir().join(format!("urma-admin-{}.u32", std::process::id()));
     let name = file.to_str().unwrap();

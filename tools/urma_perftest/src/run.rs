@@ -233,7 +233,11 @@ fn exchange(oob: &mut Oob, mine: &SizeOutcome) -> Result<SizeOutcome, RunError> 
     }
 }
 
-fn outcome(taken: &SizeSamples, before: &[(&str, u64)], after: &[(&str, u64)]) -> SizeOutcome {
+fn outcome<Name: AsRef<str>>(
+    taken: &SizeSamples,
+    before: &[(Name, u64)],
+    after: &[(Name, u64)],
+) -> SizeOutcome {
     let changed = after.iter().zip(before).filter(|(now, then)| now.1 != then.1);
     SizeOutcome {
         messages: taken.total(),
@@ -242,7 +246,7 @@ fn outcome(taken: &SizeSamples, before: &[(&str, u64)], after: &[(&str, u64)]) -
         nanos: taken.longest_ns(),
         best_ns: taken.best_ns,
         counters: changed
-            .map(|(now, then)| (now.0.to_owned(), now.1.saturating_sub(then.1)))
+            .map(|(now, then)| (now.0.as_ref().to_owned(), now.1.saturating_sub(then.1)))
             .collect(),
     }
 }

@@ -3,7 +3,7 @@
 //! *Owns*: context, buffer, queues, and what was imported of the peer. *Takes*: the plan, the
 //! peer's [`Endpoint`]. *Gives*: lanes to post to, channels to poll. *Must not*: measure.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use urma::{
     Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, JfcCfg, JfcFlags, Jfr,
@@ -257,7 +257,7 @@ impl Side {
 
 impl Session {
     /// The device's counters now.
-    pub(crate) fn counters(&self) -> Result<Vec<(&'static str, u64)>, RunError> {
+    pub(crate) fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, RunError> {
         self.context.counters().map_err(api("reading the counters"))
     }
 }

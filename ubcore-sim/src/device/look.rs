@@ -136,10 +136,11 @@ impl SoftwareDevice {
         limits::caps(self.cfg())
     }
 
-    /// All counters by name.
+    /// All counters by name, then those of the model.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        Counter::ALL.iter().map(|counter| (counter.name(), self.counter(*counter))).collect()
+        let own = Counter::ALL.iter().map(|counter| (counter.name(), self.counter(*counter)));
+        own.chain(self.core.tables.nic.iter().flat_map(|nic| nic.counters())).collect()
     }
 }
 

@@ -49,9 +49,7 @@ impl DeviceCore {
     /// The value of a counter.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         let fast: u64 = self.queues.iter().map(|q| q.fast.value(counter)).sum();
-        let modelled = self.tables.nic.iter().flat_map(|nic| nic.counters());
-        let modelled = modelled.filter(|(name, _)| *name == counter.name());
-        fast + self.tables.counts.value(counter) + modelled.map(|(_, value)| value).sum::<u64>()
+        fast + self.tables.counts.value(counter)
     }
 
     /// The part of a counter that the send queues of a function counted.

@@ -4,10 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use udma_abi::{CqeStatus, Nanos, Opcode, Sqe, cmd::Command, sqe::SqeTargetKind};
+use udma_abi::{
+    CmdStatus, CqeStatus, Nanos, Opcode, Sqe,
+    cmd::Command,
+    counters::{MODEL_COUNTER_LEN, ModelCounter},
+    sqe::SqeTargetKind,
+};
 
 use super::scene::scene_of;
 use super::{Bench, on_seg, pair, pair_plugged, step_both};
+use crate::device::FunctionQuota;
 use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicScope};
 
 /// A chip that keeps everything until it ends: what it has takes 4 ns, what it lacks 600 ns.
@@ -149,6 +155,26 @@ fn a_destroyed_object_leaves_the_model() {
     let has_segment =
         |chip: &Chip| chip.state().has.iter().any(|one| matches!(one, LookedUp::Segment { .. }));
     assert!(!has_segment(&chip), "the segment ended");
+}
+
+#[test]
+fn the_owner_alone_reads_the_counters_of_the_model() {
+    let (mut a, _, [chip, _]) = plugged(ModelMode::Count, false);
+    chip.on_lookup(0, Lookup::Start, &[LookedUp::Queue(1), LookedUp::Jfc(1)]);
+    assert_eq!(a.ok(Command::QueryModelCounters { base: 0, room: 0 }), 1, "there is one");
+    let (memory, base) = a.map(2 * MODEL_COUNTER_LEN);
+    assert_eq!(a.ok(Command::QueryModelCounters { base, room: 2 }), 1);
+    let entry = |at| {
+        let word = |n| memory.load_u64(at * MODEL_COUNTER_LEN + 8 * n).unwrap();
+        ModelCounter::decode(&std::array::from_fn(word))
+    };
+    assert_eq!(entry(0), Some(ModelCounter { name: "chip_accesses".to_owned(), value: 2 }));
+    assert_eq!(entry(1), None);
+    assert!(a.dev.counters().contains(&("chip_accesses", 2)));
+    let mut client = a.client(FunctionQuota::NONE);
+    assert_eq!(client.ok(Command::QueryModelCounters { base: 0, room: 0 }), 0, "not a client's");
+    let outside = Command::QueryModelCounters { base: 1 << 40, room: 1 };
+    assert_eq!(a.command(outside).status, CmdStatus::Invalid);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::device::{FunctionCfg, FunctionQuota, QuotaKind};
 
 impl Bench {
     /// The driver of another function of the same device.
-    fn client(&self, quota: FunctionQuota) -> Self {
+    pub(super) fn client(&self, quota: FunctionQuota) -> Self {
         let raises = Arc::new(Raises::default());
         let cfg = FunctionCfg { uasid: 1000, quota };
         let function = self.dev.add_function(cfg, Arc::<Raises>::clone(&raises)).unwrap();

@@ -194,6 +194,14 @@ pub enum Command {
         /// Counters for which there is room at `base`.
         room: u32,
     },
+    /// Write the counters of the device's model to `base`, as [`ModelCounter`](crate::counters::ModelCounter)s; result 0:
+    /// how many there are.
+    QueryModelCounters {
+        /// DMA address that the counters are written to.
+        base: u64,
+        /// Counters for which there is room at `base`; 0: nothing is written.
+        room: u32,
+    },
     /// Result 0: EIDs there are; 1 and 2: the EID at `index`.
     QueryEid {
         /// Index of the EID, from 0.

@@ -124,118 +124,50 @@ counters! {
     MessagesBroken = "messages_broken",
     /// Number of times that two jetties of this host which answer each other's messages entered ping-pong mode.
     PingPongs = "ping-pongs",
-    /// Lookups of contexts in the model of the context cache (`URMA_CONTEXT_CACHE`).
-    ContextAccesses = "context_accesses",
-    /// Of those, found in L1.
-    ContextL1Hits = "context_l1_hits",
-    /// Of those, found in L2.
-    ContextL2Hits = "context_l2_hits",
-    /// Of those, found in host memory alone.
-    ContextL3Hits = "context_l3_hits",
-    /// Of those, found while they moved from one tier to another.
-    ContextMigrationHits = "context_migration_hits",
-    /// Contexts of the model put into L1.
-    ContextInstalled = "context_installed",
-    /// Contexts of the model that its replacement policy refused.
-    ContextRefused = "context_refused",
-    /// Victims of the model without a change.
-    ContextEvictedClean = "context_evicted_clean",
-    /// Victims of the model whose changes were written to a lower tier.
-    ContextEvictedDirty = "context_evicted_dirty",
-    /// Time of the model in ns: requests one after another, each until it had its contexts.
-    ContextModelNs = "context_model_ns",
-    /// Mean time of the model from a lookup until the context is in L1, in ns.
-    ContextWaitMeanNs = "context_wait_mean_ns",
-    /// Time of the model that 99 % of the lookups did not exceed, in ns.
-    ContextWaitP99Ns = "context_wait_p99_ns",
-    /// Lookups that the model had no number for.
-    ContextUntracked = "context_untracked",
-    /// Packet engine, a model: cycles.
-    EngineCycles = "engine_cycles",
-    /// Packet engine, a model: beats accepted.
-    EngineBeatsIn = "engine_beats_in",
-    /// Packet engine, a model: beats of packets.
-    EngineBeatsOut = "engine_beats_out",
-    /// Packet engine, a model: packets that ended.
-    EnginePackets = "engine_packets",
-    /// Packet engine, a model: payload bytes of them.
-    EngineBytes = "engine_bytes",
-    /// Packet engine, a model: cycles in which a beat waited for data memory.
-    EngineStallData = "engine_stall_data",
-    /// Packet engine, a model: cycles in which a beat waited for a sideband entry.
-    EngineStallSideband = "engine_stall_sideband",
-    /// Packet engine, a model: cycles of flush beats.
-    EngineStallFlush = "engine_stall_flush",
-    /// Packet engine, a model: cycles with neither a header nor a beat at the output.
-    EngineIdleOut = "engine_idle_out",
-    /// Packet engine, a model: most beats in its data memory.
-    EngineOccupancyMax = "engine_occupancy_max",
-    /// Packet engine, a model: messages that could not fit.
-    EngineTooLong = "engine_too_long",
-    /// Packet engine, a model: messages dropped for an input error.
-    EngineInputErrors = "engine_input_errors",
-    /// Packet engine, a model: beats that disagree with their header; stays 0.
-    EngineMismatch = "engine_mismatch",
-    /// Packet engine, a model: cycles in which a beat waited for an empty bank.
-    EngineStallBank = "engine_stall_bank",
-    /// Packet engine, a model: cycles in which a beat waited for the control of banks to change hands.
-    EngineStallHandover = "engine_stall_handover",
-    /// Packet engine, a model: beats in its data memory, summed over the cycles.
-    EngineOccupancySum = "engine_occupancy_sum",
-    /// Packet engine, a model: cycles from a packet's first byte to its header, summed over the packets.
-    EngineHeaderLatency = "engine_header_latency",
-    /// Packet engine, a model: cycles from a packet's first byte to its end, summed over the packets.
-    EngineEndLatency = "engine_end_latency",
-    /// Lookups of the model that were not found in L1.
-    ContextL1Misses = "context_l1_misses",
-    /// Lookups of queues in the model.
-    ContextQueueAccesses = "context_queue_accesses",
-    /// Of those, found in L1.
-    ContextQueueL1Hits = "context_queue_l1_hits",
-    /// Lookups of TPs in the model.
-    ContextTpAccesses = "context_tp_accesses",
-    /// Of those, found in L1.
-    ContextTpL1Hits = "context_tp_l1_hits",
-    /// Lookups of JFCs in the model.
-    ContextJfcAccesses = "context_jfc_accesses",
-    /// Of those, found in L1.
-    ContextJfcL1Hits = "context_jfc_l1_hits",
-    /// Lookups of segments in the model.
-    ContextSegmentAccesses = "context_segment_accesses",
-    /// Of those, found in L1.
-    ContextSegmentL1Hits = "context_segment_l1_hits",
-    /// Lookups of pages in the model.
-    ContextPageAccesses = "context_page_accesses",
-    /// Of those, found in L1.
-    ContextPageL1Hits = "context_page_l1_hits",
-    /// Lookups of the model that read L2 in a batch.
-    ContextFallbacksBatch = "context_fallbacks_batch",
-    /// Lookups of the model that asked the host.
-    ContextFallbacksExpand = "context_fallbacks_expand",
-    /// Contexts of the model that were read and not put into L1.
-    ContextStaged = "context_staged",
-    /// Migrations of the model that ended in L1.
-    ContextMigrationsToL1 = "context_migrations_to_l1",
-    /// Migrations of the model that ended in L2.
-    ContextMigrationsToL2 = "context_migrations_to_l2",
-    /// Migrations of the model that ended in host memory.
-    ContextMigrationsToL3 = "context_migrations_to_l3",
-    /// Prefetches of the model whose read began.
-    ContextPrefetchesIssued = "context_prefetches_issued",
-    /// Prefetches of the model whose context was looked up in L1 afterwards.
-    ContextPrefetchesUseful = "context_prefetches_useful",
-    /// Prefetches of the model that a lookup met before their end.
-    ContextPrefetchesLate = "context_prefetches_late",
-    /// Prefetches of the model that were dropped: its queue was full or its link busy.
-    ContextPrefetchesDropped = "context_prefetches_dropped",
-    /// Contexts of the model that were pinned while a message went.
-    ContextPins = "context_pins",
-    /// Most requests in the model's mailbox to the host.
-    ContextMailboxDepthMax = "context_mailbox_depth_max",
-    /// Time of the model that 99.9 % of the lookups did not exceed, in ns.
-    ContextWaitP999Ns = "context_wait_p999_ns",
-    /// Bytes of tokens of all lookups in the model.
-    ContextAccessBytes = "context_access_bytes",
-    /// Of those, found in L1.
-    ContextL1Bytes = "context_l1_bytes",
+}
+
+/// A counter of a model, which the device names: an entry of the answer to `QUERY_MODEL_COUNTERS`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelCounter {
+    /// Its name: 1 to 56 bytes.
+    pub name: String,
+    /// Its value when the device answered.
+    pub value: u64,
+}
+
+/// Bytes of an entry.
+pub const MODEL_COUNTER_LEN: usize = 8 * MODEL_COUNTER_WORDS;
+/// Words of an entry: those of the name, padded with zeros, then the value.
+pub const MODEL_COUNTER_WORDS: usize = 8;
+/// Most bytes of a name.
+const NAME_LEN: usize = 8 * (MODEL_COUNTER_WORDS - 1);
+
+impl ModelCounter {
+    /// The words of a counter. `None`: the name is empty or too long.
+    #[must_use]
+    pub fn encode(name: &str, value: u64) -> Option<[u64; MODEL_COUNTER_WORDS]> {
+        if !(1..=NAME_LEN).contains(&name.len()) {
+            return None;
+        }
+        let mut words = [value; MODEL_COUNTER_WORDS];
+        let mut bytes = [0; NAME_LEN];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Some(words)
+    }
+
+    /// Reads an entry. `None`: its name is no text of ASCII letters, digits and signs.
+    #[must_use]
+    pub fn decode(words: &[u64; MODEL_COUNTER_WORDS]) -> Option<Self> {
+        let (value, name) = words.split_last()?;
+        let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_LEN);
+        let (name, padding) = bytes.split_at(len);
+        let is_text = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
+        let is_entry = is_text && padding.iter().all(|byte| *byte == 0);
+        let name = std::str::from_utf8(name).ok().filter(|_| is_entry)?;
+        Some(Self { name: name.to_owned(), value: *value })
+    }
 }

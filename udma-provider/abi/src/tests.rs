@@ -12,6 +12,7 @@ use crate::{
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
+    counters::ModelCounter,
     cqe::{RecvDone, RecvForm, SendDone, SendDoneForm, is_received},
     doorbell::{CqArm, JfcDoorbell},
     eqe::{self, EqeKind},
@@ -392,7 +393,7 @@ prop_compose! {
 
 fn any_command() -> impl Strategy<Value = Command> {
     let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<u8>(), any::<u16>());
-    (0u8..28, words, any::<bool>(), any::<[u32; 8]>(), any_eid()).prop_map(
+    (0u8..29, words, any::<bool>(), any::<[u32; 8]>(), any_eid()).prop_map(
         |(op, (id, other, a, b, log2, small), yes, more, eid)| match op {
             0 => Command::Nop,
             1 => Command::CreateEq { base: a, depth_log2: log2, vector: small },
@@ -433,6 +434,7 @@ fn any_command() -> impl Strategy<Value = Command> {
             24 => Command::PoolShrink { base: a },
             25 => Command::PoolQuery,
             26 => Command::QueryCounters { base: a, room: other },
+            27 => Command::QueryModelCounters { base: a, room: other },
             _ => Command::QueryEid { index: id },
         },
     )
@@ -733,4 +735,23 @@ impl RegisterRegion for Window {
 fn a_window_is_empty_without_bytes_and_maps_nothing_unless_it_says_so() {
     assert!(Window(0).is_empty() && !Window(1).is_empty());
     assert!(Window(1).map(0, 1).is_none());
+}
+
+#[test]
+fn a_counter_of_a_model_has_a_name_of_1_to_56_signs() {
+    let longest = "n".repeat(56);
+    for name in ["a", "context_l1_hits", &longest] {
+        let words = ModelCounter::encode(name, 7).unwrap();
+        assert_eq!(
+            ModelCounter::decode(&words),
+            Some(ModelCounter { name: name.into(), value: 7 })
+        );
+    }
+    assert_eq!(ModelCounter::encode("", 7), None);
+    assert_eq!(ModelCounter::encode(&"n".repeat(57), 7), None);
+    // The device writes what it likes: no name, a control sign, something behind the end, no ASCII.
+    for name in [[0, 0], [0x1b_61, 0], [0x61, 0x61], [0x61_0061, 0], [u64::MAX, u64::MAX]] {
+        let words = [name[0], name[1], 0, 0, 0, 0, 0, 7];
+        assert_eq!(ModelCounter::decode(&words), None, "{name:x?}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use udma_abi::{Cqe, CqeStatus, Eqe, EqeKind, Opcode, cmd::Command};
+use udma_abi::{Cqe, CqeStatus, Eqe, EqeKind, Opcode, cmd::Command, counters::ModelCounter};
 use urma_core::{
     Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device, Eid, JettyId, LocalSge, Mapping,
     OrderType, Path, PathKind, PostReason, QueueCfg, QueueKind, RecvCfg, RecvWr, RemoteAddr,
@@ -500,11 +500,25 @@ fn a_reset_ends_every_outstanding_request_flushed() {
 fn counters_have_names_and_eids_are_answered() {
     let bench = Bench::new();
     let counters = bench.context.counters().unwrap();
-    let names: Vec<_> = counters.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = counters.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, super::toy::counter_names());
     assert_eq!(counters[2].1, 3);
     assert_eq!(bench.device.eids().unwrap(), [Eid::from_bytes([7; 16])]);
     assert!(bench.device.open(1).is_err());
+}
+
+/// A model of the device brings counters of names of its own, behind the others; an entry without a name is none.
+#[test]
+fn counters_of_a_model_have_the_names_that_the_device_gives() {
+    let bench = Bench::new();
+    let entry = |name, value| ModelCounter::encode(name, value).unwrap();
+    let entries = vec![entry("context_accesses", 5), [u64::MAX; 8], entry("engine_cycles", 9)];
+    bench.toy.script(|script| script.model_counters = Vec::leak(entries));
+    let counters = bench.context.counters().unwrap();
+    let (own, modelled) = counters.split_at(super::toy::counter_names().len());
+    assert_eq!(own[2].1, 3);
+    let modelled: Vec<_> = modelled.iter().map(|(name, value)| (&**name, *value)).collect();
+    assert_eq!(modelled, [("context_accesses", 5), ("engine_cycles", 9)]);
 }
 
 #[test]

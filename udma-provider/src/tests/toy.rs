@@ -41,6 +41,8 @@ pub(super) struct Script {
     pub(super) refuse: Option<CmdStatus>,
     /// Results are all ones.
     pub(super) wild_results: bool,
+    /// Entries of the counters of its model.
+    pub(super) model_counters: &'static [[u64; 8]],
     /// Answers come in reverse order of the commands that are there.
     pub(super) reversed: bool,
     /// The send engines stop after so many further stores of a completion or a record.
@@ -399,6 +401,16 @@ impl Toy {
                     region.store_u64(at + n * 8, n as u64 + 1).unwrap();
                 }
                 first = u64::from(room);
+            }
+            Command::QueryModelCounters { base, room } => {
+                first = state.script.model_counters.len() as u64;
+                if room != 0 {
+                    let (region, at) = state.dma(base).unwrap();
+                    let words = state.script.model_counters.iter().take(room as usize).flatten();
+                    for (word, offset) in words.zip((at..).step_by(8)) {
+                        region.store_u64(offset, *word).unwrap();
+                    }
+                }
             }
             _ => {}
         }

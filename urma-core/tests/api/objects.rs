@@ -36,7 +36,7 @@ fn async_events_come_by_the_context() {
     let context = Recorder::new().open();
     let event = context.next_async(Some(Duration::ZERO)).unwrap().unwrap();
     assert_eq!((event.kind, event.id), (AsyncKind::JfrLimit, 9));
-    assert_eq!(context.counters().unwrap(), [("posted", 0)]);
+    assert_eq!(context.counters().unwrap(), [("posted".into(), 0)]);
     context.dup_async_fd().unwrap();
 }
 

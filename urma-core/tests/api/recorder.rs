@@ -1,6 +1,7 @@
 //! A provider that writes down what reaches it and answers what the test asked for.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     fs::File,
     os::fd::{AsFd, BorrowedFd},
@@ -362,8 +363,8 @@ impl EventOps for Recorder {
     fn next_async(&self, _: Option<Duration>) -> Result<Option<AsyncEvent>, Status> {
         Ok(Some(AsyncEvent { kind: AsyncKind::JfrLimit, id: 9 }))
     }
-    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status> {
-        Ok(vec![("posted", self.book().posted.len() as u64)])
+    fn counters(&self) -> Result<Vec<(Cow<'static, str>, u64)>, Status> {
+        Ok(vec![("posted".into(), self.book().posted.len() as u64)])
     }
 }
 

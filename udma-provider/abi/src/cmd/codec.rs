@@ -161,6 +161,7 @@ impl Command {
             Self::PoolQuery => 25,
             Self::QueryCounters { .. } => 26,
             Self::QueryEid { .. } => 27,
+            Self::QueryModelCounters { .. } => 28,
         }
     }
 
@@ -222,7 +223,9 @@ impl Command {
                 [base, u64::from(block_log2) | u64::from(blocks) << 32, 0, 0]
             }
             Self::PoolShrink { base } => [base, 0, 0, 0],
-            Self::QueryCounters { base, room } => [base, u64::from(room), 0, 0],
+            Self::QueryCounters { base, room } | Self::QueryModelCounters { base, room } => {
+                [base, u64::from(room), 0, 0]
+            }
         };
         w[1..5].copy_from_slice(&arguments);
         w
@@ -312,6 +315,7 @@ impl Command {
             25 => Self::PoolQuery,
             26 => Self::QueryCounters { base: w[1], room: field32(w[2], 0, 32) },
             27 => Self::QueryEid { index: id },
+            28 => Self::QueryModelCounters { base: w[1], room: field32(w[2], 0, 32) },
             _ => return None,
         })
     }
