@@ -206,7 +206,7 @@ fn a_model_that_is_wrong_admits_nothing() {
         assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::RemAccessAbort);
         assert_eq!(s.remote.bytes(0, 64), [0; 64]);
         s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id });
-        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
+        assert_eq!(s.complete(write, &[s.local.sge(0, 8)]).status, CqeStatus::LocAccess);
         assert!(chip.accesses() > 0, "the model was asked");
     }
 }
