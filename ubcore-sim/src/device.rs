@@ -25,8 +25,8 @@ pub use crate::context::function::{
     DeviceFunction, FunctionCfg, FunctionId, FunctionQuota, QuotaKind, QuotaUse,
 };
 use crate::engine::core::DeviceCore;
-pub use crate::engine::fast_queue::Leases;
-pub use crate::engine::known::{MovedEntry, WORD_LEN};
+pub use crate::engine::fast::Leases;
+pub use crate::engine::fast::known::{MovedEntry, WORD_LEN};
 use crate::fault::Faults;
 use crate::nic::ModelMode;
 use crate::ports::{Interrupt, Ports};

@@ -6,11 +6,9 @@
 
 pub(crate) mod core;
 pub(crate) mod direct;
-pub(crate) mod fast_queue;
+pub(crate) mod fast;
 pub(crate) mod fetch;
 pub(crate) mod gather;
-mod grant;
-pub(crate) mod known;
 pub(crate) mod mail;
 pub(crate) mod names;
 pub(crate) mod pass_length;

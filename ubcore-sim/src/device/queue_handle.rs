@@ -17,8 +17,10 @@ use crate::context::jfc::{DeviceJfc, Rung};
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
 use crate::engine::{
-    fast_queue::{EnginePlace, Leases},
-    known::{AtomicBlocks, MovedEntry},
+    fast::{
+        EnginePlace, Leases,
+        known::{AtomicBlocks, MovedEntry},
+    },
     queue::DeviceSendQueue,
     send::{SendEngine, StepOutcome},
 };
@@ -255,7 +257,7 @@ impl SoftwareDevice {
         let left = self.core.execute(&found.queue, execute)?;
         let is_left = self.is_left(left);
         if is_left {
-            self.run_posted(now());
+            self.step_after_post(now());
         }
         Some(is_left || left != StepOutcome::BUSY)
     }
@@ -347,7 +349,7 @@ impl SoftwareDevice {
             left = left.then(self.core.step_queue(&found.queue, None));
         }
         if self.is_left(left) {
-            self.run_posted(now());
+            self.step_after_post(now());
         }
     }
 
@@ -406,7 +408,7 @@ impl SoftwareDevice {
         let left = self.core.step_queue(queue, Some(words));
         let is_left = self.is_left(left);
         if is_left {
-            self.run_posted(now());
+            self.step_after_post(now());
         }
         is_left || left != StepOutcome::BUSY
     }
@@ -426,7 +428,7 @@ impl SoftwareDevice {
             // Another thread holds the shared part.
             let left = self.core.step_queue(queue, Some(words));
             if self.is_left(left) {
-                self.run_posted(read());
+                self.step_after_post(read());
             }
         }
         true
@@ -437,7 +439,7 @@ impl SoftwareDevice {
     pub(super) fn post(&self, now: impl FnOnce() -> Nanos, queue: &Arc<DeviceSendQueue>, pi: u32) {
         queue.pi.store(pi, Ordering::Release);
         if self.is_left(self.core.step_queue(queue, None)) {
-            self.run_posted(now());
+            self.step_after_post(now());
         }
     }
 }

@@ -111,7 +111,7 @@ impl SoftwareDevice {
     }
 
     /// Steps the shared part for what a thread just posted; if another thread holds it, that one does so.
-    pub(super) fn run_posted(&self, now: Nanos) {
+    pub(super) fn step_after_post(&self, now: Nanos) {
         let run = self.shared.run_if(
             |place| {
                 self.sign().count_visit();
@@ -126,7 +126,7 @@ impl SoftwareDevice {
     }
 
     /// Steps the shared part for what a poll took from the socket; if another thread holds it, that one does so.
-    fn run_arrived(&self, now: Nanos) {
+    fn step_after_arrival(&self, now: Nanos) {
         let run = self.shared.run_if(
             |place| {
                 self.sign().count_visit();
@@ -150,7 +150,7 @@ impl SoftwareDevice {
     ) -> Option<()> {
         let run = self.shared.try_run(
             |place| {
-                let Some(left) = place.say(&self.core, &now, (queue, block)) else {
+                let Some(left) = place.send_piggybacked(&self.core, &now, (queue, block)) else {
                     return self.send_message(place, &now, (queue, block));
                 };
                 if self.is_left(left) {
@@ -185,7 +185,7 @@ impl SoftwareDevice {
             return;
         }
         if place.begin_ping_pong(&self.core, queue, block)
-            && let Some(left) = place.say(&self.core, &now, (queue, block))
+            && let Some(left) = place.send_piggybacked(&self.core, &now, (queue, block))
         {
             // The lane sent the messages before, and there was no step since.
             debug_assert!(
@@ -275,7 +275,7 @@ impl SoftwareDevice {
         for &(_, id) in self.core.take_runnable(&mut entries) {
             if let Some(queue) = self.core.queues.get(id) {
                 queue.unmark_runnable();
-                busy |= self.run_queue(queue, now);
+                busy |= self.step_queue_and_shared(queue, now);
             }
         }
         busy
@@ -284,7 +284,7 @@ impl SoftwareDevice {
     /// Steps a queue's engine, then the shared part if it has something to do. Returns whether anything was done
     /// here.
     #[inline]
-    pub(super) fn run_queue(&self, queue: &Arc<DeviceSendQueue>, now: Nanos) -> bool {
+    pub(super) fn step_queue_and_shared(&self, queue: &Arc<DeviceSendQueue>, now: Nanos) -> bool {
         let left = self.core.step_queue(queue, None);
         if self.is_left(left) {
             self.run_shared(now);
@@ -303,7 +303,7 @@ impl SoftwareDevice {
     pub(super) fn restart_stopped(&self, now: Nanos) {
         for queue in self.core.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
-            self.run_queue(queue, now);
+            self.step_queue_and_shared(queue, now);
         }
     }
 
@@ -409,39 +409,39 @@ impl SoftwareDevice {
 
     /// Reports that the peer is on this host, with what it shares. Also called when the peer connected first.
     pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
-        self.visit(now, |exchange, at| exchange.on_same_host_peer(&self.core, at, eid, parts));
+        self.pass_input(now, |exchange, at| exchange.on_same_host_peer(&self.core, at, eid, parts));
     }
 
     /// Reports that the peer is not on this host: packets go to its address.
     pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, _| exchange.on_packet_peer(eid));
+        self.pass_input(now, |exchange, _| exchange.on_packet_peer(eid));
     }
 
     /// Reports that there is no path to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
-        self.visit(now, |exchange, _| exchange.on_no_peer(eid, why));
+        self.pass_input(now, |exchange, _| exchange.on_no_peer(eid, why));
     }
 
     /// Reports that a peer on this host hung up or died.
     pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, at| exchange.on_peer_gone(&self.core, at, eid));
+        self.pass_input(now, |exchange, at| exchange.on_peer_gone(&self.core, at, eid));
     }
 
     /// Reports that the system refused a datagram to the node as too long: at most `ip_mtu` bytes pass, including the
     /// IP and UDP headers.
     pub fn on_too_long(&self, now: Nanos, to: NodeAddr, ip_mtu: usize) {
-        self.visit(now, |exchange, at| exchange.endpoint.on_too_long(at, to, ip_mtu));
+        self.pass_input(now, |exchange, at| exchange.endpoint.on_too_long(at, to, ip_mtu));
     }
 
     /// Reports that the system sends nothing from this port to this address: the interface is down, or there is no
     /// route.
     pub fn on_cut(&self, now: Nanos, route: Route) {
-        self.visit(now, |exchange, at| exchange.endpoint.on_cut(at, route));
+        self.pass_input(now, |exchange, at| exchange.endpoint.on_cut(at, route));
     }
 
     /// Changes how packets use several ports, for all peers.
     pub fn set_port_mode(&self, now: Nanos, mode: PortMode) {
-        self.visit(now, |exchange, at| exchange.endpoint.set_port_mode(at, mode));
+        self.pass_input(now, |exchange, at| exchange.endpoint.set_port_mode(at, mode));
     }
 
     /// Takes a datagram (BTH to ICRC) from a node.
@@ -489,7 +489,7 @@ impl SoftwareDevice {
         });
         match (run.marked, run.value, visitor) {
             (false, false, _) => return false,
-            (false, true, LinkVisitor::Poll) => self.run_arrived(now),
+            (false, true, LinkVisitor::Poll) => self.step_after_arrival(now),
             (true, ..) | (.., LinkVisitor::Thread) => {
                 self.run_shared(now);
             }
@@ -498,7 +498,7 @@ impl SoftwareDevice {
     }
 
     /// Passes an input at `now` to the exchange, then steps.
-    fn visit(&self, now: Nanos, input: impl FnOnce(&mut Exchange, Nanos)) {
+    fn pass_input(&self, now: Nanos, input: impl FnOnce(&mut Exchange, Nanos)) {
         let _ = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
             input(&mut shared.exchange, at);

@@ -63,7 +63,7 @@ impl SharedPlace {
 
     /// Sends the message of a direct entry, if its queue is in ping-pong mode. Returns what is left.
     #[inline(always)]
-    pub(super) fn say(
+    pub(super) fn send_piggybacked(
         &mut self,
         core: &DeviceCore,
         now: impl FnOnce() -> Nanos,
@@ -72,7 +72,7 @@ impl SharedPlace {
         let Self { part, ping_pong, .. } = self;
         let ping_pong = ping_pong.as_mut().filter(|ping_pong| ping_pong.queue() == queue.id)?;
         let time = &mut part.time;
-        part.exchange.say(core, ping_pong, || time.at(now()), block)
+        part.exchange.send_piggybacked(core, ping_pong, || time.at(now()), block)
     }
 
     /// Whether the timer of ping-pong mode's open message is due before the current deadline.

@@ -11,7 +11,7 @@ use udma_abi::{counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 use urma_mem::{OwnerEntry, RunResult, SerialOwner, VisitEnd};
 
-use super::fast_queue::EnginePlace;
+use super::fast::EnginePlace;
 use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, SendEngine, ShortSend, StepOutcome, Visit};
 use super::short::ShortBody;
@@ -70,11 +70,14 @@ impl DeviceCore {
         let visit = Visit { tables: &self.tables, queue, direct };
         let (run, left) = queue.send.run_split(
             |place| {
-                place.engine().as_mut().map_or(StepOutcome::NOTHING, |engine| engine.step(&visit))
+                place
+                    .engine()
+                    .as_mut()
+                    .map_or(StepOutcome::NOTHING, |engine| engine.execute_posted(&visit))
             },
             |place, left| {
                 let Some(engine) = place.engine() else { return };
-                *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
+                *left = left.then(engine.execute_posted_again(&Visit { direct: None, ..visit }));
             },
         );
         self.leave(queue, run, left.unwrap_or(StepOutcome::NOTHING))
@@ -96,7 +99,7 @@ impl DeviceCore {
             |place, left| {
                 let Some(engine) = place.engine() else { return };
                 let visit = Visit { tables: &self.tables, queue, direct: None };
-                *left = left.then(engine.step_again(&visit));
+                *left = left.then(engine.execute_posted_again(&visit));
             },
         )?;
         if left == StepOutcome::BUSY && run == RunResult::Done {
@@ -129,11 +132,13 @@ impl DeviceCore {
         let (run, left) = queue.send.run_split(
             |place| {
                 let Some(engine) = place.engine() else { return StepOutcome::NOTHING };
-                engine.send_short(&visit, block, push).unwrap_or_else(|| engine.step_again(&visit))
+                engine
+                    .send_short(&visit, block, push)
+                    .unwrap_or_else(|| engine.execute_posted_again(&visit))
             },
             |place, left| {
                 let Some(engine) = place.engine() else { return };
-                *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
+                *left = left.then(engine.execute_posted_again(&Visit { direct: None, ..visit }));
             },
         );
         self.leave(queue, run, left.unwrap_or(StepOutcome::NOTHING))

@@ -66,7 +66,7 @@ pub(crate) struct Job<'a> {
 impl Job<'_> {
     /// Continues the request from `cursor`, for at most `budget` bytes.
     #[inline]
-    pub(crate) fn go(
+    pub(crate) fn execute(
         mut self,
         path_state: &mut PathState,
         cursor: &mut Cursor,

@@ -4,7 +4,7 @@
 //! entries, the acknowledgement of that message. *Gives*: where its bytes are, its completion. *Must not*: survive
 //! another visit of the engine, which takes the open message over as a request in flight.
 //!
-//! As with a [`grant`](super::grant), every other call that reaches the engine ends this first; so what such a visit
+//! As with a [grant](super::fast), every other call that reaches the engine ends this first; so what such a visit
 //! may change (state, entries posted before) is not checked. Nor is the life of the segment: invalidating it visits
 //! the shared part, which leaves ping-pong mode there.
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use urma_mem::Serial;
 
-use super::fast_queue::EnginePlace;
+use super::fast::EnginePlace;
 use crate::context::queue::Queue;
 
 /// State of one of the 2^20 queue numbers, from its first use on. Queues that only receive have no engine.

@@ -10,7 +10,7 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, is_live};
 use urma_mem::{FilePlace, FileWindow, Region};
 
-use super::known::{KnownMemory, LifeProof};
+use super::fast::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
 use crate::context::function::FunctionId;

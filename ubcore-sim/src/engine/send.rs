@@ -4,9 +4,7 @@
 //! of requests that were handed over, state changes. *Gives*: bytes moved directly, requests for the shared part,
 //! CQEs. *Must not*: wait; start an entry without a completion slot.
 
-mod again;
 mod flush;
-mod lane;
 mod lookups;
 mod message;
 mod ping_pong_entry;
@@ -30,9 +28,9 @@ pub(crate) use message::{HandedEnd, ShortSend};
 pub(crate) use ping_pong_entry::SaidTo;
 
 use super::direct::{By, Cursor};
+use super::fast::known::KnownRequests;
 use super::fetch::SendRing;
 use super::gather::{EntryWords, Local};
-use super::known::KnownRequests;
 use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
@@ -69,25 +67,25 @@ pub(crate) struct EngineCfg {
 pub(crate) struct SendEngine {
     id: u32,
     is_jetty: bool,
-    mode: Mode,
+    pub(super) mode: Mode,
     flags: QueueFlags,
-    ring: SendRing,
-    retire: Retire,
+    pub(super) ring: SendRing,
+    pub(super) retire: Retire,
     mail: Arc<Mail>,
-    path_states: PathStates,
-    segments: SegmentCache,
-    known: KnownRequests,
-    words: EntryWords,
+    pub(super) path_states: PathStates,
+    pub(super) segments: SegmentCache,
+    pub(super) known: KnownRequests,
+    pub(super) words: EntryWords,
     /// Control part of `current`.
     sqe: Sqe,
     current: Current,
     /// `current` holds the request at the front.
-    under_way: bool,
-    state: SendState,
+    pub(super) under_way: bool,
+    pub(super) state: SendState,
     /// Planted faults only: a write that is acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
     /// RC: path and remote jetty.
-    bound: Option<(u32, u32)>,
+    pub(super) bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
     /// Virtual time at which the contexts of the request at the front are loaded.
     ready_at: Nanos,
@@ -120,7 +118,7 @@ impl Current {
 
 /// State of the engine: what it does with posted entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SendState {
+pub(super) enum SendState {
     Ready,
     /// Like `Ready`, but the next entry was executed in memory that was withdrawn meanwhile: it ends with this
     /// status.
@@ -283,21 +281,21 @@ impl SendEngine {
 
     /// Does one bounded step of the queue.
     #[inline(always)]
-    pub(crate) fn step(&mut self, visit: &Visit<'_>) -> StepOutcome {
-        let left = self.step_lane(visit);
+    pub(crate) fn execute_posted(&mut self, visit: &Visit<'_>) -> StepOutcome {
+        let left = self.execute_on_lane(visit);
         self.clear_slots(left)
     }
 
     /// Does one bounded step, out of line: for the steps that do not follow a post.
     #[cold]
     #[inline(never)]
-    pub(crate) fn step_again(&mut self, visit: &Visit<'_>) -> StepOutcome {
-        self.step(visit)
+    pub(crate) fn execute_posted_again(&mut self, visit: &Visit<'_>) -> StepOutcome {
+        self.execute_posted(visit)
     }
 
     /// Gives back a completion slot that the queue need not keep, after a step that left `left`.
     #[inline(always)]
-    fn clear_slots(&mut self, left: StepOutcome) -> StepOutcome {
+    pub(super) fn clear_slots(&mut self, left: StepOutcome) -> StepOutcome {
         if self.retire.is_square() {
             return left;
         }
@@ -317,7 +315,7 @@ impl SendEngine {
     }
 
     #[inline(never)]
-    fn step_requests(&mut self, visit: &Visit<'_>) -> StepOutcome {
+    pub(super) fn execute_requests(&mut self, visit: &Visit<'_>) -> StepOutcome {
         let mut left = StepOutcome::NOTHING;
         let mut bytes = visit.tables.step.bytes();
         if !self.mail.ended.is_empty() {
@@ -348,7 +346,7 @@ impl SendEngine {
                 self.look_ahead(visit, contexts);
                 return left;
             }
-            match self.step_front(visit, &mut bytes) {
+            match self.execute_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
                     left |= StepOutcome::SHARED;

@@ -204,7 +204,7 @@ impl Exchange {
     /// Sends the message of a direct entry. The clock is read after the message was published. Returns what is left;
     /// `None`: the entry takes another path.
     #[inline(always)]
-    pub(crate) fn say(
+    pub(crate) fn send_piggybacked(
         &mut self,
         core: &DeviceCore,
         ping_pong: &mut PingPongMode,

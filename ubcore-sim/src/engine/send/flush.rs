@@ -94,7 +94,7 @@ impl SendEngine {
         // A direct transfer in progress counts as started: it ends before the suspend does.
         if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
-            match self.step_front(visit, &mut bytes) {
+            match self.execute_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 // What follows the placed bytes is the target's part now.
                 FrontResult::Handed { tpn } => self.push_current(visit, tpn),
@@ -193,7 +193,7 @@ impl SendEngine {
     }
 
     #[inline]
-    pub(super) fn posted(&self, visit: &Visit<'_>) -> u32 {
+    pub(in crate::engine) fn posted(&self, visit: &Visit<'_>) -> u32 {
         visit.queue.pi.load(Ordering::Acquire).wrapping_sub(self.ring.head)
     }
 }

@@ -13,9 +13,9 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags, SqeTargetKind},
 };
 
-use super::lane::path_of;
 use super::route::{MIXED, target_key};
 use super::{SendEngine, SendState, Started, StepOutcome, Visit};
+use crate::engine::fast::lane::path_of;
 use crate::engine::gather::Store;
 use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;

@@ -60,6 +60,6 @@ impl SendEngine {
         };
         let mut budget = usize::MAX;
         // The write was acknowledged already: its result goes nowhere.
-        let _ = job.go(path_state, &mut Cursor::default(), &mut budget);
+        let _ = job.execute(path_state, &mut Cursor::default(), &mut budget);
     }
 }

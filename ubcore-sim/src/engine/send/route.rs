@@ -23,7 +23,7 @@ pub(super) const MIXED: u32 = u32::MAX;
 impl SendEngine {
     /// Makes the next step of the request at the front.
     #[inline]
-    pub(super) fn step_front(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
+    pub(super) fn execute_front(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
         if !self.under_way {
             return FrontResult::Wait;
         }
@@ -95,7 +95,7 @@ impl SendEngine {
             faults: visit.tables.faults,
         };
         let mut cursor = self.current.cursor;
-        let progress = job.go(path_state, &mut cursor, budget);
+        let progress = job.execute(path_state, &mut cursor, budget);
         match progress {
             Ok(Progress::Done(bytes)) => {
                 match cursor.by {

@@ -14,7 +14,7 @@ use super::{
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
 use crate::device::{FunctionId, Leases, MovedEntry, WordMove};
-use crate::engine::known::slot_of;
+use crate::engine::fast::known::slot_of;
 
 /// So many requests alike, and the last of them is kept in any case.
 const MANY: usize = 16;

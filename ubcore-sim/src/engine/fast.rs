@@ -4,10 +4,15 @@
 //! results of the one in charge. *Must not*: let a request reach the engine while a grant or ping-pong mode is in
 //! force.
 
+mod grant;
+pub(crate) mod known;
+pub(super) mod lane;
+mod repeat;
+
 use udma_abi::{CompletionBy, MovedWord, sqe::BLOCK_WORDS};
 
-use super::grant::{FastPathGrant, MovedPlace, Unrepeated};
-use super::known::MovedEntry;
+use self::grant::{FastPathGrant, MovedPlace, Unrepeated};
+use self::known::MovedEntry;
 use super::ping_pong::PingPongSends;
 use super::send::{SaidTo, SendEngine, StepOutcome, Visit};
 use super::short::ShortBody;

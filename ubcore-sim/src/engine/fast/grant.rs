@@ -16,11 +16,11 @@ use urma_mem::RegionWord32;
 use urma_mem::ends::{EndCount, SeenEnds};
 use urma_mem::sync::Ordering;
 
-use super::fetch::low16;
 use super::known::{KnownRequest, MovedEntry, WORD_LEN};
-use super::retire::Retire;
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
+use crate::engine::fetch::low16;
+use crate::engine::retire::Retire;
 
 /// See the header of this file.
 #[derive(Debug)]

@@ -13,15 +13,15 @@ use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::lines::UsedLines;
 use urma_mem::sync::Ordering;
 
+use super::grant::FastPathGrant;
+use super::known::{AtomicBlocks, KnownRequest, MovedEntry};
 use super::lane::LaneResult;
-use super::{SendEngine, SendState, StepOutcome, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
 use crate::engine::fetch::{SendRing, low16};
-use crate::engine::grant::FastPathGrant;
-use crate::engine::known::{AtomicBlocks, KnownRequest, MovedEntry};
 use crate::engine::retire::Retire;
+use crate::engine::send::{SendEngine, SendState, StepOutcome, Visit};
 
 impl SendEngine {
     /// Executes `block`, which is not in the ring, as the next entry. `None`: nothing happened.
@@ -34,8 +34,8 @@ impl SendEngine {
         if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
             return None;
         }
-        if !self.carry_again(queue, block) {
-            return self.carry_new((tables, queue), block);
+        if !self.execute_cached(queue, block) {
+            return self.execute_new((tables, queue), block);
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.clear_slots(StepOutcome::BUSY))
@@ -67,7 +67,7 @@ impl SendEngine {
         let known = self.known.newest()?;
         let is_reported = moved.by == CompletionBy::Device;
         if is_reported {
-            if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
+            if !execute_known_entry(known, (&mut self.ring, &mut self.retire), queue, moved) {
                 return None;
             }
         } else {
@@ -100,7 +100,7 @@ impl SendEngine {
             return None;
         }
         let ends = self.known.seen_ends();
-        let known = self.known.find_carried(block)?;
+        let known = self.known.find_executed(block)?;
         if !(self.ring.is_at_head(block[0]) && known.lives(ends)) {
             return None;
         }
@@ -159,13 +159,13 @@ impl SendEngine {
     }
 
     /// Makes a grant for requests like the newest one that was executed.
-    pub(in crate::engine) fn grant(&mut self) -> Option<FastPathGrant> {
+    pub(super) fn grant(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
         FastPathGrant::of(self.known.newest()?, self.ring.head, &self.retire, &ends)
     }
 
     /// Makes a grant for atomics like the newest one that was executed.
-    pub(in crate::engine) fn grant_of_words(&mut self) -> Option<FastPathGrant> {
+    pub(super) fn grant_of_words(&mut self) -> Option<FastPathGrant> {
         let ends = Arc::clone(self.known.ends());
         FastPathGrant::of(self.known.newest_atomic()?, self.ring.head, &self.retire, &ends)
     }
@@ -189,14 +189,14 @@ impl SendEngine {
         }
         let visit = Visit { tables, queue, direct: None };
         // Remembers the entry: from now on the fields that differ are enough.
-        let _ = self.known.find_carried_atomic(blocks);
-        let result = self.change_again(&visit, blocks);
+        let _ = self.known.find_executed_atomic(blocks);
+        let result = self.execute_cached_atomic(&visit, blocks);
         if result == LaneResult::NotTaken {
             return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         let left = match result {
-            LaneResult::Failed => self.step_rest(&visit, StepOutcome::BUSY),
+            LaneResult::Failed => self.execute_rest(&visit, StepOutcome::BUSY),
             LaneResult::Done | LaneResult::NotTaken => StepOutcome::BUSY,
         };
         Some(self.clear_slots(left))
@@ -204,7 +204,11 @@ impl SendEngine {
 
     /// Executes and retires an atomic like an earlier one, the next entry; `blocks` may be in the ring or not.
     #[inline(always)]
-    pub(super) fn change_again(&mut self, visit: &Visit<'_>, blocks: &AtomicBlocks) -> LaneResult {
+    pub(super) fn execute_cached_atomic(
+        &mut self,
+        visit: &Visit<'_>,
+        blocks: &AtomicBlocks,
+    ) -> LaneResult {
         let ends = self.known.seen_ends();
         let Some(known) = self.known.find_atomic(blocks) else { return LaneResult::NotTaken };
         let word = blocks[0][0];
@@ -233,7 +237,7 @@ impl SendEngine {
 
     /// Executes a request that missed the cache, by the rest of the express lane.
     #[inline(never)]
-    fn carry_new(
+    fn execute_new(
         &mut self,
         (tables, queue): (&Tables, &Queue),
         block: &[u64; BLOCK_WORDS],
@@ -249,16 +253,16 @@ impl SendEngine {
         queue.pi.store(self.ring.head, Ordering::Release);
         let mut left = StepOutcome::BUSY;
         if result == LaneResult::Failed {
-            left = self.step_rest(&visit, left);
+            left = self.execute_rest(&visit, left);
         }
         Some(self.clear_slots(left))
     }
 
     /// Executes the request in `block`, the next one, with the cached checks. `false`: nothing happened.
     #[inline(always)]
-    pub(super) fn carry_again(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
+    pub(super) fn execute_cached(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
         let ends = self.known.seen_ends();
-        let Some(known) = self.known.find_carried(block) else { return false };
+        let Some(known) = self.known.find_executed(block) else { return false };
         if !self.ring.is_at_head(block[0]) {
             return false;
         }
@@ -266,13 +270,13 @@ impl SendEngine {
             return false;
         }
         let moved = MovedEntry::of(block, self.ring.head);
-        carry_known(known, (&mut self.ring, &mut self.retire), queue, &moved)
+        execute_known_entry(known, (&mut self.ring, &mut self.retire), queue, &moved)
     }
 
     /// Executes the next of `posted` blocks in the ring and those like it that follow, at most `most` requests, under
     /// one announcement. Returns how many.
     #[inline(always)]
-    pub(super) fn carry_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
+    pub(super) fn execute_cached_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
         let mut block = self.ring.block(0);
         let ends = self.known.seen_ends();
         let Some(known) = self.known.find(&block) else { return 0 };
@@ -312,7 +316,7 @@ impl SendEngine {
 
 /// Executes a request like `known`, which is alive, as the next one. `false`: nothing happened.
 #[inline(always)]
-fn carry_known(
+fn execute_known_entry(
     known: &mut KnownRequest,
     (ring, retire): (&mut SendRing, &mut Retire),
     queue: &Queue,

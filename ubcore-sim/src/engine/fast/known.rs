@@ -440,7 +440,10 @@ impl KnownRequests {
     /// Looks up a block that is about to be executed, and remembers the entry: requests that differ only in addresses
     /// and length then use [`KnownRequests::newest`].
     #[inline(always)]
-    pub(crate) fn find_carried(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
+    pub(crate) fn find_executed(
+        &mut self,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<&mut KnownRequest> {
         let key = Key::of(block);
         self.newest = self.place_of(slot_of(block), &key).unwrap_or(KNOWN);
         self.newest()
@@ -460,7 +463,7 @@ impl KnownRequests {
 
     /// Looks up an atomic that is about to be executed, and remembers the entry for [`KnownRequests::newest_atomic`].
     #[inline(always)]
-    pub(crate) fn find_carried_atomic(
+    pub(crate) fn find_executed_atomic(
         &mut self,
         blocks: &AtomicBlocks,
     ) -> Option<&mut KnownRequest> {

@@ -18,15 +18,16 @@ use udma_abi::{
 };
 use urma_mem::Region;
 
-use super::{SendEngine, SendState, Started, StepOutcome, Visit};
+use super::known::KnownName;
 use crate::cfg::ExpressLane;
 use crate::context::segment::LocalSegment;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
-use crate::engine::known::KnownName;
 use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::paths::PathStates;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
+use crate::engine::retire::Started;
+use crate::engine::send::{SendEngine, SendState, StepOutcome, Visit};
 use crate::engine::word::atomic_at;
 use crate::fault::Faults;
 
@@ -44,35 +45,35 @@ pub(super) enum LaneResult {
 impl SendEngine {
     /// Executes what can take the lane, and the rest by the long path.
     #[inline(always)]
-    pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> StepOutcome {
+    pub(in crate::engine) fn execute_on_lane(&mut self, visit: &Visit<'_>) -> StepOutcome {
         let tables = visit.tables;
         if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() || !self.is_idle() {
-            return self.step_requests(visit);
+            return self.execute_requests(visit);
         }
         let posted = self.posted(visit);
         // A direct entry is the newest one posted, so it is the next one only if it is the only one.
         let Some(block) = visit.direct.filter(|_| posted == 1) else {
-            return self.step_list(visit, posted);
+            return self.execute_list(visit, posted);
         };
         match self.lane(visit, block, 1) {
             LaneResult::Done => StepOutcome::BUSY,
-            LaneResult::Failed => self.step_rest(visit, StepOutcome::BUSY),
-            LaneResult::NotTaken => self.step_requests(visit),
+            LaneResult::Failed => self.execute_rest(visit, StepOutcome::BUSY),
+            LaneResult::NotTaken => self.execute_requests(visit),
         }
     }
 
     /// Executes up to a budget of the `posted` blocks in the ring on the lane, and the rest by the long path.
     #[inline(never)]
-    fn step_list(&mut self, visit: &Visit<'_>, posted: u32) -> StepOutcome {
+    fn execute_list(&mut self, visit: &Visit<'_>, posted: u32) -> StepOutcome {
         let mut posted = posted;
         if posted == 0 || posted > self.ring.blocks() {
-            return self.step_requests(visit);
+            return self.execute_requests(visit);
         }
         let mut left = StepOutcome::NOTHING;
         let mut budget = visit.tables.step.requests();
         while budget != 0 {
             let before = self.ring.head;
-            let done = self.carry_list(visit.queue, posted, budget);
+            let done = self.execute_cached_list(visit.queue, posted, budget);
             let mut result = LaneResult::Done;
             if done == 0 {
                 // An entry that does not take the lane is fetched again, and the long path decides on that copy
@@ -89,22 +90,22 @@ impl SendEngine {
                 return left;
             }
         }
-        self.step_rest(visit, left)
+        self.execute_rest(visit, left)
     }
 
     /// Takes the long path for what is posted behind requests that took the lane.
     #[cold]
-    pub(super) fn step_rest(&mut self, visit: &Visit<'_>, left: StepOutcome) -> StepOutcome {
+    pub(super) fn execute_rest(&mut self, visit: &Visit<'_>, left: StepOutcome) -> StepOutcome {
         let mut left = left;
         let direct = visit.direct.filter(|_| left == StepOutcome::NOTHING);
-        left |= self.step_requests(&Visit { direct, ..*visit });
+        left |= self.execute_requests(&Visit { direct, ..*visit });
         left
     }
 
     /// Executes the entry that starts with `block`, the next of `posted` blocks of an idle queue.
     #[inline(always)]
     fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
-        if self.carry_again(visit.queue, block) {
+        if self.execute_cached(visit.queue, block) {
             return LaneResult::Done;
         }
         self.lane_new(visit, block, posted)
@@ -124,11 +125,11 @@ impl SendEngine {
         if !self.starts(visit, &entry, u64::from(entry.piece.len)) {
             return LaneResult::NotTaken;
         }
-        let carried = self.carry(visit, &entry);
-        if matches!(carried, Ok(AccessResult::Yes(..))) && self.known.wants(block) {
+        let copied = self.copy_request(visit, &entry);
+        if matches!(copied, Ok(AccessResult::Yes(..))) && self.known.wants(block) {
             self.keep_known(visit, KnownName::of(block, entry.is_write), &entry);
         }
-        self.end(visit, (&entry, 1), carried)
+        self.end(visit, (&entry, 1), copied)
     }
 
     /// Caches the request with this name, which was just executed.
@@ -168,11 +169,11 @@ impl SendEngine {
             return LaneResult::NotTaken;
         }
         request.piece.len = u32::try_from(len).unwrap_or(0);
-        let carried = match tail {
-            Tail::Pieces(num) => self.carry_pieces(visit, &request, num),
-            Tail::Inline(_) => self.carry_inline(visit, &request),
+        let copied = match tail {
+            Tail::Pieces(num) => self.copy_pieces(visit, &request, num),
+            Tail::Inline(_) => self.copy_inline(visit, &request),
         };
-        self.end(visit, (&request, blocks), carried)
+        self.end(visit, (&request, blocks), copied)
     }
 
     /// Executes an atomic, from the cache of known requests if it hits.
@@ -186,7 +187,7 @@ impl SendEngine {
             return LaneResult::NotTaken;
         }
         let blocks = [*front, self.ring.block(1)];
-        let again = self.change_again(visit, &blocks);
+        let again = self.execute_cached_atomic(visit, &blocks);
         if again != LaneResult::NotTaken {
             return again;
         }
@@ -198,11 +199,11 @@ impl SendEngine {
         if !(is_word && self.is_next(entry) && self.retire.reserve()) {
             return LaneResult::NotTaken;
         }
-        let carried = self.carry_atomic(visit, &atomic);
-        if matches!(carried, Ok(AccessResult::Yes(..))) && self.known.wants(front) {
+        let copied = self.change_word(visit, &atomic);
+        if matches!(copied, Ok(AccessResult::Yes(..))) && self.known.wants(front) {
             self.keep_known(visit, KnownName::of_atomic(&blocks, atomic.kind), entry);
         }
-        self.end(visit, (entry, Atomic::BLOCKS), carried)
+        self.end(visit, (entry, Atomic::BLOCKS), copied)
     }
 
     /// Whether nothing is in flight: every request that was started is retired.
@@ -232,7 +233,7 @@ impl SendEngine {
 
     /// Checks the request and copies its bytes. `NotDirect`: nothing was copied, and no error can be seen from here.
     #[inline(always)]
-    fn carry(
+    fn copy_request(
         &mut self,
         visit: &Visit<'_>,
         entry: &OneSided,
@@ -246,7 +247,7 @@ impl SendEngine {
         let want = want_of(entry, right_of(entry));
         let tables = visit.tables;
         let Some(place) = path.own_place(&tables.segments, tables.faults, &want) else {
-            return carry_to_peer(path, tables.faults, want, ((local, at), entry.is_write));
+            return copy_to_peer(path, tables.faults, want, ((local, at), entry.is_write));
         };
         let (segment, offset) = place?;
         copy((local, at), (&segment.region, offset), entry.is_write, entry.piece.len)?;
@@ -254,7 +255,7 @@ impl SendEngine {
     }
 
     /// Checks the request and copies from or to the local pieces that the fetched words name.
-    fn carry_pieces(
+    fn copy_pieces(
         &mut self,
         visit: &Visit<'_>,
         entry: &OneSided,
@@ -277,7 +278,7 @@ impl SendEngine {
     }
 
     /// Checks the request and writes the inline payload behind the control words.
-    fn carry_inline(
+    fn copy_inline(
         &mut self,
         visit: &Visit<'_>,
         entry: &OneSided,
@@ -297,7 +298,7 @@ impl SendEngine {
 
     /// Checks the atomic, changes the remote word, and stores its old value locally.
     #[inline]
-    fn carry_atomic(
+    fn change_word(
         &mut self,
         visit: &Visit<'_>,
         atomic: &Atomic,
@@ -328,9 +329,9 @@ impl SendEngine {
         &mut self,
         visit: &Visit<'_>,
         (entry, blocks): (&OneSided, u32),
-        carried: Result<AccessResult<()>, CqeStatus>,
+        copied: Result<AccessResult<()>, CqeStatus>,
     ) -> LaneResult {
-        match carried {
+        match copied {
             Ok(AccessResult::Yes(..)) => {}
             Ok(AccessResult::NotDirect) => {
                 self.retire.keep_or_give_back();
@@ -396,7 +397,7 @@ fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
 /// Checks and copies on a path to another node, the part of [`SendEngine::carry`] that announces the access.
 // A separate function: in one, the two paths run out of registers.
 #[inline(never)]
-fn carry_to_peer(
+fn copy_to_peer(
     path: &mut PathState,
     faults: Faults,
     want: Want,
@@ -437,7 +438,7 @@ fn want_of(entry: &OneSided, right: Access) -> Want {
 
 /// The path of this number, if it was used before, is alive and reliable.
 #[inline]
-pub(super) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
+pub(in crate::engine) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
     let is_open = |path: &&mut PathState| path.link.is_alive() && !path.link.unreliable;
     path_states.find(tpn).filter(is_open)
 }
