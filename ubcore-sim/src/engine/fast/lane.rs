@@ -23,7 +23,6 @@ use crate::cfg::ExpressLane;
 use crate::context::segment::LocalSegment;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
-use crate::engine::paths::PathStates;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
 use crate::engine::retire::Started;
@@ -136,7 +135,7 @@ impl SendEngine {
     #[cold]
     fn keep_known(&mut self, visit: &Visit<'_>, name: KnownName, entry: &OneSided) {
         let Some(segment) = self.segments.known_arc(entry.piece.token_id) else { return };
-        let Some(path) = path_of(&mut self.path_states, entry.tpn) else { return };
+        let Some(path) = self.path_states.find_open(entry.tpn) else { return };
         if let Some(remote) = path.known_memory(entry.seg_token_id) {
             let link = Arc::clone(&path.link);
             self.known.keep(name, (link, segment, short_max(visit.tables.step_max)), remote);
@@ -241,7 +240,7 @@ impl SendEngine {
         let Some((local, at)) = local_of(&self.segments, entry.piece, store_of(entry)) else {
             return Ok(AccessResult::NotDirect);
         };
-        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+        let Some(path) = self.path_states.find_open(entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
         let want = want_of(entry, right_of(entry));
@@ -266,7 +265,7 @@ impl SendEngine {
         if pieces.find(&self.segments, words, store_of(entry)).is_none() {
             return Ok(AccessResult::NotDirect);
         }
-        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+        let Some(path) = self.path_states.find_open(entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
         let want = want_of(entry, right_of(entry));
@@ -283,7 +282,7 @@ impl SendEngine {
         visit: &Visit<'_>,
         entry: &OneSided,
     ) -> Result<AccessResult<()>, CqeStatus> {
-        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+        let Some(path) = self.path_states.find_open(entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
         let want = want_of(entry, Access::WRITE);
@@ -307,7 +306,7 @@ impl SendEngine {
         let Some((local, at)) = local_of(&self.segments, entry.piece, Store::Yes) else {
             return Ok(AccessResult::NotDirect);
         };
-        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+        let Some(path) = self.path_states.find_open(entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
         let want = want_of(entry, Access::ATOMIC);
@@ -434,13 +433,6 @@ fn want_of(entry: &OneSided, right: Access) -> Want {
         right,
         life: 0,
     }
-}
-
-/// The path of this number, if it was used before, is alive and reliable.
-#[inline]
-pub(in crate::engine) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
-    let is_open = |path: &&mut PathState| path.link.is_alive() && !path.link.unreliable;
-    path_states.find(tpn).filter(is_open)
 }
 
 /// Whether a request of `len` bytes takes one step of at most `step_max` bytes, and is too short to be written past

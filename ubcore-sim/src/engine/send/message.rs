@@ -15,7 +15,6 @@ use udma_abi::{
 
 use super::route::{MIXED, target_key};
 use super::{SendEngine, SendState, Started, StepOutcome, Visit};
-use crate::engine::fast::lane::path_of;
 use crate::engine::gather::Store;
 use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;
@@ -67,7 +66,7 @@ impl SendEngine {
         if !(1..=SHORT_MAX).contains(&body.len()) {
             return None;
         }
-        let path = path_of(&mut self.path_states, entry.tpn)?;
+        let path = self.path_states.find_open(entry.tpn)?;
         let key = target_key(entry.target_kind, entry.target_id);
         let is_strong = entry.flags.contains(SqeFlags::ORDER_STRONG);
         if is_strong && path.outstanding != 0 && path.target != key || !self.retire.reserve() {

@@ -40,7 +40,7 @@ impl SendEngine {
             return None;
         }
         let local = self.segments.known_arc(piece.token_id)?;
-        let path = crate::engine::fast::lane::path_of(&mut self.path_states, entry.tpn)?;
+        let path = self.path_states.find_open(entry.tpn)?;
         if path.outstanding != 0 {
             return None;
         }
