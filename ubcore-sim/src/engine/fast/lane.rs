@@ -393,7 +393,7 @@ fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
     words.get(Tailed::TAIL..Tailed::TAIL + 2 * num).unwrap_or(&[])
 }
 
-/// Checks and copies on a path to another node, the part of [`SendEngine::carry`] that announces the access.
+/// Checks and copies on a path to another node, the part of [`SendEngine::copy_request`] that announces the access.
 // A separate function: in one, the two paths run out of registers.
 #[inline(never)]
 fn copy_to_peer(
