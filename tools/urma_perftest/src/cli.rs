@@ -214,7 +214,7 @@ pub(crate) struct PerftestCli {
     #[arg(long = "eid_idx", value_name = "INDEX", default_value_t = 0)]
     pub(crate) eid_idx: u32,
 
-    /// EID of this node: dotted IPv4 or IPv6 [default: a free one of 127.0.0.0/8]
+    /// EID of this node: dotted IPv4 or IPv6 [default: the host's address, or one of 127.0.0.0/8 if another process has it]
     #[arg(long, value_name = "EID")]
     pub(crate) eid: Option<String>,
 
