@@ -9,7 +9,7 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use urma::{Context, NodeCfg, PathChoice, PathKind, RawEid};
+use urma::{Context, NodeCfg, PathChoice, PathKind, RawEid, Status};
 
 use crate::{
     bw,
@@ -113,7 +113,15 @@ fn run_connected(
     let nodes = (session.context.eid(), session.objects.targets[0].target().id.eid);
     audience.on_connected(path);
     // The node lives until the reason is found: it is asked, too.
-    sizes(plan, oob, (&mut session, live), audience).map_err(|error| error.explained(nodes, path))
+    sizes(plan, oob, (&mut session, live), audience).map_err(|error| {
+        match (error, session.context.counters()) {
+            // Requests of a lost device are flushed, like those of a queue in the error state.
+            (RunError::Request(why), Err(status)) if status == Status::NoDevice => {
+                RunError::Request(format!("{why}: {status}"))
+            }
+            (error, _) => error.explained(nodes, path),
+        }
+    })
 }
 
 /// Compares the tests, opens the device, imports what the peer has.
