@@ -25,12 +25,11 @@ use crate::{
 
 /// Programs, each with its package, that run beside the others: some wait for timers and other
 /// processes most of the time, some compute or build what is the same however long it takes.
-const BESIDE: [(&str, &str); 11] = [
+const BESIDE: [(&str, &str); 10] = [
     ("urma-kill", "planted"),
     ("urma_perftest", "loopback"),
     ("urma-tests", "conformance"),
     ("urma-kill", "fork"),
-    ("urma-budget", "instructions"),
     ("urma-tests", "urma_tests"),
     ("urma-core", "ui"),
     ("urma-contexts", "golden"),
@@ -41,11 +40,12 @@ const BESIDE: [(&str, &str); 11] = [
 /// Programs that only compute, in virtual time, for long: they come first.
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
 /// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
-/// the timeouts of the packet path are short, another counts what a process does while none takes
-/// its processor, two run a virtual machine whose timers are short.
-const ALONE: [(&str, &str); 4] = [
+/// the timeouts of the packet path are short, two count what a process does while none takes its
+/// processor, two run a virtual machine whose timers are short.
+const ALONE: [(&str, &str); 5] = [
     ("urma-c-tests", "installed"),
     ("urma-budget", "budget"),
+    ("urma-budget", "instructions"),
     ("urma-interop", "rxe"),
     ("urma-interop", "jetties"),
 ];
