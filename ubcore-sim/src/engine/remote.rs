@@ -10,7 +10,6 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, SLOT_LEN, is_live};
 use urma_mem::{FilePlace, FileWindow, Region};
 
-use super::fast::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
 use crate::context::function::FunctionId;
@@ -35,6 +34,47 @@ pub(crate) struct Want {
     pub(crate) right: Access,
     /// Generation that the first chunk saw; 0 for the first chunk.
     pub(crate) life: u64,
+}
+
+/// Memory with the address of its first byte.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownMemory {
+    pub(crate) va: u64,
+    pub(crate) region: Region,
+}
+
+/// How to check that the remote segment is alive.
+#[derive(Clone, Debug)]
+pub(crate) enum LifeProof {
+    /// A segment of this node: unregistering visits every engine, so it needs no check.
+    Own(Arc<LocalSegment>),
+    /// A peer's segment: each access is announced in `slot`, the path's hazard slot; the engine uses it for one
+    /// request at a time.
+    Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
+}
+
+impl LifeProof {
+    /// Whether the remote segment is one of this node and has unreadable bytes.
+    pub(super) fn has_poison(&self) -> bool {
+        match self {
+            Self::Own(segment) => segment.has_poison(),
+            Self::Peer { .. } => false,
+        }
+    }
+}
+
+impl KnownMemory {
+    /// Offset of `va` in the region; for an address before the first byte, an offset beyond the end.
+    #[inline(always)]
+    pub(super) fn offset_of(&self, va: u64) -> Option<usize> {
+        usize::try_from(va.wrapping_sub(self.va)).ok()
+    }
+
+    /// Whether `len` bytes from `offset` on lie in the region.
+    #[inline(always)]
+    pub(super) fn holds(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.region.len())
+    }
 }
 
 /// Result of one access to a peer's memory.

@@ -18,11 +18,12 @@ use udma_abi::{
 };
 use urma_mem::Region;
 use urma_mem::ends::{EndCount, SeenEnds};
-use urma_mem::hazard::{Announced, Generation, HazardSlot};
+use urma_mem::hazard::{Announced, Generation};
 use urma_mem::lines::UsedLines;
 
 use crate::context::link::NodePath;
 use crate::context::segment::LocalSegment;
+use crate::engine::remote::{KnownMemory, LifeProof};
 use crate::engine::word::atomic_at;
 use crate::hooks::{self, Hook};
 
@@ -128,33 +129,6 @@ pub(crate) struct KnownName {
     fetch: Option<FetchKind>,
 }
 
-/// Memory with the address of its first byte.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownMemory {
-    pub(crate) va: u64,
-    pub(crate) region: Region,
-}
-
-/// How to check that the remote segment is alive.
-#[derive(Clone, Debug)]
-pub(crate) enum LifeProof {
-    /// A segment of this node: unregistering visits every engine, so it needs no check.
-    Own(Arc<LocalSegment>),
-    /// A peer's segment: each access is announced in `slot`, the path's hazard slot; the engine uses it for one
-    /// request at a time.
-    Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
-}
-
-impl LifeProof {
-    /// Whether the remote segment is one of this node and has unreadable bytes.
-    fn has_poison(&self) -> bool {
-        match self {
-            Self::Own(segment) => segment.has_poison(),
-            Self::Peer { .. } => false,
-        }
-    }
-}
-
 /// All words of a request that name a right, without those that differ from request to request.
 #[derive(Clone, Copy, Debug)]
 struct Key([u64; 4]);
@@ -207,20 +181,6 @@ pub(crate) fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
     // Path, remote and local segment, mixed by Knuth's multiplicative hash: its high bits depend on all of them.
     let mixed = (block[1] ^ block[6].rotate_left(16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from(mixed >> (u64::BITS - KNOWN.trailing_zeros())).unwrap_or(0)
-}
-
-impl KnownMemory {
-    /// Offset of `va` in the region; for an address before the first byte, an offset beyond the end.
-    #[inline(always)]
-    fn offset_of(&self, va: u64) -> Option<usize> {
-        usize::try_from(va.wrapping_sub(self.va)).ok()
-    }
-
-    /// Whether `len` bytes from `offset` on lie in the region.
-    #[inline(always)]
-    fn holds(&self, offset: usize, len: usize) -> bool {
-        offset.checked_add(len).is_some_and(|end| end <= self.region.len())
-    }
 }
 
 impl KnownRequest {
