@@ -24,6 +24,7 @@ pub mod environment;
 pub mod event;
 pub mod files;
 pub mod fork;
+pub mod gf256;
 pub mod hazard;
 pub mod held;
 pub mod idle;

@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 
+use urma_mem::gf256::add_scaled;
 use urma_packet::{Psn, Tpn, code_word, packet_of_word};
 use urma_recovery::RepairMark;
 
-use super::code::{add_scaled, factor, solve};
+use super::code::{factor, solve};
 
 /// Packets after the last repair packet for which others are stored.
 const KEPT_PACKETS: u64 = 1 << 17;

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use udma_abi::Nanos;
+use urma_mem::gf256::add_scaled;
 use urma_packet::{
     Body, DATA_OVERHEAD, Packet, PacketHeader, Psn, REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody,
     WINDOW_MAX, WORD_HEAD, code_word,
@@ -13,7 +14,7 @@ use urma_packet::{
 use urma_recovery::{GROUP_PACKETS, GROUP_REPAIRS, RepairMark};
 
 use super::{ALWAYS_PASSES, Received, Tp, TpError, psn_of};
-use crate::transport::code::{add_scaled, factor};
+use crate::transport::code::factor;
 use crate::transport::receive::Content;
 use crate::transport::repair::{Contradiction, RepairStore};
 
