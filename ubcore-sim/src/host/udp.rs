@@ -13,31 +13,31 @@
 //! other pieces than the sender made, for one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
 
 pub mod address;
-mod batch;
 pub(crate) mod port_links;
 pub(crate) mod port_owner;
 mod results;
 pub(crate) mod route_mtu;
 mod runs;
 mod shield;
-mod single;
 
 use std::{
-    io::{self, IoSliceMut},
+    io::{self, IoSlice, IoSliceMut},
     net::{SocketAddr, UdpSocket},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns, UdpGroSegment};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
-use rustix::{io::Errno, net::sockopt};
+use rustix::{
+    io::Errno,
+    net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendto, sockopt},
+};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT, Renumber, TpOpcode};
 
-use self::batch::PacketBatch;
 use self::results::SendResults;
 use self::runs::{Company, PacketRun, PacketRuns};
 use self::shield::Shield;
@@ -230,7 +230,7 @@ impl Udp {
             self.state.recv((&self.socket).into(), &mut parts[..metas.len()], metas)?
         } else {
             let buffer = buffers.next().unwrap_or_default();
-            single::receive(&self.socket, (buffer, &mut self.control), &mut metas[0])?;
+            receive_one(&self.socket, (buffer, &mut self.control), &mut metas[0])?;
             1
         };
         self.has_brought = true;
@@ -299,7 +299,7 @@ impl Udp {
             address,
             receive_room,
             receive: ReceiveBuffers::new(if is_joined { DATAGRAM_MAX } else { PACKET_MAX }),
-            control: single::control(),
+            control: vec![0; CONTROL_MAX],
             has_brought: false,
             runs: PacketRuns::new(),
             cut_max,
@@ -379,6 +379,95 @@ fn send_run(
     true
 }
 
+/// Packets that the next call sends, at most [`BATCH_MAX`].
+#[derive(Debug)]
+struct PacketBatch<'a> {
+    packets: [(&'a [u8], &'a PacketRun); BATCH_MAX],
+    len: usize,
+}
+
+impl<'a> PacketBatch<'a> {
+    /// Creates an empty batch; `any` is a run of those that will come.
+    fn new(any: &'a PacketRun) -> Self {
+        Self { packets: [(&[], any); BATCH_MAX], len: 0 }
+    }
+
+    /// Adds a packet of a run, and sends if there is no room for another one.
+    fn push(
+        &mut self,
+        socket: &UdpSocket,
+        packet: (&'a [u8], &'a PacketRun),
+        results: &mut SendResults,
+    ) {
+        self.packets[self.len] = packet;
+        self.len += 1;
+        if self.len == BATCH_MAX {
+            self.send(socket, results);
+        }
+    }
+
+    /// Sends all packets that were added, in their order. The system stops at a packet that it refuses: that is left out,
+    /// and the next call starts after it.
+    fn send(&mut self, socket: &UdpSocket, results: &mut SendResults) {
+        let mut waiting = &self.packets[..std::mem::take(&mut self.len)];
+        while let Some((bytes, run)) = waiting.first() {
+            let sent = match waiting.len() {
+                1 => send_one(socket, bytes, run.to).map(|()| 1),
+                _ => send_many(socket, waiting),
+            };
+            results.note(run.to, 1, sent.as_ref().copied());
+            waiting = waiting.get(sent.unwrap_or(1).max(1)..).unwrap_or_default();
+        }
+    }
+}
+
+/// Sends packets up to the first one that the system refuses; returns their number, or its error if that is the
+/// first.
+fn send_many(socket: &UdpSocket, packets: &[(&[u8], &PacketRun)]) -> io::Result<usize> {
+    let Some(first) = packets.first() else { return Ok(0) };
+    let packet = |at| packets.get(at).unwrap_or(first);
+    let parts: [_; BATCH_MAX] = std::array::from_fn(|at| [IoSlice::new(packet(at).0)]);
+    let mut nothing: [_; BATCH_MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+    let mut next = 0..;
+    let mut messages = nothing.each_mut().map(|nothing| {
+        let at = next.next().unwrap_or(0);
+        MMsgHdr::new_with_addr(&packet(at).1.name, &parts[at], nothing)
+    });
+    Ok(sendmmsg(socket, &mut messages[..packets.len().min(BATCH_MAX)], SendFlags::empty())?)
+}
+
+/// Sends a datagram: the set-up of a call for many costs as much as the system call itself if there is one datagram, or
+/// none.
+fn send_one(socket: &UdpSocket, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
+    sendto(socket, datagram, SendFlags::empty(), &to)?;
+    Ok(())
+}
+
+/// Receives a datagram, or a run of them that the kernel joined; stores its source, length and size in `meta`.
+fn receive_one(
+    socket: &UdpSocket,
+    (buffer, control): (&mut [u8], &mut [u8]),
+    meta: &mut RecvMeta,
+) -> io::Result<()> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    let fd = socket.as_raw_fd();
+    let flags = MsgFlags::MSG_DONTWAIT;
+    let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(control), flags)?;
+    let sizes = got.cmsgs()?.find_map(|message| {
+        let ControlMessageOwned::UdpGroSegments(size) = message else { return None };
+        usize::try_from(size).ok()
+    });
+    meta.addr = got.address.as_ref().and_then(address_of).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    meta.len = got.bytes;
+    meta.stride = sizes.filter(|size| *size != 0).unwrap_or(got.bytes);
+    Ok(())
+}
+
+fn address_of(from: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = from.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
+    v4.or_else(|| from.as_sockaddr_in6().map(|v6| (v6.ip(), v6.port()).into()))
+}
+
 /// Disables what the system adds to each datagram besides source and size, which costs time: destination, congestion
 /// mark, time of arrival.
 fn receive_without_extras(socket: &UdpSocket) {
@@ -437,6 +526,12 @@ impl ReceiveBuffers {
     }
 }
 
+/// Most packets of one call, the same number as for receiving. The kernel takes 2 us and more for each packet, so the
+/// cost of a call is not measurable at this size.
+const BATCH_MAX: usize = 32;
+/// Room in bytes for the size of joined datagrams, and for what a system adds to those of IPv6: destination, traffic class.
+/// If the room is too small, the call fails and its datagram is lost.
+const CONTROL_MAX: usize = 256;
 /// Packets sent before other work is done.
 pub const SENDS_PER_CALL: usize = 256;
 /// Batches received before other work is done.
