@@ -11,7 +11,6 @@ mod run;
 mod running;
 mod shared;
 mod shared_place;
-mod visits;
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub use queue_handle::{
     Executed, FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove,
 };
 use shared::SharedPart;
-use visits::SharedVisits;
+use shared_place::SharedVisits;
 
 /// A software UDMA device.
 #[derive(Debug)]
