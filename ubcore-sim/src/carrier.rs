@@ -91,7 +91,8 @@ impl Carrier {
             Self::Loop(own) => own.push(header, payload, bytes),
             Self::Ring(ring) => ring.push(header, payload, bytes),
             Self::Packets(peer) => {
-                endpoint.push(*peer, header, bytes).map_err(|error| match error {
+                let tp = endpoint.tp_mut(*peer).ok_or(Broken::Full)?;
+                tp.push(header, bytes).map_err(|error| match error {
                     // The endpoint reports a TP that gave up.
                     PushError::WindowFull | PushError::Failed(_) => Broken::Full,
                     PushError::Header(_) => Broken::Dead,
@@ -109,10 +110,13 @@ impl Carrier {
         match self {
             Self::Loop(own) => Ok(own.pop(inbox)),
             Self::Ring(ring) => ring.pop(inbox),
-            Self::Packets(peer) => Ok(endpoint.pop(*peer, inbox).map(|header| {
-                let bytes = 0..inbox.len();
-                Inbound { header, payload: Payload::Here, bytes, acked: None }
-            })),
+            Self::Packets(peer) => {
+                let popped = endpoint.tp_mut(*peer).and_then(|tp| tp.pop(inbox));
+                Ok(popped.map(|header| {
+                    let bytes = 0..inbox.len();
+                    Inbound { header, payload: Payload::Here, bytes, acked: None }
+                }))
+            }
         }
     }
 

@@ -21,7 +21,6 @@ use udma_abi::{CmdStatus, EqeKind, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{
     CloseReason, IcrcFlow, IcrcFront, PacketError, PacketHeader, ROCE_PORT, RequestHeader,
-    TransactionHeader,
 };
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
@@ -264,16 +263,6 @@ impl TpEndpoint {
 
     // Pieces.
 
-    /// Takes a piece for the peer.
-    pub(crate) fn push(
-        &mut self,
-        peer: RawEid,
-        header: &TransactionHeader,
-        bytes: &[u8],
-    ) -> Result<(), PushError> {
-        self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?.push(header, bytes)
-    }
-
     /// Takes a message outside of the TP for the peer, from a function with this UASID.
     pub(crate) fn push_datagram(
         &mut self,
@@ -287,14 +276,9 @@ impl TpEndpoint {
         Ok(())
     }
 
-    /// The TP to the peer, for pieces that become packets of their own: see [`PeerTp::push_packet`].
-    pub(crate) fn packets_to(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
+    /// The TP to the peer, for pieces to it and from it.
+    pub(crate) fn tp_mut(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
         self.tps.get_mut(&peer)
-    }
-
-    /// Returns the next piece from the peer, and puts its payload into `inbox`.
-    pub(crate) fn pop(&mut self, peer: RawEid, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
-        self.tps.get_mut(&peer)?.pop(inbox)
     }
 
     // Progress.
@@ -445,7 +429,7 @@ impl TpEndpoint {
         self.tps.is_empty() && self.replies.is_empty()
     }
 
-    /// Whether there are pieces for [`TpEndpoint::pop`].
+    /// Whether there are pieces for [`PeerTp::pop`].
     pub(crate) fn has_pieces(&self) -> bool {
         self.tps.values().any(PeerTp::has_pieces)
     }

@@ -30,7 +30,7 @@ pub(crate) enum EndpointEvent<'a> {
     Connect(PacketHeader),
     /// The peer has a new TP, maybe in place of another one.
     Opened(Agreed),
-    /// The peer closed the TP. [`TpEndpoint::pop`] gives what was received in order before, then
+    /// The peer closed the TP. [`PeerTp::pop`] gives what was received in order before, then
     /// [`TpEndpoint::drop_closed`] follows.
     Closed(CloseReason),
 }

@@ -262,7 +262,7 @@ impl PeerTp {
     }
 
     /// Takes a piece to send.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         header: &TransactionHeader,
         bytes: &[u8],
@@ -291,7 +291,7 @@ impl PeerTp {
     }
 
     /// Returns the next piece from the peer, and puts its payload into `inbox`.
-    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
+    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
         std::mem::swap(inbox, &mut payload);

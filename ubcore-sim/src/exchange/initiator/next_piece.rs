@@ -100,7 +100,7 @@ impl NextPiece {
         if let Some(Carrier::Packets(peer)) = &line.carrier
             && self.fills_packet()
         {
-            let tp = endpoint.packets_to(*peer).ok_or(NotPushed::NoRoom)?;
+            let tp = endpoint.tp_mut(*peer).ok_or(NotPushed::NoRoom)?;
             return self.push_to(tp, (request, sender), tables);
         }
         self.read(request, sender, tables, bytes)?;

@@ -255,7 +255,7 @@ impl Requester {
         let Some(flow) = self.flows.get_mut(&pair) else { return };
         let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
-        let Some(tp) = work.endpoint.packets_to(*peer) else { return };
+        let Some(tp) = work.endpoint.tp_mut(*peer) else { return };
         let tables = &work.core.tables;
         while *budget > 0 {
             let piece = NextPiece::of(request, tp.payload_max());
