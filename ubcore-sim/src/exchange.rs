@@ -8,7 +8,6 @@
 //! their queues; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
 
 mod ack_delay;
-mod arrivals;
 mod context;
 mod initiator;
 mod owners;
@@ -20,30 +19,92 @@ mod short;
 mod sides;
 mod standard;
 mod standard_side;
-mod state;
 mod target;
 mod turns;
 
-use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
-use urma_mem::idle::{IdleSnapshot, WorkSign};
+use std::collections::BTreeMap;
 
+use udma_abi::{CqeStatus, Nanos, RawEid, Sqe, cmd::QueueState};
+use urma_mem::Region;
+use urma_mem::idle::{IdleSnapshot, WorkSign};
+use urma_packet::PacketHeader;
+
+use crate::carrier::piece::Payload;
+use crate::cfg::DeviceCfg;
 use crate::context::function::FunctionId;
 use crate::context::segment::SegmentCache;
+use crate::endpoint::{EndpointEvent, Reception, TpEndpoint};
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
-use ack_delay::Answers;
+use ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
+use context::ExchangeContext;
 use initiator::send_queues::SendQueueTable;
+use owners::LoopbackOwners;
+use peers::KnownPeers;
+use peers::path::UsedPath;
+use peers::peer::{FormTaken, Peer};
 pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
 pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
 use standard::{BoundPair, StandardJetties};
-pub(crate) use state::Exchange;
+use target::fragment::{RequestFragment, RequestSource};
+use target::guesses::TargetGuesses;
+use target::lookups;
+use target::message::{self, MessageProgress};
+use target::object::Unsequenced;
 use target::receive::ReceivingSides;
+use turns::Turns;
 
 /// Send queues whose mail is taken in one round.
 const QUEUES_PER_ROUND: usize = 256;
+
+/// All state of the exchange: peers, paths, queues and outstanding requests of one node.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Source and destination of packets.
+    pub(crate) endpoint: TpEndpoint,
+    pub(crate) peers: KnownPeers,
+    /// Users of the loopback addresses of this host, for the places of peers.
+    pub(crate) owners: LoopbackOwners,
+    /// Token guesses of all peers.
+    pub(crate) targets: TargetGuesses,
+    /// Halves of the peers on this host.
+    pub(crate) peer_halves: BTreeMap<RawEid, Region>,
+    pub(crate) paths: BTreeMap<u32, UsedPath>,
+    /// Paths without users, and when to check them at the latest.
+    pub(crate) closing: Vec<u32>,
+    pub(crate) look_at: Nanos,
+    pub(crate) senders: SendQueueTable,
+    /// RC jetties that speak the standard opcodes.
+    pub(crate) standard: StandardJetties,
+    /// Whether the last packet sent was of a standard jetty.
+    pub(crate) sent_standard: bool,
+    pub(crate) receives: ReceivingSides,
+    pub(crate) ack_delay: AckDelay,
+    /// Decides when ping-pong mode begins.
+    pub(crate) turns: Turns,
+    /// Whether acknowledgements of messages from packets may wait: a poll of the program took the latest.
+    pub(crate) packet_answers: Answers,
+    /// Cache of segments that peers accessed.
+    pub(crate) cache: SegmentCache,
+    /// Cache of segments that receives named, of one function.
+    pub(crate) receive_cache: SegmentCache,
+    /// Buffer for the payload of the piece that is sent.
+    pub(crate) bytes: Vec<u8>,
+    /// Buffer for the payload of the piece that was received.
+    pub(crate) inbox: Vec<u8>,
+}
+
+/// The exchange taken apart, while one of its peers or connections works.
+pub(crate) struct ExchangeParts<'a> {
+    pub(crate) peers: &'a mut BTreeMap<RawEid, Peer>,
+    pub(crate) standard: &'a mut StandardJetties,
+    /// Everything that the work for one of them needs.
+    pub(crate) work: ExchangeContext<'a>,
+    pub(crate) inbox: &'a mut Vec<u8>,
+}
 
 /// Reason for a plain step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +125,159 @@ pub(crate) struct PlainRound {
 }
 
 impl Exchange {
+    pub(crate) fn new(cfg: &DeviceCfg) -> Self {
+        Self {
+            endpoint: TpEndpoint::new(cfg),
+            peers: KnownPeers::default(),
+            owners: LoopbackOwners::default(),
+            targets: TargetGuesses::default(),
+            peer_halves: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            closing: Vec::new(),
+            look_at: Nanos::MAX,
+            senders: SendQueueTable::default(),
+            standard: StandardJetties::default(),
+            sent_standard: false,
+            receives: ReceivingSides::default(),
+            ack_delay: AckDelay::new(PROMPT_NS, cfg.ping_pongs.least(RETURNS_MIN)),
+            turns: Turns::new(cfg.ping_pongs),
+            packet_answers: Answers::Go,
+            cache: SegmentCache::of_any(),
+            receive_cache: SegmentCache::of(FunctionId::FIRST),
+            bytes: Vec::new(),
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Takes the exchange apart, to work on several peers.
+    pub(crate) fn split<'a>(&'a mut self, core: &'a DeviceCore, now: Nanos) -> ExchangeParts<'a> {
+        let Self {
+            peers,
+            standard,
+            senders,
+            receives,
+            endpoint,
+            targets,
+            owners,
+            bytes,
+            inbox,
+            ..
+        } = self;
+        let (cache, receive_cache) = (&mut self.cache, &mut self.receive_cache);
+        let work = ExchangeContext {
+            core,
+            now,
+            senders,
+            receives,
+            endpoint,
+            targets,
+            owners,
+            cache,
+            receive_cache,
+            bytes,
+        };
+        ExchangeParts { peers, standard, work, inbox }
+    }
+
+    /// Calls `f` for each peer.
+    pub(crate) fn each_peer(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        mut f: impl FnMut(&mut Peer, &mut ExchangeContext<'_>, &mut Vec<u8>),
+    ) {
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(core, now);
+        for peer in peers.values_mut() {
+            f(peer, &mut work, inbox);
+        }
+    }
+
+    // Arrivals.
+
+    /// Takes an arrival from a node. Returns whether a step is due.
+    pub(crate) fn on_arrival(
+        &mut self,
+        core: &DeviceCore,
+        by: Reception<'_>,
+        event: EndpointEvent<'_>,
+    ) -> bool {
+        let ExchangeParts { peers, mut work, inbox, .. } = self.split(core, by.now);
+        match event {
+            EndpointEvent::Nothing => return false,
+            EndpointEvent::Packet(eid) => {
+                if let Some(peer) = peers.get_mut(&eid) {
+                    peer.has_arrival = true;
+                }
+            }
+            EndpointEvent::Message { number, header, payload } => {
+                let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
+                let part =
+                    RequestFragment { header: &header, payload: Payload::Here, bytes: payload };
+                if work.core.tables.contexts().is_some() {
+                    // Counted at once: nothing answers it that could be delayed.
+                    lookups::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
+                }
+                let progress = message::on_datagram(&mut work, by.from, tpn, &part);
+                if progress == MessageProgress::Receive {
+                    self.endpoint.note_datagram(by.from, number);
+                }
+            }
+            EndpointEvent::Connect(header) => return self.on_connect(core, by, &header),
+            EndpointEvent::Opened(new) => {
+                let was_shut = peers.get_mut(&by.from).is_some_and(|peer| {
+                    let was_shut = peer.is_shut;
+                    peer.on_new_tp(&mut work, &new);
+                    was_shut
+                });
+                // A node that did not announce its close may be the old or a new life: an import may be of either.
+                if was_shut {
+                    self.end_former_paths(core, by.from);
+                }
+            }
+            EndpointEvent::Closed(reason) => {
+                if let Some(peer) = peers.get_mut(&by.from) {
+                    // Responses before the CLOSE complete their requests as usual.
+                    peer.take_last_messages(&mut work, inbox);
+                    peer.on_closed(&mut work, reason);
+                }
+                self.endpoint.drop_closed(by.from, reason);
+            }
+        }
+        true
+    }
+
+    /// Accepts a node that has proven its address and asks for a TP as a peer, if there is a place for it.
+    fn on_connect(&mut self, core: &DeviceCore, by: Reception<'_>, connect: &PacketHeader) -> bool {
+        if !self.peers.contains_key(&by.from) && !self.has_place(core, by.now, Some(by.from)) {
+            self.endpoint.refuse(by, connect);
+            return false;
+        }
+        self.peers.entry(by.from).or_insert_with(|| Peer::since(by.now, by.from, None));
+        self.on_packet_peer(by.from);
+        let event = self.endpoint.on_handshake(by, connect);
+        self.on_arrival(core, by, event)
+    }
+
     // Short messages.
+
+    /// Takes the message that a poll found, if nothing else had to be done before it and the program usually comes
+    /// back soon. Returns whether it did.
+    #[inline]
+    pub(crate) fn take_alone(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        if self.ack_delay.answers() != Answers::MayWait || !core.tables.has_message_lane() {
+            return false;
+        }
+        let Some(from) = self.peers.awaited() else { return false };
+        let ExchangeParts { peers, mut work, .. } = self.split(core, now);
+        let taken = peers.get_mut(&from).and_then(|peer| peer.take_alone(&mut work));
+        match taken {
+            None => return false,
+            Some(FormTaken::Answer) => self.turns.on_turn(),
+            Some(FormTaken::Other) => self.turns.on_other(),
+        }
+        self.ack_delay.on_taken(now);
+        true
+    }
 
     /// Puts a short message into its peer's ring, as the requester's next piece. Returns when the requester's timer
     /// is due (`Nanos::MAX`: never); `None`: nothing happened. The clock is read after the message was published.
@@ -330,7 +543,7 @@ impl Exchange {
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let path = self.paths.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
         let (eid, dead) = (path.eid, path.dead);
-        let state::ExchangeParts { peers, work, .. } = self.split(core, now);
+        let ExchangeParts { peers, work, .. } = self.split(core, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
         let header = work.senders.header(id, &sqe, handed.len);
         let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;

@@ -26,7 +26,7 @@ use crate::engine::pull::Puller;
 use crate::exchange::peers::path::UsedPath;
 use crate::exchange::peers::peer::Peer;
 use crate::exchange::sides::Connecting;
-use crate::exchange::state::{Exchange, ExchangeParts};
+use crate::exchange::{Exchange, ExchangeParts};
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::NODE_INCARNATION;

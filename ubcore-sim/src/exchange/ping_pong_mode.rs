@@ -28,10 +28,10 @@ use crate::exchange::initiator::flow::BegunRequest;
 use crate::exchange::pair::Pair;
 use crate::exchange::peers::peer::Peer;
 use crate::exchange::short::{TakenForm, local_of, op_of};
-use crate::exchange::state::{Exchange, ExchangeParts};
 use crate::exchange::target::receive::FormReceiver;
 use crate::exchange::target::receive::ReceivePlace;
 use crate::exchange::turns::LEASE_DOUBLINGS;
+use crate::exchange::{Exchange, ExchangeParts};
 
 /// See the header of this file.
 #[derive(Debug)]

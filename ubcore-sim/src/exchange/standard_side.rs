@@ -12,7 +12,7 @@ use crate::endpoint::Reception;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::Handed;
 use crate::exchange::standard::BoundPair;
-use crate::exchange::state::{Exchange, ExchangeParts};
+use crate::exchange::{Exchange, ExchangeParts};
 use crate::ports::Transmit;
 
 impl Exchange {

@@ -8,9 +8,9 @@ use udma_abi::{CmdStatus, Nanos};
 use urma_packet::CloseReason;
 
 use crate::engine::core::DeviceCore;
+use crate::exchange::Exchange;
 use crate::exchange::peers::path::Posted;
 use crate::exchange::peers::peer::Peer;
-use crate::exchange::state::Exchange;
 
 /// Longest time between two checks of a path that waits for a queue, in nanoseconds.
 const LOOK_NS: Nanos = 1_000_000_000;

@@ -7,7 +7,7 @@ use udma_abi::RawEid;
 use crate::carrier::Carrier;
 use crate::cfg::DeviceCfg;
 use crate::endpoint::{PeerTp, RouteCounts, RouteUse};
-use crate::exchange::state::Exchange;
+use crate::exchange::Exchange;
 use crate::ports::Route;
 use crate::transport::Strategy;
 

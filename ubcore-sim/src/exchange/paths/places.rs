@@ -23,7 +23,7 @@ use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::core::DeviceCore;
 use crate::exchange::owners::PlaceOwner;
 use crate::exchange::peers::peer::Peer;
-use crate::exchange::state::{Exchange, ExchangeParts};
+use crate::exchange::{Exchange, ExchangeParts};
 use crate::limits;
 
 /// Places that no source loses to another one: an eighth of all.

@@ -10,8 +10,8 @@ use udma_abi::{Nanos, RawEid};
 use urma_packet::CloseReason;
 
 use crate::endpoint::{PeerTp, TpEndpoint};
+use crate::exchange::Exchange;
 use crate::exchange::peers::peer::Peer;
-use crate::exchange::state::Exchange;
 use crate::exchange::target::guesses::FULL_NS;
 use crate::transport::Doubt;
 

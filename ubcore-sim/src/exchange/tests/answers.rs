@@ -27,7 +27,7 @@ fn ack(tassn: u16, body: ResponseBody) -> ResponseHeader {
 fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
-    let crate::exchange::state::ExchangeParts { peers, mut work, .. } =
+    let crate::exchange::ExchangeParts { peers, mut work, .. } =
         node.exchange.split(&node.core, now);
     peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
     w.run_for(1_000);

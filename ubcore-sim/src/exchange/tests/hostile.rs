@@ -40,7 +40,7 @@ pub(super) fn part(
 ) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
-    let crate::exchange::state::ExchangeParts { peers, mut work, .. } =
+    let crate::exchange::ExchangeParts { peers, mut work, .. } =
         node.exchange.split(&node.core, now);
     let peer = peers.get_mut(&from).unwrap();
     let source = peer.source();
