@@ -3,6 +3,8 @@
 //! *Owns*: nothing. *Takes*: what the device wrote. *Gives*: completions with the caller's contexts. *Must not*:
 //! trust a queue, number or index that does not match what was posted.
 
+use std::sync::Arc;
+
 use udma_abi::{
     Cqe, ReceivedMessage,
     cqe::{self, CQE_WORDS, SendDone, is_received},
@@ -11,7 +13,7 @@ use urma_core::{Completion, Status};
 use urma_mem::{RingBlock, barrier};
 
 use super::{JfcCore, RingReader, SHALLOW_LOG2};
-use crate::resolve;
+use crate::{resolve, table::PolledQueue};
 
 /// log2 of the entries of a ring for `wanted` completions; the device supports `most`.
 ///
@@ -154,5 +156,18 @@ impl JfcCore {
             entry_idx,
             "the device completed a request that is not posted; the entry is dropped"
         );
+    }
+}
+
+impl RingReader {
+    /// Finds the queue with this cookie.
+    #[inline]
+    fn link(&mut self, core: &JfcCore, cookie: u64) -> Option<&PolledQueue> {
+        let slot = crate::table::slot_of(cookie);
+        let is_known = |link: &&Arc<PolledQueue>| link.cookie == cookie;
+        if self.cache.get(slot).and_then(Option::as_ref).filter(is_known).is_none() {
+            core.learn(self, cookie)?;
+        }
+        self.cache.get(slot)?.as_deref()
     }
 }

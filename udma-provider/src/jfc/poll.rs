@@ -1,4 +1,4 @@
-//! The half of a JFC that the caller polls and arms.
+//! The half of a JFC that the caller polls and arms, and what a poll does in the reader.
 //!
 //! *Owns*: the idle snapshot of an empty poll. *Takes*: polls of one thread at a time. *Gives*: what the reader
 //! takes; nothing, after a cheap check, while the idle snapshot is valid. *Must not*: enter the reader while it is.
@@ -10,11 +10,15 @@ use urma_core::{
     Arm, Completion, Status,
     ops::{CompletingQueue, CompletionQueue, DoneLook},
 };
-use urma_mem::idle::{IdleLook, IdleSnapshot};
+use urma_mem::{
+    idle::{IdleLook, IdleSnapshot},
+    sync::Ordering,
+};
 
 use super::{
     JfcCore, POLLS_PER_STATUS, RingReader,
     contention::{self, POLLS_PER_LOOK, PollCost},
+    entry::WrittenEntry,
 };
 use crate::local_completion::{LocalCompletion, LocalCompletionReader};
 
@@ -160,9 +164,194 @@ impl PollHalf {
 }
 
 impl JfcCore {
+    /// Polls; returns the number of completions in `out`.
+    #[inline(always)]
+    fn poll(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        (local_completions, idle, failure): (
+            &LocalCompletionReader,
+            &mut IdleSnapshot,
+            &mut Option<Status>,
+        ),
+    ) -> usize {
+        if reader.owes_progress {
+            self.let_device_work_for(reader);
+        }
+        let found = self.poll_found(reader, out, local_completions);
+        if found == 0 {
+            return self.step_and_poll(reader, out, (local_completions, idle)).unwrap_or_else(
+                |status| {
+                    *failure = Some(status);
+                    0
+                },
+            );
+        }
+        if !idle.is_on() && reader.owes_progress {
+            // Packets do not wait for the next poll: while there are any, no idle snapshot is taken.
+            self.let_device_work_for(reader);
+        }
+        // The consumer index may be behind now.
+        idle.end();
+        found
+    }
+
+    /// Takes from the stash, then from the ring.
+    #[cold]
+    fn poll_stash(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        local_completions: &LocalCompletionReader,
+    ) -> usize {
+        let found = reader.unstash(out, |index| self.is_turn_of(local_completions, index));
+        self.publish_stash(reader);
+        if !reader.stash.is_empty() {
+            return found;
+        }
+        found + self.poll_ring(reader, &mut out[found..], local_completions)
+    }
+
+    /// Whether a local completion comes before entry `index`, which was just seen: whatever its queue did before the
+    /// entry was written is visible too.
+    #[inline(always)]
+    fn is_turn_of(&self, local_completions: &LocalCompletionReader, index: u32) -> bool {
+        local_completions.front(&self.local_completions).is_some_and(|front| front.is_next(index))
+    }
+
+    /// When there is no entry: steps the device, then reads once more.
+    #[inline(never)]
+    fn step_and_poll(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        (local_completions, idle): (&LocalCompletionReader, &mut IdleSnapshot),
+    ) -> Result<usize, Status> {
+        let bad_before = reader.bad;
+        self.ring(reader);
+        self.driver.backing.progress_to_idle(idle);
+        if self.written(reader.ci).is_some() {
+            let found = self.poll_stepped(reader, out, local_completions);
+            if found > 0 {
+                idle.end();
+                return Ok(found);
+            }
+        }
+        reader.polls = reader.polls.wrapping_add(1);
+        if reader.polls.is_multiple_of(POLLS_PER_STATUS) {
+            self.driver.look_for_failure();
+        }
+        if self.driver.failed.load(Ordering::Relaxed) {
+            self.sweep_into_stash(reader);
+            let found = reader.unstash(out, |index| self.is_turn_of(local_completions, index));
+            self.publish_stash(reader);
+            return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
+        }
+        if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
+    }
+
+    /// Takes from the ring what a step brought.
+    #[inline(never)]
+    fn poll_stepped(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        local_completions: &LocalCompletionReader,
+    ) -> usize {
+        self.poll_ring(reader, out, local_completions)
+    }
+
+    /// Takes what the device has written. The first entry, the only one that most polls find or ask for, is taken
+    /// without a loop.
+    #[inline(always)]
+    fn poll_ring(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        local_completions: &LocalCompletionReader,
+    ) -> usize {
+        let Some(entry) = self.next_entry(reader, local_completions) else { return 0 };
+        let Some(first) = out.first_mut() else { return 0 };
+        let is_fit = self.take(reader, entry, first);
+        reader.ci = reader.ci.wrapping_add(1);
+        let found = if is_fit && (out.len() == 1 || self.written(reader.ci).is_none()) {
+            1
+        } else {
+            self.poll_on(reader, out, (local_completions, usize::from(is_fit)))
+        };
+        self.publish(reader);
+        // The stash is empty: it is taken first.
+        self.next.store(reader.ci, Ordering::Release);
+        // A deep ring's index may lag: the device still sees most of the ring free, and the next empty poll, arm or
+        // full lag writes it.
+        if reader.is_awaited || reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
+            self.ring(reader);
+        }
+        found
+    }
+
+    /// The next entry, if the device has written it and no local completion comes before it.
+    #[inline(always)]
+    fn next_entry(
+        &self,
+        reader: &RingReader,
+        local_completions: &LocalCompletionReader,
+    ) -> Option<WrittenEntry<'_>> {
+        let entry = self.written(reader.ci)?;
+        (!self.is_turn_of(local_completions, reader.ci)).then_some(entry)
+    }
+
+    /// After the first entry: continues until `out`, of which `found` are filled, is full, or nothing is left.
+    #[inline(never)]
+    fn poll_on(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        (local_completions, mut found): (&LocalCompletionReader, usize),
+    ) -> usize {
+        let start = reader.ci;
+        while let Some(slot) = out.get_mut(found)
+            && let Some(entry) = self.next_entry(reader, local_completions)
+        {
+            self.ask_ahead(reader);
+            let is_fit = self.take(reader, entry, slot);
+            reader.ci = reader.ci.wrapping_add(1);
+            found += usize::from(is_fit);
+            // Entries that match nothing: at most a ring's worth at a time.
+            if !is_fit && reader.ci.wrapping_sub(start) >> self.log2 != 0 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Prefetches what is needed once a later completion is taken, if it is of another queue than the one before: a
+    /// program posts next to a queue that has room again.
+    #[inline(always)]
+    fn ask_ahead(&self, reader: &mut RingReader) {
+        let Some(later) = self.written(reader.ci.wrapping_add(AHEAD)) else { return };
+        let slot = crate::table::slot_of(later.cookie());
+        if slot != reader.asked {
+            reader.asked = slot;
+            if let Some(Some(link)) = reader.cache.get(slot) {
+                link.lines.ask();
+            }
+        }
+    }
+
+    /// Whether a poll has nothing to take and nothing to publish, checked without the reader.
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        let ci = self.ci.load(Ordering::Acquire);
+        self.written(ci).is_none()
+            && !self.has_stash.load(Ordering::Relaxed)
+            && !self.driver.failed.load(Ordering::Relaxed)
+    }
+
     /// Polls without stepping the device first.
     #[inline(always)]
-    pub(super) fn poll_found(
+    fn poll_found(
         &self,
         reader: &mut RingReader,
         out: &mut [Completion],
@@ -195,13 +384,27 @@ impl JfcCore {
     /// Lets the device work, before a poll of a program whose last polls each found something.
     #[cold]
     #[inline(never)]
-    pub(super) fn let_device_work_for(&self, reader: &mut RingReader) {
+    fn let_device_work_for(&self, reader: &mut RingReader) {
         reader.owes_progress = false;
         self.driver.backing.progress();
     }
 }
 
 impl RingReader {
+    /// Moves stashed completions to `out`, up to the first entry at which `is_other_turn`.
+    fn unstash(&mut self, out: &mut [Completion], is_other_turn: impl Fn(u32) -> bool) -> usize {
+        let mut count = 0;
+        while let (Some(slot), Some(&(index, completion))) =
+            (out.get_mut(count), self.stash.front())
+            && !is_other_turn(index)
+        {
+            *slot = completion;
+            self.stash.pop_front();
+            count += 1;
+        }
+        count
+    }
+
     /// Notes that a poll found something.
     #[inline(always)]
     fn on_found(&mut self) {
@@ -271,3 +474,5 @@ impl CompletionQueue for PollHalf {
 }
 /// Polls with a result after which the next one lets the device work first.
 const POLLS_PER_PROGRESS: u32 = 16;
+/// Entries between one that is taken and one whose queue is asked for.
+const AHEAD: u32 = 3;
