@@ -2,23 +2,22 @@
 //!
 //! *Owns*: everything of the queue that only the holder of its `Serial` touches. *Takes*: posted blocks, completions
 //! of requests that were handed over, state changes. *Gives*: bytes moved directly, requests for the shared part,
-//! CQEs. *Must not*: wait; start an entry without a completion slot.
+//! CQEs. *Must not*: wait; start an entry without a completion slot; let a request overtake one that it must follow.
 
 mod flush;
 mod lookups;
 mod message;
 mod ping_pong_entry;
 mod planted;
-mod route;
 
 use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use udma_abi::{
-    CqeStatus, EqeKind, Nanos, Sqe,
+    CqeStatus, EqeKind, Nanos, Opcode, Sqe,
     cmd::{Mode, QueueFlags, QueueState},
     counters::Counter,
-    sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
+    sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags, SqeTargetKind},
 };
 use urma_mem::ends::EndCount;
 use urma_mem::sync::Ordering;
@@ -27,20 +26,22 @@ use urma_mem::{Blocks, RegionWord32};
 pub(crate) use message::{HandedEnd, ShortSend};
 pub(crate) use ping_pong_entry::SaidTo;
 
-use super::direct::{By, Cursor};
+use super::direct::{By, Cursor, Job, Progress, shown_to};
 use super::fast::known::KnownRequests;
 use super::fetch::SendRing;
-use super::gather::{EntryWords, Local};
-use super::mail::Mail;
+use super::gather::{EntryWords, Local, Segments, Store};
+use super::mail::{HANDED_OVER_MAX, Handed, Mail};
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::function::FunctionId;
 use crate::context::jfc::JfcPort;
+use crate::context::link::Reach;
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 use crate::context::token::GuessBudget;
+use crate::limits::MESSAGE_MAX;
 
 /// Arguments of [`SendEngine::new`], from the command that makes the queue.
 #[derive(Debug)]
@@ -135,6 +136,9 @@ pub(super) enum SendState {
     Reset,
 }
 
+/// The outstanding requests of a path have different targets.
+const MIXED: u32 = u32::MAX;
+
 /// One visit of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit<'a> {
@@ -223,7 +227,7 @@ impl SendEngine {
             segments: SegmentCache::of(cfg.owner),
             known: KnownRequests::new(cfg.ends),
             words: [0; SQE_WORDS_MAX],
-            sqe: Sqe::new(udma_abi::Opcode::Nop),
+            sqe: Sqe::new(Opcode::Nop),
             current: Current::NONE,
             under_way: false,
             state: SendState::Ready,
@@ -430,6 +434,176 @@ impl SendEngine {
         self.after_error(visit, CqeStatus::LocOperation);
     }
 
+    /// Makes the next step of the request at the front.
+    #[inline]
+    fn execute_front(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
+        if !self.under_way {
+            return FrontResult::Wait;
+        }
+        if self.sqe.opcode == Opcode::Nop {
+            return FrontResult::End(CqeStatus::Success, 0);
+        }
+        let Some(index) = self.path_state_of(visit, self.sqe.tpn) else {
+            return FrontResult::End(CqeStatus::LocOperation, 0);
+        };
+        if !self.current.checked {
+            if let Err(status) = self.check(visit, index) {
+                return FrontResult::End(status, 0);
+            }
+            self.current.checked = true;
+        }
+        if !self.path_states[index].link.is_alive() {
+            return FrontResult::End(CqeStatus::AckTimeout, 0);
+        }
+        let is_fenced =
+            self.sqe.flags.contains(SqeFlags::FENCE) && !visit.tables.faults.fence_ignored();
+        if is_fenced && self.retire.fence_pending() {
+            return FrontResult::Wait;
+        }
+        if self.sqe.opcode.is_send() {
+            return self.hand_over(index, Placed::No);
+        }
+        self.try_direct(visit, index, budget)
+    }
+
+    #[inline]
+    fn try_direct(&mut self, visit: &Visit<'_>, index: usize, budget: &mut usize) -> FrontResult {
+        let path_state = &mut self.path_states[index];
+        let direct = !matches!(path_state.link.reach, Reach::Messages | Reach::Standard);
+        if direct && path_state.outstanding != 0 && self.current.cursor.life == 0 {
+            // Earlier requests of this path may not be placed yet. A request that follows them in the same sequence
+            // keeps its order there or waits; one of another sequence may overtake them.
+            let same = path_state.target == key(&self.sqe);
+            if same && self.sqe.opcode == Opcode::WriteImm {
+                return self.hand_over(index, Placed::No);
+            }
+            let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
+            if same || strong || path_state.target == MIXED {
+                return FrontResult::Wait;
+            }
+        }
+        let unproven = self.sqe.opcode == Opcode::WriteImm
+            && !self.path_states[index].admission.is_proven(shown_to(&self.sqe));
+        if unproven {
+            return self.hand_over(index, Placed::No);
+        }
+        if self.sqe.opcode == Opcode::FlushDma {
+            let done = FrontResult::End(CqeStatus::Success, 0);
+            return if direct { done } else { self.hand_over(index, Placed::No) };
+        }
+        if visit.tables.faults.is_planted()
+            && let Some(step) = self.defer(visit, index)
+        {
+            return step;
+        }
+        let path_state = &mut self.path_states[index];
+        let job = Job {
+            sqe: &self.sqe,
+            words: &self.words,
+            local: &self.current.local,
+            len: self.current.len,
+            segments: Segments { cache: &mut self.segments, table: &visit.tables.segments },
+            chunk: visit.tables.cfg.direct_chunk,
+            cache: visit.tables.cfg.cache_bytes,
+            faults: visit.tables.faults,
+        };
+        let mut cursor = self.current.cursor;
+        let progress = job.execute(path_state, &mut cursor, budget);
+        match progress {
+            Ok(Progress::Done(bytes)) => {
+                match cursor.by {
+                    By::Memory | By::PastCaches => visit.queue.fast.direct(u64::from(bytes)),
+                    By::Kernel => visit.queue.fast.fetched(u64::from(bytes)),
+                }
+                if self.sqe.opcode == Opcode::WriteImm {
+                    return self.hand_over(index, Placed::Yes);
+                }
+                FrontResult::End(CqeStatus::Success, bytes)
+            }
+            Ok(Progress::More) => {
+                self.current.cursor = cursor;
+                FrontResult::More
+            }
+            Ok(Progress::NotDirect) => self.hand_over(index, Placed::No),
+            Err(status) => FrontResult::End(status, 0),
+        }
+    }
+
+    fn hand_over(&mut self, index: usize, placed: Placed) -> FrontResult {
+        let path_state = &mut self.path_states[index];
+        let key = key(&self.sqe);
+        let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
+        if strong && path_state.outstanding != 0 && path_state.target != key {
+            return FrontResult::Wait;
+        }
+        let seq = self.retire.next_seq();
+        let handed = Handed {
+            seq,
+            words: self.words,
+            // Lengths were checked against MESSAGE_MAX.
+            len: u32::try_from(self.current.len).unwrap_or(u32::MAX),
+            placed: placed == Placed::Yes,
+        };
+        let outstanding: u32 = self.path_states.iter().map(|s| s.outstanding).sum();
+        let room = (outstanding as usize) < HANDED_OVER_MAX;
+        if !room || self.mail.handed.push(handed).is_err() {
+            // A payload that is placed already is simply placed once more at the next step.
+            return FrontResult::Wait;
+        }
+        let path_state = &mut self.path_states[index];
+        if self.sqe.opcode.consumes_receive() {
+            path_state.admission.on_asked(seq, shown_to(&self.sqe));
+        }
+        path_state.target =
+            if path_state.outstanding == 0 || path_state.target == key { key } else { MIXED };
+        path_state.outstanding += 1;
+        FrontResult::Handed { tpn: path_state.link.tpn }
+    }
+
+    /// Index of the state of the path `tpn`.
+    #[inline]
+    fn path_state_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        self.path_states.index_of(tpn).or_else(|| self.add_path_state(visit, tpn))
+    }
+
+    #[cold]
+    fn add_path_state(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        let link = visit.tables.links.find(tpn)?;
+        let guard = self.guesses.clone().map(|guesses| (self.segments.owner(), guesses));
+        Some(self.path_states.add(PathState::new(link, self.slot).guarded(guard)))
+    }
+
+    /// Makes all checks that need no peer, before anything starts.
+    #[inline]
+    fn check(&mut self, visit: &Visit<'_>, index: usize) -> Result<(), CqeStatus> {
+        let sqe = &self.sqe;
+        let link = &self.path_states[index].link;
+        let is_standard = matches!(link.reach, Reach::Standard);
+        if link.unreliable != (self.mode == Mode::Um) || is_standard && self.mode != Mode::Rc {
+            return Err(CqeStatus::LocOperation);
+        }
+        match self.mode {
+            Mode::Rm => {}
+            Mode::Rc => self.check_bound()?,
+            Mode::Um => check_um(sqe, self.current.len, u64::from(visit.tables.cfg.mtu))?,
+        }
+        let atomic = sqe.opcode.is_atomic();
+        if self.current.len > MESSAGE_MAX || (atomic && !matches!(self.current.len, 4 | 8)) {
+            return Err(CqeStatus::LocLen);
+        }
+        let store = if sqe.opcode.fetches() { Store::Yes } else { Store::No };
+        let mut segments = Segments { cache: &mut self.segments, table: &visit.tables.segments };
+        self.current.local.check(&self.words, &mut segments, store)
+    }
+
+    fn check_bound(&self) -> Result<(), CqeStatus> {
+        let sqe = &self.sqe;
+        let (tpn, remote) = self.bound.ok_or(CqeStatus::LocOperation)?;
+        let names = sqe.opcode.consumes_receive();
+        let other = names && (sqe.target_id != remote || sqe.target_kind != SqeTargetKind::Jetty);
+        if sqe.tpn != tpn || other { Err(CqeStatus::LocOperation) } else { Ok(()) }
+    }
+
     #[inline]
     fn started(&self, blocks: u32, tpn: u32, end: Option<(CqeStatus, u32)>) -> Started {
         let sqe = &self.sqe;
@@ -497,6 +671,30 @@ impl SendEngine {
         let kind = if self.is_jetty { EqeKind::JettyErr } else { EqeKind::JfsErr };
         visit.tables.async_event(self.segments.owner(), kind, self.id);
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placed {
+    Yes,
+    No,
+}
+
+/// UM carries only SENDs of one packet.
+fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
+    if !matches!(sqe.opcode, Opcode::Send | Opcode::SendImm) {
+        return Err(CqeStatus::UnsupportedOpcode);
+    }
+    if len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
+}
+
+/// Key of the sequence that a request belongs to: that of its target.
+fn key(sqe: &Sqe) -> u32 {
+    target_key(sqe.target_kind, sqe.target_id)
+}
+
+/// Key of the sequence for a target given by kind and id.
+const fn target_key(kind: SqeTargetKind, id: u32) -> u32 {
+    (kind as u32) << 20 | id
 }
 
 /// Whether a status moves its queue out of READY (docs/device-spec.md, statuses).

@@ -13,8 +13,7 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags, SqeTargetKind},
 };
 
-use super::route::{MIXED, target_key};
-use super::{SendEngine, SendState, Started, StepOutcome, Visit};
+use super::{MIXED, SendEngine, SendState, Started, StepOutcome, Visit, target_key};
 use crate::engine::gather::Store;
 use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;

@@ -6,8 +6,7 @@
 use udma_abi::{CqeStatus, MessageBody, MessageEntry, sqe::BLOCK_WORDS};
 
 use super::message::shown_by;
-use super::route::target_key;
-use super::{SendEngine, Started, Visit};
+use super::{SendEngine, Started, Visit, target_key};
 use crate::engine::gather::Store;
 use crate::engine::pieces::local_of;
 use crate::engine::ping_pong::{PingPongParts, PingPongSends, SaidMessages};
