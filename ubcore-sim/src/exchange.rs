@@ -38,7 +38,7 @@ use crate::engine::core::DeviceCore;
 use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
-use crate::ports::{Deadline, LinkVisitor};
+use crate::ports::{Deadline, LinkVisitor, Transmit};
 use ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
 use context::ExchangeContext;
 use initiator::send_queues::SendQueueTable;
@@ -410,6 +410,26 @@ impl Exchange {
     /// Whether any node is reached by packets, or may be.
     pub(crate) fn has_packet_peers(&self) -> bool {
         !self.endpoint.is_unused() || !self.standard.is_empty()
+    }
+
+    /// Writes the next packet to send to the front of `buf`.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        buf: &mut [u8],
+    ) -> Option<Transmit> {
+        let own_first = !self.standard.has_work() || std::mem::take(&mut self.sent_standard);
+        if own_first && let Some(sent) = self.endpoint.poll_transmit(now, buf) {
+            return Some(sent);
+        }
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
+        let sent = standard.poll_transmit(&mut work, buf);
+        self.sent_standard = sent.is_some();
+        if sent.is_none() && !own_first {
+            return self.endpoint.poll_transmit(now, buf);
+        }
+        sent
     }
 
     /// Notes that packets brought something, in a pass of `by`. If the program polls and usually posts soon after it

@@ -13,7 +13,6 @@ use crate::engine::core::DeviceCore;
 use crate::engine::mail::Handed;
 use crate::exchange::standard::BoundPair;
 use crate::exchange::{Exchange, ExchangeParts};
-use crate::ports::Transmit;
 
 impl Exchange {
     /// Opens the connection of jetty `id`.
@@ -91,25 +90,5 @@ impl Exchange {
         let ExchangeParts { standard, mut work, .. } = self.split(core, by.now);
         standard.on_packet(&mut work, by.from, &packet);
         true
-    }
-
-    /// Writes the next packet to send to the front of `buf`.
-    pub(crate) fn poll_transmit(
-        &mut self,
-        core: &DeviceCore,
-        now: Nanos,
-        buf: &mut [u8],
-    ) -> Option<Transmit> {
-        let own_first = !self.standard.has_work() || std::mem::take(&mut self.sent_standard);
-        if own_first && let Some(sent) = self.endpoint.poll_transmit(now, buf) {
-            return Some(sent);
-        }
-        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
-        let sent = standard.poll_transmit(&mut work, buf);
-        self.sent_standard = sent.is_some();
-        if sent.is_none() && !own_first {
-            return self.endpoint.poll_transmit(now, buf);
-        }
-        sent
     }
 }
