@@ -10,7 +10,6 @@ mod registers;
 mod run;
 mod running;
 mod shared;
-mod shared_place;
 
 use std::sync::Arc;
 
@@ -32,8 +31,7 @@ use crate::ports::{Interrupt, Ports};
 pub use queue_handle::{
     Executed, FoundJfc, QueueEnd, QueueEntry, QueueHandle, QueueVisit, WordMove,
 };
-use shared::SharedPart;
-use shared_place::SharedVisits;
+use shared::{SharedPart, SharedVisits};
 
 /// A software UDMA device.
 #[derive(Debug)]

@@ -16,8 +16,7 @@ use urma_mem::{
 
 use super::SoftwareDevice;
 use super::running::RunningTime;
-use super::shared::SharedPart;
-use super::shared_place::SharedPlace;
+use super::shared::{SharedPart, SharedPlace};
 use crate::cfg::PortMode;
 use crate::context::plugged::PluggedModel;
 use crate::endpoint::Reception;
