@@ -14,7 +14,6 @@ pub(crate) mod planted;
 mod receive;
 mod repair;
 mod ring;
-mod send;
 mod strategy;
 mod tp;
 

@@ -11,8 +11,7 @@ use udma_abi::Nanos;
 use urma_packet::{Body, PackEntries, TransactionHeader};
 use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, TpReceiver};
 
-use super::ring::Ring;
-use super::send::SPARE_MAX;
+use super::ring::{Ring, SPARE_MAX};
 
 /// One packet's part of a transaction.
 #[derive(Debug)]

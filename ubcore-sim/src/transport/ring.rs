@@ -8,6 +8,8 @@
 
 /// Initial size of a ring.
 const FIRST: usize = 256;
+/// Most buffers that a window keeps for later packets.
+pub(super) const SPARE_MAX: usize = 1024;
 
 /// An element for each sequence of a window.
 #[derive(Debug)]

@@ -9,6 +9,8 @@ mod cfg;
 mod losses;
 mod repair;
 
+use std::ops::Range;
+
 use udma_abi::Nanos;
 use urma_packet::{
     Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketHeader, Psn, Repeat,
@@ -25,7 +27,7 @@ use crate::fault::Faults;
 
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
 use super::repair::RepairStore;
-use super::send::SendStore;
+use super::ring::{Ring, SPARE_MAX};
 use super::strategy::Strategy;
 
 /// Buffer size that [`Tp::poll_transmit`] needs, in bytes.
@@ -536,6 +538,63 @@ impl Tp {
 
     fn fail(&mut self, error: TpError) {
         self.failed.get_or_insert(error);
+    }
+}
+
+/// Packets of the send window, by sequence: the bytes that the peer may lack. Buffers of acknowledged packets are used again,
+/// so a steady stream allocates nothing.
+#[derive(Debug)]
+struct SendStore {
+    packets: Ring<Vec<u8>>,
+    /// First packet whose place is not free.
+    first: u64,
+    /// Buffers of acknowledged packets: the most recent one, which is still in the caches, is used first.
+    spare: Vec<Vec<u8>>,
+}
+
+impl SendStore {
+    /// Creates a store of `packets` places.
+    fn new(packets: u32) -> Self {
+        Self { packets: Ring::new(packets), first: 0, spare: Vec::new() }
+    }
+
+    /// Lets `write` fill the `len` bytes of packet `seq`, whose place is free. If `write` fails, nothing is stored.
+    fn store<E>(
+        &mut self,
+        seq: u64,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        let written = write(&mut bytes);
+        if written.is_ok() {
+            self.packets.reserve(self.first, seq);
+            *self.packets.at_mut(seq) = bytes;
+        } else {
+            self.spare.push(bytes);
+        }
+        written
+    }
+
+    /// Bytes of packet `seq`.
+    fn packet(&self, seq: u64) -> &[u8] {
+        self.packets.at(seq)
+    }
+
+    fn packet_mut(&mut self, seq: u64) -> &mut Vec<u8> {
+        self.packets.at_mut(seq)
+    }
+
+    /// Frees packets that the peer has acknowledged.
+    fn free(&mut self, packets: Range<u64>) {
+        self.first = packets.end;
+        for seq in packets {
+            let bytes = std::mem::take(self.packet_mut(seq));
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(bytes);
+            }
+        }
     }
 }
 
