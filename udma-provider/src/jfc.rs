@@ -37,7 +37,6 @@ use crate::{
     doorbell::CqDoorbell,
     index::is_before,
     local_completion::{LocalCompletionRing, LocalCompletionWriter},
-    resolve,
     table::PolledQueue,
 };
 use poll::PollHalf;
@@ -290,7 +289,7 @@ impl JfcCore {
     /// Stashes completions for what a failed device did not complete.
     fn sweep_into_stash(&self, reader: &mut RingReader) {
         let mut swept = VecDeque::new();
-        resolve::sweep(&self.driver.queues, self.jfcn, &mut swept);
+        entry::sweep(&self.driver.queues, self.jfcn, &mut swept);
         let ci = reader.ci;
         reader.stash.extend(swept.into_iter().map(|completion| (ci, completion)));
     }

@@ -26,7 +26,6 @@ mod local_completion;
 mod path;
 mod provider;
 mod ranges;
-mod resolve;
 mod segment;
 mod shadow;
 mod slots;
