@@ -3,7 +3,6 @@
 //! *Owns*: outstanding requests, their numbers, their order. *Takes*: mail of send queues, answers, time. *Gives*:
 //! pieces, completions. *Must not*: touch the memory of a target.
 
-mod answer;
 pub(crate) mod flow;
 mod modelled;
 mod next_piece;

@@ -1,13 +1,15 @@
 //! The initiator's side of one peer: from requests to pieces, sequence by sequence, and answers.
 //!
-//! *Owns*: outstanding requests, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, completions. *Must
-//! not*: push a piece before the carrier has room for it; complete a request twice.
+//! *Owns*: outstanding requests, deadlines, what each response code means for its request. *Takes*: requests, answers,
+//! time. *Gives*: pieces, completions. *Must not*: push a piece before the carrier has room for it; complete a request
+//! twice; trust a length or offset from the peer.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use udma_abi::{CqeStatus, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_packet::{
-    FormWords, RequestFlags, RequestHeader, ResponseHeader, SendValues, TransactionHeader,
+    FormWords, RequestFlags, RequestHeader, ResponseBody, ResponseHeader, ResponseStatus,
+    SendValues, TransactionHeader,
 };
 
 use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
@@ -15,16 +17,15 @@ use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
 use crate::endpoint::TpEndpoint;
 use crate::engine::core::DeviceCore;
-use crate::engine::gather::{Local, Segments};
+use crate::engine::gather::{self, Local, MessageSpan, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::exchange::context::ExchangeContext;
-use crate::exchange::initiator::answer::{Effect, effect, is_final};
-use crate::exchange::initiator::flow::{BegunRequest, Flow, Request};
+use crate::exchange::initiator::flow::{BegunRequest, Flow, Request, SEQUENCE_TRIES};
 use crate::exchange::initiator::modelled;
 use crate::exchange::initiator::next_piece::{NextPiece, NotPushed, name};
 use crate::exchange::initiator::schedule::Schedule;
-use crate::exchange::initiator::send_queues::{SendQueueTable, TIMEOUT_MIN_NS};
+use crate::exchange::initiator::send_queues::{SendQueueTable, Sender, TIMEOUT_MIN_NS};
 use crate::exchange::pair::Pair;
 use crate::exchange::short::{self, AckForms, SentForm, SentForms};
 
@@ -609,5 +610,124 @@ fn count(tables: &Tables, is_packets: bool, piece: &NextPiece, request: &Request
     }
     if !again {
         tables.counts.add_alone(bytes, piece.len as u64);
+    }
+}
+
+/// Effect of an answer on its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    /// More pieces of the answer follow.
+    More,
+    End(CqeStatus, u32),
+    /// The request is sent again after so many ns.
+    Wait(u64),
+    /// Everything from this number on is sent again.
+    From(u16),
+}
+
+/// Whether this is the last piece of the answer.
+fn is_final(header: &ResponseHeader, len: usize) -> bool {
+    match header.body {
+        ResponseBody::ReadData { offset, length } => offset as usize + len >= length as usize,
+        ResponseBody::None | ResponseBody::Acks { .. } | ResponseBody::Atomic(_) => true,
+    }
+}
+
+fn effect(
+    request: &mut Request,
+    (sender, now): (&mut Sender, Nanos),
+    core: &DeviceCore,
+    header: &ResponseHeader,
+    bytes: &[u8],
+) -> Effect {
+    match header.status {
+        ResponseStatus::Ack => on_ack(request, sender, core, header, bytes),
+        ResponseStatus::ReceiverNotReady { timer } => {
+            core.tables.counts.add(Counter::RnrReceived, 1);
+            let wait = ResponseStatus::rnr_timer_ns(timer);
+            if !request.may_retry(sender.side.rnr_retry, now, wait) {
+                return Effect::End(CqeStatus::RnrRetryExceeded, 0);
+            }
+            if core.tables.faults.not_ready_forgotten() {
+                return Effect::Wait(Nanos::MAX / 2);
+            }
+            Effect::Wait(wait)
+        }
+        ResponseStatus::OutOfSequence { expected } => {
+            if request.sequence_used >= SEQUENCE_TRIES {
+                return Effect::End(CqeStatus::AckTimeout, 0);
+            }
+            request.sequence_used += 1;
+            Effect::From(expected)
+        }
+        ResponseStatus::Length => Effect::End(CqeStatus::RemRespLen, 0),
+        ResponseStatus::Unsupported => Effect::End(CqeStatus::RemUnsupportedReq, 0),
+        ResponseStatus::NoResources | ResponseStatus::TargetReset | ResponseStatus::NoTarget => {
+            Effect::End(CqeStatus::RemOperation, 0)
+        }
+        ResponseStatus::AccessAbort => Effect::End(CqeStatus::RemAccessAbort, 0),
+        ResponseStatus::DataPoison => Effect::End(CqeStatus::RemDataPoison, 0),
+    }
+}
+
+fn on_ack(
+    request: &mut Request,
+    sender: &mut Sender,
+    core: &DeviceCore,
+    header: &ResponseHeader,
+    bytes: &[u8],
+) -> Effect {
+    let lie = Effect::End(CqeStatus::RemOperation, 0);
+    if header.body.opcode() != request.header.op.answered_by() {
+        return lie;
+    }
+    match header.body {
+        ResponseBody::None | ResponseBody::Acks { .. } => {
+            Effect::End(CqeStatus::Success, request.len)
+        }
+        ResponseBody::ReadData { offset, length } => {
+            let Ok(len) = u32::try_from(bytes.len()) else { return lie };
+            let fits = length == request.len && offset == request.got && len <= length - offset;
+            if !fits || (len == 0 && length != 0) {
+                return lie;
+            }
+            let last = offset + len == length;
+            store(request, sender, core, (u64::from(offset), bytes, last));
+            request.got += len;
+            if last { ended(request) } else { Effect::More }
+        }
+        ResponseBody::Atomic(value) => {
+            // Its length is that of its operands.
+            if value.size.bytes() != request.len {
+                return lie;
+            }
+            let all = value.value.to_le_bytes();
+            let len = (value.size.bytes() as usize).min(all.len());
+            store(request, sender, core, (0, &all[..len], true));
+            ended(request)
+        }
+    }
+}
+
+fn ended(request: &Request) -> Effect {
+    match request.failed {
+        Some(status) => Effect::End(status, 0),
+        None => Effect::End(CqeStatus::Success, request.len),
+    }
+}
+
+/// Stores received data in the request's local pieces; an error there is the request's status when its answer is
+/// complete.
+fn store(
+    request: &mut Request,
+    sender: &mut Sender,
+    core: &DeviceCore,
+    (at, bytes, last): (u64, &[u8], bool),
+) {
+    let mut segments = Segments { cache: &mut sender.cache, table: &core.tables.segments };
+    let span = MessageSpan { at, len: bytes.len(), last };
+    let pieces = request.local.pieces(&request.words);
+    if let Err(status) = gather::write_in(pieces, &mut segments, span, bytes) {
+        request.failed.get_or_insert(status);
     }
 }
