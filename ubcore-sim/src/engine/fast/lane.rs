@@ -17,10 +17,15 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SqeFlags},
 };
 use urma_mem::Region;
+use urma_mem::hazard::CHUNK_MAX;
+use urma_mem::sync::Ordering;
 
-use super::known::KnownName;
+use super::known::{AtomicBlocks, KnownName, MovedEntry};
+use super::repeat::execute_known_entry;
 use crate::cfg::ExpressLane;
+use crate::context::queue::Queue;
 use crate::context::segment::LocalSegment;
+use crate::context::tables::Tables;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
@@ -59,6 +64,71 @@ impl SendEngine {
             LaneResult::Failed => self.execute_rest(visit, StepOutcome::BUSY),
             LaneResult::NotTaken => self.execute_requests(visit),
         }
+    }
+
+    /// Executes `block`, which is not in the ring, as the next entry. `None`: nothing happened.
+    #[inline(always)]
+    pub(crate) fn execute_block(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<StepOutcome> {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return None;
+        }
+        if !self.execute_cached(queue, block) {
+            return self.execute_new((tables, queue), block);
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.clear_slots(StepOutcome::BUSY))
+    }
+
+    /// Executes a whole block like any cached one, which becomes the newest; the driver makes its CQE. Returns the
+    /// JFC index as [`SendEngine::repeat`] does.
+    #[inline(always)]
+    pub(crate) fn execute_known(
+        &mut self,
+        queue: &Queue,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<u32> {
+        let head = self.ring.head;
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != head {
+            return None;
+        }
+        let ends = self.known.seen_ends();
+        let known = self.known.find_executed(block)?;
+        if !(self.ring.is_at_head(block[0]) && known.lives(ends)) {
+            return None;
+        }
+        let moved = MovedEntry::of(block, head);
+        known.open()?.copy(&moved)?;
+        self.count_unreported(1, 1);
+        queue.fast.unreported(u64::from(moved.len));
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.retire.port().next_index())
+    }
+
+    /// Executes a request that missed the cache, by the rest of the express lane.
+    #[inline(never)]
+    fn execute_new(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<StepOutcome> {
+        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
+            return None;
+        }
+        let visit = Visit { tables, queue, direct: None };
+        let result = self.lane_new(&visit, block, 1);
+        if result == LaneResult::NotTaken {
+            return None;
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        let mut left = StepOutcome::BUSY;
+        if result == LaneResult::Failed {
+            left = self.execute_rest(&visit, left);
+        }
+        Some(self.clear_slots(left))
     }
 
     /// Executes up to a budget of the `posted` blocks in the ring on the lane, and the rest by the long path.
@@ -203,6 +273,119 @@ impl SendEngine {
             self.keep_known(visit, KnownName::of_atomic(&blocks, atomic.kind), entry);
         }
         self.end(visit, (entry, Atomic::BLOCKS), copied)
+    }
+
+    /// Executes an atomic like an earlier one, which is not in the ring, as the next entry. `None`: nothing happened.
+    #[inline(always)]
+    pub(crate) fn execute_atomic(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        blocks: &AtomicBlocks,
+    ) -> Option<StepOutcome> {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return None;
+        }
+        let visit = Visit { tables, queue, direct: None };
+        // Remembers the entry: from now on the fields that differ are enough.
+        let _ = self.known.find_executed_atomic(blocks);
+        let result = self.execute_cached_atomic(&visit, blocks);
+        if result == LaneResult::NotTaken {
+            return None;
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        let left = match result {
+            LaneResult::Failed => self.execute_rest(&visit, StepOutcome::BUSY),
+            LaneResult::Done | LaneResult::NotTaken => StepOutcome::BUSY,
+        };
+        Some(self.clear_slots(left))
+    }
+
+    /// Executes and retires an atomic like an earlier one, the next entry; `blocks` may be in the ring or not.
+    #[inline(always)]
+    pub(super) fn execute_cached_atomic(
+        &mut self,
+        visit: &Visit<'_>,
+        blocks: &AtomicBlocks,
+    ) -> LaneResult {
+        let ends = self.known.seen_ends();
+        let Some(known) = self.known.find_atomic(blocks) else { return LaneResult::NotTaken };
+        let word = blocks[0][0];
+        if !(self.ring.is_at_head(word) && known.lives(ends) && self.retire.reserve()) {
+            return LaneResult::NotTaken;
+        }
+        let changed = known.open().and_then(|open| open.change(blocks));
+        let (entry_idx, flags) =
+            (OneSided::entry_idx_of(&blocks[0]), OneSided::flags_of(&blocks[0]));
+        let bytes = match changed {
+            Some(Ok(bytes)) => bytes,
+            // Executed in memory that was withdrawn meanwhile: it must not be executed twice.
+            Some(Err(status)) => {
+                return self.fail(visit, (entry_idx, Atomic::BLOCKS), (flags, true), status);
+            }
+            None => {
+                self.retire.keep_or_give_back();
+                return LaneResult::NotTaken;
+            }
+        };
+        self.ring.head = self.ring.head.wrapping_add(Atomic::BLOCKS);
+        visit.queue.fast.direct(u64::from(bytes));
+        self.retire.succeed((entry_idx, Atomic::BLOCKS), (flags, bytes), &visit.queue.fast);
+        LaneResult::Done
+    }
+
+    /// Executes the request in `block`, the next one, with the cached checks. `false`: nothing happened.
+    #[inline(always)]
+    pub(super) fn execute_cached(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
+        let ends = self.known.seen_ends();
+        let Some(known) = self.known.find_executed(block) else { return false };
+        if !self.ring.is_at_head(block[0]) {
+            return false;
+        }
+        if !known.lives(ends) {
+            return false;
+        }
+        let moved = MovedEntry::of(block, self.ring.head);
+        execute_known_entry(known, (&mut self.ring, &mut self.retire), queue, &moved)
+    }
+
+    /// Executes the next of `posted` blocks in the ring and those like it that follow, at most `most` requests, under
+    /// one announcement. Returns how many.
+    #[inline(always)]
+    pub(super) fn execute_cached_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
+        let mut block = self.ring.block(0);
+        let ends = self.known.seen_ends();
+        let Some(known) = self.known.find(&block) else { return 0 };
+        if !known.lives(ends) {
+            return 0;
+        }
+        // Unregistering a segment of this node visits the engine, so the segment lives until the list is done.
+        let Some(open) = known.open() else { return 0 };
+        let (mut done, mut bytes) = (0, 0);
+        let most = most.min(posted);
+        while done < most && bytes < CHUNK_MAX as u64 {
+            if !(self.ring.is_at_head(block[0]) && self.retire.reserve()) {
+                break;
+            }
+            if open.copy(&MovedEntry::of(&block, self.ring.head)).is_none() {
+                self.retire.keep_or_give_back();
+                break;
+            }
+            self.ring.head = self.ring.head.wrapping_add(1);
+            let len = OneSided::len_of(&block);
+            let (entry_idx, flags) = (OneSided::entry_idx_of(&block), OneSided::flags_of(&block));
+            self.retire.succeed_in_list(entry_idx, (flags, len), &queue.fast);
+            (done, bytes) = (done + 1, bytes + u64::from(len));
+            block = self.ring.block(0);
+            if !open.is_of(&block) {
+                break;
+            }
+        }
+        drop(open);
+        if done != 0 {
+            queue.fast.direct_list(u64::from(done), bytes);
+            self.retire.retire(done);
+        }
+        done
     }
 
     /// Whether nothing is in flight: every request that was started is retired.

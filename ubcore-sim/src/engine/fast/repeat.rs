@@ -1,46 +1,22 @@
-//! The shortest part of the express lane: requests like an earlier one.
+//! The shortest part of the express lane: requests of which only the fields come that differ from the newest one.
 //!
-//! *Owns*: nothing. *Takes*: the next block. *Gives*: the request executed and retired, or nothing changed. *Must
-//! not*: decide on a status: what misses the cache goes to the rest of the lane.
+//! *Owns*: nothing. *Takes*: position, addresses, length. *Gives*: the request executed and retired, or nothing changed.
+//! *Must not*: decide on a status: what is refused here comes again as a whole block.
 
 use std::sync::Arc;
 
-use udma_abi::{
-    Atomic, CompletionBy, CqeStatus, MovedWord, OneSided,
-    sqe::{BLOCK_WORDS, SqeFlags},
-};
-use urma_mem::hazard::CHUNK_MAX;
+use udma_abi::{Atomic, CompletionBy, CqeStatus, MovedWord, sqe::SqeFlags};
 use urma_mem::lines::UsedLines;
 use urma_mem::sync::Ordering;
 
 use super::grant::FastPathGrant;
-use super::known::{AtomicBlocks, KnownRequest, MovedEntry};
-use super::lane::LaneResult;
-use crate::cfg::ExpressLane;
+use super::known::{KnownRequest, MovedEntry};
 use crate::context::queue::Queue;
-use crate::context::tables::Tables;
 use crate::engine::fetch::{SendRing, low16};
 use crate::engine::retire::Retire;
-use crate::engine::send::{SendEngine, SendState, StepOutcome, Visit};
+use crate::engine::send::{SendEngine, SendState, StepOutcome};
 
 impl SendEngine {
-    /// Executes `block`, which is not in the ring, as the next entry. `None`: nothing happened.
-    #[inline(always)]
-    pub(crate) fn execute_block(
-        &mut self,
-        (tables, queue): (&Tables, &Queue),
-        block: &[u64; BLOCK_WORDS],
-    ) -> Option<StepOutcome> {
-        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
-            return None;
-        }
-        if !self.execute_cached(queue, block) {
-            return self.execute_new((tables, queue), block);
-        }
-        queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.clear_slots(StepOutcome::BUSY))
-    }
-
     /// Whether the queue is idle, `moved` is its next entry, and the epoch has not moved since the last full check.
     /// If it has, the caller passes the whole block, whose lookup checks all flags.
     #[inline(always)]
@@ -85,31 +61,6 @@ impl SendEngine {
         let left =
             if is_reported { self.clear_slots(StepOutcome::BUSY) } else { StepOutcome::NOTHING };
         Some((self.retire.port().next_index(), left))
-    }
-
-    /// Executes a whole block like any cached one, which becomes the newest; the driver makes its CQE. Returns the
-    /// JFC index as [`SendEngine::repeat`] does.
-    #[inline(always)]
-    pub(crate) fn execute_known(
-        &mut self,
-        queue: &Queue,
-        block: &[u64; BLOCK_WORDS],
-    ) -> Option<u32> {
-        let head = self.ring.head;
-        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != head {
-            return None;
-        }
-        let ends = self.known.seen_ends();
-        let known = self.known.find_executed(block)?;
-        if !(self.ring.is_at_head(block[0]) && known.lives(ends)) {
-            return None;
-        }
-        let moved = MovedEntry::of(block, head);
-        known.open()?.copy(&moved)?;
-        self.count_unreported(1, 1);
-        queue.fast.unreported(u64::from(moved.len));
-        queue.pi.store(self.ring.head, Ordering::Release);
-        Some(self.retire.port().next_index())
     }
 
     /// Executes an atomic like the newest one, whose CQE the driver makes. Returns the JFC index as
@@ -176,147 +127,11 @@ impl SendEngine {
         self.ring.head = self.ring.head.wrapping_add(blocks);
         self.retire.count_unreported(count, blocks);
     }
-
-    /// Executes an atomic like an earlier one, which is not in the ring, as the next entry. `None`: nothing happened.
-    #[inline(always)]
-    pub(crate) fn execute_atomic(
-        &mut self,
-        (tables, queue): (&Tables, &Queue),
-        blocks: &AtomicBlocks,
-    ) -> Option<StepOutcome> {
-        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
-            return None;
-        }
-        let visit = Visit { tables, queue, direct: None };
-        // Remembers the entry: from now on the fields that differ are enough.
-        let _ = self.known.find_executed_atomic(blocks);
-        let result = self.execute_cached_atomic(&visit, blocks);
-        if result == LaneResult::NotTaken {
-            return None;
-        }
-        queue.pi.store(self.ring.head, Ordering::Release);
-        let left = match result {
-            LaneResult::Failed => self.execute_rest(&visit, StepOutcome::BUSY),
-            LaneResult::Done | LaneResult::NotTaken => StepOutcome::BUSY,
-        };
-        Some(self.clear_slots(left))
-    }
-
-    /// Executes and retires an atomic like an earlier one, the next entry; `blocks` may be in the ring or not.
-    #[inline(always)]
-    pub(super) fn execute_cached_atomic(
-        &mut self,
-        visit: &Visit<'_>,
-        blocks: &AtomicBlocks,
-    ) -> LaneResult {
-        let ends = self.known.seen_ends();
-        let Some(known) = self.known.find_atomic(blocks) else { return LaneResult::NotTaken };
-        let word = blocks[0][0];
-        if !(self.ring.is_at_head(word) && known.lives(ends) && self.retire.reserve()) {
-            return LaneResult::NotTaken;
-        }
-        let changed = known.open().and_then(|open| open.change(blocks));
-        let (entry_idx, flags) =
-            (OneSided::entry_idx_of(&blocks[0]), OneSided::flags_of(&blocks[0]));
-        let bytes = match changed {
-            Some(Ok(bytes)) => bytes,
-            // Executed in memory that was withdrawn meanwhile: it must not be executed twice.
-            Some(Err(status)) => {
-                return self.fail(visit, (entry_idx, Atomic::BLOCKS), (flags, true), status);
-            }
-            None => {
-                self.retire.keep_or_give_back();
-                return LaneResult::NotTaken;
-            }
-        };
-        self.ring.head = self.ring.head.wrapping_add(Atomic::BLOCKS);
-        visit.queue.fast.direct(u64::from(bytes));
-        self.retire.succeed((entry_idx, Atomic::BLOCKS), (flags, bytes), &visit.queue.fast);
-        LaneResult::Done
-    }
-
-    /// Executes a request that missed the cache, by the rest of the express lane.
-    #[inline(never)]
-    fn execute_new(
-        &mut self,
-        (tables, queue): (&Tables, &Queue),
-        block: &[u64; BLOCK_WORDS],
-    ) -> Option<StepOutcome> {
-        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
-            return None;
-        }
-        let visit = Visit { tables, queue, direct: None };
-        let result = self.lane_new(&visit, block, 1);
-        if result == LaneResult::NotTaken {
-            return None;
-        }
-        queue.pi.store(self.ring.head, Ordering::Release);
-        let mut left = StepOutcome::BUSY;
-        if result == LaneResult::Failed {
-            left = self.execute_rest(&visit, left);
-        }
-        Some(self.clear_slots(left))
-    }
-
-    /// Executes the request in `block`, the next one, with the cached checks. `false`: nothing happened.
-    #[inline(always)]
-    pub(super) fn execute_cached(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
-        let ends = self.known.seen_ends();
-        let Some(known) = self.known.find_executed(block) else { return false };
-        if !self.ring.is_at_head(block[0]) {
-            return false;
-        }
-        if !known.lives(ends) {
-            return false;
-        }
-        let moved = MovedEntry::of(block, self.ring.head);
-        execute_known_entry(known, (&mut self.ring, &mut self.retire), queue, &moved)
-    }
-
-    /// Executes the next of `posted` blocks in the ring and those like it that follow, at most `most` requests, under
-    /// one announcement. Returns how many.
-    #[inline(always)]
-    pub(super) fn execute_cached_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
-        let mut block = self.ring.block(0);
-        let ends = self.known.seen_ends();
-        let Some(known) = self.known.find(&block) else { return 0 };
-        if !known.lives(ends) {
-            return 0;
-        }
-        // Unregistering a segment of this node visits the engine, so the segment lives until the list is done.
-        let Some(open) = known.open() else { return 0 };
-        let (mut done, mut bytes) = (0, 0);
-        let most = most.min(posted);
-        while done < most && bytes < CHUNK_MAX as u64 {
-            if !(self.ring.is_at_head(block[0]) && self.retire.reserve()) {
-                break;
-            }
-            if open.copy(&MovedEntry::of(&block, self.ring.head)).is_none() {
-                self.retire.keep_or_give_back();
-                break;
-            }
-            self.ring.head = self.ring.head.wrapping_add(1);
-            let len = OneSided::len_of(&block);
-            let (entry_idx, flags) = (OneSided::entry_idx_of(&block), OneSided::flags_of(&block));
-            self.retire.succeed_in_list(entry_idx, (flags, len), &queue.fast);
-            (done, bytes) = (done + 1, bytes + u64::from(len));
-            block = self.ring.block(0);
-            if !open.is_of(&block) {
-                break;
-            }
-        }
-        drop(open);
-        if done != 0 {
-            queue.fast.direct_list(u64::from(done), bytes);
-            self.retire.retire(done);
-        }
-        done
-    }
 }
 
 /// Executes a request like `known`, which is alive, as the next one. `false`: nothing happened.
 #[inline(always)]
-fn execute_known_entry(
+pub(super) fn execute_known_entry(
     known: &mut KnownRequest,
     (ring, retire): (&mut SendRing, &mut Retire),
     queue: &Queue,
