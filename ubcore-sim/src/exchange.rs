@@ -41,6 +41,7 @@ use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor, Transmit};
 use ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
 use context::ExchangeContext;
+use initiator::request;
 use initiator::send_queues::SendQueueTable;
 use owners::LoopbackOwners;
 use peers::KnownPeers;
@@ -565,7 +566,9 @@ impl Exchange {
         let (eid, dead) = (path.eid, path.dead);
         let ExchangeParts { peers, work, .. } = self.split(core, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
-        let header = work.senders.header(id, &sqe, handed.len);
+        let sender = work.senders.get(id).ok_or(CqeStatus::UnsupportedOpcode)?;
+        let initiator = pair::initiator(id, sender.side.is_jetty);
+        let header = request::header(&sqe, initiator, sender.side.mode, handed.len);
         let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;
         peer.requester.take_request(&work, &peer.line, handed, (header, Local::of(&sqe)));
         Ok(())

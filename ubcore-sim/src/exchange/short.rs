@@ -20,8 +20,9 @@ use urma_packet::{
 
 use crate::engine::gather::Local;
 use crate::engine::send::ShortSend;
+use crate::exchange::initiator::request;
 use crate::exchange::initiator::send_queues::SendQueueTable;
-use crate::exchange::pair::Pair;
+use crate::exchange::pair::{self, Pair};
 use crate::exchange::target::receive::{FormReceiver, ReceivingSides};
 
 /// Number of forms per peer that are cached in each direction.
@@ -86,8 +87,9 @@ impl SentForm {
         let mut words = [0; SQE_WORDS_MAX];
         words[..BLOCK_WORDS].copy_from_slice(short.block);
         let sqe = Sqe::decode(&words).ok()?;
-        let header = senders.header(short.queue, &sqe, 0)?;
         let sender = senders.get(short.queue)?;
+        let initiator = pair::initiator(short.queue, sender.side.is_jetty);
+        let header = request::header(&sqe, initiator, sender.side.mode, 0)?;
         let pair = Pair::of_request(&header);
         Some(Self {
             queue: short.queue,

@@ -5,15 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use udma_abi::{CqeStatus, Nanos, Sqe};
-use urma_packet::RequestHeader;
+use udma_abi::{CqeStatus, Nanos};
 
 use crate::context::segment::SegmentCache;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::{Handed, HandedCompletion};
 use crate::engine::send::HandedEnd;
-use crate::exchange::initiator::request;
-use crate::exchange::pair;
 use crate::exchange::sides::SendSide;
 
 /// Shortest time without an answer that ends a request: that of UDMA hardware for error timeouts of 0 to 7. Programs
@@ -94,12 +91,6 @@ impl SendQueueTable {
             HandedEnd::Step => self.wake.push(queue),
             HandedEnd::ByMail => self.end(queue, seq, CqeStatus::Success, bytes),
         }
-    }
-
-    /// The header that all pieces of a request of queue `id` share.
-    pub(crate) fn header(&self, id: u32, sqe: &Sqe, len: u32) -> Option<RequestHeader> {
-        let side = &self.by_id.get(&id)?.side;
-        request::header(sqe, pair::initiator(id, side.is_jetty), side.mode, len)
     }
 }
 
