@@ -20,7 +20,7 @@
 //!
 //! A program may poll for a while and then spin on its memory, until a datagram changes it. So once
 //! a tick finds a pause of the pollers, each arrival wakes the thread, until several in a row find
-//! that they poll (`arrivals.rs`). Watching for arrivals all the time cost a pair that only polls a
+//! that they poll (`vain_wakeups.rs`). Watching for arrivals all the time cost a pair that only polls a
 //! third of its mean latency on two processors, because each wake-up takes a processor from a poller.
 
 use std::{num::NonZeroU64, sync::Arc, thread::JoinHandle, time::Duration};
