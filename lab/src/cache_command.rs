@@ -1,23 +1,24 @@
-//! `urma-lab cache`: arguments, files, progress.
+//! `urma-lab cache`: its options and output.
 //!
-//! - owns: options, exit code. takes: the command line. gives: results on stdout and in a folder.
+//! - owns: options, which files are read. takes: the command line. gives: cells as they end, files.
 //! - must not: change a result.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use lab::cache::cell::{self, CacheResult};
+use lab::cache::cell;
 use lab::cache::grid::{self, CacheCell, CacheText, NamedTrace};
 use lab::cache::{output, plot};
-use lab::wan::grid::GridError;
+use lab::units::GridError;
 use serde_json::json;
 use urma_contexts::policy::seed::SeedRule;
 use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
+
+use crate::command::{SweepArgs, SweepEnd};
 
 /// Bytes of memory that a byte of a file of handles takes: the file, handles, numbers, next uses.
 const MEMORY_PER_BYTE: u64 = 6;
@@ -30,17 +31,22 @@ pub(crate) struct CacheArgs {
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
     /// Trace files to read, each in the format that `--format` names.
-    #[arg(long)]
+    #[arg(long, value_delimiter = ',')]
     file: Vec<PathBuf>,
     /// Format of the files: u32, csv, oracleGeneral.
     #[arg(long, default_value = "u32")]
     format: String,
     /// Policies: fifo, lru, clock, lfu, 2q, sieve, s3fifo, arc, lirs, wtinylfu, seed, ours, opt, opt-bypass. The last one, the
     /// bound, always runs.
-    #[arg(long, value_delimiter = ',', default_value = "ours,s3fifo,lru,opt")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        default_value = "ours,s3fifo,lru,opt"
+    )]
     policy: Vec<String>,
     /// Capacities: entries (2048), bytes (256K), or percent of the different handles (10%).
-    #[arg(long, value_delimiter = ',', default_value = "10%")]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "10%")]
     capacity: Vec<String>,
     /// Bytes of a slot, for capacities in bytes: 16, 32 or 64.
     #[arg(long, default_value_t = 32)]
@@ -66,42 +72,51 @@ pub(crate) struct CacheArgs {
     /// Seed of the synthetic traces instead of each one's own.
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads; all cores without it.
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Folder for cells.jsonl, cells.csv and plots.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// One JSON object per cell instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
 }
 
 /// Runs the experiment `cache` and returns the exit code.
 pub(crate) fn run(args: &CacheArgs) -> ExitCode {
-    let results = match cells(args).and_then(|cells| run_cells(args, &cells)) {
-        Ok(results) => results,
-        Err(error) => return refuse(args, &error),
+    let opened = cells(args).and_then(|cells| {
+        let running = args.sweep.open(cells.len() as u64, "cells")?;
+        Ok((cells, running))
+    });
+    let (cells, mut running) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return args.sweep.refuse(&error),
     };
-    let hash = cell::hash(&results);
-    if let Some(folder) = &args.out
-        && let Err(error) = write_files(folder, &results, &hash)
-    {
-        let _ = writeln!(io::stderr(), "urma-lab: {}: {error}", folder.display());
-        return ExitCode::from(1);
+    let (sweep, mut printer) = running.printer();
+    printer.head(output::HEAD);
+    let (mut results, mut printed) = (Vec::new(), 0);
+    let done = cell::run(&cells, sweep, |at, result| {
+        printer.run();
+        results.push(result);
+        // Rows of a trace at a capacity compare with one of them, the bound.
+        let is_last = cells.get(at + 1).is_none_or(|next| !next.is_beside(&cells[at]));
+        let group = if is_last { &results[printed..] } else { &[] };
+        printed += group.len();
+        for result in group {
+            let hash = cell::hash(std::slice::from_ref(result));
+            printer.cell(output::json_cell(group, result), &hash, &output::row(group, result));
+        }
+    });
+    if let Err(error) = done {
+        return args.sweep.refuse(&error);
     }
-    let text = if args.json { json_lines(&results, &hash) } else { output::table(&results, &hash) };
-    crate::say(&mut io::stdout(), &text)
+    running.end(|| {
+        let hash = cell::hash(&results);
+        let mut files = vec![("cells.csv".to_owned(), output::csv(&results))];
+        files.extend(plot::of(&results)?.into_iter().map(|(name, svg)| (name + ".svg", svg)));
+        let count = results.len();
+        let json = json!({ "schema": "urma-lab/1", "kind": "grid", "cells": count, "hash": hash });
+        let text = format!("{}hash {hash}", output::tier_table(&results));
+        Ok(SweepEnd { files, json: Some(json), text })
+    })
 }
 
 /// All cells: everything is checked and read before the first one runs.
 fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
-    let refused = |field, value: &str, want: &str| {
-        Err(GridError { field, value: value.to_owned(), want: want.to_owned() })
-    };
-    if args.workers == Some(0) {
-        return refused("workers", "0", "at least 1");
-    }
     let grid = CacheText {
         policies: args.policy.clone(),
         capacities: args.capacity.clone(),
@@ -130,7 +145,12 @@ fn read(file: &Path, format: TraceFormat) -> Result<NamedTrace, GridError> {
         value: format!("{name}: {error}"),
         want: "a file that can be read".to_owned(),
     };
-    let bytes = std::fs::metadata(file).map_err(unreadable)?.len();
+    let metadata = std::fs::metadata(file).map_err(unreadable)?;
+    if !metadata.is_file() {
+        let want = "a regular file: what has no end cannot be a trace".to_owned();
+        return Err(GridError { field: "file", value: name, want });
+    }
+    let bytes = metadata.len();
     let free = free_memory();
     if bytes.saturating_mul(MEMORY_PER_BYTE) > free {
         let want = format!("at most {} bytes with the memory that is free", free / MEMORY_PER_BYTE);
@@ -151,48 +171,4 @@ fn free_memory() -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
-}
-
-fn run_cells(args: &CacheArgs, cells: &[CacheCell]) -> Result<Vec<CacheResult>, GridError> {
-    let bar = ProgressBar::new(cells.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} cells, {eta} left") {
-        bar.set_style(style);
-    }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let results = cell::run(cells, args.workers.unwrap_or(cores), &|| bar.inc(1));
-    bar.finish_and_clear();
-    results.map_err(|error| GridError { field: error.field, value: error.value, want: error.want })
-}
-
-fn refuse(args: &CacheArgs, error: &GridError) -> ExitCode {
-    if args.json {
-        let GridError { field, value, want } = error;
-        let line = json!({ "kind": "error", "field": field, "value": value, "want": want });
-        crate::say(&mut io::stdout(), &line.to_string());
-    }
-    let _ = writeln!(io::stderr(), "urma-lab: {error}");
-    ExitCode::from(2)
-}
-
-fn json_lines(results: &[CacheResult], hash: &str) -> String {
-    let cells = results.iter().map(|result| output::json_cell(results, result).to_string());
-    let mut lines: Vec<String> = cells.collect();
-    let count = results.len();
-    let last = json!({ "schema": "urma-lab/1", "kind": "grid", "cells": count, "hash": hash });
-    lines.push(last.to_string());
-    lines.join("\n")
-}
-
-fn write_files(
-    folder: &Path,
-    results: &[CacheResult],
-    hash: &str,
-) -> Result<(), Box<dyn std::error::Error>> {
-    std::fs::create_dir_all(folder)?;
-    std::fs::write(folder.join("cells.jsonl"), json_lines(results, hash) + "\n")?;
-    std::fs::write(folder.join("cells.csv"), output::csv(results))?;
-    for (name, svg) in plot::of(results)? {
-        std::fs::write(folder.join(name + ".svg"), svg)?;
-    }
-    Ok(())
 }

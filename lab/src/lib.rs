@@ -11,6 +11,7 @@ pub mod output;
 pub mod plot;
 pub mod splice;
 pub mod stats;
+pub mod sweep;
 pub mod units;
 pub mod wan;
 pub mod workers;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::stats::Summary;
 use crate::wan::results::CellResult;
 
-/// One JSON object: medians by name, intervals under `metrics`.
+/// One JSON object: medians by name, intervals under `metrics`, one value per seed under `values`.
 #[must_use]
 pub fn json_cell(result: &CellResult) -> Value {
     let cell = &result.cell;
@@ -38,6 +38,14 @@ pub fn json_cell(result: &CellResult) -> Value {
     put("limit_bps", json!(numbers.limit_bps()));
     put("fct_bound_s", json!(numbers.completion_bound_s(cell.size_bytes)));
     put("formula", json!({ "goodput_over_limit": result.formula }));
+    let mut values = Map::new();
+    for run in &result.runs {
+        for (name, value) in run.named() {
+            let values = values.entry(name).or_insert_with(|| json!([]));
+            values.as_array_mut().into_iter().for_each(|values| values.push(json!(value)));
+        }
+    }
+    put("values", Value::Object(values));
     let mut intervals = Map::new();
     for (name, summary) in result.metrics.named() {
         put(name, json!(summary.map(|summary| summary.median)));
@@ -91,6 +99,7 @@ pub fn csv(results: &[CellResult]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::Sweep;
     use crate::wan::cell::{Seeds, run_grid};
     use crate::wan::grid::{GridText, tests::grid};
 
@@ -99,7 +108,9 @@ mod tests {
         let grid =
             GridText { sizes: vec!["4MB".to_owned()], feedback_loss: 0.25, tps: vec![3], ..grid() };
         let cells = grid.cells().expect("a grid that makes sense");
-        let results = run_grid(&cells, Seeds { first: 7, count: 3 }, 1, &|| {});
+        let (seeds, mut results) = (Seeds { first: 7, count: 3 }, Vec::new());
+        run_grid(&cells, seeds, &mut Sweep::plain(1), || {}, |result| results.push(result))
+            .expect("nothing is kept");
         let json = json_cell(&results[0]);
         assert_eq!(json["seeds"], json!([7, 8, 9]));
         assert_eq!((&json["feedback_loss"], &json["tps"]), (&json!(0.25), &json!(3)));
@@ -116,6 +127,9 @@ mod tests {
         for (name, summary) in results[0].metrics.named() {
             let Some(summary) = summary else { continue };
             assert_eq!(json[name].as_f64(), Some(summary.median), "{name}");
+            let values = json["values"][name].as_array().expect(name);
+            let values: Vec<f64> = values.iter().filter_map(Value::as_f64).collect();
+            assert_eq!(crate::stats::summary(&values), Some(summary), "{name}: a value per seed");
             let ends = ["", "_lo", "_hi", "_p99"].map(|end| column(&format!("{name}{end}")));
             assert_eq!(ends, [summary.median, summary.lo, summary.hi, summary.p99], "{name}");
             for (end, value) in [("lo", summary.lo), ("hi", summary.hi), ("p99", summary.p99)] {

@@ -197,7 +197,6 @@ mod tests {
     use super::*;
     use crate::stats::summary;
     use crate::wan::grid::tests::grid;
-    use crate::wan::results::Metrics;
 
     /// A result of each strategy and loss on each path; its goodput is the loss, its completion 2.
     fn results(rtts: &[&str], losses: &[&str], strategies: &[&str]) -> Vec<CellResult> {
@@ -206,32 +205,12 @@ mod tests {
         (grid.rtts, grid.losses, grid.strategies) = (owned(rtts), owned(losses), owned(strategies));
         let cells = grid.cells().expect("a grid that makes sense");
         let result = |cell: &_| {
-            let mut result = CellResult::new(cell, (1, 1), none(), 0.5);
+            let mut result = CellResult::new(cell, (1, 1), Vec::new(), 0.5);
             result.metrics.goodput_over_limit = summary(&[result.cell.numbers.loss]);
             result.metrics.fct_over_bound = summary(&[2.0]);
             result
         };
         cells.iter().map(result).collect()
-    }
-
-    fn none() -> Metrics {
-        Metrics {
-            goodput_over_limit: None,
-            fct_s: None,
-            fct_over_bound: None,
-            extra_bytes_ratio: None,
-            transmissions: None,
-            nic_bytes_per_tp: None,
-            nic_cache_bytes: None,
-            nic_cache_lines_peak: None,
-            host_bytes_peak: None,
-            dma_ops_per_lost_packet: None,
-            list_hit_ratio: None,
-            dma_timeouts: None,
-            dma_failed: None,
-            timeouts: None,
-            packets_per_second: None,
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Numbers with units: `100G`, `10ms`, `200MB`.
+//! Numbers with units: `100G`, `10ms`, `200MB`; what is wrong with an option.
 //!
 //! - owns: suffixes. takes: text. gives: numbers in bits a second, ps, bytes.
 //! - must not: guess a missing unit.
@@ -10,6 +10,18 @@ pub struct UnitError {
     given: String,
     /// What would be right.
     pub wanted: &'static str,
+}
+
+/// A field of a grid that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} {value:?}: want {want}")]
+pub struct GridError {
+    /// Name of the option.
+    pub field: &'static str,
+    /// The value that was given.
+    pub value: String,
+    /// The rule that it breaks.
+    pub want: String,
 }
 
 /// Reads a rate into bits a second: `100G`, `2.5G`, `10M`.

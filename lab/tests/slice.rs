@@ -1,6 +1,8 @@
 //! A slice of the grid: strategies against their formulas, and results that depend on the seed alone.
 
-use lab::wan::cell::{Seeds, run_grid};
+use lab::sweep::Sweep;
+use lab::wan::cell::{self, Seeds};
+use lab::wan::grid::GridCell;
 use lab::wan::grid::GridText;
 use lab::wan::results::{CellResult, hash};
 
@@ -29,7 +31,14 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
 
 fn run(grid: &GridText, workers: usize) -> Vec<CellResult> {
     let cells = grid.cells().expect("a grid that makes sense");
-    run_grid(&cells, Seeds { first: 1, count: 5 }, workers, &|| {})
+    run_grid(&cells, Seeds { first: 1, count: 5 }, workers)
+}
+
+fn run_grid(cells: &[GridCell], seeds: Seeds, workers: usize) -> Vec<CellResult> {
+    let mut results = Vec::new();
+    cell::run_grid(cells, seeds, &mut Sweep::plain(workers), || {}, |result| results.push(result))
+        .expect("nothing is kept");
+    results
 }
 
 #[test]
@@ -95,7 +104,7 @@ fn ten_thousand_tps_need_few_lines() {
     };
     for (lines, is_enough) in [(4096, true), (16, false)] {
         let cells = many(lines).cells().expect("a grid that makes sense");
-        for result in run_grid(&cells, Seeds { first: 1, count: 1 }, 1, &|| {}) {
+        for result in run_grid(&cells, Seeds { first: 1, count: 1 }, 1) {
             let metrics = &result.metrics;
             let median = |value: Option<lab::stats::Summary>| value.expect("every run ends").median;
             assert!(median(metrics.nic_bytes_per_tp) <= 64.0);
@@ -171,7 +180,7 @@ fn the_hash_of_results_does_not_depend_on_workers() {
     let hashes: Vec<String> = [1, 3].map(|workers| hash(&run(&grid, workers))).to_vec();
     assert_eq!(hashes[0], hashes[1]);
     let cells = grid.cells().expect("a grid that makes sense");
-    let other = run_grid(&cells, Seeds { first: 2, count: 5 }, 2, &|| {});
+    let other = run_grid(&cells, Seeds { first: 2, count: 5 }, 2);
     assert_ne!(hashes[0], hash(&other), "another seed, another result");
 }
 

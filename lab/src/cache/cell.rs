@@ -4,15 +4,17 @@
 
 use std::hash::Hasher;
 
+use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use urma_contexts::policy::kind::PolicyError;
 use urma_contexts::replay::{CacheCounts, CacheReplay};
 
-use super::grid::CacheCell;
+use super::grid::{CacheCell, policy_error};
 use super::tiers::{self, TierResult};
 use crate::clock::Stopwatch;
 use crate::stats::middle;
-use crate::workers::run_all;
+use crate::sweep::{self, Sweep};
+use crate::units::GridError;
 
 /// Points of a curve over time.
 const POINTS: usize = 100;
@@ -34,6 +36,11 @@ pub struct CacheResult {
 }
 
 impl CacheResult {
+    fn new(cell: &CacheCell, run: CacheRun) -> Self {
+        let CacheRun { counts, misses, ns_per_access, tiers } = run;
+        Self { cell: cell.clone(), counts, misses, ns_per_access, tiers }
+    }
+
     /// Hits of 100 accesses.
     #[must_use]
     pub fn percent(&self) -> f64 {
@@ -41,16 +48,51 @@ impl CacheResult {
     }
 }
 
-/// Results of all cells, in their order; `on_done` is called after each.
-pub fn run(
-    cells: &[CacheCell],
-    workers: usize,
-    on_done: &(dyn Fn() + Sync),
-) -> Result<Vec<CacheResult>, PolicyError> {
-    run_all(cells.len(), workers, |cell| run_cell(&cells[cell]), on_done).into_iter().collect()
+/// What a run leaves in a file.
+#[derive(Serialize, Deserialize)]
+struct CacheRun {
+    #[serde(with = "CountsText")]
+    counts: CacheCounts,
+    misses: Vec<(u64, u64)>,
+    ns_per_access: f64,
+    tiers: Option<TierResult>,
 }
 
-fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
+/// [`CacheCounts`] in files: the crate that counts has no need of serde.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "CacheCounts")]
+struct CountsText {
+    accesses: u64,
+    hits: u64,
+    misses: u64,
+    evicted: u64,
+    refused: u64,
+}
+
+/// Runs all cells; `each` gets their numbers and results, in their order.
+pub fn run(
+    cells: &[CacheCell],
+    sweep: &mut Sweep,
+    mut each: impl FnMut(usize, CacheResult) + Send,
+) -> Result<(), GridError> {
+    let keys: Vec<String> = cells.iter().map(key).collect();
+    sweep.run(
+        &keys,
+        |cell| run_cell(&cells[cell]).map_err(policy_error),
+        |at, run| each(at, CacheResult::new(&cells[at], run)),
+    )
+}
+
+/// All that a run follows from, the accesses of the trace too.
+fn key(cell: &CacheCell) -> String {
+    let mut handles = SipHasher24::new();
+    cell.trace.trace.handles().iter().for_each(|handle| handles.write_u32(*handle));
+    let trace = format!("{} {:032x}", cell.trace.name, handles.finish128().as_u128());
+    let CacheCell { policy, rule, capacity, tiers, .. } = cell;
+    sweep::key(&format!("cache {trace} {policy:?} {rule:?} {capacity} {tiers:?}"))
+}
+
+fn run_cell(cell: &CacheCell) -> Result<CacheRun, PolicyError> {
     let trace = &cell.trace.trace;
     let policy = cell.policy.build(cell.capacity, cell.rule, &cell.trace.next)?;
     let mut cache = CacheReplay::new(policy, cell.capacity, trace.distinct());
@@ -70,7 +112,7 @@ fn run_cell(cell: &CacheCell) -> Result<CacheResult, PolicyError> {
     // A trace has an access at least.
     let ns_per_access = middle(&times);
     let tiers = cell.tiers.map(|setting| tiers::run(cell, setting)).transpose()?;
-    Ok(CacheResult { cell: cell.clone(), counts: cache.counts(), misses, ns_per_access, tiers })
+    Ok(CacheRun { counts: cache.counts(), misses, ns_per_access, tiers })
 }
 
 /// Hash of all results but their times.
@@ -81,7 +123,7 @@ pub fn hash(results: &[CacheResult]) -> String {
         let text = format!("{} {:?} {:?}", cell.trace.name, cell.policy, cell.rule);
         hasher.write(format!("{text} {} {counts:?} {misses:?}", cell.capacity).as_bytes());
         if let Some(tiers) = tiers {
-            hasher.write(format!("{:?} {:?}", cell.tiers, tiers.counts.list()).as_bytes());
+            hasher.write(format!("{:?} {:?}", cell.tiers, tiers.counters).as_bytes());
         }
     }
     format!("{:032x}", hasher.finish128().as_u128())
@@ -112,7 +154,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::cache) fn result(cell: &CacheCell) -> CacheResult {
-        run_cell(cell).expect("a policy with sound parameters")
+        CacheResult::new(cell, run_cell(cell).expect("a policy with sound parameters"))
     }
 
     #[test]
@@ -155,8 +197,8 @@ pub(super) mod tests {
             |r| r.cell.policy = PolicyKind::Fifo,
             |r| r.cell.rule.alpha += 1,
             |r| r.cell.tiers.as_mut().expect("on").window += 1,
-            |r| r.tiers.as_mut().expect("on").counts.l2_hits += 1,
-            |r| r.tiers.as_mut().expect("on").counts.wait_ns.note(9000),
+            |r| r.tiers.as_mut().expect("on").counters[4].1 += 1,
+            |r| r.tiers.as_mut().expect("on").counters.swap(0, 1),
             |r| r.cell.trace = cell("other", vec![1], 1).trace,
         ];
         let mut hashes: Vec<String> = changes.into_iter().map(of).collect();

@@ -12,8 +12,7 @@ use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
-use crate::units;
-use crate::wan::grid::GridError;
+use crate::units::{self, GridError};
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
@@ -57,6 +56,14 @@ pub struct CacheCell {
     pub rule: SeedRule,
     /// Tiers behind the chip, if they are modelled.
     pub tiers: Option<TierSetting>,
+}
+
+impl CacheCell {
+    /// Whether the other cell has the same trace and capacity.
+    #[must_use]
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.trace.name == other.trace.name && self.given == other.given
+    }
 }
 
 /// Tiers behind the chip, and how fast accesses come.
@@ -227,7 +234,7 @@ fn refused(field: &'static str, value: &dyn std::fmt::Display, want: &str) -> Gr
 }
 
 /// A parameter that a policy refused.
-fn policy_error(error: PolicyError) -> GridError {
+pub(super) fn policy_error(error: PolicyError) -> GridError {
     GridError { field: error.field, value: error.value, want: error.want }
 }
 

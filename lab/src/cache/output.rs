@@ -51,7 +51,7 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
     }
     if let (Some(setting), Some(tiers)) = (cell.tiers, &result.tiers) {
         let counters: serde_json::Map<String, Value> =
-            tiers.counts.list().into_iter().map(|(name, count)| (name, count.into())).collect();
+            tiers.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
         object["tiers"] = json!({
             "has_l2": setting.has_l2,
             "accesses_per_s_most": setting.accesses_per_s,
@@ -65,11 +65,10 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
 
 /// Shares of the accesses in percent: found in L1, L2, L3; mean and p99 of the wait in ns; accesses in a microsecond.
 fn tier_figures(tiers: &TierResult) -> [f64; 6] {
-    let counts = &tiers.counts;
-    let share = |count: u64| 100.0 * count as f64 / counts.accesses.max(1) as f64;
-    let wait = &counts.wait_ns;
-    let shares = [counts.l1_hits, counts.l2_hits, counts.l3_hits].map(share);
-    let times = [wait.mean() as f64, wait.quantile(990) as f64];
+    let accesses = tiers.counter("accesses").max(1) as f64;
+    let shares = ["l1_hits", "l2_hits", "l3_hits"];
+    let shares = shares.map(|name| 100.0 * tiers.counter(name) as f64 / accesses);
+    let times = ["wait_mean_ns", "wait_p99_ns"].map(|name| tiers.counter(name) as f64);
     [shares[0], shares[1], shares[2], times[0], times[1], tiers.accesses_per_us]
 }
 
@@ -114,7 +113,8 @@ fn quoted(name: &str) -> String {
 }
 
 /// The second table, of the runs through the tiers; nothing without them.
-fn tier_table(results: &[CacheResult]) -> String {
+#[must_use]
+pub fn tier_table(results: &[CacheResult]) -> String {
     let mut text = String::new();
     for result in results {
         let Some(tiers) = &result.tiers else { continue };
@@ -135,32 +135,26 @@ fn tier_table(results: &[CacheResult]) -> String {
     text
 }
 
-/// A table for people: hit ratios beside the bound.
+/// Head of the table for people.
+pub const HEAD: &str = "model; hits in % of the accesses\ntrace               capacity   slots  policy       hits   of bound  misses    ns/access";
+
+/// Row of that table; `results` hold the bound.
 #[must_use]
-pub fn table(results: &[CacheResult], hash: &str) -> String {
-    let mut text = String::from(
-        "model; hits in % of the accesses\ntrace               capacity   slots  policy       hits   of bound  misses    ns/access\n",
-    );
-    for result in results {
-        let cell = &result.cell;
-        let share =
-            bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
-        let _ = writeln!(
-            text,
-            "{:19} {:>8} {:>7}  {:10} {:>6.2} {:>9.1} % {:>8} {:>10.1}",
-            cell.trace.name,
-            cell.given,
-            cell.capacity,
-            cell.policy.name(),
-            result.percent(),
-            share,
-            result.counts.misses,
-            result.ns_per_access,
-        );
-    }
-    text.push_str(&tier_table(results));
-    let _ = write!(text, "hash {hash}");
-    text
+pub fn row(results: &[CacheResult], result: &CacheResult) -> String {
+    let cell = &result.cell;
+    let share =
+        bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
+    format!(
+        "{:19} {:>8} {:>7}  {:10} {:>6.2} {:>9.1} % {:>8} {:>10.1}",
+        cell.trace.name,
+        cell.given,
+        cell.capacity,
+        cell.policy.name(),
+        result.percent(),
+        share,
+        result.counts.misses,
+        result.ns_per_access,
+    )
 }
 
 #[cfg(test)]
@@ -194,10 +188,8 @@ mod tests {
             (cell["hit_percent"].as_f64(), cell["bound_percent"].as_f64()),
             (Some(40.0), Some(50.0))
         );
-        let table = table(&results, "0123");
-        let row = table.lines().nth(2).expect("the first result");
+        let row = row(&results, &results[0]);
         assert!(row.contains(" 40.00 ") && row.contains(" 80.0 % "), "{row}");
-        assert!(table.ends_with("hash 0123"));
         let csv = csv(&results);
         let row: Vec<&str> = csv.lines().nth(1).expect("the first result").split(',').collect();
         // Trace, policy, capacity, slots, handles, accesses, hits, misses, evicted, refused, both percentages.
@@ -221,7 +213,7 @@ mod tests {
         for (ns, times) in [(1, 970), (4, 19), (6, 1), (7, 10)] {
             counts.wait_ns.note_times(ns, times);
         }
-        let figures = tier_figures(&TierResult { counts, accesses_per_us: 12.5 });
+        let figures = tier_figures(&TierResult { counters: counts.list(), accesses_per_us: 12.5 });
         assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 6.0, 12.5]);
     }
 

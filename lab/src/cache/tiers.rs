@@ -5,21 +5,28 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use urma_contexts::policy::Policy;
 use urma_contexts::policy::kind::PolicyError;
-use urma_contexts::{
-    CacheCfg, ContextCache, ContextCounts, ContextHandle, ContextKind, SmallOp, TokenBody,
-};
+use urma_contexts::{CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody};
 
 use super::grid::{CacheCell, TierSetting};
 
 /// What the model gave.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TierResult {
-    /// Counters and histograms by name.
-    pub counts: ContextCounts,
+    /// Counters, means and percentiles by name.
+    pub counters: Vec<(String, u64)>,
     /// Accesses in a microsecond of virtual time.
     pub accesses_per_us: f64,
+}
+
+impl TierResult {
+    /// A counter by its name; 0 if there is none.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+    }
 }
 
 /// Runs the cell's trace once; its policy is not a bound.
@@ -66,7 +73,7 @@ pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyE
         while cache.poll_wake().is_some() {}
     }
     let accesses_per_us = trace.numbers().len() as f64 / (clock.at_ps as f64 / 1e6);
-    Ok(TierResult { counts: cache.counts().clone(), accesses_per_us })
+    Ok(TierResult { counters: cache.counts().list(), accesses_per_us })
 }
 
 /// Accesses begin at a rate, and wait where the window is full.
@@ -139,7 +146,11 @@ mod tests {
         // One access a microsecond: each has ended when the next but one begins.
         let slow = run(1e6, 64);
         assert!((slow.accesses_per_us - 1.0).abs() < 1e-9, "{}", slow.accesses_per_us);
-        assert_eq!((slow.counts.l1_hits, slow.counts.l3_hits), (200, 200), "the second time in L1");
+        assert_eq!(
+            (slow.counter("l1_hits"), slow.counter("l3_hits")),
+            (200, 200),
+            "the second time in L1"
+        );
         // One at a time: the first 200 wait for the host, 0.9 us each in the median.
         let alone = run(1e9, 1);
         assert!((1.9..2.4).contains(&alone.accesses_per_us), "{}", alone.accesses_per_us);

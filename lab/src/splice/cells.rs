@@ -3,12 +3,11 @@
 //! - owns: parsing, rules of a cell, one run. takes: text. gives: cells and their results, or the field that is wrong.
 //! - must not: print.
 
-use urma_splice::run::drive::{Disturbance, EngineRun, RunEnd};
+use urma_splice::run::drive::{Disturbance, EngineRun};
 use urma_splice::run::messages::{LengthMix, PieceMessage};
-use urma_splice::{Engine, EngineConfig, EngineConfigError, EngineCounters, EngineScheme, TooLong};
+use urma_splice::{Engine, EngineConfig, EngineConfigError, EngineScheme, TooLong};
 
-use crate::wan::grid::GridError;
-use crate::workers;
+use crate::units::GridError;
 
 /// Most cells of a grid.
 const CELLS_MAX: usize = 10_000;
@@ -65,22 +64,19 @@ pub struct SpliceCell {
     pub mtu_log2: u8,
 }
 
-/// What a run of one cell gave.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SpliceResult {
-    /// The cell that was run.
-    pub cell: SpliceCell,
-    /// How the run of it ended.
-    pub end: RunEnd,
-    /// Counters of the engine.
-    pub counters: EngineCounters,
-}
-
 fn wrong(field: &'static str, value: impl ToString, want: impl ToString) -> GridError {
     GridError { field, value: value.to_string(), want: want.to_string() }
 }
 
-fn refused(error: EngineConfigError) -> GridError {
+/// A parameter of an engine as the option that gave it; the memory in bytes, as it was given.
+fn refused(config: &EngineConfig, error: EngineConfigError) -> GridError {
+    let bytes = u64::from(config.data_beats) * u64::from(config.beat_bytes);
+    let rule = error.rule.to_string();
+    let value = match error.field {
+        "data_beats" => format!("{bytes} bytes"),
+        _ => error.value.to_string(),
+    };
+    let rule = rule.replace("data_beats * beat_bytes >= ", "at least ");
     let field = match error.field {
         "data_beats" => "ram",
         "beat_bytes" => "width",
@@ -89,7 +85,7 @@ fn refused(error: EngineConfigError) -> GridError {
         "reserve_issue" => "reserve-issue",
         field => field,
     };
-    wrong(field, error.value, error.rule)
+    wrong(field, value, rule)
 }
 
 /// Bytes with an optional K or M of 1024.
@@ -194,6 +190,7 @@ impl SpliceGrid {
             backpressure: (backpressure, self.seed.wrapping_add(2)),
             reserve_issue: self.reserve_issue,
         };
+        let refused = |error| refused(&config, error);
         let engine = Engine::open(config).map_err(refused)?;
         EngineRun::new(engine, &[], disturbance).map_err(refused)?;
         Ok(SpliceCell {
@@ -226,25 +223,10 @@ impl SpliceCell {
 
     /// A run of it, which `cells` checked.
     pub fn start<'a>(&self, messages: &'a [PieceMessage]) -> Result<EngineRun<'a>, GridError> {
+        let refused = |error| refused(&self.config, error);
         let engine = Engine::open(self.config).map_err(refused)?;
         EngineRun::new(engine, messages, self.disturbance).map_err(refused)
     }
-
-    fn run(&self) -> Result<SpliceResult, GridError> {
-        let messages = self.draw();
-        let mut run = self.start(&messages)?;
-        let end = run.finish(|_| {});
-        Ok(SpliceResult { cell: self.clone(), end, counters: run.engine().counters().clone() })
-    }
-}
-
-/// Results of all cells in their order, on `workers` threads.
-pub fn run_cells(
-    cells: &[SpliceCell],
-    workers: usize,
-    on_done: &(dyn Fn() + Sync),
-) -> Result<Vec<SpliceResult>, GridError> {
-    workers::run_all(cells.len(), workers, |at| cells[at].run(), on_done).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -275,7 +257,7 @@ pub(crate) mod tests {
         let wrong = [
             (
                 SpliceGrid { rams: one("4032"), ..grid() },
-                "ram \"63\": want data_beats * beat_bytes >= 4096",
+                "ram \"4032 bytes\": want at least 4096 bytes",
             ),
             (SpliceGrid { rams: one("100"), ..grid() }, "ram \"100\": want bytes such as 8K"),
             (SpliceGrid { schemes: one("ring"), ..grid() }, "scheme \"ring\": want fifo"),
@@ -289,7 +271,10 @@ pub(crate) mod tests {
                 SpliceGrid { too_long: "wait".to_owned(), ..grid() },
                 "too-long \"wait\": want drop or stop",
             ),
-            (SpliceGrid { rams: one("4K"), reserve_issue: Some(9), ..grid() }, "ram \"64\": want"),
+            (
+                SpliceGrid { rams: one("4K"), reserve_issue: Some(9), ..grid() },
+                "ram \"4096 bytes\": want",
+            ),
         ];
         for (grid, text) in wrong {
             let error = grid.cells().expect_err("refused").to_string();
@@ -301,8 +286,11 @@ pub(crate) mod tests {
     fn room_reserved_on_issue_bounds_the_rate_by_latency() {
         let rate = |reserve_issue| {
             let cells = SpliceGrid { reserve_issue, ..grid() }.cells().expect("cells");
-            let result = cells[0].run().expect("a run");
-            result.counters.bytes as f64 / result.counters.cycles as f64
+            let messages = cells[0].draw();
+            let mut run = cells[0].start(&messages).expect("checked");
+            run.finish(|_| {});
+            let counters = run.engine().counters();
+            counters.bytes as f64 / counters.cycles as f64
         };
         let (near, far) = (rate(Some(1)), rate(Some(512)));
         assert!(

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::cells::SpliceCell;
-use crate::wan::grid::GridError;
+use crate::units::GridError;
 
 /// Cycles that are shown.
 pub const CYCLES: usize = 200;

@@ -1,22 +1,55 @@
-//! Results of `splice` as JSON lines, as CSV and as a table.
+//! Runs of `splice`, and their results as JSON, as CSV and as a table.
 //!
-//! - owns: names of fields and columns. takes: results. gives: text that says that it is a model.
+//! - owns: names of fields and columns. takes: cells. gives: results, text that says that it is a model.
 //! - must not: round a number of a file.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use urma_splice::InputError;
 use urma_splice::run::drive::RunEnd;
+use urma_splice::{EngineCounters, InputError};
 
-use super::cells::SpliceResult;
+use super::cells::SpliceCell;
+use crate::sweep::{self, Sweep};
+use crate::units::GridError;
 
-/// Every field of a result with its value, in the order of columns.
+/// What a run of one cell gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SpliceResult {
+    /// The cell that was run.
+    pub cell: SpliceCell,
+    /// Every field with its value, in the order of columns.
+    pub fields: Vec<(String, Value)>,
+}
+
+/// Runs all cells; `each` gets their results in their order.
+pub fn run_cells(
+    cells: &[SpliceCell],
+    sweep: &mut Sweep,
+    mut each: impl FnMut(SpliceResult) + Send,
+) -> Result<(), GridError> {
+    let keys: Vec<String> =
+        cells.iter().map(|cell| sweep::key(&format!("splice {cell:?}"))).collect();
+    sweep.run(
+        &keys,
+        |at| run(&cells[at]),
+        |at, fields| each(SpliceResult { cell: cells[at].clone(), fields }),
+    )
+}
+
+fn run(cell: &SpliceCell) -> Result<Vec<(String, Value)>, GridError> {
+    let messages = cell.draw();
+    let mut run = cell.start(&messages)?;
+    let end = run.finish(|_| {});
+    Ok(fields(cell, end, run.engine().counters()))
+}
+
+/// Every field of a cell whose run ended so, in the order of columns.
 #[must_use]
-pub fn fields(result: &SpliceResult) -> Vec<(&'static str, Value)> {
-    let (cell, config, counters) = (&result.cell, &result.cell.config, &result.counters);
+pub fn fields(cell: &SpliceCell, end: RunEnd, counters: &EngineCounters) -> Vec<(String, Value)> {
+    let config = &cell.config;
     let width = u64::from(config.beat_bytes);
-    let (cycles, stopped) = match result.end {
+    let (cycles, stopped) = match end {
         RunEnd::Done(cycles) => (cycles, None),
         RunEnd::Stopped(from) => (from, Some(from)),
     };
@@ -59,23 +92,33 @@ pub fn fields(result: &SpliceResult) -> Vec<(&'static str, Value)> {
     let errors =
         InputError::ALL.iter().map(|(reason, _)| counters.input_error(*reason)).sum::<u64>();
     fields.push(("input_errors", json!(errors)));
-    fields
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// One line of JSON per cell.
+impl SpliceResult {
+    fn number(&self, name: &str) -> Option<f64> {
+        let field = self.fields.iter().find(|(known, _)| known == name);
+        field.and_then(|(_, value)| value.as_f64())
+    }
+}
+
+/// Hash of all results.
 #[must_use]
-pub fn json_lines(results: &[SpliceResult]) -> String {
-    let line = |result| {
-        let mut object = Map::new();
-        object.insert("schema".to_owned(), json!("urma-lab/1"));
-        object.insert("kind".to_owned(), json!("cell"));
-        object.insert("experiment".to_owned(), json!("splice"));
-        object.insert("model".to_owned(), json!(true));
-        object.insert("build".to_owned(), json!(env!("CARGO_PKG_VERSION")));
-        object.extend(fields(result).into_iter().map(|(name, value)| (name.to_owned(), value)));
-        Value::Object(object).to_string()
-    };
-    results.iter().map(line).collect::<Vec<_>>().join("\n")
+pub fn hash(results: &[SpliceResult]) -> String {
+    sweep::key(&results.iter().map(|result| format!("{:?}", result.fields)).collect::<String>())
+}
+
+/// One JSON object of a result.
+#[must_use]
+pub fn json_cell(result: &SpliceResult) -> Value {
+    let mut object = Map::new();
+    object.insert("schema".to_owned(), json!("urma-lab/1"));
+    object.insert("kind".to_owned(), json!("cell"));
+    object.insert("experiment".to_owned(), json!("splice"));
+    object.insert("model".to_owned(), json!(true));
+    object.insert("build".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+    object.extend(result.fields.iter().cloned());
+    Value::Object(object)
 }
 
 /// A table with a line per cell.
@@ -83,13 +126,13 @@ pub fn json_lines(results: &[SpliceResult]) -> String {
 pub fn csv(results: &[SpliceResult]) -> String {
     let mut text = String::from("model");
     if let Some(first) = results.first() {
-        for (name, _) in fields(first) {
+        for (name, _) in &first.fields {
             let _ = write!(text, ",{name}");
         }
     }
     for result in results {
         text.push_str("\ntrue");
-        for (_, value) in fields(result) {
+        for (_, value) in &result.fields {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let _ = write!(text, ",{}", if value == "null" { "" } else { &value });
         }
@@ -98,75 +141,79 @@ pub fn csv(results: &[SpliceResult]) -> String {
     text
 }
 
-/// A table for people.
+/// Head of the table for people.
+pub const HEAD: &str = "model; cycles of the engine, no chip\nscheme    mix        W      RAM   B   H  bubble  back  % of W  % of ceiling  header latency mean / p99";
+
+/// Row of that table.
 #[must_use]
-pub fn table(results: &[SpliceResult]) -> String {
-    let mut text = String::from(
-        "model; cycles of the engine, no chip\nscheme    mix        W      RAM   B   H  bubble  back  % of W  % of ceiling  header latency mean / p99",
+pub fn row(result: &SpliceResult) -> String {
+    let (cell, config) = (&result.cell, &result.cell.config);
+    let width = u64::from(config.beat_bytes);
+    let mut text = format!(
+        "{:9} {:8} {:>3} {:>8} {:>3} {:>3} {:>7} {:>5}",
+        config.scheme.name(),
+        cell.mix,
+        width,
+        u64::from(config.data_beats) * width,
+        config.sideband_entries,
+        config.handover,
+        cell.disturbance.bubble.0,
+        cell.disturbance.backpressure.0,
     );
-    for result in results {
-        let (cell, config, counters) = (&result.cell, &result.cell.config, &result.counters);
-        let width = u64::from(config.beat_bytes);
-        let _ = write!(
+    let number = |name| result.number(name).unwrap_or(0.0);
+    let _ = match result.number("stopped_in_cycle") {
+        Some(from) => write!(text, "  stops in cycle {from}"),
+        None => write!(
             text,
-            "\n{:9} {:8} {:>3} {:>8} {:>3} {:>3} {:>7} {:>5}",
-            config.scheme.name(),
-            cell.mix,
-            width,
-            u64::from(config.data_beats) * width,
-            config.sideband_entries,
-            config.handover,
-            cell.disturbance.bubble.0,
-            cell.disturbance.backpressure.0,
-        );
-        let _ = match result.end {
-            RunEnd::Stopped(from) => write!(text, "  stops in cycle {from}"),
-            RunEnd::Done(cycles) => write!(
-                text,
-                " {:>7.2} {:>13.2}  {:>12.1} / {}",
-                counters.bytes as f64 / (cycles * width) as f64 * 100.0,
-                (counters.packets + counters.beats_out) as f64 / cycles as f64 * 100.0,
-                counters.header_latency.mean(),
-                counters.header_latency.quantile(990),
-            ),
-        };
-        if counters.too_long > 0 {
-            let _ = write!(text, ", {} messages dropped: too long", counters.too_long);
-        }
+            " {:>7.2} {:>13.2}  {:>12.1} / {}",
+            number("width_percent"),
+            number("ceiling_percent"),
+            number("header_latency_mean"),
+            number("header_latency_p99"),
+        ),
+    };
+    if number("too_long") > 0.0 {
+        let _ = write!(text, ", {} messages dropped: too long", number("too_long"));
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cells::{SpliceGrid, run_cells, tests::grid};
+    use super::super::cells::{SpliceGrid, tests::grid};
     use super::*;
 
     fn value(result: &SpliceResult, name: &str) -> f64 {
-        let found = fields(result).into_iter().find(|(found, _)| *found == name);
-        found.and_then(|(_, value)| value.as_f64()).expect(name)
+        result.number(name).expect(name)
     }
 
     #[test]
     fn shares_are_those_counted_by_hand() {
-        let cells = grid().cells().expect("a grid that makes sense");
-        let mut result = run_cells(&cells, 1, &|| {}).expect("a run").remove(0);
-        result.end = RunEnd::Done(1000);
+        let cell = grid().cells().expect("a grid that makes sense").remove(0);
         // 48,000 bytes of 1,000 beats of 64; a header and a beat each take a cycle.
-        (result.counters.bytes, result.counters.packets, result.counters.beats_out) =
-            (48_000, 100, 800);
-        assert_eq!(value(&result, "width_percent"), 75.0);
-        assert_eq!(value(&result, "ceiling_percent"), 90.0);
-        let text = table(&[result.clone()]);
+        let mut counters = EngineCounters {
+            bytes: 48_000,
+            packets: 100,
+            beats_out: 800,
+            ..EngineCounters::default()
+        };
+        let result = |end, counters: &EngineCounters| SpliceResult {
+            cell: cell.clone(),
+            fields: fields(&cell, end, counters),
+        };
+        let done = result(RunEnd::Done(1000), &counters);
+        assert_eq!(value(&done, "width_percent"), 75.0);
+        assert_eq!(value(&done, "ceiling_percent"), 90.0);
+        let text = row(&done);
         assert!(text.contains("75.00") && text.contains("90.00"), "{text}");
-        result.counters.input_errors = [1, 2, 3, 4, 5];
-        assert_eq!(value(&result, "input_errors"), 15.0);
-        result.end = RunEnd::Stopped(0);
+        counters.input_errors = [1, 2, 3, 4, 5];
+        let stopped = result(RunEnd::Stopped(0), &counters);
+        assert_eq!(value(&stopped, "input_errors"), 15.0);
         assert_eq!(
-            (value(&result, "width_percent"), value(&result, "stopped_in_cycle")),
+            (value(&stopped, "width_percent"), value(&stopped, "stopped_in_cycle")),
             (0.0, 0.0)
         );
-        assert!(table(&[result]).contains("stops in cycle 0"));
+        assert!(row(&stopped).contains("stops in cycle 0"));
     }
 
     #[test]
@@ -180,8 +227,8 @@ mod tests {
             headers.push(packet.header - packet.accepted);
             ends.push(packet.end - packet.accepted);
         });
-        let counters = run.engine().counters().clone();
-        let result = SpliceResult { cell, end, counters };
+        let fields = fields(&cell, end, run.engine().counters());
+        let result = SpliceResult { cell, fields };
         for (name, mut cycles) in [("header", headers), ("end", ends)] {
             cycles.sort_unstable();
             // The least value that 99 % do not exceed.

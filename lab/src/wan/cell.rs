@@ -6,10 +6,10 @@
 use super::formula::PathNumbers;
 use super::grid::GridCell;
 use super::path::{self, PathTrace, RunCounts};
-use super::results::{CellResult, Metrics};
+use super::results::{CellResult, RunMetrics};
 use crate::clock::Stopwatch;
-use crate::stats::summary;
-use crate::workers::run_all;
+use crate::sweep::{self, Sweep};
+use crate::units::GridError;
 
 /// Seeds of a grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,22 +20,31 @@ pub struct Seeds {
     pub count: u64,
 }
 
-/// Runs every seed of every cell; `on_done` is called after each run.
-#[must_use]
+/// Runs every seed of every cell; `each` gets a cell when all of its runs are there, unless the sweep is a part of one.
 pub fn run_grid(
     cells: &[GridCell],
     seeds: Seeds,
-    workers: usize,
-    on_done: &(dyn Fn() + Sync),
-) -> Vec<CellResult> {
+    sweep: &mut Sweep,
+    on_run: impl Fn() + Sync,
+    mut each: impl FnMut(CellResult) + Send,
+) -> Result<(), GridError> {
     let count = usize::try_from(seeds.count.max(1)).unwrap_or(usize::MAX);
-    let run = |job: usize| {
-        let seed = seeds.first.wrapping_add((job % count) as u64);
-        timed(|| path::run(&cells[job / count].run, seed))
-    };
-    let runs = run_all(cells.len() * count, workers, run, on_done);
-    let per_cell = cells.iter().zip(runs.chunks(count));
-    per_cell.map(|(cell, runs)| summarise(cell, seeds, runs)).collect()
+    let seed_of = |job: usize| seeds.first.wrapping_add((job % count) as u64);
+    let keys: Vec<String> = (0..cells.len() * count)
+        .map(|job| sweep::key(&format!("wan {:?} {}", cells[job / count], seed_of(job))))
+        .collect();
+    let run = |job: usize| Ok(timed(|| path::run(&cells[job / count].run, seed_of(job))));
+    let mut runs = Vec::with_capacity(count);
+    sweep.run(&keys, run, |job, run| {
+        on_run();
+        runs.push(run);
+        if job % count == count - 1 {
+            let runs = std::mem::take(&mut runs);
+            if runs.len() == count {
+                each(summarise(&cells[job / count], seeds, &runs));
+            }
+        }
+    })
 }
 
 /// Runs one seed of one cell and gives each event to `trace`.
@@ -53,39 +62,33 @@ fn timed(run: impl FnOnce() -> RunCounts) -> (RunCounts, f64) {
 }
 
 fn summarise(cell: &GridCell, seeds: Seeds, runs: &[(RunCounts, f64)]) -> CellResult {
-    let each = |value: &dyn Fn(&RunCounts) -> Option<f64>| {
-        let values: Option<Vec<f64>> = runs.iter().map(|(counts, _)| value(counts)).collect();
-        values.and_then(|values| summary(&values))
-    };
+    let runs = runs.iter().map(|(counts, seconds)| measured(cell, counts, *seconds)).collect();
+    CellResult::new(cell, (seeds.first, seeds.count), runs, formula(cell, &cell.numbers))
+}
+
+/// What a run of `cell` that took so many seconds of this machine measured.
+fn measured(cell: &GridCell, run: &RunCounts, seconds: f64) -> RunMetrics {
     let numbers = cell.numbers;
     let bits = 8.0 * numbers.payload;
-    let speed: Vec<f64> =
-        runs.iter().map(|(counts, s)| counts.transmissions as f64 / s.max(1e-9)).collect();
-    let metrics = Metrics {
-        goodput_over_limit: each(&|run| Some(run.packets_per_s? * bits / numbers.limit_bps())),
-        fct_s: each(&|run| run.completion_s),
-        fct_over_bound: each(&|run| {
-            Some(run.completion_s? / numbers.completion_bound_s(cell.size_bytes))
-        }),
-        extra_bytes_ratio: each(&|run| extra_bytes(cell, run)),
-        transmissions: each(&|run| Some(run.transmissions as f64)),
-        nic_bytes_per_tp: each(&|run| Some(nic_bytes(cell, run))),
-        nic_cache_bytes: each(&|run| Some(run.nic_cache_bytes as f64)),
-        nic_cache_lines_peak: each(&|run| Some(run.nic_lines_max as f64)),
-        host_bytes_peak: each(&|run| Some((run.blocks_max * 64) as f64)),
-        dma_ops_per_lost_packet: each(&|run| {
-            (run.lost > 0).then(|| (run.dma.reads + run.dma.writes) as f64 / run.lost as f64)
-        }),
-        list_hit_ratio: each(&|run| {
-            let accesses = run.dma.hits + run.dma.misses;
-            (accesses > 0).then(|| run.dma.hits as f64 / accesses as f64)
-        }),
-        dma_timeouts: each(&|run| Some(run.dma.timeouts as f64)),
-        dma_failed: each(&|run| Some(f64::from(u8::from(run.dma_failed)))),
-        timeouts: each(&|run| Some(run.timeouts as f64)),
-        packets_per_second: summary(&speed),
-    };
-    CellResult::new(cell, (seeds.first, seeds.count), metrics, formula(cell, &numbers))
+    let dma = run.dma.reads + run.dma.writes;
+    let accesses = run.dma.hits + run.dma.misses;
+    RunMetrics {
+        goodput_over_limit: run.packets_per_s.map(|rate| rate * bits / numbers.limit_bps()),
+        fct_s: run.completion_s,
+        fct_over_bound: run.completion_s.map(|s| s / numbers.completion_bound_s(cell.size_bytes)),
+        extra_bytes_ratio: extra_bytes(cell, run),
+        transmissions: Some(run.transmissions as f64),
+        nic_bytes_per_tp: Some(nic_bytes(cell, run)),
+        nic_cache_bytes: Some(run.nic_cache_bytes as f64),
+        nic_cache_lines_peak: Some(run.nic_lines_max as f64),
+        host_bytes_peak: Some((run.blocks_max * 64) as f64),
+        dma_ops_per_lost_packet: (run.lost > 0).then(|| dma as f64 / run.lost as f64),
+        list_hit_ratio: (accesses > 0).then(|| run.dma.hits as f64 / accesses as f64),
+        dma_timeouts: Some(run.dma.timeouts as f64),
+        dma_failed: Some(f64::from(u8::from(run.dma_failed))),
+        timeouts: Some(run.timeouts as f64),
+        packets_per_second: Some(run.transmissions as f64 / seconds.max(1e-9)),
+    }
 }
 
 /// Bytes on the link beyond those of each packet once; only of runs that ended.
@@ -231,7 +234,11 @@ mod tests {
         let sizes = ["400kB", "800kB"].map(str::to_owned).to_vec();
         let grid = GridText { sizes, losses: vec!["iid:0.3".to_owned()], ..grid() };
         let cells = grid.cells().expect("a grid that makes sense");
-        let results = run_grid(&cells, Seeds { first: 7, count: 3 }, 2, &|| {});
+        let seeds = Seeds { first: 7, count: 3 };
+        let mut results = Vec::new();
+        let mut sweep = Sweep::plain(2);
+        let done = run_grid(&cells, seeds, &mut sweep, || {}, |result| results.push(result));
+        assert_eq!((done, results.len()), (Ok(()), 2));
         for (cell, result) in cells.iter().zip(&results) {
             let mut sent = [7, 8, 9].map(|seed| path::run(&cell.run, seed).transmissions);
             sent.sort_unstable();

@@ -8,7 +8,7 @@ use urma_recovery::{AdamapCfg, DmaCfg, Recovery};
 use super::formula::PathNumbers;
 use super::loss::LossCfg;
 use super::path::RunCfg;
-use crate::units;
+use crate::units::{self, GridError};
 
 /// Bytes that the windows of a run may take.
 const WINDOW_BYTES_MAX: f64 = 6e9;
@@ -103,18 +103,6 @@ pub struct GridCell {
     pub numbers: PathNumbers,
     /// What a run is made from.
     pub run: RunCfg,
-}
-
-/// A field of a grid that makes no sense.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{field} {value:?}: want {want}")]
-pub struct GridError {
-    /// Name of the option.
-    pub field: &'static str,
-    /// The value that was given.
-    pub value: String,
-    /// The rule that it breaks.
-    pub want: String,
 }
 
 fn wrong(field: &'static str, value: impl ToString, want: impl ToString) -> GridError {

@@ -17,6 +17,7 @@ mod trace;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use serde::{Deserialize, Serialize};
 use urma_recovery::{
     Arrival, DataMark, DmaCfg, DmaStats, LossError, Recovery, RepairMark, Sending,
 };
@@ -68,7 +69,7 @@ pub struct RunCfg {
 }
 
 /// Counts of one run.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunCounts {
     /// Packets delivered a second in the steady part of the run; none when it was too short for one.
     pub packets_per_s: Option<f64>,
@@ -95,11 +96,24 @@ pub struct RunCounts {
     /// Most blocks that the pool had.
     pub pool_blocks_max: u64,
     /// Accesses to the pool.
+    #[serde(with = "DmaCounts")]
     pub dma: DmaStats,
     /// The pool answered no read any more, which ended the run.
     pub dma_failed: bool,
     /// Timeouts of all senders.
     pub timeouts: u64,
+}
+
+/// [`DmaStats`] in files: the crate that counts has no need of serde.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "DmaStats")]
+struct DmaCounts {
+    reads: u64,
+    writes: u64,
+    hits: u64,
+    misses: u64,
+    wait_ns: u64,
+    timeouts: u64,
 }
 
 impl RunCounts {

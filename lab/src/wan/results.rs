@@ -9,47 +9,47 @@ use serde::Serialize;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::grid::GridCell;
-use crate::stats::Summary;
+use crate::stats::{Summary, summary};
 
-/// Summaries over the seeds of a cell; `None` where a run does not have the value.
+/// What is measured: of one run a number, or none where it does not have it; of a cell the summary over its seeds, if all have one.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Metrics {
+pub struct Metrics<V = Option<Summary>> {
     /// Goodput over rate times efficiency times (1 - loss), in the steady part of the run.
-    pub goodput_over_limit: Option<Summary>,
+    pub goodput_over_limit: V,
     /// Time until the last acknowledgement, in s.
-    pub fct_s: Option<Summary>,
+    pub fct_s: V,
     /// The same over its lower bound.
-    pub fct_over_bound: Option<Summary>,
+    pub fct_over_bound: V,
     /// Bytes on the link beyond those of each packet once.
-    pub extra_bytes_ratio: Option<Summary>,
+    pub extra_bytes_ratio: V,
     /// Data packets put on the link.
-    pub transmissions: Option<Summary>,
+    pub transmissions: V,
     /// Loss context in the NIC, of one TP.
-    pub nic_bytes_per_tp: Option<Summary>,
+    pub nic_bytes_per_tp: V,
     /// Lines of all TPs in the NIC, in bytes that there is room for.
-    pub nic_cache_bytes: Option<Summary>,
+    pub nic_cache_bytes: V,
     /// Most of those lines in use.
-    pub nic_cache_lines_peak: Option<Summary>,
+    pub nic_cache_lines_peak: V,
     /// Most bytes of the pool in use.
-    pub host_bytes_peak: Option<Summary>,
+    pub host_bytes_peak: V,
     /// Reads and writes of the pool per packet that the path lost.
-    pub dma_ops_per_lost_packet: Option<Summary>,
+    pub dma_ops_per_lost_packet: V,
     /// Lines that were at hand when a packet needed them.
-    pub list_hit_ratio: Option<Summary>,
+    pub list_hit_ratio: V,
     /// DMA reads that had no answer in time.
-    pub dma_timeouts: Option<Summary>,
+    pub dma_timeouts: V,
     /// 1: the pool answered no read any more, which ended the run.
-    pub dma_failed: Option<Summary>,
+    pub dma_failed: V,
     /// Timeouts of all senders.
-    pub timeouts: Option<Summary>,
+    pub timeouts: V,
     /// Packets simulated a second of this machine's time.
-    pub packets_per_second: Option<Summary>,
+    pub packets_per_second: V,
 }
 
-impl Metrics {
+impl<V: Copy> Metrics<V> {
     /// Each metric with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, Option<Summary>); 15] {
+    pub const fn named(&self) -> [(&'static str, V); 15] {
         [
             ("goodput_over_limit", self.goodput_over_limit),
             ("fct_s", self.fct_s),
@@ -70,6 +70,37 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    /// Summaries of all runs of a cell.
+    #[must_use]
+    pub fn of(runs: &[RunMetrics]) -> Self {
+        let each = |value: fn(&RunMetrics) -> Option<f64>| {
+            let values: Option<Vec<f64>> = runs.iter().map(value).collect();
+            values.and_then(|values| summary(&values))
+        };
+        Self {
+            goodput_over_limit: each(|run| run.goodput_over_limit),
+            fct_s: each(|run| run.fct_s),
+            fct_over_bound: each(|run| run.fct_over_bound),
+            extra_bytes_ratio: each(|run| run.extra_bytes_ratio),
+            transmissions: each(|run| run.transmissions),
+            nic_bytes_per_tp: each(|run| run.nic_bytes_per_tp),
+            nic_cache_bytes: each(|run| run.nic_cache_bytes),
+            nic_cache_lines_peak: each(|run| run.nic_cache_lines_peak),
+            host_bytes_peak: each(|run| run.host_bytes_peak),
+            dma_ops_per_lost_packet: each(|run| run.dma_ops_per_lost_packet),
+            list_hit_ratio: each(|run| run.list_hit_ratio),
+            dma_timeouts: each(|run| run.dma_timeouts),
+            dma_failed: each(|run| run.dma_failed),
+            timeouts: each(|run| run.timeouts),
+            packets_per_second: each(|run| run.packets_per_second),
+        }
+    }
+}
+
+/// What one run measured.
+pub type RunMetrics = Metrics<Option<f64>>;
+
 /// Result of a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CellResult {
@@ -77,6 +108,8 @@ pub struct CellResult {
     pub cell: GridCell,
     /// First seed and number of seeds.
     pub seeds: (u64, u64),
+    /// What each of them measured.
+    pub runs: Vec<RunMetrics>,
     /// Summaries over the seeds.
     pub metrics: Metrics,
     /// Goodput over the limit by the strategy's formula.
@@ -86,8 +119,9 @@ pub struct CellResult {
 impl CellResult {
     /// The result of one cell.
     #[must_use]
-    pub fn new(cell: &GridCell, seeds: (u64, u64), metrics: Metrics, formula: f64) -> Self {
-        Self { cell: cell.clone(), seeds, metrics, formula }
+    pub fn new(cell: &GridCell, seeds: (u64, u64), runs: Vec<RunMetrics>, formula: f64) -> Self {
+        let metrics = Metrics::of(&runs);
+        Self { cell: cell.clone(), seeds, runs, metrics, formula }
     }
 }
 
@@ -110,30 +144,31 @@ pub fn hash(results: &[CellResult]) -> String {
 mod tests {
     use super::super::grid::tests::grid;
     use super::*;
-    use crate::stats::summary;
 
     /// A result whose metrics are all different.
     fn result() -> CellResult {
-        let of = |at: u32| summary(&[1.0, 2.0, 4.0].map(|value| value * f64::from(at)));
-        let metrics = Metrics {
-            goodput_over_limit: of(1),
-            fct_s: of(2),
-            fct_over_bound: of(3),
-            extra_bytes_ratio: of(4),
-            transmissions: of(5),
-            nic_bytes_per_tp: of(6),
-            nic_cache_bytes: of(7),
-            nic_cache_lines_peak: of(8),
-            host_bytes_peak: of(9),
-            dma_ops_per_lost_packet: of(10),
-            list_hit_ratio: of(11),
-            dma_timeouts: of(12),
-            dma_failed: of(13),
-            timeouts: of(14),
-            packets_per_second: of(15),
+        let run = |value: f64| {
+            let of = |at: u32| Some(value * f64::from(at));
+            Metrics {
+                goodput_over_limit: of(1),
+                fct_s: of(2),
+                fct_over_bound: of(3),
+                extra_bytes_ratio: of(4),
+                transmissions: of(5),
+                nic_bytes_per_tp: of(6),
+                nic_cache_bytes: of(7),
+                nic_cache_lines_peak: of(8),
+                host_bytes_peak: of(9),
+                dma_ops_per_lost_packet: of(10),
+                list_hit_ratio: of(11),
+                dma_timeouts: of(12),
+                dma_failed: of(13),
+                timeouts: of(14),
+                packets_per_second: of(15),
+            }
         };
         let cell = grid().cells().expect("a grid that makes sense").remove(0);
-        CellResult::new(&cell, (1, 5), metrics, 0.5)
+        CellResult::new(&cell, (1, 5), [1.0, 2.0, 4.0].map(run).to_vec(), 0.5)
     }
 
     type Change = fn(&mut CellResult);

@@ -1,0 +1,171 @@
+//! Sweeps that do not reach their end, and sweeps in parts: their results are those of a whole one.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Small grids of each experiment.
+const GRIDS: [&str; 3] = [
+    "wan --rtt 1ms --size 2MB --seeds 3 --loss iid:0.01,iid:0.03 --strategy ours,irn",
+    "cache --trace drift --policy lru,ours --capacity 5%,10% --tiers l2",
+    "splice --scheme fifo,pingpong --mix rpc,3000 --ram 8K --messages 100",
+];
+
+fn urma_lab(args: &str) -> Output {
+    let args = args.split_whitespace();
+    Command::new(env!("CARGO_BIN_EXE_urma-lab")).args(args).output().expect("the command runs")
+}
+
+/// Folder of a test; it is removed with the value.
+struct TestFolder(PathBuf);
+
+impl TestFolder {
+    fn new(name: &str) -> Self {
+        let name = format!("urma-lab-sweep-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// Hashes of all cells, which are of every result but the machine's speed.
+fn hashes(folder: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(Path::new(folder).join("cells.jsonl")).expect("results");
+    let hashes = json_lines(&text).into_iter().map(|cell| cell["hash"].clone());
+    hashes.inspect(|hash| assert!(hash.is_string())).collect()
+}
+
+fn runs(folder: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(folder).join("runs.jsonl")).expect("runs");
+    assert_eq!(json_lines(&text).len(), text.lines().count(), "whole lines");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_sweep_that_was_ended_goes_on_with_the_runs_that_it_lacks() {
+    for (at, grid) in GRIDS.iter().enumerate() {
+        let folder = TestFolder::new(&format!("resume{at}"));
+        let (whole, cut) = (folder.path("whole"), folder.path("cut"));
+        assert!(urma_lab(&format!("{grid} --out {whole}")).status.success());
+        assert!(urma_lab(&format!("{grid} --out {cut}")).status.success());
+        let all = runs(&cut);
+        // Two runs ended, the third was being written.
+        let left = format!("{}\n{}\n{}", all[0], all[1], &all[2][..all[2].len() / 2]);
+        std::fs::write(Path::new(&cut).join("runs.jsonl"), left).expect("a file");
+        let refused = urma_lab(&format!("{grid} --json --out {cut}"));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(text.contains("2 runs") && text.contains("--resume"), "{text}");
+        let resumed = urma_lab(&format!("{grid} --json --out {cut} --resume"));
+        assert!(resumed.status.success(), "{resumed:?}");
+        assert_eq!(hashes(&cut), hashes(&whole), "{grid}");
+        let again = runs(&cut);
+        assert_eq!((again.len(), &again[..2]), (all.len(), &all[..2]), "{grid}: the rest is new");
+        // A run that is known is not made again: a result that is wrong stays.
+        if at == 0 {
+            let wrong = again.join("\n").replacen("\"timeouts\":0", "\"timeouts\":77", 1) + "\n";
+            std::fs::write(Path::new(&cut).join("runs.jsonl"), wrong).expect("a file");
+            assert!(urma_lab(&format!("{grid} --out {cut} --resume")).status.success());
+            assert_ne!(hashes(&cut), hashes(&whole));
+        }
+    }
+}
+
+#[test]
+fn shards_are_a_sweep_when_they_are_merged_and_not_before() {
+    for (at, grid) in GRIDS.iter().enumerate() {
+        let folder = TestFolder::new(&format!("shards{at}"));
+        let whole = folder.path("whole");
+        assert!(urma_lab(&format!("{grid} --out {whole}")).status.success());
+        let parts: Vec<String> = (0..3).map(|shard| folder.path(&format!("part{shard}"))).collect();
+        for (shard, part) in parts.iter().enumerate() {
+            let output = urma_lab(&format!("{grid} --shard {shard}/3 --out {part}"));
+            assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains("urma-lab merge"));
+        }
+        assert_eq!(parts.iter().map(|part| runs(part).len()).sum::<usize>(), runs(&whole).len());
+        let merged = folder.path("merged");
+        let lacking = urma_lab(&format!("merge --out {merged} {} {}", parts[0], parts[2]));
+        assert_eq!(lacking.status.code(), Some(2), "{lacking:?}");
+        assert!(String::from_utf8_lossy(&lacking.stderr).contains("are missing"), "{lacking:?}");
+        let output = urma_lab(&format!("merge --json --out {merged} {}", parts.join(" ")));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(hashes(&merged), hashes(&whole), "{grid}");
+        let cells = json_lines(std::str::from_utf8(&output.stdout).expect("text"));
+        assert!(cells.iter().take(4).all(|cell| cell["commit"].is_string()), "{cells:?}");
+    }
+    let none = urma_lab("merge --out /proc/nowhere /proc/nothing");
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+}
+
+/// Each line is there when its cell ended, long before the sweep's end; what ended when the program is killed stays.
+#[test]
+fn results_appear_while_they_are_made_and_outlive_the_program() {
+    let folder = TestFolder::new("killed");
+    let out = folder.path("out");
+    // The second cell takes hours.
+    let args = "wan --rtt 1ms --size 1MB,500GB --budget 100000000000 --seeds 1 --workers 1 --json";
+    let args = format!("{args} --out {out}");
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_urma-lab"))
+        .args(args.split_whitespace())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut stdout = BufReader::new(lab.stdout.take().expect("a pipe"));
+    let (sender, came) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        let _ = sender.send(line);
+    });
+    let line = came.recv_timeout(Duration::from_secs(60));
+    let is_running = lab.try_wait().expect("a state").is_none();
+    lab.kill().expect("it runs");
+    lab.wait().expect("it ended");
+    reader.join().expect("the pipe has ended");
+    let line = line.expect("a line while the second cell runs");
+    assert!(is_running, "the line came at the end");
+    assert_eq!(json_lines(&line)[0]["size_bytes"].as_f64(), Some(1e6));
+    assert_eq!(runs(&out).len(), 1);
+}
+
+#[test]
+fn folders_and_shards_that_make_no_sense_are_refused_before_anything_runs() {
+    for (args, field) in [
+        ("wan --out /proc/nowhere", "out"),
+        ("cache --out /dev/null/x", "out"),
+        ("splice --out /proc/nowhere", "out"),
+        ("wan --out FOLDER --shard 3/3", "shard"),
+        ("wan --out FOLDER --shard 1", "shard"),
+        ("wan --rate -5G", "rate"),
+        ("wan --rtt -1ms", "rtt"),
+        ("cache --file /dev/zero", "file"),
+        ("cache --file /proc/self/exe,/nowhere", "file"),
+        ("splice --ram 2K --mtu 4096", "ram"),
+    ] {
+        let folder = TestFolder::new("refused");
+        let args = args.replace("FOLDER", &folder.path("out"));
+        let output = urma_lab(&format!("{args} --json"));
+        assert_eq!(output.status.code(), Some(2), "{args}: {output:?}");
+        let error = &json_lines(std::str::from_utf8(&output.stdout).expect("text"))[0];
+        assert_eq!((error["kind"].as_str(), error["field"].as_str()), (Some("error"), Some(field)));
+    }
+    let text = urma_lab("splice --ram 2K --mtu 4096").stderr;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("2048 bytes") && text.contains("at least 4096 bytes"), "{text}");
+}
