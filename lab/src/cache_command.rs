@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lab::cache::cell;
-use lab::cache::grid::{self, CacheCell, CacheText, NamedTrace};
+use lab::cache::grid::{self, CacheCell, CacheText, HandleKinds, NamedTrace};
 use lab::cache::{output, plot};
 use lab::units::GridError;
 use serde_json::json;
@@ -162,7 +162,7 @@ fn read(file: &Path, format: TraceFormat) -> Result<NamedTrace, GridError> {
         value: format!("{name}: {} {}", error.field, error.value),
         want: error.want,
     })?;
-    Ok(NamedTrace::new(&name, trace))
+    Ok(NamedTrace::new(&name, trace, HandleKinds::Tokens))
 }
 
 /// Free memory in bytes as the kernel estimates it; without an estimate, no limit.

@@ -236,7 +236,7 @@ impl CellPrinter<'_> {
         }
     }
 
-    /// A run ended.
+    /// Counts a run that ended.
     pub(crate) fn run(&self) {
         self.bar.inc(1);
     }

@@ -217,6 +217,27 @@ fn a_file_is_read_and_its_capacity_may_be_in_bytes() {
     assert_eq!(cells[0]["accesses"].as_u64(), Some(4000));
 }
 
+/// The kinds that `urma_admin capture --contexts` writes into bits 28 to 31 are those that the tiers count.
+#[test]
+fn a_captured_trace_has_its_kinds_in_the_tiers() {
+    let file = std::env::temp_dir().join(format!("urma-lab-kinds-{}", std::process::id()));
+    let kinds =
+        [("segment", 1, 50_u32), ("jfc", 2, 40), ("queue", 3, 30), ("tp", 4, 20), ("page", 5, 60)];
+    let handles =
+        kinds.iter().flat_map(|(_, kind, count)| (0..*count).map(move |at| kind << 28 | at));
+    let bytes: Vec<u8> = handles.flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&file, bytes).expect("a file");
+    let path = file.to_str().expect("text");
+    let args = ["cache", "--file", path, "--policy", "lru", "--capacity", "64", "--tiers", "l2"];
+    let output = urma_lab(&[&args[..], &["--json"]].concat());
+    std::fs::remove_file(&file).expect("it is there");
+    let cells = lines(&output.stdout);
+    for (name, _, count) in kinds {
+        let counted = cells[0]["tiers"]["counters"][format!("{name}_accesses")].as_u64();
+        assert_eq!(counted, Some(count.into()), "{name}");
+    }
+}
+
 /// Small grids of each experiment, `FILE` for a trace.
 const GRIDS: [(&str, &str); 5] = [
     (

@@ -137,14 +137,14 @@ pub(super) mod tests {
     use urma_contexts::policy::seed::SeedRule;
     use urma_contexts::trace::HandleTrace;
 
-    use super::super::grid::{NamedTrace, TierSetting};
+    use super::super::grid::{HandleKinds, NamedTrace, TierSetting};
     use super::*;
 
     /// A cell of this trace under LRU.
     pub(in crate::cache) fn cell(name: &str, handles: Vec<u32>, capacity: u32) -> CacheCell {
         let trace = HandleTrace::new(handles).expect("some handles");
         CacheCell {
-            trace: Arc::new(NamedTrace::new(name, trace)),
+            trace: Arc::new(NamedTrace::new(name, trace, HandleKinds::Generated)),
             given: capacity.to_string(),
             capacity,
             policy: PolicyKind::Lru,

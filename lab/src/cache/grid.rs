@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use urma_contexts::ContextKind;
 use urma_contexts::policy::kind::{PolicyError, PolicyKind};
 use urma_contexts::policy::seed::SeedRule;
 use urma_contexts::trace::families::TraceFamily;
@@ -30,14 +31,42 @@ pub struct NamedTrace {
     pub trace: HandleTrace,
     /// Next uses, which the bounds need.
     pub next: Arc<[u64]>,
+    /// What bits 28 to 31 of its handles say.
+    pub kinds: HandleKinds,
+}
+
+/// How a trace numbers the kinds of its handles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandleKinds {
+    /// As the generated traces of the specification do.
+    Generated,
+    /// As the model's tokens do, and so `urma_admin capture --contexts`.
+    Tokens,
+}
+
+impl HandleKinds {
+    /// Kind of a handle; what has none is a queue.
+    #[must_use]
+    pub fn kind(self, handle: u32) -> ContextKind {
+        let number = (handle >> 28).to_le_bytes()[0];
+        let kind = match (self, number) {
+            (_, 0) => None,
+            (Self::Tokens, number) => ContextKind::of(number),
+            (Self::Generated, 1) => Some(ContextKind::Jfc),
+            (Self::Generated, 2) => Some(ContextKind::Segment),
+            (Self::Generated, 3) => Some(ContextKind::Page),
+            (Self::Generated, _) => None,
+        };
+        kind.unwrap_or(ContextKind::Queue)
+    }
 }
 
 impl NamedTrace {
     /// A trace with its name and next uses.
     #[must_use]
-    pub fn new(name: &str, trace: HandleTrace) -> Self {
+    pub fn new(name: &str, trace: HandleTrace, kinds: HandleKinds) -> Self {
         let next = trace.next_uses();
-        Self { name: name.to_owned(), trace, next }
+        Self { name: name.to_owned(), trace, next, kinds }
     }
 }
 
@@ -249,7 +278,7 @@ pub fn trace_error(field: &'static str, error: &TraceError) -> GridError {
 pub fn generated(names: &[String], seed: Option<u64>) -> Result<Vec<Arc<NamedTrace>>, GridError> {
     let sources: Result<Vec<_>, _> = names.iter().map(|name| TraceSource::named(name)).collect();
     let generate = |source: TraceSource| match source.generate(seed) {
-        Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace))),
+        Ok(trace) => Ok(Arc::new(NamedTrace::new(source.name(), trace, HandleKinds::Generated))),
         Err(error) => Err(trace_error("trace", &error)),
     };
     sources?.into_iter().map(generate).collect()
@@ -314,7 +343,7 @@ mod tests {
             window: 64,
         };
         let trace = HandleTrace::new((0..distinct).collect()).expect("short");
-        let trace = Arc::new(NamedTrace::new("once", trace));
+        let trace = Arc::new(NamedTrace::new("once", trace, HandleKinds::Generated));
         let cells = text.check().and_then(|grid| grid.cells(&[trace]));
         cells.map(|cells| cells[0].capacity).map_err(|error| error.field)
     }

@@ -50,7 +50,7 @@ pub fn run(cell: &CacheCell, setting: TierSetting) -> Result<TierResult, PolicyE
     let mut contexts = vec![None; trace.distinct() as usize];
     for (number, handle) in trace.numbers().iter().zip(trace.handles()) {
         if contexts[*number as usize].is_none() {
-            let kind = kind_of(*handle);
+            let kind = cell.trace.kinds.kind(*handle);
             cache
                 .create(*number, &TokenBody::zero(kind))
                 .map_err(|error| refused("trace", error.value, error.rule))?;
@@ -106,16 +106,6 @@ impl RunClock {
     fn end(&mut self, ready_at: u64) {
         self.ends.push_back(ready_at);
         self.at_ps += self.step_ps;
-    }
-}
-
-/// Kind that the synthetic traces give a handle in bits 28 to 31; a handle of another trace is a queue.
-const fn kind_of(handle: u32) -> ContextKind {
-    match handle >> 28 {
-        1 => ContextKind::Jfc,
-        2 => ContextKind::Segment,
-        3 => ContextKind::Page,
-        _ => ContextKind::Queue,
     }
 }
 
