@@ -213,8 +213,11 @@ impl CacheGrid {
         let slots = match capacity {
             Capacity::Entries(entries) => entries,
             Capacity::Bytes(bytes) => (bytes / f64::from(self.slot_bytes)) as u32,
-            // A share such as 0.1 is a little above or below itself in binary.
-            Capacity::Percent(percent) => (f64::from(distinct) * percent / 100.0 + 1e-9) as u32,
+            // A share such as 0.1 is a little above or below itself in binary. A short capture has few handles.
+            Capacity::Percent(percent) => {
+                let slots = (f64::from(distinct) * percent / 100.0 + 1e-9) as u32;
+                slots.max(1)
+            }
         };
         if self.tiers.is_some() && !CHIP_SLOTS.contains(&slots) {
             let value = format!("{given} ({slots} slots)");
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_is_entries_bytes_or_a_share_of_the_handles_rounded_down() {
+    fn a_capacity_is_entries_bytes_or_a_share_of_the_handles_and_one_slot_at_least() {
         for (capacity, wanted) in [
             ("7", Ok(7)),
             ("1000", Ok(1000)),
@@ -367,7 +370,7 @@ mod tests {
             ("33.39%", Ok(333)),
             ("99.99%", Ok(999)),
             ("100%", Ok(1000)),
-            ("0.09%", Err("capacity")),
+            ("0.09%", Ok(1)),
             ("100.1%", Err("capacity")),
             ("-1%", Err("capacity")),
             ("NaN%", Err("capacity")),
