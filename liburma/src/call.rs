@@ -17,7 +17,6 @@ use urma_mem::{
     sync::{AtomicU64, Ordering},
 };
 
-use crate::copies::copies;
 use crate::{
     latch::BoundedPause,
     slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, forget_usual, is_there},

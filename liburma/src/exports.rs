@@ -13,10 +13,9 @@
 use core::{cell::UnsafeCell, ffi::CStr};
 
 use crate::face::{
-    address::*, cdev::*, cmd::*, context::*, ctl::*, data::*, device::*, eid::*, event::*, exit,
-    family::*, group::*, jetty::*, jfc::*, jfce::*, jfs::*, lifecycle::*, log::*, notifier::*,
-    path::*, perf::*, provider::*, queue::*, rate::*, segment::*, target::*, target_ex::*,
-    token::*, variadic::*,
+    address::*, cdev::*, cmd::*, context::*, data::*, device::*, family::*, group::*, jetty::*,
+    jfc::*, jfce::*, library, lifecycle::*, log::*, notifier::*, path::*, perf::*, provider::*,
+    queue::*, rate::*, segment::*, target::*, target_ex::*, token::*, variadic::*,
 };
 use crate::{call, choice};
 
@@ -111,7 +110,7 @@ static AT_EXIT: extern "C" fn() = at_exit;
 extern "C" fn at_exit() {
     // A forked child ends without a word: the node is its parent's.
     call::nothing(|| {
-        exit::leave();
+        library::leave();
         Ok(())
     });
 }

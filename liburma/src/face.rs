@@ -15,27 +15,20 @@
 mod batch;
 mod describe;
 mod dispatch;
-pub(crate) mod exit;
 pub(crate) mod library;
-mod members;
-mod order;
 mod rules;
 
 pub mod address;
 pub mod cdev;
 pub mod cmd;
 pub mod context;
-pub mod ctl;
 pub mod data;
 pub mod device;
-pub mod eid;
-pub mod event;
 pub mod family;
 pub mod group;
 pub mod jetty;
 pub mod jfc;
 pub mod jfce;
-pub mod jfs;
 pub mod lifecycle;
 pub mod log;
 pub mod notifier;

@@ -10,7 +10,6 @@ use core::{
 };
 
 use super::{Answer, Code, refuse, word};
-use crate::copies::copies;
 
 /// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C compilers
 /// for these machines read and write them there.

@@ -1,4 +1,4 @@
-//! Contexts: opening and closing devices.
+//! Contexts: opening and closing devices, their asynchronous events, calls that a device defines.
 
 use core::ffi::{c_int, c_void};
 use std::{
@@ -20,7 +20,7 @@ use crate::{
     convert::{name::eid_out, zeroed},
     face::{
         device::urma_query_device,
-        dispatch::{device, member_of, provider as table, run, sysfs, users},
+        dispatch::{ask, device, forwards, member_of, provider as table, run, sysfs, users},
     },
     provider,
     slab::{InSlot, member},
@@ -173,5 +173,43 @@ pub unsafe extern "C" fn urma_set_context_opt(
         ctx.set(member!(urma_context_t, aggr_mode), mode);
         udma::context::set_aggr_mode(ctx.as_ptr(), mode);
         Ok(())
+    })
+}
+
+forwards! {
+    /// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
+    /// non-blocking. Each is to be acknowledged.
+    urma_get_async_event(ctx: *mut urma_context_t as Context, event: *mut urma_async_event_t) needs(event)
+        = get_async_event;
+}
+
+/// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).
+pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
+    call::nothing(|| {
+        // SAFETY: an event of the caller's (room card of `face`).
+        let of = unsafe { call::value(event) }?;
+        let ctx = call::when_decided::<kind::Context, _>(of.urma_ctx, object::<kind::Context>)?;
+        ask!(ctx.as_ptr(), ack_async_event(event));
+        Err(Code::errno_of_callee())
+    });
+}
+
+/// Asks the device something of its own. `URMA_ENOPERM`: it has no such opcode. `URMA_FAIL`: it
+/// refuses, or does not support it.
+pub unsafe extern "C" fn urma_user_ctl(
+    ctx: *mut urma_context_t,
+    r#in: *mut urma_user_ctl_in_t,
+    out: *mut urma_user_ctl_out_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        // SAFETY: a struct of the caller's (room card of `face`).
+        let opcode = unsafe { call::value(r#in) }?.opcode;
+        call::some(out)?;
+        match Code::from_c(ask!(ctx.as_ptr(), user_ctl(ctx.as_ptr(), r#in, out))) {
+            Err(code) if code.is(Code::ENOPERM) => Err(code),
+            Err(code) => Err(refuse!(FAIL, "opcode {} is refused ({})", opcode, code.status())),
+            Ok(()) => Ok(()),
+        }
     })
 }

@@ -4,7 +4,7 @@ use crate::{
     abi::*,
     call::{self, Code},
     choice,
-    face::{cdev, family, library, members, notifier},
+    face::{cdev, family, group, library, notifier},
     log,
     udma::table,
 };
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t
         choice::check()?;
         if call::is_forked() {
             library::abandon();
-            for abandon in [members::abandon, family::abandon, notifier::abandon, cdev::abandon] {
+            for abandon in [group::abandon, family::abandon, notifier::abandon, cdev::abandon] {
                 abandon();
             }
         }

@@ -1,4 +1,4 @@
-//! Queues made in one call: creation, attributes, deletion.
+//! Queues made in one call: creation, attributes, flushed requests, deletion.
 //!
 //! *Owns*: the order of checks, the provider's operation and the book-keeping, once for all kinds.
 
@@ -9,8 +9,8 @@ use crate::{
     call::{self, Answer, Code, Object, UserPtr, made, object},
     face::{
         batch,
-        dispatch::{caps, forwards, home, op, release, retain, run},
-        rules::{Rules, hold, let_go},
+        dispatch::{ask, caps, forwards, home, op, release, retain, run},
+        rules::{Rules, flushable, hold, let_go},
     },
     slab::{InSlot, Kind},
     udma::{family::Family, kind},
@@ -142,4 +142,27 @@ forwards! {
     /// Configuration, threshold and state of a jetty.
     urma_query_jetty(jetty: *mut urma_jetty_t as Jetty, cfg: *mut urma_jetty_cfg_t, attr: *mut urma_jetty_attr_t)
         needs(cfg, attr) = query_jetty;
+}
+
+macro_rules! flushes {
+    ($($(#[$doc:meta])* $name:ident($queue:ident, $kind:ident, $cfg:ident $(. $of:ident)?) = $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(queue: *mut $queue, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
+            call::negative(|| {
+                let queue = object::<kind::$kind>(queue)?;
+                call::some(cr)?;
+                flushable(cr_cnt, &queue.$cfg $(. $of)?)?;
+                Ok(ask!(home(queue), $op(queue.as_ptr(), cr_cnt, cr)))
+            })
+        }
+    )*};
+}
+
+flushes! {
+    /// Takes flushed requests of a queue in the error state: 1 to its depth of them. How many, or the
+    /// negative status.
+    urma_flush_jfs(urma_jfs_t, Jfs, jfs_cfg) = flush_jfs;
+    /// Takes completions of a jetty in the error state, flushed ones too: 1 to its depth of them. How
+    /// many, or the negative status.
+    urma_flush_jetty(urma_jetty_t, Jetty, jetty_cfg.jfs_cfg) = flush_jetty;
 }

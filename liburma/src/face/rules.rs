@@ -12,7 +12,7 @@ use crate::{
     call::{Answer, Object, object, refuse},
     face::{
         dispatch::{Homed, drop_one, member_of},
-        members, order,
+        group,
     },
     udma::{family::Family, kind},
 };
@@ -77,7 +77,7 @@ impl Rules for kind::Jfs {
     delete_op!(delete_jfs_batch);
 
     fn fill_in(cfg: &mut urma_jfs_cfg_t) {
-        if let Ok(order) = order::resolved(cfg.trans_mode, cfg.flag.order_type()) {
+        if let Ok(order) = order_of(cfg.trans_mode, cfg.flag.order_type()) {
             cfg.flag.set_order_type(order);
         }
     }
@@ -91,7 +91,7 @@ impl Rules for kind::Jfr {
     delete_op!(delete_jfr_batch);
 
     fn fill_in(cfg: &mut urma_jfr_cfg_t) {
-        if let Ok(order) = order::resolved(cfg.trans_mode, cfg.flag.order_type()) {
+        if let Ok(order) = order_of(cfg.trans_mode, cfg.flag.order_type()) {
             cfg.flag.set_order_type(order);
         }
     }
@@ -101,7 +101,7 @@ impl Rules for kind::Jfr {
         // Any order type passes: the jetty that receives through the JFR asks for the same one, and its own must
         // fit the mode.
         let order = match cfg.flag.order_type() {
-            URMA_DEF_ORDER => order::resolved(cfg.trans_mode, URMA_DEF_ORDER)?,
+            URMA_DEF_ORDER => order_of(cfg.trans_mode, URMA_DEF_ORDER)?,
             order => order,
         };
         within("jfr_cfg.depth", cfg.depth, 1, caps.max_jfr_depth)?;
@@ -160,18 +160,18 @@ impl Rules for kind::Jetty {
     }
 
     fn joined(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
-        members::add(cfg.jetty_grp, queue);
+        group::add_member(cfg.jetty_grp, queue);
     }
 
     fn leaves(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
-        members::remove(cfg.jetty_grp, queue);
+        group::remove_member(cfg.jetty_grp, queue);
     }
 }
 
 /// The rules for a send queue, alone or of a jetty; fills in the order type.
 fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     object::<kind::Jfc>(cfg.jfc)?;
-    let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
+    let order = order_of(cfg.trans_mode, cfg.flag.order_type())?;
     within("jfs_cfg.depth", cfg.depth, 1, caps.max_jfs_depth)?;
     within("jfs_cfg.max_sge", cfg.max_sge.into(), 0, caps.max_jfs_sge)?;
     within("jfs_cfg.max_rsge", cfg.max_rsge.into(), 0, caps.max_jfs_rsge)?;
@@ -245,4 +245,24 @@ fn within(field: &str, value: u32, min: u32, max: u32) -> Answer {
         return Ok(());
     }
     Err(refuse!(EINVAL, "{field} is {value}; allowed are {min} to {max} (urma_query_device)"))
+}
+
+/// The order type to use with `mode` where the caller said `order`.
+///
+/// # Errors
+/// EINVAL: no such mode; an order type that does not fit it.
+fn order_of(mode: u32, order: u32) -> Answer<u32> {
+    match (mode, order) {
+        (URMA_TM_RM, URMA_DEF_ORDER | URMA_OI) => Ok(URMA_OI),
+        (URMA_TM_RC, URMA_DEF_ORDER | URMA_OL) => Ok(URMA_OL),
+        (URMA_TM_RC, URMA_OT) => Ok(URMA_OT),
+        (URMA_TM_UM, URMA_DEF_ORDER) => Ok(URMA_NO),
+        (URMA_TM_RC | URMA_TM_UM, URMA_NO) => Ok(URMA_NO),
+        (URMA_TM_RM | URMA_TM_RC | URMA_TM_UM, _) => Err(refuse!(
+            EINVAL,
+            "flag.order_type is {order} with trans_mode {mode}; RM (1) has 0 or 2 (OI), RC (2) 0, 1 (OT), 3 (OL) or \
+             4 (NO), UM (4) 0 or 4 (NO)"
+        )),
+        _ => Err(refuse!(EINVAL, "trans_mode is {mode}; modes are 1 (RM), 2 (RC) and 4 (UM)")),
+    }
 }

@@ -9,7 +9,6 @@ use super::{
     Kind,
     header::{HEADER_LEN, Header},
 };
-use crate::copies::copies;
 
 /// Size in bytes of a chunk: adjacent slots of one kind.
 pub(super) const CHUNK_LEN: usize = 1 << CHUNK_SHIFT;

@@ -5,8 +5,6 @@
 
 use core::marker::PhantomData;
 
-use crate::copies::copies;
-
 /// A member of type `T` of the C struct `P`.
 pub(crate) struct Member<P, T> {
     /// Offset in bytes from the start of the struct.

@@ -16,7 +16,6 @@ use super::{
     slot::{Guard, Slot, slot_at_public},
     space, usual,
 };
-use crate::copies::copies;
 
 /// A slot of a `K`, in any state.
 pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);

@@ -18,7 +18,6 @@ use super::{
     member::in_slot,
     pool, space, usual,
 };
-use crate::copies::copies;
 use urma_mem::ends::{EndCount, SeenEnds};
 
 /// Epoch: bumped when the end of an object begins, before the locks of queues are visited.

@@ -4,7 +4,6 @@
 //! what the program said. Each program is its own process, so that each starts without a library
 //! that runs.
 
-mod families;
 mod provider;
 mod symbols;
 
@@ -105,4 +104,37 @@ fn planted_panics() {
 #[test]
 fn first_with_packets() {
     run(&build("first", "first-packets", &[]), &[("URMA_PATH", "packets")]);
+}
+
+/// One device under two names: its own, and that of a bonding device.
+const ALIAS: &[(&str, &str)] = &[("URMA_DEVICE_ALIAS", "bonding_dev_0")];
+
+#[test]
+fn paths() {
+    run(&build("paths", "paths", &[]), ALIAS);
+}
+
+#[test]
+fn psns() {
+    run(&build("psns", "psns", &[]), &[("URMA_RC", "roce")]);
+}
+
+#[test]
+fn family() {
+    run(&build("family", "family", &[]), &[]);
+}
+
+#[test]
+fn commands() {
+    run(&build("commands", "commands", &[]), &[]);
+}
+
+#[test]
+fn describe() {
+    run(&build("describe", "describe", &[]), ALIAS);
+}
+
+#[test]
+fn states() {
+    run(&build("states", "states", &[]), ALIAS);
 }

@@ -10,14 +10,15 @@ use core::{
 };
 
 use crate::{
+    EINVAL, No,
     abi::{
         MAX_NODE_NUM, UVS_MAIN_UE_EID_BATCH_EID_MAX, UVS_UTP, char_of, urma_topo_map_t,
         urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t, uvs_main_ue_eid_entry_t,
         uvs_path_set_t, uvs_tp_type_t,
     },
-    answer::{EINVAL, No, status},
     path::{Level, between},
     service::{NONE, Raw, service},
+    status,
 };
 
 /// Bytes of a device's name with the zero at its end.

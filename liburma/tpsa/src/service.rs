@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
+    No,
     abi::{byte_of, urma_topo_node, urma_topo_ue},
-    answer::No,
 };
 
 /// The bytes of an EID.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use liburma::{
     abi::urma_async_event_t,
-    face::event::{urma_ack_async_event, urma_get_async_event},
+    face::context::{urma_ack_async_event, urma_get_async_event},
     zeroed,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -15,11 +15,10 @@ use liburma::{
     },
     face::{
         group::{urma_create_jetty_grp, urma_delete_jetty_grp},
-        jfs::{urma_flush_jetty, urma_flush_jfs},
         queue::{
             urma_create_jetty, urma_create_jfr, urma_create_jfs, urma_delete_jetty,
-            urma_delete_jfr, urma_delete_jfs, urma_modify_jetty, urma_modify_jfr, urma_modify_jfs,
-            urma_query_jetty, urma_query_jfr, urma_query_jfs,
+            urma_delete_jfr, urma_delete_jfs, urma_flush_jetty, urma_flush_jfs, urma_modify_jetty,
+            urma_modify_jfr, urma_modify_jfs, urma_query_jetty, urma_query_jfr, urma_query_jfs,
         },
         target::{urma_bind_jetty, urma_unbind_jetty},
     },
