@@ -6,9 +6,9 @@
 //! *Takes*: anything that a C program passes. *Gives*: the documented status and `errno`.
 //! *Must not*: know what lies behind an object of the built-in provider.
 //!
-//! What every function needs of its caller, beyond what the headers say of single arguments: a
-//! pointer that is not NULL and lies outside of this library's memory is believed to point to what
-//! the header says, at any address; objects of providers are aligned. Pointers to objects of this library are checked whatever they are.
+//! What every function requires of its caller, beyond what the headers say of single arguments: a pointer that is not NULL
+//! and lies outside this library's memory points to what the header says, at any alignment; objects of providers are
+//! aligned. Pointers to objects of this library are always checked.
 #![expect(unsafe_code, reason = "exported functions, and public memory")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 

@@ -15,7 +15,7 @@ use crate::{
     udma::{address::net_addr, kind},
 };
 
-/// The IPv4-mapped EID of an address: `0xc0a80164` is 192.168.1.100.
+/// Writes the IPv4-mapped EID of an address: `0xc0a80164` is 192.168.1.100.
 pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
     // SAFETY: a place of the caller's (room card of `face`).
     if let Ok(to) = unsafe { UserPtr::new(eid) } {
@@ -23,8 +23,8 @@ pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
     }
 }
 
-/// The EID that `buf` says: an IPv4 address, an IPv6 address, eight groups of four hex digits, or an
-/// IPv4 address as one number in hex. `-EINVAL`: it says none.
+/// Parses an EID: an IPv4 address, an IPv6 address, eight groups of four hex digits, or an IPv4 address as one hex
+/// number. `-EINVAL`: `buf` is none of these.
 pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_t) -> c_int {
     call::as_negative(call::in_child(|| {
         // SAFETY: a place of the caller's (room card of `face`).
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_
     }))
 }
 
-/// The addresses of a device, in an array that `urma_free_net_addr_list` frees: the one of the
+/// Returns the addresses of a device in an array that `urma_free_net_addr_list` frees. There is one: that of the
 /// context's EID.
 pub unsafe extern "C" fn urma_get_net_addr_list(
     ctx: *mut urma_context_t,
@@ -60,22 +60,22 @@ pub unsafe extern "C" fn urma_get_net_addr_list(
     })
 }
 
-/// Frees a list; NULL is none.
+/// Frees an address list; NULL is ignored.
 pub unsafe extern "C" fn urma_free_net_addr_list(net_addr_list: *mut urma_net_addr_info_t) {
     // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(net_addr_list.cast()) };
 }
 
 forwards! {
-    /// The EID of the node with this IPv4 or IPv6 address.
+    /// Looks up the EID of the node with this IPv4 or IPv6 address.
     urma_get_eid_by_ip(ctx: *const urma_context_t as Context, net_addr: *const urma_net_addr_t, eid: *mut urma_eid_t)
         needs(net_addr, eid) = get_eid_by_ip;
-    /// The address of the node with this EID.
+    /// Looks up the address of the node with this EID.
     urma_get_ip_by_eid(ctx: *const urma_context_t as Context, eid: *const urma_eid_t, net_addr: *mut urma_net_addr_t)
         needs(eid, net_addr) = get_ip_by_eid;
-    /// The MAC of this node: six bytes.
+    /// Writes the MAC of this node, six bytes.
     urma_get_smac(ctx: *const urma_context_t as Context, mac: *mut u8) needs(mac) = get_smac;
-    /// The MAC of the node with this address: six bytes.
+    /// Writes the MAC of the node with this address, six bytes.
     urma_get_dmac(ctx: *const urma_context_t as Context, net_addr: *const urma_net_addr_t, mac: *mut u8)
         needs(net_addr, mac) = get_dmac;
 }

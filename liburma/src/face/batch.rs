@@ -1,8 +1,8 @@
 //! Deleting several objects by one call.
 //!
-//! *Owns*: what is looked at before the provider is called, and the references of what it deleted.
-//! *Takes*: lists of C programs. *Gives*: one call of the batch operation for each run of objects
-//! that one table of operations drives: all of a list, in the usual case.
+//! *Owns*: the checks before the provider is called, and the references of what it deleted. *Takes*: lists of C programs.
+//! *Gives*: one call of the batch operation for each run of objects that share a table of operations: usually the whole
+//! list.
 
 use core::{
     ffi::c_int,
@@ -20,7 +20,7 @@ use crate::{
     slab::InSlot,
 };
 
-/// An object of a list, as it was before the provider was called.
+/// An object of the list, as read before the provider is called.
 struct Known<K: Rules> {
     object: Object<K::Public>,
     ctx: *mut urma_context_t,
@@ -37,12 +37,12 @@ impl<K: Rules> Known<K> {
     }
 }
 
-/// Deletes in order, and names the first that was not deleted: where one of them may not be, all are
-/// left; else the one that a provider refused.
+/// Deletes the objects in order and names the first that was not deleted. If one of them may not be deleted, none is; else
+/// deletion stops at the one that a provider refuses.
 ///
 /// # Errors
-/// EINVAL: a null array or place, less than one, an object that is none, is named twice, or whose
-/// provider has no such operation. The status of the refused one.
+/// EINVAL: a null array or place, a count below 1, a pointer that is no object, an object named twice, or a provider
+/// without the operation. The status with which the provider refused.
 ///
 /// # Safety
 /// `list`, unless NULL, has `count` elements; `bad`, unless NULL, is a place for one.
@@ -69,7 +69,7 @@ pub(super) unsafe fn each<K: Rules>(
         let (gone, answer) = delete_run(ops, list.get(done)?, run);
         done += gone;
         if let Err(code) = answer {
-            // A refusal leaves at least one.
+            // A refusal leaves at least one object.
             bad.write(objects[done]);
             return Err(code);
         }
@@ -77,7 +77,7 @@ pub(super) unsafe fn each<K: Rules>(
     Ok(())
 }
 
-/// Looks at every object before the first is deleted.
+/// Checks every object before the first is deleted.
 fn all<K: Rules>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
     let mut seen = BTreeSet::new();
     let one = |of: &*mut K::Public| {
@@ -91,7 +91,7 @@ fn all<K: Rules>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
     objects.iter().map(one).collect()
 }
 
-/// Has the provider delete the objects of `run`, which lie at `list`; how many are gone.
+/// Has the provider delete the objects of `run`, which are at `list`; returns how many are gone.
 fn delete_run<K: Rules>(
     ops: NonNull<urma_ops_t>,
     list: UserPtr<*mut K::Public>,
@@ -110,7 +110,7 @@ fn delete_run<K: Rules>(
     let answer = Code::from_c(run!(delete(list.as_ptr(), count, &raw mut refused)));
     let gone = match answer {
         Ok(()) => known.len(),
-        // Those before the refused one are gone; a provider that names none deleted none.
+        // Objects before the refused one are gone; a provider that names none deleted none.
         Err(_) => known.iter().position(|of| of.object.as_ptr() == refused).unwrap_or(0),
     };
     for of in known.into_iter().take(gone) {

@@ -1,4 +1,4 @@
-//! What administration tools ask of the kernel: device files, counts; and copies of configurations.
+//! Calls by which administration tools ask the kernel: device files, counts. Copies of configurations.
 
 use core::{
     ffi::{CStr, c_char, c_int},
@@ -15,16 +15,16 @@ use crate::{
     udma::{device::channels, kind},
 };
 
-/// Devices by the number of a descriptor.
+/// Devices by descriptor number.
 static OPENED: Latch<BTreeMap<c_int, Slot<kind::Device>>> = Latch::new(BTreeMap::new());
 
-/// For a forked child: the descriptors that it has from its parent lead to no device of its own.
+/// Forgets all devices, in a forked child: inherited descriptors lead to none of its own.
 pub(super) fn abandon() {
     OPENED.abandon(BTreeMap::new());
 }
 
-/// Opens a device's file, by a path whose last part is the device's name: a descriptor that the
-/// commands take, and `close` closes. -1 with ENODEV: there is no such device.
+/// Opens a device's file by a path that ends with the device's name. Returns a descriptor for the commands, which `close`
+/// closes. -1 with ENODEV: there is no such device.
 pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
     call::count(|| {
         // SAFETY: a C string of the caller's (room card of `face`).
@@ -44,10 +44,10 @@ pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
     })
 }
 
-/// The device that a descriptor was opened on.
+/// Returns the device that a descriptor was opened on.
 ///
 /// # Errors
-/// EINVAL: it was not, or is closed. ENODEV: the device is gone.
+/// EINVAL: it was opened on no device, or is closed. ENODEV: the device is gone.
 pub(super) fn device(fd: c_int) -> Answer<NonNull<urma_device_t>> {
     let device = OPENED.with(|opened| opened.get(&fd).copied());
     let device = device
@@ -62,8 +62,8 @@ pub(super) fn device(fd: c_int) -> Answer<NonNull<urma_device_t>> {
         .ok_or_else(|| refuse!(ENODEV, "the device of descriptor {fd} is gone"))
 }
 
-/// How many event channels live on each device; `*cnt` says how many entries there are room for, and
-/// becomes their number. A software device sets no limit below its descriptors': the threshold is 0.
+/// Counts the live event channels of each device. `*cnt` is the room of the array, in entries, and becomes their number.
+/// The threshold is 0: a software device has no limit but that of descriptors.
 pub unsafe extern "C" fn urma_get_jfce_cnt_info(
     info_arr: *mut urma_jfce_cnt_info_t,
     cnt: *mut u32,
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn urma_get_jfce_cnt_info(
     })
 }
 
-/// Copies a configuration, deeply: a shared receive queue's JFC is filled in, a configuration of its
-/// own is copied. 0, or -1 with `errno`. [`urma_uninit_jetty_cfg`] frees the copy.
+/// Deep-copies a configuration: fills in the JFC of a shared receive queue, or copies the jetty's own JFR configuration.
+/// Returns 0, or -1 with `errno`. [`urma_uninit_jetty_cfg`] frees the copy.
 pub unsafe extern "C" fn urma_init_jetty_cfg(
     p: *mut urma_jetty_cfg_t,
     cfg: *mut urma_jetty_cfg_t,
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn urma_init_jetty_cfg(
         let mut copy = cfg.read();
         copy.u = match copy.receive() {
             Receive::Own(of) => {
-                // SAFETY: the configuration that the caller's names.
+                // SAFETY: the JFR configuration that the caller's one names.
                 let of = unsafe { call::value(of) }?;
                 urma_jetty_cfg_u { jfr_cfg: super::device::give(&[of])? }
             }

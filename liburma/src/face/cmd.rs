@@ -1,10 +1,9 @@
 //! The commands of device files (`urma_cmd_*`), which providers in C link.
 //!
-//! *Owns*: the list of the commands that are not supported. *Takes*: descriptors of `urma_open_cdev`.
-//! *Gives*: for the two commands that administration tools send, EIDs and attributes; for the others,
-//! which need a kernel module, EOPNOTSUPP whatever the arguments are (docs/c-api.md). Arguments that a
-//! function does not read need no place in its Rust signature: the C calling convention leaves them
-//! in registers and on the caller's stack.
+//! *Owns*: the list of commands that are not supported. *Takes*: descriptors of `urma_open_cdev`. *Gives*: EIDs and
+//! attributes, which administration tools ask for; EOPNOTSUPP for all others, which need a kernel module, whatever their
+//! arguments (docs/c-api.md). Arguments that a function does not read are missing from its Rust signature: the C calling
+//! convention leaves them in registers and on the caller's stack.
 #![expect(missing_docs, reason = "each is the command of its name; the room card says the rest")]
 
 use core::ffi::c_int;
@@ -17,7 +16,7 @@ use crate::{
     udma::device,
 };
 
-/// Commands that answer with EOPNOTSUPP, negated.
+/// Commands that return the negated EOPNOTSUPP.
 macro_rules! not_supported {
     ($($name:ident,)*) => {
         $(pub extern "C" fn $name() -> c_int { -Code::ENOTSUP.get() })*
@@ -50,18 +49,18 @@ not_supported! {
     urma_cmd_get_ip_by_eid, urma_cmd_get_smac, urma_cmd_get_dmac,
 }
 
-/// Not supported; the answer is a status.
+/// Not supported: returns a status.
 pub extern "C" fn urma_cmd_get_async_event() -> urma_status_t {
     Code::ENOTSUP.get()
 }
 
-/// Does nothing: no command gives out events.
+/// Does nothing: no command hands out events.
 pub extern "C" fn urma_cmd_ack_jfc() {}
 
-/// Does nothing: no command gives out events.
+/// Does nothing: no command hands out events.
 pub extern "C" fn urma_cmd_ack_async_event() {}
 
-/// The EIDs of the device that `dev_fd` was opened on: at most `max_eid_cnt`.
+/// Writes the EIDs of the device that `dev_fd` was opened on, at most `max_eid_cnt`.
 pub unsafe extern "C" fn urma_cmd_get_eid_list(
     dev_fd: c_int,
     max_eid_cnt: u32,
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn urma_cmd_get_eid_list(
     })
 }
 
-/// The attributes of the device that `dev_fd` was opened on, to `sysfs_dev->dev_attr`.
+/// Writes the attributes of the device that `dev_fd` was opened on to `sysfs_dev->dev_attr`.
 pub unsafe extern "C" fn urma_cmd_query_device_attr(
     dev_fd: c_int,
     sysfs_dev: *mut urma_sysfs_dev_t,

@@ -27,7 +27,7 @@ use crate::{
     udma::{self, kind},
 };
 
-/// What a context has when the device has no character device.
+/// Descriptor of a context whose device has no character device.
 const NO_FD: c_int = -1;
 
 /// Opens a device under its EID at `eid_index`.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn urma_create_context(
 ) -> *mut urma_context_t {
     call::pointer(|| {
         let dev = object::<kind::Device>(dev)?;
-        // The checks of everything that is made from the context read the attributes.
+        // The checks of all objects made from the context read the attributes.
         let mut attr = zeroed();
         // SAFETY: `object` found the device, and the place is of this function.
         Code::from_c(unsafe { urma_query_device(dev.as_ptr(), &raw mut attr) })?;
@@ -56,14 +56,14 @@ pub unsafe extern "C" fn urma_create_context(
 struct Opening {
     dev: Object<urma_device_t>,
     eid_index: u32,
-    /// None for a device that its provider made itself.
+    /// `None` for a device that its provider created itself.
     eid: Option<Eid>,
     file: Option<File>,
 }
 
 impl Opening {
     /// # Errors
-    /// FAIL: there is no EID at this index, or a character device that does not open.
+    /// FAIL: there is no EID at this index, or the character device does not open.
     fn of(dev: Object<urma_device_t>, eid_index: u32) -> Answer<Self> {
         if is_made_by_provider(dev) {
             return Ok(Self { dev, eid_index, eid: None, file: None });
@@ -72,17 +72,17 @@ impl Opening {
         Ok(Self { dev, eid_index, eid, file: open(dev)? })
     }
 
-    /// The members that the core fills, whatever the provider wrote there.
+    /// Fills the members that the core owns, whatever the provider wrote there.
     ///
     /// # Errors
-    /// EINVAL: a context without a table is of no use.
+    /// EINVAL: the provider left `ctx->ops` out.
     fn fill(self, ctx: Object<urma_context_t>) -> Answer<*mut urma_context_t> {
         ctx.set(member!(urma_context_t, dev), self.dev.as_ptr());
         let table = table(self.dev)?;
         if ctx.ops.is_null() {
             tracing::warn!(target: "urma", "the provider made a context without a table");
             if let Some(delete) = member_of!(table, delete_context) {
-                // There is no more to do when the provider keeps it.
+                // Nothing more can be done if the provider refuses.
                 run!(delete(ctx.as_ptr()));
             }
             return Err(refuse!(EINVAL, "the provider made a context without a table (ctx->ops)"));
@@ -100,12 +100,12 @@ impl Opening {
     }
 }
 
-/// Whether the provider made the device, and no file says anything of it.
+/// Whether the provider created the device, so that no file describes it.
 fn is_made_by_provider(dev: Object<urma_device_t>) -> bool {
     sysfs(dev).map_or(true, |sysfs| sysfs.flag & URMA_SYSFS_DEV_FLAG_DRIVER_CREATED != 0)
 }
 
-/// The character device, when there is one.
+/// Opens the character device, if there is one.
 fn open(dev: Object<urma_device_t>) -> Answer<Option<File>> {
     let path = c_text(&dev.path);
     match File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes())) {
@@ -115,7 +115,7 @@ fn open(dev: Object<urma_device_t>) -> Answer<Option<File>> {
     }
 }
 
-/// Closes a device. `URMA_EAGAIN`: objects made from the context live.
+/// Closes a device. `URMA_EAGAIN`: the context still has objects.
 pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -146,8 +146,8 @@ fn close(fd: c_int) {
     }
 }
 
-/// Sets an option: the aggregation mode, of 4 bytes. It is that of the device, so the latest call counts for all its
-/// contexts.
+/// Sets an option. The only one is the aggregation mode (4 bytes), which belongs to the device: the latest call counts for
+/// all its contexts.
 pub unsafe extern "C" fn urma_set_context_opt(
     ctx: *mut urma_context_t,
     opt_name: urma_opt_name_t,
@@ -177,13 +177,13 @@ pub unsafe extern "C" fn urma_set_context_opt(
 }
 
 forwards! {
-    /// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
-    /// non-blocking. Each is to be acknowledged.
+    /// Takes the next asynchronous event of a context: waits for one, or returns `URMA_EAGAIN` if `async_fd` is
+    /// non-blocking. Each event must be acknowledged.
     urma_get_async_event(ctx: *mut urma_context_t as Context, event: *mut urma_async_event_t) needs(event)
         = get_async_event;
 }
 
-/// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).
+/// Acknowledges an event. Until then, deleting the object that it names fails with `URMA_EAGAIN`.
 pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
         // SAFETY: an event of the caller's (room card of `face`).
@@ -194,8 +194,8 @@ pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
     });
 }
 
-/// Asks the device something of its own. `URMA_ENOPERM`: it has no such opcode. `URMA_FAIL`: it
-/// refuses, or does not support it.
+/// Calls an operation that only this device defines. `URMA_ENOPERM`: it has no such opcode. `URMA_FAIL`: it refuses the
+/// call, or does not support it.
 pub unsafe extern "C" fn urma_user_ctl(
     ctx: *mut urma_context_t,
     r#in: *mut urma_user_ctl_in_t,

@@ -1,7 +1,7 @@
 //! The data plane: posts and polls, and posts of one request.
 //!
-//! Where a context's table, read at each call, still has this library's own operation, that is
-//! called with the slot that was found already; any other operation gets the caller's pointers.
+//! Each call reads the context's table. If it still has this library's own operation, that is called with the slot that
+//! was found already; any other operation gets the caller's pointers.
 
 use core::{
     ffi::c_int,
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// Whether the table of the context of a live object, whose public part is `$public`, has this library's own `$mine`: the
-/// usual case while no program wraps it.
+/// Whether the context table of a live object, with the public part `$public`, still has this library's own `$mine`: true
+/// unless a program wraps the operation.
 macro_rules! is_own {
     ($public:expr, $op:ident, $mine:path) => {{
         let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
@@ -30,7 +30,7 @@ macro_rules! is_own {
     }};
 }
 
-/// The slot of a live object, if its context's table has this library's own `$mine`, without a second look-up.
+/// The slot of a live object if its context's table still has this library's own `$mine`; saves a second lookup.
 macro_rules! own_slot {
     ($kind:ty, $object:expr, $op:ident, $mine:path) => {
         find_live::<$kind>($object).filter(|slot| is_own!(slot.public(), $op, $mine))
@@ -45,21 +45,21 @@ fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> 
     object.is_some_and(|object| ops(home(object)).is_ok_and(is_own))
 }
 
-/// Whether a call need not look for more than its object: no program measures calls, and the process is no forked child.
-/// Where this ends, `slab::forget_usual` is called.
+/// Whether a call need only check its object: calls are not measured, and the process is no forked child.
+/// `slab::forget_usual` ends this state.
 fn is_plain() -> bool {
     !perf::is_on() && !call::is_forked()
 }
 
-/// The arguments of a post, in memory: a call that needs them no more keeps no register for them.
+/// The arguments of a post, kept in memory so that later calls need no registers for them.
 struct PostArgs<Q, W> {
     queue: *mut Q,
     wr: *mut W,
     bad_wr: *mut *mut W,
 }
 
-/// A post of a queue: of any list, and before that, with `$first` and, where this thread has no lease of the queue, `$locked`,
-/// of a request that needs less.
+/// Defines a post of a queue. It first tries `$first`, or `$locked` if this thread has no lease of the queue, for a single
+/// simple request; then it posts any list.
 macro_rules! posts {
     ($(#[$doc:meta])* $name:ident: $queue:ident, $wr:ident, $kind:ty, $perf:ident, $op:ident,
         $own:path $(, first $first:path, $locked:path)?) => {
@@ -127,18 +127,18 @@ macro_rules! posts {
 }
 
 posts! {
-    /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+    /// Posts a list of requests. If one is refused, `bad_wr` points to it; those before it are posted.
     urma_post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, UB_JFS_POST_SEND, post_jfs_wr, post::send,
     first post::carry, post::carry_locked
 }
 
 posts! {
-    /// Posts a list of receives. Where one is refused, `bad_wr` names it; those before it are posted.
+    /// Posts a list of receives. If one is refused, `bad_wr` points to it; those before it are posted.
     urma_post_jfr_wr: urma_jfr_t, urma_jfr_wr_t, kind::Jfr, UB_POST_JFR_RECV, post_jfr_wr, post::receive
 }
 
 posts! {
-    /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+    /// Posts a list of requests. If one is refused, `bad_wr` points to it; those before it are posted.
     urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty,
     UB_JETTY_POST_SEND, post_jetty_send_wr, post::send,
     first post::carry, post::carry_locked
@@ -150,7 +150,7 @@ posts! {
     UB_JETTY_POST_RECV, post_jetty_recv_wr, post::receive_by_jetty
 }
 
-/// Takes up to `cr_cnt` completions; how many, or -1 with `errno`. Never waits.
+/// Polls up to `cr_cnt` completions, without waiting. Returns their number, or -1 with `errno`.
 pub unsafe extern "C" fn urma_poll_jfc(
     jfc: *mut urma_jfc_t,
     cr_cnt: c_int,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
     poll_one(jfc, cr)
 }
 
-/// A poll of one completion, of a queue that this thread has no lease of.
+/// Polls one completion of a queue that this thread has no lease of.
 #[inline(never)]
 fn poll_locked(jfc: *mut urma_jfc_t, cr: *mut urma_cr_t) -> c_int {
     // SAFETY: room for a completion of the caller's (room card of `face`).
@@ -252,12 +252,11 @@ transfers! {
     urma_write() = URMA_OPC_WRITE;
     /// Posts one read of `len` bytes from `src` to `dst`.
     urma_read() = URMA_OPC_READ;
-    /// [`urma_write`] between two chips of the devices. A software device is one chip: every chip
-    /// number is a hint that leads there.
+    /// Like [`urma_write`], between two chips of the devices. Chip numbers are hints: a software device has one chip.
     urma_write_affinity(_src_chip_id, _dst_chip_id) = URMA_OPC_WRITE;
 }
 
-/// Posts one message of `len` bytes from `src`.
+/// Posts a SEND of `len` bytes from `src`.
 pub unsafe extern "C" fn urma_send(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,
@@ -274,7 +273,7 @@ pub unsafe extern "C" fn urma_send(
     one(jfs, target_jfr, (URMA_OPC_SEND, flag, user_ctx), u)
 }
 
-/// Posts one receive of up to `len` bytes at `buf`. `URMA_FAIL`: nowhere.
+/// Posts one receive of up to `len` bytes at `buf`. `URMA_FAIL`: `buf` is 0.
 pub unsafe extern "C" fn urma_recv(
     jfr: *mut urma_jfr_t,
     recv_tseg: *mut urma_target_seg_t,

@@ -1,8 +1,8 @@
 //! What a peer needs to import an object: bytes that mean the same in any process.
 //!
-//! *Owns*: the memory of a description, and the length of what follows its struct: a number of bytes
-//! and the bytes, which providers of bonding devices add for their kin. *Takes*: a live object.
-//! *Gives*: memory of the C library. *Must not*: know what the bytes mean.
+//! *Owns*: the memory of a description, and the length of what follows the struct: a byte count and the bytes, which
+//! providers of bonding devices add for their own kind. *Takes*: a live object. *Gives*: memory of the C library.
+//! *Must not*: know what the bytes mean.
 
 use core::ptr::NonNull;
 
@@ -12,14 +12,14 @@ use crate::{
     face::dispatch::{device, op, run},
 };
 
-/// Names that begin so are bonding devices.
+/// Prefix of the names of bonding devices.
 const BONDING: &[u8] = b"bonding_dev";
 
 /// A struct that describes an object to a peer.
 pub(super) trait Described {
-    /// The public part of what it describes.
+    /// Public part of the object that it describes.
     type Object;
-    /// How a bonding device is asked for it, with the bytes behind it.
+    /// Asks a bonding device for the description, with the bytes behind it.
     const OPCODE: u32;
 
     fn has_user_info(&self) -> bool;
@@ -43,8 +43,8 @@ impl Described for urma_seg_t {
     }
 }
 
-/// Memory for the description of `object`: of a bonding device its provider's, with what follows the
-/// struct in place; else a struct of zeros.
+/// Allocates the description of `object`. For a bonding device its provider does, and fills in what follows the struct;
+/// otherwise it is a zeroed struct.
 ///
 /// # Errors
 /// ENOMEM. FAIL: the provider of a bonding device refuses.
@@ -95,7 +95,7 @@ fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> 
     }
 }
 
-/// Gives the description to the caller, with the bytes of its struct and of what follows it.
+/// Hands the description to the caller, with the length of the struct and of what follows it.
 ///
 /// # Safety
 /// [`blank`] made `memory`, whose flag says whether something follows.

@@ -20,7 +20,7 @@ use crate::{
     udma::{device, kind},
 };
 
-/// All devices, in an array with NULL at its end that `urma_free_device_list` frees.
+/// Returns all devices in a NULL-terminated array that `urma_free_device_list` frees.
 pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *mut urma_device_t {
     call::pointer(|| {
         // SAFETY: a place of the caller's (room card of `face`).
@@ -34,13 +34,13 @@ pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *
     })
 }
 
-/// Frees a list; NULL is none.
+/// Frees a list; NULL is ignored.
 pub unsafe extern "C" fn urma_free_device_list(device_list: *mut *mut urma_device_t) {
     // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(device_list.cast()) };
 }
 
-/// The EIDs of a device, claimed, in an array that `urma_free_eid_list` frees.
+/// Returns the claimed EIDs of a device in an array that `urma_free_eid_list` frees.
 pub unsafe extern "C" fn urma_get_eid_list(
     dev: *mut urma_device_t,
     cnt: *mut u32,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn urma_get_eid_list(
     })
 }
 
-/// Frees a list; NULL is none.
+/// Frees a list; NULL is ignored.
 pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
     // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(eid_list.cast()) };
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
 /// Bytes of a device's name with the zero byte at its end, `URMA_MAX_NAME`.
 const NAME_ROOM: usize = 64;
 
-/// The device of this name. EINVAL: of 64 bytes and more, which no device has.
+/// Looks up a device by name. EINVAL: the name has 64 bytes or more, which no device has.
 pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut urma_device_t {
     call::pointer(|| {
         // SAFETY: a C string of the caller's (room card of `face`).
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut 
     })
 }
 
-/// The device that has this EID. Devices that do not open are passed.
+/// Looks up the device that has this EID; devices that cannot be opened are skipped.
 pub unsafe extern "C" fn urma_get_device_by_eid(
     eid: urma_eid_t,
     r#type: urma_transport_type_t,
@@ -102,7 +102,7 @@ fn has(device: Object<urma_device_t>, wanted: Eid) -> bool {
     eids(device).is_ok_and(|eids| eids.iter().any(|(_, eid)| *eid == wanted))
 }
 
-/// EIDs by index: of the software device from the device, of others from their files.
+/// EIDs by index: the software device is asked, for others their files are read.
 fn eids(device: Object<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
     if device::is_software(device.non_null()) {
         Ok((0..).zip(device::eids(device.as_ptr())?).collect())
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn urma_query_device(
         // SAFETY: a place of the caller's (room card of `face`).
         let to = unsafe { UserPtr::new(dev_attr) }?;
         let known = sysfs(dev)?;
-        // What the device's files say, for a provider that leaves it at that.
+        // The values of the device's files, which a provider may leave as they are.
         to.write(known.get(ATTR));
         if let Some(query) = member_of!(table(dev)?, query_device) {
             Code::from_c(run!(query(dev.as_ptr(), to.as_ptr())))?;
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn urma_query_device(
     })
 }
 
-/// A copy of `list` in memory of the C library, for the caller to give back.
+/// Copies `list` to memory of the C library, which the caller returns with [`take_back`].
 ///
 /// # Errors
 /// ENOMEM.
@@ -145,7 +145,7 @@ pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
     Ok(to.as_ptr())
 }
 
-/// Frees what [`give`] made; what is not aligned as such memory is, is left alone.
+/// Frees memory of [`give`]; ignores a pointer that is not aligned like it.
 ///
 /// # Safety
 /// `memory`, if it is aligned so, came from [`give`], or is NULL.

@@ -1,4 +1,4 @@
-//! Calls of providers, and what the core keeps in public memory for it.
+//! Calls of providers, and the book-keeping in public memory around them.
 //!
 //! *Owns*: how tables are read, references counted, limits found. *Must not*: check arguments of
 //! single functions.
@@ -13,7 +13,7 @@ use crate::{
     slab::{Member, member},
 };
 
-/// A member of a table; none when the provider left it out.
+/// Reads a member of a table; `None` if the provider left it out.
 macro_rules! member_of {
     ($table:expr, $member:ident) => {{
         let table = $table;
@@ -23,7 +23,7 @@ macro_rules! member_of {
 }
 pub(crate) use member_of;
 
-/// A member of a context's table; EINVAL when the provider left it out.
+/// Reads a member of a context's table; EINVAL if the provider left it out.
 macro_rules! op {
     ($ctx:expr, $member:ident) => {
         $crate::call::present($crate::face::dispatch::member_of!(
@@ -47,7 +47,7 @@ macro_rules! run {
 }
 pub(crate) use run;
 
-/// Calls an operation of the provider that drives a context; EINVAL when the provider left it out.
+/// Calls an operation of the provider that drives a context; EINVAL if the provider left it out.
 macro_rules! ask {
     ($ctx:expr, $member:ident($($arg:expr),* $(,)?)) => {{
         let op = $crate::face::dispatch::op!($ctx, $member);
@@ -64,20 +64,20 @@ pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
     NonNull::new(ctx.ops).ok_or_else(|| none("ctx->ops"))
 }
 
-/// Why a call is refused whose object lacks a member that a provider, or a program, cleared.
+/// The error for an object that lacks a member because a provider or the program cleared it.
 #[cold]
 #[inline(never)]
 fn none(member: &str) -> Code {
     refuse!(EINVAL, "{member} is NULL")
 }
 
-/// An object that names its context.
+/// An object with a pointer to its context.
 pub(crate) trait Homed: Sized {
-    /// The context that `of` was made from.
+    /// Returns the context that `of` was made from.
     fn home(of: Object<Self>) -> *mut urma_context_t;
 }
 
-/// A context names itself.
+/// A context is its own home.
 impl Homed for urma_context_t {
     #[inline]
     fn home(of: Object<Self>) -> *mut urma_context_t {
@@ -101,7 +101,7 @@ homed! {
     urma_notifier_t, urma_target_jetty_t, urma_target_seg_t, urma_token_id_t,
 }
 
-/// The context that a live object names.
+/// Returns the context of a live object.
 #[inline]
 pub(crate) fn home<T: Homed>(of: Object<T>) -> *mut urma_context_t {
     T::home(of)
@@ -129,7 +129,7 @@ macro_rules! forwards {
 }
 pub(crate) use forwards;
 
-/// Exported functions that end an object which its context counts.
+/// Exported functions that end an object that its context counts.
 macro_rules! ends {
     ($($(#[$doc:meta])* $name:ident($public:ident as $kind:ident) = $op:ident;)*) => {$(
         $(#[$doc])*
@@ -160,29 +160,29 @@ pub(crate) fn device(ctx: Object<urma_context_t>) -> Answer<Object<urma_device_t
     unsafe { Object::at(ctx.dev) }.ok_or_else(|| none("ctx->dev"))
 }
 
-/// What the system says of a device.
+/// Returns what the system says about a device.
 pub(crate) fn sysfs(dev: Object<urma_device_t>) -> Answer<Object<urma_sysfs_dev_t>> {
     // SAFETY: the struct lives as long as its device, whose provider or registry keeps both.
     unsafe { Object::at(dev.sysfs_dev) }.ok_or_else(|| none("dev->sysfs_dev"))
 }
 
-/// The attributes of a device, in what the system says of it.
+/// Returns the attributes of a device, as the system lists them.
 pub(crate) const ATTR: Member<urma_sysfs_dev_t, urma_device_attr_t> =
     member!(urma_sysfs_dev_t, dev_attr);
 
 /// The limits of a context's device.
 pub(crate) fn caps(ctx: Object<urma_context_t>) -> Answer<urma_device_cap_t> {
-    // Written before the first context of the device was made, and equal each time.
+    // Written before the first context of the device is made, with the same values each time.
     Ok(sysfs(device(ctx)?)?.dev_attr.dev_cap)
 }
 
-/// One more object of the context lives.
+/// Counts one more object of the context.
 pub(crate) fn retain(ctx: Object<urma_context_t>) {
     let count = &ctx.r#ref;
     count.atomic_cnt.fetch_add(1, Ordering::AcqRel);
 }
 
-/// One object of the context less.
+/// Counts one object of the context less.
 pub(crate) fn release(ctx: *mut urma_context_t) {
     // SAFETY: the object that named the context counted until now, so it is live.
     if let Some(ctx) = unsafe { Object::at(ctx) } {
@@ -190,19 +190,19 @@ pub(crate) fn release(ctx: *mut urma_context_t) {
     }
 }
 
-/// Never below the count of the object itself: a program may have written to it.
+/// Never goes below the count of the object itself: a program may have written to it.
 pub(crate) fn drop_one(count: &urma_ref_t) {
     let less = |count: u64| (count > 1).then(|| count - 1);
-    // Nothing to do when it says that there are no users.
+    // If the count says that there are no users, there is nothing to do.
     let _ = count.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
 }
 
-/// Users of the object that has this count, without itself.
+/// Returns the users of the object with this count, without the object itself.
 pub(crate) fn users(count: &urma_ref_t) -> u64 {
     count.atomic_cnt.load(Ordering::Acquire).saturating_sub(1)
 }
 
-/// A count of a provider, which set `errno` when it is negative.
+/// Checks a count from a provider, which has set `errno` if it is negative.
 pub(crate) fn as_set(count: c_int) -> Answer<c_int> {
     if count < 0 { Err(Code::as_set()) } else { Ok(count) }
 }

@@ -1,7 +1,6 @@
 //! Queues that are allocated first: options, activation, release.
 //!
-//! *Owns*: the rules of the C core for a queue's two states, which `is_actived` in its public part
-//! shows.
+//! *Owns*: the rules of the C core for the two states of a queue, idle and active (`is_actived` in its public part).
 
 use core::ffi::c_void;
 
@@ -21,15 +20,15 @@ use crate::{
     },
 };
 
-/// Configurations of idle queues change under it.
+/// Guards changes to configurations of idle queues.
 static CHANGING: Latch<()> = Latch::new(());
 
-/// For a forked child: no thread changes one.
+/// Frees the latch in a forked child, where no other thread holds it.
 pub(super) fn abandon() {
     CHANGING.abandon(());
 }
 
-/// The queue at `ptr`, live or idle, of this library or another provider's.
+/// Returns the queue at `ptr`, active or idle, of this library or of another provider.
 fn queue<K: Family>(ptr: *mut K::Public) -> Answer<Object<K::Public>> {
     match find_idle::<K>(ptr) {
         Some(idle) => Object::idle(&idle).ok_or_else(|| refuse!(EINVAL, "the queue is NULL")),
@@ -92,7 +91,7 @@ unsafe fn alloc<K: Rules>(
     let (cfg, to) = unsafe { call::args((cfg, to)) }?;
     let mut filled = cfg.read();
     K::fill_in(&mut filled);
-    // The C core fills defaults in the caller's struct too.
+    // The C core writes defaults to the caller's struct too.
     cfg.write(filled);
     Code::from_c(run!(op(ctx.as_ptr(), cfg.as_ptr(), to.as_ptr())))?;
     let queue =
@@ -116,7 +115,7 @@ unsafe fn set<K: Rules>(
     let opt = option::<K>(number, len)?;
     Code::from_c(run!(op(queue.as_ptr(), number, buf, len)))?;
     let (OptPlace::Cfg(offset) | OptPlace::Id(offset)) = opt.place else { return Ok(()) };
-    // Each change gives back what it replaced, however many threads change it.
+    // Each change returns the value that it replaced, even when several threads change it.
     CHANGING.with(|()| {
         let before = K::channel(&cfg::<K>(queue));
         let to = K::MEMBERS.cfg.of(queue.as_ptr()).cast::<u8>().wrapping_add(offset);
@@ -169,7 +168,7 @@ macro_rules! families {
         $urma_set:ident = $set:ident, $urma_get:ident = $get:ident,
         $urma_active:ident = $active:ident, $urma_deactive:ident = $deactive:ident,
         $urma_free:ident = $free:ident;)*) => {$(
-        /// An idle queue, with a configuration that may be changed and is checked at activation.
+        /// Allocates an idle queue. Its configuration may be changed; activation checks it.
         pub unsafe extern "C" fn $urma_alloc(
             urma_ctx: *mut urma_context_t,
             cfg: *mut $cfg,
@@ -183,8 +182,8 @@ macro_rules! families {
             })
         }
 
-        /// Sets an option of an idle queue: `len` is the length of its type. `URMA_EINVAL`: active, no
-        /// such option, another length. EOPNOTSUPP: rings, doorbells and ids that are the device's.
+        /// Sets an option of an idle queue; `len` is the size of its type. `URMA_EINVAL`: the queue is active, there is no
+        /// such option, or its size is another. EOPNOTSUPP: rings, doorbells and ids, which the device chooses.
         pub unsafe extern "C" fn $urma_set(
             queue: *mut $public,
             opt: u64,
@@ -199,7 +198,7 @@ macro_rules! families {
             })
         }
 
-        /// The value of an option, active or idle.
+        /// Reads an option of an active or idle queue.
         pub unsafe extern "C" fn $urma_get(
             queue: *mut $public,
             opt: u64,
@@ -217,7 +216,7 @@ macro_rules! families {
             })
         }
 
-        /// Makes an idle queue live; the rules for its configuration are those of create.
+        /// Activates an idle queue, under the same rules for its configuration as create.
         pub unsafe extern "C" fn $urma_active(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
@@ -226,7 +225,7 @@ macro_rules! families {
             })
         }
 
-        /// Makes a live queue idle; what was posted to it is gone.
+        /// Deactivates a queue; what was posted to it is lost.
         pub unsafe extern "C" fn $urma_deactive(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
@@ -235,7 +234,7 @@ macro_rules! families {
             })
         }
 
-        /// Frees an idle queue. `URMA_EINVAL`: it is active.
+        /// Frees an idle queue. `URMA_EINVAL`: the queue is active.
         pub unsafe extern "C" fn $urma_free(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;

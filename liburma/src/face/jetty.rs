@@ -7,8 +7,8 @@ use crate::{
     udma::kind,
 };
 
-/// What a peer needs to import the jetty: bytes that mean the same in any process, without the
-/// token. `urma_put_rjetty` frees them.
+/// Describes the jetty for peers, which import it by the description: bytes that mean the same in any process, without
+/// the token. `urma_put_rjetty` frees them.
 pub unsafe extern "C" fn urma_get_rjetty(
     jetty: *mut urma_jetty_t,
     rjetty: *mut *mut urma_rjetty_t,
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn urma_get_rjetty(
     })
 }
 
-/// How the receive queue of a jetty is guarded.
+/// Returns the token policy of the JFR that a jetty receives through.
 fn token_policy(jetty: Object<urma_jetty_t>) -> Answer<u32> {
     let Receive::Shared(shared) = jetty.jetty_cfg.receive() else {
         return Err(refuse!(
@@ -55,7 +55,7 @@ fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
     to.policy = object::<kind::Group>(cfg.jetty_grp).map_or(0, |group| group.cfg.policy);
 }
 
-/// Frees what `urma_get_rjetty` gave; NULL is nothing.
+/// Frees a description of `urma_get_rjetty`; NULL is ignored.
 pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
     // SAFETY: the caller got it from `urma_get_rjetty`, which made it with the C library, or it is NULL.
     unsafe { device::take_back(rjetty.cast()) };

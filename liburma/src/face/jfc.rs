@@ -10,7 +10,7 @@ use crate::{
     udma::kind,
 };
 
-/// Asks for one event: for any completion, or for solicited ones and errors only.
+/// Arms a JFC for one event: on any completion, or on solicited ones and errors only.
 pub unsafe extern "C" fn urma_rearm_jfc(
     jfc: *mut urma_jfc_t,
     solicited_only: bool,
@@ -23,8 +23,8 @@ pub unsafe extern "C" fn urma_rearm_jfc(
     })
 }
 
-/// Takes events: the queues that have some, up to `jfc_cnt`. Waits `time_out` milliseconds; below 0,
-/// until there is one or the channel is deleted. -1 with `errno`; EINTR: a signal interrupted it.
+/// Waits up to `time_out` milliseconds for events (a negative value: until one comes or the channel is deleted), and
+/// takes those of up to `jfc_cnt` queues. Returns their number, or -1 with `errno`; EINTR: a signal interrupted the wait.
 pub unsafe extern "C" fn urma_wait_jfc(
     jfce: *mut urma_jfce_t,
     jfc_cnt: u32,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn urma_wait_jfc(
     })
 }
 
-/// Acknowledges events that [`urma_wait_jfc`] gave.
+/// Acknowledges events that [`urma_wait_jfc`] returned.
 pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u32, jfc_cnt: u32) {
     perf::timed(UB_ACK_JFC, || {
         call::nothing(|| {

@@ -9,7 +9,7 @@ use crate::{
     udma::kind,
 };
 
-/// A channel; `fd` is readable while an event is unconsumed.
+/// Creates an event channel; its `fd` is readable while an event waits.
 pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma
     })
 }
 
-/// Deletes a channel; threads that wait on it return. `URMA_FAIL`: a JFC uses it.
+/// Deletes an event channel; threads that wait on it return. `URMA_FAIL`: a JFC uses it.
 pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
     call::status(|| {
         let jfce = object::<kind::Jfce>(jfce)?;

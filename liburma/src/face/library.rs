@@ -1,7 +1,8 @@
-//! What the library knows between `urma_init` and `urma_uninit`.
+//! State of the library between `urma_init` and `urma_uninit`, and the end of a process that did not delete its contexts.
 //!
-//! *Owns*: the list of devices, the shared objects of providers. *Takes*: devices of providers.
-//! *Gives*: lookups. *Must not*: wait under its latch, or call a provider under it.
+//! *Owns*: the list of devices, the shared objects of providers; how long the end of the process may take. *Takes*:
+//! devices of providers. *Gives*: lookups. *Must not*: wait or call a provider under its latch; end an object when the
+//! process ends, because threads of the program may use it until then.
 
 use core::{ffi::CStr, ptr::NonNull};
 use std::{
@@ -37,9 +38,9 @@ enum Phase {
 /// A device of a third-party provider.
 #[derive(Clone, Copy)]
 enum Foreign {
-    /// The system lists it.
+    /// The system lists the device.
     Listed(Slot<kind::Device>),
-    /// The provider made it.
+    /// The provider created the device.
     Given(NonNull<urma_device_t>),
 }
 
@@ -68,7 +69,7 @@ impl Foreign {
 
 struct Library {
     phase: Phase,
-    /// The software device under each of its names.
+    /// The software device, once for each of its names.
     own: Vec<Slot<kind::Device>>,
     hardware: Option<Arc<Hardware>>,
     foreign: Vec<Foreign>,
@@ -99,7 +100,7 @@ const NOTHING: Library = Library {
 
 static LIBRARY: Latch<Library> = Latch::new(NOTHING);
 
-/// For a forked child: every object, device and provider is its parent's.
+/// Forgets everything in a forked child: all objects, devices and providers are its parent's.
 pub(crate) fn abandon() {
     slab::abandon_all();
     LIBRARY.abandon(NOTHING);
@@ -109,7 +110,7 @@ pub(crate) fn abandon() {
 /// Starts the library and the providers.
 ///
 /// # Errors
-/// EEXIST: it runs. ENOMEM.
+/// EEXIST: the library runs already. ENOMEM.
 pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
     call::note_generation()?;
     let objects = LIBRARY.with(|library| {
@@ -128,13 +129,14 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
     started
 }
 
-/// The devices one after the other: names that come later do not hide earlier ones.
+/// Creates the software device under each of its names, starts the providers and lists their devices. A name that is
+/// listed already is not listed again.
 fn begin(conf: *mut urma_init_attr_t, objects: Vec<SharedObject>) -> Answer {
     call::at("start");
     let driver = provider::driver(table::provider())?;
     let hardware = Arc::new(Hardware::default());
     LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
-    // Programs that look for a device by its EID take the first, and some of them bonding devices only.
+    // Programs that look for a device by EID take the first match; some take bonding devices only.
     let (bonding, others): (Vec<_>, Vec<_>) =
         aliases().into_iter().partition(|name| name.starts_with("bonding_dev"));
     for name in bonding.into_iter().chain([DEVICE_NAME.to_owned()]).chain(others) {
@@ -149,10 +151,10 @@ fn begin(conf: *mut urma_init_attr_t, objects: Vec<SharedObject>) -> Answer {
     Ok(())
 }
 
-/// Stops the library. Devices with contexts stay until those are deleted, but are not found.
+/// Stops the library. Devices with contexts remain until those are deleted, but can no longer be found.
 ///
 /// # Errors
-/// FAIL: a provider did not stop; the library did.
+/// FAIL: a provider did not stop; the library did all the same.
 pub(crate) fn stop() -> Answer {
     let is_up = LIBRARY.with(|library| {
         let is_up = library.phase == Phase::Up;
@@ -163,7 +165,7 @@ pub(crate) fn stop() -> Answer {
     });
     let stopped = if is_up { call::part(wind_down) } else { Ok(()) };
     if is_up {
-        // After a panic in it: what it left is forgotten, so that the library starts again.
+        // After a panic, the remains are forgotten, so that the library can start again.
         LIBRARY.with(|library| {
             if library.phase == Phase::Stopping {
                 *library = NOTHING;
@@ -173,7 +175,7 @@ pub(crate) fn stop() -> Answer {
     stopped
 }
 
-/// Ends what `begin` made, as far as it came.
+/// Undoes what `begin` did, as far as it got.
 fn wind_down() -> Answer {
     call::at("stop");
     let answer = provider::stop();
@@ -195,7 +197,7 @@ fn wind_down() -> Answer {
 }
 
 fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
-    // Its names and this list hold it; more holders are contexts, which read their device's memory.
+    // The names and this list hold the device; any further holder is a context, which reads its memory.
     let holders = devices.len() + 1;
     let is_used = hardware.is_some_and(|hardware| Arc::strong_count(&hardware) > holders);
     if is_used {
@@ -205,7 +207,7 @@ fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
     devices.into_iter().for_each(Slot::end);
 }
 
-/// The devices.
+/// Returns the listed devices.
 ///
 /// # Errors
 /// ENODEV: the library is not initialised.
@@ -218,15 +220,15 @@ pub(crate) fn devices() -> Answer<Vec<ListedDevice>> {
     })
 }
 
-/// The software device, while the library runs.
+/// Returns the software device, while the library runs.
 pub(crate) fn hardware() -> Option<Arc<Hardware>> {
     LIBRARY.with(|library| library.hardware.clone().filter(|_| library.phase == Phase::Up))
 }
 
-/// The device of this name.
+/// Finds a device by name.
 ///
 /// # Errors
-/// ENODEV: there is none, or the library is not initialised.
+/// ENODEV: no device has this name, or the library is not initialised.
 pub(crate) fn device_named(name: &CStr) -> Answer<ListedDevice> {
     let devices = devices()?;
     devices.iter().find(|of| c_text(&of.name) == name).copied().ok_or_else(|| {
@@ -238,10 +240,10 @@ pub(crate) fn device_named(name: &CStr) -> Answer<ListedDevice> {
     })
 }
 
-/// Lists a device that a provider made.
+/// Lists a device that a provider created.
 ///
 /// # Errors
-/// EEXIST: one of this name is listed. ENODEV: the library neither runs nor starts.
+/// EEXIST: a device of this name is listed. ENODEV: the library neither runs nor starts.
 pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
     LIBRARY.with(|library| {
         if library.phase != Phase::Up && library.phase != Phase::Starting {
@@ -261,22 +263,22 @@ pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
     })
 }
 
-/// A device that [`add`] listed is not listed any more.
+/// Removes a device that [`add`] listed.
 pub(crate) fn remove(device: *const urma_device_t) {
     LIBRARY.with(|library| library.foreign.retain(|of| of.public().cast_const() != device));
 }
 
-/// A provider goes: its devices are not listed any more.
+/// Removes all devices of a provider.
 pub(crate) fn forget(provider: *mut urma_provider_ops_t) {
     let gone: Vec<_> = LIBRARY
         .with(|library| library.foreign.extract_if(.., |of| of.provider() == provider).collect());
     gone.into_iter().for_each(Foreign::end);
 }
 
-/// Time that peers have to take their last responses.
+/// How long peers may take to fetch their last responses.
 const LINGER: Duration = Duration::from_millis(80);
-/// The end of the process is put off by this at most: where a thread holds the node for ever, or has no processor. Peers that
-/// learn nothing wait until the timeout of their jetties, which may be far longer.
+/// Longest delay of the end of the process, for when a thread holds the node forever or gets no processor. Peers that are
+/// not notified wait for the timeouts of their jetties, which may be far longer.
 const MOST: Duration = Duration::from_secs(1);
 
 /// Tells peers on other hosts that the node of this process closes. A forked child has none of its own, and after
@@ -285,17 +287,17 @@ pub(crate) fn leave() {
     let Some(node) = hardware().and_then(|hardware| hardware.node()) else { return };
     let done = Arc::new((Mutex::new(false), Condvar::new()));
     let ended = Arc::clone(&done);
-    // In a thread of its own: whatever another thread holds, the process ends in time. The values that this thread
-    // kept for itself are gone by now, too.
+    // A thread of its own, so that the process ends in time even if another thread holds the node. Also, the
+    // thread-local values of this thread are gone by now.
     let leaving = thread::Builder::new().name("urma-exit".to_owned()).spawn(move || {
         node.leave(LINGER);
-        // Only the end of the process drops it: its device may be in use.
+        // Never dropped: its device may be in use until the process ends.
         core::mem::forget(node);
         *lock(&ended.0) = true;
         ended.1.notify_one();
     });
     if leaving.is_ok() {
-        // Late or not, the process ends.
+        // The process ends even if the timeout expired.
         drop(done.1.wait_timeout_while(lock(&done.0), MOST, |is_done| !*is_done));
     }
 }

@@ -9,9 +9,8 @@ use crate::{
     udma::table,
 };
 
-/// Starts the library; `conf` may be NULL. `URMA_EEXIST`: it runs. In a forked child of a process
-/// that ran it, it starts afresh, and every object of the parent is gone. `URMA_EINVAL`,
-/// `URMA_ENOTSUP`: `URMA_ABI` asks for a release of the C API that is not there.
+/// Starts the library; `conf` may be NULL. `URMA_EEXIST`: it runs already. In a forked child it starts afresh, without the
+/// objects of the parent. `URMA_EINVAL`, `URMA_ENOTSUP`: `URMA_ABI` asks for a release of the C API that is not available.
 pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
     call::as_status(call::in_child(|| {
         log::install();
@@ -26,13 +25,13 @@ pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t
     }))
 }
 
-/// Stops the library and its providers; without `urma_init` it does nothing, and succeeds.
-/// `URMA_FAIL`: a provider's `uninit` failed; everything was stopped all the same.
+/// Stops the library and its providers; succeeds without effect if it does not run. `URMA_FAIL`: a provider's `uninit`
+/// failed, but everything was stopped.
 pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
     call::status(library::stop)
 }
 
-/// The user address space id of this process.
+/// Writes the user address space id of this process.
 pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     call::status(|| {
         library::devices()?;
@@ -41,16 +40,16 @@ pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     })
 }
 
-/// `urma_init` under the name that programs built with our headers ask for: so the loader refuses
-/// a library of another release.
+/// `urma_init` under the name that programs built with our headers ask for, so that the loader refuses a library of
+/// another release.
 #[cfg(not(feature = "abi-25-12-0-b081"))]
 pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the contract of this function is that of the callee.
     unsafe { urma_init(conf) }
 }
 
-/// `urma_init` under the name that programs built with our headers ask for: so the loader refuses
-/// a library of another release.
+/// `urma_init` under the name that programs built with our headers ask for, so that the loader refuses a library of
+/// another release.
 #[cfg(feature = "abi-25-12-0-b081")]
 pub unsafe extern "C" fn urma_init_abi_25_12_0_b081(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the contract of this function is that of the callee.

@@ -12,7 +12,7 @@ fn no_function() -> Code {
     refuse!(EINVAL, "func is NULL; urma_unregister_log_func ends what was registered")
 }
 
-/// Lines of the log go to `func` from now on.
+/// Registers `func` as the receiver of log lines.
 pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_status_t {
     call::as_status(call::in_child(|| {
         log::register(func.ok_or_else(no_function)?);
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_sta
     }))
 }
 
-/// Lines of the log go to `func`, with file, function and line.
+/// Registers `func` as the receiver of log lines, with file, function and line number.
 pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> urma_status_t {
     call::as_status(call::in_child(|| {
         func.ok_or_else(no_function)?;
@@ -31,28 +31,28 @@ pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> ur
     }))
 }
 
-/// Lines of the log go to standard error again.
+/// Unregisters the callback: log lines go to standard error again.
 pub unsafe extern "C" fn urma_unregister_log_func() -> urma_status_t {
     log::unregister();
     call::SUCCESS
 }
 
-/// The level in force: lines of larger numbers are left out.
+/// Returns the log level; lines of larger numbers are left out.
 pub unsafe extern "C" fn urma_log_get_level() -> urma_vlog_level_t {
     log::level()
 }
 
-/// Sets the level; a number that is none changes nothing.
+/// Sets the log level; an unknown number is ignored.
 pub unsafe extern "C" fn urma_log_set_level(level: urma_vlog_level_t) {
     log::set_level(level);
 }
 
-/// The tag of this thread; `-` at first.
+/// Returns the log tag of this thread, initially `-`.
 pub unsafe extern "C" fn urma_log_get_thread_tag() -> *const c_char {
     log::tag()
 }
 
-/// The tag goes in front of each line of this thread. NULL and more than 63 bytes change nothing.
+/// Sets the tag in front of each line of this thread; NULL and tags of more than 63 bytes are ignored.
 pub unsafe extern "C" fn urma_log_set_thread_tag(tag: *const c_char) {
     if !tag.is_null() {
         // SAFETY: a C string of the caller's (room card of `face`).

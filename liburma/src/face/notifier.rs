@@ -1,4 +1,4 @@
-//! Notifiers; imports and bindings that end later.
+//! Notifiers; asynchronous imports and bindings.
 
 use core::{ffi::c_int, ptr::NonNull};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use crate::{
     udma::kind,
 };
 
-/// Targets of each notifier that a context counts and no notice reported, by its address.
+/// Targets that a context counts and no notice has reported yet, by the address of the notifier.
 static UNREPORTED: Latch<BTreeMap<usize, usize>> = Latch::new(BTreeMap::new());
 
-/// For a forked child: its parent's notifiers are none.
+/// Forgets the parent's notifiers in a forked child.
 pub(super) fn abandon() {
     UNREPORTED.abandon(BTreeMap::new());
 }
@@ -32,7 +32,7 @@ fn begin(notifier: Object<urma_notifier_t>) {
     UNREPORTED.with(|unreported| *unreported.entry(addr).or_default() += 1);
 }
 
-/// Whether an import was pending, which then no longer is.
+/// Removes a pending import; returns whether there was one.
 fn end(notifier: Object<urma_notifier_t>) -> bool {
     let addr = notifier.as_ptr().addr();
     UNREPORTED.with(|unreported| {
@@ -41,7 +41,7 @@ fn end(notifier: Object<urma_notifier_t>) -> bool {
     })
 }
 
-/// A notifier; `fd` is readable while a notice waits.
+/// Creates a notifier; its `fd` is readable while a notice waits.
 pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut 
     })
 }
 
-/// Deletes a notifier; threads that wait on it return, and imports that are being carried out are waited
-/// for. Targets that no notice reported are forgotten.
+/// Deletes a notifier: threads that wait on it return, and the call waits for imports in progress. Targets that no notice
+/// reported are forgotten.
 pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         let notifier = object::<kind::Notifier>(notifier)?;
@@ -64,9 +64,9 @@ pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) ->
     })
 }
 
-/// Takes up to `cnt` notices; waits `timeout` milliseconds for the first, below 0 until there is one or
-/// the notifier is deleted. How many, or -1 with `errno`. After a notice of a failed import the
-/// target does not exist.
+/// Waits up to `timeout` milliseconds for a notice (a negative value: until one comes or the notifier is deleted), and
+/// takes up to `cnt`. Returns their number, or -1 with `errno`. After the notice of a failed import its target no longer
+/// exists.
 pub unsafe extern "C" fn urma_wait_notify(
     notifier: *mut urma_notifier_t,
     cnt: u32,
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn urma_wait_notify(
     })
 }
 
-/// A notice was reported to the program: a target that exists counts on, another does not.
+/// Called when a notice was reported: an imported target remains counted, one whose import failed does not.
 fn reported(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
     if notice.r#type != URMA_IMPORT_JETTY_NOTIFY {
         return;
@@ -103,8 +103,7 @@ fn reported(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice:
     }
 }
 
-/// Acknowledges notices. [`urma_wait_notify`] has done it, as in UMDK's library: this checks its
-/// arguments.
+/// Acknowledges notices. It only checks its arguments: as in UMDK's library, [`urma_wait_notify`] has acknowledged them.
 pub unsafe extern "C" fn urma_ack_notify(
     ctx: *mut urma_context_t,
     _cnt: u32,
@@ -118,9 +117,8 @@ pub unsafe extern "C" fn urma_ack_notify(
     })
 }
 
-/// Imports a jetty or group without waiting for its node. The target may be used when a notice says
-/// that it exists; `timeout` milliseconds, 0 for the device's own limit. A token must be given, of
-/// whatever policy.
+/// Imports a jetty or group without waiting for its node. The target may be used after a notice of success. `timeout` is
+/// in milliseconds; 0: the device's own limit. A token must be given, whatever its policy.
 pub unsafe extern "C" fn urma_import_jetty_async(
     notifier: *mut urma_notifier_t,
     rjetty: *const urma_rjetty_t,
@@ -150,11 +148,11 @@ pub unsafe extern "C" fn urma_import_jetty_async(
 }
 
 ends! {
-    /// Forgets a target that was imported asynchronously.
+    /// Unimports a target that was imported asynchronously.
     urma_unimport_jetty_async(urma_target_jetty_t as Target) = unimport_jetty_async;
 }
 
-/// `urma_bind_jetty`; a notice reports the result.
+/// Like `urma_bind_jetty`, but a notice reports the result.
 pub unsafe extern "C" fn urma_bind_jetty_async(
     notifier: *mut urma_notifier_t,
     jetty: *mut urma_jetty_t,
@@ -172,7 +170,7 @@ pub unsafe extern "C" fn urma_bind_jetty_async(
     })
 }
 
-/// Undoes a binding. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: not RC.
+/// Undoes a binding. `URMA_EINVAL`: the jetty is not bound. `URMA_ENOPERM`: it is not RC.
 pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;

@@ -9,11 +9,11 @@ use crate::{
     udma::kind,
 };
 
-/// The bit that programs must not set: the device's UDP setting of all paths.
+/// Bit that programs must not set: the UDP setting of the device for all paths.
 const GLOBAL: u32 = 1 << 16;
 
-/// Handles of the paths from this node to `peer_eid`: at most `*tp_cnt`, which becomes their number.
-/// The flag chooses kinds; without one, all that serve the mode: RTP and CTP, or UTP for UM.
+/// Lists handles of the paths from this node to `peer_eid`: at most `*tp_cnt`, which becomes their number. The flag
+/// selects kinds; without one, all that serve the mode: RTP and CTP, or UTP for UM.
 pub unsafe extern "C" fn urma_get_tp_list(
     ctx: *mut urma_context_t,
     cfg: *mut urma_get_tp_cfg_t,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn urma_get_tp_list(
     })
 }
 
-/// Sets the attributes that the bitmap names, one bit for each in the order of the struct.
+/// Sets the attributes of the bitmap, which has one bit for each in the order of the struct.
 pub unsafe extern "C" fn urma_set_tp_attr(
     ctx: *const urma_context_t,
     tp_handle: u64,
@@ -54,19 +54,19 @@ pub unsafe extern "C" fn urma_set_tp_attr(
 }
 
 forwards! {
-    /// The attributes that were set, their bitmap and number.
+    /// Returns the attributes that were set, with their bitmap and number.
     urma_get_tp_attr(
         ctx: *const urma_context_t as Context, tp_handle: u64, tp_attr_cnt: *mut u8, tp_attr_bitmap: *mut u32,
         tp_attr: *mut urma_tp_attr_value_t
     ) needs(tp_attr_cnt, tp_attr_bitmap, tp_attr) = get_tp_attr;
-    /// Changes a path by its number; the software device does not support it (EOPNOTSUPP).
+    /// Changes a path by its number. EOPNOTSUPP: the software device does not support it.
     urma_modify_tp(
         ctx: *mut urma_context_t as Context, tpn: u32, cfg: *mut urma_tp_cfg_t, attr: *mut urma_tp_attr_t,
         mask: urma_tp_attr_mask_t
     ) needs(cfg, attr) = modify_tp;
 }
 
-/// Number of the path of a bound jetty, or the negative status.
+/// Returns the number of the path of a bound jetty, or the negative status.
 pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;

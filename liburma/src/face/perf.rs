@@ -8,7 +8,7 @@ use crate::{
     perf,
 };
 
-/// Starts to count, from zero.
+/// Resets and starts the counters.
 pub unsafe extern "C" fn urma_start_perf() -> urma_status_t {
     call::status(|| {
         perf::start();
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn urma_start_perf() -> urma_status_t {
     })
 }
 
-/// Stops to count; without a start it does nothing, and succeeds.
+/// Stops the counters; succeeds without effect if they were not started.
 pub unsafe extern "C" fn urma_stop_perf() -> urma_status_t {
     call::status(|| {
         perf::stop();
@@ -24,8 +24,8 @@ pub unsafe extern "C" fn urma_stop_perf() -> urma_status_t {
     })
 }
 
-/// The table as text with a zero at its end. `length` says how many bytes there are room for, and
-/// how many were written. `URMA_EINVAL`: less room than that.
+/// Writes the counters as zero-terminated text. `length` is the room in bytes, and becomes the number of bytes written.
+/// `URMA_EINVAL`: there is not enough room.
 pub unsafe extern "C" fn urma_get_perf_info(
     perf_buf: *mut c_char,
     length: *mut u32,
@@ -49,13 +49,13 @@ pub unsafe extern "C" fn urma_perf_is_enabled() -> bool {
     perf::is_on()
 }
 
-/// Now, for [`urma_step_perf`]: nanoseconds. `URMA_ENOPERM` while nothing is counted.
+/// Returns the current time in nanoseconds, for [`urma_step_perf`]. `URMA_ENOPERM`: the counters are stopped.
 pub unsafe extern "C" fn urma_get_perf_timestamp() -> u64 {
     if perf::is_on() { perf::now_ns() } else { u64::from(Code::ENOPERM.get().unsigned_abs()) }
 }
 
-/// Counts a call of `type` that took `delta`, a difference of two timestamps. `URMA_ENOPERM`: not
-/// started. `URMA_EINVAL`: no such type, or less than 20 ns.
+/// Counts a call of `type` that took `delta`, a difference of two timestamps. `URMA_ENOPERM`: the counters are stopped.
+/// `URMA_EINVAL`: there is no such type, or `delta` is below 20 ns.
 pub unsafe extern "C" fn urma_step_perf(
     r#type: urma_perf_record_type_t,
     delta: u64,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn urma_step_perf(
     call::status(|| perf::step(r#type, delta))
 }
 
-/// A bonding provider says that it moved to another path: the `retry_count` of the table.
+/// Counts a move of a bonding provider to another path: the `retry_count` of the table.
 pub unsafe extern "C" fn urma_ubagg_switch_inc() {
     perf::switched();
 }

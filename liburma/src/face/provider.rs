@@ -1,4 +1,4 @@
-//! Calls of providers: their registration, and devices.
+//! Functions that providers call: registration, devices.
 
 use core::ffi::{c_char, c_int};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
@@ -11,8 +11,8 @@ use crate::{
     udma::table,
 };
 
-/// Registers a provider; a shared object does so in its constructor. `urma_init` starts it. -1: NULL,
-/// no name, registered already, or 32 are.
+/// Registers a provider, which `urma_init` starts; a shared object calls it in its constructor. -1: it is NULL, has no
+/// name, is registered already, or 32 others are.
 pub unsafe extern "C" fn urma_register_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
@@ -25,14 +25,14 @@ pub unsafe extern "C" fn urma_register_provider_ops(
     }))
 }
 
-/// Removes a provider, and its devices from the list; a shared object does so in its destructor. 0
-/// also when it is not registered. -1: NULL.
+/// Removes a provider and its devices; a shared object calls it in its destructor. Returns 0 even if the provider is not
+/// registered. -1: it is NULL.
 pub unsafe extern "C" fn urma_unregister_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
     call::as_count(call::in_child(|| {
         call::aligned(provider_ops)?;
-        // The list is the parent's in a forked child, where destructors run too.
+        // Destructors run in a forked child too, where the list is the parent's.
         if !call::is_forked() {
             library::forget(provider_ops);
         }
@@ -41,10 +41,9 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
     }))
 }
 
-/// Lists a device that its provider made itself, with the flag
-/// `URMA_SYSFS_DEV_FLAG_DRIVER_CREATED`; `dev` and its `urma_device` stay the provider's, until it
-/// unregisters. -1: NULL, no `urma_device`, no provider for it, a device of this name is listed, or
-/// before `urma_init`.
+/// Lists a device that its provider created, and sets the flag `URMA_SYSFS_DEV_FLAG_DRIVER_CREATED`. The provider keeps
+/// `dev` and its `urma_device` until it unregisters. -1: `dev` is NULL or has no `urma_device`, no provider drives it, a
+/// device of this name is listed, or the library is not initialised.
 pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> c_int {
     call::count(|| {
         let made = provider::given(call::aligned(dev)?, table::provider())?;
@@ -53,8 +52,8 @@ pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> 
     })
 }
 
-/// Reads the value in `dir`/`file` into `buf`, without a newline at its end and with a zero behind
-/// it. Its length, or -1: not readable, empty, or `size` is too small.
+/// Reads the value in `dir`/`file` into `buf`, without the final newline and zero-terminated. Returns its length, or -1:
+/// the file is not readable or empty, or `size` is too small.
 pub unsafe extern "C" fn urma_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
@@ -78,5 +77,5 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
     isize::try_from(len).unwrap_or(-1)
 }
 
-/// Bytes of a file that are looked at.
+/// Most bytes of a file that are read.
 const VALUE_MAX: usize = 1 << 16;

@@ -32,11 +32,11 @@ unsafe fn create<K: Rules>(
     let mut of = cfg.read();
     K::check(&mut of, &caps(ctx)?)?;
     if K::FILLS {
-        // The C core fills the default too.
+        // The C core writes the default back too.
         cfg.write(of);
     }
     let queue = made(run!(op(ctx.as_ptr(), cfg.as_ptr())))?;
-    // Not each provider does it; `urma_deactive_*` asks for it.
+    // Some providers do not set it, but `urma_deactive_*` checks it.
     queue.set(K::MEMBERS.is_active, 1);
     retain(ctx);
     hold(K::channel(&of));
@@ -44,7 +44,7 @@ unsafe fn create<K: Rules>(
     Ok(queue.as_ptr())
 }
 
-/// Deletes a queue by the operation of its context's table.
+/// Deletes a queue with the operation of its context's table.
 fn delete<K: Rules>(queue: Object<K::Public>, op: DeleteOp<K>) -> Answer {
     let (ctx, cfg) = (home(queue), queue.get(K::MEMBERS.cfg));
     Code::from_c(run!(op(queue.as_ptr())))?;
@@ -101,45 +101,45 @@ macro_rules! queues {
 
 queues! {
     Jfc, urma_jfc_t, urma_jfc_cfg_t, urma_jfc_attr_t:
-        /// A completion queue of depth 1 to `max_jfc_depth`; `jfce` may be NULL.
+        /// Creates a completion queue of depth 1 to `max_jfc_depth`; `jfce` may be NULL.
         urma_create_jfc = create_jfc,
-        /// Event moderation: after so many completions or microseconds.
+        /// Sets event moderation: an event after so many completions or microseconds.
         urma_modify_jfc = modify_jfc,
-        /// Deletes a queue; what was not polled is lost. `URMA_EAGAIN`: a queue completes here, or an
-        /// event is not acknowledged.
+        /// Deletes a completion queue; completions not polled are lost. `URMA_EAGAIN`: another queue completes here, or
+        /// an event is not acknowledged.
         urma_delete_jfc = delete_jfc, urma_delete_jfc_batch;
     Jfs, urma_jfs_t, urma_jfs_cfg_t, urma_jfs_attr_t:
-        /// A send queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
+        /// Creates a send queue. An order type of 0 is replaced by the default of the mode, in the caller's struct too.
         urma_create_jfs = create_jfs,
-        /// Moves the queue to another state.
+        /// Changes the state of the queue.
         urma_modify_jfs = modify_jfs,
-        /// Deletes a queue; outstanding requests complete as flushed first.
+        /// Deletes a queue, after outstanding requests completed as flushed.
         urma_delete_jfs = delete_jfs, urma_delete_jfs_batch;
     Jfr, urma_jfr_t, urma_jfr_cfg_t, urma_jfr_attr_t:
-        /// A receive queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
+        /// Creates a receive queue. An order type of 0 is replaced by the default of the mode, in the caller's struct too.
         urma_create_jfr = create_jfr,
         /// Changes the threshold, the state, or both.
         urma_modify_jfr = modify_jfr,
-        /// Deletes a queue; outstanding requests complete as flushed first. `URMA_EAGAIN`: jetties
+        /// Deletes a queue, after outstanding requests completed as flushed. `URMA_EAGAIN`: jetties
         /// receive through it.
         urma_delete_jfr = delete_jfr, urma_delete_jfr_batch;
     Jetty, urma_jetty_t, urma_jetty_cfg_t, urma_jetty_attr_t:
-        /// A jetty, with a JFR that it may share with others. Its order type is filled in as for a JFS.
+        /// Creates a jetty, with a JFR that it may share with others. Its order type is filled in as for a JFS.
         urma_create_jetty = create_jetty,
         /// Changes the threshold, the state, or both.
         urma_modify_jetty = modify_jetty,
-        /// Deletes a jetty; outstanding requests complete as flushed first. `URMA_ENOPERM`: it is bound.
+        /// Deletes a jetty, after outstanding requests completed as flushed. `URMA_ENOPERM`: the jetty is bound.
         urma_delete_jetty = delete_jetty, urma_delete_jetty_batch;
 }
 
 forwards! {
-    /// Configuration and state of a send queue.
+    /// Reads configuration and state of a send queue.
     urma_query_jfs(jfs: *mut urma_jfs_t as Jfs, cfg: *mut urma_jfs_cfg_t, attr: *mut urma_jfs_attr_t)
         needs(cfg, attr) = query_jfs;
-    /// Configuration, threshold and state of a receive queue.
+    /// Reads configuration, threshold and state of a receive queue.
     urma_query_jfr(jfr: *mut urma_jfr_t as Jfr, cfg: *mut urma_jfr_cfg_t, attr: *mut urma_jfr_attr_t)
         needs(cfg, attr) = query_jfr;
-    /// Configuration, threshold and state of a jetty.
+    /// Reads configuration, threshold and state of a jetty.
     urma_query_jetty(jetty: *mut urma_jetty_t as Jetty, cfg: *mut urma_jetty_cfg_t, attr: *mut urma_jetty_attr_t)
         needs(cfg, attr) = query_jetty;
 }
@@ -159,10 +159,9 @@ macro_rules! flushes {
 }
 
 flushes! {
-    /// Takes flushed requests of a queue in the error state: 1 to its depth of them. How many, or the
-    /// negative status.
+    /// Takes 1 to `depth` flushed requests of a queue in the error state. Returns their number, or the negative status.
     urma_flush_jfs(urma_jfs_t, Jfs, jfs_cfg) = flush_jfs;
-    /// Takes completions of a jetty in the error state, flushed ones too: 1 to its depth of them. How
-    /// many, or the negative status.
+    /// Takes 1 to `depth` completions, flushed ones too, of a jetty in the error state. Returns their number, or the
+    /// negative status.
     urma_flush_jetty(urma_jetty_t, Jetty, jetty_cfg.jfs_cfg) = flush_jetty;
 }

@@ -1,4 +1,4 @@
-//! The limit for log lines of one place in a program: 100 in five seconds.
+//! Rate limit of the log lines of one place in a program: 100 in five seconds.
 //!
 //! *Owns*: the layout of `urma_log_rl_state_t` of UMDK release 26.06, which lives in the program.
 
@@ -8,12 +8,12 @@ use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::perf;
 
-/// Seconds of a window.
+/// Length of a window, in seconds.
 const WINDOW_S: u64 = 5;
-/// Lines that a window lets through.
+/// Lines allowed in a window.
 const LINES: u64 = 100;
 
-/// State of one place; a program sets `left` to 100, and the rest to zero.
+/// State of one place. The program sets `left` to 100 and the rest to zero.
 #[repr(C)]
 #[derive(Debug)]
 pub struct urma_log_rl_state_t {
@@ -21,7 +21,7 @@ pub struct urma_log_rl_state_t {
     left: AtomicU64,
     missed: AtomicU64,
     begin_s: AtomicU64,
-    /// Bit 0: in use.
+    /// Bit 0: the state is in use.
     flags: AtomicU32,
     file: *const c_char,
     function: *const c_char,
@@ -35,8 +35,8 @@ const _: () = {
     assert!(core::mem::offset_of!(urma_log_rl_state_t, file) == 40);
 };
 
-/// Whether this place may write a line. What it may not is counted in `missed`, and forgotten with
-/// the window. `rs` NULL: it may.
+/// Whether this place may write a line; always if `rs` is NULL. Suppressed lines are counted in `missed`, until the window
+/// ends.
 pub unsafe extern "C" fn urma_log_rl_check(
     rs: *mut urma_log_rl_state_t,
     _file: *const c_char,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn urma_log_rl_check(
     let begin_s = state.begin_s.load(Ordering::Relaxed);
     let is_new = state.flags.fetch_or(1, Ordering::AcqRel) & 1 == 0;
     if is_new || now_s.saturating_sub(begin_s) >= WINDOW_S {
-        // One of several threads that see the window's end begins the next one.
+        // Of several threads that see the window end, one begins the next.
         let order = Ordering::AcqRel;
         if is_new
             || state.begin_s.compare_exchange(begin_s, now_s, order, Ordering::Relaxed).is_ok()

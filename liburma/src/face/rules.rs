@@ -1,7 +1,7 @@
-//! What the C core does beside the provider, for each kind of queue.
+//! Checks and book-keeping of the C core for each kind of queue.
 //!
-//! *Owns*: the rules for configurations, what a queue counts on beside its context, and which member of
-//! a provider's table deletes several. *Must not*: call a provider.
+//! *Owns*: the rules for configurations (order types by mode among them), the references that a queue holds beside its
+//! context, and which member of a provider's table deletes several. *Must not*: call a provider.
 
 use core::{ffi::c_int, ptr::NonNull};
 
@@ -17,31 +17,31 @@ use crate::{
     udma::{family::Family, kind},
 };
 
-/// An operation that deletes several.
+/// Type of an operation that deletes several objects.
 pub(super) type BatchOp<T> = unsafe extern "C" fn(*mut *mut T, c_int, *mut *mut T) -> urma_status_t;
 
-/// What the C core does beside the provider for one kind.
+/// Checks and book-keeping of the C core for one kind.
 pub(super) trait Rules: Family<Public: Homed> {
     /// Whether create writes defaults into the caller's configuration.
     const FILLS: bool = true;
 
     /// The operation that deletes several.
     fn delete_op(ops: NonNull<urma_ops_t>) -> Option<BatchOp<Self::Public>>;
-    /// Fills in what alloc fills in.
+    /// Fills in the defaults of alloc.
     fn fill_in(cfg: &mut Self::Cfg);
-    /// The rules of creation and activation; fills in the order type.
+    /// Checks a configuration at creation and activation; fills in the order type.
     fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
-    /// What forbids deleting an object, of any provider.
+    /// Checks whether an object, of any provider, may be deleted.
     fn may_go(_of: Object<Self::Public>) -> Answer {
         Ok(())
     }
-    /// The channel that the queue counts on.
+    /// Returns the event channel that the queue uses.
     fn channel(_cfg: &Self::Cfg) -> *mut urma_jfce_t {
         core::ptr::null_mut()
     }
-    /// The queue became live.
+    /// Called when the queue became active.
     fn joined(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
-    /// It is no longer live; the address is a name only.
+    /// Called when the queue is no longer active; the address must not be read.
     fn leaves(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
 }
 
@@ -98,8 +98,8 @@ impl Rules for kind::Jfr {
 
     fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
         object::<kind::Jfc>(cfg.jfc)?;
-        // Any order type passes: the jetty that receives through the JFR asks for the same one, and its own must
-        // fit the mode.
+        // Any order type is accepted: the jetty that receives through the JFR must ask for the same one, and that
+        // must fit the mode.
         let order = match cfg.flag.order_type() {
             URMA_DEF_ORDER => order_of(cfg.trans_mode, URMA_DEF_ORDER)?,
             order => order,
@@ -149,7 +149,7 @@ impl Rules for kind::Jetty {
         ))
     }
 
-    /// A jetty with a target is not deleted.
+    /// A bound jetty may not be deleted.
     fn may_go(jetty: Object<urma_jetty_t>) -> Answer {
         let is_bound =
             jetty.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !jetty.remote_jetty.is_null();
@@ -168,7 +168,7 @@ impl Rules for kind::Jetty {
     }
 }
 
-/// The rules for a send queue, alone or of a jetty; fills in the order type.
+/// Checks the configuration of a JFS or of the send half of a jetty; fills in the order type.
 fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     object::<kind::Jfc>(cfg.jfc)?;
     let order = order_of(cfg.trans_mode, cfg.flag.order_type())?;
@@ -180,7 +180,7 @@ fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     Ok(())
 }
 
-/// The rules for a jetty of a group: RM, the group's token, and a free place.
+/// Checks a jetty that joins a group: RM, the token of the group, and a free place in it.
 fn joins(
     group: Object<urma_jetty_grp_t>,
     recv: &urma_jfr_cfg_t,
@@ -212,21 +212,21 @@ fn joins(
     })
 }
 
-/// One queue more on a channel; NULL is none.
+/// Counts one more queue on an event channel; NULL is ignored.
 pub(super) fn hold(channel: *mut urma_jfce_t) {
     if let Ok(channel) = object::<kind::Jfce>(channel) {
         channel.r#ref.atomic_cnt.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// One queue less on a channel; NULL is none.
+/// Counts one queue less on an event channel; NULL is ignored.
 pub(super) fn let_go(channel: *mut urma_jfce_t) {
     if let Ok(channel) = object::<kind::Jfce>(channel) {
         drop_one(&channel.r#ref);
     }
 }
 
-/// Whether a queue may be asked for so many flushed completions: one to its depth.
+/// Checks the number of flushed completions to take: 1 to the depth of the queue.
 pub(super) fn flushable(count: c_int, cfg: &urma_jfs_cfg_t) -> Answer {
     let is_fit = u32::try_from(count).is_ok_and(|count| (1..=cfg.depth).contains(&count));
     if is_fit {
@@ -239,7 +239,7 @@ pub(super) fn flushable(count: c_int, cfg: &urma_jfs_cfg_t) -> Answer {
     ))
 }
 
-/// A number of a configuration lies between two others; the device's limits are those of `urma_query_device`.
+/// Checks that a number of a configuration is within limits; those of the device are in `urma_query_device`.
 fn within(field: &str, value: u32, min: u32, max: u32) -> Answer {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -247,10 +247,10 @@ fn within(field: &str, value: u32, min: u32, max: u32) -> Answer {
     Err(refuse!(EINVAL, "{field} is {value}; allowed are {min} to {max} (urma_query_device)"))
 }
 
-/// The order type to use with `mode` where the caller said `order`.
+/// Returns the order type for `mode` if the caller chose `order` (0: the default of the mode).
 ///
 /// # Errors
-/// EINVAL: no such mode; an order type that does not fit it.
+/// EINVAL: there is no such mode, or the order type does not fit it.
 fn order_of(mode: u32, order: u32) -> Answer<u32> {
     match (mode, order) {
         (URMA_TM_RM, URMA_DEF_ORDER | URMA_OI) => Ok(URMA_OI),

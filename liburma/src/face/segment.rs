@@ -14,7 +14,7 @@ use crate::{
     udma::kind,
 };
 
-/// Makes memory known to the device. Without a token id it gets one of its own, which goes with it.
+/// Registers memory. Without a token id, one is allocated and freed with the segment.
 pub unsafe extern "C" fn urma_register_seg(
     ctx: *mut urma_context_t,
     seg_cfg: *mut urma_seg_cfg_t,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn urma_register_seg(
     })
 }
 
-/// The rules for a registration.
+/// Checks the configuration of a registration.
 fn check(cfg: &urma_seg_cfg_t) -> Answer {
     let has_token = !cfg.token_id.is_null();
     if has_token {
@@ -77,7 +77,7 @@ fn check(cfg: &urma_seg_cfg_t) -> Answer {
     Ok(())
 }
 
-/// The rights in `access` by their names.
+/// Lists the access rights in `access` by name.
 fn access_names(access: u32) -> String {
     const NAMES: [(u32, &str); 4] = [
         (URMA_ACCESS_LOCAL_ONLY, "LOCAL_ONLY"),
@@ -101,7 +101,7 @@ fn is_sound(access: u32) -> bool {
     access != 0 && write_reads && atomic_does_both
 }
 
-/// Frees a token id at the end of a call that failed; the reason in `errno` stays.
+/// Frees a token id after a failed call, and keeps its `errno`.
 fn drop_quietly(token_id: *mut urma_token_id_t) {
     let errno = std::io::Error::last_os_error();
     if token::free(token_id).is_err() {
@@ -112,7 +112,7 @@ fn drop_quietly(token_id: *mut urma_token_id_t) {
     }
 }
 
-/// Withdraws memory: no byte of it is touched by a request after this returned.
+/// Unregisters memory. No request accesses it after this returned.
 pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(target_seg)?;
@@ -124,18 +124,18 @@ pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t)
     })
 }
 
-/// A segment less under a token id; one that came with the segment goes with it.
+/// Counts one segment less under a token id; frees the id if it was allocated with the segment.
 fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
     let Ok(token) = object::<kind::TokenId>(token_id) else { return };
     let less = |count: u64| count.checked_sub(1);
-    // It counts its segments and not itself. Nothing to do when a program wrote that there are none.
+    // The count has the segments, not the id itself. A program may have set it to 0: then there is nothing to do.
     let _ = token.r#ref.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     if is_own && token::free(token_id).is_err() {
         tracing::warn!(target: "urma", "the token id of a segment was not freed");
     }
 }
 
-/// Imports memory of a peer. `token_value` may be NULL when the segment has no token.
+/// Imports a segment of a peer. `token_value` may be NULL if the segment has no token.
 pub unsafe extern "C" fn urma_import_seg(
     ctx: *mut urma_context_t,
     seg: *mut urma_seg_t,
@@ -162,12 +162,12 @@ pub unsafe extern "C" fn urma_import_seg(
 }
 
 ends! {
-    /// Forgets an imported segment; requests posted on it go on.
+    /// Unimports a segment; requests already posted proceed.
     urma_unimport_seg(urma_target_seg_t as Segment) = unimport_seg;
 }
 
-/// What a peer needs to import the segment: bytes that mean the same in any process, without the
-/// token. `urma_put_seg_ctx` frees them.
+/// Describes the segment for peers, which import it by the description: bytes that mean the same in any process, without
+/// the token. `urma_put_seg_ctx` frees them.
 pub unsafe extern "C" fn urma_get_seg_ctx(
     tseg: *mut urma_target_seg_t,
     seg: *mut *mut urma_seg_t,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
     })
 }
 
-/// Frees what `urma_get_seg_ctx` gave; NULL is nothing.
+/// Frees a description of `urma_get_seg_ctx`; NULL is ignored.
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
     // SAFETY: the caller got it from `urma_get_seg_ctx`, which made it with the C library, or it is NULL.
     unsafe { device::take_back(seg.cast()) };

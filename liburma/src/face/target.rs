@@ -1,4 +1,4 @@
-//! Remote queues: import, advice, binding.
+//! Targets (imported queues of peers): import, advice, binding.
 
 use crate::{
     abi::*,
@@ -9,11 +9,11 @@ use crate::{
     udma::kind,
 };
 
-/// The target of a bound jetty.
+/// Member with the target of a bound jetty.
 pub(super) const REMOTE: Member<urma_jetty_t, *mut urma_target_jetty_t> =
     member!(urma_jetty_t, remote_jetty);
 
-/// An import: by the operation without a path, or, where the provider left it out, by the one with a path.
+/// Defines an import. It calls the operation without a path or, if the provider left that out, the one with a path.
 macro_rules! import {
     ($(#[$doc:meta])* $name:ident, $from:ident: $op:ident, $op_ex:ident) => {
         $(#[$doc])*
@@ -43,16 +43,16 @@ macro_rules! import {
 }
 
 import! {
-    /// Imports a jetty or a group of a peer. `token_value` may be NULL when it has no token.
+    /// Imports a jetty or a group of a peer. `token_value` may be NULL if the object has no token.
     urma_import_jetty, urma_rjetty_t: import_jetty, import_jetty_ex
 }
 
 import! {
-    /// Imports a JFR of a peer. `token_value` may be NULL when it has no token.
+    /// Imports a JFR of a peer. `token_value` may be NULL if the JFR has no token.
     urma_import_jfr, urma_rjfr_t: import_jfr, import_jfr_ex
 }
 
-/// The rules for an import. UM goes by the unreliable kind of path, the others never.
+/// Checks an import: UM needs UTP, the unreliable kind of path, and only UM may use it.
 pub(super) fn check(
     mode: u32,
     tp_type: u32,
@@ -80,7 +80,7 @@ pub(super) fn check(
     ))
 }
 
-/// The path that a provider with `_ex` operations only gets where the caller names none.
+/// Default path for a provider that has only `_ex` operations.
 fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
     if flag.share_tp() == 0 {
         return Ok(zeroed());
@@ -89,19 +89,19 @@ fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
 }
 
 ends! {
-    /// Forgets a target; requests posted to it go on.
+    /// Unimports a target; requests already posted proceed.
     urma_unimport_jetty(urma_target_jetty_t as Target) = unimport_jetty;
-    /// Forgets a target; requests posted to it go on.
+    /// Unimports a target; requests already posted proceed.
     urma_unimport_jfr(urma_target_jetty_t as Target) = unimport_jfr;
 }
 
-/// Whether queue and target are of `mode`, the target's as its public part says.
+/// Whether queue and target have this mode; the target's is read from its public part.
 fn both_of(mode: u32, queue: u32, target: Object<urma_target_jetty_t>) -> bool {
     let of_target = target.trans_mode;
     queue == mode && of_target == mode
 }
 
-/// Advice is for RM.
+/// Checks that queue and target are RM: advice is for RM only.
 fn advisable(queue: u32, target: Object<urma_target_jetty_t>) -> Answer {
     if both_of(URMA_TM_RM, queue, target) {
         return Ok(());
@@ -113,7 +113,7 @@ fn advisable(queue: u32, target: Object<urma_target_jetty_t>) -> Answer {
     ))
 }
 
-/// Advice of a queue that sends; `URMA_EINVAL`: not RM on both sides.
+/// Defines an advice call of a send queue. `URMA_EINVAL`: not RM on both sides.
 macro_rules! advice {
     ($($(#[$doc:meta])* $name:ident, $queue:ident, $kind:ident, $cfg:ident $(. $of:ident)?: $op:ident;)*) => {$(
         $(#[$doc])*
@@ -132,18 +132,18 @@ macro_rules! advice {
 }
 
 advice! {
-    /// Says that requests of an RM queue to the target will come. `URMA_EINVAL`: not RM on both sides.
+    /// Announces requests of an RM queue to the target. `URMA_EINVAL`: not RM on both sides.
     urma_advise_jfr, urma_jfs_t, Jfs, jfs_cfg: advise_jfr;
-    /// Takes the advice of `urma_advise_jfr` back.
+    /// Undoes `urma_advise_jfr` for the target.
     urma_unadvise_jfr, urma_jfs_t, Jfs, jfs_cfg: unadvise_jfr;
-    /// Says that requests of an RM jetty to the target will come. `URMA_EINVAL`: not RM on both sides.
+    /// Announces requests of an RM jetty to the target. `URMA_EINVAL`: not RM on both sides.
     urma_advise_jetty, urma_jetty_t, Jetty, jetty_cfg.jfs_cfg: advise_jetty;
-    /// Takes the advice of `urma_advise_jetty` back.
+    /// Undoes `urma_advise_jetty` for the target.
     urma_unadvise_jetty, urma_jetty_t, Jetty, jetty_cfg.jfs_cfg: unadvise_jetty;
 }
 
-/// Pairs an RC jetty with its one target. `URMA_ENOPERM`: not RC on both sides, or the order types
-/// differ. `URMA_EEXIST`: it is bound.
+/// Binds an RC jetty to its one target. `URMA_ENOPERM`: not RC on both sides, or the order types differ. `URMA_EEXIST`:
+/// the jetty is bound already.
 pub unsafe extern "C" fn urma_bind_jetty(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn urma_bind_jetty(
     })
 }
 
-/// RC on both sides, and one order type.
+/// Checks that both sides are RC with the same order type.
 pub(super) fn bindable(jetty: Object<urma_jetty_t>, target: Object<urma_target_jetty_t>) -> Answer {
     if !both_of(URMA_TM_RC, mode_of(jetty), target) {
         let (here, there) = (mode_of(jetty), target.trans_mode);
@@ -185,7 +185,7 @@ pub(super) fn bindable(jetty: Object<urma_jetty_t>, target: Object<urma_target_j
     ))
 }
 
-/// Undoes `urma_bind_jetty`. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: bound, and not RC.
+/// Undoes `urma_bind_jetty`. `URMA_EINVAL`: the jetty is not bound. `URMA_ENOPERM`: it is bound, but not RC.
 pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;

@@ -1,4 +1,4 @@
-//! Imports and bindings by a named path, advice that calls back.
+//! Imports and bindings over a chosen path; advice with a callback.
 
 use core::ffi::c_void;
 
@@ -13,7 +13,7 @@ use crate::{
     udma::kind,
 };
 
-/// An import over a named path.
+/// Defines an import over a chosen path.
 macro_rules! import {
     ($(#[$doc:meta])* $name:ident, $from:ident: $op:ident) => {
         $(#[$doc])*
@@ -39,18 +39,16 @@ macro_rules! import {
 }
 
 import! {
-    /// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice. A token must
-    /// be given, of whatever policy.
+    /// Imports a jetty or group over the path of `cfg`; handle 0: any path. A token must be given, whatever its policy.
     urma_import_jetty_ex, urma_rjetty_t: import_jetty_ex
 }
 
 import! {
-    /// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice. A token must be given,
-    /// of whatever policy.
+    /// Imports a JFR over the path of `cfg`; handle 0: any path. A token must be given, whatever its policy.
     urma_import_jfr_ex, urma_rjfr_t: import_jfr_ex
 }
 
-/// `urma_bind_jetty` over the path that `cfg` names; handle 0 leaves the choice.
+/// Like `urma_bind_jetty`, over the path of `cfg`; handle 0: any path.
 pub unsafe extern "C" fn urma_bind_jetty_ex(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -66,7 +64,7 @@ pub unsafe extern "C" fn urma_bind_jetty_ex(
     })
 }
 
-/// `urma_advise_jfr`, which calls `cb_fun` with the result; `cb_arg` must not be NULL.
+/// Like `urma_advise_jfr`, and calls `cb_fun` with the result; `cb_arg` must not be NULL.
 pub unsafe extern "C" fn urma_advise_jfr_async(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,

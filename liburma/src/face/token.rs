@@ -9,7 +9,7 @@ use crate::{
     udma::kind,
 };
 
-/// Allocates a token id, to register a segment under.
+/// Allocates a token id for the registration of a segment.
 pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
@@ -17,7 +17,8 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
     })
 }
 
-/// Allocates a token id with flags. EOPNOTSUPP: several segments under one id, which the device does not support.
+/// Allocates a token id with flags. EOPNOTSUPP: the flag asks for several segments under one id, which the device does
+/// not support.
 pub unsafe extern "C" fn urma_alloc_token_id_ex(
     ctx: *mut urma_context_t,
     flag: urma_token_id_flag_t,
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
     })
 }
 
-/// Counts a new token id: it has no segments, and its context counts it.
+/// Counts a new token id for its context, with no segments yet.
 fn counted(
     ctx: Object<urma_context_t>,
     token: *mut urma_token_id_t,
@@ -46,12 +47,12 @@ fn counted(
     Ok(token.as_ptr())
 }
 
-/// Frees a token id. `URMA_EINVAL`: a live segment has it.
+/// Frees a token id. `URMA_EINVAL`: a registered segment uses it.
 pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| free(token_id))
 }
 
-/// Frees a token id, for [`urma_free_token_id`] and for segments that brought their own.
+/// Frees a token id, for [`urma_free_token_id`] and for segments with an id of their own.
 pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let token = object::<kind::TokenId>(token_id)?;
     let ctx = home(token);

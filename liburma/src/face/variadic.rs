@@ -1,10 +1,9 @@
-//! The log functions of other libraries: they take a format and arguments, as printf does.
+//! Log functions that other libraries call, with a format and arguments like `printf`.
 //!
-//! *Owns*: the step from a C call with any number of arguments to one with a `va_list`. Rust cannot
-//! define such a function, so these are written in assembler: they store the registers that may hold
-//! arguments, build the `va_list` of the platform's ABI (System V for x86-64; AAPCS64) over them, and
-//! call on. Formatting is the C library's. *Must not*: be reached before its level was asked for by
-//! the caller (`urma_log_drop`).
+//! *Owns*: the step from a variadic C call to one with a `va_list`. Stable Rust cannot define variadic functions, so these
+//! are assembler: they store the registers that may hold arguments, build the `va_list` of the platform's ABI (System V
+//! for x86-64; AAPCS64) over them, and call on. The C library formats. *Must not*: be called before the caller checked
+//! the level (`urma_log_drop`).
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -15,20 +14,20 @@ use crate::{
 };
 
 unsafe extern "C" {
-    /// The C library's; `list` is a `va_list`, which both ABIs pass as an address.
+    /// Function of the C library; `list` is a `va_list`, which both ABIs pass as an address.
     fn vsnprintf(to: *mut c_char, len: usize, format: *const c_char, list: *mut c_void) -> c_int;
 }
 
-/// Bytes of a message, with the zero at its end.
+/// Most bytes of a message, with the final zero.
 const MESSAGE_LEN: usize = 512;
 
-/// Whether lines of this level are left out.
+/// Whether lines of this level are dropped.
 pub unsafe extern "C" fn urma_log_drop(level: urma_vlog_level_t) -> bool {
     level > log::level()
 }
 
-/// A function of named arguments and any number of others. `$passed`: bytes of the general registers with
-/// named arguments. `$left`: bytes of those after them on aarch64. `$list`: the register of the `va_list`.
+/// Defines a variadic function. `$passed`: bytes of the general registers with named arguments. `$left`: bytes of the
+/// remaining ones on aarch64. `$list`: the register that gets the `va_list`.
 macro_rules! variadic {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*), $passed:literal, $left:literal,
         $list:literal / $list_arm:literal, $inner:ident) => {
@@ -109,13 +108,13 @@ macro_rules! variadic {
 }
 
 variadic! {
-    /// `urma_log(function, line, level, format, ...)`: a line of the log.
+    /// `urma_log(function, line, level, format, ...)`: writes a log line.
     urma_log(function: *const c_char, line: c_int, level: urma_vlog_level_t, format: *const c_char),
     32, 32, "r8" / "x4", message
 }
 
 variadic! {
-    /// `urma_log_loc(file, function, line, level, format, ...)`: a line of the log, with the file.
+    /// `urma_log_loc(file, function, line, level, format, ...)`: writes a log line, with the file.
     urma_log_loc(
         file: *const c_char, function: *const c_char, line: c_int, level: urma_vlog_level_t,
         format: *const c_char
