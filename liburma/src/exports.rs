@@ -12,12 +12,14 @@
 
 use core::{cell::UnsafeCell, ffi::CStr};
 
-use crate::face::{
-    address::*, cdev::*, cmd::*, context::*, data::*, device::*, family::*, group::*, jetty::*,
-    jfc::*, jfce::*, library, lifecycle::*, log::*, notifier::*, path::*, perf::*, provider::*,
-    queue::*, rate::*, segment::*, target::*, target_ex::*, token::*, variadic::*,
+use crate::{
+    call, choice,
+    face::{
+        cdev::*, cmd::*, context::*, data::*, device::*, family::*, jetty::*, jfc::*, library,
+        lifecycle::*, log::*, notifier::*, path::*, perf::*, queue::*, segment::*, target::*,
+        variadic::*,
+    },
 };
-use crate::{call, choice};
 
 /// The address of a function.
 #[repr(transparent)]

@@ -7,7 +7,6 @@
 //! while a provider's code runs, a constructor or destructor of a shared object for one.
 #![expect(unsafe_code, reason = "tables, structs and code of providers")]
 
-mod attr;
 mod device;
 mod load;
 mod registry;

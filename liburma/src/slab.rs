@@ -23,25 +23,18 @@
 
 mod cell;
 mod fresh;
-mod header;
-mod idle;
 mod lock;
 mod member;
-mod place;
-mod pool;
 mod slot;
 mod space;
-mod usual;
 
-pub(crate) use fresh::Fresh;
-pub(crate) use header::Owner;
-pub(crate) use idle::{Idle, find_idle};
+pub(crate) use cell::Owner;
+pub(crate) use fresh::{Fresh, Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
-pub(crate) use place::{SlotPlace, place};
 pub(crate) use slot::{
-    Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there, seen_ends,
+    Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, SlotPlace, find, find_live,
+    forget_usual, is_there, place, seen_ends,
 };
-pub(crate) use usual::forget_usual;
 
 /// A kind of object.
 ///
@@ -73,7 +66,7 @@ pub(crate) const CODE_MAX: u8 = 31;
 /// Only for a process with one thread.
 pub(crate) fn abandon_all() {
     space::abandon_all();
-    pool::abandon_all();
+    space::empty_pools();
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! filled. *Must not*: count references of the public parts or check what the face checks; but it
 //! never trusts a pointer: every object is looked up.
 //!
-//! One file per noun. Below them: `event_queue`, `handles`, `hardware`, `notices`, `sysfs` (parts that know
-//! no object), `kind` (the private parts), `context`, `family` (what nouns share). Above: `table`.
+//! One file per noun. Below them: `event_queue`, `hardware`, `notices` (parts that know no object), `kind` (the private
+//! parts), `context`, `family` (what nouns share). Above: `table`.
 #![expect(unsafe_code, reason = "C entry points, and memory that C programs read")]
 
 pub(crate) mod address;
@@ -17,12 +17,9 @@ pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod event_queue;
 pub(crate) mod family;
-pub(crate) mod group;
-pub(crate) mod handles;
 pub(crate) mod hardware;
 pub(crate) mod jetty;
 pub(crate) mod jfc;
-pub(crate) mod jfce;
 pub(crate) mod jfr;
 pub(crate) mod jfs;
 pub(crate) mod kind;
@@ -32,8 +29,5 @@ pub(crate) mod path;
 pub(crate) mod poll;
 pub(crate) mod post;
 pub(crate) mod segment;
-pub(crate) mod sysfs;
 pub(crate) mod table;
 pub(crate) mod target;
-pub(crate) mod target_ex;
-pub(crate) mod token;

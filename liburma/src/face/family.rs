@@ -7,7 +7,7 @@ use core::ffi::c_void;
 use crate::{
     abi::*,
     call::{self, Answer, Code, Object, UserArray, object, refuse},
-    convert::option::OptPlace,
+    convert::queue::OptPlace,
     face::{
         dispatch::{ask, caps, op, release, retain, run},
         rules::{Rules, hold, let_go},

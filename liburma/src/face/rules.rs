@@ -12,7 +12,7 @@ use crate::{
     call::{Answer, Object, object, refuse},
     face::{
         dispatch::{Homed, drop_one, member_of},
-        group,
+        jetty,
     },
     udma::{family::Family, kind},
 };
@@ -160,11 +160,11 @@ impl Rules for kind::Jetty {
     }
 
     fn joined(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
-        group::add_member(cfg.jetty_grp, queue);
+        jetty::add_member(cfg.jetty_grp, queue);
     }
 
     fn leaves(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
-        group::remove_member(cfg.jetty_grp, queue);
+        jetty::remove_member(cfg.jetty_grp, queue);
     }
 }
 

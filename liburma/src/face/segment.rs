@@ -1,4 +1,4 @@
-//! Segments: registration, import, description for peers.
+//! Segments: registration, import, description for peers; token ids: allocation and release.
 
 use urma_mem::sync::Ordering;
 
@@ -7,8 +7,7 @@ use crate::{
     call::{self, Answer, Code, Object, made, object, refuse},
     face::{
         describe, device,
-        dispatch::{ask, ends, home, op, release, retain, run},
-        token::{self, urma_alloc_token_id},
+        dispatch::{ask, caps, ends, home, op, release, retain, run},
     },
     slab::{InSlot, member},
     udma::kind,
@@ -104,7 +103,7 @@ fn is_sound(access: u32) -> bool {
 /// Frees a token id after a failed call, and keeps its `errno`.
 fn drop_quietly(token_id: *mut urma_token_id_t) {
     let errno = std::io::Error::last_os_error();
-    if token::free(token_id).is_err() {
+    if free(token_id).is_err() {
         tracing::warn!(target: "urma", "the token id of a refused segment was not freed");
     }
     if let Some(Err(code)) = errno.raw_os_error().map(Code::from_c) {
@@ -130,7 +129,7 @@ fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
     let less = |count: u64| count.checked_sub(1);
     // The count has the segments, not the id itself. A program may have set it to 0: then there is nothing to do.
     let _ = token.r#ref.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    if is_own && token::free(token_id).is_err() {
+    if is_own && free(token_id).is_err() {
         tracing::warn!(target: "urma", "the token id of a segment was not freed");
     }
 }
@@ -193,4 +192,64 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
     // SAFETY: the caller got it from `urma_get_seg_ctx`, which made it with the C library, or it is NULL.
     unsafe { device::take_back(seg.cast()) };
+}
+
+/// Allocates a token id for the registration of a segment.
+pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
+    call::pointer(|| {
+        let context = object::<kind::Context>(ctx)?;
+        counted(context, ask!(ctx, alloc_token_id(context.as_ptr())))
+    })
+}
+
+/// Allocates a token id with flags. EOPNOTSUPP: the flag asks for several segments under one id, which the device does
+/// not support.
+pub unsafe extern "C" fn urma_alloc_token_id_ex(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+) -> *mut urma_token_id_t {
+    call::pointer(|| {
+        let context = object::<kind::Context>(ctx)?;
+        let alloc = op!(ctx, alloc_token_id_ex);
+        if flag.multi_seg() != 0 && caps(context)?.feature.muti_seg_per_token_id() == 0 {
+            return Err(refuse!(
+                ENOTSUP,
+                "flag.multi_seg is 1; the device has no feature muti_seg_per_token_id"
+            ));
+        }
+        counted(context, run!(alloc(context.as_ptr(), flag)))
+    })
+}
+
+/// Counts a new token id for its context, with no segments yet.
+fn counted(
+    ctx: Object<urma_context_t>,
+    token: *mut urma_token_id_t,
+) -> Answer<*mut urma_token_id_t> {
+    let token = made(token)?;
+    token.r#ref.atomic_cnt.store(0, Ordering::Release);
+    retain(ctx);
+    Ok(token.as_ptr())
+}
+
+/// Frees a token id. `URMA_EINVAL`: a registered segment uses it.
+pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> urma_status_t {
+    call::status(|| free(token_id))
+}
+
+/// Frees a token id, for [`urma_free_token_id`] and for segments with an id of their own.
+pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
+    let token = object::<kind::TokenId>(token_id)?;
+    let ctx = home(token);
+    let free = op!(ctx, free_token_id);
+    if token.r#ref.atomic_cnt.load(Ordering::Acquire) != 0 {
+        let count = token.r#ref.atomic_cnt.load(Ordering::Acquire);
+        return Err(refuse!(
+            EINVAL,
+            "{count} segments are registered under the token id; unregister them first"
+        ));
+    }
+    Code::from_c(run!(free(token.as_ptr())))?;
+    release(ctx);
+    Ok(())
 }

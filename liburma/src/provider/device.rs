@@ -14,7 +14,6 @@ use std::{
 use urma_core::Eid;
 
 use super::{
-    attr,
     registry::{self, Provider},
     sysfs,
 };
@@ -81,7 +80,7 @@ fn describe(folder: &Path) -> Box<urma_sysfs_dev_t> {
     sysfs.transport_type = sysfs::number(folder, "transport_type");
     sysfs.vendor_id = sysfs::number(folder, "device/vendor");
     sysfs.device_id = sysfs::number(folder, "device/device");
-    sysfs.dev_attr = attr::read(folder);
+    sysfs.dev_attr = sysfs::read_attr(folder);
     if let Ok(about) = folder.metadata() {
         sysfs.time_created.tv_sec = about.mtime();
         sysfs.time_created.tv_nsec = about.mtime_nsec();

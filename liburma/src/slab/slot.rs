@@ -1,7 +1,11 @@
-//! Typed slots: finding, locking, naming, deleting.
+//! Typed slots: finding, locking, naming, deleting; places: slots known by their addresses, whatever their state.
 //!
-//! *Owns*: the states of an object's life. *Takes*: pointers of C programs. *Gives*: access to the private part, by
-//! the rules of the slab. *Must not*: touch memory before its kind and state are known.
+//! *Owns*: the states of an object's life, and the usual place of each kind. *Takes*: pointers of C programs. *Gives*:
+//! access to the private part, by the rules of the slab; the lock of the live object in a place. *Must not*: touch
+//! memory before its kind and state are known; read more of a place than its header before its lock is held.
+//!
+//! A slot keeps its kind while the library is loaded, so the usual place is found again by one comparison. There is
+//! none while calls have to check more than their object ([`super::forget_usual`]): then no place is found at all.
 
 use core::{
     marker::PhantomData,
@@ -10,15 +14,18 @@ use core::{
     ptr::NonNull,
 };
 
-use super::{
-    Exclusive, Kind, Named,
-    cell::{Cell, SlotPtr},
-    header::{HEADER_LEN, Header, Owner, SlotState, Word},
-    lock::LockVisit,
-    member::in_slot,
-    pool, space, usual,
+use urma_mem::{
+    ends::{EndCount, SeenEnds},
+    sync::{AtomicPtr, Ordering},
 };
-use urma_mem::ends::{EndCount, SeenEnds};
+
+use super::{
+    CODE_MAX, Exclusive, Kind, Named,
+    cell::{Cell, HEADER_LEN, Header, Owner, SlotPtr, SlotState, Word},
+    lock::{LeaseEntry, LockVisit},
+    member::in_slot,
+    space,
+};
 
 /// Epoch: bumped when the end of an object begins, before the locks of queues are visited.
 static ENDS: EndCount = EndCount::new();
@@ -140,7 +147,7 @@ impl<K: Kind> Slot<K> {
             return None;
         }
         ENDS.count();
-        usual::forget(header);
+        forget_usual_at(header);
         header.lock.end_lease();
         // Posts of the same owner may have found it just before.
         space::for_each_queue(|queue| {
@@ -392,6 +399,128 @@ impl<K: Kind> Emptied<K> {
 
 impl<K: Kind> Drop for Emptied<K> {
     fn drop(&mut self) {
-        pool::give_back(self.0.ptr);
+        space::give_back_slot(self.0.ptr);
+    }
+}
+
+/// Stands for a kind without a usual place: no object is ever live in it.
+static NOWHERE: Header = Header::free();
+
+/// The usual place of each kind: the end of its header, where the public part begins.
+static USUAL: [AtomicPtr<Header>; CODE_MAX as usize + 1] =
+    [const { AtomicPtr::new(end_of(&NOWHERE)) }; CODE_MAX as usize + 1];
+
+const fn end_of(header: *const Header) -> *mut Header {
+    header.wrapping_add(1).cast_mut()
+}
+
+/// End of the header of a kind's usual place; that of [`NOWHERE`] if there is none.
+#[inline(always)]
+pub(super) fn usual_of<K: Kind>() -> *const Header {
+    USUAL[K::CODE as usize].load(Ordering::Relaxed)
+}
+
+/// Whether [`usual_of`] returned no place.
+#[inline(always)]
+pub(super) fn is_nowhere(usual: *const Header) -> bool {
+    core::ptr::eq(usual, end_of(&NOWHERE))
+}
+
+/// Makes the place of this header the usual one.
+pub(super) fn set_usual<K: Kind>(header: &'static Header) {
+    USUAL[K::CODE as usize].store(end_of(header), Ordering::SeqCst);
+}
+
+/// Clears all usual places. A forked child calls it before it runs any other code; it makes only stores.
+pub(crate) fn forget_usual() {
+    for usual in &USUAL {
+        usual.store(end_of(&NOWHERE), Ordering::SeqCst);
+    }
+}
+
+/// Clears the usual place if it is that of this header, whose object ends.
+pub(super) fn forget_usual_at(header: &Header) {
+    for usual in &USUAL {
+        if core::ptr::eq(usual.load(Ordering::Relaxed), end_of(header)) {
+            usual.store(end_of(&NOWHERE), Ordering::SeqCst);
+        }
+    }
+}
+
+/// A slot of a `K`, in any state.
+pub(crate) struct SlotPlace<K: Kind>(SlotPtr<K>);
+
+copies!(SlotPlace<K: Kind>);
+
+/// The place at `public`; `None`: no slot of a `K` has its public part there, or there is no usual place.
+#[inline(always)]
+pub(crate) fn place<K: Kind>(public: *const K::Public) -> Option<SlotPlace<K>> {
+    let usual = usual_of::<K>();
+    if usual.addr() != public.addr() {
+        let find = || slot_at_public(public, space::is_slot::<K>).map(SlotPlace);
+        return if is_nowhere(usual) { None } else { find() };
+    }
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast_mut();
+    // SAFETY: `usual` is the end of a header, whose address is not null.
+    unsafe { core::hint::assert_unchecked(!slot.is_null()) };
+    NonNull::new(slot).map(|slot| SlotPlace(SlotPtr::new(slot.cast())))
+}
+
+impl<K: Kind> Slot<K> {
+    /// Makes this the usual place of its kind, if there is none and `is_plain` says that calls need to check only
+    /// their object.
+    #[inline]
+    pub(crate) fn make_usual(self, is_plain: impl Fn() -> bool) {
+        if !is_nowhere(usual_of::<K>()) {
+            return;
+        }
+        set_usual::<K>(self.header());
+        // After the store: whatever ends plain calls is stored before `forget_usual` is called.
+        if !is_plain() {
+            forget_usual();
+        }
+    }
+}
+
+impl<K: Exclusive> SlotPlace<K> {
+    /// The address of the struct that C programs see.
+    pub(crate) fn public(self) -> *mut K::Public {
+        self.0.public()
+    }
+
+    /// Enters by this thread's lease, which may have been taken just now; `None`: it has none. A lease ends before
+    /// its object does.
+    #[inline(always)]
+    pub(crate) fn begin(self) -> Option<PlaceEntry<K>> {
+        self.0.header().lock.begin().map(|entry| PlaceEntry { ptr: self.0, entry })
+    }
+
+    /// Locks the object for this thread alone; `None`: no object is live, or another thread has the lock.
+    #[inline(always)]
+    pub(crate) fn try_lock(self) -> Option<Guard<K>> {
+        let header = self.0.header();
+        let visit = header.lock.try_acquire()?;
+        // Otherwise the visit ends here, and grants no lease.
+        header.word().is(SlotState::Live).then(|| Guard::of_live(self.0, visit))
+    }
+}
+
+/// The entry of a thread that had a lease of a slot.
+pub(crate) struct PlaceEntry<K: Kind> {
+    ptr: SlotPtr<K>,
+    entry: LeaseEntry,
+}
+
+impl<K: Exclusive> PlaceEntry<K> {
+    /// Calls `work` with the object's private part if the lease was not taken, and releases the lock. Returns the
+    /// result of `work`, or `taken`.
+    #[inline(always)]
+    pub(crate) fn work<R>(self, taken: R, work: impl FnOnce(&mut K::Own) -> R) -> R {
+        let Self { ptr, entry } = self;
+        entry.work(taken, || {
+            // SAFETY: a slot is leased while its private part has a value only, and its deleter takes the lease, and so
+            // waits for this visit; one visit goes on at a time, and has one reference.
+            work(unsafe { &mut *ptr.own() })
+        })
     }
 }

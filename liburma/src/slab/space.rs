@@ -1,18 +1,19 @@
-//! The reservation of address space and its chunks.
+//! The reservation of address space, its chunks, and the free slots of each kind.
 //!
-//! *Owns*: the addresses; which chunk is of which kind. *Takes*: requests for one more chunk. *Gives*: whether an
-//! address is in it, and of what kind. *Must not*: give a chunk back or change its kind, except in [`abandon_all`].
+//! *Owns*: the addresses; which chunk is of which kind; one list of free slots per kind: fresh slots of the newest chunk
+//! first, then the slot that has been free the longest. *Takes*: requests for one more chunk; slots that were emptied.
+//! *Gives*: whether an address is in it, and of what kind; slots to build in. *Must not*: give a chunk back or change its
+//! kind, except in [`abandon_all`]; look at the public or private part.
 
 use core::{ffi::c_void, ptr::NonNull};
 
 use urma_mem::sync::{AtomicU32, AtomicUsize, Ordering};
 
 use super::{
-    Kind,
-    cell::{CHUNK_LEN, CHUNK_SHIFT, stride},
-    header::Header,
+    CODE_MAX, Kind,
+    cell::{CHUNK_LEN, CHUNK_SHIFT, Header, Owner, SlotPtr, SlotState, Word, stride},
 };
-use crate::latch::Pause;
+use crate::latch::{Latch, Pause};
 
 /// Bytes of address space requested at first, and the least that is accepted.
 const SPACE_MAX: usize = 1 << 30;
@@ -199,5 +200,95 @@ fn register_with_leak_check(base: usize, len: usize) {
 pub(super) fn abandon_all() {
     for chunk in &SPACE.chunks {
         chunk.store(0, Ordering::Release);
+    }
+}
+
+/// No slot; slot numbers have 24 bits.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct PoolState {
+    /// Number of the oldest free slot, which is used next.
+    head: u32,
+    /// Number of the newest free slot, which is used last.
+    tail: u32,
+    /// The newest chunk, and how many bytes of it were allocated.
+    chunk: u32,
+    used: usize,
+}
+
+const EMPTY: PoolState = PoolState { head: NONE, tail: NONE, chunk: NONE, used: CHUNK_LEN };
+
+static POOLS: [Latch<PoolState>; CODE_MAX as usize + 1] =
+    [const { Latch::new(EMPTY) }; CODE_MAX as usize + 1];
+
+fn pool<K: Kind>() -> &'static Latch<PoolState> {
+    const { assert!(K::CODE > 0 && K::CODE <= CODE_MAX) };
+    &POOLS[K::CODE as usize]
+}
+
+impl PoolState {
+    fn take<K: Kind>(&mut self) -> Option<u32> {
+        if let Some(number) = self.take_fresh::<K>() {
+            return Some(number);
+        }
+        if self.head != NONE {
+            let number = self.head;
+            let next = header_at(number)?.next.load(Ordering::Relaxed);
+            (self.head, self.tail) = (next, if next == NONE { NONE } else { self.tail });
+            return Some(number);
+        }
+        (self.chunk, self.used) = (take_chunk::<K>()?, 0);
+        self.take_fresh::<K>()
+    }
+
+    fn take_fresh<K: Kind>(&mut self) -> Option<u32> {
+        if self.used + stride::<K>() > CHUNK_LEN {
+            return None;
+        }
+        let number = number_in(self.chunk, self.used);
+        self.used += stride::<K>();
+        Some(number)
+    }
+
+    fn give(&mut self, number: u32) {
+        let Some(header) = header_at(number) else { return };
+        header.next.store(NONE, Ordering::Relaxed);
+        match header_at(self.tail) {
+            Some(tail) if self.tail != NONE => tail.next.store(number, Ordering::Relaxed),
+            _ => self.head = number,
+        }
+        self.tail = number;
+    }
+}
+
+fn header_at(number: u32) -> Option<&'static Header> {
+    if number == NONE {
+        return None;
+    }
+    let slot = slot_at(number)?;
+    // SAFETY: numbers in a pool are of slots in chunks with a kind; they are readable for ever.
+    Some(unsafe { slot.as_ref() })
+}
+
+/// Allocates a slot: its number and memory; `None`: there is no memory.
+pub(super) fn take_slot<K: Kind>() -> Option<(u32, SlotPtr<K>)> {
+    let number = pool::<K>().with(PoolState::take::<K>)?;
+    Some((number, SlotPtr::new(slot_at(number)?.cast())))
+}
+
+/// Frees a slot whose private part is empty.
+pub(super) fn give_back_slot<K: Kind>(ptr: SlotPtr<K>) {
+    let word = ptr.header().word();
+    ptr.header().set_word(Word::new(word.generation(), Owner::NONE, SlotState::Free));
+    if let Some(offset) = offset(ptr.addr()) {
+        pool::<K>().with(|pool| pool.give(number_of(offset)));
+    }
+}
+
+/// Empties the pools, for [`super::abandon_all`].
+pub(super) fn empty_pools() {
+    for pool in &POOLS {
+        pool.abandon(EMPTY);
     }
 }

@@ -15,8 +15,7 @@ use crate::{
     slab::{Fresh, Owner, Slot},
     udma::{
         hardware::Hardware,
-        kind,
-        sysfs::{DeviceOwn, Sysfs},
+        kind::{self, DeviceOwn, Sysfs},
     },
 };
 

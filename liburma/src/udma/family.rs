@@ -13,9 +13,9 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, gone, ours, refuse},
     convert::{
+        Zero,
         name::jetty_id_out,
-        option::{Opt, OptPlace, find},
-        zero::Zero,
+        queue::{Opt, OptPlace, find},
         zeroed,
     },
     slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},

@@ -1,24 +1,26 @@
-//! Jetties.
+//! Jetties and jetty groups.
 //!
-//! *Gives*: what a jetty is made from, its attributes, its flushed requests. Binding is in `target`.
+//! *Owns*: urma-core's group. *Gives*: what a jetty is made from, its attributes, its flushed requests;
+//! `urma_jetty_grp_t`, whose member list is public and kept by the face. Binding is in `target`.
 
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Jetty, JettyCfg, JettyRecv, JettyState};
+use urma_core::{GroupCfg, HintPolicy, Jetty, JettyCfg, JettyRecv, JettyState};
 
 use crate::{
     abi::*,
     call::{self, Answer, Code, gone, ours, refuse},
     convert::{
         name,
-        option::{self, Opt},
-        queue,
+        queue::{self, Opt},
+        zeroed,
     },
     slab::{Held, Slot},
     udma::{
-        context::shared,
-        family::{self, Family, Members},
+        context::{ctx_of, delete, publish, shared},
+        event_queue::EventSubject,
+        family::{self, Family, Members, end_core},
         jfs,
         kind::{self, Ctx, GroupOwn, JettyMore, JettyOwn, LastNames},
     },
@@ -37,7 +39,7 @@ impl Family for kind::Jetty {
     type More = JettyMore;
     type Cfg = urma_jetty_cfg_t;
     type Attr = urma_jetty_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = option::JETTY;
+    const OPTIONS: &'static [&'static [Opt]] = queue::JETTY;
     const MEMBERS: Members<urma_jetty_t, urma_jetty_cfg_t> =
         family::members!(urma_jetty_t, jetty_id, jetty_cfg, urma_jetty_opt.jfs_opt, urma_jfs_id);
 
@@ -141,5 +143,52 @@ pub(crate) unsafe extern "C" fn flush_jetty(
         }
         // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
         unsafe { jfs::flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_jetty_grp(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jetty_grp_cfg_t,
+) -> *mut urma_jetty_grp_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: a configuration of the caller's (room card of `face`).
+        let cfg = unsafe { call::value(cfg) }?;
+        let policy = match cfg.policy {
+            0 => HintPolicy::RoundRobin,
+            1 => HintPolicy::HashHint,
+            other => {
+                return Err(refuse!(
+                    EINVAL,
+                    "cfg.policy is {other}; 0 (RR) and 1 (HASH_HINT) are known"
+                ));
+            }
+        };
+        let token = name::policy(cfg.flag.token_policy(), cfg.token_value)?;
+        let core = own.core.create_group(&GroupCfg { id: cfg.id, policy, token })?;
+        let id = core.id();
+        let mut public: urma_jetty_grp_t = zeroed();
+        public.urma_ctx = ctx;
+        public.jetty_grp_id = name::jetty_id_out(id);
+        public.cfg = cfg;
+        public.handle = u64::from(id.id);
+        let group = GroupOwn { core, ctx: Arc::clone(&own) };
+        let slot = publish::<kind::Group>(&own, public, Arc::new(group))?;
+        own.events.name(EventSubject::Group(id.id), slot.public());
+        Ok(slot.public())
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Group>(group, |own| {
+            let GroupOwn { core, ctx } = Arc::try_unwrap(own).map_err(|own| {
+                let code = refuse!(ENOPERM, "jetties are members of the group; delete them first");
+                Box::new((own, code))
+            })?;
+            end_core(core, &ctx).map_err(|(core, code)| {
+                Box::new((Arc::new(GroupOwn { core, ctx: Arc::clone(&ctx) }), code))
+            })
+        })
     })
 }

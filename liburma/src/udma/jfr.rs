@@ -11,8 +11,7 @@ use crate::{
     call::{Answer, refuse},
     convert::{
         name,
-        option::{self, Opt},
-        queue,
+        queue::{self, Opt},
     },
     udma::{
         family::{self, Family, Members},
@@ -26,7 +25,7 @@ impl Family for kind::Jfr {
     type More = ();
     type Cfg = urma_jfr_cfg_t;
     type Attr = urma_jfr_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = &[option::JFR];
+    const OPTIONS: &'static [&'static [Opt]] = &[queue::JFR];
     const MEMBERS: Members<urma_jfr_t, urma_jfr_cfg_t> =
         family::members!(urma_jfr_t, jfr_id, jfr_cfg, urma_jfr_opt, urma_jfr_id);
 

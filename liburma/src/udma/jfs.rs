@@ -11,10 +11,9 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, gone, ours, refuse},
     convert::{
-        completion::record,
         name,
-        option::{self, Opt},
-        queue,
+        queue::{self, Opt},
+        record,
     },
     udma::{
         family::{self, Family, Members},
@@ -28,7 +27,7 @@ impl Family for kind::Jfs {
     type More = LastNames;
     type Cfg = urma_jfs_cfg_t;
     type Attr = urma_jfs_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = &[option::JFS];
+    const OPTIONS: &'static [&'static [Opt]] = &[queue::JFS];
     const MEMBERS: Members<urma_jfs_t, urma_jfs_cfg_t> =
         family::members!(urma_jfs_t, jfs_id, jfs_cfg, urma_jfs_opt, urma_jfs_id);
 

@@ -17,14 +17,13 @@ use urma_core::{
 use urma_mem::ends::SeenEnds;
 
 use crate::{
-    abi,
+    abi::{self, *},
+    call::{Answer, refuse},
     slab::{Exclusive, Kind, LastNamed, Named, Owner, Slot},
     udma::{
         event_queue::Events,
-        handles::Handles,
         hardware::{Counted, Hardware},
         notices::Notices,
-        sysfs::DeviceOwn,
     },
 };
 
@@ -225,3 +224,78 @@ pub(crate) struct Stage {
 
 // SAFETY: `Stage::new` allocated the memory for this value alone; it moves between threads with its context.
 unsafe impl Send for Stage {}
+
+/// Handles of one context at most.
+const HANDLES_MAX: usize = 1 << 16;
+
+/// A path that a program knows by its handle.
+pub(crate) struct TpHandle {
+    pub(crate) peer: Eid,
+    /// URMA_RTP, URMA_CTP or URMA_UTP.
+    pub(crate) kind: u32,
+    /// Which attributes were set, by their bits in the C API.
+    pub(crate) bitmap: u32,
+    pub(crate) attr: AttrBytes,
+}
+
+/// The attributes as they lie in memory: members of single bits, packed.
+pub(crate) type AttrBytes = [u8; size_of::<urma_tp_attr_value_t>()];
+
+/// The handles of a context. A handle is its number here: 1, 2, ...
+#[derive(Default)]
+pub(crate) struct Handles {
+    pub(crate) known: BTreeMap<u64, TpHandle>,
+}
+
+impl Handles {
+    /// The handle of the path of this kind to `peer`.
+    ///
+    /// # Errors
+    /// ENOMEM: the context has as many handles as it may have.
+    pub(crate) fn of(&mut self, peer: Eid, kind: u32) -> Answer<u64> {
+        let known = self.known.iter().find(|(_, tp)| tp.peer == peer && tp.kind == kind);
+        if let Some((handle, _)) = known {
+            return Ok(*handle);
+        }
+        if self.known.len() >= HANDLES_MAX {
+            return Err(refuse!(ENOMEM, "the context gave out as many handles as it may"));
+        }
+        let handle = self.known.len() as u64 + 1;
+        self.known.insert(handle, TpHandle { peer, kind, bitmap: 0, attr: [0; 128] });
+        Ok(handle)
+    }
+}
+
+/// What lies behind a device.
+pub(crate) struct DeviceOwn {
+    /// The software device; none behind a device of another provider.
+    pub(crate) hardware: Option<Arc<Hardware>>,
+    pub(crate) sysfs: Sysfs,
+}
+
+/// The struct behind `dev->sysfs_dev`; lives as long as the device.
+pub(crate) struct Sysfs(NonNull<urma_sysfs_dev_t>);
+
+// SAFETY: owned memory; it moves between threads with the device that owns it.
+unsafe impl Send for Sysfs {}
+
+impl Sysfs {
+    /// It is in a list of its own: programs walk the library's list by calls.
+    pub(crate) fn new(sysfs: Box<urma_sysfs_dev_t>) -> Self {
+        let sysfs = Box::leak(sysfs);
+        let node = &raw mut sysfs.node;
+        sysfs.node = ub_list { prev: node, next: node };
+        Self(NonNull::from(sysfs))
+    }
+
+    pub(crate) const fn as_ptr(&self) -> *mut urma_sysfs_dev_t {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Sysfs {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `new`, and this is its one owner.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}

@@ -16,8 +16,7 @@ use crate::{
     latch::lock,
     udma::{
         context::ctx_of,
-        handles::{AttrBytes, TpHandle},
-        kind::{self, Ctx},
+        kind::{self, AttrBytes, Ctx, TpHandle},
     },
 };
 

@@ -10,7 +10,7 @@ use urma_core::{Arm, ops::DoneLook};
 use crate::{
     abi::*,
     call::{self, Answer, UserArray, UserPtr, gone, ours, refuse},
-    convert::completion::{record, record_of_sent},
+    convert::{record, record_of_sent},
     slab::Slot,
     udma::kind::{self, JfcOwn, POLL_BATCH},
 };

@@ -19,7 +19,7 @@ use urma_core::{LocalSge, PostError, RecvWr, SendHalf, TransportMode};
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, gone, ours, refuse},
-    convert::request::refusal,
+    convert::refusal,
     slab::{Exclusive, Look, Slot, SlotPlace, seen_ends},
     udma::{
         jetty,

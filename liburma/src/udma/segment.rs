@@ -1,12 +1,13 @@
-//! Segments, registered and imported.
+//! Segments, registered and imported, and token ids.
 //!
-//! *Owns*: urma-core's segment, for the local and for the remote side of a request. *Gives*:
-//! `urma_target_seg_t`. *Must not*: touch the memory.
+//! *Owns*: urma-core's segment, for the local and for the remote side of a request, and its lease of a token id. *Gives*:
+//! `urma_target_seg_t`, `urma_token_id_t`. *Must not*: touch the memory.
 
 use std::sync::Arc;
 
 use urma_core::{
-    ImportedSegment, Mapping, RemoteSegment, Segment, SegmentAccess, SegmentCfg, TokenId, Ubva,
+    ImportedSegment, Mapping, RemoteSegment, Segment, SegmentAccess, SegmentCfg, Status, TokenId,
+    Ubva,
 };
 use urma_mem::Region;
 
@@ -17,7 +18,7 @@ use crate::{
     slab::{Guard, Slot},
     udma::{
         context::{ctx_of, delete, publish, token_of},
-        kind::{self, Ctx, SegmentOwn},
+        kind::{self, Ctx, SegmentOwn, TokenOwn},
     },
 };
 
@@ -229,6 +230,49 @@ pub(crate) unsafe extern "C" fn unimport_seg(segment: *mut urma_target_seg_t) ->
                     refuse!(EINVAL, "the segment is registered; urma_unregister_seg ends it");
                 Err(Box::new((own, code)))
             }
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
+    // The same as in UMDK's library: only the call with flags can ask for a token id of one segment.
+    call::pointer(|| alloc(ctx, urma_token_id_flag_t::default(), true))
+}
+
+pub(crate) unsafe extern "C" fn alloc_token_id_ex(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+) -> *mut urma_token_id_t {
+    call::pointer(|| alloc(ctx, flag, flag.multi_seg() != 0))
+}
+
+fn alloc(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+    takes_several: bool,
+) -> Answer<*mut urma_token_id_t> {
+    let own = ctx_of(ctx)?;
+    let core = own.core.alloc_token_id()?;
+    let mut public: urma_token_id_t = zeroed();
+    public.urma_ctx = ctx;
+    public.token_id = core.id().value();
+    public.handle = u64::from(core.id().value());
+    public.flag = flag;
+    let token = TokenOwn { core, takes_several, ctx: Arc::clone(&own) };
+    Ok(publish::<kind::TokenId>(&own, public, token)?.public())
+}
+
+pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::TokenId>(token, |TokenOwn { core, takes_several, ctx }| {
+            core.free().or_else(|refused| {
+                // A device that failed has no token ids any more; its context has to be deleted.
+                if refused.status == Status::NoDevice {
+                    return Ok(());
+                }
+                let own = TokenOwn { core: *refused.object, takes_several, ctx };
+                Err(Box::new((own, refused.status.into())))
+            })
         })
     })
 }

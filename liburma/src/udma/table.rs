@@ -1,9 +1,9 @@
 //! The provider: its own functions, and the tables of all operations.
 //!
-//! *Owns*: the life of contexts, which name the table; `urma_ops_t` and `urma_provider_ops_t`, one of each per process. They are writable: a C
-//! program may wrap a member, as in UMDK's library. *Gives*: their addresses. Every other
-//! member is a function of the file of its noun. A member that is left out makes the
-//! face answer as UMDK's library does for a provider without it.
+//! *Owns*: the life of contexts, which name the table; `urma_ops_t` and `urma_provider_ops_t`, one of each per process.
+//! They are writable: a C program may wrap a member, as in UMDK's library. *Gives*: their addresses. Every other
+//! member is a function of the file of its noun. A member that is left out makes the face answer as UMDK's library does
+//! for a provider without it.
 
 use core::{cell::UnsafeCell, ffi::c_int};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use urma_core::Status;
 
 use super::{
-    address, context, ctl, device, event, family, group, jetty, jfc, jfce, jfs, kind, kind::Ctx,
-    notifier, path, poll, post, segment, target, target_ex, token,
+    address, context, ctl, device, event, family, jetty, jfc, jfs,
+    kind::{self, Ctx},
+    notifier, path, poll, post, segment, target,
 };
 use crate::{
     abi::*,
@@ -77,24 +78,22 @@ macro_rules! members {
 
 fn nouns(ops: &mut urma_ops_t) {
     members! { ops:
-        jfce { create_jfce, delete_jfce, wait_jfc }
-        jfc { ack_jfc }
+        jfc { create_jfce, delete_jfce, wait_jfc, ack_jfc }
         event { get_async_event, ack_async_event }
         jfs { flush_jfs }
-        jetty { flush_jetty }
-        group { create_jetty_grp, delete_jetty_grp }
+        jetty { flush_jetty, create_jetty_grp, delete_jetty_grp }
         target {
             import_jfr, import_jetty, advise_jfr, unadvise_jfr, advise_jetty, unadvise_jetty,
-            bind_jetty, unbind_jetty,
+            bind_jetty, unbind_jetty, import_jetty_ex, import_jfr_ex, bind_jetty_ex, advise_jfr_async,
+            advise_jetty_async,
         }
-        token { alloc_token_id, alloc_token_id_ex, free_token_id }
-        segment { register_seg, unregister_seg, import_seg, unimport_seg }
+        segment {
+            register_seg, unregister_seg, import_seg, unimport_seg, alloc_token_id, alloc_token_id_ex,
+            free_token_id,
+        }
         post { post_jfs_wr, post_jfr_wr, post_jetty_send_wr, post_jetty_recv_wr }
         poll { poll_jfc, rearm_jfc }
         path { get_tp_list, set_tp_attr, get_tp_attr, get_tpn, modify_tp }
-        target_ex {
-            import_jetty_ex, import_jfr_ex, bind_jetty_ex, advise_jfr_async, advise_jetty_async,
-        }
         notifier {
             create_notifier, delete_notifier, wait_notify, ack_notify, import_jetty_async,
             bind_jetty_async,

@@ -13,8 +13,7 @@ use liburma::{
     },
     face::{
         data::urma_poll_jfc,
-        jfc::{urma_ack_jfc, urma_rearm_jfc, urma_wait_jfc},
-        jfce::{urma_create_jfce, urma_delete_jfce},
+        jfc::{urma_ack_jfc, urma_create_jfce, urma_delete_jfce, urma_rearm_jfc, urma_wait_jfc},
         queue::{urma_create_jfc, urma_delete_jfc, urma_modify_jfc},
     },
     zeroed,

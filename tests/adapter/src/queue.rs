@@ -14,7 +14,7 @@ use liburma::{
         urma_jfs_cfg_t, urma_jfs_t,
     },
     face::{
-        group::{urma_create_jetty_grp, urma_delete_jetty_grp},
+        jetty::{urma_create_jetty_grp, urma_delete_jetty_grp},
         queue::{
             urma_create_jetty, urma_create_jfr, urma_create_jfs, urma_delete_jetty,
             urma_delete_jfr, urma_delete_jfs, urma_flush_jetty, urma_flush_jfs, urma_modify_jetty,

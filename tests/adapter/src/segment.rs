@@ -5,9 +5,8 @@
 
 use liburma::{
     abi::urma_seg_cfg_t,
-    face::{
-        segment::{urma_register_seg, urma_unregister_seg},
-        token::{urma_alloc_token_id, urma_free_token_id},
+    face::segment::{
+        urma_alloc_token_id, urma_free_token_id, urma_register_seg, urma_unregister_seg,
     },
     zeroed,
 };

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     abi::*,
     call::{Answer, Code, UserPtr, refuse},
-    convert::request::flags,
+    convert::flags,
     slab::Look,
     udma::kind::{self, LastForm, SegmentOwn, TargetOwn},
 };
