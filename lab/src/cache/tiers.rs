@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use urma_contexts::policy::Policy;
 use urma_contexts::policy::kind::PolicyError;
-use urma_contexts::{CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody};
+use urma_contexts::{CacheCfg, ContextCache, ContextHandle, SmallOp, TokenBody};
 
 use super::grid::{CacheCell, TierSetting};
 
