@@ -1,6 +1,7 @@
-//! Plain values of memory: what may be done to it, how it is registered, ranges of addresses.
-//!
-//! *Must not*: depend on handles.
+//! Plain values of memory: what may be done to it, how it is registered, ranges of addresses; numbers of objects that
+//! requests name. *Must not*: depend on handles.
+
+use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::{Status, Token, TokenId, TokenPolicy, Ubva, rules::ensure};
 
@@ -130,5 +131,22 @@ impl Span {
     pub(crate) fn holds(self, addr: u64, len: u64) -> bool {
         let offset = addr.wrapping_sub(self.va);
         offset <= self.len && len <= self.len - offset
+    }
+}
+
+/// Number of an object; no other object of this process ever has it, unlike an address, which another object gets as soon
+/// as one is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ObjectNumber(u64);
+
+impl ObjectNumber {
+    /// The number of no object.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// A number for one more object.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // At a billion a second they last for 500 years.
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }

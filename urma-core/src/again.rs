@@ -5,8 +5,7 @@
 
 use crate::{
     OneTransfer, TargetJetty, WrFlags,
-    access::Span,
-    number::ObjectNumber,
+    access::{ObjectNumber, Span},
     ops::{AtomicDelta, TransferDelta},
     wr::{OneAtomic, OneMessage},
 };

@@ -50,19 +50,14 @@ mod check;
 mod completion;
 mod completions;
 mod context;
-mod device;
 mod eid;
 mod event;
-mod group;
 mod jetty;
 mod jfc;
-mod jfce;
 mod jfr;
 mod jfs;
 mod memory;
-mod number;
 pub mod ops;
-mod path;
 mod queue;
 mod reason;
 mod rules;
@@ -85,21 +80,18 @@ pub use completion::{
     RequestError,
 };
 pub use completions::Completions;
-pub use context::Context;
-pub use device::Device;
+pub use context::{Context, Device};
 pub use eid::{Eid, EidError, EidGroups, Uasid, Ubva};
 pub use event::{AsyncEvent, AsyncKind, AsyncObject};
-pub use group::{GroupCfg, JettyGroup};
-pub use jetty::{Jetty, JettyCfg, JettyRecv};
-pub use jfc::{Drain, Jfc};
-pub use jfce::Jfce;
+pub use jetty::{GroupCfg, Jetty, JettyCfg, JettyGroup, JettyRecv};
+pub use jfc::{Drain, Jfc, Jfce};
 pub use jfr::Jfr;
 pub use jfs::Jfs;
 pub use ops::HintPolicy;
-pub use path::{Path, PathKind, StartPsns, TargetId, TargetKind};
 pub use queue::{
-    JettyState, JfcCfg, JfcFlags, JfrCfg, JfsCfg, OrderType, QueueCfg, QueueKind, QueueStatus,
-    RecvCfg, SendCfg, SendFlags, SharedRecv, TransportMode,
+    JettyState, JfcCfg, JfcFlags, JfrCfg, JfsCfg, OrderType, Path, PathKind, QueueCfg, QueueKind,
+    QueueStatus, RecvCfg, SendCfg, SendFlags, SharedRecv, StartPsns, TargetId, TargetKind,
+    TransportMode,
 };
 pub use reason::Reason;
 pub use segment::{ImportedSegment, LocalSge, Mapping, RemoteAddr, Segment, TokenIdLease};

@@ -11,9 +11,8 @@ use urma_mem::Region;
 use crate::{
     Path, PathKind, Refused, RemoteSegment, SegmentAccess, SegmentCfg, Status, Token, TokenId,
     TransportMode, Uasid, Ubva,
-    access::Span,
+    access::{ObjectNumber, Span},
     memory::{MemoryHome, RemoteSegmentId},
-    number::ObjectNumber,
     rules::{self, ensure, refuse},
     target::HeldPath,
 };

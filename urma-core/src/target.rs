@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     Eid, JettyId, OrderType, Path, Status, TargetId, TargetKind, TokenPolicy, TransportMode,
+    access::ObjectNumber,
     memory::MemoryHome,
-    number::ObjectNumber,
     rules::{self, ensure},
 };
 
