@@ -15,15 +15,13 @@
 
 mod cfg;
 mod endpoint;
-mod memory;
 mod request;
 mod requester;
 mod responder;
 mod segment;
 
-pub use cfg::{RcCfg, RcCfgError};
+pub use cfg::{RcAccess, RcAtomic, RcCfg, RcCfgError, RcMemory};
 pub use endpoint::RcEndpoint;
-pub use memory::{RcAccess, RcAtomic, RcMemory};
 pub use request::{
     RcCompletion, RcCounts, RcOperation, RcPostError, RcReceive, RcRemote, RcRequest, RcSource,
     RcStatus,

@@ -18,17 +18,15 @@ mod narrow;
 mod nic;
 mod pool;
 mod record;
-mod strict;
 
 pub use adamap::AdamapCfg;
 pub(crate) use adamap::AdamapRecord;
-pub(crate) use bitmap::BitmapRecord;
+pub(crate) use bitmap::{BitmapRecord, StrictRecord};
 pub use dma::{DmaCfg, DmaModel, DmaStats};
 pub use knit::KnitRecord;
 pub use nic::NicUsage;
 pub use pool::{KnittingPool, PoolError, PoolUsage};
 pub use record::{Arrival, KnittingRecord, LossError, LossRecord, RecordTraits};
-pub(crate) use strict::StrictRecord;
 
 /// A block, by piece and position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,6 @@
 //! - gives: marks in the ledger. must not: send, read a clock, know packet formats.
 
 mod adamap;
-mod go_back;
 mod irn;
 mod knit;
 mod selective;
@@ -13,18 +12,19 @@ use std::fmt::Debug;
 
 use udma_abi::Nanos;
 
+use crate::{
+    knitting::{
+        AdamapCfg, AdamapRecord, BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord,
+    },
+    ledger::SendLedger,
+    repair::RepairMark,
+    report::{LossReport, TailMark},
+};
+
 pub use adamap::Adamap;
-pub use go_back::GoBackN;
 pub use irn::Irn;
 pub use knit::Knit;
 pub use selective::SelectiveRepeat;
-
-use crate::knitting::{
-    AdamapCfg, AdamapRecord, BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord,
-};
-use crate::ledger::SendLedger;
-use crate::repair::RepairMark;
-use crate::report::{LossReport, TailMark};
 
 /// How losses are repaired.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -141,5 +141,23 @@ pub trait Retransmission: Send + Debug {
         _ledger: &SendLedger,
     ) -> Option<TailMark> {
         None
+    }
+}
+
+/// Start over from the gap.
+#[derive(Debug)]
+pub struct GoBackN;
+
+impl Retransmission for GoBackN {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
+        // The peer says this once per gap, so each one is worth one start over.
+        if news.gap {
+            ledger.mark_all_lost(news.edge);
+        }
+        false
+    }
+
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
+        ledger.mark_all_lost(ledger.una());
     }
 }

@@ -19,7 +19,6 @@ mod repair;
 mod request;
 mod response;
 mod transaction;
-mod word;
 
 pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
 pub use ext::{
@@ -36,13 +35,14 @@ pub use operation::RequestOp;
 pub use pack::{PackEntries, join_pack};
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub use probe::{DATA_OVERHEAD, PathProbe};
-pub use repair::{REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody};
+pub use repair::{
+    REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody, WORD_HEAD, code_word, packet_of_word,
+};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };
 pub use response::{ATAH_LEN, EARLIER_MAX, ResponseBody, ResponseHeader, ResponseStatus};
 pub use transaction::{Transaction, TransactionHeader};
-pub use word::{WORD_HEAD, code_word, packet_of_word};
 
 #[cfg(test)]
 mod tests;
