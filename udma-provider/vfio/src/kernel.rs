@@ -11,11 +11,8 @@ mod calls;
 mod dma;
 mod group;
 mod interrupts;
-mod ioctl;
 #[cfg(any(test, feature = "iommufd"))]
 mod iommu_calls;
-#[cfg(any(test, feature = "iommufd"))]
-mod iommu_layout;
 #[cfg(any(test, feature = "iommufd"))]
 mod iommufd;
 mod layout;
@@ -38,19 +35,18 @@ use std::{
 use udma_abi::DmaSpace;
 use vfio_bindings::bindings::vfio as c;
 
-pub use open::{KernelInterface, KernelOpenError};
-pub use sysfs::{PciAddress, PciFunction, PciSysfs, SysfsError, VFIO_DRIVER};
-
 use self::{
-    calls::{NumberCommand, StructCommand, VfioCalls},
+    calls::{NumberCommand, StructCommand, SystemCalls, VfioCalls},
     dma::KernelDma,
     interrupts::KernelInterrupts,
-    ioctl::SystemCalls,
     layout::{DeviceFacts, IrqFacts},
     open::OpenFunction,
     window::KernelWindow,
 };
 use crate::device::{InterruptKind, PciDevice, PciError, PciInterrupts, PciWindow, WindowId};
+
+pub use open::{KernelInterface, KernelOpenError};
+pub use sysfs::{PciAddress, PciFunction, PciSysfs, SysfsError, VFIO_DRIVER};
 
 /// A function that this process has open.
 #[derive(Debug)]

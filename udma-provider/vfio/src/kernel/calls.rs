@@ -1,6 +1,7 @@
-//! The calls of VFIO, one by one.
+//! The calls of VFIO, one by one, and `ioctl`, by which iommufd is called, too.
 //!
-//! - owns: numbers of its commands. takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
+//! - owns: numbers of requests and commands. takes: descriptors and structures. gives: what the kernel answered.
+//! - must not: decide anything.
 //!
 //! [`VfioCalls`] is the seam: tests run everything above it on a twin (`twin.rs`).
 #![expect(unsafe_code, reason = "ioctl")]
@@ -13,7 +14,10 @@ use std::{
     path::Path,
 };
 
-use vfio_bindings::bindings::vfio::VFIO_BASE;
+use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_TYPE};
+use zerocopy::IntoBytes;
+
+use super::layout::DmaMap;
 
 // Without the feature `iommufd` a kernel has no further calls.
 #[cfg(not(any(test, feature = "iommufd")))]
@@ -21,10 +25,6 @@ use std::fmt::Debug as IommuCalls;
 
 #[cfg(any(test, feature = "iommufd"))]
 use super::iommu_calls::IommuCalls;
-use super::{
-    ioctl::{self, SystemCalls, answer, request},
-    layout::DmaMap,
-};
 
 /// Commands with a number for argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +111,7 @@ impl VfioCalls for SystemCalls {
     ) -> io::Result<i32> {
         // SAFETY: the kernel stays in the first `argsz` bytes of the structures of these commands, none of which
         // holds an address.
-        unsafe { ioctl::structure(fd, VFIO_BASE + command as u32, bytes) }
+        unsafe { structure(fd, VFIO_BASE + command as u32, bytes) }
     }
 
     fn set_container(&self, group: BorrowedFd<'_>, container: BorrowedFd<'_>) -> io::Result<()> {
@@ -144,5 +144,50 @@ impl VfioCalls for SystemCalls {
             )
         })
         .map(|_| ())
+    }
+}
+
+/// The kernel of this machine.
+#[derive(Debug)]
+pub(super) struct SystemCalls;
+
+/// The request of a command: neither interface puts a size or a direction into it.
+pub(super) fn request(command: u32) -> libc::c_ulong {
+    libc::c_ulong::from((u32::from(VFIO_TYPE) << 8) | command)
+}
+
+/// The result of a call.
+pub(super) fn answer(result: libc::c_int) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A command whose argument is a structure. Its first four bytes are set to its length.
+///
+/// # Safety
+/// The kernel reads and writes at most as many bytes of the structure as its first four bytes say, and writes to no
+/// address in it.
+pub(super) unsafe fn structure(
+    fd: BorrowedFd<'_>,
+    command: u32,
+    bytes: &mut [u8],
+) -> io::Result<i32> {
+    let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    bytes.get_mut(..4).ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(len.as_bytes());
+    // SAFETY: `bytes` is borrowed for the call, and its length is in its first four bytes, which by the contract
+    // of this function bound what the kernel reads and writes.
+    answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(command), bytes.as_mut_ptr()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_result_is_an_error_and_others_are_the_answer() {
+        assert_eq!(
+            [0, 1, i32::MAX].map(|result| answer(result).ok()),
+            [Some(0), Some(1), Some(i32::MAX)]
+        );
+        assert!([-1, i32::MIN].iter().all(|result| answer(*result).is_err()));
     }
 }

@@ -1,7 +1,7 @@
-//! The calls of iommufd, one by one.
+//! The calls of iommufd, one by one, and their structures as bytes.
 //!
-//! - owns: numbers of its commands. takes: descriptors and structures. gives: what the kernel answered. must not:
-//!   decide anything.
+//! - owns: numbers of its commands; layouts, checked against `iommufd-bindings` and `vfio-bindings` when this is compiled.
+//! - takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
 #![expect(unsafe_code, reason = "ioctl")]
 
 use std::{
@@ -10,12 +10,11 @@ use std::{
 };
 
 use iommufd_bindings as i;
-use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_TYPE};
+use vfio_bindings::bindings::vfio::{self as c, VFIO_BASE, VFIO_TYPE};
 
 use super::{
-    ioctl::{self, SystemCalls, answer, request},
-    iommu_layout::{SpaceMap, SpaceRanges},
-    layout::NumberPair,
+    calls::{self, SystemCalls, answer, request},
+    layout::{NumberPair, structure},
 };
 
 // `request` puts VFIO's type into every command.
@@ -73,7 +72,7 @@ impl IommuCalls for SystemCalls {
     fn iommu(&self, fd: BorrowedFd<'_>, command: IommuCommand, bytes: &mut [u8]) -> io::Result<()> {
         // SAFETY: the kernel stays in as many bytes as the first field says. The only address in a structure of
         // these commands is that of a token in `IommufdBind`, which the kernel checks and only reads.
-        unsafe { ioctl::structure(fd, command as u32, bytes) }.map(|_| ())
+        unsafe { calls::structure(fd, command as u32, bytes) }.map(|_| ())
     }
 
     fn iova_ranges(
@@ -113,6 +112,46 @@ impl IommuCalls for SystemCalls {
         answer(unsafe { libc::ioctl(iommufd.as_raw_fd(), number, argument) }).map(|_| ())
     }
 }
+
+structure!(
+    /// Binds a function to an iommufd.
+    IommufdBind = c::vfio_device_bind_iommufd {
+        argsz: u32, flags: u32, iommufd: i32, out_devid: u32, token_uuid_ptr: u64,
+    }
+);
+structure!(
+    /// Gives a function an address space.
+    SpaceAttach = c::vfio_device_attach_iommufd_pt { argsz: u32, flags: u32, pt_id: u32, pasid: u32 }
+);
+structure!(
+    /// Takes a function's address space away.
+    SpaceDetach = c::vfio_device_detach_iommufd_pt { argsz: u32, flags: u32, pasid: u32 }
+);
+structure!(
+    /// An object to end.
+    ObjectDestroy = i::iommu_destroy { size: u32, id: u32 }
+);
+structure!(
+    /// An address space to make.
+    SpaceAlloc = i::iommu_ioas_alloc { size: u32, flags: u32, out_ioas_id: u32 }
+);
+structure!(
+    /// Usable device addresses of an address space.
+    SpaceRanges = i::iommu_ioas_iova_ranges {
+        size: u32, ioas_id: u32, num_iovas: u32, __reserved: u32, allowed_iovas: u64, out_iova_alignment: u64,
+    }
+);
+structure!(
+    /// A mapping to make.
+    SpaceMap = i::iommu_ioas_map {
+        size: u32, flags: u32, ioas_id: u32, __reserved: u32, user_va: u64, length: u64, iova: u64,
+    }
+);
+structure!(
+    /// A range of device addresses to unmap.
+    SpaceUnmap = i::iommu_ioas_unmap { size: u32, ioas_id: u32, iova: u64, length: u64 }
+);
+const _: () = assert!(size_of::<NumberPair>() == size_of::<i::iommu_iova_range>());
 
 #[cfg(test)]
 mod tests {

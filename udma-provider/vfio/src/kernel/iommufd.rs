@@ -18,9 +18,9 @@ use zerocopy::IntoBytes;
 use super::{
     calls::VfioCalls,
     dma::{DmaMapper, DmaRange, KernelDma, refused},
-    iommu_calls::IommuCommand,
-    iommu_layout::{
-        IommufdBind, ObjectDestroy, SpaceAlloc, SpaceAttach, SpaceDetach, SpaceMap, SpaceUnmap,
+    iommu_calls::{
+        IommuCommand, IommufdBind, ObjectDestroy, SpaceAlloc, SpaceAttach, SpaceDetach, SpaceMap,
+        SpaceUnmap,
     },
     layout::NumberPair,
     open::{FOLDER, KernelInterface, KernelOpenError, OpenFunction, open_file, others},

@@ -13,8 +13,10 @@ use udma_abi::DmaAccess;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{
-    iommu_calls::{FoundRanges, IommuCommand},
-    iommu_layout::{ObjectDestroy, SpaceAlloc, SpaceAttach, SpaceDetach, SpaceMap, SpaceUnmap},
+    iommu_calls::{
+        FoundRanges, IommuCommand, ObjectDestroy, SpaceAlloc, SpaceAttach, SpaceDetach, SpaceMap,
+        SpaceUnmap,
+    },
     layout::NumberPair,
 };
 
