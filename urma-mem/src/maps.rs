@@ -1,7 +1,7 @@
 //! What lies under an address range of this process: its mappings, and which pages have content.
 //!
 //! Owns: the division of a range into pieces, and the rule for what is moved.
-//! Takes: address ranges; mappings from `maps/query.rs` or `maps/text.rs`.
+//! Takes: address ranges; mappings from the kernel, one at a time or as text.
 //! Gives: pieces with the reason why their pages may not be moved; runs of present pages, without
 //! touching the allocator.
 //! Must not: change anything but the age of a page.
@@ -11,18 +11,18 @@
 //! the kind: there the list of all mappings is read up to the end of the range.
 #![expect(unsafe_code, reason = "madvise")]
 
-mod advice;
 mod query;
-mod text;
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    os::unix::fs::FileExt,
+    sync::OnceLock,
+};
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use advice::ForkAdvice;
+use crate::maps::query::Query;
 
 /// The system's base page size in bytes.
 pub(crate) fn page_len() -> usize {
@@ -125,14 +125,14 @@ impl OriginRun {
 /// that was just forked uses it, too. One that was made before a fork shows the parent's.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    query: query::Query,
+    query: Query,
 }
 
 impl Origins {
     /// # Errors
     /// The kernel cannot be asked (before Linux 6.11, or filtered).
     pub(crate) fn new() -> io::Result<Self> {
-        let query = query::Query::new()?;
+        let query = Query::new()?;
         query.origin_at(0)?;
         Ok(Self { query })
     }
@@ -195,7 +195,7 @@ impl Traits<'_> {
 
 /// The mappings under `[addr, addr + len)`, in order, gaps included.
 pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<RangePart>> {
-    let query = query::Query::new()?;
+    let query = Query::new()?;
     let cut_up = cut((addr, len), stack_addr, |at| query.at_or_after(at));
     match cut_up {
         // Before Linux 6.11, or filtered.
@@ -207,11 +207,11 @@ pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<V
 /// Asks what becomes of movable pieces in forked children; `hold` keeps forks away. Of kernels that cannot be asked for a mapping
 /// nothing is learned.
 pub(crate) fn ask_for_advice<H>(pieces: &mut [RangePart], hold: impl Fn() -> H) {
-    let Ok(query) = query::Query::new() else { return };
+    let Ok(query) = Query::new() else { return };
     for piece in pieces.iter_mut().filter(|piece| piece.movable.is_ok()) {
         let advice = {
             let _no_fork = hold();
-            advice::of(&query, piece.addr)
+            fork_advice(&query, piece.addr)
         };
         match advice {
             ForkAdvice::Inherit => {}
@@ -224,12 +224,12 @@ pub(crate) fn ask_for_advice<H>(pieces: &mut [RangePart], hold: impl Fn() -> H) 
 /// Whether this kernel can be asked for a mapping.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn can_be_asked() -> bool {
-    query::Query::new().and_then(|query| query.at_or_after(0)).is_ok()
+    Query::new().and_then(|query| query.at_or_after(0)).is_ok()
 }
 
 /// As [`pieces`], for kernels that cannot be asked.
 fn pieces_of_text(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<RangePart>> {
-    let mut text = text::Text::new()?;
+    let mut text = Text::new()?;
     cut((addr, len), stack_addr, |at| text.at_or_after(at))
 }
 
@@ -382,6 +382,127 @@ pub(crate) fn present_runs(addr: usize, len: usize) -> Vec<(usize, usize)> {
     runs
 }
 
+// The kernel shows advice in `smaps` alone, which walks the pages of all mappings. So an advice is given to one page of the
+// mapping: if the mapping is cut up by that, it did not have it, and the page loses it again; if not, it had. Of a mapping of
+// one page this tells nothing, and nothing is tried.
+
+/// What becomes of pages in a forked child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ForkAdvice {
+    /// The child has them.
+    #[default]
+    Inherit,
+    /// They are not mapped in the child.
+    DontFork,
+    /// They are zero in the child.
+    Wipe,
+}
+
+/// The advice of the private anonymous mapping of the page at `addr`, as far as it shows. The caller keeps forks away: a child
+/// would have of the page what is only tried.
+fn fork_advice(query: &Query, addr: usize) -> ForkAdvice {
+    let has = |advice, undo| has_advice(query, addr, advice, undo).unwrap_or(false);
+    if has(libc::MADV_DONTFORK, libc::MADV_DOFORK) {
+        ForkAdvice::DontFork
+    } else if has(libc::MADV_WIPEONFORK, libc::MADV_KEEPONFORK) {
+        ForkAdvice::Wipe
+    } else {
+        ForkAdvice::Inherit
+    }
+}
+
+/// `None`: it does not show.
+fn has_advice(query: &Query, addr: usize, advice: libc::c_int, undo: libc::c_int) -> Option<bool> {
+    let end = addr + page_len();
+    let before = query.at_or_after(addr).ok()??;
+    let (begins_before, goes_on) = (before.start < addr, before.end > end);
+    if before.start > addr || !begins_before && !goes_on {
+        return None;
+    }
+    give(addr, advice)?;
+    let after = query.at_or_after(addr).ok().flatten();
+    // Boundaries that other threads move meanwhile are others than those of the page.
+    let is_cut = after
+        .is_none_or(|after| begins_before && after.start == addr || goes_on && after.end == end);
+    if is_cut {
+        give(addr, undo)?;
+    }
+    Some(!is_cut)
+}
+
+/// `None`: the kernel refuses.
+fn give(addr: usize, advice: libc::c_int) -> Option<()> {
+    let at = core::ptr::without_provenance_mut(addr);
+    // SAFETY: the advice says what a forked child has, and changes nothing here; no fork happens meanwhile, as the caller keeps
+    // forks away, so a child has what the program asked for.
+    let refused = unsafe { libc::madvise(at, page_len(), advice) };
+    (refused == 0).then_some(())
+}
+
+/// The mappings of this process, read as far as needed.
+#[derive(Debug)]
+struct Text {
+    maps: BufReader<File>,
+    line: String,
+    last: Option<FoundMapping>,
+}
+
+impl Text {
+    /// # Errors
+    /// No `/proc`.
+    fn new() -> io::Result<Self> {
+        let maps = BufReader::new(File::open("/proc/self/maps")?);
+        Ok(Self { maps, line: String::new(), last: None })
+    }
+
+    /// The mapping that `addr` lies in, or the next one after it. `addr` is not below the one before.
+    ///
+    /// # Errors
+    /// The system's.
+    fn at_or_after(&mut self, addr: usize) -> io::Result<Option<FoundMapping>> {
+        loop {
+            if self.last.is_some_and(|last| last.end > addr) {
+                return Ok(self.last);
+            }
+            self.line.clear();
+            if self.maps.read_line(&mut self.line)? == 0 {
+                return Ok(None);
+            }
+            self.last = parse(self.line.trim_end_matches('\n')).or(self.last);
+        }
+    }
+}
+
+/// A line of `maps`; `None`: it has another form.
+fn parse(line: &str) -> Option<FoundMapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let (permissions, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
+    let (device, rest) = rest.split_once(' ')?;
+    let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
+    let traits = Traits {
+        is_shared: permissions.ends_with('s'),
+        is_rw: permissions.starts_with("rw-"),
+        has_file: inode != "0",
+        name: name.trim_start(),
+    };
+    let (major, minor) = device.split_once(':')?;
+    let number = |hex| u32::from_str_radix(hex, 16).ok();
+    let origin = Origin {
+        file: (number(major)?, number(minor)?, inode.parse().ok()?),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        is_shared: traits.is_shared,
+    };
+    Some(FoundMapping {
+        start: usize::from_str_radix(start, 16).ok()?,
+        end: usize::from_str_radix(end, 16).ok()?,
+        movable: traits.movable(),
+        origin,
+        is_writable: permissions.as_bytes().get(1) == Some(&b'w'),
+    })
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -495,5 +616,19 @@ mod tests {
             present_runs(addr, page * 8),
             [(addr + page, page * 2), (addr + 5 * page, page)]
         );
+    }
+
+    #[test]
+    fn a_line_is_read_whatever_its_name() {
+        let line = |text| parse(text).map(|mapped| (mapped.start, mapped.end, mapped.movable));
+        let plain = line("1000-3000 rw-p 00000000 00:00 0 ");
+        assert_eq!(plain, Some((0x1000, 0x3000, Ok(()))));
+        let heap = line("3000-4000 rw-p 00000000 00:00 0                          [heap]");
+        assert_eq!(heap, Some((0x3000, 0x4000, Ok(()))));
+        let memfd = line("5000-6000 rw-s 00000000 00:01 77    /memfd:x (deleted)");
+        assert_eq!(memfd, Some((0x5000, 0x6000, Err(Unmovable::Shared))));
+        let named = line("5000-6000 rw-p 00000000 00:00 0    [anon:pthread stack]");
+        assert_eq!(named, Some((0x5000, 0x6000, Err(Unmovable::Stack))));
+        assert_eq!(line("Rss:    4 kB"), None);
     }
 }

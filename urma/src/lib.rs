@@ -9,8 +9,6 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod open;
-#[cfg(doctest)]
-mod readmes;
 
 use ubcore_sim::host::obstacle::{FailedAttempt, find};
 
@@ -38,4 +36,37 @@ pub fn why_unreached(own: Eid, peer: Eid, status: Status) -> Option<String> {
     };
     let (own, peer) = (RawEid(own.bytes()), RawEid(peer.bytes()));
     Some(find(own, std::process::id(), peer, attempt).to_string())
+}
+
+/// The examples of the project's READMEs, compiled and run as documentation tests of this crate, which knows all that they
+/// use.
+#[cfg(doctest)]
+mod readmes {
+    /// The project's first page.
+    #[doc = include_str!("../../README.md")]
+    struct FirstPageReadme;
+
+    /// README of the crate `urma-mem`.
+    #[doc = include_str!("../../urma-mem/README.md")]
+    struct MemReadme;
+
+    /// README of the crate `urma-core`.
+    #[doc = include_str!("../../urma-core/README.md")]
+    struct CoreReadme;
+
+    /// README of the crate `urma-answer`.
+    #[doc = include_str!("../../urma-core/answer/README.md")]
+    struct AnswerReadme;
+
+    /// README of the crate `udma-provider`.
+    #[doc = include_str!("../../udma-provider/README.md")]
+    struct DriverReadme;
+
+    /// README of the crate `udma-abi`.
+    #[doc = include_str!("../../udma-provider/abi/README.md")]
+    struct AbiReadme;
+
+    /// README of the crate `ubcore-sim`.
+    #[doc = include_str!("../../ubcore-sim/README.md")]
+    struct SimReadme;
 }
