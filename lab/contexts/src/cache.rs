@@ -1,40 +1,35 @@
 //! The context cache: three tiers, three modes of access, migrations between them.
 //!
-//! *Owns*: all tiers and what moves between them. *Takes*: accesses with the time. *Gives*: when each context is there.
-//! *Must not*: decide a right, read a clock.
+//! *Owns*: all tiers and what moves between them; what is pinned (at most a quarter of L1), until when. *Takes*:
+//! accesses with the time. *Gives*: when each context is there. *Must not*: decide a right, read a clock.
 
-mod adapt;
-mod again;
 mod fetch;
-mod inflight;
 mod maintain;
 mod moves;
-mod pins;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use fetch::PrefetchQueue;
+use maintain::{Adaptation, Rotation};
+use moves::Flights;
 use thiserror::Error;
 
-use crate::cfg::{CacheCfg, FillRule};
-use crate::cxl::CxlPages;
-use crate::directory::{ContextPlace, DIRTY, Directory, EntryWord, STRONG};
-use crate::fault::ContextFaults;
-use crate::handle::{ContextHandle, ContextValueError};
-use crate::host::{HostTables, Mailbox};
-use crate::l1::ChipSlots;
-use crate::memory::{BoundedService, FarMemory};
-use crate::page::ContextRecord;
-use crate::policy::Policy;
-use crate::small::SmallOp;
-use crate::stats::ContextCounts;
-use crate::token::{ContextToken, TokenBody};
-use adapt::Adaptation;
-use fetch::PrefetchQueue;
-use inflight::Flights;
-use maintain::Rotation;
-use pins::Pins;
+use crate::{
+    cfg::{CacheCfg, FillRule},
+    cxl::CxlPages,
+    directory::{ContextPlace, DIRTY, Directory, EntryWord, PINNED, STRONG},
+    fault::ContextFaults,
+    handle::{ContextHandle, ContextValueError},
+    host::{HostTables, Mailbox},
+    l1::ChipSlots,
+    memory::{BoundedService, FarMemory},
+    page::ContextRecord,
+    policy::Policy,
+    stats::ContextCounts,
+    token::{ContextToken, SmallOp, TokenBody},
+};
 
 /// How an access was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -431,3 +426,118 @@ impl ContextCache {
         matches!(self.cfg.fill, FillRule::Demand)
     }
 }
+
+/// Hits in a row that can change the data of a policy for a slot: the counts in its 2 bytes have at most 3 values above 0.
+const HITS_THAT_COUNT: u64 = 4;
+
+impl ContextCache {
+    /// Accesses a context `times` times, with nothing between them, the last one at `now`. Whether it is in L1; if not, nothing
+    /// happened. `op` reads or adds.
+    pub fn hit_again(
+        &mut self,
+        (handle, generation): (ContextHandle, u16),
+        op: SmallOp,
+        (times, now): (u64, u64),
+    ) -> bool {
+        self.advance(now);
+        let Some(slot) = self.chip.find(handle) else { return false };
+        if self.chip.slot(slot).token.is_none_or(|token| token.generation() != generation) {
+            return false;
+        }
+        let all = match op {
+            SmallOp::Add(by) => SmallOp::Add(by.wrapping_mul(times)),
+            SmallOp::Read | SmallOp::Store { .. } => op,
+        };
+        if let (Some((old, new)), _) = self.chip.slot(slot).word.update(all, || ())
+            && old != new
+        {
+            self.mark_dirty(handle);
+        }
+        let weight = u16::try_from(times).unwrap_or(u16::MAX);
+        self.directory.note(handle, now, self.cfg.window_ns / 2, weight);
+        (0..times.min(HITS_THAT_COUNT)).for_each(|_| self.chip.on_hit(slot, 0));
+        self.count_hits(handle, times);
+        self.counts.wait_ns.note_times(self.cfg.l1_ns, times);
+        true
+    }
+}
+
+/// Pins, each until a time.
+#[derive(Debug, Default)]
+struct Pins {
+    until: BTreeMap<ContextHandle, u64>,
+    /// In the order of their ends; those that ended early are skipped.
+    ends: VecDeque<(u64, ContextHandle)>,
+}
+
+impl Pins {
+    /// Whether a pin waits for the context or holds it.
+    fn is_wanted(&self, handle: ContextHandle) -> bool {
+        self.until.contains_key(&handle)
+    }
+
+    fn len(&self) -> usize {
+        self.until.len()
+    }
+
+    /// Time at which the first pin ends.
+    fn end_at(&self) -> Option<u64> {
+        self.ends.front().map(|(at, _)| *at)
+    }
+}
+
+impl ContextCache {
+    /// Keeps a context in L1, from when it is there until [`ContextCache::unpin`] or 100 us from now. Whether it may: a
+    /// quarter of L1 can be pinned.
+    pub fn pin(&mut self, handle: ContextHandle, now: u64) -> bool {
+        self.advance(now);
+        let is_new = !self.pins.is_wanted(handle);
+        let is_full = self.pins.len() >= self.chip.entries() as usize / PINNED_PART;
+        if self.directory.read(handle).is_none() || is_new && is_full {
+            self.counts.pins_refused += 1;
+            return false;
+        }
+        self.counts.pins += u64::from(is_new);
+        self.pins.until.insert(handle, now + PIN_NS);
+        self.pins.ends.push_back((now + PIN_NS, handle));
+        self.repin(handle);
+        true
+    }
+
+    /// The last packet of the message passed.
+    pub fn unpin(&mut self, handle: ContextHandle) {
+        if self.pins.until.remove(&handle).is_some() {
+            self.flag_pinned(handle, false);
+        }
+    }
+
+    /// A context that is in L1 has the flag of its pin.
+    fn repin(&self, handle: ContextHandle) {
+        if self.pins.is_wanted(handle) {
+            self.flag_pinned(handle, true);
+        }
+    }
+
+    fn end_pins(&mut self) {
+        while self.pins.ends.front().is_some_and(|(at, _)| *at <= self.now) {
+            let Some((at, handle)) = self.pins.ends.pop_front() else { return };
+            if self.pins.until.get(&handle) == Some(&at) {
+                self.counts.pins_expired += 1;
+                self.unpin(handle);
+            }
+        }
+    }
+
+    fn flag_pinned(&self, handle: ContextHandle, is_pinned: bool) {
+        let in_l1 = self.word(handle).filter(|word| word.place() == ContextPlace::L1);
+        if let Some(word) = in_l1 {
+            let flags = word.flags() & !PINNED | if is_pinned { PINNED } else { 0 };
+            self.publish(handle, word, word.flagged(flags));
+        }
+    }
+}
+
+/// One of so many slots can be pinned.
+const PINNED_PART: usize = 4;
+/// Longest time of a pin.
+const PIN_NS: u64 = 100_000;

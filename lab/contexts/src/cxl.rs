@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::handle::{ContextHandle, ContextKind};
-use crate::narrow::{to_u32, to_usize};
-use crate::page::{ContextRecord, slots_of};
+use crate::{
+    handle::{ContextHandle, ContextKind},
+    page::{ContextRecord, slots_of},
+    to_u32, to_usize,
+};
 
 #[derive(Debug)]
 struct CxlPage {

@@ -5,8 +5,10 @@
 
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::handle::{ContextHandle, ContextKind, ContextValueError};
-use crate::narrow::{low_8, low_16};
+use crate::{
+    handle::{ContextHandle, ContextKind, ContextValueError},
+    low_8, low_16,
+};
 
 /// Bytes of an entry.
 pub const DIRECTORY_ENTRY_LEN: usize = size_of::<DirectoryEntry>();

@@ -5,9 +5,11 @@
 
 use std::collections::VecDeque;
 
-use crate::handle::{ContextHandle, ContextKind, ContextValueError};
-use crate::narrow::{to_u32, to_usize};
-use crate::page::{ContextRecord, encode};
+use crate::{
+    handle::{ContextHandle, ContextKind, ContextValueError},
+    page::{ContextRecord, encode},
+    to_u32, to_usize,
+};
 
 /// What the chip asks the host for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
-use crate::handle::ContextHandle;
-use crate::narrow::to_u32;
-use crate::policy::Policy;
-use crate::small::SmallOp;
-use crate::token::ContextToken;
+use crate::{
+    handle::ContextHandle,
+    policy::Policy,
+    to_u32,
+    token::{ContextToken, SmallOp},
+};
 
 /// Small fields and version of a slot, changed by exchange.
 #[derive(Debug)]

@@ -3,9 +3,11 @@
 use loom::thread;
 use urma_mem::sync::{Arc, AtomicU64, Ordering};
 
-use crate::directory::{ContextPlace, DirectoryEntry};
-use crate::l1::SlotWord;
-use crate::small::SmallOp;
+use crate::{
+    directory::{ContextPlace, DirectoryEntry},
+    l1::SlotWord,
+    token::SmallOp,
+};
 
 /// A context with the value 7 in L2, a slot that another context's 99 was in.
 struct MovingContext {

@@ -3,9 +3,10 @@
 //! *Owns*: the format and its worst case. *Takes*: records or bytes. *Gives*: bytes or records.
 //! *Must not*: believe a bitmap, a count or a difference.
 
-use crate::handle::{ContextHandle, ContextKind, ContextValueError};
-use crate::small::SmallOp;
-use crate::token::{ContextToken, TOKEN_LEN_MAX};
+use crate::{
+    handle::{ContextHandle, ContextKind, ContextValueError},
+    token::{ContextToken, SmallOp, TOKEN_LEN_MAX},
+};
 
 /// A context as lower tiers keep it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,32 +4,25 @@
 //! - must not: know what a slot holds, read a clock.
 //!
 //! An access is one of three: `on_hit`; `on_miss` and `insert` into an empty slot; `on_miss`, `victim`, `admit` and, if
-//! that is true, `insert` into the victim's slot. Between `on_miss` and the rest other accesses may lie: a fetch takes time.
+//! that is true, `insert` into the victim's slot. Between `on_miss` and the rest other accesses may lie: a fetch takes
+//! time.
 
 use std::fmt;
 
-mod arc;
-mod duel;
 mod fifos;
-mod ghost;
 pub mod kind;
 mod lirs;
 mod list;
-mod opt;
 mod ours;
 mod prints;
-mod s3_fifo;
+mod published;
 pub mod seed;
-mod sieve;
-mod simple;
-mod sketch;
-mod two_q;
 mod w_tiny_lfu;
 
 /// LRU for so many slots, all empty.
 #[must_use]
 pub fn lru(slots: u32) -> Box<dyn Policy> {
-    Box::new(simple::OneList::new(simple::HitRule::Lru, slots))
+    Box::new(published::OneList::new(published::HitRule::Lru, slots))
 }
 
 /// The policy of this project for so many slots, all empty.

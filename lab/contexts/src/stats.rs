@@ -3,8 +3,7 @@
 //! *Owns*: counters, per kind where that says more, and histograms of times. *Gives*: a list of names and values.
 //! *Must not*: decide anything.
 
-use crate::handle::ContextKind;
-use crate::narrow::{to_u32, to_usize};
+use crate::{handle::ContextKind, to_u32, to_usize};
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {

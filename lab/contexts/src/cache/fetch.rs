@@ -5,14 +5,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::inflight::{Flight, FlightCause};
-use super::{Access, AccessMode, ContextCache};
-use crate::cfg::MeetMigration;
-use crate::directory::{ContextPlace, EntryWord};
-use crate::handle::ContextHandle;
-use crate::host::{ExpandAnswer, ExpandRequest};
-use crate::page::{ContextRecord, decode};
-use crate::small::SmallOp;
+use super::{
+    Access, AccessMode, ContextCache,
+    moves::{Flight, FlightCause},
+};
+use crate::{
+    cfg::MeetMigration,
+    directory::{ContextPlace, EntryWord},
+    handle::ContextHandle,
+    host::{ExpandAnswer, ExpandRequest},
+    page::{ContextRecord, decode},
+    token::SmallOp,
+};
 
 /// Contexts that wait for a batch.
 #[derive(Debug, Default)]

@@ -1,14 +1,21 @@
-//! The end of each move: installing, evicting, writing back.
+//! Migrations: those under way, and the end of each: installing, evicting, writing back.
 //!
-//! *Owns*: the order of the steps. *Takes*: flights that are due. *Gives*: contexts at their new place, and wakes.
-//! *Must not*: use a victim's slot before its entry names another place; lose a difference.
+//! *Owns*: a flight for each context that moves, who waits for it, when it is due; the order of the steps at its end.
+//! *Gives*: contexts at their new place, and wakes. *Must not*: use a victim's slot before its entry names another
+//! place; lose a difference.
 
-use super::inflight::{Flight, FlightCause};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+};
+
 use super::{ContextCache, ContextWake};
-use crate::directory::{ContextPlace, DIRTY, EntryWord, PINNED};
-use crate::handle::ContextHandle;
-use crate::page::ContextRecord;
-use crate::small::SmallOp;
+use crate::{
+    directory::{ContextPlace, DIRTY, EntryWord, PINNED},
+    handle::ContextHandle,
+    page::ContextRecord,
+    token::{ContextToken, SmallOp},
+};
 
 impl ContextCache {
     /// A flight is due.
@@ -361,3 +368,108 @@ fn below(handle: ContextHandle, home: Option<u32>) -> (ContextPlace, u32) {
 const TRIES: u32 = 3;
 /// Wakes that are kept for a caller who does not take them: the oldest are dropped.
 const WAKES_KEPT: usize = 4096;
+
+/// Why a context moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FlightCause {
+    /// A request waits for it to end.
+    Demand,
+    /// It will be needed soon.
+    Prefetch,
+    /// Its count or idle time says so.
+    Maintenance,
+}
+
+/// One context that moves.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) ticket: u32,
+    pub(super) to: ContextPlace,
+    /// Entry before the move: place and offset that it leaves.
+    pub(super) from: EntryWord,
+    /// Version when its source was read.
+    pub(super) version: u32,
+    /// What was read; `None`: the host's answer brings it.
+    pub(super) record: Option<ContextRecord>,
+    pub(super) cause: FlightCause,
+    pub(super) begun_at: u64,
+    pub(super) ready_at: u64,
+    /// Operations of requests that wait, with the time since when.
+    pub(super) ops: Vec<(SmallOp, u64)>,
+    /// Whether an access met it that was to be a prefetch.
+    pub(super) is_late: bool,
+    pub(super) tries: u32,
+}
+
+/// All contexts that move.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    of: BTreeMap<ContextHandle, Flight>,
+    due: BinaryHeap<Reverse<(u64, u32, ContextHandle)>>,
+    tickets: u32,
+    /// Contexts in L1 by prefetch that no access has found yet.
+    prefetched: BTreeSet<ContextHandle>,
+}
+
+impl Flights {
+    pub(super) fn ticket(&mut self) -> u32 {
+        self.tickets = self.tickets.wrapping_add(1);
+        self.tickets
+    }
+
+    pub(super) fn begin(&mut self, handle: ContextHandle, flight: Flight) {
+        self.due.push(Reverse((flight.ready_at, flight.ticket, handle)));
+        self.of.insert(handle, flight);
+    }
+
+    /// The next one is due at this time.
+    pub(super) fn due_at(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// The next one that is due.
+    pub(super) fn pop_due(&mut self) -> Option<(u32, ContextHandle)> {
+        self.due.pop().map(|Reverse((_, ticket, handle))| (ticket, handle))
+    }
+
+    pub(super) fn get(&self, handle: ContextHandle) -> Option<&Flight> {
+        self.of.get(&handle)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: ContextHandle) -> Option<&mut Flight> {
+        self.of.get_mut(&handle)
+    }
+
+    pub(super) fn end(&mut self, handle: ContextHandle) -> Option<Flight> {
+        self.of.remove(&handle)
+    }
+
+    /// A strong field of a context that leaves L1 changed: what leaves has it.
+    pub(super) fn retoken(&mut self, handle: ContextHandle, token: ContextToken) {
+        let leaving =
+            self.of.get_mut(&handle).filter(|flight| flight.from.place() == ContextPlace::L1);
+        if let Some(record) = leaving.and_then(|flight| flight.record.as_mut()) {
+            record.token = token;
+        }
+    }
+
+    pub(super) fn note_prefetched(&mut self, handle: ContextHandle) {
+        self.prefetched.insert(handle);
+    }
+
+    /// Whether the context came by a prefetch that is not counted as useful yet. It is from now on.
+    pub(super) fn was_prefetched(&mut self, handle: ContextHandle) -> bool {
+        self.prefetched.remove(&handle)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Number of operations that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.of.values().map(|flight| flight.ops.len()).sum()
+    }
+}

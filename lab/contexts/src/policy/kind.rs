@@ -5,17 +5,14 @@
 
 use std::sync::Arc;
 
-use super::Policy;
-use super::arc::Arc2;
-use super::lirs::Lirs;
-use super::opt::Belady;
-use super::ours::Ours;
-use super::s3_fifo::S3Fifo;
-use super::seed::{SeedLfu, SeedRule};
-use super::sieve::Sieve;
-use super::simple::{HitRule, OneList};
-use super::two_q::TwoQ;
-use super::w_tiny_lfu::WTinyLfu;
+use super::{
+    Policy,
+    lirs::Lirs,
+    ours::Ours,
+    published::{Arc2, Belady, HitRule, OneList, S3Fifo, Sieve, TwoQ},
+    seed::{SeedLfu, SeedRule},
+    w_tiny_lfu::WTinyLfu,
+};
 
 /// Most entries of a cache.
 pub const CAPACITY_MAX: u32 = 1 << 24;

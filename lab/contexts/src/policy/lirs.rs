@@ -5,9 +5,10 @@
 //!
 //! - owns: stack, queue, handles that left. takes: hits, insertions. gives: victims. must not: let the stack grow.
 
-use super::ghost::HandleMap;
-use super::list::{NONE, NodeLists};
-use super::{Policy, PolicySlot};
+use super::{
+    Policy, PolicySlot,
+    list::{HandleMap, NONE, NodeLists},
+};
 
 /// LIRS. A node is a handle in the stack, in a slot, or both.
 #[derive(Clone, Debug)]

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use super::ghost::HandleMap;
-use super::list::NONE;
-use super::{Policy, PolicySlot};
+use super::{
+    Policy, PolicySlot,
+    list::{HandleMap, NONE},
+};
 
 /// Counts of handles outside, at most this many times the capacity: beyond, all of them are halved.
 const OUTSIDE_MOST: usize = 32;
