@@ -95,7 +95,9 @@ pub struct GridCell {
     pub strategy: &'static str,
     /// Loss model as text.
     pub loss: String,
-    /// Bytes of payload in all.
+    /// Payload in all, as the option gives it.
+    pub size: String,
+    /// The same in bytes.
     pub size_bytes: f64,
     /// Window in bandwidth-delay products.
     pub window_bdps: f64,
@@ -267,6 +269,7 @@ impl GridText {
         Ok(GridCell {
             strategy: named.name,
             loss: loss.name(),
+            size: size.to_owned(),
             size_bytes,
             window_bdps,
             numbers,
