@@ -118,7 +118,7 @@ impl PlotAxis {
         }
     }
 
-    /// What a result says of this list, for names and titles.
+    /// What a result says of this list, for names of files.
     fn text(self, result: &CellResult) -> String {
         let value = self.of(result);
         match self {
@@ -127,6 +127,18 @@ impl PlotAxis {
             Self::Loss => result.cell.loss.replace(':', "-"),
             Self::Size => result.cell.size.clone(),
             Self::Tps => format!("{value}tps"),
+        }
+    }
+
+    /// The same for the title.
+    fn words(self, result: &CellResult) -> String {
+        let value = self.of(result);
+        match self {
+            Self::Rate => format!("{} Gb/s", value / 1e9),
+            Self::RoundTrip => format!("{} ms", value * 1e3),
+            Self::Loss => result.cell.loss.clone(),
+            Self::Size => result.cell.size.clone(),
+            Self::Tps => format!("{value} TPs"),
         }
     }
 
@@ -158,10 +170,12 @@ pub fn of(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
         };
         let fixed: Vec<PlotAxis> = PlotAxis::ALL.iter().filter(fixed).copied().collect();
         for (common, cells) in groups(results, &fixed) {
+            let words = fixed.iter().filter_map(|axis| Some(axis.words(cells.first()?)));
+            let title = words.collect::<Vec<_>>().join(", ") + ": model";
             for shown in [PlotValue::Goodput, PlotValue::Completion] {
-                if let Some(plot) = draw(&cells, &common, (*axis, shown))? {
+                if let Some(plot) = draw(&cells, &title, (*axis, shown))? {
                     let name = [shown.name(), "by", axis.name()].join("-");
-                    plots.push((format!("{name}-{}", common.replace(", ", "-")), plot));
+                    plots.push((format!("{name}-{common}"), plot));
                 }
             }
         }
@@ -174,7 +188,7 @@ fn groups<'a>(results: &'a [CellResult], fixed: &[PlotAxis]) -> Vec<PlotGroup<'a
     let mut groups: Vec<PlotGroup<'a>> = Vec::new();
     for result in results {
         let common: Vec<String> = fixed.iter().map(|axis| axis.text(result)).collect();
-        let common = common.join(", ");
+        let common = common.join("-");
         match groups.iter_mut().find(|(known, _)| *known == common) {
             Some((_, cells)) => cells.push(result),
             None => groups.push((common, vec![result])),
@@ -201,11 +215,8 @@ fn curves(cells: &[&CellResult], (axis, shown): (PlotAxis, PlotValue)) -> Vec<Pl
             continue;
         }
         let strategy = result.cell.strategy;
-        let name = if has_kinds {
-            format!("{strategy}, {}", kind(result))
-        } else {
-            strategy.to_owned()
-        };
+        let name =
+            if has_kinds { format!("{strategy}, {}", kind(result)) } else { strategy.to_owned() };
         let point = (place, value, formula);
         match curves.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push(point),
@@ -220,7 +231,7 @@ fn curves(cells: &[&CellResult], (axis, shown): (PlotAxis, PlotValue)) -> Vec<Pl
 
 fn draw(
     cells: &[&CellResult],
-    common: &str,
+    title: &str,
     (axis, shown): (PlotAxis, PlotValue),
 ) -> Result<Option<String>, PlotError> {
     let curves = curves(cells, (axis, shown));
@@ -231,7 +242,7 @@ fn draw(
         return Ok(None);
     }
     let mut svg = String::new();
-    draw_on(&mut svg, &format!("{common}: model"), ((least, most), axis, shown), &curves)
+    draw_on(&mut svg, title, ((least, most), axis, shown), &curves)
         .map_err(|error| PlotError(error.to_string()))?;
     Ok(Some(svg))
 }
@@ -328,7 +339,7 @@ mod tests {
         wanted.sort();
         assert_eq!(names(&plots), wanted);
         for (name, svg) in &plots {
-            assert!(svg.contains("100g") && svg.contains("model"), "{name}");
+            assert!(svg.contains("100 Gb/s") && svg.contains("model"), "{name}");
             assert!(svg.contains("irn") && svg.contains("gbn"), "{name}");
         }
         // One loss gives no curve, and where nothing is lost there is none.
