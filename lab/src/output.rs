@@ -31,6 +31,7 @@ pub fn json_cell(result: &CellResult) -> Value {
     put("payload_bytes", json!(cell.run.payload));
     put("wire_bytes", json!(cell.run.payload + cell.run.overhead));
     put("tps", json!(cell.run.tps));
+    put("messages", json!(cell.run.messages));
     put("window_packets", json!(cell.run.window_packets));
     put("bdp_packets", json!(numbers.bdp_packets()));
     let (first, count) = result.seeds;

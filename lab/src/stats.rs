@@ -28,7 +28,9 @@ pub struct Summary {
 pub fn summary(values: &[f64]) -> Option<Summary> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
+    if sorted.is_empty() {
+        return None;
+    }
     let mut dice = Dice::new(0x6c61_6273);
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
@@ -43,9 +45,15 @@ pub fn summary(values: &[f64]) -> Option<Summary> {
         median: middle(&sorted),
         lo: medians[RESAMPLES / 40],
         hi: medians[RESAMPLES - 1 - RESAMPLES / 40],
-        p99: sorted[(sorted.len() * 99).div_ceil(100).saturating_sub(1).min(last)],
+        p99: percentile_99(&sorted),
         n: sorted.len(),
     })
+}
+
+/// The least value of `sorted`, which has one at least, that 99 % do not exceed.
+#[must_use]
+pub fn percentile_99(sorted: &[f64]) -> f64 {
+    sorted[(sorted.len() * 99).div_ceil(100).saturating_sub(1)]
 }
 
 /// Middle value of `sorted`, which has one at least; of an even number the mean of both in the middle.

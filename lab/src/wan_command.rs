@@ -71,9 +71,12 @@ pub(crate) struct WanArgs {
     /// Latency of a DMA read of the pool.
     #[arg(long, default_value = "1us")]
     dma_latency: String,
-    /// Repair packets behind what is sent last (ours): for a loss that is known from earlier traffic of the path
-    /// (known), for what this run measures (learnt), or none (off).
-    #[arg(long, default_value = "known")]
+    /// Messages of a run: each begins when the one before has ended.
+    #[arg(long, default_value_t = 1)]
+    messages: u32,
+    /// Repair packets behind what is sent last (ours): for the loss that this run measures (learnt), from a first estimate on
+    /// (learnt:0.05); for the true one, which no sender knows (oracle); or none (off).
+    #[arg(long, default_value = "learnt")]
     tail: String,
     /// DMA reads that may be under way.
     #[arg(long, default_value_t = 64)]
@@ -189,6 +192,7 @@ fn grid(args: &WanArgs) -> GridText {
         feedback_loss: args.feedback_loss,
         late: (args.late, args.late_by),
         dma_latency: args.dma_latency.clone(),
+        messages: args.messages,
         tail: args.tail.clone(),
         dma_reads: args.dma_reads,
         dma_silent: args.dma_silent,
@@ -199,7 +203,7 @@ fn grid(args: &WanArgs) -> GridText {
 }
 
 fn head() -> String {
-    let head = "strategy  Gb/s  RTT ms  loss            goodput/limit [95 %]      formula  FCT/bound  p99   extra  DMA/lost  M packets/s";
+    let head = "strategy  Gb/s  RTT ms  loss            goodput/limit [95 %]      formula  FCT/bound  p99  later   extra  DMA/lost  M packets/s";
     format!("model; {} strategies known\n{head}", STRATEGIES.len())
 }
 
@@ -213,7 +217,7 @@ fn row(result: &CellResult) -> String {
         .goodput_over_limit
         .map_or_else(|| "-".to_owned(), |s| format!("{:.4} [{:.4}, {:.4}]", s.median, s.lo, s.hi));
     format!(
-        "{:8} {:>5} {:>7} {:15} {:25} {:>8.4} {:>9} {:>6} {:>6} {:>8} {:>8}",
+        "{:8} {:>5} {:>7} {:15} {:25} {:>8.4} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8}",
         cell.strategy,
         cell.numbers.rate_bps / 1e9,
         cell.numbers.rtt_s * 1e3,
@@ -222,6 +226,7 @@ fn row(result: &CellResult) -> String {
         result.formula,
         median(metrics.fct_over_bound),
         number(metrics.fct_over_bound.map(|s| s.p99)),
+        median(metrics.later_fct_over_bound),
         median(metrics.extra_bytes_ratio),
         median(metrics.dma_ops_per_lost_packet),
         number(metrics.packets_per_second.map(|s| s.median / 1e6)),

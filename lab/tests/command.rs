@@ -16,8 +16,7 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 
 #[test]
 fn the_example_gives_all_that_it_names() {
-    let line =
-        "wan --rate 100G --rtt 10ms --loss iid:0.01 --size 200MB --strategy ours --seeds 10 --json";
+    let line = "wan --rate 100G --rtt 10ms --loss iid:0.01 --size 200MB --strategy ours --seeds 10 --tail oracle --json";
     let output = urma_lab(&line.split(' ').collect::<Vec<_>>());
     assert!(output.status.success(), "{output:?}");
     let lines = lines(&output.stdout);
@@ -45,6 +44,26 @@ fn the_example_gives_all_that_it_names() {
         let interval = &cell["metrics"][name];
         let (lo, hi) = (interval["lo"].as_f64().expect(name), interval["hi"].as_f64().expect(name));
         assert!(lo <= value && value <= hi, "{name}: {interval}");
+    }
+}
+
+/// A path of which nothing is known costs the first message a round trip; the oracle knows it, and later messages do.
+#[test]
+fn the_default_estimate_is_learnt() {
+    let line = "wan --rtt 10ms --loss iid:0.02 --size 1MB --messages 20 --seeds 3 --json --tail";
+    let of = |tail: &str| {
+        let args: Vec<&str> = line.split(' ').chain([tail]).collect();
+        lines(&urma_lab(&args).stdout).remove(0)
+    };
+    let default: Vec<&str> = line.split(' ').filter(|word| *word != "--tail").collect();
+    let default = lines(&urma_lab(&default).stdout).remove(0);
+    let [learnt, wrong, oracle] = ["learnt", "learnt:0.3", "oracle"].map(of);
+    assert_eq!(default["hash"], learnt["hash"]);
+    let number = |cell: &Value, name: &str| cell[name].as_f64().expect("a number");
+    assert!(number(&learnt, "fct_over_bound") > 1.5 && number(&oracle, "fct_over_bound") < 1.1);
+    assert!(number(&wrong, "extra_bytes_ratio") > number(&oracle, "extra_bytes_ratio"));
+    for cell in [learnt, wrong, oracle] {
+        assert!(number(&cell, "later_fct_over_bound") < 1.1, "{cell}");
     }
 }
 

@@ -8,6 +8,7 @@ use super::grid::GridCell;
 use super::path::{self, PathTrace, RunCounts};
 use super::results::{CellResult, RunMetrics};
 use crate::clock::Stopwatch;
+use crate::stats::{middle, percentile_99};
 use crate::sweep::{self, Sweep};
 use crate::units::GridError;
 
@@ -72,10 +73,19 @@ fn measured(cell: &GridCell, run: &RunCounts, seconds: f64) -> RunMetrics {
     let bits = 8.0 * numbers.payload;
     let dma = run.dma.reads + run.dma.writes;
     let accesses = run.dma.hits + run.dma.misses;
+    let bound = numbers.completion_bound_s(cell.size_bytes);
+    let first = run.completions_s.first().copied();
+    // Runs that lack a message have no figure of the later ones.
+    let is_whole = run.completions_s.len() as u64 == u64::from(cell.run.messages);
+    let mut later: Vec<f64> = run.completions_s.iter().skip(1).map(|s| s / bound).collect();
+    later.sort_by(f64::total_cmp);
+    let later = Some(later).filter(|later| is_whole && !later.is_empty());
     RunMetrics {
         goodput_over_limit: run.packets_per_s.map(|rate| rate * bits / numbers.limit_bps()),
-        fct_s: run.completion_s,
-        fct_over_bound: run.completion_s.map(|s| s / numbers.completion_bound_s(cell.size_bytes)),
+        fct_s: first,
+        fct_over_bound: first.map(|s| s / bound),
+        later_fct_over_bound: later.as_deref().map(middle),
+        later_fct_over_bound_p99: later.as_deref().map(percentile_99),
         extra_bytes_ratio: extra_bytes(cell, run),
         transmissions: Some(run.transmissions as f64),
         nic_bytes_per_tp: Some(nic_bytes(cell, run)),
@@ -93,8 +103,11 @@ fn measured(cell: &GridCell, run: &RunCounts, seconds: f64) -> RunMetrics {
 
 /// Bytes on the link beyond those of each packet once; only of runs that ended.
 fn extra_bytes(cell: &GridCell, run: &RunCounts) -> Option<f64> {
-    run.completion_s?;
-    let once = cell.run.packets * (cell.run.payload + cell.run.overhead);
+    let messages = u64::from(cell.run.messages);
+    if run.completions_s.len() as u64 != messages {
+        return None;
+    }
+    let once = messages * cell.run.packets * (cell.run.payload + cell.run.overhead);
     Some(run.wire_bytes as f64 / once as f64 - 1.0)
 }
 
@@ -139,23 +152,25 @@ mod tests {
         grid.cells().expect("a grid that makes sense").remove(0)
     }
 
-    const RUN: RunCounts = RunCounts {
-        packets_per_s: Some(45_000.0),
-        completion_s: Some(0.3),
-        transmissions: 10_000,
-        lost: 500,
-        repairs: 17,
-        delivered: 9000,
-        wire_bytes: 13_500_000,
-        nic_bytes: 24,
-        nic_cache_bytes: 4096,
-        nic_lines_max: 7,
-        blocks_max: 3,
-        pool_blocks_max: 16,
-        dma: DmaStats { reads: 30, writes: 20, hits: 90, misses: 10, wait_ns: 55, timeouts: 4 },
-        dma_failed: false,
-        timeouts: 6,
-    };
+    fn run() -> RunCounts {
+        RunCounts {
+            packets_per_s: Some(45_000.0),
+            completions_s: vec![0.3],
+            transmissions: 10_000,
+            lost: 500,
+            repairs: 17,
+            delivered: 9000,
+            wire_bytes: 13_500_000,
+            nic_bytes: 24,
+            nic_cache_bytes: 4096,
+            nic_lines_max: 7,
+            blocks_max: 3,
+            pool_blocks_max: 16,
+            dma: DmaStats { reads: 30, writes: 20, hits: 90, misses: 10, wait_ns: 55, timeouts: 4 },
+            dma_failed: false,
+            timeouts: 6,
+        }
+    }
 
     fn medians(cell: &GridCell, runs: &[(RunCounts, f64)]) -> Vec<(&'static str, Option<f64>)> {
         let result = summarise(cell, Seeds { first: 1, count: runs.len() as u64 }, runs);
@@ -181,6 +196,8 @@ mod tests {
             ("goodput_over_limit", 0.5),
             ("fct_s", 0.3),
             ("fct_over_bound", 1.5),
+            ("later_fct_over_bound", 2.5),
+            ("later_fct_over_bound_p99", 4.0),
             ("extra_bytes_ratio", 0.2),
             ("transmissions", 10_000.0),
             ("nic_bytes_per_tp", 24.0),
@@ -195,31 +212,41 @@ mod tests {
             ("packets_per_second", 5000.0),
         ];
         let wanted = wanted.map(|(name, value)| (name, Some(value)));
-        let found = medians(&cell("ours"), &[(RUN, 2.0)]);
+        // The times of three messages, whose bytes are those of three as well.
+        let mut three = cell("ours");
+        three.run.messages = 3;
+        let later = RunCounts {
+            completions_s: vec![0.3, 0.8, 0.2],
+            wire_bytes: 3 * run().wire_bytes,
+            ..run()
+        };
+        let found = medians(&three, &[(later, 2.0)]);
         assert_eq!(found.len(), wanted.len(), "each metric has a line here");
         are_near(&found, &wanted);
         // IRN has five bitmaps of its window and 20 bytes.
         let mut irn = cell("irn");
         irn.run.window_packets = 800;
-        are_near(&medians(&irn, &[(RUN, 2.0)]), &[("nic_bytes_per_tp", Some(520.0))]);
+        are_near(&medians(&irn, &[(run(), 2.0)]), &[("nic_bytes_per_tp", Some(520.0))]);
     }
 
     #[test]
     fn a_metric_is_there_if_every_run_has_it() {
         let unfinished = RunCounts {
             packets_per_s: None,
-            completion_s: None,
+            completions_s: Vec::new(),
             lost: 0,
-            dma: DmaStats { hits: 0, misses: 0, ..RUN.dma },
+            dma: DmaStats { hits: 0, misses: 0, ..run().dma },
             dma_failed: true,
             timeouts: 10,
-            ..RUN
+            ..run()
         };
-        let found = medians(&cell("ours"), &[(RUN, 1.0), (unfinished, 3.0)]);
+        let found = medians(&cell("ours"), &[(run(), 1.0), (unfinished, 3.0)]);
         let missing = [
             "goodput_over_limit",
             "fct_s",
             "fct_over_bound",
+            "later_fct_over_bound",
+            "later_fct_over_bound_p99",
             "extra_bytes_ratio",
             "dma_ops_per_lost_packet",
             "list_hit_ratio",

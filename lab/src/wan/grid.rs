@@ -49,6 +49,9 @@ const ADAMAP: AdamapCfg = AdamapCfg {
     sender_timeout_ns: 0,
 };
 
+/// Most messages of a run.
+const MESSAGES_MAX: u32 = 100_000;
+
 /// The lists of a grid, as text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GridText {
@@ -74,7 +77,9 @@ pub struct GridText {
     pub late: (f64, u64),
     /// Latency of a DMA read.
     pub dma_latency: String,
-    /// What senders expect of the path's loss: `known`, `learnt` or `off`.
+    /// Messages of a run, one after the other.
+    pub messages: u32,
+    /// What senders expect of the path's loss: `learnt`, `learnt:P`, `oracle` or `off`.
     pub tail: String,
     /// DMA reads that may be under way.
     pub dma_reads: usize,
@@ -140,6 +145,9 @@ impl GridText {
             return Err(wrong("grid", format!("{lists:?}"), want));
         }
         self.check_packet()?;
+        if !(1..=MESSAGES_MAX).contains(&self.messages) {
+            return Err(wrong("messages", self.messages, format!("1 to {MESSAGES_MAX}")));
+        }
         let mut cells = Vec::new();
         for rate in &self.rates {
             let rate_bps = within("rate", rate, units::rate(rate), (1e6, 1e13), "1M to 10T")?;
@@ -282,6 +290,7 @@ impl GridText {
                 payload,
                 overhead,
                 packets: whole(packets),
+                messages: self.messages,
                 tps,
                 window_packets: window,
                 expected_loss: self.expected_loss(named.recovery, loss)?,
@@ -296,10 +305,16 @@ impl GridText {
     /// Loss that senders expect of the path before they measured any, if they protect the tail.
     fn expected_loss(&self, recovery: Recovery, loss: LossCfg) -> Result<Option<f64>, GridError> {
         let expected = match self.tail.as_str() {
-            "known" => Some(loss.mean),
+            "oracle" => Some(loss.mean),
             "learnt" => Some(0.0),
             "off" => None,
-            other => return Err(wrong("tail", other, "known, learnt or off")),
+            other => {
+                let given = other.strip_prefix("learnt:").and_then(|part| part.parse().ok());
+                let given = given.filter(|part| (0.0..=0.5).contains(part));
+                let want =
+                    "learnt, learnt:P with an estimate P of 0 to 0.5 to begin with, oracle or off";
+                Some(given.ok_or_else(|| wrong("tail", other, want))?)
+            }
         };
         Ok(expected.filter(|_| matches!(recovery, Recovery::Knitting { .. })))
     }
@@ -374,7 +389,8 @@ pub(crate) mod tests {
             feedback_loss: 0.0,
             late: (0.0, 64),
             dma_latency: "1us".to_owned(),
-            tail: "known".to_owned(),
+            messages: 1,
+            tail: "oracle".to_owned(),
             dma_reads: 64,
             dma_silent: 0,
             nic_lines: 4096,
@@ -469,7 +485,10 @@ pub(crate) mod tests {
         assert_eq!(refused(&|grid| grid.late = (0.1, 1 << 40)), "late-by");
         assert_eq!(refused(&|grid| grid.window_bdps = Some(0.0)), "window-bdps");
         assert_eq!(refused(&|grid| grid.dma_latency = "1".to_owned()), "dma-latency");
-        assert_eq!(refused(&|grid| grid.tail = "on".to_owned()), "tail");
+        for tail in ["on", "known", "learnt:", "learnt:0.6", "learnt:-1", "learnt:NaN"] {
+            assert_eq!(refused(&|grid| grid.tail = tail.to_owned()), "tail");
+        }
+        assert_eq!(refused(&|grid| grid.messages = 0), "messages");
         assert_eq!(refused(&|grid| grid.dma_reads = 0), "dma-reads");
         assert_eq!(refused(&|grid| grid.adamap.0 = 65), "adamap-bits");
         assert_eq!(refused(&|grid| grid.adamap.1 = 0), "list-nodes");

@@ -50,8 +50,10 @@ pub struct RunCfg {
     pub payload: u64,
     /// Header bytes of a packet.
     pub overhead: u64,
-    /// Packets that all TPs together send.
+    /// Packets of a message, which all TPs together send.
     pub packets: u64,
+    /// Messages, each of which begins when the one before has ended.
+    pub messages: u32,
     /// TPs that share the link.
     pub tps: u32,
     /// Send window of a TP.
@@ -68,13 +70,21 @@ pub struct RunCfg {
     pub budget: u64,
 }
 
+impl RunCfg {
+    /// Packets of a message that are this TP's.
+    fn share(&self, tp: u32) -> u64 {
+        let tps = u64::from(self.tps);
+        self.packets / tps + u64::from(u64::from(tp) < self.packets % tps)
+    }
+}
+
 /// Counts of one run.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunCounts {
     /// Packets delivered a second in the steady part of the run; none when it was too short for one.
     pub packets_per_s: Option<f64>,
-    /// Time until the last acknowledgement, in s; none when the budget ended the run.
-    pub completion_s: Option<f64>,
+    /// Time from the begin of each message to its last acknowledgement, in s; those that ended before the budget did.
+    pub completions_s: Vec<f64>,
     /// Data packets put on the link.
     pub transmissions: u64,
     /// Those that the path lost.
@@ -144,9 +154,11 @@ struct PathWorld<'a, T> {
     /// TPs whose message waits for a line of the pool.
     waits: BinaryHeap<Reverse<(u64, u32)>>,
     now: u64,
-    /// Packets that were never sent.
+    /// When the message began.
+    began_at: u64,
+    /// Packets of it that were never sent.
     unsent: u64,
-    /// When the last of them was sent.
+    /// When the last of the first message was sent.
     last_new_at: u64,
     unfinished: u32,
     samples: Vec<(u64, u64)>,
@@ -190,21 +202,18 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
     fn new(cfg: &RunCfg, seed: u64, trace: &'a mut T) -> Self {
         let bytes = cfg.payload + cfg.overhead;
         let packet_ps = ps((bytes * 8) as f64 * 1e12 / cfg.rate_bps);
-        let share = |tp: u32| {
-            let tps = u64::from(cfg.tps);
-            cfg.packets / tps + u64::from(u64::from(tp) < cfg.packets % tps)
-        };
         Self {
             cfg: *cfg,
             trace,
             losses: Losses::new(cfg.loss, seed),
             memory: RunMemory::new(cfg.dma, cfg.nic_lines),
-            tps: (0..cfg.tps).map(|tp| TpEnds::new(cfg, tp, share(tp))).collect(),
+            tps: (0..cfg.tps).map(|tp| TpEnds::new(cfg, tp, cfg.share(tp))).collect(),
             row: (0..cfg.tps).collect(),
             link: PathLink::new(cfg.rtt_ps / 2, bytes, packet_ps),
             timers: BinaryHeap::new(),
             waits: BinaryHeap::new(),
             now: 0,
+            began_at: 0,
             unsent: cfg.packets,
             last_new_at: 0,
             unfinished: cfg.tps,
@@ -306,7 +315,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         self.counts.transmissions += 1;
         if packet.attempt == 1 {
             self.unsent -= 1;
-            if self.unsent == 0 {
+            if self.unsent == 0 && self.counts.completions_s.is_empty() {
                 self.last_new_at = self.now;
             }
         }
@@ -463,9 +472,28 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         if !was_done && ends.is_done() {
             assert_eq!(ends.receiver.edge(), ends.total, "all packets of TP {tp} came");
             self.unfinished -= 1;
+            if self.unfinished == 0 {
+                self.end_message();
+            }
             return;
         }
         self.wake(tp);
+    }
+
+    /// Ends the message, and begins the next one.
+    fn end_message(&mut self) {
+        let took = self.now - std::mem::replace(&mut self.began_at, self.now);
+        self.counts.completions_s.push(took as f64 / 1e12);
+        if self.counts.completions_s.len() as u64 == u64::from(self.cfg.messages) {
+            return;
+        }
+        (self.unsent, self.unfinished) = (self.cfg.packets, self.cfg.tps);
+        for tp in 0..self.cfg.tps {
+            let (ends, share) = (&mut self.tps[tp as usize], self.cfg.share(tp));
+            ends.left += share;
+            ends.total += share;
+            self.wake(tp);
+        }
     }
 
     fn on_timer(&mut self, tp: u32) {
@@ -519,8 +547,6 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
     }
 
     fn counts(mut self) -> RunCounts {
-        let is_done = self.unfinished == 0;
-        self.counts.completion_s = is_done.then_some(self.now as f64 / 1e12);
         self.counts.wire_bytes = self.link.wire_bytes();
         self.counts.dma = self.memory.pool.dma().stats();
         let nic = self.memory.pool.nic_usage();
@@ -528,7 +554,8 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         self.counts.nic_lines_max = nic.used_max as u64;
         self.counts.blocks_max = self.memory.pool.usage().used_max;
         self.counts.pool_blocks_max = self.memory.blocks_max();
-        let end = if self.unsent == 0 { self.last_new_at } else { self.now };
+        let is_sent = self.unsent == 0 || !self.counts.completions_s.is_empty();
+        let end = if is_sent { self.last_new_at } else { self.now };
         let end = end + self.cfg.rtt_ps / 2;
         self.counts.packets_per_s = steady(&self.samples, self.cfg.rtt_ps, end);
         self.counts

@@ -16,10 +16,14 @@ use crate::stats::{Summary, summary};
 pub struct Metrics<V = Option<Summary>> {
     /// Goodput over rate times efficiency times (1 - loss), in the steady part of the run.
     pub goodput_over_limit: V,
-    /// Time until the last acknowledgement, in s.
+    /// Time until the last acknowledgement of the first message, in s.
     pub fct_s: V,
     /// The same over its lower bound.
     pub fct_over_bound: V,
+    /// The same of the messages behind it: the median of the run.
+    pub later_fct_over_bound: V,
+    /// The time that 99 % of them do not exceed.
+    pub later_fct_over_bound_p99: V,
     /// Bytes on the link beyond those of each packet once.
     pub extra_bytes_ratio: V,
     /// Data packets put on the link.
@@ -49,11 +53,13 @@ pub struct Metrics<V = Option<Summary>> {
 impl<V: Copy> Metrics<V> {
     /// Each metric with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, V); 15] {
+    pub const fn named(&self) -> [(&'static str, V); 17] {
         [
             ("goodput_over_limit", self.goodput_over_limit),
             ("fct_s", self.fct_s),
             ("fct_over_bound", self.fct_over_bound),
+            ("later_fct_over_bound", self.later_fct_over_bound),
+            ("later_fct_over_bound_p99", self.later_fct_over_bound_p99),
             ("extra_bytes_ratio", self.extra_bytes_ratio),
             ("transmissions", self.transmissions),
             ("nic_bytes_per_tp", self.nic_bytes_per_tp),
@@ -82,6 +88,8 @@ impl Metrics {
             goodput_over_limit: each(|run| run.goodput_over_limit),
             fct_s: each(|run| run.fct_s),
             fct_over_bound: each(|run| run.fct_over_bound),
+            later_fct_over_bound: each(|run| run.later_fct_over_bound),
+            later_fct_over_bound_p99: each(|run| run.later_fct_over_bound_p99),
             extra_bytes_ratio: each(|run| run.extra_bytes_ratio),
             transmissions: each(|run| run.transmissions),
             nic_bytes_per_tp: each(|run| run.nic_bytes_per_tp),
@@ -153,18 +161,20 @@ mod tests {
                 goodput_over_limit: of(1),
                 fct_s: of(2),
                 fct_over_bound: of(3),
-                extra_bytes_ratio: of(4),
-                transmissions: of(5),
-                nic_bytes_per_tp: of(6),
-                nic_cache_bytes: of(7),
-                nic_cache_lines_peak: of(8),
-                host_bytes_peak: of(9),
-                dma_ops_per_lost_packet: of(10),
-                list_hit_ratio: of(11),
-                dma_timeouts: of(12),
-                dma_failed: of(13),
-                timeouts: of(14),
-                packets_per_second: of(15),
+                later_fct_over_bound: of(4),
+                later_fct_over_bound_p99: of(5),
+                extra_bytes_ratio: of(6),
+                transmissions: of(7),
+                nic_bytes_per_tp: of(8),
+                nic_cache_bytes: of(9),
+                nic_cache_lines_peak: of(10),
+                host_bytes_peak: of(11),
+                dma_ops_per_lost_packet: of(12),
+                list_hit_ratio: of(13),
+                dma_timeouts: of(14),
+                dma_failed: of(15),
+                timeouts: of(16),
+                packets_per_second: of(17),
             }
         };
         let cell = grid().cells().expect("a grid that makes sense").remove(0);
@@ -182,10 +192,12 @@ mod tests {
         };
         let plain = of(|_| {});
         assert_eq!(of(|r| r.metrics.packets_per_second = None), plain);
-        let changes: [Change; 20] = [
+        let changes: [Change; 22] = [
             |r| r.metrics.goodput_over_limit = None,
             |r| r.metrics.fct_s = None,
             |r| r.metrics.fct_over_bound = None,
+            |r| r.metrics.later_fct_over_bound = None,
+            |r| r.metrics.later_fct_over_bound_p99 = None,
             |r| r.metrics.extra_bytes_ratio = None,
             |r| r.metrics.transmissions = None,
             |r| r.metrics.nic_bytes_per_tp = None,
@@ -208,7 +220,7 @@ mod tests {
         hashes.push(plain);
         hashes.sort();
         hashes.dedup();
-        assert_eq!(hashes.len(), 21, "each change gives another one");
+        assert_eq!(hashes.len(), 23, "each change gives another one");
         assert_ne!(hash(&[result(), result()]), hash(&[result()]));
     }
 
@@ -216,7 +228,7 @@ mod tests {
     #[test]
     fn metrics_have_their_names() {
         let medians = result().metrics.named().map(|(_, summary)| summary.map(|s| s.median));
-        let wanted: [Option<f64>; 15] = std::array::from_fn(|at| Some(2.0 * (at + 1) as f64));
+        let wanted: [Option<f64>; 17] = std::array::from_fn(|at| Some(2.0 * (at + 1) as f64));
         assert_eq!(medians, wanted, "in the order of the fields");
         let names = result().metrics.named().map(|(name, _)| name);
         let json = serde_json::to_value(&result().metrics).expect("plain values");

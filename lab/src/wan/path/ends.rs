@@ -29,7 +29,7 @@ pub(super) struct TpEnds {
     pub(super) receiver: TpReceiver,
     /// Packets that were not given to the sender.
     pub(super) left: u64,
-    /// Packets that it sends altogether.
+    /// Packets that it sends until the message has ended.
     pub(super) total: u64,
     /// It stands in the row of those that send.
     pub(super) in_row: bool,
@@ -44,7 +44,7 @@ pub(super) struct TpEnds {
 }
 
 impl TpEnds {
-    /// Ends of a TP that sends `total` packets.
+    /// Ends of a TP that sends `total` packets first.
     pub(super) fn new(cfg: &RunCfg, tp: u32, total: u64) -> Self {
         let rtt_ns = cfg.rtt_ps / 1000;
         let every = if matches!(cfg.recovery, Recovery::Irn { .. }) { 1 } else { 16 };

@@ -41,12 +41,59 @@ fn what_no_tp_gets_more_of_than_others_is_sent_as_well() {
     }
 }
 
+/// A message begins when the one before has ended; each is as long as the first on a path that loses nothing.
+#[test]
+fn messages_follow_each_other() {
+    for tps in [1, 7] {
+        let one = RunCfg { tps, ..cfg() };
+        let three = RunCfg { messages: 3, ..one };
+        let (first, _) = traced(&one, 1);
+        let (all, events) = traced(&three, 1);
+        assert_eq!((all.delivered, all.transmissions, all.lost), (120, 120, 0));
+        assert_eq!((first.completions_s.len(), all.completions_s.len()), (1, 3));
+        assert_eq!(first.completions_s[0], all.completions_s[0]);
+        assert_eq!(first.packets_per_s, all.packets_per_s, "the rate is that of the first message");
+        for time in &all.completions_s {
+            assert!((time / first.completions_s[0] - 1.0).abs() < 0.02, "{:?}", all.completions_s);
+        }
+        let sent = events.iter().filter(|(tp, event)| {
+            *tp == tps - 1 && matches!(event, TraceEvent::Sent { attempt: 1, .. })
+        });
+        assert_eq!(sent.count() as u64, 3 * three.share(tps - 1));
+    }
+}
+
+/// With a budget that ends within the second message there is a time of the first one.
+#[test]
+fn a_budget_leaves_the_messages_that_ended() {
+    let (counts, _) = traced(&RunCfg { messages: 3, budget: 60, ..cfg() }, 1);
+    assert_eq!((counts.completions_s.len(), counts.transmissions), (1, 60));
+}
+
+/// What the first message learnt about the loss of the path protects those behind it; a wrong first estimate is forgotten.
+#[test]
+fn later_messages_know_what_the_path_loses() {
+    let loss = LossCfg::parse("iid:0.02").expect("a model");
+    let base = RunCfg { packets: 400, messages: 30, loss, budget: 1_000_000, ..cfg() };
+    let later = |expected_loss| {
+        let cfg = RunCfg { expected_loss, ..base };
+        let runs = (1..=5).map(|seed| run(&cfg, seed).completions_s);
+        let mut later: Vec<f64> = runs.flat_map(|times| times[10..].to_vec()).collect();
+        later.sort_by(f64::total_cmp);
+        later[later.len() / 2]
+    };
+    let (learnt, wrong, oracle, off) =
+        (later(Some(0.0)), later(Some(0.2)), later(Some(0.02)), later(None));
+    assert!(learnt < 1.05 * oracle && wrong < 1.05 * oracle, "{learnt} {wrong} {oracle}");
+    assert!(off > 1.3 * learnt, "{off} {learnt}");
+}
+
 /// Feedback that is lost has no effect: acknowledgements end nothing, reports repeat nothing, marks ask for nothing.
 #[test]
 fn feedback_that_is_lost_does_not_arrive() {
     let all = RunCfg { feedback_loss: 1.0, budget: 400, ..cfg() };
     let (counts, events) = traced(&all, 1);
-    assert_eq!((counts.completion_s, counts.delivered), (None, 40), "no acknowledgement came");
+    assert_eq!((counts.completions_s.len(), counts.delivered), (0, 40), "no acknowledgement came");
     assert!(events.iter().any(|(_, event)| matches!(event, TraceEvent::Ack { lost: true, .. })));
     let is_there = |event: &TraceEvent| {
         use TraceEvent::{Ack, Report, Tail};
@@ -89,7 +136,7 @@ fn a_part_of_the_feedback_is_lost_and_delays_the_end() {
             let lost = feedback.iter().filter(|lost| **lost).count() as f64;
             let part = lost / feedback.len() as f64;
             assert!((part - feedback_loss).abs() < 0.1, "{part} of {}", feedback.len());
-            counts.completion_s.expect("it ends")
+            *counts.completions_s.first().expect("it ends")
         });
         times.sum::<f64>()
     };
@@ -121,7 +168,7 @@ fn the_counts_of_a_run_are_those_of_its_events() {
         assert_eq!(counts.wire_bytes, bytes, "{strategy}");
         // The way there and back, and each packet on the link once.
         let least = counts.wire_bytes as f64 * 8.0 / cfg.rate_bps + cfg.rtt_ps as f64 / 1e12;
-        let time = counts.completion_s.expect("it ends");
+        let time = *counts.completions_s.first().expect("it ends");
         assert!(time > 0.98 * least, "{strategy}: {time} {least}");
     }
 }
@@ -174,7 +221,7 @@ fn times_are_rounded_to_picoseconds() {
     let cfg = RunCfg { rate_bps: 3e9, payload: 60, overhead: 2, packets: 1, ..cfg() };
     // 496 bits at 3 Gb/s are 165,333.3 ps, the way there and back is the rest.
     let counts = run(&cfg, 1);
-    let time = counts.completion_s.expect("it ends");
+    let time = *counts.completions_s.first().expect("it ends");
     let wanted = (165_333 + 2 * (cfg.rtt_ps / 2)) as f64;
     assert!((time * 1e12 - wanted).abs() < 0.5, "{time}");
 }
