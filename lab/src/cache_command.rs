@@ -15,6 +15,7 @@ use lab::cache::{output, plot};
 use lab::units::GridError;
 use serde_json::json;
 use urma_contexts::policy::seed::SeedRule;
+use urma_contexts::trace::TraceError;
 use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 
@@ -151,17 +152,19 @@ fn read(file: &Path, format: TraceFormat) -> Result<NamedTrace, GridError> {
         return Err(GridError { field: "file", value: name, want });
     }
     let bytes = metadata.len();
+    let wrong = |error: TraceError| GridError {
+        field: "file",
+        value: format!("{name}: {} {}", error.field, error.value),
+        want: error.want,
+    };
+    format.check_len(bytes).map_err(wrong)?;
     let free = free_memory();
     if bytes.saturating_mul(MEMORY_PER_BYTE) > free {
         let want = format!("at most {} bytes with the memory that is free", free / MEMORY_PER_BYTE);
         return Err(GridError { field: "file", value: format!("{name}: {bytes} bytes"), want });
     }
     let bytes = std::fs::read(file).map_err(unreadable)?;
-    let trace = format.read(&bytes).map_err(|error| GridError {
-        field: "file",
-        value: format!("{name}: {} {}", error.field, error.value),
-        want: error.want,
-    })?;
+    let trace = format.read(&bytes).map_err(wrong)?;
     Ok(NamedTrace::new(&name, trace, HandleKinds::Tokens))
 }
 

@@ -187,7 +187,10 @@ impl RunningSweep<'_> {
             Ok(end) => end,
             Err(error) => return failed(error),
         };
-        let last = json.map_or_else(String::new, |json| format!("{json}\n"));
+        let last = json.map_or_else(String::new, |mut json| {
+            json["commit"] = json!(env!("URMA_LAB_COMMIT"));
+            format!("{json}\n")
+        });
         files.push(("cells.jsonl".to_owned(), self.lines + &last));
         for (name, text) in files.iter().take_while(|_| folder.is_some()) {
             let path = folder.unwrap_or_else(|| Path::new("")).join(name);

@@ -49,16 +49,22 @@ impl TraceFormat {
         found.ok_or_else(|| refused("format", &format!("{name:?}"), &format!("one of {names}")))
     }
 
-    /// Reads a whole file. Ids above 32 bits are numbered by first appearance.
-    pub fn read(self, bytes: &[u8]) -> Result<HandleTrace, TraceError> {
-        if bytes.is_empty() {
+    /// Whether a file of so many bytes can be a trace.
+    pub fn check_len(self, bytes: u64) -> Result<(), TraceError> {
+        if bytes == 0 {
             return Err(refused("file", "empty", "at least one access"));
         }
         let most = ACCESSES_MAX.saturating_mul(self.least_bytes());
-        if bytes.len() > most {
+        if bytes > most as u64 {
             let want = format!("at most {most} bytes ({ACCESSES_MAX} accesses)");
-            return Err(refused("file", &format!("{} bytes", bytes.len()), &want));
+            return Err(refused("file", &format!("{bytes} bytes"), &want));
         }
+        Ok(())
+    }
+
+    /// Reads a whole file. Ids above 32 bits are numbered by first appearance.
+    pub fn read(self, bytes: &[u8]) -> Result<HandleTrace, TraceError> {
+        self.check_len(bytes.len() as u64)?;
         let ids = match self {
             Self::U32 => handles(bytes)?,
             Self::Csv => lines(bytes)?,
