@@ -145,7 +145,8 @@ impl SweepArgs {
     }
 }
 
-fn refuse(is_json: bool, error: &GridError) -> ExitCode {
+/// Says what is wrong with an option, and with JSON as a line of it too.
+pub(crate) fn refuse(is_json: bool, error: &GridError) -> ExitCode {
     if is_json {
         let GridError { field, value, want } = error;
         let line = json!({ "kind": "error", "field": field, "value": value, "want": want });

@@ -6,13 +6,15 @@
 mod cache_command;
 mod command;
 mod splice_command;
+mod sweep_command;
 mod wan_command;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::command::{MergeArgs, SweepArgs, say};
+use self::command::{MergeArgs, SweepArgs, refuse, say};
+use self::sweep_command::SweepFileArgs;
 
 /// Experiments on the code of the stack, in virtual time.
 #[derive(Parser, Debug)]
@@ -32,6 +34,8 @@ enum Experiment {
     Cache(Box<cache_command::CacheArgs>),
     /// Packet engines: how three designs join and cut messages, cycle by cycle.
     Splice(Box<splice_command::SpliceArgs>),
+    /// A sweep that a file describes, here or by Slurm.
+    Sweep(SweepFileArgs),
     /// Joins the shards of a sweep, each of which ran in a folder of its own.
     Merge(MergeArgs),
 }
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Experiment::List => say("wan\tloss recovery on long and lossy paths\n\
              cache\treplacement policies of a NIC's context cache\n\
              splice\tpacket engines, cycle by cycle"),
+        Experiment::Sweep(args) => sweep(&args),
         Experiment::Merge(args) => merge(args),
         experiment => run(&experiment),
     }
@@ -51,7 +56,7 @@ fn run(experiment: &Experiment) -> ExitCode {
         Experiment::Wan(args) => wan_command::run(args),
         Experiment::Cache(args) => cache_command::run(args),
         Experiment::Splice(args) => splice_command::run(args),
-        Experiment::List | Experiment::Merge(_) => ExitCode::SUCCESS,
+        Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => ExitCode::SUCCESS,
     }
 }
 
@@ -61,17 +66,39 @@ fn merge(args: MergeArgs) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return args.refuse(&error),
     };
-    let words = ["urma-lab".to_owned()].into_iter().chain(arguments);
-    let mut experiment = match LabCli::try_parse_from(words) {
-        Ok(cli) => cli.experiment,
-        Err(error) => error.exit(),
-    };
+    let mut experiment = experiment(arguments);
     let sweep: &mut SweepArgs = match &mut experiment {
         Experiment::Wan(args) => &mut args.sweep,
         Experiment::Cache(args) => &mut args.sweep,
         Experiment::Splice(args) => &mut args.sweep,
-        Experiment::List | Experiment::Merge(_) => return args.refuse(&MergeArgs::no_sweep()),
+        Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => {
+            return args.refuse(&MergeArgs::no_sweep());
+        }
     };
     args.join(sweep);
     run(&experiment)
+}
+
+/// The experiment of these arguments; what they say wrong ends the program, as on the command line.
+fn experiment(arguments: Vec<String>) -> Experiment {
+    let words = ["urma-lab".to_owned()].into_iter().chain(arguments);
+    match LabCli::try_parse_from(words) {
+        Ok(cli) => cli.experiment,
+        Err(error) => error.exit(),
+    }
+}
+
+/// Runs what a file describes, or gives it to others.
+fn sweep(args: &SweepFileArgs) -> ExitCode {
+    let refused = |error| refuse(args.json, &error);
+    let arguments = match args.arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => return refused(error),
+    };
+    // What a job would refuse is refused here.
+    let experiment = experiment([arguments.clone(), args.place()].concat());
+    if !args.is_submitted() {
+        return run(&experiment);
+    }
+    args.submit(&arguments).map_or_else(refused, |text| say(&text))
 }

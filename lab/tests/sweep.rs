@@ -1,6 +1,8 @@
 //! Sweeps that do not reach their end, and sweeps in parts: their results are those of a whole one.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -144,6 +146,83 @@ fn results_appear_while_they_are_made_and_outlive_the_program() {
     assert_eq!(runs(&out).len(), 1);
 }
 
+/// Writes a sweep file; gives its path and the same sweep as arguments.
+fn sweep_file(folder: &TestFolder) -> (String, String) {
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let text = "experiment = \"wan\"\nrtt = \"1ms\"\nsize = [\"1MB\", \"2MB\"]\nseeds = 3\n\
+                feedback-loss = 0.01\nstrategy = [\"ours\", \"irn\"]\n";
+    let path = folder.path("sweep.toml");
+    std::fs::write(&path, text).expect("a file");
+    let args = "wan --rtt 1ms --size 1MB,2MB --seeds 3 --feedback-loss 0.01 --strategy ours,irn";
+    (path, args.to_owned())
+}
+
+#[test]
+fn a_file_describes_a_sweep() {
+    let folder = TestFolder::new("file");
+    let (file, args) = sweep_file(&folder);
+    let (whole, out) = (folder.path("whole"), folder.path("out"));
+    assert!(urma_lab(&format!("{args} --out {whole}")).status.success());
+    for _ in 0..2 {
+        let output = urma_lab(&format!("sweep {file} --out {out}"));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(hashes(&out), hashes(&whole));
+    }
+    for (text, named) in [
+        ("rtt = \"1ms\"", "no experiment"),
+        ("experiment = \"lan\"", "lan"),
+        ("experiment = \"wan\"\nout = \"x\"", "out"),
+        ("experiment = \"wan\"\nrtt = { ms = 1 }", "rtt"),
+        ("experiment = \"wan\"\nrtt = [[1]]", "rtt"),
+        ("experiment = \"wan\"\nrtd = \"1ms\"", "--rtd"),
+        ("experiment = \"wan\"\nrtt = 1", "rtt"),
+        ("experiment =", "TOML"),
+    ] {
+        std::fs::write(&file, text).expect("a file");
+        let output = urma_lab(&format!("sweep {file} --out {}", folder.path("none")));
+        assert_eq!(output.status.code(), Some(2), "{text}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{text}: {output:?}");
+    }
+}
+
+/// A stand-in for sbatch runs each script when it is submitted, its tasks one after the other.
+#[test]
+fn an_array_of_jobs_is_a_sweep() {
+    let folder = TestFolder::new("array");
+    let (file, args) = sweep_file(&folder);
+    let (whole, out) = (folder.path("whole"), folder.path("an array's"));
+    assert!(urma_lab(&format!("{args} --out {whole}")).status.success());
+    let bin = folder.0.join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let sbatch = "#!/bin/bash\nscript=${@: -1}\n\
+                  tasks=$(sed -n 's/^#SBATCH --array=0-//p' \"$script\")\n\
+                  for task in $(seq 0 ${tasks:-0}); do\n\
+                  SLURM_ARRAY_TASK_ID=$task bash \"$script\" >\"$script.$task.log\" || exit 1\ndone\n\
+                  echo \"$*\" >>\"${0%/*}/calls\"\necho '17;cluster'\n";
+    let program = bin.join("sbatch");
+    std::fs::write(&program, sbatch).expect("a file");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("a mode");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+    let submit = |more: &[&str]| {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_urma-lab"));
+        lab.args(["sweep", &file, "--executor", "slurm", "--shards", "5", "--out", &out]);
+        lab.args(more).env("PATH", &path).output().expect("the command runs")
+    };
+    let written = submit(&["--no-submit"]);
+    assert!(written.status.success() && !bin.join("calls").exists(), "{written:?}");
+    let output = submit(&[]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("job 17 runs 5 shards"), "{text}");
+    assert_eq!(hashes(&out), hashes(&whole));
+    let calls = std::fs::read_to_string(bin.join("calls")).expect("calls");
+    assert!(calls.contains("--dependency=afterok:17 "), "{calls}");
+    std::fs::write(&program, "#!/bin/sh\necho 'no partition' >&2\nexit 1\n").expect("a file");
+    let refused = submit(&["--json"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no partition"), "{refused:?}");
+}
+
 #[test]
 fn folders_and_shards_that_make_no_sense_are_refused_before_anything_runs() {
     for (args, field) in [
@@ -176,4 +255,100 @@ fn folders_and_shards_that_make_no_sense_are_refused_before_anything_runs() {
     let text = urma_lab("splice --ram 2K --mtu 4096").stderr;
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("2048 bytes") && text.contains("at least 4096 bytes"), "{text}");
+}
+
+/// Programs of a cluster of one node, in the order of their start; they end with the value.
+struct Cluster(Vec<std::process::Child>);
+
+impl Cluster {
+    /// Starts munged, slurmctld and slurmd with all of their files in `folder`.
+    fn start(folder: &Path) -> Self {
+        let host = Command::new("hostname").arg("-s").output().expect("a name").stdout;
+        let host = String::from_utf8(host).expect("text").trim().to_owned();
+        let place = folder.display();
+        let config = format!(
+            "ClusterName=urma\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n\
+             AuthType=auth/munge\nAuthInfo=socket={place}/munge.socket\nCryptoType=crypto/munge\n\
+             StateSaveLocation={place}/state\nSlurmdSpoolDir={place}/spool\n\
+             SlurmctldPidFile={place}/ctld.pid\nSlurmdPidFile={place}/d.pid\n\
+             ProctrackType=proctrack/pgid\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMpiDefault=none\n\
+             SchedulerParameters=batch_sched_delay=0,sched_interval=1\nReturnToService=2\n\
+             SlurmctldPort=16817\nSlurmdPort=16818\n\
+             NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN\n\
+             PartitionName=all Nodes={host} Default=YES State=UP\n"
+        );
+        std::fs::create_dir_all(folder.join("state")).expect("a folder");
+        std::fs::create_dir_all(folder.join("spool")).expect("a folder");
+        std::fs::write(folder.join("slurm.conf"), config).expect("a file");
+        let key = folder.join("key");
+        std::fs::write(&key, [7; 1024]).expect("a file");
+        std::fs::set_permissions(&key, Permissions::from_mode(0o400)).expect("a mode");
+        let path = |name: &str| format!("{place}/{name}");
+        let munged = [
+            "--force".to_owned(),
+            "--foreground".to_owned(),
+            format!("--key-file={}", path("key")),
+            format!("--socket={}", path("munge.socket")),
+            format!("--pid-file={}", path("munge.pid")),
+            format!("--log-file={}", path("munge.log")),
+            format!("--seed-file={}", path("munge.seed")),
+        ];
+        let daemon = "-D".to_owned();
+        let mut programs = Self(Vec::new());
+        for (name, args) in [
+            ("munged", &munged[..]),
+            ("slurmctld", std::slice::from_ref(&daemon)),
+            ("slurmd", std::slice::from_ref(&daemon)),
+        ] {
+            let log = std::fs::File::create(path(&format!("{name}.out"))).expect("a file");
+            let child = Command::new(name)
+                .args(args)
+                .env("SLURM_CONF", path("slurm.conf"))
+                .stdout(log.try_clone().expect("a descriptor"))
+                .stderr(log)
+                .spawn()
+                .unwrap_or_else(|error| {
+                    panic!("{name}: {error}: apt-get install slurmctld slurmd slurm-client munge")
+                });
+            programs.0.push(child);
+            std::thread::park_timeout(Duration::from_secs(2));
+        }
+        programs
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for program in self.0.iter_mut().rev() {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+}
+
+/// Needs root, and Debian's slurmctld, slurmd, slurm-client and munge.
+#[test]
+#[ignore = "a cluster of one node: cargo test -p lab --test sweep -- --ignored"]
+fn slurm_runs_a_sweep() {
+    let folder = TestFolder::new("slurm");
+    let (file, args) = sweep_file(&folder);
+    let (whole, out) = (folder.path("whole"), folder.path("out"));
+    assert!(urma_lab(&format!("{args} --out {whole}")).status.success());
+    let cluster = Cluster::start(&folder.0);
+    let output = Command::new(env!("CARGO_BIN_EXE_urma-lab"))
+        .args(["sweep", &file, "--executor", "slurm", "--shards", "4", "--out", &out])
+        .env("SLURM_CONF", folder.path("slurm.conf"))
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success(), "{output:?}");
+    let results = Path::new(&out).join("cells.csv");
+    let is_there = || {
+        std::thread::park_timeout(Duration::from_secs(1));
+        results.exists()
+    };
+    assert!((0..120).any(|_| is_there()), "no results: {}", folder.path("slurmctld.out"));
+    std::thread::park_timeout(Duration::from_secs(2));
+    assert_eq!(hashes(&out), hashes(&whole));
+    drop(cluster);
 }
