@@ -44,7 +44,7 @@ const FUZZ_SECONDS: u32 = 10;
 const FUZZ_QUICK: &str = "quick";
 const FUZZ_CAMPAIGN: &str = "release";
 /// Seeds of each suite of the simulation in `test`.
-const SIM_SEEDS: u32 = 500;
+const SIM_SEEDS: u32 = 200;
 /// Features with which a device can be made to die or to err.
 const FAULT_FEATURES: [&str; 2] = ["planted-faults", "fault-hooks"];
 /// Features of the C face's other run: the other release, and panics where tests plant them.
