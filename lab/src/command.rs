@@ -104,6 +104,8 @@ pub(crate) struct RunningSweep<'a> {
     pub(crate) bar: ProgressBar,
     /// Lines of `cells.jsonl` so far.
     lines: String,
+    /// Whether all of them could be printed.
+    printed: bool,
 }
 
 impl SweepArgs {
@@ -131,12 +133,17 @@ impl SweepArgs {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
-        Ok(RunningSweep { args: self, sweep, bar, lines: String::new() })
+        Ok(RunningSweep { args: self, sweep, bar, lines: String::new(), printed: true })
     }
 
     /// Whether results are kept.
     pub(crate) const fn has_folder(&self) -> bool {
         self.out.is_some()
+    }
+
+    /// Whether only a part of the sweep runs.
+    pub(crate) const fn is_divided(&self) -> bool {
+        self.shard.is_some()
     }
 
     /// Says what is wrong with an option.
@@ -159,9 +166,14 @@ pub(crate) fn refuse(is_json: bool, error: &GridError) -> ExitCode {
 impl RunningSweep<'_> {
     /// What prints a cell: its JSON with what it is the result of, or its row of the table.
     pub(crate) fn printer(&mut self) -> (&mut Sweep, CellPrinter<'_>) {
-        let Self { args, sweep, bar, lines } = self;
-        let printer =
-            CellPrinter { is_json: args.json, is_quiet: sweep.shard != Shard::WHOLE, bar, lines };
+        let Self { args, sweep, bar, lines, printed } = self;
+        let printer = CellPrinter {
+            is_json: args.json,
+            is_quiet: sweep.shard != Shard::WHOLE,
+            bar,
+            lines,
+            printed,
+        };
         (sweep, printer)
     }
 
@@ -199,11 +211,12 @@ impl RunningSweep<'_> {
                 return failed(error.into());
             }
         }
-        match (self.args.json, last.is_empty(), text.is_empty()) {
+        let said = match (self.args.json, last.is_empty(), text.is_empty()) {
             (true, false, _) => say(last.trim_end()),
             (false, _, false) => say(&text),
             _ => ExitCode::SUCCESS,
-        }
+        };
+        if self.printed { said } else { ExitCode::from(1) }
     }
 }
 
@@ -214,14 +227,19 @@ pub(crate) struct CellPrinter<'a> {
     is_quiet: bool,
     bar: &'a ProgressBar,
     lines: &'a mut String,
+    printed: &'a mut bool,
 }
 
 impl CellPrinter<'_> {
     /// The head of the table.
-    pub(crate) fn head(&self, text: &str) {
+    pub(crate) fn head(&mut self, text: &str) {
         if !self.is_json && !self.is_quiet {
-            self.bar.suspend(|| say(text));
+            self.print(text);
         }
+    }
+
+    fn print(&mut self, text: &str) {
+        *self.printed &= self.bar.suspend(|| say(text)) == ExitCode::SUCCESS;
     }
 
     /// A cell: the line of JSON, to which the hash of its results and the commit of the program are added, and the row.
@@ -236,7 +254,7 @@ impl CellPrinter<'_> {
         self.lines.push('\n');
         let shown = if self.is_json { &line } else { row };
         if !shown.is_empty() {
-            self.bar.suspend(|| say(shown));
+            self.print(shown);
         }
     }
 

@@ -153,6 +153,9 @@ fn check_runs(args: &WanArgs, cells: Vec<GridCell>) -> Result<Vec<GridCell>, Gri
         let value = format!("{} cells, {} seeds", cells.len(), args.seeds);
         return error("trace", value, "one cell and --seeds 1");
     }
+    if args.trace.is_some() && args.sweep.is_divided() {
+        return error("trace", "of a shard".to_owned(), "a whole sweep: it is of one run");
+    }
     Ok(cells)
 }
 

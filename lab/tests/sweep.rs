@@ -88,15 +88,16 @@ fn a_sweep_that_was_ended_goes_on_with_the_runs_that_it_lacks() {
     }
 }
 
+/// Of some grids there are more shards than runs.
 #[test]
 fn shards_are_a_sweep_when_they_are_merged_and_not_before() {
     for (at, grid) in GRIDS.iter().enumerate() {
         let folder = TestFolder::new(&format!("shards{at}"));
         let whole = folder.path("whole");
         assert!(urma_lab(&format!("{grid} --out {whole}")).status.success());
-        let parts: Vec<String> = (0..3).map(|shard| folder.path(&format!("part{shard}"))).collect();
+        let parts: Vec<String> = (0..5).map(|shard| folder.path(&format!("part{shard}"))).collect();
         for (shard, part) in parts.iter().enumerate() {
-            let output = urma_lab(&format!("{grid} --shard {shard}/3 --out {part}"));
+            let output = urma_lab(&format!("{grid} --shard {shard}/5 --out {part}"));
             assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
             assert!(String::from_utf8_lossy(&output.stderr).contains("urma-lab merge"));
         }
@@ -223,6 +224,18 @@ fn an_array_of_jobs_is_a_sweep() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no partition"), "{refused:?}");
 }
 
+/// What cannot be printed is a failure, whichever line it was.
+#[test]
+fn an_output_without_room_is_a_failure() {
+    for grid in ["splice --messages 10 --json", "splice --messages 10", "wan --size 1MB --seeds 1"]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_urma-lab"));
+        let status = lab.args(grid.split(' ')).stdout(full).status().expect("the command runs");
+        assert_eq!(status.code(), Some(1), "{grid}");
+    }
+}
+
 #[test]
 fn folders_and_shards_that_make_no_sense_are_refused_before_anything_runs() {
     for (args, field) in [
@@ -231,6 +244,7 @@ fn folders_and_shards_that_make_no_sense_are_refused_before_anything_runs() {
         ("splice --out /proc/nowhere", "out"),
         ("wan --out FOLDER --shard 3/3", "shard"),
         ("wan --out FOLDER --shard 1", "shard"),
+        ("wan --out FOLDER --shard 0/2 --seeds 1 --trace /dev/null", "trace"),
         ("wan --rate -5G", "rate"),
         ("wan --rtt -1ms", "rtt"),
         ("cache --file /dev/zero", "file"),
