@@ -219,6 +219,11 @@ impl Controller {
         for switch in self.switches.values_mut() {
             switch.counts.remove(&id);
         }
+        // Ranks that guessed the number may have destroyed it while others waited for it to be made.
+        for call in of.creators.into_values() {
+            let answer = Err(CallError::NotCreated("all ranks destroyed it".to_owned()));
+            self.actions.push_back(ControllerAction::Answer(call, answer));
+        }
         for call in of.destroyed.into_values().flatten() {
             self.actions.push_back(ControllerAction::Answer(call, Ok(CallAnswer::Done)));
         }

@@ -63,6 +63,12 @@ fn each_call_to_destroy_is_answered() {
     assert!(world.answer(call).unwrap().is_err());
     assert_eq!(world.answer(guess), Some(Ok(CallAnswer::Done)));
     assert!(world.controller.poll_deadline().is_none_or(|at| at > world.now));
+    // All ranks guess the number of one that a rank still waits for.
+    let call = world.create(0);
+    let guesses = [0, 1, 2, 3].map(|rank| destroy(&mut world, rank, CommunicatorId(id.0 + 2)));
+    let error = world.answer(call).unwrap().unwrap_err().to_string();
+    assert!(error.contains("all ranks destroyed it"), "{error}");
+    assert_eq!(guesses.map(|call| world.answer(call)), [const { Some(Ok(CallAnswer::Done)) }; 4]);
 }
 
 #[test]
