@@ -127,7 +127,7 @@ fn a_trace_that_cannot_be_written_is_an_error() {
 #[test]
 fn the_example_of_the_cache_is_that_of_the_golden_data() {
     let line = "cache --trace burst16_10k --policy ours,s3fifo,opt --capacity 10% --json";
-    let folder = std::env::temp_dir().join(format!("urma-lab-cache-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("urma-lab-cache-example-{}", std::process::id()));
     let mut args: Vec<&str> = line.split(' ').collect();
     args.extend(["--out", folder.to_str().expect("text")]);
     let output = urma_lab(&args);
