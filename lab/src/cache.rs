@@ -5,6 +5,7 @@
 
 pub mod cell;
 pub mod grid;
+pub mod options;
 pub mod output;
 pub mod plot;
 pub mod tiers;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use lab::cache::cell;
 use lab::cache::grid::{self, CacheCell, CacheText, HandleKinds, NamedTrace};
+use lab::cache::options::{GivenOptions, TIER_OPTIONS};
 use lab::cache::{output, plot};
 use lab::units::GridError;
 use serde_json::json;
@@ -64,17 +65,53 @@ pub(crate) struct CacheArgs {
     /// Run each trace through the tiers of the model as well: off, l3 (chip and host memory), l2 (with CXL memory between).
     #[arg(long, default_value = "off")]
     tiers: String,
-    /// With the tiers: accesses that begin in a second at most.
-    #[arg(long, default_value = "120M")]
-    rate: String,
-    /// With the tiers: accesses that may be under way.
-    #[arg(long, default_value_t = 64)]
-    window: usize,
+    #[command(flatten)]
+    tier_options: TierArgs,
     /// Seed of the synthetic traces instead of each one's own.
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
     pub(crate) sweep: SweepArgs,
+}
+
+/// Options that act on the tiers, as many as the model has.
+#[derive(Debug)]
+struct TierArgs {
+    given: GivenOptions,
+}
+
+impl Args for TierArgs {
+    fn augment_args(command: Command) -> Command {
+        TIER_OPTIONS.iter().fold(command, |command, option| {
+            let arg = Arg::new(option.name)
+                .long(option.name)
+                .help(option.help())
+                .help_heading("Options of --tiers l2 and l3, each a list")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .allow_hyphen_values(true);
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for TierArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = TIER_OPTIONS.iter().filter_map(|option| {
+            let texts = matches.get_many::<String>(option.name)?;
+            Some((option, texts.cloned().collect()))
+        });
+        Ok(Self { given: given.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// Runs the experiment `cache` and returns the exit code.
@@ -97,9 +134,14 @@ pub(crate) fn run(args: &CacheArgs) -> ExitCode {
         let is_last = cells.get(at + 1).is_none_or(|next| !next.is_beside(&cells[at]));
         let group = if is_last { &results[printed..] } else { &[] };
         printed += group.len();
+        let mut before: Option<&CacheCell> = None;
         for result in group {
             let hash = cell::hash(std::slice::from_ref(result));
-            printer.cell(output::json_cell(group, result), &hash, &output::row(group, result));
+            // What differs in the tiers alone is one row here.
+            let is_new =
+                before.replace(&result.cell).is_none_or(|before| !result.cell.is_replay_of(before));
+            let row = if is_new { output::row(group, result) } else { String::new() };
+            printer.cell(output::json_cell(group, result), &hash, &row);
         }
     });
     if let Err(error) = done {
@@ -124,8 +166,7 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
         slot_bytes: args.slot_bytes,
         rule: SeedRule { aging: args.aging, alpha: args.alpha, admit: args.admit },
         tiers: args.tiers.clone(),
-        rate: args.rate.clone(),
-        window: args.window,
+        tier_options: args.tier_options.given.clone(),
     }
     .check()?;
     let format = grid::format(&args.format)?;

@@ -48,6 +48,16 @@ pub fn events(text: &str) -> Result<f64, UnitError> {
     scaled(text, &units, "a number a second with its unit, such as 120M")
 }
 
+/// Reads bytes with a unit of 1024 or without one: `256K`, `64MiB`, `4096`. `None`: it is no such size.
+#[must_use]
+pub fn binary(text: &str) -> Option<f64> {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("G", 30), ("M", 20), ("K", 10)];
+    let found = units.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, power)));
+    let (number, power) = found.unwrap_or((text, &0));
+    let number: f64 = number.parse().ok()?;
+    number.is_finite().then(|| number * f64::from(1_u32 << power))
+}
+
 fn scaled(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<f64, UnitError> {
     let error = || UnitError { given: text.to_owned(), wanted };
     let found = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
@@ -71,5 +81,16 @@ mod tests {
         }
         assert!(time("10").is_err());
         assert!(bytes("10").is_err());
+        for (text, wanted) in [
+            ("256K", Some(262_144.0)),
+            ("1.5MiB", Some(1_572_864.0)),
+            ("1G", Some(1_073_741_824.0)),
+            ("7", Some(7.0)),
+            ("K", None),
+            ("1e999", None),
+            ("1KB", None),
+        ] {
+            assert_eq!(binary(text), wanted, "{text}");
+        }
     }
 }

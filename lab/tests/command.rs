@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use lab::cache::options::TIER_OPTIONS;
 use serde_json::Value;
 
 fn urma_lab(args: &[&str]) -> Output {
@@ -127,7 +128,8 @@ fn a_trace_that_cannot_be_written_is_an_error() {
 #[test]
 fn the_example_of_the_cache_is_that_of_the_golden_data() {
     let line = "cache --trace burst16_10k --policy ours,s3fifo,opt --capacity 10% --json";
-    let folder = std::env::temp_dir().join(format!("urma-lab-cache-example-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("urma-lab-cache-example-{}", std::process::id()));
     let mut args: Vec<&str> = line.split(' ').collect();
     args.extend(["--out", folder.to_str().expect("text")]);
     let output = urma_lab(&args);
@@ -178,9 +180,12 @@ fn what_makes_no_sense_for_the_cache_is_refused_before_anything_runs() {
         ("--admit", "65536", "admit"),
         ("--workers", "0", "workers"),
         ("--tiers", "l4", "tiers"),
-        ("--rate", "120", "rate"),
-        ("--rate", "100G", "rate"),
-        ("--window", "0", "window"),
+        ("--rate", "120M", "rate"),
+        ("--tiers=l2", "--rate=100G", "rate"),
+        ("--tiers=l2", "--window=0", "window"),
+        ("--tiers=l2", "--promote-l1=0", "promote-l1"),
+        ("--tiers=l2", "--count-window=1us", "count-window"),
+        ("--tiers=l3", "--promote-l1=5", "promote-l1"),
         ("--format", "pcap", "format"),
         ("--file", "/nowhere/at/all", "file"),
         ("--file", env!("CARGO_MANIFEST_PATH"), "file"),
@@ -217,6 +222,79 @@ fn the_tiers_say_what_an_access_waits_for() {
     let small = urma_lab(&["cache", "--trace", "drift", "--tiers", "l2", "--capacity", "20"]);
     assert_eq!(small.status.code(), Some(2), "{small:?}");
     assert!(String::from_utf8_lossy(&small.stderr).contains("64 to 1048576 slots with --tiers"));
+}
+
+/// Two values of each option with which the model gives something else, and what makes it do so.
+const TIER_VALUES: [(&str, &str, &str); 21] = [
+    ("rate", "1M,5M", ""),
+    ("window", "1,64", "--rate 50M"),
+    ("promote-l1", "5,40", ""),
+    ("promote-l2", "2,4", ""),
+    ("count-window", "10us,1ms", ""),
+    ("sample", "1,3", ""),
+    ("adapt", "off,on", "--rate 500M --window 1000 --promote-l1 2 --promote-l2 2 --link 1G"),
+    ("fill", "demand,threshold", ""),
+    ("in-flight", "wait,optimistic", "--fill demand"),
+    ("idle-l1", "10us,1ms", "--fill demand"),
+    ("idle-l2", "10us,10ms", "--fill demand --l2 16K"),
+    ("l2", "0,8K,1M", "--fill demand"),
+    ("page", "4K,16K", "--fill demand --l2 16K"),
+    ("cluster", "4K,1M", ""),
+    ("l1-ns", "2,10", "--fill demand"),
+    ("l2-ns", "140,410", "--fill demand"),
+    ("l3-ns", "500,1200", ""),
+    ("dma-slots", "32,256", "--fill demand --rate 500M --window 1000"),
+    ("link", "1G,200G", ""),
+    ("writes", "0,0.1", "--fill demand"),
+    ("write-policy", "back,through", ""),
+];
+
+/// An option that is read and has no effect is a figure that says what was not run.
+#[test]
+fn every_option_of_the_tiers_changes_what_the_model_gives() {
+    let file = std::env::temp_dir().join(format!("urma-lab-tiers-{}", std::process::id()));
+    // 400 queues, one in four of the accesses to eight of them.
+    let queue = |at: u32| if at.is_multiple_of(4) { at / 4 % 8 } else { at * 7 % 400 };
+    let handle = |at| (3 << 28) | queue(at);
+    let bytes: Vec<u8> = (0..12_000).map(handle).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&file, bytes).expect("a file");
+    let base = format!("cache --file {} --policy lru --capacity 64 --tiers l2", file.display());
+    let usual =
+        "--fill threshold --rate 5M --promote-l1 8 --promote-l2 4 --writes 0.3 --l2 64K --page 4K";
+    for option in &TIER_OPTIONS {
+        let row = TIER_VALUES.iter().find(|(name, ..)| *name == option.name).expect(option.name);
+        let (name, values, more) = *row;
+        let given = format!("--{name} {values} {more}");
+        let known: Vec<&str> = given.split_whitespace().collect();
+        // What is usual, unless the row says something else.
+        let usual: Vec<&str> = usual.split_whitespace().collect();
+        let usual = usual.chunks(2).filter(|pair| !known.contains(&pair[0])).flatten().copied();
+        let args: Vec<&str> = base
+            .split_whitespace()
+            .chain(usual)
+            .chain(known.iter().copied())
+            .chain(["--json"])
+            .collect();
+        let output = urma_lab(&args);
+        assert!(output.status.success(), "{output:?}");
+        let mut cells = lines(&output.stdout);
+        cells.retain(|cell| !cell["tiers"].is_null());
+        let given: Vec<&str> = values.split(',').collect();
+        assert_eq!(cells.len(), given.len(), "{name}: a cell for each value");
+        let mut seen: Vec<String> = Vec::new();
+        for cell in &cells {
+            let tiers = &cell["tiers"];
+            let result = format!("{} {}", tiers["counters"], tiers["accesses_per_us"]);
+            let waits = ["wait_mean_ns", "wait_p50_ns", "wait_p99_ns"].map(|of| &tiers[of]);
+            let result = format!("{result} {waits:?}");
+            assert!(!seen.contains(&result), "{name} {values}: {result}");
+            seen.push(result);
+            assert!(!tiers[option.field].is_null(), "{name}");
+        }
+        assert_ne!(cells[0]["tiers"][option.field], cells[1]["tiers"][option.field], "{name}");
+        assert_ne!(cells[0]["hash"], cells[1]["hash"], "{name}");
+    }
+    std::fs::remove_file(&file).expect("it is there");
 }
 
 #[test]
@@ -258,7 +336,7 @@ fn a_captured_trace_has_its_kinds_in_the_tiers() {
 }
 
 /// Small grids of each experiment, `FILE` for a trace.
-const GRIDS: [(&str, &str); 5] = [
+const GRIDS: [(&str, &str); 6] = [
     (
         "wan",
         "wan --rate 100G --rtt 1ms --strategy gbn,irn,seed,ours --payload 1000 --seeds 2 --workers 2 \
@@ -274,6 +352,11 @@ const GRIDS: [(&str, &str); 5] = [
         "cache",
         "cache --format csv --file FILE --capacity 64,20% --tiers l2 --rate 20M --window 16 --aging 3 --alpha 2 --admit 2 \
          --policy fifo,lru,clock,lfu,2q,sieve,s3fifo,arc,lirs,wtinylfu,seed,ours,opt,opt-bypass",
+    ),
+    (
+        "tiers",
+        "cache --format csv --file FILE --capacity 64 --tiers l2 --rate 20M --policy ours --fill demand,threshold --promote-l1 4,16 \
+         --promote-l2 2 --in-flight wait,optimistic --writes 0.2 --write-policy back,through --adapt on --l2 16K --page 4K --cluster 8K",
     ),
     (
         "splice",

@@ -107,26 +107,7 @@ impl CacheCfg {
     /// # Errors
     /// The first one that is outside its range, with the range.
     pub fn check(&self) -> Result<(), ContextValueError> {
-        let ranges = [
-            ("l1_entries", u64::from(self.l1_entries), 64, 1 << 20),
-            ("l1_ns", self.l1_ns, 2, 10),
-            ("l2_bytes", self.l2_bytes, 0, 1 << 30),
-            ("page_bytes", self.page_bytes.into(), 4 << 10, 1 << 20),
-            ("l2_ns", self.l2_ns, 140, 410),
-            ("l3_ns", self.l3_ns, 500, 1200),
-            ("outstanding", self.outstanding.into(), 32, 256),
-            ("link_gbps", self.link_gbps, 1, 3200),
-            ("promote_l1", self.promote_l1.into(), 1, 65_535),
-            ("promote_l2", self.promote_l2.into(), 1, 65_535),
-            ("window_ns", self.window_ns, 10_000, 1_000_000_000),
-            ("sample", self.sample.into(), 1, 256),
-            ("idle_l1_ns", self.idle_l1_ns, 10_000, 200_000_000),
-            ("idle_l2_ns", self.idle_l2_ns, 10_000, 200_000_000),
-            ("cluster_bytes", self.cluster_bytes.into(), 4 << 10, 1 << 20),
-            ("banks", self.banks.into(), 1, 16),
-            ("index_limit", self.index_limit as u64, 1, 1 << 28),
-        ];
-        for (field, value, least, most) in ranges {
+        for (field, value, least, most) in self.ranged() {
             if value < least || value > most {
                 return Err(ContextValueError::new(field, value, format!("{least} to {most}")));
             }
@@ -146,6 +127,36 @@ impl CacheCfg {
             return Err(ContextValueError::new("l2_bytes", self.l2_bytes, rule));
         }
         Ok(())
+    }
+
+    /// Returns the least and the greatest value of a parameter that is a number; `None`: there is none of this name.
+    #[must_use]
+    pub fn range(field: &str) -> Option<(u64, u64)> {
+        let all = Self::default().ranged();
+        all.iter().find(|(name, ..)| *name == field).map(|(_, _, least, most)| (*least, *most))
+    }
+
+    /// Names, values, least and greatest values of the parameters that are numbers.
+    fn ranged(&self) -> [(&'static str, u64, u64, u64); 17] {
+        [
+            ("l1_entries", u64::from(self.l1_entries), 64, 1 << 20),
+            ("l1_ns", self.l1_ns, 2, 10),
+            ("l2_bytes", self.l2_bytes, 0, 1 << 30),
+            ("page_bytes", self.page_bytes.into(), 4 << 10, 1 << 20),
+            ("l2_ns", self.l2_ns, 140, 410),
+            ("l3_ns", self.l3_ns, 500, 1200),
+            ("outstanding", self.outstanding.into(), 32, 256),
+            ("link_gbps", self.link_gbps, 1, 3200),
+            ("promote_l1", self.promote_l1.into(), 1, 65_535),
+            ("promote_l2", self.promote_l2.into(), 1, 65_535),
+            ("window_ns", self.window_ns, 10_000, 1_000_000_000),
+            ("sample", self.sample.into(), 1, 256),
+            ("idle_l1_ns", self.idle_l1_ns, 10_000, 200_000_000),
+            ("idle_l2_ns", self.idle_l2_ns, 10_000, 200_000_000),
+            ("cluster_bytes", self.cluster_bytes.into(), 4 << 10, 1 << 20),
+            ("banks", self.banks.into(), 1, 16),
+            ("index_limit", self.index_limit as u64, 1, 1 << 28),
+        ]
     }
 }
 

@@ -111,7 +111,7 @@ fn run_cell(cell: &CacheCell) -> Result<CacheRun, PolicyError> {
     times.sort_by(f64::total_cmp);
     // A trace has an access at least.
     let ns_per_access = middle(&times);
-    let tiers = cell.tiers.map(|setting| tiers::run(cell, setting)).transpose()?;
+    let tiers = cell.tiers.as_ref().map(|setting| tiers::run(cell, setting)).transpose()?;
     Ok(CacheRun { counts: cache.counts(), misses, ns_per_access, tiers })
 }
 
@@ -123,7 +123,9 @@ pub fn hash(results: &[CacheResult]) -> String {
         let text = format!("{} {:?} {:?}", cell.trace.name, cell.policy, cell.rule);
         hasher.write(format!("{text} {} {counts:?} {misses:?}", cell.capacity).as_bytes());
         if let Some(tiers) = tiers {
-            hasher.write(format!("{:?} {:?}", cell.tiers, tiers.counters).as_bytes());
+            hasher.write(
+                format!("{:?} {:?} {:?}", cell.tiers, tiers.counters, tiers.waits).as_bytes(),
+            );
         }
     }
     format!("{:032x}", hasher.finish128().as_u128())
@@ -137,7 +139,8 @@ pub(super) mod tests {
     use urma_contexts::policy::seed::SeedRule;
     use urma_contexts::trace::HandleTrace;
 
-    use super::super::grid::{HandleKinds, NamedTrace, TierSetting};
+    use super::super::grid::{HandleKinds, NamedTrace};
+    use super::super::options::TierSetting;
     use super::*;
 
     /// A cell of this trace under LRU.
@@ -175,7 +178,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_hash_is_of_all_counts_and_of_no_time() {
-        let tiers = TierSetting { has_l2: true, accesses_per_s: 1e6, window: 4 };
+        let tiers = TierSetting { accesses_per_s: 1e6, window: 4, ..TierSetting::new(true) };
         let handles: Vec<u32> = (0..80).chain(0..80).collect();
         let plain = result(&CacheCell { tiers: Some(tiers), ..cell("trace", handles, 64) });
         let of = |change: Change| {
@@ -185,7 +188,7 @@ pub(super) mod tests {
         };
         let wanted = hash(std::slice::from_ref(&plain));
         assert_eq!(of(|r| r.ns_per_access += 1.0), wanted);
-        let changes: [Change; 14] = [
+        let changes: [Change; 16] = [
             |r| r.counts.accesses += 1,
             |r| r.counts.hits += 1,
             |r| r.counts.misses += 1,
@@ -197,6 +200,8 @@ pub(super) mod tests {
             |r| r.cell.policy = PolicyKind::Fifo,
             |r| r.cell.rule.alpha += 1,
             |r| r.cell.tiers.as_mut().expect("on").window += 1,
+            |r| r.cell.tiers.as_mut().expect("on").cfg.promote_l1 += 1,
+            |r| r.tiers.as_mut().expect("on").waits.p50 += 1,
             |r| r.tiers.as_mut().expect("on").counters[4].1 += 1,
             |r| r.tiers.as_mut().expect("on").counters.swap(0, 1),
             |r| r.cell.trace = cell("other", vec![1], 1).trace,
@@ -205,6 +210,6 @@ pub(super) mod tests {
         hashes.push(wanted);
         hashes.sort();
         hashes.dedup();
-        assert_eq!(hashes.len(), 15, "each change gives another one");
+        assert_eq!(hashes.len(), 17, "each change gives another one");
     }
 }

@@ -13,14 +13,13 @@ use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
 use urma_contexts::trace::{HandleTrace, TraceError};
 
+use super::options::{self, GivenOptions, TierSetting};
 use crate::units::{self, GridError};
 
 /// Bytes of a slot of L1 that may be chosen.
 const SLOT_BYTES: [u32; 3] = [16, 32, 64];
 /// Slots of a chip with tiers behind it.
 const CHIP_SLOTS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
-/// Accesses that may be under way at most.
-const WINDOW_MAX: usize = 65_536;
 
 /// A trace with its name, ready to run.
 #[derive(Clone, Debug)]
@@ -88,22 +87,17 @@ pub struct CacheCell {
 }
 
 impl CacheCell {
+    /// Whether the other cell replays the same trace in the same way, so that they differ in the tiers alone.
+    #[must_use]
+    pub fn is_replay_of(&self, other: &Self) -> bool {
+        self.is_beside(other) && self.policy == other.policy && self.rule == other.rule
+    }
+
     /// Whether the other cell has the same trace and capacity.
     #[must_use]
     pub fn is_beside(&self, other: &Self) -> bool {
         self.trace.name == other.trace.name && self.given == other.given
     }
-}
-
-/// Tiers behind the chip, and how fast accesses come.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TierSetting {
-    /// Whether there is CXL memory between chip and host memory.
-    pub has_l2: bool,
-    /// Accesses that begin in a second at most.
-    pub accesses_per_s: f64,
-    /// Accesses that may be under way.
-    pub window: usize,
 }
 
 /// Options of `cache` that name no trace.
@@ -119,10 +113,8 @@ pub struct CacheText {
     pub rule: SeedRule,
     /// Tiers behind the chip: off, l3, l2.
     pub tiers: String,
-    /// Accesses a second at most, with the tiers: 120M.
-    pub rate: String,
-    /// Accesses under way at most, with the tiers.
-    pub window: usize,
+    /// Options that act on the tiers alone, each a list.
+    pub tier_options: GivenOptions,
 }
 
 /// A capacity that no trace has given a number of slots yet.
@@ -140,7 +132,8 @@ pub struct CacheGrid {
     capacities: Vec<(String, Capacity)>,
     slot_bytes: u32,
     rule: SeedRule,
-    tiers: Option<TierSetting>,
+    /// Settings of the tiers; none: they are off.
+    tiers: Vec<TierSetting>,
 }
 
 impl CacheText {
@@ -156,26 +149,8 @@ impl CacheText {
         PolicyKind::Seed.build(1, self.rule, &Vec::new().into()).map_err(policy_error)?;
         let capacities: Result<Vec<_>, _> = self.capacities.iter().map(|text| read(text)).collect();
         let (slot_bytes, rule) = (self.slot_bytes, self.rule);
-        let tiers = self.tiers()?;
+        let tiers = options::settings(&self.tiers, &self.tier_options)?;
         Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule, tiers })
-    }
-}
-
-impl CacheText {
-    fn tiers(&self) -> Result<Option<TierSetting>, GridError> {
-        let has_l2 = match self.tiers.as_str() {
-            "off" | "l3" => false,
-            "l2" => true,
-            other => return Err(refused("tiers", &other, "off, l3 or l2")),
-        };
-        let rate = units::events(&self.rate).ok().filter(|rate| (1e3..=1e10).contains(rate));
-        let want = "accesses a second such as 120M, from 1k to 10G";
-        let accesses_per_s = rate.ok_or_else(|| refused("rate", &self.rate, want))?;
-        if !(1..=WINDOW_MAX).contains(&self.window) {
-            return Err(refused("window", &self.window, "1 to 65536 accesses"));
-        }
-        let setting = TierSetting { has_l2, accesses_per_s, window: self.window };
-        Ok((self.tiers != "off").then_some(setting))
     }
 }
 
@@ -190,14 +165,23 @@ impl CacheGrid {
         for trace in traces {
             for (given, capacity) in &self.capacities {
                 let capacity = self.slots(given, *capacity, trace)?;
-                cells.extend(policies.iter().map(|policy| CacheCell {
-                    trace: Arc::clone(trace),
-                    given: given.clone(),
-                    capacity,
-                    policy: *policy,
-                    rule: self.rule,
-                    tiers: self.tiers.filter(|_| !policy.is_bound()),
-                }));
+                for policy in &policies {
+                    let tiers = if policy.is_bound() { &[][..] } else { &self.tiers[..] };
+                    let cell = CacheCell {
+                        trace: Arc::clone(trace),
+                        given: given.clone(),
+                        capacity,
+                        policy: *policy,
+                        rule: self.rule,
+                        tiers: None,
+                    };
+                    let with = |setting: &TierSetting| CacheCell {
+                        tiers: Some(setting.clone()),
+                        ..cell.clone()
+                    };
+                    cells.extend(tiers.iter().map(with));
+                    cells.extend(tiers.is_empty().then_some(cell));
+                }
             }
         }
         Ok(cells)
@@ -219,7 +203,7 @@ impl CacheGrid {
                 slots.max(1)
             }
         };
-        if self.tiers.is_some() && !CHIP_SLOTS.contains(&slots) {
+        if !self.tiers.is_empty() && !CHIP_SLOTS.contains(&slots) {
             let value = format!("{given} ({slots} slots)");
             return Err(refused("capacity", &value, "64 to 1048576 slots with --tiers"));
         }
@@ -235,22 +219,13 @@ impl CacheGrid {
 fn read(text: &str) -> Result<(String, Capacity), GridError> {
     let want = "entries such as 2048, bytes such as 256K, or percent such as 10%, above 0";
     let error = || refused("capacity", &text, want);
-    let units = [("%", 0), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("G", 30), ("M", 20), ("K", 10)];
-    let capacity = match units
-        .iter()
-        .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, unit, power)))
-    {
-        None => Capacity::Entries(text.parse().map_err(|_| error())?),
-        Some((number, unit, power)) => {
-            let number: f64 = number.parse().map_err(|_| error())?;
-            if !number.is_finite() || number <= 0.0 {
-                return Err(error());
-            }
-            match *unit {
-                "%" => Capacity::Percent(number),
-                _ => Capacity::Bytes(number * f64::from(1_u32 << power)),
-            }
-        }
+    let capacity = if let Some(percent) = text.strip_suffix('%') {
+        let above_0 = |percent: &f64| percent.is_finite() && *percent > 0.0;
+        Capacity::Percent(percent.parse().ok().filter(above_0).ok_or_else(error)?)
+    } else if text.ends_with(|last: char| last.is_ascii_digit()) {
+        Capacity::Entries(text.parse().map_err(|_| error())?)
+    } else {
+        Capacity::Bytes(units::binary(text).filter(|bytes| *bytes > 0.0).ok_or_else(error)?)
     };
     if capacity == Capacity::Entries(0) {
         return Err(error());
@@ -342,8 +317,7 @@ mod tests {
             slot_bytes,
             rule: SeedRule::AGED,
             tiers: "off".to_owned(),
-            rate: "120M".to_owned(),
-            window: 64,
+            tier_options: Vec::new(),
         };
         let trace = HandleTrace::new((0..distinct).collect()).expect("short");
         let trace = Arc::new(NamedTrace::new("once", trace, HandleKinds::Generated));

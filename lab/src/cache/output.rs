@@ -4,11 +4,12 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use urma_contexts::policy::kind::PolicyKind;
 
 use super::cell::CacheResult;
-use super::tiers::TierResult;
+use super::options::{TIER_OPTIONS, TierOption};
+use super::tiers::{TierResult, WaitTimes};
 
 /// Hit ratio of OPT with bypass on the same trace at the same capacity, in percent.
 fn bound(results: &[CacheResult], of: &CacheResult) -> Option<f64> {
@@ -49,57 +50,77 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
         let rule = cell.rule;
         object["rule"] = json!({ "aging": rule.aging, "alpha": rule.alpha, "admit": rule.admit });
     }
-    if let (Some(setting), Some(tiers)) = (cell.tiers, &result.tiers) {
-        let counters: serde_json::Map<String, Value> =
+    if let (Some(setting), Some(tiers)) = (&cell.tiers, &result.tiers) {
+        let counters: Map<String, Value> =
             tiers.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
-        object["tiers"] = json!({
-            "has_l2": setting.has_l2,
-            "accesses_per_s_most": setting.accesses_per_s,
-            "window": setting.window,
-            "accesses_per_us": tiers.accesses_per_us,
+        let TierResult { waits, accesses_per_us, .. } = tiers;
+        let mut of_tiers = json!({
+            "has_l2": setting.has_l2(),
+            "accesses_per_us": accesses_per_us,
+            "wait_mean_ns": waits.mean,
+            "wait_p50_ns": waits.p50,
+            "wait_p99_ns": waits.p99,
             "counters": counters,
         });
+        for option in &TIER_OPTIONS {
+            of_tiers[option.field] = option.json(setting);
+        }
+        object["tiers"] = of_tiers;
     }
     object
 }
 
-/// Shares of the accesses in percent: found in L1, L2, L3; mean and p99 of the wait in ns; accesses in a microsecond.
-fn tier_figures(tiers: &TierResult) -> [f64; 6] {
+/// Shares of the accesses in percent: found in L1, L2, L3; mean and p99 of the wait in ns; accesses in a microsecond; median wait.
+fn tier_figures(tiers: &TierResult) -> [f64; 7] {
     let accesses = tiers.counter("accesses").max(1) as f64;
     let shares = ["l1_hits", "l2_hits", "l3_hits"];
     let shares = shares.map(|name| 100.0 * tiers.counter(name) as f64 / accesses);
-    let times = ["wait_mean_ns", "wait_p99_ns"].map(|name| tiers.counter(name) as f64);
-    [shares[0], shares[1], shares[2], times[0], times[1], tiers.accesses_per_us]
+    let WaitTimes { mean, p50, p99 } = tiers.waits;
+    let [mean, p50, p99] = [mean, p50, p99].map(|ns| ns as f64);
+    [shares[0], shares[1], shares[2], mean, p99, tiers.accesses_per_us, p50]
 }
+
+/// Names of the columns of CSV up to those of the options.
+const COLUMNS: &str = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access,l1_percent,l2_percent,l3_percent,wait_mean_ns,wait_p99_ns,accesses_per_us,wait_p50_ns";
 
 /// A line of CSV per result.
 #[must_use]
 pub fn csv(results: &[CacheResult]) -> String {
-    let head = "trace,policy,capacity,slots,handles,accesses,hits,misses,evicted,refused,hit_percent,bound_percent,ns_per_access,l1_percent,l2_percent,l3_percent,wait_mean_ns,wait_p99_ns,accesses_per_us\n";
-    let mut text = String::from(head);
+    let options = TIER_OPTIONS.each_ref().map(|option| option.field);
+    let mut text = format!("{COLUMNS},{}\n", options.join(","));
     for result in results {
         let CacheResult { cell, counts, .. } = result;
         let bound = bound(results, result).map_or_else(String::new, |bound| bound.to_string());
-        let tiers = result.tiers.as_ref().map(|tiers| tier_figures(tiers).map(|f| f.to_string()));
-        let tiers = tiers.map_or_else(|| ",,,,,".to_owned(), |figures| figures.join(","));
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{},{},{bound},{},{tiers}",
+        let columns = [
             quoted(&cell.trace.name),
-            cell.policy.name(),
-            cell.given,
-            cell.capacity,
-            cell.trace.trace.distinct(),
-            counts.accesses,
-            counts.hits,
-            counts.misses,
-            counts.evicted,
-            counts.refused,
-            result.percent(),
-            result.ns_per_access,
-        );
+            cell.policy.name().to_owned(),
+            cell.given.clone(),
+            cell.capacity.to_string(),
+            cell.trace.trace.distinct().to_string(),
+            counts.accesses.to_string(),
+            counts.hits.to_string(),
+            counts.misses.to_string(),
+            counts.evicted.to_string(),
+            counts.refused.to_string(),
+            result.percent().to_string(),
+            bound,
+            result.ns_per_access.to_string(),
+        ];
+        let figures = match &result.tiers {
+            Some(tiers) => tier_figures(tiers).map(|figure| figure.to_string()),
+            None => Default::default(),
+        };
+        let options = TIER_OPTIONS.each_ref().map(|option| {
+            cell.tiers.as_ref().map_or_else(String::new, |setting| plain(&option.json(setting)))
+        });
+        let _ = writeln!(text, "{}", [&columns[..], &figures, &options].concat().join(","));
     }
     text
+}
+
+/// A value without the quotes of JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A name as a field of CSV: a path may have commas, or begin as a formula does.
@@ -112,25 +133,39 @@ fn quoted(name: &str) -> String {
     name.to_owned()
 }
 
-/// The second table, of the runs through the tiers; nothing without them.
+/// The second table, of the runs through the tiers; nothing without them. Options with several values are its last columns.
 #[must_use]
 pub fn tier_table(results: &[CacheResult]) -> String {
+    let settings = || results.iter().filter_map(|result| result.cell.tiers.as_ref());
+    let is_swept = |option: &&TierOption| {
+        let mut values = settings().map(|setting| option.value(setting));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    let swept: Vec<&TierOption> = TIER_OPTIONS.iter().filter(is_swept).collect();
     let mut text = String::new();
     for result in results {
-        let Some(tiers) = &result.tiers else { continue };
+        let (Some(tiers), Some(setting)) = (&result.tiers, &result.cell.tiers) else { continue };
         if text.is_empty() {
             text.push_str(
                 "model with tiers; % of the accesses found in each, others met a migration\n",
             );
-            text.push_str("trace               capacity  policy         L1     L2     L3   wait ns: mean, p99   M accesses/s\n");
+            text.push_str("trace               capacity  policy         L1     L2     L3   wait ns: mean, p50, p99   M accesses/s");
+            swept.iter().for_each(|option| text += &format!("  {}", option.name));
+            text.push('\n');
         }
-        let [l1, l2, l3, mean, p99, rate] = tier_figures(tiers);
+        let [l1, l2, l3, mean, p99, rate, p50] = tier_figures(tiers);
         let cell = &result.cell;
         let (name, given, policy) = (&cell.trace.name, &cell.given, cell.policy.name());
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "{name:19} {given:>8}  {policy:10} {l1:>6.2} {l2:>6.2} {l3:>6.2} {mean:>12.0} {p99:>8.0} {rate:>14.1}"
+            "{name:19} {given:>8}  {policy:10} {l1:>6.2} {l2:>6.2} {l3:>6.2} {mean:>8.0} {p50:>7.0} {p99:>8.0} {rate:>14.1}"
         );
+        for option in &swept {
+            let (value, width) = (option.text(setting), option.name.len());
+            let _ = write!(text, "  {value:>width$}");
+        }
+        text.push('\n');
     }
     text
 }
@@ -159,7 +194,7 @@ pub fn row(results: &[CacheResult], result: &CacheResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use urma_contexts::ContextCounts;
+    use urma_contexts::{ContextCounts, TimeHistogram};
 
     use super::super::cell::tests::{cell, result};
     use super::*;
@@ -202,19 +237,23 @@ mod tests {
 
     #[test]
     fn figures_of_tiers_are_those_counted_by_hand() {
-        let mut counts = ContextCounts {
+        let counts = ContextCounts {
             accesses: 200,
             l1_hits: 100,
             l2_hits: 60,
             l3_hits: 30,
             ..ContextCounts::default()
         };
-        // The mean of 1125 / 1000 is cut; 990 of 1000 do not exceed 6, 989 not 4.
-        for (ns, times) in [(1, 970), (4, 19), (6, 1), (7, 10)] {
-            counts.wait_ns.note_times(ns, times);
+        // The mean of 1125 / 1000 is cut; 500 of 1000 do not exceed 1, 990 not 6, 989 not 4.
+        let mut times = TimeHistogram::default();
+        for (ns, count) in [(1, 970), (4, 19), (6, 1), (7, 10)] {
+            times.note_times(ns, count);
         }
-        let figures = tier_figures(&TierResult { counters: counts.list(), accesses_per_us: 12.5 });
-        assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 6.0, 12.5]);
+        let (counters, waits) = (counts.list(), WaitTimes::of(&times));
+        assert_eq!(waits, WaitTimes { mean: 1, p50: 1, p99: 6 });
+        let waits = WaitTimes { p50: 2, ..waits };
+        let figures = tier_figures(&TierResult { counters, waits, accesses_per_us: 12.5 });
+        assert_eq!(figures, [50.0, 30.0, 15.0, 1.0, 6.0, 12.5, 2.0]);
     }
 
     #[test]

@@ -16,10 +16,10 @@ const SIZE: (u32, u32) = (760, 420);
 
 /// One SVG per trace and capacity, with its name.
 pub fn of(results: &[CacheResult]) -> Result<Vec<(String, String)>, PlotError> {
-    let same = |a: &CacheResult, b: &CacheResult| {
-        a.cell.trace.name == b.cell.trace.name && a.cell.given == b.cell.given
-    };
-    let groups = results.chunk_by(same).zip(1..);
+    // Each policy once, whatever is behind the chip.
+    let mut replays: Vec<&CacheResult> = results.iter().collect();
+    replays.dedup_by(|result, before| result.cell.is_replay_of(&before.cell));
+    let groups = replays.chunk_by(|a, b| a.cell.is_beside(&b.cell)).zip(1..);
     groups
         .map(|(group, number)| {
             let mut svg = String::new();
@@ -40,7 +40,7 @@ fn curve(result: &CacheResult) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn draw(svg: &mut String, group: &[CacheResult]) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(svg: &mut String, group: &[&CacheResult]) -> Result<(), Box<dyn std::error::Error>> {
     let Some(first) = group.first() else { return Ok(()) };
     let title = format!(
         "{}: {} slots of {} handles, model",
