@@ -46,6 +46,22 @@ pub trait Link: Send + Debug {
 
     /// Returns when the next datagram arrives.
     fn poll_deadline(&self) -> Option<Nanos>;
+
+    /// Adds what its faults did so far.
+    fn count(&self, counts: &mut FaultCounts);
+}
+
+/// Datagrams that the faults of a link met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FaultCounts {
+    /// Lost: by chance, in a burst, in an outage, at a full queue, by a router.
+    pub lost: u64,
+    /// Carried a second time.
+    pub doubled: u64,
+    /// Changed in a bit, or truncated.
+    pub changed: u64,
+    /// Held back: others may overtake them.
+    pub late: u64,
 }
 
 /// A perfect link: every datagram arrives once, unchanged, after a fixed delay.
@@ -79,17 +95,24 @@ impl Link for Wire {
     fn poll_deadline(&self) -> Option<Nanos> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
+
+    fn count(&self, _: &mut FaultCounts) {}
 }
 
-/// The methods that a decorator only forwards.
+/// The methods that a decorator only forwards; `lost += own` adds its field `own` to what was lost.
 macro_rules! forward {
-    () => {
+    ($($counted:ident += $own:ident)?) => {
         fn poll(&mut self, now: Nanos) -> Option<Datagram> {
             self.inner.poll(now)
         }
 
         fn poll_deadline(&self) -> Option<Nanos> {
             self.inner.poll_deadline()
+        }
+
+        fn count(&self, counts: &mut FaultCounts) {
+            $(counts.$counted += self.$own;)?
+            self.inner.count(counts);
         }
     };
 }

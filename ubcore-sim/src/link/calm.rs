@@ -5,7 +5,7 @@
 
 use udma_abi::Nanos;
 
-use super::{Datagram, Link, Wire};
+use super::{Datagram, FaultCounts, Link, Wire};
 
 /// A link that becomes a perfect wire at a given time.
 #[derive(Debug)]
@@ -38,5 +38,9 @@ impl Link for Calm {
 
     fn poll_deadline(&self) -> Option<Nanos> {
         self.deadlines().into_iter().flatten().min()
+    }
+
+    fn count(&self, counts: &mut FaultCounts) {
+        self.before.count(counts);
     }
 }

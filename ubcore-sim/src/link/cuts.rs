@@ -5,7 +5,7 @@
 
 use udma_abi::Nanos;
 
-use super::{Datagram, Link, forward};
+use super::{Datagram, FaultCounts, Link, forward};
 use crate::ports::NodeAddr;
 
 /// Scope of an outage.
@@ -59,13 +59,14 @@ impl Outage {
 pub struct Partition {
     inner: Box<dyn Link>,
     outages: Vec<Outage>,
+    lost: u64,
 }
 
 impl Partition {
     /// Adds outages to the link `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, outages: Vec<Outage>) -> Self {
-        Self { inner, outages }
+        Self { inner, outages, lost: 0 }
     }
 
     /// Returns when a datagram sent at `at` proceeds; `None`: it is lost.
@@ -87,10 +88,11 @@ impl Partition {
 
 impl Link for Partition {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
-        if let Some(at) = self.passes_at(at, &datagram) {
-            self.inner.send(at, datagram);
+        match self.passes_at(at, &datagram) {
+            Some(at) => self.inner.send(at, datagram),
+            None => self.lost += 1,
         }
     }
 
-    forward!();
+    forward!(lost += lost);
 }

@@ -9,7 +9,7 @@ use udma_abi::Nanos;
 
 use super::calm::Calm;
 use super::cuts::{Outage, Partition};
-use super::{Datagram, DelayTail, Jitter, Link, Rate, Reordering, Rng, Wire, forward};
+use super::{Datagram, DelayTail, FaultCounts, Jitter, Link, Rate, Reordering, Rng, Wire, forward};
 use crate::ports::NodeAddr;
 
 /// Faults of a link. All zero: a perfect wire without delay.
@@ -120,7 +120,7 @@ impl FaultCfg {
             link = Box::new(Partition::new(link, self.outages.clone()));
         }
         if !self.routers.is_empty() {
-            link = Box::new(Routed { inner: link, routers: self.routers.clone() });
+            link = Box::new(Routed { inner: link, routers: self.routers.clone(), lost: 0 });
         }
         if self.calm_from > 0 {
             link = Box::new(Calm::new(link, self.delay_ns, self.calm_from));
@@ -130,31 +130,33 @@ impl FaultCfg {
 }
 
 macro_rules! random_fault {
-    ($(#[$meta:meta])* $name:ident, $send:expr) => {
+    ($(#[$meta:meta])* $name:ident, $counted:ident, $send:expr) => {
         $(#[$meta])*
         #[derive(Debug)]
         pub struct $name {
             inner: Box<dyn Link>,
             rng: Rng,
             ppm: u32,
+            hits: u64,
         }
 
         impl $name {
             /// Around `inner`, with the chance `ppm` in a million for each datagram.
             #[must_use]
             pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32) -> Self {
-                Self { inner, rng, ppm }
+                Self { inner, rng, ppm, hits: 0 }
             }
         }
 
         impl Link for $name {
             fn send(&mut self, at: Nanos, datagram: Datagram) {
                 let hit = self.rng.chance_ppm(self.ppm);
+                self.hits += u64::from(hit);
                 let act: fn(&mut Self, Nanos, Datagram, bool) = $send;
                 act(self, at, datagram, hit);
             }
 
-            forward!();
+            forward!($counted += hits);
         }
     };
 }
@@ -162,6 +164,7 @@ macro_rules! random_fault {
 random_fault!(
     /// Loses datagrams with a given probability.
     Loss,
+    lost,
     |link, at, datagram, hit| {
         if !hit {
             link.inner.send(at, datagram);
@@ -172,6 +175,7 @@ random_fault!(
 random_fault!(
     /// Carries datagrams twice with a given probability.
     Duplication,
+    doubled,
     |link, at, datagram, hit| {
         if hit {
             link.inner.send(at, datagram.clone());
@@ -183,6 +187,7 @@ random_fault!(
 random_fault!(
     /// Flips one bit of a datagram.
     Corruption,
+    changed,
     |link, at, mut datagram, hit| {
         if hit && !datagram.bytes.is_empty() {
             let mut bytes = datagram.bytes.to_vec();
@@ -197,6 +202,7 @@ random_fault!(
 random_fault!(
     /// Loses the end of a datagram, of any length but nothing.
     Truncation,
+    changed,
     |link, at, mut datagram, hit| {
         if hit && !datagram.bytes.is_empty() {
             let left = link.rng.index(datagram.bytes.len());
@@ -216,6 +222,7 @@ pub struct BurstLoss {
     end_ppm: u32,
     /// Directions that are in the bad state.
     bad: BTreeSet<(NodeAddr, NodeAddr)>,
+    lost: u64,
 }
 
 impl BurstLoss {
@@ -224,7 +231,7 @@ impl BurstLoss {
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, begin_ppm: u32, len: u32) -> Self {
         let end_ppm = 1_000_000 / len.max(1);
-        Self { inner, rng, begin_ppm, end_ppm, bad: BTreeSet::new() }
+        Self { inner, rng, begin_ppm, end_ppm, bad: BTreeSet::new(), lost: 0 }
     }
 }
 
@@ -235,6 +242,7 @@ impl Link for BurstLoss {
         if !is_lost {
             return self.inner.send(at, datagram);
         }
+        self.lost += 1;
         // A burst has at least one datagram, and ends after each with the same probability.
         if self.rng.chance_ppm(self.end_ppm) {
             self.bad.remove(&way);
@@ -243,7 +251,7 @@ impl Link for BurstLoss {
         }
     }
 
-    forward!();
+    forward!(lost += lost);
 }
 
 /// Loses datagrams that are too long for a router on their way.
@@ -251,6 +259,7 @@ impl Link for BurstLoss {
 struct Routed {
     inner: Box<dyn Link>,
     routers: Vec<Router>,
+    lost: u64,
 }
 
 impl Link for Routed {
@@ -258,8 +267,10 @@ impl Link for Routed {
         let way = (datagram.from, datagram.to);
         if Router::in_the_way(&self.routers, at, way, datagram.bytes.len()).is_none() {
             self.inner.send(at, datagram);
+        } else {
+            self.lost += 1;
         }
     }
 
-    forward!();
+    forward!(lost += lost);
 }

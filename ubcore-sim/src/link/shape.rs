@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use udma_abi::Nanos;
 
-use super::{Datagram, Link, Rng, forward};
+use super::{Datagram, FaultCounts, Link, Rng, forward};
 use crate::ports::NodeAddr;
 
 /// Delays each datagram by a random time, but keeps the order of each direction.
@@ -46,23 +46,25 @@ pub struct Reordering {
     rng: Rng,
     ppm: u32,
     most_ns: Nanos,
+    late: u64,
 }
 
 impl Reordering {
     /// Adds delays of up to `most_ns` to `inner`, each with a probability of `ppm` parts per million.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
-        Self { inner, rng, ppm, most_ns }
+        Self { inner, rng, ppm, most_ns, late: 0 }
     }
 }
 
 impl Link for Reordering {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
         let held = if self.rng.chance_ppm(self.ppm) { self.rng.below(self.most_ns) } else { 0 };
+        self.late += u64::from(held > 0);
         self.inner.send(at.saturating_add(held), datagram);
     }
 
-    forward!();
+    forward!(late += late);
 }
 
 /// Delays some datagrams with a long tail: half the longest delay is twice as likely, and so on down to a 128th of it.
@@ -72,6 +74,7 @@ pub struct DelayTail {
     rng: Rng,
     ppm: u32,
     most_ns: Nanos,
+    late: u64,
 }
 
 /// How often the longest delay of a tail is halved for the shortest ones.
@@ -81,7 +84,7 @@ impl DelayTail {
     /// Adds delays of up to `most_ns` to `inner`, each with a probability of `ppm` parts per million.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
-        Self { inner, rng, ppm, most_ns }
+        Self { inner, rng, ppm, most_ns, late: 0 }
     }
 
     fn delay(&mut self) -> Nanos {
@@ -95,10 +98,11 @@ impl DelayTail {
 impl Link for DelayTail {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
         let late = if self.rng.chance_ppm(self.ppm) { self.delay() } else { 0 };
+        self.late += u64::from(late > 0);
         self.inner.send(at.saturating_add(late), datagram);
     }
 
-    forward!();
+    forward!(late += late);
 }
 
 /// Limits the bytes per second of each direction; a full queue drops datagrams.
@@ -109,6 +113,7 @@ pub struct Rate {
     queue_bytes: u64,
     /// When each direction is idle again.
     busy_until: BTreeMap<(NodeAddr, NodeAddr), Nanos>,
+    lost: u64,
 }
 
 impl Rate {
@@ -120,6 +125,7 @@ impl Rate {
             bytes_per_second: bytes_per_second.max(1),
             queue_bytes,
             busy_until: BTreeMap::new(),
+            lost: 0,
         }
     }
 
@@ -136,11 +142,12 @@ impl Link for Rate {
         let busy = self.busy_until.entry((datagram.from, datagram.to)).or_insert(0);
         let start = at.max(*busy);
         if start - at > longest {
+            self.lost += 1;
             return;
         }
         *busy = start.saturating_add(own);
         self.inner.send(*busy, datagram);
     }
 
-    forward!();
+    forward!(lost += lost);
 }

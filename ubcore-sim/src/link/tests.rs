@@ -202,3 +202,49 @@ fn a_router_loses_what_is_too_long_in_its_direction_and_time() {
     let back = FaultCfg { routers: narrow.into_iter().map(back).collect(), ..cfg };
     assert_eq!(arrivals(&back, 1, 60).len(), 60, "the other direction");
 }
+
+/// Each kind of fault counts what it did, wherever it stands in the stack.
+#[test]
+fn faults_count_what_they_met() {
+    const SENT: u64 = 200;
+    let run = |cfg: FaultCfg| {
+        let mut link = cfg.build(&mut Rng::new(3));
+        (0..SENT).for_each(|at| link.send(at * 1000, datagram(1)));
+        let mut arrived = 0;
+        while let Some(now) = link.poll_deadline() {
+            while link.poll(now).is_some() {
+                arrived += 1;
+            }
+        }
+        let mut counts = FaultCounts::default();
+        link.count(&mut counts);
+        (arrived, counts)
+    };
+    let none = FaultCfg { jitter_ns: 100, ..FaultCfg::default() };
+    assert_eq!(run(none.clone()), (SENT, FaultCounts::default()));
+    let router = Router { from: 0, until: u64::MAX, way: (A, B), mtu: 100, is_reported: false };
+    for lossy in [
+        FaultCfg { loss_ppm: 100_000, ..none.clone() },
+        FaultCfg { burst_ppm: 20_000, burst_len: 5, ..none.clone() },
+        FaultCfg { outages: vec![Outage::of(Cut::All, 5_000, 50_000)], ..none.clone() },
+        FaultCfg { bytes_per_second: 10_000_000, queue_bytes: 500, ..none.clone() },
+        FaultCfg { routers: vec![Router { until: 50_000, ..router }], ..none.clone() },
+        FaultCfg { loss_ppm: 100_000, calm_from: 100_000, ..none.clone() },
+    ] {
+        let (arrived, counts) = run(lossy.clone());
+        assert!(counts.lost > 0, "{lossy:?}");
+        assert_eq!(counts, FaultCounts { lost: SENT - arrived, ..FaultCounts::default() });
+    }
+    let (arrived, counts) = run(FaultCfg { duplicate_ppm: 100_000, ..none.clone() });
+    assert!(counts.doubled > 0);
+    assert_eq!(arrived, SENT + counts.doubled);
+    for (cfg, wanted) in [
+        (FaultCfg { corrupt_ppm: 1_000_000, ..none.clone() }, (SENT, 0)),
+        (FaultCfg { truncate_ppm: 1_000_000, ..none.clone() }, (SENT, 0)),
+        (FaultCfg { tail_ppm: 1_000_000, tail_ns: 1_000_000, ..none.clone() }, (0, SENT)),
+        (FaultCfg { reorder_ppm: 1_000_000, reorder_ns: 1_000_000_000, ..none }, (0, SENT)),
+    ] {
+        let (arrived, counts) = run(cfg);
+        assert_eq!((arrived, counts.changed, counts.late), (SENT, wanted.0, wanted.1));
+    }
+}

@@ -19,7 +19,7 @@ use super::node::SimNode;
 use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
-use crate::link::{Datagram, Link, Rng, Router};
+use crate::link::{Datagram, FaultCounts, Link, Rng, Router};
 use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor, RUN_BYTES, Transmit};
 
 /// Most datagrams that a device sends in a round.
@@ -40,6 +40,9 @@ struct World {
     cfg: FabricCfg,
     nodes: Vec<SimNode>,
     link: Box<dyn Link>,
+    carried: u64,
+    /// Time does not jump.
+    programs_work: bool,
     rng: Rng,
     attacker: Attacker,
     log: Log,
@@ -66,7 +69,10 @@ impl Fabric {
         let buf = vec![0; RUN_BYTES];
         let eids = cfg.devices.iter().map(|device| device.eid).collect();
         let attacker = Attacker::new(cfg.seed, cfg.attack_ppm, eids).with_flood(cfg.flood_per_ms);
-        let world = World { cfg, nodes, link, rng, attacker, log, hang_ups: Vec::new(), buf };
+        let (carried, hang_ups) = (0, Vec::new());
+        let programs_work = false;
+        let world =
+            World { cfg, nodes, link, carried, programs_work, rng, attacker, log, hang_ups, buf };
         Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
     }
 
@@ -98,10 +104,16 @@ impl Fabric {
         let mut world = self.world();
         let now = self.now();
         let done = world.play_round(now);
-        let next = world.next_time(now, done);
+        let is_busy = world.programs_work;
+        let next = world.next_time(now, done || is_busy);
         world.nodes.iter().for_each(|node| node.device.set_virtual_time(next));
         self.now.store(next, Ordering::Release);
         done
+    }
+
+    /// Says whether programs have something to do: as long as they have, time does not jump to the next event.
+    pub fn set_programs_work(&self, is_so: bool) {
+        self.world().programs_work = is_so;
     }
 
     /// Runs rounds until `done` or for `bound_ns` of virtual time; returns whether it was done.
@@ -200,6 +212,21 @@ impl Fabric {
     pub fn note(&self, what: std::fmt::Arguments<'_>) {
         let now = self.now();
         self.world().log.add(now, format_args!("note {what}"));
+    }
+
+    /// Returns how many datagrams the link was given, and what its faults did to them.
+    #[must_use]
+    pub fn link_counts(&self) -> (u64, FaultCounts) {
+        let mut counts = FaultCounts::default();
+        let world = self.world();
+        world.link.count(&mut counts);
+        (world.carried, counts)
+    }
+
+    /// Returns the number of events.
+    #[must_use]
+    pub fn log_count(&self) -> u64 {
+        self.world().log.count()
     }
 
     /// Returns the hash of all events.
@@ -404,6 +431,7 @@ impl World {
             self.log.add(now, format_args!("too long {number} {mtu}"));
             return device.on_too_long(now, out.to, mtu);
         }
+        self.carried += 1;
         self.link.send(now, Datagram { from, to: out.to, bytes });
     }
 

@@ -36,6 +36,20 @@ fn waiting_ends_at_its_bound() {
 }
 
 #[test]
+fn time_does_not_jump_while_programs_work() {
+    let fabric = fabric(1);
+    let step = |is_busy| {
+        let before = fabric.now();
+        fabric.set_programs_work(is_busy);
+        fabric.step_nodes();
+        fabric.now() - before
+    };
+    while step(false) < 1_000_000 {}
+    assert!((0..50).all(|_| step(true) <= 500));
+    assert_eq!(step(false), 1_000_000);
+}
+
+#[test]
 fn a_killed_node_answers_like_one_that_was_pulled_out() {
     let fabric = fabric(1);
     let backing = fabric.backing(1);
