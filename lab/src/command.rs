@@ -287,7 +287,7 @@ pub(crate) fn say(text: &str) -> ExitCode {
 }
 
 /// Says something beside the results.
-fn complain(text: &str) -> ExitCode {
+pub(crate) fn complain(text: &str) -> ExitCode {
     let _ = writeln!(io::stderr(), "urma-lab: {text}");
     ExitCode::SUCCESS
 }

@@ -7,6 +7,7 @@
 
 pub mod cache;
 pub mod clock;
+pub mod node;
 pub mod output;
 pub mod plot;
 pub mod splice;

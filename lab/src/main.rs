@@ -5,6 +5,7 @@
 
 mod cache_command;
 mod command;
+mod node_command;
 mod splice_command;
 mod sweep_command;
 mod wan_command;
@@ -34,6 +35,8 @@ enum Experiment {
     Cache(Box<cache_command::CacheArgs>),
     /// Packet engines: how three designs join and cut messages, cycle by cycle.
     Splice(Box<splice_command::SpliceArgs>),
+    /// Nodes of the whole stack over a network with faults: the same seed, the same events.
+    Node(Box<node_command::FabricArgs>),
     /// A sweep that a file describes, here or by Slurm.
     Sweep(SweepFileArgs),
     /// Joins the shards of a sweep, each of which ran in a folder of its own.
@@ -44,7 +47,8 @@ fn main() -> ExitCode {
     match LabCli::parse().experiment {
         Experiment::List => say("wan\tloss recovery on long and lossy paths\n\
              cache\treplacement policies of a NIC's context cache\n\
-             splice\tpacket engines, cycle by cycle"),
+             splice\tpacket engines, cycle by cycle\n\
+             node\tnodes of the whole stack over a network with faults"),
         Experiment::Sweep(args) => sweep(&args),
         Experiment::Merge(args) => merge(args),
         experiment => run(&experiment),
@@ -56,6 +60,7 @@ fn run(experiment: &Experiment) -> ExitCode {
         Experiment::Wan(args) => wan_command::run(args),
         Experiment::Cache(args) => cache_command::run(args),
         Experiment::Splice(args) => splice_command::run(args),
+        Experiment::Node(args) => node_command::run(args),
         Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => ExitCode::SUCCESS,
     }
 }
@@ -71,6 +76,7 @@ fn merge(args: MergeArgs) -> ExitCode {
         Experiment::Wan(args) => &mut args.sweep,
         Experiment::Cache(args) => &mut args.sweep,
         Experiment::Splice(args) => &mut args.sweep,
+        Experiment::Node(args) => &mut args.sweep,
         Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => {
             return args.refuse(&MergeArgs::no_sweep());
         }

@@ -72,9 +72,11 @@ impl SweepFileArgs {
         let text = fs::read_to_string(&self.file)
             .map_err(|error| wrong(error.to_string(), "a file that can be read"))?;
         let mut table: Table = text.parse().map_err(|error| wrong(format!("{error}"), "TOML"))?;
-        let want = "experiment = \"wan\", \"cache\" or \"splice\"";
+        let want = "experiment = \"wan\", \"cache\", \"splice\" or \"node\"";
         let experiment = match table.remove("experiment") {
-            Some(Value::String(name)) if ["wan", "cache", "splice"].contains(&name.as_str()) => {
+            Some(Value::String(name))
+                if ["wan", "cache", "splice", "node"].contains(&name.as_str()) =>
+            {
                 name
             }
             Some(other) => return Err(wrong(format!("experiment = {other:?}"), want)),

@@ -10,10 +10,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Small grids of each experiment.
-const GRIDS: [&str; 3] = [
+const GRIDS: [&str; 4] = [
     "wan --rtt 1ms --size 2MB --seeds 3 --loss iid:0.01,iid:0.03 --strategy ours,irn",
     "cache --trace drift --policy lru,ours --capacity 5%,10% --tiers l2",
     "splice --scheme fifo,pingpong --mix rpc,3000 --ram 8K --messages 100",
+    "node --nodes 2,3 --requests 30 --loss 0,2% --seeds 2 --restarts 1",
 ];
 
 fn urma_lab(args: &str) -> Output {

@@ -58,8 +58,12 @@ const FACE: &str = "liburma";
 /// In the path of every test that needs such a feature and does not lie in a program of its own.
 const PLANTED: &str = "planted";
 /// Test programs all of which needs such a feature, each with its package.
-const FAULTED: [(&str, &str); 3] =
-    [("urma-kill", "kill"), ("urma-kill", PLANTED), (TESTS, "conformance_planted")];
+const FAULTED: [(&str, &str); 4] = [
+    ("urma-kill", "kill"),
+    ("urma-kill", PLANTED),
+    (TESTS, "conformance_planted"),
+    ("lab", "planted_node"),
+];
 /// Test programs of which only the tests named `PLANTED` need a feature; the others run in another
 /// step.
 const FAULTED_IN_PART: [(&str, &str); 3] =

@@ -10,7 +10,7 @@ fn packages(names: &[&str]) -> Vec<(String, String)> {
 
 #[test]
 fn every_package_with_faults_is_tested_with_them() {
-    let all = [DEVICE, "liburma", "urma-hostile", "urma-kill", TESTS];
+    let all = [DEVICE, "lab", "liburma", "urma-hostile", "urma-kill", TESTS];
     let arguments = fault_arguments(&packages(&all)).unwrap();
     assert_eq!(arguments[0], "--workspace", "features of others stay as they are elsewhere");
     let with = |wanted: &str| arguments.iter().filter(|argument| *argument == wanted).count();

@@ -77,7 +77,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ubcored", &["urma", "ubcore-sim", "udma-abi", "udma-vfio", "urma-mem", "urma-tools"]),
     ("urma-examples", &["urma"]),
     ("urma-e1000e", &["udma-vfio", "udma-abi", "urma-mem"]),
-    ("lab", &["urma-mem", "urma-recovery", "urma-contexts", "urma-splice"]),
+    (
+        "lab",
+        &[
+            "urma-mem",
+            "urma-recovery",
+            "urma-contexts",
+            "urma-splice",
+            "udma-abi",
+            "ubcore-sim",
+            "urma",
+        ],
+    ),
 ];
 
 /// Composition roots: crates that may depend on any other.
