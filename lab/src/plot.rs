@@ -1,61 +1,17 @@
-//! Plots of a grid along each list with several values, one curve per strategy: goodput over the limit with its formula beside it,
-//! and completion time over its bound.
+//! Plots of a sweep along each list with several values, one curve per policy or strategy, a formula's beside it where there is one.
 //!
-//! - owns: axes, colours, dashes. takes: results. gives: SVG text. must not: leave out that it is a model.
+//! - owns: which plots there are, curves, dashes. takes: results, axes, what is shown. gives: SVG text.
+//! - must not: know an experiment, leave out that it is a model.
 
 use plotters::chart::{ChartBuilder, SeriesLabelPosition};
 use plotters::coord::combinators::IntoLogRange;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::element::{Circle, PathElement};
 use plotters::prelude::{Color, IntoDrawingArea, RGBColor, SVGBackend};
 use plotters::series::{DashedLineSeries, LineSeries};
 
-use crate::wan::results::CellResult;
-
 /// Width and height in px.
-const SIZE: (u32, u32) = (760, 420);
-const COLOURS: [RGBColor; 5] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(255, 127, 14),
-    RGBColor(148, 103, 189),
-];
-/// Lowest value of an axis of goodput.
-const LEAST: f64 = 1e-4;
-
-/// What a plot shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum PlotValue {
-    Goodput,
-    Completion,
-}
-
-impl PlotValue {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput",
-            Self::Completion => "completion",
-        }
-    }
-
-    const fn axis(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput / limit; dashed: formula",
-            Self::Completion => "completion time / bound",
-        }
-    }
-
-    /// The value of a result, and its formula where it has one.
-    fn value(self, result: &CellResult) -> Option<(f64, Option<f64>)> {
-        match self {
-            Self::Goodput => {
-                let goodput = result.metrics.goodput_over_limit?.median.max(LEAST);
-                Some((goodput, Some(result.formula.max(LEAST))))
-            }
-            Self::Completion => Some((result.metrics.fct_over_bound?.median, None)),
-        }
-    }
-}
+pub const SIZE: (u32, u32) = (760, 420);
 
 /// A plot that could not be drawn.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -70,325 +26,249 @@ impl PlotError {
     }
 }
 
+/// A range of numbers on an axis, and how they are spread on it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlotRange {
+    /// Least number on the axis.
+    pub least: f64,
+    /// Greatest number on the axis.
+    pub most: f64,
+    /// Whether equal factors are equally far from each other.
+    pub is_log: bool,
+}
+
+/// One of the lists that a sweep combines.
+pub trait PlotAxis<R>: Copy + PartialEq {
+    /// Name of the list, for names of files.
+    fn name(self) -> &'static str;
+
+    /// Text below the axis.
+    fn title(self) -> String;
+
+    /// Place of a result on the axis; `None`: it has none.
+    fn place(self, result: &R) -> Option<f64>;
+
+    /// Number of a place as a text.
+    fn label(self, place: f64) -> String;
+
+    /// Whether places are spread by factors.
+    fn is_log(self) -> bool;
+
+    /// What a result has of the list, for names of files.
+    fn text(self, result: &R) -> String;
+
+    /// The same for titles.
+    fn words(self, result: &R) -> String;
+
+    /// What differs between results of different values of the list.
+    fn value(self, result: &R) -> String;
+
+    /// Whether plots along others say what they have of the list, also where it has one value.
+    fn is_always_named(self) -> bool;
+
+    /// Whether results of different values of the list stand in plots of their own, not in one as curves.
+    fn divides(self) -> bool;
+}
+
+/// What plots show of a result.
+pub trait PlotValue<R>: Copy {
+    /// Name of the value, for names of files.
+    fn name(self) -> &'static str;
+
+    /// Text beside the axis.
+    fn title(self) -> &'static str;
+
+    /// The value of a result, and its formula where it has one.
+    fn value(self, result: &R) -> Option<(f64, Option<f64>)>;
+
+    /// Range of the axis for these values.
+    fn range(self, values: &mut dyn Iterator<Item = f64>) -> PlotRange;
+
+    /// Number of a value as a text.
+    fn label(self, value: f64) -> String;
+
+    /// Where the names of the curves are.
+    fn corner(self) -> SeriesLabelPosition;
+}
+
+/// A sweep whose lists are the axes of plots.
+#[derive(Debug)]
+pub struct SweepPlots<'a, R, A, V> {
+    /// Results, in the order in which their curves are drawn.
+    pub results: &'a [&'a R],
+    /// All lists of the sweep.
+    pub axes: &'a [A],
+    /// What is shown along each axis.
+    pub values: &'a [V],
+    /// Name of the curve that a result is a point of, among the results of its plot.
+    pub curve: fn(&[&R], &R, A) -> String,
+    /// Colour of the curve of this number.
+    pub colour: fn(usize) -> RGBColor,
+}
+
 /// A point of a plot: place on the axis, value, and what the formula gives.
-type PlotPoint = (f64, f64, Option<f64>);
+pub type PlotPoint = (f64, f64, Option<f64>);
 
-/// One of the lists that a grid combines, as the axis of a plot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum PlotAxis {
-    Rate,
-    RoundTrip,
-    Loss,
-    Size,
-    Tps,
+/// A curve with its name.
+pub type PlotCurve = (String, Vec<PlotPoint>);
+
+/// Results that differ only in one list and in what makes curves, with what they have in common for files and titles.
+type PlotGroup<'a, R> = ((String, String), Vec<&'a R>);
+
+/// Whether the results differ in a list.
+pub fn is_swept<R, A: PlotAxis<R>>(results: &[&R], axis: A) -> bool {
+    let mut values = results.iter().map(|result| axis.value(result));
+    let first = values.next();
+    values.any(|value| Some(value) != first)
 }
 
-impl PlotAxis {
-    const ALL: [Self; 5] = [Self::Rate, Self::RoundTrip, Self::Loss, Self::Size, Self::Tps];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::RoundTrip => "rtt",
-            Self::Loss => "loss",
-            Self::Size => "size",
-            Self::Tps => "tps",
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Rate => "rate in bits a second",
-            Self::RoundTrip => "round trip in s",
-            Self::Loss => "loss",
-            Self::Size => "payload in bytes",
-            Self::Tps => "TPs",
-        }
-    }
-
-    /// Place of a result. Axes are logarithmic: where nothing is lost there is none.
-    fn of(self, result: &CellResult) -> f64 {
-        let numbers = result.cell.numbers;
-        match self {
-            Self::Rate => numbers.rate_bps,
-            Self::RoundTrip => numbers.rtt_s,
-            Self::Loss => numbers.loss,
-            Self::Size => result.cell.size_bytes,
-            Self::Tps => f64::from(result.cell.run.tps),
-        }
-    }
-
-    /// What a result says of this list, for names of files.
-    fn text(self, result: &CellResult) -> String {
-        let value = self.of(result);
-        match self {
-            Self::Rate => format!("{}g", value / 1e9),
-            Self::RoundTrip => format!("{}us", (value * 1e6).round()),
-            Self::Loss => result.cell.loss.replace(':', "-"),
-            Self::Size => result.cell.size.clone(),
-            Self::Tps => format!("{value}tps"),
-        }
-    }
-
-    /// The same for the title.
-    fn words(self, result: &CellResult) -> String {
-        let value = self.of(result);
-        match self {
-            Self::Rate => format!("{} Gb/s", value / 1e9),
-            Self::RoundTrip => format!("{} ms", value * 1e3),
-            Self::Loss => result.cell.loss.clone(),
-            Self::Size => result.cell.size.clone(),
-            Self::Tps => format!("{value} TPs"),
-        }
-    }
-
-    /// Whether the results differ in it. Loss models of the same mean are different curves, not places.
-    fn is_swept(self, results: &[CellResult]) -> bool {
-        // A size of so many bandwidth-delay products is one value, whatever the path.
-        let value = |result: &CellResult| match self {
-            Self::Size => result.cell.size.clone(),
-            _ => self.of(result).to_string(),
-        };
-        let mut values = results.iter().map(value);
-        let first = values.next();
-        values.any(|value| Some(value) != first)
-    }
-}
-
-/// Results that differ only in one list and in what makes curves, with the name of what they have in common.
-type PlotGroup<'a> = (String, Vec<&'a CellResult>);
-
-/// SVGs by name: for each list with several values, one per combination of the other lists and per measured value.
-pub fn of(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
-    let swept: Vec<PlotAxis> =
-        PlotAxis::ALL.into_iter().filter(|axis| axis.is_swept(results)).collect();
-    let mut plots = Vec::new();
-    for axis in &swept {
-        let fixed = |other: &&PlotAxis| {
-            *other != axis
-                && (matches!(other, PlotAxis::Rate | PlotAxis::RoundTrip) || swept.contains(other))
-        };
-        let fixed: Vec<PlotAxis> = PlotAxis::ALL.iter().filter(fixed).copied().collect();
-        for (common, cells) in groups(results, &fixed) {
-            let words = fixed.iter().filter_map(|axis| Some(axis.words(cells.first()?)));
-            let title = words.collect::<Vec<_>>().join(", ") + ": model";
-            for shown in [PlotValue::Goodput, PlotValue::Completion] {
-                if let Some(plot) = draw(&cells, &title, (*axis, shown))? {
+impl<R, A: PlotAxis<R>, V: PlotValue<R>> SweepPlots<'_, R, A, V> {
+    /// SVGs by name: for each list with several values, one per combination of the other lists and per value that is shown.
+    pub fn draw(&self) -> Result<Vec<(String, String)>, PlotError> {
+        let swept: Vec<A> =
+            self.axes.iter().copied().filter(|axis| is_swept(self.results, *axis)).collect();
+        let mut plots: Vec<(String, String)> = Vec::new();
+        for axis in &swept {
+            let fixed = |other: &&A| {
+                *other != axis
+                    && other.divides()
+                    && (other.is_always_named() || swept.contains(other))
+            };
+            let fixed: Vec<A> = self.axes.iter().filter(fixed).copied().collect();
+            for ((common, words), cells) in self.groups(&fixed) {
+                let title = words + ": model";
+                for shown in self.values {
+                    let Some(plot) = self.plot(&cells, &title, (*axis, *shown))? else { continue };
                     let name = [shown.name(), "by", axis.name()].join("-");
-                    plots.push((format!("{name}-{common}"), plot));
+                    let name = format!("{name}-{common}");
+                    let is_known = |name: &str| plots.iter().any(|(known, _)| known == name);
+                    // Names of files have fewer characters than what they are of.
+                    let mut numbered = (2..).map(|number: u32| format!("{name}-{number}"));
+                    let name = match is_known(&name) {
+                        true => numbered.find(|name| !is_known(name)).unwrap_or_default(),
+                        false => name,
+                    };
+                    plots.push((name, plot));
                 }
             }
         }
+        Ok(plots)
     }
-    Ok(plots)
-}
 
-/// Results by what they have in common, in the order in which that comes first.
-fn groups<'a>(results: &'a [CellResult], fixed: &[PlotAxis]) -> Vec<PlotGroup<'a>> {
-    let mut groups: Vec<PlotGroup<'a>> = Vec::new();
-    for result in results {
-        let common: Vec<String> = fixed.iter().map(|axis| axis.text(result)).collect();
-        let common = common.join("-");
-        match groups.iter_mut().find(|(known, _)| *known == common) {
-            Some((_, cells)) => cells.push(result),
-            None => groups.push((common, vec![result])),
+    /// Results by what they have in common, in the order in which that comes first.
+    fn groups(&self, fixed: &[A]) -> Vec<PlotGroup<'_, R>> {
+        let mut groups: Vec<PlotGroup<'_, R>> = Vec::new();
+        for result in self.results {
+            let texts: Vec<String> = fixed.iter().map(|axis| axis.text(result)).collect();
+            let words: Vec<String> = fixed.iter().map(|axis| axis.words(result)).collect();
+            let common = (texts.join("-"), words.join(", "));
+            match groups.iter_mut().find(|(known, _)| *known == common) {
+                Some((_, cells)) => cells.push(result),
+                None => groups.push((common, vec![result])),
+            }
         }
+        groups
     }
-    groups
-}
 
-/// A curve with its name.
-type PlotCurve = (String, Vec<PlotPoint>);
-
-/// Points of each strategy, and of each kind of loss if there are several, along the axis.
-fn curves(cells: &[&CellResult], (axis, shown): (PlotAxis, PlotValue)) -> Vec<PlotCurve> {
-    let kind =
-        |result: &CellResult| result.cell.loss.split(':').next().unwrap_or_default().to_owned();
-    let lossy = || cells.iter().filter(|result| result.cell.numbers.loss > 0.0);
-    let has_kinds =
-        lossy().any(|result| lossy().next().is_some_and(|first| kind(first) != kind(result)));
-    let mut curves: Vec<PlotCurve> = Vec::new();
-    for result in cells {
-        let place = axis.of(result);
-        let Some((value, formula)) = shown.value(result) else { continue };
-        if place <= 0.0 {
-            continue;
+    /// Points of each curve along the axis.
+    pub fn curves(&self, cells: &[&R], (axis, shown): (A, V)) -> Vec<PlotCurve> {
+        let mut curves: Vec<PlotCurve> = Vec::new();
+        for result in cells {
+            let Some((value, formula)) = shown.value(result) else { continue };
+            let on_axis = |place: &f64| !axis.is_log() || *place > 0.0;
+            let Some(place) = axis.place(result).filter(on_axis) else { continue };
+            let name = (self.curve)(cells, result, axis);
+            let point = (place, value, formula);
+            match curves.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, points)) => points.push(point),
+                None => curves.push((name, vec![point])),
+            }
         }
-        let strategy = result.cell.strategy;
-        let name =
-            if has_kinds { format!("{strategy}, {}", kind(result)) } else { strategy.to_owned() };
-        let point = (place, value, formula);
-        match curves.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push(point),
-            None => curves.push((name, vec![point])),
+        for (_, points) in &mut curves {
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
+        curves
     }
-    for (_, points) in &mut curves {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    curves
-}
 
-fn draw(
-    cells: &[&CellResult],
-    title: &str,
-    (axis, shown): (PlotAxis, PlotValue),
-) -> Result<Option<String>, PlotError> {
-    let curves = curves(cells, (axis, shown));
-    let places = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
-    let least = places().fold(f64::INFINITY, f64::min);
-    let most = places().fold(0.0, f64::max);
-    if least >= most {
-        return Ok(None);
-    }
-    let mut svg = String::new();
-    draw_on(&mut svg, title, ((least, most), axis, shown), &curves)
-        .map_err(|error| PlotError(error.to_string()))?;
-    Ok(Some(svg))
-}
-
-fn draw_on(
-    svg: &mut String,
-    title: &str,
-    ((least, most), axis, shown): ((f64, f64), PlotAxis, PlotValue),
-    curves: &[PlotCurve],
-) -> Result<(), Box<dyn std::error::Error>> {
-    let values = curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.1));
-    let range = match shown {
-        PlotValue::Goodput => LEAST..1.2,
-        PlotValue::Completion => 0.95..values.fold(1.5, f64::max) * 1.1,
-    };
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
-        .build_cartesian_2d((least..most).log_scale(), range.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc(axis.title())
-        .y_desc(shown.axis())
-        .x_label_formatter(&|x| format!("{x:.0e}"))
-        .y_label_formatter(&|y| if *y < 0.1 { format!("{y:.0e}") } else { format!("{y:.1}") })
-        .light_line_style(RGBColor(230, 230, 230))
-        .draw()?;
-    // Lines of curves that are drawn later are thinner, so that one of equal values does not hide those below it.
-    let widths = (0..curves.len()).map(|at| 2 * (curves.len() - at) - 1);
-    for (((name, points), colour), width) in curves.iter().zip(COLOURS.iter().cycle()).zip(widths) {
-        let style = colour.stroke_width(u32::try_from(width).unwrap_or(1).min(9));
-        let measured: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.1)).collect();
-        let formula: Vec<(f64, f64)> =
-            points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
-        chart.draw_series(DashedLineSeries::new(formula, 4, 4, colour.mix(0.7).into()))?;
-        chart.draw_series(measured.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-        chart
-            .draw_series(LineSeries::new(measured, style))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
-    }
-    let corner = match shown {
-        PlotValue::Goodput => SeriesLabelPosition::LowerLeft,
-        PlotValue::Completion => SeriesLabelPosition::UpperLeft,
-    };
-    chart
-        .configure_series_labels()
-        .position(corner)
-        .background_style(RGBColor(255, 255, 255).mix(0.8))
-        .draw()?;
-    area.present()?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stats::summary;
-    use crate::wan::grid::tests::grid;
-
-    /// A result of each strategy and loss on each path; its goodput is the loss, its completion 2.
-    fn results(rtts: &[&str], losses: &[&str], strategies: &[&str]) -> Vec<CellResult> {
-        let mut grid = grid();
-        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        (grid.rtts, grid.losses, grid.strategies) = (owned(rtts), owned(losses), owned(strategies));
-        let cells = grid.cells().expect("a grid that makes sense");
-        let result = |cell: &_| {
-            let mut result = CellResult::new(cell, (1, 1), Vec::new(), 0.5);
-            result.metrics.goodput_over_limit = summary(&[result.cell.numbers.loss]);
-            result.metrics.fct_over_bound = summary(&[2.0]);
-            result
+    fn plot(
+        &self,
+        cells: &[&R],
+        title: &str,
+        (axis, shown): (A, V),
+    ) -> Result<Option<String>, PlotError> {
+        let curves = self.curves(cells, (axis, shown));
+        let places = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
+        let least = places().fold(f64::INFINITY, f64::min);
+        let most = places().fold(0.0, f64::max);
+        if least >= most {
+            return Ok(None);
+        }
+        let mut values = curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.1));
+        let height = shown.range(&mut values);
+        let (x, y) = (least..most, height.least..height.most);
+        let mut svg = String::new();
+        let text = (title, axis, shown);
+        let drawn = match (axis.is_log(), height.is_log) {
+            (true, true) => self.draw_on(&mut svg, text, (x.log_scale(), y.log_scale()), &curves),
+            (true, false) => self.draw_on(&mut svg, text, (x.log_scale(), y), &curves),
+            (false, true) => self.draw_on(&mut svg, text, (x, y.log_scale()), &curves),
+            (false, false) => self.draw_on(&mut svg, text, (x, y), &curves),
         };
-        cells.iter().map(result).collect()
+        drawn.map_err(|error| PlotError(error.to_string()))?;
+        Ok(Some(svg))
     }
 
-    fn names(plots: &[(String, String)]) -> Vec<&str> {
-        let mut names: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
-        names.sort_unstable();
-        names
-    }
-
-    #[test]
-    fn each_list_with_several_values_is_an_axis() {
-        let all = results(&["10ms", "250us"], &["iid:0.01", "iid:0.1"], &["irn", "gbn"]);
-        let plots = of(&all).expect("it is drawn");
-        let both = |end: &str| ["completion", "goodput"].map(|value| format!("{value}-by-{end}"));
-        let mut wanted =
-            ["loss-100g-10000us", "loss-100g-250us", "rtt-100g-iid-0.01", "rtt-100g-iid-0.1"]
-                .map(both)
-                .concat();
-        wanted.sort();
-        assert_eq!(names(&plots), wanted);
-        for (name, svg) in &plots {
-            assert!(svg.contains("100 Gb/s") && svg.contains("model"), "{name}");
-            assert!(svg.contains("irn") && svg.contains("gbn"), "{name}");
+    fn draw_on<X, Y>(
+        &self,
+        svg: &mut String,
+        (title, axis, shown): (&str, A, V),
+        (x, y): (X, Y),
+        curves: &[PlotCurve],
+    ) -> Result<(), Box<dyn std::error::Error>>
+    where
+        X: AsRangedCoord<Value = f64>,
+        Y: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 16))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(60)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .x_desc(axis.title())
+            .y_desc(shown.title())
+            .x_label_formatter(&|x| axis.label(*x))
+            .y_label_formatter(&|y| shown.label(*y))
+            .light_line_style(RGBColor(230, 230, 230))
+            .draw()?;
+        // Lines of curves that are drawn later are thinner, so that one of equal values does not hide those below it.
+        let widths = (0..curves.len()).map(|at| 2 * (curves.len() - at) - 1);
+        for ((number, (name, points)), width) in curves.iter().enumerate().zip(widths) {
+            let colour = (self.colour)(number);
+            let style = colour.stroke_width(u32::try_from(width).unwrap_or(1).min(9));
+            let measured: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.1)).collect();
+            let formula: Vec<(f64, f64)> =
+                points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
+            chart.draw_series(DashedLineSeries::new(formula, 4, 4, colour.mix(0.7).into()))?;
+            chart.draw_series(
+                measured.iter().map(|point| Circle::new(*point, 3, colour.filled())),
+            )?;
+            chart
+                .draw_series(LineSeries::new(measured, style))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
         }
-        // One loss gives no curve, and where nothing is lost there is none.
-        let one = of(&results(&["10ms"], &["iid:0.01"], &["irn"])).expect("nothing to draw");
-        assert_eq!(one, []);
-        let none = of(&results(&["10ms"], &["none", "iid:0.01"], &["irn"])).expect("the same");
-        assert_eq!(none, []);
-        // Rates, sizes and numbers of TPs are axes as well.
-        let mut all = results(&["10ms"], &["iid:0.1", "iid:0.1"], &["irn"]);
-        all[1].cell.numbers.rate_bps *= 4.0;
-        assert_eq!(names(&of(&all).expect("drawn")), both("rate-10000us"));
-        let mut all = results(&["10ms"], &["iid:0.1", "iid:0.1"], &["irn"]);
-        all[1].cell.run.tps = 8;
-        assert_eq!(names(&of(&all).expect("drawn")), both("tps-100g-10000us"));
-        let mut all = results(&["10ms"], &["iid:0.1", "iid:0.1"], &["irn"]);
-        all[1].cell.size_bytes *= 2.0;
-        assert_eq!(of(&all).expect("nothing to draw"), [], "as many bandwidth-delay products");
-        all[1].cell.size = "8MB".to_owned();
-        assert_eq!(names(&of(&all).expect("drawn")), both("size-100g-10000us"));
-    }
-
-    #[test]
-    fn curves_have_the_points_of_their_strategy_by_loss() {
-        let all =
-            results(&["10ms"], &["iid:0.1", "none", "iid:0.001", "iid:0.01"], &["irn", "gbn"]);
-        let cells: Vec<&CellResult> = all.iter().collect();
-        let formula = Some(0.5);
-        let goodput = vec![(0.001, 0.001, formula), (0.01, 0.01, formula), (0.1, 0.1, formula)];
-        let by_loss = |cells: &[&CellResult], value| curves(cells, (PlotAxis::Loss, value));
-        let found = by_loss(&cells, PlotValue::Goodput);
-        assert_eq!(found.len(), 2);
-        assert!(["irn", "gbn"].iter().all(|name| found.iter().any(|(known, _)| known == name)));
-        assert!(found.iter().all(|(_, points)| *points == goodput), "{found:?}");
-        let times = [0.001, 0.01, 0.1].map(|loss| (loss, 2.0, None));
-        assert!(by_loss(&cells, PlotValue::Completion).iter().all(|(_, points)| *points == times));
-        // Kinds of loss are curves of their own: a line does not go from one to the other.
-        let kinds = results(&["10ms"], &["iid:0.1", "ge:0.1", "iid:0.01", "ge:0.01"], &["irn"]);
-        let kinds: Vec<&CellResult> = kinds.iter().collect();
-        let found = by_loss(&kinds, PlotValue::Goodput);
-        let found: Vec<_> =
-            found.iter().map(|(name, points)| (name.as_str(), points.len())).collect();
-        assert_eq!(found, [("irn, iid", 2), ("irn, ge", 2)]);
-        // What is too little for the axis is drawn at its edge; what has no value is left out.
-        let mut odd = all[0].clone();
-        odd.metrics.goodput_over_limit = summary(&[1e-9]);
-        odd.formula = 0.0;
-        let found = by_loss(&[&odd], PlotValue::Goodput);
-        assert_eq!(found[0].1, [(0.1, LEAST, Some(LEAST))]);
-        odd.metrics.goodput_over_limit = None;
-        assert_eq!(by_loss(&[&odd], PlotValue::Goodput), []);
+        chart
+            .configure_series_labels()
+            .position(shown.corner())
+            .background_style(RGBColor(255, 255, 255).mix(0.8))
+            .draw()?;
+        area.present()?;
+        Ok(())
     }
 }

@@ -8,4 +8,5 @@ pub mod formula;
 pub mod grid;
 pub mod loss;
 pub mod path;
+pub mod plot;
 pub mod results;

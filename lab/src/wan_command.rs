@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use lab::output;
 use lab::units::GridError;
 use lab::wan::cell::{self, Seeds, run_grid};
 use lab::wan::grid::{GridCell, GridText, STRATEGIES};
 use lab::wan::path::JsonTrace;
+use lab::wan::plot;
 use lab::wan::results::{self, CellResult};
-use lab::{output, plot};
 use serde_json::json;
 
 use crate::command::{SweepArgs, SweepEnd};
