@@ -15,7 +15,6 @@ use lab::cache::options::{GivenOptions, TIER_OPTIONS};
 use lab::cache::{output, plot};
 use lab::units::GridError;
 use serde_json::json;
-use urma_contexts::policy::seed::SeedRule;
 use urma_contexts::trace::TraceError;
 use urma_contexts::trace::read::TraceFormat;
 use urma_contexts::trace::synthetic::SyntheticTrace;
@@ -53,15 +52,15 @@ pub(crate) struct CacheArgs {
     /// Bytes of a slot, for capacities in bytes: 16, 32 or 64.
     #[arg(long, default_value_t = 32)]
     slot_bytes: u32,
-    /// The seed's rule: counts are halved each time so many times the capacity were accessed; 0: never.
-    #[arg(long, default_value_t = 10)]
-    aging: u32,
-    /// The seed's rule: weight of recency.
-    #[arg(long, default_value_t = 0)]
-    alpha: u32,
-    /// The seed's rule: a full cache takes a handle at its miss of this number; 0: always.
-    #[arg(long, default_value_t = 0)]
-    admit: u32,
+    /// The seed's rule: counts are halved each time so many times the capacity were accessed; 0: never [default: 10].
+    #[arg(long, value_delimiter = ',')]
+    aging: Vec<u32>,
+    /// The seed's rule: weight of recency [default: 0].
+    #[arg(long, value_delimiter = ',')]
+    alpha: Vec<u32>,
+    /// The seed's rule: a full cache takes a handle at its miss of this number; 0: always [default: 0].
+    #[arg(long, value_delimiter = ',')]
+    admit: Vec<u32>,
     /// Run each trace through the tiers of the model as well: off, l3 (chip and host memory), l2 (with CXL memory between).
     #[arg(long, default_value = "off")]
     tiers: String,
@@ -164,7 +163,7 @@ fn cells(args: &CacheArgs) -> Result<Vec<CacheCell>, GridError> {
         policies: args.policy.clone(),
         capacities: args.capacity.clone(),
         slot_bytes: args.slot_bytes,
-        rule: SeedRule { aging: args.aging, alpha: args.alpha, admit: args.admit },
+        rule: [args.aging.clone(), args.alpha.clone(), args.admit.clone()],
         tiers: args.tiers.clone(),
         tier_options: args.tier_options.given.clone(),
     }

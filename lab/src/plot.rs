@@ -60,8 +60,8 @@ pub trait PlotAxis<R>: Copy + PartialEq {
     /// The same for titles.
     fn words(self, result: &R) -> String;
 
-    /// What differs between results of different values of the list.
-    fn value(self, result: &R) -> String;
+    /// What differs between results of different values of the list; `None`: the list does not act on the result.
+    fn value(self, result: &R) -> Option<String>;
 
     /// Whether plots along others say what they have of the list, also where it has one value.
     fn is_always_named(self) -> bool;
@@ -115,9 +115,9 @@ pub type PlotCurve = (String, Vec<PlotPoint>);
 /// Results that differ only in one list and in what makes curves, with what they have in common for files and titles.
 type PlotGroup<'a, R> = ((String, String), Vec<&'a R>);
 
-/// Whether the results differ in a list.
+/// Whether the results differ in a list, those that it acts on.
 pub fn is_swept<R, A: PlotAxis<R>>(results: &[&R], axis: A) -> bool {
-    let mut values = results.iter().map(|result| axis.value(result));
+    let mut values = results.iter().filter_map(|result| axis.value(result));
     let first = values.next();
     values.any(|value| Some(value) != first)
 }

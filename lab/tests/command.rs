@@ -389,7 +389,9 @@ fn written(name: &str, args: &str, trace: &str) -> String {
     files.retain(|file| !file.ends_with("runs.jsonl") && !file.ends_with("sweep.json"));
     for file in files {
         let text = plain(std::fs::read_to_string(&file).expect("text"));
-        let file = file.file_name().and_then(|file| file.to_str()).expect("a name").to_owned();
+        let file = file.file_name().and_then(|file| file.to_str()).expect("a name");
+        // Plots are named after the last part of the trace's name.
+        let file = file.replace(trace.rsplit('/').next().unwrap_or_default(), "FILE");
         match file.rsplit_once('.') {
             Some((_, "csv")) => known += &csv_without_speed(&text),
             Some((_, "jsonl")) => {

@@ -87,6 +87,12 @@ pub struct CacheCell {
 }
 
 impl CacheCell {
+    /// Whether its policy has the seed's rule, so that the rule's parameters act.
+    #[must_use]
+    pub fn has_rule(&self) -> bool {
+        self.policy == PolicyKind::Seed
+    }
+
     /// Whether the other cell replays the same trace in the same way, so that they differ in the tiers alone.
     #[must_use]
     pub fn is_replay_of(&self, other: &Self) -> bool {
@@ -100,6 +106,26 @@ impl CacheCell {
     }
 }
 
+/// A parameter of the seed's rule.
+#[derive(Debug)]
+pub struct RuleOption {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// The parameter of a rule.
+    pub get: fn(SeedRule) -> u32,
+    set: fn(&mut SeedRule, u32),
+}
+
+/// Parameters of the seed's rule, in the order of their lists.
+pub static RULE_OPTIONS: [RuleOption; 3] = [
+    RuleOption { name: "aging", get: |rule| rule.aging, set: |rule, value| rule.aging = value },
+    RuleOption { name: "alpha", get: |rule| rule.alpha, set: |rule, value| rule.alpha = value },
+    RuleOption { name: "admit", get: |rule| rule.admit, set: |rule, value| rule.admit = value },
+];
+
+/// What a parameter of the rule wants.
+const RULE_WANT: &str = "--policy seed with it: no other policy reads it";
+
 /// Options of `cache` that name no trace.
 #[derive(Clone, Debug)]
 pub struct CacheText {
@@ -109,8 +135,8 @@ pub struct CacheText {
     pub capacities: Vec<String>,
     /// Bytes of a slot, for capacities in bytes.
     pub slot_bytes: u32,
-    /// Parameters of the seed's rule.
-    pub rule: SeedRule,
+    /// Values of each of [`RULE_OPTIONS`]; none: its default.
+    pub rule: [Vec<u32>; RULE_OPTIONS.len()],
     /// Tiers behind the chip: off, l3, l2.
     pub tiers: String,
     /// Options that act on the tiers alone, each a list.
@@ -131,7 +157,8 @@ pub struct CacheGrid {
     policies: Vec<PolicyKind>,
     capacities: Vec<(String, Capacity)>,
     slot_bytes: u32,
-    rule: SeedRule,
+    /// Every combination of the parameters of the seed's rule; other policies ignore them.
+    rules: Vec<SeedRule>,
     /// Settings of the tiers; none: they are off.
     tiers: Vec<TierSetting>,
 }
@@ -145,12 +172,38 @@ impl CacheText {
         let policies: Result<Vec<PolicyKind>, PolicyError> =
             self.policies.iter().map(|name| PolicyKind::named(name)).collect();
         let policies = policies.map_err(policy_error)?;
-        // The rule of the seed is checked by a cache of one slot.
-        PolicyKind::Seed.build(1, self.rule, &Vec::new().into()).map_err(policy_error)?;
+        let rules = self.rules(&policies)?;
         let capacities: Result<Vec<_>, _> = self.capacities.iter().map(|text| read(text)).collect();
-        let (slot_bytes, rule) = (self.slot_bytes, self.rule);
+        let slot_bytes = self.slot_bytes;
         let tiers = options::settings(&self.tiers, &self.tier_options)?;
-        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rule, tiers })
+        Ok(CacheGrid { policies, capacities: capacities?, slot_bytes, rules, tiers })
+    }
+
+    /// Every combination of the parameters of the seed's rule, the first list slowest.
+    fn rules(&self, policies: &[PolicyKind]) -> Result<Vec<SeedRule>, GridError> {
+        let mut rules = vec![SeedRule::AGED];
+        for (option, values) in RULE_OPTIONS.iter().zip(&self.rule) {
+            if values.is_empty() {
+                continue;
+            }
+            let with = |rule: &SeedRule, value: u32| {
+                let mut rule = *rule;
+                (option.set)(&mut rule, value);
+                rule
+            };
+            let all =
+                rules.iter().flat_map(|rule| values.iter().map(move |value| with(rule, *value)));
+            rules = all.collect();
+            // The rule is checked by a cache of one slot.
+            for rule in &rules {
+                PolicyKind::Seed.build(1, *rule, &Vec::new().into()).map_err(policy_error)?;
+            }
+            if !policies.contains(&PolicyKind::Seed) {
+                let values: Vec<String> = values.iter().map(u32::to_string).collect();
+                return Err(refused(option.name, &values.join(","), RULE_WANT));
+            }
+        }
+        Ok(rules)
     }
 }
 
@@ -165,14 +218,18 @@ impl CacheGrid {
         for trace in traces {
             for (given, capacity) in &self.capacities {
                 let capacity = self.slots(given, *capacity, trace)?;
-                for policy in &policies {
+                let with_rule = policies.iter().flat_map(|policy| {
+                    let count = if *policy == PolicyKind::Seed { self.rules.len() } else { 1 };
+                    self.rules[..count].iter().map(move |rule| (policy, rule))
+                });
+                for (policy, rule) in with_rule {
                     let tiers = if policy.is_bound() { &[][..] } else { &self.tiers[..] };
                     let cell = CacheCell {
                         trace: Arc::clone(trace),
                         given: given.clone(),
                         capacity,
                         policy: *policy,
-                        rule: self.rule,
+                        rule: *rule,
                         tiers: None,
                     };
                     let with = |setting: &TierSetting| CacheCell {
@@ -315,7 +372,7 @@ mod tests {
             policies: vec!["lru".to_owned()],
             capacities: vec![capacity.to_owned()],
             slot_bytes,
-            rule: SeedRule::AGED,
+            rule: Default::default(),
             tiers: "off".to_owned(),
             tier_options: Vec::new(),
         };
@@ -355,5 +412,40 @@ mod tests {
         assert_eq!(slots("1K", 24, 1000), Err("slot-bytes"));
         // Of three handles a third is less than one.
         assert_eq!((slots("33%", 32, 3), slots("67%", 32, 3)), (Ok(1), Ok(2)));
+    }
+
+    #[test]
+    fn parameters_of_the_rule_are_combined_for_the_seeds_policy_alone() {
+        let text = |policies: &str, admit: &[u32]| CacheText {
+            policies: policies.split(',').map(str::to_owned).collect(),
+            capacities: vec!["2".to_owned()],
+            slot_bytes: 32,
+            rule: [vec![3, 7], Vec::new(), admit.to_vec()],
+            tiers: "off".to_owned(),
+            tier_options: Vec::new(),
+        };
+        let trace = HandleTrace::new(vec![1, 2, 3, 1]).expect("short");
+        let trace = [Arc::new(NamedTrace::new("short", trace, HandleKinds::Generated))];
+        let cells = text("lru,seed", &[0, 2]).check().and_then(|grid| grid.cells(&trace));
+        let cells = cells.expect("a grid");
+        let rules: Vec<_> = cells.iter().map(|cell| (cell.policy.name(), cell.rule)).collect();
+        let rule = |aging, admit| SeedRule { aging, alpha: 0, admit };
+        let wanted = [
+            ("lru", rule(3, 0)),
+            ("seed", rule(3, 0)),
+            ("seed", rule(3, 2)),
+            ("seed", rule(7, 0)),
+            ("seed", rule(7, 2)),
+            ("opt-bypass", rule(3, 0)),
+        ];
+        assert_eq!(rules, wanted);
+        let error = |policies, admit: &[u32]| {
+            text(policies, admit).check().map(|_| ()).expect_err("refused").to_string()
+        };
+        assert_eq!(error("lru,seed", &[65_536]), "admit \"65536\": want 0 to 65535");
+        assert_eq!(
+            error("lru", &[]),
+            "aging \"3,7\": want --policy seed with it: no other policy reads it"
+        );
     }
 }

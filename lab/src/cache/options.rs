@@ -182,6 +182,24 @@ impl TierOption {
         !matches!(self.unit, OptionUnit::Word(_))
     }
 
+    /// Whether 0 is one of its values.
+    #[must_use]
+    pub fn has_zero(&self) -> bool {
+        self.range().0 <= 0.0
+    }
+
+    /// Unit of its value as a number, with a word before it.
+    #[must_use]
+    pub const fn unit_words(&self) -> &'static str {
+        match self.unit {
+            OptionUnit::Ns | OptionUnit::Time => " in ns",
+            OptionUnit::Bytes => " in bytes",
+            OptionUnit::Rate => " in Gb/s",
+            OptionUnit::PerSecond => " in accesses a second",
+            OptionUnit::Count | OptionUnit::Part | OptionUnit::Word(_) => "",
+        }
+    }
+
     /// Its value as a number.
     #[must_use]
     pub fn value(&self, setting: &TierSetting) -> f64 {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use urma_contexts::policy::kind::PolicyKind;
 
 use super::cell::CacheResult;
+use super::grid::{RULE_OPTIONS, RuleOption};
 use super::options::{TIER_OPTIONS, TierOption};
 use super::tiers::{TierResult, WaitTimes};
 
@@ -46,9 +47,9 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
         "misses_over_time": result.misses.iter().map(|(_, misses)| misses).collect::<Vec<_>>(),
         "ns_per_access": result.ns_per_access,
     });
-    if cell.policy == PolicyKind::Seed {
-        let rule = cell.rule;
-        object["rule"] = json!({ "aging": rule.aging, "alpha": rule.alpha, "admit": rule.admit });
+    if cell.has_rule() {
+        let value = |option: &RuleOption| (option.name.to_owned(), (option.get)(cell.rule).into());
+        object["rule"] = RULE_OPTIONS.iter().map(value).collect::<Map<String, Value>>().into();
     }
     if let (Some(setting), Some(tiers)) = (&cell.tiers, &result.tiers) {
         let counters: Map<String, Value> =
@@ -72,9 +73,7 @@ pub fn json_cell(results: &[CacheResult], result: &CacheResult) -> Value {
 
 /// Shares of the accesses in percent: found in L1, L2, L3; mean and p99 of the wait in ns; accesses in a microsecond; median wait.
 fn tier_figures(tiers: &TierResult) -> [f64; 7] {
-    let accesses = tiers.counter("accesses").max(1) as f64;
-    let shares = ["l1_hits", "l2_hits", "l3_hits"];
-    let shares = shares.map(|name| 100.0 * tiers.counter(name) as f64 / accesses);
+    let shares = ["l1_hits", "l2_hits", "l3_hits"].map(|name| tiers.percent(name));
     let WaitTimes { mean, p50, p99 } = tiers.waits;
     let [mean, p50, p99] = [mean, p50, p99].map(|ns| ns as f64);
     [shares[0], shares[1], shares[2], mean, p99, tiers.accesses_per_us, p50]
@@ -87,7 +86,8 @@ const COLUMNS: &str = "trace,policy,capacity,slots,handles,accesses,hits,misses,
 #[must_use]
 pub fn csv(results: &[CacheResult]) -> String {
     let options = TIER_OPTIONS.each_ref().map(|option| option.field);
-    let mut text = format!("{COLUMNS},{}\n", options.join(","));
+    let rule = RULE_OPTIONS.each_ref().map(|option| option.name);
+    let mut text = format!("{COLUMNS},{},{}\n", options.join(","), rule.join(","));
     for result in results {
         let CacheResult { cell, counts, .. } = result;
         let bound = bound(results, result).map_or_else(String::new, |bound| bound.to_string());
@@ -113,7 +113,11 @@ pub fn csv(results: &[CacheResult]) -> String {
         let options = TIER_OPTIONS.each_ref().map(|option| {
             cell.tiers.as_ref().map_or_else(String::new, |setting| plain(&option.json(setting)))
         });
-        let _ = writeln!(text, "{}", [&columns[..], &figures, &options].concat().join(","));
+        let rule = RULE_OPTIONS.each_ref().map(|option| {
+            if cell.has_rule() { (option.get)(cell.rule).to_string() } else { String::new() }
+        });
+        let fields = [&columns[..], &figures, &options, &rule].concat();
+        let _ = writeln!(text, "{}", fields.join(","));
     }
     text
 }
@@ -121,6 +125,35 @@ pub fn csv(results: &[CacheResult]) -> String {
 /// A value without the quotes of JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Names of policies in a table, with the parameters of the seed's rule that differ among the results.
+struct PolicyNames {
+    rule: Vec<&'static RuleOption>,
+    width: usize,
+}
+
+impl PolicyNames {
+    fn new(results: &[CacheResult]) -> Self {
+        let rules = || results.iter().filter(|result| result.cell.has_rule());
+        let is_swept = |option: &&RuleOption| {
+            let mut values = rules().map(|result| (option.get)(result.cell.rule));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        };
+        let mut names = Self { rule: RULE_OPTIONS.iter().filter(is_swept).collect(), width: 10 };
+        let widths = results.iter().map(|result| names.of(result).len());
+        names.width = widths.fold(names.width, usize::max);
+        names
+    }
+
+    fn of(&self, result: &CacheResult) -> String {
+        let mut name = result.cell.policy.name().to_owned();
+        for option in self.rule.iter().filter(|_| result.cell.has_rule()) {
+            name += &format!(" {} {}", option.name, (option.get)(result.cell.rule));
+        }
+        name
+    }
 }
 
 /// A name as a field of CSV: a path may have commas, or begin as a formula does.
@@ -143,7 +176,7 @@ pub fn tier_table(results: &[CacheResult]) -> String {
         values.any(|value| Some(value) != first)
     };
     let swept: Vec<&TierOption> = TIER_OPTIONS.iter().filter(is_swept).collect();
-    let mut text = String::new();
+    let (mut text, names) = (String::new(), PolicyNames::new(results));
     for result in results {
         let (Some(tiers), Some(setting)) = (&result.tiers, &result.cell.tiers) else { continue };
         if text.is_empty() {
@@ -156,10 +189,11 @@ pub fn tier_table(results: &[CacheResult]) -> String {
         }
         let [l1, l2, l3, mean, p99, rate, p50] = tier_figures(tiers);
         let cell = &result.cell;
-        let (name, given, policy) = (&cell.trace.name, &cell.given, cell.policy.name());
+        let (name, given, policy) = (&cell.trace.name, &cell.given, names.of(result));
+        let width = names.width;
         let _ = write!(
             text,
-            "{name:19} {given:>8}  {policy:10} {l1:>6.2} {l2:>6.2} {l3:>6.2} {mean:>8.0} {p50:>7.0} {p99:>8.0} {rate:>14.1}"
+            "{name:19} {given:>8}  {policy:width$} {l1:>6.2} {l2:>6.2} {l3:>6.2} {mean:>8.0} {p50:>7.0} {p99:>8.0} {rate:>14.1}"
         );
         for option in &swept {
             let (value, width) = (option.text(setting), option.name.len());
@@ -179,12 +213,14 @@ pub fn row(results: &[CacheResult], result: &CacheResult) -> String {
     let cell = &result.cell;
     let share =
         bound(results, result).map_or(0.0, |bound| 100.0 * result.percent() / bound.max(1e-9));
+    let names = PolicyNames::new(results);
+    let width = names.width;
     format!(
-        "{:19} {:>8} {:>7}  {:10} {:>6.2} {:>9.1} % {:>8} {:>10.1}",
+        "{:19} {:>8} {:>7}  {:width$} {:>6.2} {:>9.1} % {:>8} {:>10.1}",
         cell.trace.name,
         cell.given,
         cell.capacity,
-        cell.policy.name(),
+        names.of(result),
         result.percent(),
         share,
         result.counts.misses,

@@ -52,6 +52,12 @@ impl TierResult {
     pub fn counter(&self, name: &str) -> u64 {
         self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
     }
+
+    /// A counter by its name in percent of the accesses.
+    #[must_use]
+    pub fn percent(&self, name: &str) -> f64 {
+        100.0 * self.counter(name) as f64 / self.counter("accesses").max(1) as f64
+    }
 }
 
 /// Runs the cell's trace once; its policy is not a bound.

@@ -154,11 +154,11 @@ impl PlotAxis<CellResult> for WanAxis {
 
     /// Loss models of the same mean are different curves, not places; a size of so many bandwidth-delay products is one value,
     /// whatever the path.
-    fn value(self, result: &CellResult) -> String {
-        match self {
+    fn value(self, result: &CellResult) -> Option<String> {
+        Some(match self {
             Self::Size => result.cell.size.clone(),
             _ => self.of(result).to_string(),
-        }
+        })
     }
 
     fn is_always_named(self) -> bool {
