@@ -297,6 +297,23 @@ fn every_option_of_the_tiers_changes_what_the_model_gives() {
     std::fs::remove_file(&file).expect("it is there");
 }
 
+/// What the book says that the commands print is what they print.
+#[test]
+fn the_tables_of_the_book_are_those_of_its_commands() {
+    let book = include_str!("../../docs/nic-internals.md").replace("\\\n", " ");
+    let blocks: Vec<&str> = book.split("```console\n$ urma-lab ").skip(1).collect();
+    assert!(blocks.len() >= 2, "the seed's thresholds, and demand");
+    for block in blocks {
+        let mut lines = block.split("```").next().unwrap_or_default().lines();
+        let command = lines.next().expect("a command");
+        let output = urma_lab(&command.split_whitespace().collect::<Vec<_>>());
+        let printed = String::from_utf8(output.stdout).expect("text");
+        let wanted: Vec<&str> = lines.collect();
+        assert!(wanted.len() > 2, "{command}");
+        assert!(printed.contains(&wanted.join("\n")), "{command} prints\n{printed}");
+    }
+}
+
 #[test]
 fn a_file_is_read_and_its_capacity_may_be_in_bytes() {
     let file = std::env::temp_dir().join(format!("urma-lab-handles-{}", std::process::id()));
