@@ -12,6 +12,7 @@ pub mod output;
 pub mod plot;
 pub mod splice;
 pub mod stats;
+pub mod svg;
 pub mod sweep;
 pub mod units;
 pub mod wan;

@@ -10,8 +10,21 @@ use plotters::element::{Circle, PathElement};
 use plotters::prelude::{Color, IntoDrawingArea, RGBColor, SVGBackend};
 use plotters::series::{DashedLineSeries, LineSeries};
 
+use crate::svg::compact;
+
 /// Width and height in px.
 pub const SIZE: (u32, u32) = (760, 420);
+/// Colours of curves, in their order.
+pub const COLOURS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(255, 127, 14),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(90, 90, 90),
+];
 
 /// A plot that could not be drawn.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -215,7 +228,7 @@ impl<R, A: PlotAxis<R>, V: PlotValue<R>> SweepPlots<'_, R, A, V> {
             (false, false) => self.draw_on(&mut svg, text, (x, y), &curves),
         };
         drawn.map_err(|error| PlotError(error.to_string()))?;
-        Ok(Some(svg))
+        Ok(Some(compact(&svg)))
     }
 
     fn draw_on<X, Y>(
@@ -244,7 +257,8 @@ impl<R, A: PlotAxis<R>, V: PlotValue<R>> SweepPlots<'_, R, A, V> {
             .y_desc(shown.title())
             .x_label_formatter(&|x| axis.label(*x))
             .y_label_formatter(&|y| shown.label(*y))
-            .light_line_style(RGBColor(230, 230, 230))
+            .max_light_lines(1)
+            .bold_line_style(RGBColor(230, 230, 230))
             .draw()?;
         // Lines of curves that are drawn later are thinner, so that one of equal values does not hide those below it.
         let widths = (0..curves.len()).map(|at| 2 * (curves.len() - at) - 1);

@@ -5,4 +5,5 @@
 
 pub mod cells;
 pub mod picture;
+pub mod plot;
 pub mod results;

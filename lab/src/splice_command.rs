@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lab::splice::cells::SpliceGrid;
-use lab::splice::{picture, results};
+use lab::splice::{picture, plot, results};
 
 use crate::command::{SweepArgs, SweepEnd};
 
@@ -97,7 +97,8 @@ pub(crate) fn run(args: &SpliceArgs) -> ExitCode {
             ("cycles.txt", picture::text(&rows)),
             ("cycles.svg", picture::svg(&rows)),
         ];
-        let files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
+        let mut files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
+        files.extend(plot::of(&found)?.into_iter().map(|(name, svg)| (name + ".svg", svg)));
         let text = if args.picture { picture::text(&rows) } else { String::new() };
         Ok(SweepEnd { files, json: None, text })
     })

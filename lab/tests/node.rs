@@ -48,7 +48,7 @@ fn a_log_and_files_are_those_of_the_run() {
     assert!(output.status.success(), "{output:?}");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
     assert_eq!((read("cells.csv").lines().count(), read("cells.jsonl").lines().count()), (5, 5));
-    let plot = read("latency-by-loss-1.svg");
+    let plot = read("latency-by-loss-nodes-3-delay-5us.svg");
     assert!(plot.contains("model") && plot.contains("irn"));
     let log = folder.join("events.log");
     let logged = node(&format!("--requests 40 --loss 2% --json --log {}", log.display()));

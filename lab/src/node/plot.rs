@@ -1,122 +1,203 @@
-//! Plots of `node`: the latency of requests over loss, one curve per strategy.
+//! Plots of `node`, one curve per strategy: the 99th percentile of the latency along each list with several values.
 //!
-//! - owns: axes, colours. takes: results. gives: SVG text. must not: leave out that it is a model.
+//! - owns: axes, medians over seeds. takes: results. gives: SVG text. must not: draw anything itself.
 
-use plotters::chart::{ChartBuilder, SeriesLabelPosition};
-use plotters::coord::combinators::IntoLogRange;
-use plotters::element::{Circle, PathElement};
-use plotters::prelude::{Color, IntoDrawingArea, RGBColor, SVGBackend};
-use plotters::series::LineSeries;
-use plotters::style::{Palette, Palette99};
+use plotters::chart::SeriesLabelPosition;
+use plotters::prelude::RGBColor;
 
 use super::grid::NodeCell;
 use super::results::NodeResult;
-use crate::plot::PlotError;
+use crate::plot::{COLOURS, PlotAxis, PlotError, PlotRange, PlotValue, SweepPlots};
 use crate::stats::middle;
 
-/// Width and height in px.
-const SIZE: (u32, u32) = (760, 420);
+/// A cell, and the median over its seeds.
+#[derive(Clone, PartialEq, Debug)]
+struct NodePoint {
+    cell: NodeCell,
+    latency_us: f64,
+}
 
-/// A strategy and its points: loss in percent, latency in us.
-type LatencyCurve = (&'static str, Vec<(f64, f64)>);
+/// What a plot shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NodeLatency;
 
-/// One SVG for each set of results that differ in loss, strategy and seed alone, with its name; none where loss is one.
+impl PlotValue<NodePoint> for NodeLatency {
+    fn name(self) -> &'static str {
+        "latency"
+    }
+
+    fn title(self) -> &'static str {
+        "p99 of a request in us"
+    }
+
+    fn value(self, point: &NodePoint) -> Option<(f64, Option<f64>)> {
+        (point.latency_us > 0.0).then_some((point.latency_us, None))
+    }
+
+    fn range(self, values: &mut dyn Iterator<Item = f64>) -> PlotRange {
+        let ends = (f64::INFINITY, 0.0_f64);
+        let (least, most) =
+            values.fold(ends, |(least, most), value| (least.min(value), most.max(value)));
+        PlotRange { least: least / 1.5, most: most * 1.5, is_log: true }
+    }
+
+    fn label(self, value: f64) -> String {
+        if value < 1.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+    }
+
+    fn corner(self) -> SeriesLabelPosition {
+        SeriesLabelPosition::UpperLeft
+    }
+}
+
+/// A list that a grid combines, by its place in [`LISTS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NodeAxis(usize);
+
+/// Name and title of a list, its place on an axis if it has numbers, and its text.
+struct FabricList {
+    name: &'static str,
+    title: &'static str,
+    place: fn(&NodeCell) -> Option<f64>,
+    text: fn(&NodeCell) -> String,
+}
+
+/// A list of chances in percent.
+macro_rules! chances {
+    ($name:literal, $title:literal, $field:ident) => {
+        FabricList {
+            name: $name,
+            title: $title,
+            place: |cell| Some(f64::from(cell.faults.$field) / 1e4),
+            text: |cell| format!("{}pc", f64::from(cell.faults.$field) / 1e4),
+        }
+    };
+}
+
+/// All lists but that of strategies.
+const LISTS: [FabricList; 11] = [
+    FabricList {
+        name: "nodes",
+        title: "nodes",
+        place: |cell| Some(f64::from(cell.nodes)),
+        text: |cell| cell.nodes.to_string(),
+    },
+    FabricList {
+        name: "delay",
+        title: "one-way delay in us",
+        place: |cell| Some(cell.faults.delay_ns as f64 / 1e3),
+        text: |cell| format!("{}us", cell.faults.delay_ns as f64 / 1e3),
+    },
+    chances!("loss", "datagrams lost, %", loss_ppm),
+    chances!("burst", "datagrams that begin a burst of losses, %", burst_ppm),
+    chances!("duplicate", "datagrams that come twice, %", duplicate_ppm),
+    chances!("reorder", "datagrams held back, %", reorder_ppm),
+    chances!("corrupt", "datagrams with a wrong bit, %", corrupt_ppm),
+    FabricList {
+        name: "restarts",
+        title: "nodes that die and come back",
+        place: |cell| Some(f64::from(cell.restarts)),
+        text: |cell| cell.restarts.to_string(),
+    },
+    FabricList {
+        name: "hosts",
+        title: "hosts",
+        place: |_| None,
+        text: |cell| cell.hosts_name().to_owned(),
+    },
+    FabricList {
+        name: "mix",
+        title: "requests",
+        place: |_| None,
+        text: |cell| cell.mix.name().to_owned(),
+    },
+    FabricList {
+        name: "congestion",
+        title: "congestion control",
+        place: |_| None,
+        text: |cell| cell.congestion.name().to_owned(),
+    },
+];
+
+/// The places of all lists.
+const AXES: [NodeAxis; LISTS.len()] = {
+    let mut axes = [NodeAxis(0); LISTS.len()];
+    let mut at = 0;
+    while at < axes.len() {
+        axes[at] = NodeAxis(at);
+        at += 1;
+    }
+    axes
+};
+
+impl PlotAxis<NodePoint> for NodeAxis {
+    fn name(self) -> &'static str {
+        LISTS[self.0].name
+    }
+
+    fn title(self) -> String {
+        LISTS[self.0].title.to_owned()
+    }
+
+    fn place(self, point: &NodePoint) -> Option<f64> {
+        (LISTS[self.0].place)(&point.cell)
+    }
+
+    fn label(self, place: f64) -> String {
+        format!("{}", (place * 100.0).round() / 100.0)
+    }
+
+    /// Nothing lost is a place among losses.
+    fn is_log(self) -> bool {
+        false
+    }
+
+    fn text(self, point: &NodePoint) -> String {
+        format!("{}-{}", self.name(), (LISTS[self.0].text)(&point.cell))
+    }
+
+    fn words(self, point: &NodePoint) -> String {
+        format!("{} {}", self.name(), (LISTS[self.0].text)(&point.cell)).replace("pc", " %")
+    }
+
+    fn value(self, point: &NodePoint) -> Option<String> {
+        Some((LISTS[self.0].text)(&point.cell))
+    }
+
+    fn is_always_named(self) -> bool {
+        ["nodes", "delay"].contains(&self.name())
+    }
+
+    fn divides(self) -> bool {
+        true
+    }
+}
+
+/// SVGs by name: for each list of numbers with several values, one per combination of the other lists.
 pub fn of(results: &[NodeResult]) -> Result<Vec<(String, String)>, PlotError> {
-    let mut groups: Vec<(NodeCell, Vec<&NodeResult>)> = Vec::new();
-    for result in results {
-        let common = common(&result.cell);
-        match groups.iter_mut().find(|(known, _)| *known == common) {
-            Some((_, group)) => group.push(result),
-            None => groups.push((common, vec![result])),
-        }
-    }
-    let mut plots = Vec::new();
-    for ((cell, group), number) in groups.iter().zip(1..) {
-        let curves = curves(group);
-        if curves.iter().any(|(_, points)| points.len() > 1) {
-            let mut svg = String::new();
-            let title = format!(
-                "{} nodes, delay {} us, {} requests of at most {} bytes each: model",
-                cell.nodes,
-                cell.faults.delay_ns as f64 / 1e3,
-                cell.requests,
-                cell.size
-            );
-            draw(&mut svg, &title, &curves).map_err(|error| PlotError::new(&error.to_string()))?;
-            plots.push((format!("latency-by-loss-{number}"), svg));
-        }
-    }
-    Ok(plots)
+    let points = points(results);
+    let results: Vec<&NodePoint> = points.iter().collect();
+    plots(&results).draw()
 }
 
-/// A cell without what makes curves and points.
-fn common(cell: &NodeCell) -> NodeCell {
-    let mut cell = cell.clone();
-    (cell.faults.loss_ppm, cell.strategy) = (0, ubcore_sim::Strategy::default());
-    cell
+fn plots<'a>(results: &'a [&'a NodePoint]) -> SweepPlots<'a, NodePoint, NodeAxis, NodeLatency> {
+    let curve =
+        |_: &[&NodePoint], point: &NodePoint, _: NodeAxis| point.cell.strategy.name().to_owned();
+    let colour = |number: usize| -> RGBColor { COLOURS[number % COLOURS.len()] };
+    SweepPlots { results, axes: &AXES, values: &[NodeLatency], curve, colour }
 }
 
-/// Of each strategy the median over seeds of the latency that 99 % of the requests did not exceed.
-fn curves(group: &[&NodeResult]) -> Vec<LatencyCurve> {
-    let mut found: Vec<(&'static str, u32, Vec<f64>)> = Vec::new();
-    for result in group {
-        let (name, loss) = (result.cell.strategy.name(), result.cell.faults.loss_ppm);
-        let value = result.run.latency_p99_ns as f64 / 1e3;
-        match found.iter_mut().find(|(known, at, _)| (*known, *at) == (name, loss)) {
-            Some((_, _, values)) => values.push(value),
-            None => found.push((name, loss, vec![value])),
-        }
-    }
-    found.sort_by_key(|(_, loss, _)| *loss);
-    let mut curves: Vec<LatencyCurve> = Vec::new();
-    for (name, loss, mut values) in found {
-        values.sort_by(f64::total_cmp);
-        let point = (f64::from(loss) / 1e4, middle(&values));
-        match curves.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push(point),
-            None => curves.push((name, vec![point])),
-        }
-    }
-    curves
-}
-
-fn draw(
-    svg: &mut String,
-    title: &str,
-    curves: &[LatencyCurve],
-) -> Result<(), Box<dyn std::error::Error>> {
-    let points = || curves.iter().flat_map(|(_, points)| points.iter());
-    let right = points().map(|point| point.0).fold(0.0, f64::max) * 1.05;
-    let least = points().map(|point| point.1).fold(f64::INFINITY, f64::min).max(0.1);
-    let most = points().map(|point| point.1).fold(least, f64::max);
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(70)
-        .build_cartesian_2d(0.0..right, (least / 1.5..most * 1.5).log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc("datagrams lost, %")
-        .y_desc("p99 of a request, us")
-        .light_line_style(RGBColor(230, 230, 230))
-        .draw()?;
-    for (number, (name, points)) in curves.iter().enumerate() {
-        let colour = Palette99::pick(number).to_rgba();
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], colour));
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(RGBColor(255, 255, 255).mix(0.8))
-        .draw()?;
-    area.present()?;
-    Ok(())
+/// Runs of a cell stand behind each other: of each cell the median.
+fn points(results: &[NodeResult]) -> Vec<NodePoint> {
+    let cells = results.chunk_by(|a, b| a.cell == b.cell);
+    cells
+        .filter_map(|runs| {
+            let mut values: Vec<f64> =
+                runs.iter().map(|result| result.run.latency_p99_ns as f64 / 1e3).collect();
+            values.sort_by(f64::total_cmp);
+            Some(NodePoint { cell: runs.first()?.cell.clone(), latency_us: middle(&values) })
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -127,32 +208,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_the_median_over_seeds() {
-        let of = |loss_ppm, strategy, seed| {
+    fn a_point_is_the_median_over_seeds_and_lists_are_axes() {
+        let of_cell = |loss_ppm, strategy, seed| {
             let mut result = result(seed);
             (result.cell.faults.loss_ppm, result.cell.strategy) = (loss_ppm, strategy);
             result
         };
         let (knitting, irn) = (Strategy::Knitting, Strategy::Irn);
-        let mut all = vec![of(50_000, irn, 9), of(0, irn, 1)];
-        all.extend([3, 30, 4].map(|seed| of(0, knitting, seed)));
-        all.push(of(50_000, knitting, 8));
-        let found = curves(&all.iter().collect::<Vec<_>>());
-        let wanted =
-            [("irn", vec![(0.0, 1.0), (5.0, 9.0)]), ("knitting", vec![(0.0, 4.0), (5.0, 8.0)])];
+        let mut all: Vec<_> = [3, 30, 4].map(|seed| of_cell(0, knitting, seed)).into();
+        all.extend(
+            [(50_000, irn, 9), (0, irn, 1), (50_000, knitting, 8)]
+                .map(|(loss, strategy, seed)| of_cell(loss, strategy, seed)),
+        );
+        let points = points(&all);
+        let cells: Vec<&NodePoint> = points.iter().collect();
+        let loss = AXES.into_iter().find(|axis| axis.name() == "loss").expect("a list");
+        let found = plots(&cells).curves(&cells, (loss, NodeLatency));
+        let wanted = [
+            ("knitting".to_owned(), vec![(0.0, 4.0, None), (5.0, 8.0, None)]),
+            ("irn".to_owned(), vec![(0.0, 1.0, None), (5.0, 9.0, None)]),
+        ];
         assert_eq!(found, wanted);
-        let plots = of_names(&all);
-        assert_eq!(plots, ["latency-by-loss-1"]);
-        // Cells that differ in more are other pictures; without several losses there is none.
-        all.iter_mut().filter(|result| result.cell.faults.loss_ppm > 0).for_each(|result| {
-            result.cell.nodes += 1;
-        });
-        assert_eq!(of_names(&all), [""; 0]);
-    }
-
-    fn of_names(results: &[NodeResult]) -> Vec<String> {
-        let plots = of(results).expect("it is drawn");
-        assert!(plots.iter().all(|(_, svg)| svg.contains("model") && svg.contains("knitting")));
-        plots.into_iter().map(|(name, _)| name).collect()
+        let names = |all: &[NodeResult]| -> Vec<String> {
+            let plots = of(all).expect("it is drawn");
+            assert!(plots.iter().all(|(_, svg)| svg.contains("model") && svg.contains("irn")));
+            plots.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&all), ["latency-by-loss-nodes-3-delay-10us"]);
+        // Each list has another text for another value, so that no plot mixes two of them.
+        let changes: [fn(&mut NodeCell); 11] = [
+            |cell| cell.nodes += 1,
+            |cell| cell.faults.delay_ns += 1,
+            |cell| cell.faults.loss_ppm += 1,
+            |cell| cell.faults.burst_ppm += 1,
+            |cell| cell.faults.duplicate_ppm += 1,
+            |cell| cell.faults.reorder_ppm += 1,
+            |cell| cell.faults.corrupt_ppm += 1,
+            |cell| cell.restarts += 1,
+            |cell| cell.hosts = ubcore_sim::sim::HostSharing::SameHost,
+            |cell| cell.mix = super::super::grid::NodeMix::Add,
+            |cell| cell.congestion = ubcore_sim::CongestionChoice::Cubic,
+        ];
+        for (axis, change) in AXES.into_iter().zip(changes) {
+            let mut other = points[0].clone();
+            change(&mut other.cell);
+            let differs: Vec<&str> = AXES
+                .into_iter()
+                .filter(|known| known.value(&other) != known.value(&points[0]))
+                .map(PlotAxis::<NodePoint>::name)
+                .collect();
+            assert_eq!(differs, [PlotAxis::<NodePoint>::name(axis)]);
+        }
     }
 }

@@ -215,6 +215,15 @@ fn mix_of(text: &str) -> Result<LengthMix, GridError> {
 }
 
 impl SpliceCell {
+    /// Bytes of every message; `None`: they differ.
+    #[must_use]
+    pub fn message_bytes(&self) -> Option<u32> {
+        match self.lengths {
+            LengthMix::Fixed(bytes) => Some(bytes),
+            LengthMix::Rpc => None,
+        }
+    }
+
     /// The messages that it draws.
     #[must_use]
     pub fn draw(&self) -> Vec<PieceMessage> {

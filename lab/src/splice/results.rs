@@ -96,7 +96,15 @@ pub fn fields(cell: &SpliceCell, end: RunEnd, counters: &EngineCounters) -> Vec<
 }
 
 impl SpliceResult {
-    fn number(&self, name: &str) -> Option<f64> {
+    /// Bytes of every message; `None`: they differ.
+    #[must_use]
+    pub fn message_bytes(&self) -> Option<u32> {
+        self.cell.message_bytes()
+    }
+
+    /// The value of a field that is a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
         let field = self.fields.iter().find(|(known, _)| known == name);
         field.and_then(|(_, value)| value.as_f64())
     }

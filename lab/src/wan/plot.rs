@@ -3,18 +3,10 @@
 //! - owns: axes, ranges, colours. takes: results. gives: SVG text. must not: draw anything itself.
 
 use plotters::chart::SeriesLabelPosition;
-use plotters::prelude::RGBColor;
 
 use super::results::CellResult;
-use crate::plot::{PlotAxis, PlotError, PlotRange, PlotValue, SweepPlots};
+use crate::plot::{COLOURS, PlotAxis, PlotError, PlotRange, PlotValue, SweepPlots};
 
-const COLOURS: [RGBColor; 5] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(255, 127, 14),
-    RGBColor(148, 103, 189),
-];
 /// Lowest value of an axis of goodput.
 const LEAST: f64 = 1e-4;
 
@@ -23,6 +15,7 @@ const LEAST: f64 = 1e-4;
 enum WanValue {
     Goodput,
     Completion,
+    Later,
 }
 
 impl PlotValue<CellResult> for WanValue {
@@ -30,6 +23,7 @@ impl PlotValue<CellResult> for WanValue {
         match self {
             Self::Goodput => "goodput",
             Self::Completion => "completion",
+            Self::Later => "later",
         }
     }
 
@@ -37,6 +31,7 @@ impl PlotValue<CellResult> for WanValue {
         match self {
             Self::Goodput => "goodput / limit; dashed: formula",
             Self::Completion => "completion time / bound",
+            Self::Later => "completion time of later messages / bound",
         }
     }
 
@@ -47,13 +42,14 @@ impl PlotValue<CellResult> for WanValue {
                 Some((goodput, Some(result.formula.max(LEAST))))
             }
             Self::Completion => Some((result.metrics.fct_over_bound?.median, None)),
+            Self::Later => Some((result.metrics.later_fct_over_bound?.median, None)),
         }
     }
 
     fn range(self, values: &mut dyn Iterator<Item = f64>) -> PlotRange {
         let (least, most) = match self {
             Self::Goodput => (LEAST, 1.2),
-            Self::Completion => (0.95, values.fold(1.5, f64::max) * 1.1),
+            Self::Completion | Self::Later => (0.95, values.fold(1.5, f64::max) * 1.1),
         };
         PlotRange { least, most, is_log: true }
     }
@@ -65,7 +61,7 @@ impl PlotValue<CellResult> for WanValue {
     fn corner(self) -> SeriesLabelPosition {
         match self {
             Self::Goodput => SeriesLabelPosition::LowerLeft,
-            Self::Completion => SeriesLabelPosition::UpperLeft,
+            Self::Completion | Self::Later => SeriesLabelPosition::UpperLeft,
         }
     }
 }
@@ -180,7 +176,7 @@ fn plots<'a>(results: &'a [&'a CellResult]) -> SweepPlots<'a, CellResult, WanAxi
     SweepPlots {
         results,
         axes: &WanAxis::ALL,
-        values: &[WanValue::Goodput, WanValue::Completion],
+        values: &[WanValue::Goodput, WanValue::Completion, WanValue::Later],
         curve,
         colour: |number| COLOURS[number % COLOURS.len()],
     }
@@ -240,6 +236,14 @@ mod tests {
             assert!(svg.contains("100 Gb/s") && svg.contains("model"), "{name}");
             assert!(svg.contains("irn") && svg.contains("gbn"), "{name}");
         }
+        // Later messages are a picture of their own where there are some.
+        let mut all = results(&["10ms"], &["iid:0.01", "iid:0.1"], &["irn"]);
+        all.iter_mut().for_each(|result| result.metrics.later_fct_over_bound = summary(&[1.5]));
+        let plots = of(&all).expect("it is drawn");
+        let wanted =
+            ["completion", "goodput", "later"].map(|name| format!("{name}-by-loss-100g-10000us"));
+        assert_eq!(names(&plots), wanted);
+        assert!(plots[2].1.contains("later messages / bound"), "{}", plots[2].1);
         // One loss gives no curve, and where nothing is lost there is none.
         let one = of(&results(&["10ms"], &["iid:0.01"], &["irn"])).expect("nothing to draw");
         assert_eq!(one, []);
