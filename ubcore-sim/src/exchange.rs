@@ -36,7 +36,7 @@ use crate::context::segment::SegmentCache;
 use crate::endpoint::{EndpointEvent, Reception, TpEndpoint};
 use crate::engine::core::DeviceCore;
 use crate::engine::gather::Local;
-use crate::engine::mail::Handed;
+use crate::engine::mail::{HANDED_OVER_MAX, Handed};
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor, Transmit};
 use ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
@@ -541,14 +541,18 @@ impl Exchange {
             }
             self.purge_standard(core, id);
         }
-        let mut busy = false;
+        let mut taken = 0;
         while let Some(handed) = self.senders.next_handed(id) {
-            busy = true;
+            taken += 1;
             if let Err(status) = self.take_handed(core, now, id, &handed) {
                 self.senders.end(id, handed.seq, status, 0);
             }
         }
-        busy
+        if taken >= HANDED_OVER_MAX {
+            // It may have found the mailbox full.
+            self.senders.wake(id);
+        }
+        taken > 0
     }
 
     fn take_handed(

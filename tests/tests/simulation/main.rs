@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "hashes, totals and progress are what a run is asked for")]
 
+mod long_paths;
 mod statuses;
 
 use std::process::Command;

@@ -7,7 +7,7 @@
 //! *Must not*: read a real clock.
 #![expect(clippy::unwrap_used, reason = "a test ends where its world cannot be made")]
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -129,7 +129,7 @@ const LEN: usize = 64 << 10;
 impl End {
     fn open(backing: Arc<dyn DeviceBacking>, send: JfsCfg) -> Self {
         let context = device_on(backing).open(0).unwrap();
-        let jfc = context.create_jfc(&JfcCfg::new(64), None).unwrap();
+        let jfc = context.create_jfc(&JfcCfg::new(send.depth.max(64)), None).unwrap();
         let recv_jfc = context.create_jfc(&JfcCfg::new(64), None).unwrap();
         let recv = JettyRecv::Own { cfg: JfrCfg::new(send.mode, 16), jfc: &recv_jfc };
         let jetty = context.create_jetty(&JettyCfg::new(send, &jfc, recv)).unwrap();
@@ -141,17 +141,17 @@ impl End {
 
 /// Two ends on the fabric; what goes wrong goes wrong at `a`.
 #[derive(Debug)]
-struct Pair {
+pub(super) struct Pair {
     target: TargetJetty,
     remote: ImportedSegment,
     a: End,
     _b: End,
     meddler: Meddler,
-    fabric: Arc<Fabric>,
+    pub(super) fabric: Arc<Fabric>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Write,
     Read,
     Send,
@@ -159,7 +159,7 @@ enum Kind {
 }
 
 impl Pair {
-    fn new(cfg: FabricCfg, send: JfsCfg) -> Self {
+    pub(super) fn new(cfg: FabricCfg, send: JfsCfg) -> Self {
         let fabric = Fabric::new(cfg).unwrap();
         let meddler = Meddler::new(fabric.backing(0));
         let a = End::open(Arc::new(meddler.clone()), send);
@@ -175,6 +175,11 @@ impl Pair {
     }
 
     fn post(&mut self, kind: Kind, user_ctx: u64) {
+        self.post_list(kind, user_ctx..=user_ctx);
+    }
+
+    /// Posts a list, a request for each context.
+    pub(super) fn post_list(&mut self, kind: Kind, user_ctxs: RangeInclusive<u64>) {
         let (seg, va) = (&self.a.seg, self.a.seg.va());
         let sge = LocalSge { segment: seg, addr: va, len: 8 };
         let at = RemoteAddr { segment: &self.remote, addr: self.remote.va() };
@@ -185,12 +190,16 @@ impl Pair {
             Kind::Send => SendOp::Send { src: &sges },
             Kind::FetchAdd => SendOp::FetchAdd { result: sge, target: at, value: 1 },
         };
-        let wr = SendWr { flags: WrFlags::COMPLETE, ..SendWr::new(op, &self.target, user_ctx) };
-        self.a.jetty.post_send(&[wr]).unwrap();
+        let wr = |user_ctx| {
+            let wr = SendWr::new(op, &self.target, user_ctx);
+            SendWr { flags: WrFlags::COMPLETE, ..wr }
+        };
+        let list: Vec<_> = user_ctxs.map(wr).collect();
+        self.a.jetty.post_send(&list).unwrap();
     }
 
     /// The next completion of `a`.
-    fn done(&mut self) -> Completion {
+    pub(super) fn done(&mut self) -> Completion {
         let (fabric, jfc) = (&self.fabric, &mut self.a.jfc);
         let mut done = None;
         fabric.run_until(BOUND_NS, || {
@@ -198,6 +207,20 @@ impl Pair {
             done.is_some()
         });
         done.expect("a completion within the bound")
+    }
+
+    /// The next `count` completions of `a`.
+    pub(super) fn all_done(&mut self, count: usize) -> Vec<Completion> {
+        let (fabric, jfc) = (&self.fabric, &mut self.a.jfc);
+        let mut done = vec![Completion::default(); count];
+        let mut len = 0;
+        fabric.run_until(BOUND_NS, || {
+            // One poll for all: each takes virtual time.
+            len += jfc.poll(&mut done[len..]).unwrap();
+            len == count
+        });
+        done.truncate(len);
+        done
     }
 
     fn state(&self) -> JettyState {

@@ -30,7 +30,7 @@ use super::direct::{By, Cursor, Job, Progress, shown_to};
 use super::fast::known::KnownRequests;
 use super::fetch::SendRing;
 use super::gather::{EntryWords, Local, Segments, Store};
-use super::mail::{HANDED_OVER_MAX, Handed, Mail};
+use super::mail::{Handed, Mail, OUTSTANDING_MAX};
 use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
@@ -215,14 +215,16 @@ enum FrontResult {
 
 impl SendEngine {
     pub(crate) fn new(cfg: EngineCfg) -> Self {
+        let ring = SendRing::new(cfg.ring);
+        let mail = Arc::new(Mail::new(ring.blocks() as usize));
         Self {
             id: cfg.who.id,
             is_jetty: cfg.who.is_jetty,
             mode: cfg.mode,
             flags: cfg.flags,
-            ring: SendRing::new(cfg.ring),
+            ring,
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
-            mail: Arc::new(Mail::new()),
+            mail,
             path_states: PathStates::new(),
             segments: SegmentCache::of(cfg.owner),
             known: KnownRequests::new(cfg.ends),
@@ -545,7 +547,7 @@ impl SendEngine {
             placed: placed == Placed::Yes,
         };
         let outstanding: u32 = self.path_states.iter().map(|s| s.outstanding).sum();
-        let room = (outstanding as usize) < HANDED_OVER_MAX;
+        let room = (outstanding as usize) < OUTSTANDING_MAX;
         if !room || self.mail.handed.push(handed).is_err() {
             // A payload that is placed already is simply placed once more at the next step.
             return FrontResult::Wait;

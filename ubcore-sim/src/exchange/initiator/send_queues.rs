@@ -78,6 +78,11 @@ impl SendQueueTable {
         let Some(sender) = self.by_id.get(&queue) else { return };
         // There is room for a completion of each request that can be handed over.
         let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
+        self.wake(queue);
+    }
+
+    /// Has the queue's engine stepped, since it may go on.
+    pub(crate) fn wake(&mut self, queue: u32) {
         if self.wake.last() != Some(&queue) {
             self.wake.push(queue);
         }
@@ -110,7 +115,7 @@ mod tests {
             owner: FunctionId::FIRST,
             is_jetty: true,
             mode: Mode::Rm,
-            mail: Arc::new(Mail::new()),
+            mail: Arc::new(Mail::new(64)),
             rnr_retry: 7,
             err_timeout,
             priority: 0,

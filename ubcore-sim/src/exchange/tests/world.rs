@@ -186,7 +186,7 @@ impl Node {
             nic: None,
         };
         let mut exchange = Exchange::new(&cfg);
-        let mail = Arc::new(Mail::new());
+        let mail = Arc::new(Mail::new(64));
         exchange.add_send(SendSide {
             owner: FunctionId::FIRST,
             id: SENDER,
