@@ -305,13 +305,13 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
 
 /// Window of a TP in packets, and how many of these may be in flight. As configured; else `usual`, or what the
 /// system's buffers hold if that is less. The window is [`SPAN`] times that, within what these buffers hold: the peer
-/// may have no other limit. With congestion control, only the memory of a window is limited.
+/// may have no other limit. With congestion control, the path and the memory of a TP limit it.
 fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> (u32, u32) {
     let kept = kept.unwrap_or(u32::MAX).max(WINDOW_MIN);
     match (cfg.window_packets, cfg.congestion) {
         (Some(packets), _) => (packets, packets),
         (None, CongestionChoice::None) => (kept.min(SPAN * usual), kept.min(usual)),
-        (None, _) => ((WINDOW_BYTES / cfg.mtu.max(1)).clamp(usual, WINDOW_MAX), usual),
+        (None, _) => (WINDOW_MAX, usual),
     }
 }
 
@@ -343,8 +343,6 @@ const WINDOW_MIN: u32 = 8;
 /// Ratio of the window to the packets in flight: at 1 % loss a packet that is lost five times in a row does not stop
 /// the sender.
 const SPAN: u32 = 8;
-/// Size in bytes of a window of the longest packets, if something else limits the packets in flight.
-const WINDOW_BYTES: u32 = 64 << 20;
 /// What a setting of a model must be where nothing plugs one in.
 const NO_MODELS: &str = "at its default: this node is opened without models of a NIC";
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
@@ -355,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_bounds_the_path_lets_a_window_be_as_large_as_memory_allows() {
+    fn where_the_path_bounds_the_packets_in_flight_the_window_is_as_large_as_it_can_be() {
         let of = |packets, congestion, mtu, kept| {
             let cfg = NodeCfg { window_packets: packets, congestion, mtu, ..NodeCfg::default() };
             window_of(&cfg, 512, kept)
@@ -367,8 +365,7 @@ mod tests {
         assert_eq!(of(None, none, 8192, Some(0)), (WINDOW_MIN, WINDOW_MIN));
         assert_eq!(of(Some(9), none, 8192, Some(0)), (9, 9));
         for congestion in [CongestionChoice::Delay, CongestionChoice::Cubic] {
-            assert_eq!(of(None, congestion, 8192, Some(100)).0, 8192);
-            assert_eq!(of(None, congestion, 256, Some(100)).0, WINDOW_MAX);
+            assert_eq!(of(None, congestion, 8192, Some(100)).0, WINDOW_MAX);
             assert_eq!(of(Some(9), congestion, 8192, None).0, 9);
         }
     }

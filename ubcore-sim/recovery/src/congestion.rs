@@ -34,17 +34,17 @@ pub const WINDOW_MOST: f64 = 16_777_216.0;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub enum CongestionChoice {
     /// None: the send window alone.
-    #[default]
     None,
     /// CUBIC (RFC 9438): the window follows losses.
     Cubic,
     /// The window follows the delay of queues: a target delay as Swift has it, approached as FAST TCP does.
+    #[default]
     Delay,
 }
 
 impl CongestionChoice {
     /// All kinds, the default first.
-    pub const ALL: [Self; 3] = [Self::None, Self::Cubic, Self::Delay];
+    pub const ALL: [Self; 3] = [Self::Delay, Self::Cubic, Self::None];
 
     /// Its name in settings.
     #[must_use]

@@ -79,11 +79,11 @@ impl RtoTimer {
     /// of it together at most doubles the timeout. No sample counts as more than the longest timeout: the clock may have
     /// jumped.
     ///
-    /// Returns the sample as it counts; none when it says nothing of the path.
+    /// Returns the sample; none when it says nothing of the path, or counts for less than it is.
     pub fn on_sample(&mut self, sent_at: Nanos, now: Nanos) -> Option<Nanos> {
         let rtt = now.checked_sub(sent_at)?;
         self.rtt_min = self.rtt_min.min(rtt);
-        let rtt = match &mut self.doubtful {
+        let counted = match &mut self.doubtful {
             Some((until, sampled)) if sent_at <= *until => match sampled {
                 Sampled::Yes => return None,
                 Sampled::No => {
@@ -94,13 +94,13 @@ impl RtoTimer {
             _ => rtt.min(self.cfg.max_ns),
         };
         self.smoothed = Some(match self.smoothed {
-            None => (rtt, rtt / 2),
+            None => (counted, counted / 2),
             Some((srtt, var)) => {
-                let var = (var / 4 * 3).saturating_add(srtt.abs_diff(rtt) / 4);
-                ((srtt / 8 * 7).saturating_add(rtt / 8), var)
+                let var = (var / 4 * 3).saturating_add(srtt.abs_diff(counted) / 4);
+                ((srtt / 8 * 7).saturating_add(counted / 8), var)
             }
         });
-        Some(rtt)
+        (counted == rtt).then_some(rtt)
     }
 
     /// Something was sent: runs if it did not.
@@ -297,6 +297,19 @@ mod tests {
         }
         timer.on_progress(50 * SECOND, Waiting::Yes);
         assert!(timer.deadline() > Some(50 * SECOND + 100_000_000));
+    }
+
+    /// Congestion control would take it for the path without queues.
+    #[test]
+    fn a_sample_that_counts_for_less_is_none_of_the_path() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        timer.on_sent(0);
+        assert_eq!(timer.on_time(cfg.initial_ns), Ok(Expired::Yes));
+        let far = 3 * cfg.initial_ns;
+        assert_eq!(timer.on_sample(0, far), None);
+        assert_eq!((timer.rtt(), timer.rtt_min()), (Some(2 * cfg.initial_ns), far));
+        assert_eq!(timer.on_sample(far, 2 * far), Some(far), "it was sent later");
     }
 
     #[test]

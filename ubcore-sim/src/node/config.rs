@@ -83,9 +83,9 @@ pub struct NodeCfg {
     /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048 or 4096;
     /// `None`: the largest for the route to the peer when the jetty is bound.
     pub rc_mtu: Option<u32>,
-    /// Send window of a TP in packets, 1 to 65536; a long path needs the rate times the round-trip time. `None`: 512, or as
-    /// many as fit into the socket buffers if that is less; with congestion control, which bounds the packets on the path,
-    /// as many as have 64 MiB.
+    /// Send window of a TP in packets, 1 to 65536; a long path needs the rate times the round-trip time. `None`: as
+    /// many as have 64 MiB, 65536 at most, since congestion control bounds the packets on the path; without it 512 of 4096,
+    /// or what fits into the socket buffers if that is less.
     pub window_packets: Option<u32>,
     /// Whether the kernel segments runs of packets that one call sends (GSO) and joins received ones (GRO).
     pub udp_offload: UdpOffload,
@@ -172,7 +172,7 @@ impl NodeCfg {
     /// | `URMA_TP_RECOVERY` | `go-back-n`, `selective-repeat`, `irn`, `knitting`: how lost packets are sent again, if
     ///   the peer does so, too |
     /// | `URMA_TP_WINDOW` | `auto`, or 1 to 65536: packets of a TP that may be unacknowledged |
-    /// | `URMA_TP_CONGESTION` | `none`, `cubic`, `delay`: what bounds the packets that a TP of this node has on the path
+    /// | `URMA_TP_CONGESTION` | `delay`, `cubic`, `none`: what bounds the packets that a TP of this node has on the path
     ///   ([`CongestionChoice`]) |
     /// | `URMA_UDP_OFFLOAD` | `on` (the kernel cuts and joins packets where it can: GSO, GRO), `off` |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |

@@ -202,7 +202,7 @@ const SETTINGS: [(&str, &str, &str); 27] = [
     ("URMA_RC_MTU", "rc_mtu", "route"),
     ("URMA_TP_RECOVERY", "tp_recovery", "knitting"),
     ("URMA_TP_WINDOW", "tp_window", "auto"),
-    ("URMA_TP_CONGESTION", "tp_congestion", "none"),
+    ("URMA_TP_CONGESTION", "tp_congestion", "delay"),
     ("URMA_UDP_OFFLOAD", "udp_offload", "on"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
     ("URMA_VFIO", "vfio", "none"),

@@ -11,7 +11,7 @@ use udma_abi::Nanos;
 use urma_packet::{Body, PackEntries, TransactionHeader};
 use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, TpReceiver};
 
-use super::ring::{Ring, SPARE_MAX};
+use super::ring::{Ring, SPARE_MAX, WINDOW_BYTES};
 
 /// One packet's part of a transaction.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ pub(super) struct ReceiveWindow {
     /// Packets beyond the gap.
     beyond: Ring<Option<KeptPacket>>,
     ready: VecDeque<KeptPacket>,
+    /// Bytes of all these packets.
+    bytes: usize,
     /// Bytes of the first packet, a pack, that were given out.
     taken: usize,
     /// Buffers to be reused.
@@ -103,6 +105,7 @@ impl ReceiveWindow {
             window,
             beyond: Ring::new(packets),
             ready: VecDeque::with_capacity(window.min(SPARE_MAX)),
+            bytes: 0,
             taken: 0,
             spare: Vec::with_capacity(window.min(SPARE_MAX)),
         }
@@ -145,7 +148,7 @@ impl ReceiveWindow {
                 WindowResult::Outside
             });
         };
-        if ahead >= self.room() as u64 {
+        if ahead >= self.room() as u64 || !self.has_memory(ahead, payload.len()) {
             return Ok(WindowResult::Outside);
         }
         let edge = self.edge();
@@ -164,6 +167,11 @@ impl ReceiveWindow {
         Ok(WindowResult::InOrder(new_edge))
     }
 
+    /// Whether a packet `ahead` of the edge may be held. The first missing one always may, since all others wait for it.
+    fn has_memory(&self, ahead: u64, len: usize) -> bool {
+        self.bytes + len <= WINDOW_BYTES || ahead == 0 && self.ready.is_empty()
+    }
+
     /// Whether there are pieces for [`ReceiveWindow::pop`].
     pub(super) fn has_pieces(&self) -> bool {
         !self.ready.is_empty()
@@ -174,10 +182,9 @@ impl ReceiveWindow {
         loop {
             let first = self.ready.front()?;
             if let Content::One(header) = first.content {
-                return self
-                    .ready
-                    .pop_front()
-                    .map(|packet| Piece { header, payload: packet.payload });
+                let KeptPacket { payload, .. } = self.ready.pop_front()?;
+                self.bytes -= payload.len();
+                return Some(Piece { header, payload });
             }
             let mut entries = PackEntries::new(&first.payload, self.taken);
             if let Some(Ok(entry)) = entries.next() {
@@ -190,6 +197,7 @@ impl ReceiveWindow {
             }
             self.taken = 0;
             if let Some(packet) = self.ready.pop_front() {
+                self.bytes -= packet.payload.len();
                 self.recycle(packet.payload);
             }
         }
@@ -254,6 +262,7 @@ impl ReceiveWindow {
         let mut payload = self.spare.pop().unwrap_or_default();
         payload.clear();
         payload.extend_from_slice(bytes);
+        self.bytes += bytes.len();
         KeptPacket { content, payload }
     }
 }
@@ -290,6 +299,14 @@ mod tests {
         }
 
         fn accept(&mut self, distance: i64) -> Result<WindowResult, LossError> {
+            self.accept_bytes(distance, &[1])
+        }
+
+        fn accept_bytes(
+            &mut self,
+            distance: i64,
+            payload: &[u8],
+        ) -> Result<WindowResult, LossError> {
             let id = JettyId::from_low_bits(1);
             let header = ResponseHeader {
                 tassn: 0,
@@ -299,13 +316,31 @@ mod tests {
                 body: ResponseBody::None,
             };
             let content = Content::One(TransactionHeader::Response(header));
-            self.window.accept(&mut self.pool, (0, distance, DataMark::default()), content, &[1])
+            self.window.accept(&mut self.pool, (0, distance, DataMark::default()), content, payload)
         }
 
         fn change(&self, bits: impl FnOnce(u64) -> u64) {
             let now = self.region.load_u64(0).expect("inside");
             self.region.store_u64(0, bits(now)).expect("inside");
         }
+    }
+
+    /// However small the packets are, or large, a peer fills no more than the memory of a window.
+    #[test]
+    fn a_window_holds_a_bounded_number_of_bytes_and_always_the_packet_that_others_wait_for() {
+        let mut bench = Bench::with(&[]);
+        let payload = vec![7; WINDOW_BYTES / 8];
+        for distance in 1..=8 {
+            assert_eq!(bench.accept_bytes(distance, &payload), Ok(WindowResult::BeyondGap));
+        }
+        assert_eq!(bench.accept(9), Ok(WindowResult::Outside), "no byte more");
+        assert_eq!(bench.accept_bytes(0, &payload), Ok(WindowResult::InOrder(9)));
+        assert_eq!(bench.accept(0), Ok(WindowResult::Outside), "until pieces are taken");
+        for _ in 0..9 {
+            assert_eq!(bench.window.pop().map(|piece| piece.payload.len()), Some(payload.len()));
+        }
+        assert_eq!(bench.window.bytes, 0);
+        assert_eq!(bench.accept(0), Ok(WindowResult::InOrder(10)));
     }
 
     #[test]

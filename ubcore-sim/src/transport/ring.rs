@@ -8,6 +8,8 @@
 
 /// Initial size of a ring.
 const FIRST: usize = 256;
+/// Most bytes of packets that one direction of a TP holds, whatever its window is in packets.
+pub(super) const WINDOW_BYTES: usize = 64 << 20;
 /// Most buffers that a window keeps for later packets.
 pub(super) const SPARE_MAX: usize = 1024;
 

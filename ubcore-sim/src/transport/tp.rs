@@ -27,7 +27,7 @@ use crate::fault::Faults;
 
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
 use super::repair::RepairStore;
-use super::ring::{Ring, SPARE_MAX};
+use super::ring::{Ring, SPARE_MAX, WINDOW_BYTES};
 use super::strategy::Strategy;
 
 /// Buffer size that [`Tp::poll_transmit`] needs, in bytes.
@@ -132,7 +132,7 @@ impl Tp {
 
     /// Free places in the send window; check before fetching what to send.
     pub(crate) const fn room(&self) -> usize {
-        self.tx.ledger().room()
+        if self.packets.bytes < WINDOW_BYTES { self.tx.ledger().room() } else { 0 }
     }
 
     /// Number of packets that were never sent yet.
@@ -206,11 +206,14 @@ impl Tp {
             return Err(error.into());
         }
         let longest = self.longest;
-        if let Some(packet) = self.last_unsent()
-            && let Some(room) = urma_packet::join_pack(packet, (header, payload_len), longest)?
-        {
-            fill(&mut packet[room]);
-            return Ok(());
+        if let Some(packet) = self.last_unsent() {
+            let before = packet.len();
+            if let Some(room) = urma_packet::join_pack(packet, (header, payload_len), longest)? {
+                fill(&mut packet[room]);
+                let joined = packet.len() - before;
+                self.packets.bytes += joined;
+                return Ok(());
+            }
         }
         self.push_packet(header, payload_len, |room| {
             fill(room);
@@ -327,7 +330,7 @@ impl Tp {
         }
         let interval = u64::from((self.cfg.path_packets / 4).max(1));
         let ledger = self.tx.ledger();
-        let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
+        let last = self.room() == 0 && ledger.unsent() + 1 == ledger.next();
         let Some(sending) = self.tx.poll(now) else {
             return self.emit_repair(now, buf).or_else(|| self.emit_tail(now, buf));
         };
@@ -366,7 +369,7 @@ impl Tp {
         {
             return None;
         }
-        let last = ledger.room() == 0 && left == 1;
+        let last = self.room() == 0 && left == 1;
         let interval = u64::from((self.cfg.path_packets / 4).max(1));
         self.tx.poll_new(now)?;
         let len = copy_packet(self.packets.packet(seq), buf);
@@ -546,6 +549,8 @@ impl Tp {
 #[derive(Debug)]
 struct SendStore {
     packets: Ring<Vec<u8>>,
+    /// Bytes of all of them.
+    bytes: usize,
     /// First packet whose place is not free.
     first: u64,
     /// Buffers of acknowledged packets: the most recent one, which is still in the caches, is used first.
@@ -555,7 +560,7 @@ struct SendStore {
 impl SendStore {
     /// Creates a store of `packets` places.
     fn new(packets: u32) -> Self {
-        Self { packets: Ring::new(packets), first: 0, spare: Vec::new() }
+        Self { packets: Ring::new(packets), bytes: 0, first: 0, spare: Vec::new() }
     }
 
     /// Lets `write` fill the `len` bytes of packet `seq`, whose place is free. If `write` fails, nothing is stored.
@@ -569,6 +574,7 @@ impl SendStore {
         bytes.resize(len, 0);
         let written = write(&mut bytes);
         if written.is_ok() {
+            self.bytes += len;
             self.packets.reserve(self.first, seq);
             *self.packets.at_mut(seq) = bytes;
         } else {
@@ -591,6 +597,7 @@ impl SendStore {
         self.first = packets.end;
         for seq in packets {
             let bytes = std::mem::take(self.packet_mut(seq));
+            self.bytes -= bytes.len();
             if self.spare.len() < SPARE_MAX {
                 self.spare.push(bytes);
             }

@@ -22,7 +22,12 @@ pub(crate) struct PathControl {
     round_end: u64,
     /// Most packets on the path in this round and the one before.
     flight_max: [u64; 2],
+    /// Rounds whose losses count as none: they may be of what was on the path when the timer expired, and left it then.
+    uncounted: u32,
 }
+
+/// Rounds after a timeout until all that was sent before it is acknowledged or reported.
+const UNCOUNTED: u32 = 2;
 
 impl PathControl {
     /// A flow that sent nothing; `ledger` is that of its packets.
@@ -36,6 +41,7 @@ impl PathControl {
             reduced_at: None,
             round_end: 0,
             flight_max: [0; 2],
+            uncounted: 0,
         }
     }
 
@@ -83,6 +89,10 @@ impl PathControl {
             self.reduced_at = Some(now);
             self.control.on_loss(now);
         }
+        let lost = if self.uncounted > 0 { 0 } else { lost };
+        if is_round_over {
+            self.uncounted = self.uncounted.saturating_sub(1);
+        }
         self.control.on_news(&PathNews { now, acked, lost, rtt, flight_max, is_round_over });
         self.apply(ledger);
     }
@@ -93,6 +103,7 @@ impl PathControl {
         self.reduced_at = Some(now);
         self.resolved = ledger.spread.resolved();
         self.lost = ledger.lost_count();
+        self.uncounted = UNCOUNTED;
         self.apply(ledger);
     }
 
@@ -176,6 +187,38 @@ mod tests {
         }
     }
 
+    /// What was on the path when the timer expired left it then; its losses, which are reported later, would count as those
+    /// of the few packets since.
+    #[test]
+    fn losses_of_what_the_timer_expired_for_do_not_count_as_those_of_later_packets() {
+        let seen = Arc::default();
+        let mut ledger = SendLedger::new(64);
+        let mut flow = PathControl::new(Box::new(Listener(Arc::clone(&seen), 64)), &mut ledger);
+        let send = |ledger: &mut SendLedger, flow: &mut PathControl, count: u64| {
+            for _ in 0..count {
+                ledger.push();
+                ledger.send_next(1).expect("it waits");
+                flow.on_sent(1, ledger);
+            }
+        };
+        let news = |ledger: &mut SendLedger, flow: &mut PathControl, order, lost: u64| {
+            assert!(ledger.mark_lost(lost));
+            ledger.spread.leave(0, order);
+            flow.on_feedback(2, None, ledger);
+            let news = seen.lock().expect("the only thread").pop().expect("one");
+            (news.acked, news.lost, news.is_round_over)
+        };
+        send(&mut ledger, &mut flow, 16);
+        ledger.spread.leave_all();
+        flow.on_timeout(2, &mut ledger);
+        send(&mut ledger, &mut flow, 8);
+        assert_eq!(news(&mut ledger, &mut flow, 17, 3), (0, 0, true), "lost before");
+        assert_eq!(news(&mut ledger, &mut flow, 20, 4), (2, 0, false));
+        assert_eq!(news(&mut ledger, &mut flow, 24, 16), (3, 0, true));
+        send(&mut ledger, &mut flow, 8);
+        assert_eq!(news(&mut ledger, &mut flow, 28, 24), (3, 1, true), "all since is counted");
+    }
+
     /// Keeps what it is called for: losses and timeouts by their time, and the losses of each feedback.
     #[derive(Debug)]
     struct Calls(Arc<Mutex<Vec<(&'static str, u64)>>>);
@@ -251,9 +294,9 @@ mod tests {
         let after_timeout = after(flow, ledger, 51, &[]);
         assert_eq!(after_timeout, [("timeout", 50), ("lost", 0)], "the timeout counted them");
         let again = send(flow, ledger, 50);
-        assert_eq!(after(flow, ledger, 52, &[again]), [("lost", 1)], "it was sent at the timeout");
+        assert_eq!(after(flow, ledger, 52, &[again]), [("lost", 0)], "it was sent at the timeout");
         let again = send(flow, ledger, 51);
-        assert_eq!(after(flow, ledger, 53, &[again]), [("loss", 53), ("lost", 1)]);
+        assert_eq!(after(flow, ledger, 53, &[again]), [("loss", 53), ("lost", 0)]);
         // A window that is used up is closed.
         while !ledger.is_path_full() {
             assert!(flow.is_open(ledger) && flow.admits(60, ledger));

@@ -20,6 +20,9 @@ const SILENT_MARKS: u32 = 12;
 /// them a second.
 const REPEATS_MAX: u16 = 8;
 const REPEAT_NS: Nanos = 10_000_000;
+/// Transmissions of the oldest packet up to which later ones that arrive hold the timer back: with 5 % loss one of
+/// 160,000 packets needs more.
+const LOST_AGAIN_MAX: u16 = 4;
 /// Least time between two tail marks, in ns.
 const MARK_NS_MIN: Nanos = 50_000;
 /// The same before the first round-trip time.
@@ -39,6 +42,8 @@ pub struct Knit {
     /// Something was sent or reported since the last mark, or the timer expired.
     is_due: bool,
     unsent: u64,
+    /// Transmissions that had left the path at the last acknowledgement.
+    resolved: u64,
     /// Marks since the peer sent something.
     unanswered: u32,
     code: TailCode,
@@ -57,6 +62,7 @@ impl Knit {
             every_ns: MARK_NS_INITIAL,
             is_due: false,
             unsent: 0,
+            resolved: 0,
             unanswered: 0,
             code: TailCode::default(),
         }
@@ -71,10 +77,15 @@ impl Knit {
 }
 
 impl Retransmission for Knit {
-    fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         (self.rtt_min, self.rtt) = (news.rtt_min, news.rtt);
         self.unanswered = 0;
-        false
+        let resolved = ledger.spread.resolved();
+        let arrives = resolved > std::mem::replace(&mut self.resolved, resolved);
+        // Reports say what is lost while later packets arrive. Of an oldest one that is lost each time the timer tells.
+        arrives
+            && ledger.has_unacknowledged()
+            && ledger.slot(ledger.una()).transmissions() <= LOST_AGAIN_MAX
     }
 
     fn on_timeout(&mut self, ledger: &mut SendLedger) {

@@ -177,7 +177,9 @@ impl Node {
         let further: Vec<_> = (1..ports).map(|port| address(port).0).collect();
         let further = FurtherPorts::new(&further).unwrap();
         let cfg = DeviceCfg::new(address(0), life, u64::from(n) << 8 | life);
-        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, rc, ports: further, ..cfg };
+        // Tests say what leaves at once: nothing is paced.
+        let congestion = urma_recovery::CongestionChoice::None;
+        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, rc, ports: further, congestion, ..cfg };
         let ports = Ports {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),

@@ -236,6 +236,30 @@ fn bad_link(rng: &mut Rng) -> FaultCfg {
     }
 }
 
+/// Whatever its window is in packets: what the peer may lack is held here.
+#[test]
+fn a_sender_holds_a_bounded_number_of_bytes() {
+    let (own, peer) = (Tpn::from_low_bits(100), Tpn::from_low_bits(101));
+    let cfg = TpCfg::new(own, peer, Psn::new(0), Psn::new(0));
+    let mut tp = Tp::new(TpCfg { window_packets: WINDOW_MAX, ..cfg });
+    tp.join_up_to(4096);
+    let push = |tp: &mut Tp, len: usize| {
+        tp.push(&header(0, len), len, &mut |out| out.fill(7)).expect("there is room");
+    };
+    // Two in one packet.
+    push(&mut tp, 100);
+    push(&mut tp, 100);
+    assert_eq!(tp.tx.ledger().next(), 1);
+    while tp.has_room() {
+        push(&mut tp, Mtu::MAX.bytes());
+    }
+    let held = WINDOW_BYTES..WINDOW_BYTES + TRANSMIT_MAX;
+    assert!(held.contains(&tp.packets.bytes), "{} bytes", tp.packets.bytes);
+    assert!(tp.tx.ledger().room() > 50_000, "packets are not what is short");
+    tp.packets.free(0..tp.tx.ledger().next());
+    assert_eq!((tp.packets.bytes, tp.has_room()), (0, true));
+}
+
 #[test]
 fn every_piece_arrives_once_in_order_under_four_hundred_seeds() {
     for seed in 0..400 {
