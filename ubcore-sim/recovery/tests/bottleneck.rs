@@ -283,7 +283,7 @@ const KNIT: Recovery = Recovery::Knitting { tail_copies: 1 };
 #[test]
 fn flows_of_one_kind_share_a_link_fairly_and_use_it() {
     for congestion in [CongestionChoice::Cubic, CongestionChoice::Delay] {
-        for flows in [2, 8] {
+        for flows in [2, 8, 16] {
             for recovery in [Recovery::SelectiveRepeat, KNIT] {
                 let cfg = Bottleneck { recovery, ..Bottleneck::new(congestion, flows) };
                 let outcome = cfg.measure(25 * SECOND, 15 * SECOND);
