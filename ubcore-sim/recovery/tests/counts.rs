@@ -275,6 +275,30 @@ fn a_sender_whose_path_is_full_is_not_woken_by_its_pacer() {
     assert_eq!(sender.poll_deadline(), sender.timer().deadline());
 }
 
+/// Packet 0 is lost again and again, and later ones arrive: the timer waits, until that was sent five times. A path may
+/// lose all packets of a size, which the timer is to tell.
+#[test]
+fn packets_that_arrive_hold_the_timer_back_unless_the_oldest_is_lost_each_time() {
+    let mut sender = sender(KNIT, CongestionChoice::Delay);
+    send(&mut sender, 8, 0);
+    let mut now = 10 * MS;
+    for (attempt, is_held) in [(1, true), (2, true), (3, true), (4, true), (5, false)] {
+        let before = sender.timer().deadline().expect("packets are out");
+        now += MS / 10;
+        acknowledge(&mut sender, 0, attempt, now);
+        let after = sender.timer().deadline().expect("packets are out");
+        assert_eq!(after != before, is_held, "{attempt}: {before} {after}");
+        // The same once more says nothing new.
+        acknowledge(&mut sender, 0, attempt, now + 1);
+        assert_eq!(sender.timer().deadline(), Some(after), "{attempt}");
+        report(&mut sender, 0, 1, now);
+        let sent =
+            std::iter::from_fn(|| sender.poll(now)).map(|sent| (sent.seq, u64::from(sent.attempt)));
+        assert_eq!(sent.collect::<Vec<_>>(), [(0, attempt + 1)]);
+        now += MS;
+    }
+}
+
 /// A millisecond between two marks; from the ninth one on twice as long each time, 65.536 s at most.
 #[test]
 fn marks_without_an_answer_come_ever_later_and_an_answer_ends_that() {
