@@ -9,6 +9,7 @@
 
 use std::fmt;
 
+mod counted;
 mod fifos;
 pub mod kind;
 mod lirs;

@@ -2,14 +2,10 @@
 //! Without aging and admission it is LFU.
 //!
 //! - owns: counts of slots, counts of handles outside, ranks by recency. takes: hits, misses, insertions. gives: victims.
-//! - must not: count an access twice. A victim costs a logarithm of the capacity.
+//! - must not: count an access twice. A hit and a victim cost a constant time; with a weight of recency, a logarithm of the capacity, and a victim
+//!   looks at each count that occurs.
 
-use std::collections::BTreeSet;
-
-use super::{
-    Policy, PolicySlot,
-    list::{HandleMap, NONE},
-};
+use super::{Policy, PolicySlot, counted::CountedSlots, list::HandleMap};
 
 /// Counts of handles outside, at most this many times the capacity: beyond, all of them are halved.
 const OUTSIDE_MOST: usize = 32;
@@ -36,9 +32,8 @@ impl SeedRule {
 #[derive(Clone, Debug)]
 pub(super) struct SeedLfu {
     rule: SeedRule,
-    /// Count, last access, handle of each slot.
-    slots: Vec<(u32, u64, u32)>,
-    order: BTreeSet<(u32, u64, PolicySlot)>,
+    capacity: usize,
+    order: CountedSlots,
     outside: HandleMap<u32>,
     ranks: Option<Ranks>,
     now: u64,
@@ -48,8 +43,8 @@ impl SeedLfu {
     pub(super) fn new(rule: SeedRule, capacity: u32) -> Self {
         Self {
             rule,
-            slots: vec![(0, 0, NONE); capacity as usize],
-            order: BTreeSet::new(),
+            capacity: capacity as usize,
+            order: CountedSlots::new(capacity),
             outside: HandleMap::default(),
             ranks: (rule.alpha > 0).then(|| Ranks::new(capacity)),
             now: 0,
@@ -59,15 +54,9 @@ impl SeedLfu {
     /// Counts an access, and ages before it when its time has come.
     fn tick(&mut self) {
         self.now += 1;
-        let period = u64::from(self.rule.aging) * self.slots.len() as u64;
+        let period = u64::from(self.rule.aging) * self.capacity as u64;
         if period > 0 && self.now.is_multiple_of(period) {
-            self.order.clear();
-            for (slot, (count, last, handle)) in (0..).zip(&mut self.slots) {
-                *count /= 2;
-                if *handle != NONE {
-                    self.order.insert((*count, *last, slot));
-                }
-            }
+            self.order.halve();
             self.age_outside();
         }
     }
@@ -79,33 +68,29 @@ impl SeedLfu {
         });
     }
 
-    fn put(&mut self, slot: PolicySlot, count: u32, handle: u32) {
-        self.slots[slot as usize] = (count, self.now, handle);
-        self.order.insert((count, self.now, slot));
+    /// A slot was accessed once more.
+    fn raise(&mut self, slot: PolicySlot) {
+        self.order.raise(slot, self.now);
+        self.touch(slot);
+    }
+
+    fn touch(&mut self, slot: PolicySlot) {
         if let Some(ranks) = &mut self.ranks {
             ranks.touch(slot);
         }
     }
 
-    fn take(&mut self, slot: PolicySlot) -> (u32, u32) {
-        let (count, last, handle) = self.slots[slot as usize];
-        self.order.remove(&(count, last, slot));
-        (count, handle)
-    }
-
     /// The least score: in each count the least recent slot is the candidate.
     fn least(&self, ranks: &Ranks) -> PolicySlot {
-        let entries = self.order.len() as u64;
+        let entries = u64::from(self.order.len());
         let mut best = (u64::MAX, u64::MAX, 0);
-        let mut next = self.order.first();
-        while let Some(&(count, last, slot)) = next {
+        for (count, last, slot) in self.order.oldest_of_each() {
             let least = u64::from(count) * entries;
             if least > best.0 {
                 break;
             }
             let score = least + u64::from(self.rule.alpha) * ranks.rank(slot);
             best = best.min((score, last, slot));
-            next = self.order.range((count.saturating_add(1), 0, 0)..).next();
         }
         best.2
     }
@@ -114,15 +99,14 @@ impl SeedLfu {
 impl Policy for SeedLfu {
     fn on_hit(&mut self, slot: PolicySlot) {
         self.tick();
-        let (count, handle) = self.take(slot);
-        self.put(slot, count.saturating_add(1), handle);
+        self.raise(slot);
     }
 
     fn on_miss(&mut self, handle: u32) {
         self.tick();
         if self.rule.admit > 0 {
             *self.outside.entry(handle).or_insert(0) += 1;
-            if self.outside.len() > OUTSIDE_MOST * self.slots.len() {
+            if self.outside.len() > OUTSIDE_MOST * self.capacity {
                 self.age_outside();
             }
         }
@@ -131,7 +115,7 @@ impl Policy for SeedLfu {
     fn victim(&mut self, _handle: u32) -> PolicySlot {
         match &self.ranks {
             Some(ranks) => self.least(ranks),
-            None => self.order.first().map_or(0, |(_, _, slot)| *slot),
+            None => self.order.first().unwrap_or(0),
         }
     }
 
@@ -141,22 +125,20 @@ impl Policy for SeedLfu {
     }
 
     fn insert(&mut self, handle: u32, slot: PolicySlot) {
-        self.take(slot);
         let count = self.outside.get(&handle).copied().unwrap_or(1);
-        self.put(slot, count, handle);
+        self.order.put(slot, count, self.now);
+        self.touch(slot);
     }
 
     fn remove(&mut self, slot: PolicySlot) {
-        self.take(slot);
+        self.order.remove(slot);
         if let Some(ranks) = &mut self.ranks {
             ranks.remove(slot);
         }
-        self.slots[slot as usize] = (0, 0, NONE);
     }
 
     fn retain(&mut self, slot: PolicySlot) {
-        let (count, handle) = self.take(slot);
-        self.put(slot, count.saturating_add(1), handle);
+        self.raise(slot);
     }
 }
 
