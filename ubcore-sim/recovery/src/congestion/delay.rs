@@ -21,6 +21,9 @@ use super::{
 const TOLERANCE_NS: Nanos = 50_000;
 /// The same as a part of the least round-trip time.
 const TOLERANCE_DIVISOR: Nanos = 32;
+/// A queue that was empty once in this time does not stand, as CoDel has it (RFC 8289): ends that wait for a processor
+/// look like one for some milliseconds, on a short path for many round trips.
+const STANDING_NS: Nanos = 20_000_000;
 /// Samples of a round trip before slow start may end by their least one.
 const SAMPLES_MIN: u32 = 4;
 /// Round trips between two drains, and bounds of that time.
@@ -68,13 +71,15 @@ pub struct Delay {
     /// Least sample of this round trip, and their number.
     round_min: Nanos,
     samples: u32,
+    /// Least sample since this time, by which the window may shrink.
+    standing: (Nanos, Nanos),
     /// Packets that left the path since losses were last counted, and the lost ones among them.
     resolved: u64,
     lost: u64,
     /// Part that was lost when it was measured last.
     loss: f64,
-    /// Timeouts since something left the path.
-    timeouts: u32,
+    /// When the timer expired first, or the window shrank by that last, since something left the path.
+    silent_since: Option<Nanos>,
 }
 
 impl Default for Delay {
@@ -95,10 +100,11 @@ impl Delay {
             srtt: None,
             round_min: Nanos::MAX,
             samples: 0,
+            standing: (Nanos::MAX, 0),
             resolved: 0,
             lost: 0,
             loss: 0.0,
-            timeouts: 0,
+            silent_since: None,
         }
     }
 
@@ -125,6 +131,7 @@ impl Delay {
     fn sample(&mut self, now: Nanos, rtt: Nanos) {
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt / 8 * 7 + rtt / 8));
         self.round_min = self.round_min.min(rtt);
+        self.standing.0 = self.standing.0.min(rtt);
         self.samples += 1;
         // A quarter of the usual queue, or less than ever: others drain it, and all are to do so at the same time. A
         // queue that is always full looks as none.
@@ -177,12 +184,26 @@ impl Delay {
         if self.samples == 0 {
             return;
         }
-        let tolerated = number(self.base().saturating_add(self.tolerance()));
-        let wanted = self.window * tolerated / number(self.round_min.max(1)) + self.window.sqrt();
-        let is_limited = news.flight_max + news.flight_max / 8 + 1 >= whole(self.window);
-        if wanted < self.window || (is_limited && self.loss <= LOSS_GROWS) {
-            self.window = f64::midpoint(self.window, wanted.min(2.0 * self.window));
+        let (least, since) = self.standing;
+        let is_standing = news.now.saturating_sub(since) >= STANDING_NS || news.now < since;
+        if is_standing {
+            self.standing = (Nanos::MAX, news.now);
         }
+        let is_limited = news.flight_max + news.flight_max / 8 + 1 >= whole(self.window);
+        let wanted = self.wanted(self.round_min);
+        if wanted >= self.window {
+            if is_limited && self.loss <= LOSS_GROWS {
+                self.window = f64::midpoint(self.window, wanted.min(2.0 * self.window));
+            }
+        } else if is_standing {
+            self.window = f64::midpoint(self.window, self.wanted(least).min(self.window));
+        }
+    }
+
+    /// The window at which a path with this least sample would have the target delay.
+    fn wanted(&self, least: Nanos) -> f64 {
+        let tolerated = number(self.base().saturating_add(self.tolerance()));
+        self.window * tolerated / number(least.max(1)) + self.window.sqrt()
     }
 
     fn on_round(&mut self, news: &PathNews) {
@@ -233,7 +254,7 @@ impl CongestionControl for Delay {
             self.sample(news.now, rtt);
         }
         if news.acked > 0 {
-            self.timeouts = 0;
+            self.silent_since = None;
         }
         self.on_slow_start(news);
         self.count_losses(news);
@@ -245,12 +266,14 @@ impl CongestionControl for Delay {
 
     fn on_loss(&mut self, _now: Nanos) {}
 
-    fn on_timeout(&mut self, _now: Nanos) {
-        // A single packet that was lost again has no other sign; more than one show another path.
-        if self.timeouts > 0 {
+    fn on_timeout(&mut self, now: Nanos) {
+        // A single packet that was lost again has no other sign, nor has an end that waits for a processor; more than that
+        // shows another path.
+        let since = *self.silent_since.get_or_insert(now);
+        if now.saturating_sub(since) >= STANDING_NS || now < since {
             self.window = (self.window / 2.0).max(WINDOW_MIN);
+            self.silent_since = Some(now);
         }
-        self.timeouts += 1;
         (self.resolved, self.lost) = (0, 0);
     }
 
@@ -266,7 +289,9 @@ impl CongestionControl for Delay {
     fn interval_ps(&self) -> u64 {
         let is_slow_start = self.phase == DelayPhase::SlowStart;
         let gain = if is_slow_start { GAIN_SLOW_START } else { GAIN };
-        self.srtt.map_or(0, |srtt| interval_ps(srtt, self.window, gain))
+        // Of a path whose queue does not stand; an end that waits for a processor makes up for it then.
+        let rtt = self.srtt.map(|srtt| srtt.min(self.standing.0));
+        rtt.map_or(0, |rtt| interval_ps(rtt, self.window, gain))
     }
 }
 
@@ -305,10 +330,11 @@ mod tests {
         assert!((target - 467_171.7).abs() < 1.0, "{target}");
         for (queue, moves) in [(0, 1), (467_172, 0), (934_343, -1)] {
             delay.window = 10_000.0;
-            acknowledge_rtt(&mut delay, &mut now, RTT + queue);
+            // The queue of the case before stood in the first of these rounds.
+            (0..4).for_each(|_| acknowledge_rtt(&mut delay, &mut now, RTT + queue));
             let change = delay.window - 10_000.0;
             let is_right = match moves {
-                0 => change.abs() < 1.0,
+                0 => change.abs() < 4.0,
                 sign => change * f64::from(sign) > 100.0,
             };
             assert!(is_right, "{queue}: {change}");
@@ -414,7 +440,9 @@ mod tests {
             ends(&mut delay, PathNews { now: 1, flight_max, ..PathNews::default() }, RTT);
             assert_eq!(delay.window() > 100, grows, "{flight_max} on the path");
             // It shrinks whatever is used.
-            ends(&mut delay, PathNews { now: 2, flight_max, ..PathNews::default() }, 2 * RTT);
+            for now in [STANDING_NS, 2 * STANDING_NS] {
+                ends(&mut delay, PathNews { now, flight_max, ..PathNews::default() }, 2 * RTT);
+            }
             assert!(delay.window() < 100, "{flight_max} on the path");
         }
     }
@@ -488,17 +516,20 @@ mod tests {
     }
 
     #[test]
-    fn one_timeout_says_nothing_and_each_further_one_halves() {
+    fn one_timeout_says_nothing_and_each_further_one_after_twenty_milliseconds_halves() {
         let mut delay = steady(1000.0, RTT);
         delay.on_timeout(1);
-        assert_eq!(delay.window(), 1000);
-        delay.on_timeout(2);
+        delay.on_timeout(STANDING_NS);
+        assert_eq!(delay.window(), 1000, "an end that waits for a processor");
+        delay.on_timeout(1 + STANDING_NS);
+        assert_eq!(delay.window(), 500);
+        delay.on_timeout(2 * STANDING_NS);
         assert_eq!(delay.window(), 500);
         // Something left the path: the next one is the first again.
-        delay.on_news(&PathNews { now: 3, acked: 1, ..PathNews::default() });
-        delay.on_timeout(4);
+        delay.on_news(&PathNews { now: 3 * STANDING_NS, acked: 1, ..PathNews::default() });
+        delay.on_timeout(4 * STANDING_NS);
         assert_eq!(delay.window(), 500);
-        (0..20).for_each(|_| delay.on_timeout(5));
+        (5..25).for_each(|turn| delay.on_timeout(turn * STANDING_NS));
         assert_eq!(delay.window(), 2);
     }
 
@@ -541,7 +572,28 @@ mod tests {
         let mut delay = Delay::new();
         delay.sample(0, RTT);
         delay.sample(0, 2 * RTT);
+        assert_eq!(delay.interval_ps(), 500_000_000, "that of a queue that does not stand");
+        delay.standing.0 = Nanos::MAX;
         assert_eq!(delay.interval_ps(), 562_500_000, "11.25 ms, twice as fast");
+    }
+
+    /// Ends that wait for a processor for 8 ms and answer at once in between, on a path of 0.1 ms: the window stays.
+    #[test]
+    fn a_queue_that_is_empty_once_in_twenty_milliseconds_does_not_stand() {
+        const SHORT: Nanos = 100_000;
+        for (stalls, stays) in [(1, true), (3, true), (4, false)] {
+            let mut delay = steady(500.0, SHORT);
+            let mut now = 0;
+            for _ in 0..40 {
+                for _ in 0..stalls {
+                    now += 8_000_000;
+                    ends(&mut delay, PathNews { now, ..PathNews::default() }, 8_000_000);
+                }
+                now += SHORT;
+                ends(&mut delay, PathNews { now, ..PathNews::default() }, SHORT);
+            }
+            assert_eq!(delay.window() == 500, stays, "{stalls}: {}", delay.window());
+        }
     }
 
     #[test]
@@ -617,15 +669,22 @@ mod tests {
     fn a_round_begins_without_samples_and_losses_with_their_count() {
         let news =
             PathNews { now: 1, flight_max: 1000, is_round_over: true, ..PathNews::default() };
-        let counts = |delay: &Delay| (delay.resolved, delay.lost, delay.timeouts);
+        let counts = |delay: &Delay| (delay.resolved, delay.lost, delay.silent_since);
         let mut delay = steady(1000.0, RTT);
         delay.sample(1, RTT);
         delay.on_news(&PathNews { acked: 100, lost: 27, ..news });
-        assert_eq!((delay.samples, delay.round_min, counts(&delay)), (0, Nanos::MAX, (127, 27, 0)));
+        assert_eq!(
+            (delay.samples, delay.round_min, counts(&delay)),
+            (0, Nanos::MAX, (127, 27, None))
+        );
         delay.on_timeout(2);
-        assert_eq!(counts(&delay), (0, 0, 1), "what was lost before says nothing of the path now");
+        assert_eq!(
+            counts(&delay),
+            (0, 0, Some(2)),
+            "what was lost before says nothing of the path now"
+        );
         delay.on_news(&PathNews { now: 3, ..news });
-        assert_eq!(counts(&delay), (0, 0, 1), "nothing left the path");
+        assert_eq!(counts(&delay), (0, 0, Some(2)), "nothing left the path");
         // An eighth of 1024 is tolerated, one more is not.
         for (lost, phase, window) in
             [(128, DelayPhase::SlowStart, 1000), (129, DelayPhase::Steady, 874)]
@@ -633,7 +692,10 @@ mod tests {
             let mut delay = Delay { phase: DelayPhase::SlowStart, ..steady(1000.0, RTT) };
             let lossy = PathNews { acked: 1024 - lost, lost, flight_max: 1, ..news };
             delay.on_news(&lossy);
-            assert_eq!((delay.phase, delay.window(), counts(&delay)), (phase, window, (0, 0, 0)));
+            assert_eq!(
+                (delay.phase, delay.window(), counts(&delay)),
+                (phase, window, (0, 0, None))
+            );
         }
         // With a loss of eight in a hundred it grows, with one of 81 in a thousand it does not.
         for (lost, grows) in [(80, true), (81, false)] {
