@@ -14,6 +14,7 @@ use lab::node::{plot, run};
 use lab::units::GridError;
 use lab::wan::cell::Seeds;
 use serde_json::json;
+use ubcore_sim::{CongestionChoice, Strategy};
 
 use crate::command::{SweepArgs, SweepEnd, complain};
 
@@ -51,10 +52,10 @@ pub(crate) struct FabricArgs {
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "5us")]
     delay: Vec<String>,
     /// Loss recovery: knitting, irn, selective-repeat, go-back-n.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "knitting")]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = Strategy::default().name())]
     strategy: Vec<String>,
-    /// Congestion control: none, cubic, delay.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "none")]
+    /// Congestion control: delay, cubic, none.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = CongestionChoice::default().name())]
     congestion: Vec<String>,
     /// How often a node dies and comes back, 0 to 100.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "0")]

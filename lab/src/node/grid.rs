@@ -446,7 +446,7 @@ pub(crate) mod tests {
             ),
             (
                 NodeGrid { congestions: one("bbr"), ..grid() },
-                "congestion \"bbr\": want none, cubic",
+                "congestion \"bbr\": want delay, cubic, none",
             ),
             (NodeGrid { restarts: vec![101], ..grid() }, "restarts \"101\": want 0 to 100"),
             (NodeGrid { restarts: vec![], ..grid() }, "grid \"0 cells\": want 1 to 10000 cells"),
