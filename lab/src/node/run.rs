@@ -613,6 +613,19 @@ mod tests {
         }
     }
 
+    /// No message waits for a receive: on one host it ends long before a sender asks again.
+    #[test]
+    fn messages_find_a_receive_from_the_first_one_on() {
+        for hosts in [HostSharing::SameHost, HostSharing::Packets] {
+            let faults = FaultCfg { delay_ns: 10_000, ..FaultCfg::default() };
+            for seed in 1..=8 {
+                let cell = NodeCell { hosts, mix: NodeMix::Send, faults: faults.clone(), ..cell() };
+                let run = whole(&cell, seed);
+                assert!(run.latency_p99_ns < 1_000_000, "seed {seed}: {run:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_log_is_what_the_hash_is_of() {
         let (run, log) = run(&cell(), 1, usize::MAX);
