@@ -223,15 +223,11 @@ impl TierOption {
         }
     }
 
-    /// Text of the help: what it sets and its default.
+    /// Text of the help: what it sets, its range and default.
     #[must_use]
     pub fn help(&self) -> String {
         let default = self.text(&TierSetting::new(true));
-        let range = match self.unit {
-            OptionUnit::Word(_) => String::new(),
-            _ => format!(", {}", self.want()),
-        };
-        format!("{}{range} [default: {default}]", self.help)
+        format!("{}: {} [default: {default}]", self.help, self.want())
     }
 
     fn want(&self) -> String {
@@ -391,7 +387,7 @@ pub static TIER_OPTIONS: [TierOption; 21] = [
     of_model(
         ("fill", "fill"),
         OptionUnit::Word(&["demand", "threshold"]),
-        "What brings a context to the chip: each miss that the policy admits, or the counts of hits alone",
+        "What brings a context to the chip, each miss that the policy admits or the counts of hits alone",
         (
             |s, v| s.cfg.fill = [FillRule::Demand, FillRule::Threshold][index(v)],
             |s| f64::from(u8::from(s.cfg.fill == FillRule::Threshold)),
@@ -400,7 +396,7 @@ pub static TIER_OPTIONS: [TierOption; 21] = [
     of_model(
         ("in-flight", "in_flight"),
         OptionUnit::Word(&["wait", "optimistic"]),
-        "How a read meets a migration of its context: it waits, or reads the place that is left",
+        "Whether a read that meets a migration of its context waits or reads the place that is left",
         (
             |s, v| s.cfg.in_flight = [MeetMigration::Wait, MeetMigration::Optimistic][index(v)],
             |s| f64::from(u8::from(s.cfg.in_flight == MeetMigration::Optimistic)),
@@ -421,7 +417,7 @@ pub static TIER_OPTIONS: [TierOption; 21] = [
     of_l2(
         ("l2", "l2_bytes"),
         OptionUnit::Bytes,
-        "Size of CXL memory; 0: there is none",
+        "Size of CXL memory, where 0 is none",
         (|s, v| s.cfg.l2_bytes = whole(v), |s| s.cfg.l2_bytes as f64),
     ),
     of_l2(
@@ -478,7 +474,7 @@ pub static TIER_OPTIONS: [TierOption; 21] = [
     of_model(
         ("write-policy", "write_policy"),
         OptionUnit::Word(&["back", "through"]),
-        "What is written: small fields on the chip, which are written back when they leave, or strong fields of all tiers",
+        "What is written, small fields on the chip that are written back when they leave or strong fields of all tiers",
         (
             |s, v| s.write_policy = [WritePolicy::Back, WritePolicy::Through][index(v)],
             |s| f64::from(u8::from(s.write_policy == WritePolicy::Through)),
@@ -521,6 +517,9 @@ mod tests {
                 (option.set)(&mut setting, option.value(&plain));
                 assert_eq!(setting, plain, "{}", option.name);
             }
+            let (help, want) = (option.help(), option.want());
+            let default = format!(": {want} [default: {}]", option.text(&plain));
+            assert!(help.ends_with(&default), "{help}");
             let step = if option.unit == OptionUnit::Part { 0.001 } else { 1.0 };
             for value in [least - step, most + step] {
                 let text = match option.unit {
