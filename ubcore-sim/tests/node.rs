@@ -10,6 +10,7 @@ mod tests {
     };
 
     use ubcore_sim::{
+        CongestionChoice,
         host::{
             claim::ClaimError,
             eid_ip,
@@ -102,7 +103,9 @@ mod tests {
     #[test]
     fn the_window_of_the_settings_is_that_of_the_device() {
         let of = |window_packets, path| {
-            let node = Node::open(NodeCfg { window_packets, path, ..NodeCfg::default() }).unwrap();
+            let congestion = CongestionChoice::None;
+            let cfg = NodeCfg { window_packets, path, congestion, ..NodeCfg::default() };
+            let node = Node::open(cfg).unwrap();
             let cfg = node.device().cfg();
             (cfg.window_packets, cfg.path_packets)
         };
