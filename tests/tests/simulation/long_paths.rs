@@ -1,5 +1,6 @@
 //! How many requests a queue has on the way over a long path, in virtual time.
 
+use ubcore_sim::CongestionChoice;
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use urma_core::{CrStatus, JfsCfg, TransportMode};
 
@@ -25,5 +26,28 @@ fn a_queue_has_as_many_requests_on_the_way_as_it_is_deep() {
         assert!(order.iter().copied().eq(1..=u64::from(DEPTH)), "{kind:?}: {order:?}");
         assert!(done.iter().all(|done| done.status == CrStatus::Success), "{kind:?}");
         assert!(took < 2 * ROUND_TRIP_NS, "{kind:?}: {took} ns for {DEPTH} requests");
+    }
+}
+
+/// The first timer expires at 10 ms, and no packet that is sent later shows how long the path is: the window is full.
+#[test]
+fn a_path_longer_than_the_first_timeouts_that_loses_packets_ends_no_request() {
+    for (seed, congestion) in [
+        (1, CongestionChoice::None),
+        (2, CongestionChoice::None),
+        (1, CongestionChoice::Delay),
+        (2, CongestionChoice::Delay),
+    ] {
+        let mut cfg = FabricCfg::new(seed, 2, HostSharing::Packets);
+        cfg.faults.delay_ns = 50_000_000;
+        cfg.faults.loss_ppm = 50_000;
+        for device in &mut cfg.devices {
+            (device.congestion, device.mtu) = (congestion, 1024);
+        }
+        let mut pair = Pair::new(cfg, JfsCfg::new(TransportMode::Rm, 64));
+        pair.post_list(Kind::LongWrite, 1..=64);
+        let done = pair.all_done(64);
+        let good = done.iter().filter(|done| done.status == CrStatus::Success).count();
+        assert_eq!(good, 64, "{seed} {congestion:?}");
     }
 }

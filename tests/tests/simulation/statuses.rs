@@ -153,6 +153,8 @@ pub(super) struct Pair {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Write,
+    /// Of the whole segment.
+    LongWrite,
     Read,
     Send,
     FetchAdd,
@@ -181,11 +183,12 @@ impl Pair {
     /// Posts a list, a request for each context.
     pub(super) fn post_list(&mut self, kind: Kind, user_ctxs: RangeInclusive<u64>) {
         let (seg, va) = (&self.a.seg, self.a.seg.va());
-        let sge = LocalSge { segment: seg, addr: va, len: 8 };
+        let len = if matches!(kind, Kind::LongWrite) { u32::try_from(LEN).unwrap() } else { 8 };
+        let sge = LocalSge { segment: seg, addr: va, len };
         let at = RemoteAddr { segment: &self.remote, addr: self.remote.va() };
         let sges = [sge];
         let op = match kind {
-            Kind::Write => SendOp::Write { src: &sges, dst: at },
+            Kind::Write | Kind::LongWrite => SendOp::Write { src: &sges, dst: at },
             Kind::Read => SendOp::Read { dst: &sges, src: at },
             Kind::Send => SendOp::Send { src: &sges },
             Kind::FetchAdd => SendOp::FetchAdd { result: sge, target: at, value: 1 },

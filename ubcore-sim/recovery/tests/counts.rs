@@ -299,6 +299,20 @@ fn packets_that_arrive_hold_the_timer_back_unless_the_oldest_is_lost_each_time()
     }
 }
 
+/// The timer expires after 10 ms, so the first sample, of 100 ms, counts as one of 20: the peer is told what was measured.
+#[test]
+fn a_mark_names_no_round_trip_that_is_shorter_than_the_least_one() {
+    let mut sender = sender(KNIT, CongestionChoice::None);
+    send(&mut sender, 8, 0);
+    sender.on_time(10 * MS).expect("the first time");
+    acknowledge(&mut sender, 0, 7, 100 * MS);
+    assert_eq!(sender.timer().rtt(), Some(20 * MS));
+    let mark = sender.poll_tail(100 * MS).expect("it is due");
+    assert_eq!(mark.rtt_ns, 100 * MS);
+    // The next one comes after a quarter of that.
+    assert!(sender.poll_tail(125 * MS - 1).is_none() && sender.poll_tail(125 * MS).is_some());
+}
+
 /// A millisecond between two marks; from the ninth one on twice as long each time, 65.536 s at most.
 #[test]
 fn marks_without_an_answer_come_ever_later_and_an_answer_ends_that() {

@@ -169,7 +169,9 @@ impl Retransmission for Knit {
         ledger: &SendLedger,
     ) -> Option<TailMark> {
         self.poll_deadline(ledger).filter(|&deadline| deadline <= now)?;
-        let rtt_ns = rtt.unwrap_or(0);
+        // The smoothed one is too short where the timer expired before the first answer came; a peer that believed it would
+        // take each repeated packet for lost before that can arrive.
+        let rtt_ns = rtt.max(self.rtt_min).unwrap_or(0);
         if rtt_ns > 0 {
             self.every_ns = (rtt_ns / 4).max(MARK_NS_MIN);
         }
