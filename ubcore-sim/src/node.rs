@@ -303,6 +303,12 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
+/// Window of a TP of such a node in packets, and how many of these may be in flight, where no socket's buffers bound them.
+#[must_use]
+pub fn windows(cfg: &NodeCfg) -> (u32, u32) {
+    window_of(cfg, DeviceCfg::new(RawEid([0; 16]), 1, 0).window_packets, None)
+}
+
 /// Window of a TP in packets, and how many of these may be in flight. As configured; else `usual`, or what the
 /// system's buffers hold if that is less. The window is [`SPAN`] times that, within what these buffers hold: the peer
 /// may have no other limit. With congestion control, the path and the memory of a TP limit it.

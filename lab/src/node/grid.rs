@@ -3,6 +3,7 @@
 //! - owns: parsing, ranges, the fabric of a cell. takes: text. gives: cells, or the field that is wrong. must not: run anything.
 
 use ubcore_sim::link::FaultCfg;
+use ubcore_sim::node::{self, NodeCfg};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use ubcore_sim::{CongestionChoice, Strategy};
 
@@ -339,9 +340,12 @@ impl NodeCell {
         let mut fabric = FabricCfg::new(seed, self.nodes, self.hosts);
         fabric.faults = self.faults.clone();
         fabric.log_lines = log_lines;
+        let congestion = self.congestion;
+        let windows = node::windows(&NodeCfg { congestion, ..NodeCfg::default() });
         for device in &mut fabric.devices {
             (device.mtu, device.strategy) = (self.mtu, self.strategy);
-            device.congestion = self.congestion;
+            device.congestion = congestion;
+            (device.window_packets, device.path_packets) = windows;
         }
         fabric
     }
@@ -414,6 +418,10 @@ pub(crate) mod tests {
         assert_eq!((fabric.seed, fabric.faults), (7, wanted));
         let device = &fabric.devices[2];
         assert_eq!((fabric.devices.len(), device.mtu, device.strategy), (3, 1024, Strategy::Irn));
+        let congestion = device.congestion;
+        let of_a_node = node::windows(&NodeCfg { congestion, ..NodeCfg::default() });
+        assert_eq!((device.window_packets, device.path_packets), of_a_node);
+        assert!(node::windows(&NodeCfg::default()).0 > 10_000, "enough for a long path");
     }
 
     #[test]
