@@ -83,8 +83,8 @@ pub struct NodeCfg {
     /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048 or 4096;
     /// `None`: the largest for the route to the peer when the jetty is bound.
     pub rc_mtu: Option<u32>,
-    /// Send window of a TP in packets, 1 to 65536; a long path needs the rate times the round-trip time. `None`: as
-    /// many as have 64 MiB, 65536 at most, since congestion control bounds the packets on the path; without it 512 of 4096,
+    /// Send window of a TP in packets, 1 to 65536; a long path needs the rate times the round-trip time. `None`: 16384,
+    /// and at most 64 MiB, since congestion control bounds the packets on the path; without it 512 of 4096,
     /// or what fits into the socket buffers if that is less.
     pub window_packets: Option<u32>,
     /// Whether the kernel segments runs of packets that one call sends (GSO) and joins received ones (GRO).
