@@ -106,6 +106,9 @@ pub enum PortMode {
     Balance,
 }
 
+/// Packets of a TP in flight where nothing else bounds them.
+pub(crate) const PATH_PACKETS: u32 = 512;
+
 /// Configuration of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
@@ -173,8 +176,8 @@ impl DeviceCfg {
             mtu: 4096,
             rc: RcWire::Urma,
             rc_mtu: None,
-            window_packets: 512,
-            path_packets: 512,
+            window_packets: PATH_PACKETS,
+            path_packets: PATH_PACKETS,
             strategy: crate::transport::Strategy::default(),
             congestion: urma_recovery::CongestionChoice::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,

@@ -22,7 +22,7 @@ use urma_packet::Tpn;
 use urma_recovery::CongestionChoice;
 
 use crate::{
-    cfg::{DeviceCfg, Doorbells, PortMode, RcWire, Seed},
+    cfg::{DeviceCfg, Doorbells, PATH_PACKETS, PortMode, RcWire, Seed},
     device::{FunctionCfg, SoftwareDevice},
     host::{
         claim::{Claim, ClaimError},
@@ -118,8 +118,7 @@ impl Node {
         let mut device_cfg = device_cfg(&cfg, eid)?;
         device_cfg.ports = further;
         let kept = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok());
-        (device_cfg.window_packets, device_cfg.path_packets) =
-            window_of(&cfg, device_cfg.window_packets, kept);
+        (device_cfg.window_packets, device_cfg.path_packets) = windows(&cfg, kept);
         let (incarnation, half_len) =
             (device_cfg.incarnation, share::half_len(device_cfg.ring_len));
         let node_region = Region::shared(share::NODE_LEN, Pages::Base)?;
@@ -303,21 +302,17 @@ fn routes(cfg: &NodeCfg, eid: RawEid) -> Option<Arc<dyn LocalRoutes>> {
     RouteMtu::from(eid).map(|routes| Arc::new(routes) as Arc<dyn LocalRoutes>)
 }
 
-/// Window of a TP of such a node in packets, and how many of these may be in flight, where no socket's buffers bound them.
+/// Window of a TP of such a node in packets, and how many of these may be in flight. As configured; else, with congestion
+/// control, as many as fit a long path: that and the memory of a TP limit them. Without it 512, or what the
+/// system's buffers hold if that is less (`kept`, where there are any); the window is eight times that, within what these
+/// buffers hold: the peer may have no other limit.
 #[must_use]
-pub fn windows(cfg: &NodeCfg) -> (u32, u32) {
-    window_of(cfg, DeviceCfg::new(RawEid([0; 16]), 1, 0).window_packets, None)
-}
-
-/// Window of a TP in packets, and how many of these may be in flight. As configured; else `usual`, or what the
-/// system's buffers hold if that is less. The window is [`SPAN`] times that, within what these buffers hold: the peer
-/// may have no other limit. With congestion control, the path and the memory of a TP limit it.
-fn window_of(cfg: &NodeCfg, usual: u32, kept: Option<u32>) -> (u32, u32) {
+pub fn windows(cfg: &NodeCfg, kept: Option<u32>) -> (u32, u32) {
     let kept = kept.unwrap_or(u32::MAX).max(WINDOW_MIN);
     match (cfg.window_packets, cfg.congestion) {
         (Some(packets), _) => (packets, packets),
-        (None, CongestionChoice::None) => (kept.min(SPAN * usual), kept.min(usual)),
-        (None, _) => (WINDOW_AUTO, usual),
+        (None, CongestionChoice::None) => (kept.min(SPAN * PATH_PACKETS), kept.min(PATH_PACKETS)),
+        (None, _) => (WINDOW_AUTO, PATH_PACKETS),
     }
 }
 
@@ -365,7 +360,7 @@ mod tests {
     fn where_the_path_bounds_the_packets_in_flight_the_window_is_as_large_as_it_can_be() {
         let of = |packets, congestion, mtu, kept| {
             let cfg = NodeCfg { window_packets: packets, congestion, mtu, ..NodeCfg::default() };
-            window_of(&cfg, 512, kept)
+            windows(&cfg, kept)
         };
         let none = CongestionChoice::None;
         assert_eq!(of(None, none, 8192, None), (4096, 512));

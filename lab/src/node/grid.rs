@@ -341,7 +341,7 @@ impl NodeCell {
         fabric.faults = self.faults.clone();
         fabric.log_lines = log_lines;
         let congestion = self.congestion;
-        let windows = node::windows(&NodeCfg { congestion, ..NodeCfg::default() });
+        let windows = node::windows(&NodeCfg { congestion, ..NodeCfg::default() }, None);
         for device in &mut fabric.devices {
             (device.mtu, device.strategy) = (self.mtu, self.strategy);
             device.congestion = congestion;
@@ -419,9 +419,9 @@ pub(crate) mod tests {
         let device = &fabric.devices[2];
         assert_eq!((fabric.devices.len(), device.mtu, device.strategy), (3, 1024, Strategy::Irn));
         let congestion = device.congestion;
-        let of_a_node = node::windows(&NodeCfg { congestion, ..NodeCfg::default() });
+        let of_a_node = node::windows(&NodeCfg { congestion, ..NodeCfg::default() }, None);
         assert_eq!((device.window_packets, device.path_packets), of_a_node);
-        assert!(node::windows(&NodeCfg::default()).0 > 10_000, "enough for a long path");
+        assert!(node::windows(&NodeCfg::default(), None).0 > 10_000, "enough for a long path");
     }
 
     #[test]
