@@ -204,8 +204,8 @@ fn link_of(
     Ok(MapLink { ends, addresses })
 }
 
-/// A host is linked to a switch, and no two hosts have one address.
-fn check_hosts(map: &PhysicalMap, names: &[Location]) -> Result<(), DocumentError> {
+/// A host is linked to a switch, and no two nodes have one address. `names` are the nodes' places in the text.
+pub(crate) fn check_hosts(map: &PhysicalMap, names: &[Location]) -> Result<(), DocumentError> {
     let mut owners: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for (node, of) in map.nodes.iter().enumerate() {
         let links = map.links.iter().filter(|link| link.ends.contains(&node));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::controller::CommunicatorState;
-use crate::document::{DocumentError, ROCE_PORT, read_map, read_text, write_text};
+use crate::document::{DocumentError, ROCE_PORT, check_hosts, read_map, read_text, write_text};
 use crate::edge::{MessageMode, Reliability};
 use crate::slots::Child;
 use crate::topology::{MapLink, MapNode, NodeKind, PhysicalMap};
@@ -149,7 +149,13 @@ struct DocumentPlaces {
 /// [`DocumentError`].
 pub fn read_topology(text: &str) -> Result<PhysicalMap, DocumentError> {
     let is_tree = text.lines().any(|line| line.starts_with("switches:"));
-    if is_tree { Ok(read_tree(text)?.to_map()) } else { read_map(text) }
+    if !is_tree {
+        return read_map(text);
+    }
+    let (tree, places) = read_placed(text)?;
+    let (map, names) = tree.to_map(&places);
+    check_hosts(&map, &names)?;
+    Ok(map)
 }
 
 /// Reads a tree.
@@ -157,6 +163,10 @@ pub fn read_topology(text: &str) -> Result<PhysicalMap, DocumentError> {
 /// # Errors
 /// [`DocumentError`].
 pub fn read_tree(text: &str) -> Result<TreeDocument, DocumentError> {
+    Ok(read_placed(text)?.0)
+}
+
+fn read_placed(text: &str) -> Result<(TreeDocument, DocumentPlaces), DocumentError> {
     let read: TreesText = read_text(text)?;
     let mut document = TreeDocument::default();
     let mut places = DocumentPlaces { ids: Vec::new(), connections: Vec::new() };
@@ -178,7 +188,7 @@ pub fn read_tree(text: &str) -> Result<TreeDocument, DocumentError> {
         document.switches[switch].connections[connection].child = Some(id);
     }
     document.check_ranks(&places)?;
-    Ok(document)
+    Ok((document, places))
 }
 
 fn connection(of: ConnectionText) -> Result<TreeConnection, DocumentError> {
@@ -414,36 +424,41 @@ impl TreeDocument {
         write_text(self)
     }
 
-    /// The switches, hosts and links that the tree consists of.
-    #[must_use]
-    pub fn to_map(&self) -> PhysicalMap {
+    /// The switches, hosts and links that the tree consists of, and the place of each node in the text. Ranks with one
+    /// address are on one host.
+    fn to_map(&self, places: &DocumentPlaces) -> (PhysicalMap, Vec<Location>) {
         let node = |name, kind| MapNode { name, kind, address: None };
         let switches = self.switches.iter();
         let switches = switches.map(|of| node(format!("switch{}", of.id), NodeKind::Switch));
         let mut map = PhysicalMap { nodes: switches.collect(), links: Vec::new() };
+        let mut names = places.ids.clone();
+        let mut hosts = BTreeMap::new();
         for (at, switch) in self.switches.iter().enumerate() {
-            for of in switch.connections.iter().filter(|of| !of.up) {
+            for (nth, of) in switch.connections.iter().enumerate().filter(|(_, of)| !of.up) {
                 let below = match (of.child, of.host_id) {
                     (Some(child), _) => self.switches.iter().position(|of| of.id == child),
-                    (None, Some(rank)) => {
+                    (None, Some(rank)) => Some(*hosts.entry(&of.peer_ip).or_insert_with(|| {
                         map.nodes.push(node(format!("host{rank}"), NodeKind::Host));
-                        Some(map.nodes.len() - 1)
-                    }
+                        names.push(places.connections[at][nth]);
+                        map.nodes.len() - 1
+                    })),
                     (None, None) => None,
                 };
                 let address = |ip: &str, port| Some(SocketAddr::new(ip.parse().ok()?, port));
                 let addresses =
                     [address(&of.my_ip, of.my_port), address(&of.peer_ip, of.peer_port)];
-                map.links.extend(below.map(|below| MapLink { ends: [at, below], addresses }));
+                let link = below.map(|below| MapLink { ends: [at, below], addresses });
+                map.links.extend(link.filter(|link| !map.links.contains(link)));
             }
         }
-        map
+        (map, names)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::write_map;
 
     const TREE: &str = r#"switches:
   - id: 0
@@ -472,9 +487,31 @@ mod tests {
         assert_eq!(map.host_at("192.168.1.11".parse().unwrap()), Some(3));
         assert_eq!(map.switch_at("192.168.1.2".parse().unwrap()), Some(1));
         assert_eq!(map.links.len(), 3);
+        // Two ranks on one host, with a port for both or one for each.
+        let shared = TREE.replace("192.168.1.11", "192.168.1.10");
+        for text in [shared.clone(), shared.replace("peer_qp: 201", "peer_qp: 201, peer_port: 9")] {
+            let map = read_topology(&text).unwrap();
+            assert_eq!(map.nodes.len(), 3);
+            assert_eq!(read_map(&write_map(&map).unwrap()).unwrap(), map);
+        }
         // The other kind of document is read by the same function.
         let map = read_topology("nodes: []\nlinks: []\n").unwrap();
         assert_eq!(map, PhysicalMap::default());
+    }
+
+    #[test]
+    fn an_address_of_a_tree_belongs_to_one_node() {
+        for (from, to, line, fault) in [
+            ("192.168.1.10\"", "192.168.1.1\"", 5, "address 192.168.1.1 of node \"switch0\""),
+            ("192.168.1.11", "192.168.1.1", 12, "address 192.168.1.1 of node \"switch0\""),
+            ("192.168.1.2\"", "192.168.1.1\"", 8, "address 192.168.1.1 of node \"switch0\""),
+        ] {
+            let text = TREE.replace(from, to);
+            assert!(read_tree(&text).is_ok(), "{to}");
+            let error = read_topology(&text).unwrap_err();
+            assert!(error.fault.contains(fault), "{to}: {error}");
+            assert_eq!(error.line, line, "{error}");
+        }
     }
 
     #[test]
