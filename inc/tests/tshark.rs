@@ -1,4 +1,4 @@
-//! docs/urma.lua in tshark: the INC headers of the golden frames are those that this crate reads, and none is malformed.
+//! tools/wireshark/urma.lua in tshark: the INC headers of the golden frames are those that this crate reads, and none is malformed.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -12,7 +12,7 @@ use urma_packet::capture::CaptureWriter;
 use urma_packet::frame::UdpDatagram;
 use urma_packet::roce::{RocePacket, rc};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/urma.lua");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/wireshark/urma.lua");
 const FIELDS: [&str; 8] = [
     "inc.kind",
     "inc.operator",

@@ -433,7 +433,8 @@ fn lookups_of_contexts_are_captured_as_a_trace() {
 
 /// tshark shows each packet of the file as one of URMA, and none as malformed.
 fn opens_in_tshark(file: &str, packets: usize) {
-    let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../docs/urma.lua");
+    let script =
+        concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/urma.lua");
     let fields = ["-T", "fields", "-e", "frame.protocols", "-e", "_ws.malformed"];
     match Command::new("tshark").args(["-X", script, "-n", "-r", file]).args(fields).output() {
         Ok(output) => {

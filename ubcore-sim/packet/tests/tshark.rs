@@ -1,5 +1,5 @@
-//! docs/urma.lua in tshark: every field of every packet equals what this crate decodes, and no packet
-//! is malformed, with the dissector and without.
+//! tools/wireshark/urma.lua in tshark: every field of every packet equals what this crate decodes,
+//! and no packet is malformed, with the dissector and without.
 
 mod common;
 
@@ -18,7 +18,7 @@ use urma_packet::roce::{
 };
 use urma_packet::*;
 
-const SCRIPT: &str = "../../docs/urma.lua";
+const SCRIPT: &str = "../../tools/wireshark/urma.lua";
 const DOCUMENT: &str = "../../docs/wire-spec.md";
 /// Packets drawn at random besides the examples of the document.
 const DRAWN: usize = 600;
@@ -78,9 +78,10 @@ fn write_capture(file: &Path, packets: &[Vec<u8>]) {
     capture.finish().expect("flushed");
 }
 
-/// The packets of the document's examples.
+/// The packets of the specification's examples.
 fn examples() -> Vec<Vec<u8>> {
     let text = fs::read_to_string(root(DOCUMENT)).expect("docs/wire-spec.md");
+    let text = text + include_str!("examples.md");
     let blocks = text.split("```wire\n").skip(1);
     let bytes = |line: &str| -> Vec<u8> {
         let (hex, _) = line.split_once('#').expect("every line names its header");

@@ -1,5 +1,6 @@
-//! The worked examples of docs/wire-spec.md: each parses to the values below, has the headers its
-//! lines name, and comes out the same; and every table of codes there is the one in the code.
+//! The worked examples of docs/wire-spec.md and of examples.md: each parses to the values below, has
+//! the headers its lines name, and comes out the same; and every table of codes of the specification
+//! is the one in the code.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,6 +8,8 @@ use std::path::PathBuf;
 use urma_packet::*;
 
 const DOCUMENT: &str = "../../docs/wire-spec.md";
+/// The examples that the specification does not show.
+const EXAMPLES: &str = include_str!("examples.md");
 
 struct Example {
     flow: IcrcFlow,
@@ -21,7 +24,7 @@ fn document() -> String {
 }
 
 fn examples() -> BTreeMap<String, Example> {
-    let text = document();
+    let text = document() + EXAMPLES;
     let blocks = text.split("```wire\n").skip(1);
     blocks.map(|block| example(block.split("```").next().expect("closed"))).collect()
 }
@@ -280,7 +283,7 @@ fn repair() -> (&'static str, PacketHeader, &'static [u8]) {
     ("repair", PacketHeader::new(tpn(0x11), Psn::new(0x100), Body::Repair(repair)), word.leak())
 }
 
-/// Every example of the document, with what it means.
+/// Every example of the documents, with what it means.
 fn expected() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     let plain = acks().into_iter().chain(controls());
     let plain = plain.map(|(name, header)| (name, header, &[][..]));
@@ -402,7 +405,7 @@ fn the_examples_are_what_the_code_emits_and_parses() {
         header.emit(payload, &example.flow, &mut bytes).expect("emits");
         assert_eq!(bytes, example.bytes, "{name}");
     }
-    assert!(missing.is_empty(), "not in the document:\n{missing}");
+    assert!(missing.is_empty(), "in no document:\n{missing}");
     let unknown: Vec<_> = documented.keys().collect();
     assert!(unknown.is_empty(), "unknown examples: {unknown:?}");
 }
