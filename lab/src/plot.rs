@@ -258,6 +258,8 @@ impl<R, A: PlotAxis<R>, V: PlotValue<R>> SweepPlots<'_, R, A, V> {
             .x_label_formatter(&|x| axis.label(*x))
             .y_label_formatter(&|y| shown.label(*y))
             .max_light_lines(1)
+            // They are where the bold ones are.
+            .light_line_style(RGBColor(0, 0, 0).mix(0.0))
             .bold_line_style(RGBColor(230, 230, 230))
             .draw()?;
         // Lines of curves that are drawn later are thinner, so that one of equal values does not hide those below it.
@@ -268,7 +270,7 @@ impl<R, A: PlotAxis<R>, V: PlotValue<R>> SweepPlots<'_, R, A, V> {
             let measured: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.1)).collect();
             let formula: Vec<(f64, f64)> =
                 points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
-            chart.draw_series(DashedLineSeries::new(formula, 4, 4, colour.mix(0.7).into()))?;
+            chart.draw_series(DashedLineSeries::new(formula, 8, 6, colour.mix(0.7).into()))?;
             chart.draw_series(
                 measured.iter().map(|point| Circle::new(*point, 3, colour.filled())),
             )?;
