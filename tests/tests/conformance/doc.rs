@@ -49,19 +49,13 @@ fn lists() -> String {
             page += &format!("| {why} | {} |\n", names.join(", "));
         }
     }
-    page += "\n## Behaviours\n\nWhat each one says stands in the table at the top of its file.\n";
+    page += "\n## Behaviours\n\nWhat each one says stands in the table at the top of its file below `behaviours/`. `-- --list` names all.\n\n";
+    let (good, bad) = (Flow::Good.word(), Flow::Bad.word());
+    page += &format!("| file | subject | {good} | {bad} |\n|---|---|---|---|\n");
     for (title, file, behaviours) in behaviours::SUBJECTS {
-        let names = |flow| {
-            let these = behaviours.iter().filter(|behaviour| behaviour.flow == flow);
-            these.map(|behaviour| format!("`{}`", behaviour.name)).collect::<Vec<_>>().join(", ")
-        };
-        page += &format!("\n### {title}\n\n`behaviours/{file}.rs`\n");
-        for flow in [Flow::Good, Flow::Bad] {
-            let names = names(flow);
-            if !names.is_empty() {
-                page += &format!("\n- {}: {names}\n", flow.word());
-            }
-        }
+        let good = behaviours.iter().filter(|behaviour| behaviour.flow == Flow::Good).count();
+        let (subject, bad) = (title.trim_end_matches('.'), behaviours.len() - good);
+        page += &format!("| `{file}.rs` | {subject} | {good} | {bad} |\n");
     }
     page
 }
