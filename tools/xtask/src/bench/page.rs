@@ -42,7 +42,7 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
     let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or("not installed");
     let rounds = series.iter().map(|line| line.values.len()).max().unwrap_or(0);
     let mut page = format!(
-        "{}, {} cores; Linux {}; UCX {}; {rounds} rounds.\n\n| what | median | smallest to largest | processors | times better than |\n|---|---:|---:|---:|---|\n",
+        "{}, {} cores; Linux {}; UCX {}; {rounds} rounds.\n\n| what | median | smallest to largest | times better than |\n|---|---:|---:|---|\n",
         text("machine"),
         document.get("cores").unwrap_or(&Value::Null),
         text("kernel"),
@@ -50,17 +50,20 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
     );
     for line in series {
         let (Some(median), Some(min), Some(max)) = (line.median, line.min, line.max) else {
-            let _ = writeln!(page, "| {} | failed | | | |", line.name);
+            let _ = writeln!(page, "| {} | failed | | |", line.name);
             continue;
         };
         let ratios: Vec<String> =
             line.ratios.iter().map(|ratio| format!("{:.2} x {}", ratio.times, ratio.to)).collect();
+        let cpu = line.cpu().map_or_else(String::new, |cpu| format!(", {cpu}"));
         let _ = writeln!(
             page,
-            "| {} | {median:.3} {} | {min:.3} to {max:.3} | {} | {} |",
+            "| {} | {} {}{cpu} | {} to {} | {} |",
             line.name,
+            three_digits(median),
             line.unit,
-            line.cpu().unwrap_or_default(),
+            three_digits(min),
+            three_digits(max),
             ratios.join(", ")
         );
     }
@@ -70,9 +73,33 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
     page
 }
 
+/// A number with three digits that mean something, and no zeros behind the point's last one.
+pub(super) fn three_digits(value: f64) -> String {
+    let decimals = [100.0, 10.0, 1.0].iter().filter(|limit| value.abs() < **limit).count();
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (value, text) in [
+            (0.2051, "0.205"),
+            (1.074, "1.07"),
+            (28.52, "28.5"),
+            (125.0, "125"),
+            (12.0, "12"),
+            (1027.4, "1027"),
+        ] {
+            assert_eq!(three_digits(value), text);
+        }
+    }
 
     #[test]
     fn results_stand_between_the_marks() {

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::{
     lines::UCX_TLS,
-    middle, probe_value,
+    middle,
+    page::three_digits,
+    probe_value,
     ucx::{self, Pick},
 };
 use crate::{
@@ -163,7 +165,7 @@ impl SizePlot {
             for curve in &self.curves {
                 let median = curve.points.get(index).and_then(|(_, values)| middle(values));
                 let _ = match median {
-                    Some(value) => write!(text, " | {value:.3}"),
+                    Some(value) => write!(text, " | {}", three_digits(value)),
                     None => write!(text, " | -"),
                 };
             }
@@ -189,7 +191,7 @@ mod tests {
             }
             plot.curves.truncate(1);
             let block = plot.block();
-            assert!(block.contains("\n8 | 2.500\n") && block.ends_with("\n1048576 | -\n```"));
+            assert!(block.contains("\n8 | 2.5\n") && block.ends_with("\n1048576 | -\n```"));
             let body = block.trim_start_matches("```plot ").trim_end_matches("```");
             Plot::of(body.split_once('\n').expect("a title").1).expect("a plot");
         }
