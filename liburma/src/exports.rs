@@ -17,7 +17,6 @@ use crate::{
     face::{
         cdev::*, cmd::*, context::*, data::*, device::*, family::*, jetty::*, jfc::*, library,
         lifecycle::*, log::*, notifier::*, path::*, perf::*, queue::*, segment::*, target::*,
-        variadic::*,
     },
 };
 

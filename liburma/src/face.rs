@@ -12,7 +12,6 @@
 #![expect(unsafe_code, reason = "exported functions, and public memory")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-mod batch;
 mod describe;
 mod dispatch;
 pub(crate) mod library;
@@ -34,4 +33,3 @@ pub mod perf;
 pub mod queue;
 pub mod segment;
 pub mod target;
-pub mod variadic;

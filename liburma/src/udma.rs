@@ -26,7 +26,6 @@ pub(crate) mod kind;
 pub(crate) mod notices;
 pub(crate) mod notifier;
 pub(crate) mod path;
-pub(crate) mod poll;
 pub(crate) mod post;
 pub(crate) mod segment;
 pub(crate) mod table;

@@ -11,7 +11,7 @@ use core::ffi::c_int;
 use crate::{
     abi::*,
     call::{self, Code, UserArray, UserPtr, refuse},
-    convert::name::eid_out,
+    convert::eid_out,
     face::{cdev, dispatch::ATTR},
     udma::device,
 };

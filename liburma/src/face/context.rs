@@ -17,7 +17,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::*,
     call::{self, Answer, Code, Object, c_text, made, object, refuse},
-    convert::{name::eid_out, zeroed},
+    convert::{eid_out, zeroed},
     face::{
         device::urma_query_device,
         dispatch::{ask, device, forwards, member_of, provider as table, run, sysfs, users},

@@ -15,9 +15,8 @@ use crate::{
     perf,
     slab::{find_live, place},
     udma::{
-        kind,
-        poll::{self, NOT_TAKEN},
-        post,
+        jfc::{self, NOT_TAKEN},
+        kind, post,
     },
 };
 
@@ -166,8 +165,8 @@ pub unsafe extern "C" fn urma_poll_jfc(
         let Some(entry) = place.begin() else { return poll_locked(jfc, cr) };
         let count = entry.work(NOT_TAKEN, |own| {
             call::caught(NOT_TAKEN, || {
-                let is_own = is_own!(jfc, poll_jfc, poll::poll_jfc);
-                if is_own { poll::take_sent(own, to) } else { NOT_TAKEN }
+                let is_own = is_own!(jfc, poll_jfc, jfc::poll_jfc);
+                if is_own { jfc::take_sent(own, to) } else { NOT_TAKEN }
             })
         });
         if count != NOT_TAKEN {
@@ -184,9 +183,9 @@ fn poll_locked(jfc: *mut urma_jfc_t, cr: *mut urma_cr_t) -> c_int {
     if let Ok(to) = unsafe { UserPtr::new(cr) }
         && let Some(place) = place::<kind::Jfc>(jfc)
         && let Some(mut own) = place.try_lock()
-        && is_own!(jfc, poll_jfc, poll::poll_jfc)
+        && is_own!(jfc, poll_jfc, jfc::poll_jfc)
     {
-        let count = poll::take_sent(&mut own, to);
+        let count = jfc::take_sent(&mut own, to);
         if count != NOT_TAKEN {
             return count;
         }
@@ -203,13 +202,13 @@ fn poll_one(jfc: *mut urma_jfc_t, cr: *mut urma_cr_t) -> c_int {
 #[inline(never)]
 fn poll_any(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
     if !perf::is_on()
-        && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
+        && let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, jfc::poll_jfc)
         && let Ok(room) = usize::try_from(cr_cnt)
         // SAFETY: an array of the caller's (room card of `face`).
         && let Ok(to) = unsafe { UserArray::new(cr, room) }
     {
         slot.make_usual(is_plain);
-        return poll::take(slot, to);
+        return jfc::take(slot, to);
     }
     perf::timed(UB_POLL_JFC, || {
         let answer = (|| {

@@ -10,7 +10,7 @@ use urma_core::Eid;
 use crate::{
     abi::*,
     call::{self, Answer, Code, Object, UserPtr, object, refuse},
-    convert::name::{eid, eid_out},
+    convert::{eid, eid_out},
     face::{
         dispatch::{ATTR, forwards, member_of, provider as table, run, sysfs},
         library,

@@ -7,7 +7,7 @@ use core::ffi::c_void;
 use crate::{
     abi::*,
     call::{self, Answer, Code, Object, UserArray, object, refuse},
-    convert::queue::OptPlace,
+    convert::OptPlace,
     face::{
         dispatch::{ask, caps, op, release, retain, run},
         rules::{Rules, hold, let_go},

@@ -11,10 +11,7 @@ use urma_core::Eid;
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, refuse},
-    convert::{
-        name::{eid, eid_out},
-        zeroed,
-    },
+    convert::{eid, eid_out, zeroed},
     udma::context::ctx_of,
 };
 

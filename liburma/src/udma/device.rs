@@ -11,7 +11,7 @@ use urma_core::Eid;
 use crate::{
     abi::*,
     call::{Answer, gone, ours, refuse},
-    convert::{attr, zeroed},
+    convert::{self, zeroed},
     slab::{Fresh, Owner, Slot},
     udma::{
         hardware::Hardware,
@@ -84,7 +84,7 @@ pub(crate) fn publish(
 pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t> {
     let device = ours::<kind::Device>(dev)?;
     let hardware = hardware(device)?;
-    let attr = attr::device(&hardware.device()?.attr()?);
+    let attr = convert::device(&hardware.device()?.attr()?);
     let own = device.lock().ok_or_else(gone::<kind::Device>)?;
     // SAFETY: `own.sysfs` owns the struct, and the lock of the device is held.
     unsafe { (*own.sysfs.as_ptr()).dev_attr = attr };

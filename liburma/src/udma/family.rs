@@ -12,12 +12,7 @@ use urma_core::{JettyId, Refused};
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, gone, ours, refuse},
-    convert::{
-        Zero,
-        name::jetty_id_out,
-        queue::{Opt, OptPlace, find},
-        zeroed,
-    },
+    convert::{Opt, OptPlace, Zero, find, jetty_id_out, zeroed},
     slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},
     udma::{
         context::{self, Kept, ctx_of, delete_each, no_place, publish},

@@ -11,11 +11,7 @@ use urma_core::{GroupCfg, HintPolicy, Jetty, JettyCfg, JettyRecv, JettyState};
 use crate::{
     abi::*,
     call::{self, Answer, Code, gone, ours, refuse},
-    convert::{
-        name,
-        queue::{self, Opt},
-        zeroed,
-    },
+    convert::{self, Opt, zeroed},
     slab::{Held, Slot},
     udma::{
         context::{ctx_of, delete, publish, shared},
@@ -39,7 +35,7 @@ impl Family for kind::Jetty {
     type More = JettyMore;
     type Cfg = urma_jetty_cfg_t;
     type Attr = urma_jetty_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = queue::JETTY;
+    const OPTIONS: &'static [&'static [Opt]] = convert::JETTY;
     const MEMBERS: Members<urma_jetty_t, urma_jetty_cfg_t> =
         family::members!(urma_jetty_t, jetty_id, jetty_cfg, urma_jetty_opt.jfs_opt, urma_jfs_id);
 
@@ -81,7 +77,7 @@ impl Family for kind::Jetty {
             own.core.set_rx_threshold(attr.rx_threshold)?;
         }
         if attr.mask & JETTY_STATE != 0 {
-            let state = name::state(attr.state)?;
+            let state = convert::state(attr.state)?;
             jfs::may_become(own.core.query()?.state, state)?;
             own.core.modify(state)?;
         }
@@ -107,7 +103,7 @@ fn create(own: &Ctx, cfg: &urma_jetty_cfg_t, group: Option<&GroupOwn>) -> Answer
         Receive::Own(jfr_cfg) => {
             // SAFETY: the configuration that the caller's names (room card of `face`).
             let jfr_cfg = unsafe { call::value(jfr_cfg) }?;
-            (None, Some(queue::jfr(&jfr_cfg)?), jfr_cfg.jfc)
+            (None, Some(convert::jfr(&jfr_cfg)?), jfr_cfg.jfc)
         }
     };
     let recv_jfc = (!recv_jfc.is_null()).then(|| ours::<kind::Jfc>(recv_jfc)).transpose()?;
@@ -124,7 +120,7 @@ fn create(own: &Ctx, cfg: &urma_jetty_cfg_t, group: Option<&GroupOwn>) -> Answer
         (None, None) => return Err(in_use("the JFR")),
     };
     let send_jfc = &held.own(send_jfc).ok_or_else(|| in_use("jfs_cfg.jfc"))?.core;
-    let send = queue::jfs(&cfg.jfs_cfg)?;
+    let send = convert::jfs(&cfg.jfs_cfg)?;
     let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);
     let cfg = JettyCfg { id: cfg.id, send, send_jfc, recv, group, user_ctx };
     Ok(own.core.create_jetty(&cfg)?)
@@ -164,12 +160,12 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
                 ));
             }
         };
-        let token = name::policy(cfg.flag.token_policy(), cfg.token_value)?;
+        let token = convert::policy(cfg.flag.token_policy(), cfg.token_value)?;
         let core = own.core.create_group(&GroupCfg { id: cfg.id, policy, token })?;
         let id = core.id();
         let mut public: urma_jetty_grp_t = zeroed();
         public.urma_ctx = ctx;
-        public.jetty_grp_id = name::jetty_id_out(id);
+        public.jetty_grp_id = convert::jetty_id_out(id);
         public.cfg = cfg;
         public.handle = u64::from(id.id);
         let group = GroupOwn { core, ctx: Arc::clone(&own) };

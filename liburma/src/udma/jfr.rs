@@ -9,10 +9,7 @@ use urma_core::Jfr;
 use crate::{
     abi::*,
     call::{Answer, refuse},
-    convert::{
-        name,
-        queue::{self, Opt},
-    },
+    convert::{self, Opt},
     udma::{
         family::{self, Family, Members},
         jfc::with_jfc,
@@ -25,7 +22,7 @@ impl Family for kind::Jfr {
     type More = ();
     type Cfg = urma_jfr_cfg_t;
     type Attr = urma_jfr_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = &[queue::JFR];
+    const OPTIONS: &'static [&'static [Opt]] = &[convert::JFR];
     const MEMBERS: Members<urma_jfr_t, urma_jfr_cfg_t> =
         family::members!(urma_jfr_t, jfr_id, jfr_cfg, urma_jfr_opt, urma_jfr_id);
 
@@ -34,7 +31,7 @@ impl Family for kind::Jfr {
     }
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfr, ())> {
-        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfr(&queue::jfr(cfg)?, jfc)?))?;
+        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfr(&convert::jfr(cfg)?, jfc)?))?;
         Ok((made, ()))
     }
 
@@ -50,14 +47,14 @@ impl Family for kind::Jfr {
             own.core.set_rx_threshold(attr.rx_threshold)?;
         }
         if attr.mask & JFR_STATE != 0 {
-            own.core.modify(name::jfr_state(attr.state)?)?;
+            own.core.modify(convert::jfr_state(attr.state)?)?;
         }
         Ok(())
     }
 
     fn query(own: &JfrOwn) -> Answer<urma_jfr_attr_t> {
         let status = own.core.query()?;
-        let (rx_threshold, state) = (status.rx_threshold, name::jfr_state_out(status.state));
+        let (rx_threshold, state) = (status.rx_threshold, convert::jfr_state_out(status.state));
         Ok(urma_jfr_attr_t { mask: 0, rx_threshold, state })
     }
 }

@@ -10,11 +10,7 @@ use urma_core::{Completion, JettyState, Jfs};
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, gone, ours, refuse},
-    convert::{
-        name,
-        queue::{self, Opt},
-        record,
-    },
+    convert::{self, Opt, record},
     udma::{
         family::{self, Family, Members},
         jfc::with_jfc,
@@ -27,12 +23,12 @@ impl Family for kind::Jfs {
     type More = LastNames;
     type Cfg = urma_jfs_cfg_t;
     type Attr = urma_jfs_attr_t;
-    const OPTIONS: &'static [&'static [Opt]] = &[queue::JFS];
+    const OPTIONS: &'static [&'static [Opt]] = &[convert::JFS];
     const MEMBERS: Members<urma_jfs_t, urma_jfs_cfg_t> =
         family::members!(urma_jfs_t, jfs_id, jfs_cfg, urma_jfs_opt, urma_jfs_id);
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfs, LastNames)> {
-        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfs(&queue::jfs(cfg)?, jfc)?))?;
+        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfs(&convert::jfs(cfg)?, jfc)?))?;
         Ok((made, LastNames::NONE))
     }
 
@@ -44,7 +40,7 @@ impl Family for kind::Jfs {
                 attr.mask
             ));
         }
-        let state = name::state(attr.state)?;
+        let state = convert::state(attr.state)?;
         may_become(own.core.query()?.state, state)?;
         Ok(own.core.modify(state)?)
     }

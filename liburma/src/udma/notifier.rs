@@ -13,10 +13,7 @@ use urma_core::RemoteJetty;
 use crate::{
     abi::*,
     call::{self, Code, UserArray, ours, refuse},
-    convert::{
-        name::{Remote, remote},
-        zeroed,
-    },
+    convert::{Remote, remote, zeroed},
     perf,
     slab::Fresh,
     udma::{

@@ -12,7 +12,7 @@ use urma_core::{Eid, JettyId, OrderType, RemoteJetty, TargetKind, TokenPolicy, T
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, gone, ours, refuse},
-    convert::name::{eid, mode},
+    convert::{eid, mode},
     latch::lock,
     udma::{
         context::ctx_of,

@@ -3,21 +3,21 @@
 //! *Owns*: the walk over the list, and the answer when it stops. *Takes*: the lock of one queue for the length of a
 //! call; what requests name is looked up under it. *Gives*: batches, with one doorbell each. *Must not*: allocate,
 //! wait, or keep anything.
+//!
+//! Receive requests of C, posted in batches.
 
 mod alike;
 mod list;
 mod rare;
-mod recv;
 mod send;
-mod several;
-
 use core::mem::MaybeUninit;
 
-use list::{Pieces, SendRequest, UserSge, WorkRequest};
+use list::Batched;
+use list::{Pieces, RecvRequest, SendRequest, UserSge, WorkRequest};
 use urma_core::{LocalSge, PostError, RecvWr, SendHalf, TransportMode};
 
 use crate::{
-    abi::*,
+    abi::{urma_jfr_wr_t, *},
     call::{self, Answer, Code, UserPtr, gone, ours, refuse},
     convert::refusal,
     slab::{Exclusive, Look, Slot, SlotPlace, seen_ends},
@@ -303,7 +303,7 @@ pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     let posted = call::attempt(|| {
         let mut guard = slot.lock().ok_or_else(gone::<K>)?;
         let (own, look) = guard.split();
-        recv::post(look, own, first, bad_wr)
+        post(look, own, first, bad_wr)
     });
     match posted {
         Ok(()) => call::SUCCESS,
@@ -443,4 +443,50 @@ fn refused<W>(
 ) -> Answer {
     let at = batch.get(error.index).copied().flatten();
     stopped(bad_wr, at.map_or(core::ptr::null_mut(), WorkRequest::as_ptr), refusal(error.reason))
+}
+
+/// Posts a list: one request with one piece at once, anything else in batches.
+#[inline(always)]
+fn post(
+    look: Look<'_>,
+    own: &mut impl Receives,
+    first: RecvRequest<'_>,
+    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
+) -> Answer {
+    match post_plain(look, own, first) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => refused(bad_wr, &[Some(first)], error),
+        None => list::post(look, first, bad_wr, false, &mut |wrs| own.post(wrs)),
+    }
+}
+
+/// `None`: it is not one request with one piece, or it is invalid; nothing is posted.
+#[inline(always)]
+fn post_plain(
+    look: Look<'_>,
+    own: &mut impl Receives,
+    from: RecvRequest<'_>,
+) -> Option<Result<(), PostError>> {
+    if from.next().is_some() {
+        return None;
+    }
+    let dst = [piece(look, from.dst().only()?).ok()?];
+    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.user_ctx() }]))
+}
+
+impl Batched for urma_jfr_wr_t {
+    type Checked<'r> = RecvWr<'r>;
+
+    fn next(of: RecvRequest<'_>) -> Option<RecvRequest<'_>> {
+        of.next()
+    }
+
+    fn check<'r, 'g: 'r>(
+        look: Look<'g>,
+        from: RecvRequest<'_>,
+        _is_bound: bool,
+        rest: &mut Rest<'r, 'g>,
+    ) -> Result<RecvWr<'r>, Stop> {
+        Ok(RecvWr { dst: pieces(look, from.dst(), rest)?, user_ctx: from.user_ctx() })
+    }
 }

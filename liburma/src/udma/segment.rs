@@ -14,7 +14,7 @@ use urma_mem::Region;
 use crate::{
     abi::*,
     call::{self, Answer, Code, gone, ours, refuse},
-    convert::{name, zeroed},
+    convert::{self, zeroed},
     slab::{Guard, Slot},
     udma::{
         context::{ctx_of, delete, publish, token_of},
@@ -116,7 +116,7 @@ fn register(
         access: access.ok_or_else(|| {
             refuse!(EINVAL, "seg_cfg.flag.access is {:#x}; rights are bits 0 to 3", flag.access())
         })?,
-        policy: name::policy(flag.token_policy(), cfg.token_value)?,
+        policy: convert::policy(flag.token_policy(), cfg.token_value)?,
         cacheable: flag.cacheable() != 0,
         non_pin: flag.non_pin() != 0,
         user_iova: (flag.user_iova() != 0).then_some(cfg.iova),
@@ -144,7 +144,7 @@ fn describe(local: &Segment, cfg: &urma_seg_cfg_t) -> urma_seg_t {
     attr.set_user_iova(cfg.flag.user_iova());
     attr.set_user_token_id(cfg.flag.token_id_valid());
     let Ubva { eid, uasid, va } = remote.ubva;
-    let ubva = urma_ubva_t { eid: name::eid_out(eid), uasid, va };
+    let ubva = urma_ubva_t { eid: convert::eid_out(eid), uasid, va };
     urma_seg_t { ubva, len: remote.len, attr, token_id: remote.token_id.value() }
 }
 
@@ -181,10 +181,10 @@ pub(crate) unsafe extern "C" fn import_seg(
         let wanted = granted_or(flag.access(), granted);
         let ubva = seg.ubva;
         let remote = RemoteSegment {
-            ubva: Ubva { eid: name::eid(ubva.eid), uasid: ubva.uasid, va: ubva.va },
+            ubva: Ubva { eid: convert::eid(ubva.eid), uasid: ubva.uasid, va: ubva.va },
             len: seg.len,
             token_id: TokenId::new(seg.token_id),
-            policy: name::policy(seg.attr.token_policy(), token)?,
+            policy: convert::policy(seg.attr.token_policy(), token)?,
             access: granted,
         };
         let imported = own.core.import_segment(&remote, wanted, mapping)?;

@@ -13,12 +13,12 @@ use urma_core::Status;
 use super::{
     address, context, ctl, device, event, family, jetty, jfc, jfs,
     kind::{self, Ctx},
-    notifier, path, poll, post, segment, target,
+    notifier, path, post, segment, target,
 };
 use crate::{
     abi::*,
     call::{self, UserPtr, ours, refuse},
-    convert::{name::eid_out, zeroed},
+    convert::{eid_out, zeroed},
     latch::lock,
     slab::Fresh,
     udma::{context::no_place, event_queue::Events},
@@ -78,7 +78,7 @@ macro_rules! members {
 
 fn nouns(ops: &mut urma_ops_t) {
     members! { ops:
-        jfc { create_jfce, delete_jfce, wait_jfc, ack_jfc }
+        jfc { create_jfce, delete_jfce, wait_jfc, ack_jfc, poll_jfc, rearm_jfc }
         event { get_async_event, ack_async_event }
         jfs { flush_jfs }
         jetty { flush_jetty, create_jetty_grp, delete_jetty_grp }
@@ -92,7 +92,6 @@ fn nouns(ops: &mut urma_ops_t) {
             free_token_id,
         }
         post { post_jfs_wr, post_jfr_wr, post_jetty_send_wr, post_jetty_recv_wr }
-        poll { poll_jfc, rearm_jfc }
         path { get_tp_list, set_tp_attr, get_tp_attr, get_tpn, modify_tp }
         notifier {
             create_notifier, delete_notifier, wait_notify, ack_notify, import_jetty_async,

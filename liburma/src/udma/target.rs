@@ -12,10 +12,7 @@ use urma_core::{StartPsns, TargetJetty};
 use crate::{
     abi::*,
     call::{self, Answer, Code, gone, ours, refuse},
-    convert::{
-        name::{Remote, eid, remote},
-        zeroed,
-    },
+    convert::{Remote, eid, remote, zeroed},
     slab::{InSlot, member},
     udma::{
         context::{ctx_of, delete, publish, token_of},

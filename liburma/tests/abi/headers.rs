@@ -2,12 +2,20 @@
 //!
 //! *Owns*: the C program that states every size, offset, bit and value. *Takes*: the golden data, the
 //! headers. *Gives*: a failure that names what is elsewhere.
+//!
+//! The C and C++ compilers of this machine, called as programs call them.
+//!
+//! *Owns*: flags, the folder for results. *Gives*: the outcome of a compilation.
+//!
+//! The golden data: layouts and numbers of the C API, one file for each release.
+//!
+//! *Owns*: the form of `data/layout-*.txt`. *Gives*: types and values. *Must not*: judge.
 
-use std::{fmt::Write as _, fs, process::Command};
-
-use crate::{
-    compilers::{for_aarch64, installed},
-    facts::{Facts, RELEASES, Release, Row, here},
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
 };
 
 /// The public headers, as programs name them, and the four beside them.
@@ -264,4 +272,230 @@ fn program(facts: &Facts) -> String {
 
 fn state(text: &mut String, claim: &str, what: &str) {
     writeln!(text, "_Static_assert({claim}, \"{what}\");").expect("a string takes all");
+}
+
+/// A compiler and the language that it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compiler {
+    /// Name of its program.
+    pub(crate) program: &'static str,
+    /// Its name of the standard.
+    pub(crate) standard: &'static str,
+    /// File name ending of the language.
+    pub(crate) ending: &'static str,
+}
+
+const KNOWN: [Compiler; 4] = [
+    Compiler { program: "gcc", standard: "-std=c11", ending: "c" },
+    Compiler { program: "g++", standard: "-std=c++17", ending: "cpp" },
+    Compiler { program: "clang", standard: "-std=c11", ending: "c" },
+    Compiler { program: "clang++", standard: "-std=c++17", ending: "cpp" },
+];
+
+/// What compiles for aarch64, when it is installed.
+pub(crate) fn for_aarch64() -> Option<Compiler> {
+    let program = "aarch64-linux-gnu-gcc";
+    let cross = Compiler { program, standard: "-std=c11", ending: "c" };
+    cross.answers().then_some(cross)
+}
+
+/// Those that are installed; gcc and g++ are needed, clang is used when it is there.
+pub(crate) fn installed() -> Vec<Compiler> {
+    let found: Vec<Compiler> = KNOWN.into_iter().filter(|one| one.answers()).collect();
+    let has = |name: &str| found.iter().any(|one| one.program == name);
+    assert!(has("gcc") && has("g++"), "gcc and g++ are needed to check the headers");
+    found
+}
+
+impl Compiler {
+    fn answers(&self) -> bool {
+        let version = Command::new(self.program).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    }
+
+    /// Compiles `text` for a release, as strictly as the headers promise to be usable.
+    pub(crate) fn compile(self, name: &str, text: &str, release: Release, more: &[&str]) -> Build {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let base = folder.join(format!("{name}-{}-{}", self.program, release.number));
+        let source = base.with_extension(self.ending);
+        fs::write(&source, text).expect("a file in the folder for tests");
+        let target = base.with_extension("out");
+        let mut command = Command::new(self.program);
+        command.args([self.standard, "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+        command.arg(format!("-DURMA_ABI_PROFILE={}", release.number));
+        command.arg("-I").arg(here("include")).arg("-I").arg(here("include/ub/umdk/urma"));
+        command.arg("-o").arg(&target).arg(&source).args(more);
+        Build { output: command.output().expect("the compiler starts"), target }
+    }
+}
+
+/// What became of a compilation.
+#[derive(Debug)]
+pub(crate) struct Build {
+    output: Output,
+    /// The result, when there is one.
+    pub(crate) target: PathBuf,
+}
+
+impl Build {
+    /// Whether the compiler succeeded.
+    pub(crate) fn is_good(&self) -> bool {
+        self.output.status.success()
+    }
+
+    /// What the compiler said.
+    pub(crate) fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// The result of a compilation that must succeed.
+    pub(crate) fn expect(&self, what: &str) -> &Path {
+        assert!(self.is_good(), "{what}: {}", self.said());
+        &self.target
+    }
+}
+
+/// A release of the C API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Release {
+    /// As people write it.
+    pub(crate) name: &'static str,
+    /// Its number in the headers.
+    pub(crate) number: u32,
+    /// The symbol that programs reach `urma_init` by.
+    pub(crate) marker: &'static str,
+    /// File of its golden data.
+    pub(crate) text: &'static str,
+}
+
+/// Both, the default first.
+pub(crate) const RELEASES: [Release; 2] = [
+    Release {
+        name: "26.06",
+        number: 2606,
+        marker: "urma_init_abi_26_06",
+        text: include_str!("../data/layout-26.06.txt"),
+    },
+    Release {
+        name: "25.12.0.B081",
+        number: 2512,
+        marker: "urma_init_abi_25_12_0_b081",
+        text: include_str!("../data/layout-25.12.0.B081.txt"),
+    },
+];
+
+/// A struct or a union of C.
+#[derive(Clone, Debug)]
+pub(crate) struct Type {
+    /// As C spells it, with `struct` or `union` where there is no short name.
+    pub(crate) name: String,
+    /// Number of bytes that it has.
+    pub(crate) size: usize,
+    /// Offset of each member.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Something inside of a type. Paths are those of C: what has no name is not in them.
+#[derive(Clone, Debug)]
+pub(crate) enum Row {
+    /// A member of a struct, by its path.
+    At { offset: usize, path: String },
+    /// A struct or union with a name.
+    Part { offset: usize, size: usize, path: String },
+    /// A bit field: its first bit from the start of the type, its width.
+    Bits { first: usize, width: usize, path: String },
+}
+
+impl Row {
+    /// Where it is, if it is a mutex.
+    fn mutex(&self) -> Option<usize> {
+        match self {
+            Self::At { offset, path } if path.ends_with("mutex") => Some(*offset),
+            _ => None,
+        }
+    }
+}
+
+/// Values of an enumeration, or of the constants of a header.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    /// Name of the constant.
+    pub(crate) name: String,
+    /// Value of the constant.
+    pub(crate) value: i64,
+}
+
+/// Everything about a release.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Structs and unions, by name.
+    pub(crate) types: Vec<Type>,
+    /// Values of enumerations and constants.
+    pub(crate) values: Vec<Value>,
+}
+
+impl Facts {
+    /// Reads the data of a release.
+    pub(crate) fn of(release: Release) -> Self {
+        let mut facts = Self { types: Vec::new(), values: Vec::new() };
+        for line in release.text.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            facts.take(&words).unwrap_or_else(|| panic!("{}: {line}", release.name));
+        }
+        assert!(facts.types.len() > 200 && facts.values.len() > 500, "the data is cut");
+        facts
+    }
+
+    fn take(&mut self, words: &[&str]) -> Option<()> {
+        let row = match *words {
+            ["type", name, size, _header] => {
+                let (name, size) = (name.replace(':', " "), size.parse().ok()?);
+                self.types.push(Type { name, size, rows: Vec::new() });
+                return Some(());
+            }
+            // The rows of what has no name follow, with their own offsets.
+            ["enum", ..] | ["const", ..] | ["anon", ..] => return Some(()),
+            ["is", value, name] => {
+                self.values.push(Value { name: name.to_owned(), value: value.parse().ok()? });
+                return Some(());
+            }
+            ["at", offset, path] => Row::At { offset: offset.parse().ok()?, path: path.to_owned() },
+            ["part", offset, size, path] => {
+                let (offset, size) = (offset.parse().ok()?, size.parse().ok()?);
+                Row::Part { offset, size, path: path.to_owned() }
+            }
+            ["bits", first, width, path] => {
+                let (first, width) = (first.parse().ok()?, width.parse().ok()?);
+                Row::Bits { first, width, path: path.to_owned() }
+            }
+            _ => return None,
+        };
+        self.types.last_mut()?.rows.push(row);
+        Some(())
+    }
+
+    /// The same on aarch64, where a `pthread_mutex_t` has 48 bytes and not 40.
+    pub(crate) fn on_aarch64(mut self) -> Self {
+        for of in &mut self.types {
+            let mutexes: Vec<usize> = of.rows.iter().filter_map(Row::mutex).collect();
+            of.size += 8 * mutexes.len();
+            for row in &mut of.rows {
+                if let Row::At { offset, .. } | Row::Part { offset, .. } = row {
+                    *offset += 8 * mutexes.iter().filter(|mutex| **mutex < *offset).count();
+                }
+            }
+        }
+        self
+    }
+
+    /// The type of this name.
+    pub(crate) fn of_type(&mut self, name: &str) -> &mut Type {
+        let found = self.types.iter_mut().find(|one| one.name == name);
+        found.unwrap_or_else(|| panic!("no type {name}"))
+    }
+}
+
+/// A path in the folder of this crate.
+pub(crate) fn here(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
 }

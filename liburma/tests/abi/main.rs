@@ -2,9 +2,5 @@
 //!
 //! *Owns*: nothing; its modules are the tests.
 
-mod compilers;
-mod facts;
 mod headers;
-mod marker;
 mod names;
-mod symbols;

@@ -3,13 +3,24 @@
 //!
 //! *Takes*: `data/names-*.txt`, names and numbers that were read from UMDK's headers. *Gives*: a failure that
 //! names what a program looks for in a header and does not find there.
+//!
+//! The list of symbols against what the headers declare.
+//!
+//! *Takes*: `src/symbols.txt`, the headers. *Gives*: a failure that names what only one of them has.
+//!
+//! A program for one release on a library of another: the loader names it.
+//!
+//! *Owns*: two libraries of one function, programs in C and C++.
 
-use std::fmt::Write as _;
-
-use crate::{
-    compilers::installed,
-    facts::{RELEASES, Release},
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Command, Output},
 };
+
+use crate::headers::{Compiler, RELEASES, Release, here, installed};
 
 /// Names of both releases, in the order of [`RELEASES`].
 const NAMES: [&str; 2] =
@@ -160,4 +171,194 @@ fn what_is_left_out_is_in_the_data() {
         };
         assert!(NAMES[1].lines().any(is_named), "{name}");
     }
+}
+
+const LIST: &str = include_str!("../../src/symbols.txt");
+
+/// Library and release of each symbol.
+fn listed() -> BTreeMap<&'static str, (&'static str, &'static str)> {
+    let lines = LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut list = BTreeMap::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [library, symbol, release] = words[..] else { panic!("not three words: {line}") };
+        assert!(list.insert(symbol, (library, release)).is_none(), "{symbol} is listed twice");
+    }
+    list
+}
+
+/// Functions that a header declares.
+fn declared(header: &str) -> Vec<String> {
+    let path = here("include/ub/umdk/urma").join(header);
+    let text = fs::read_to_string(&path).expect("a header");
+    let lines = text.lines().filter(|line| {
+        line.starts_with(|c: char| c.is_ascii_lowercase())
+            && !["static", "typedef", "extern"].iter().any(|word| line.starts_with(word))
+    });
+    let names = lines
+        .filter_map(|line| line.split_once('('))
+        .map(|(before, _)| before.rsplit([' ', '*']).next().unwrap_or_default().to_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with("__")).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn what_the_headers_declare_is_listed() {
+    let list = listed();
+    for (header, library) in [
+        ("urma_api.h", "liburma"),
+        ("urma_types.h", "liburma"),
+        ("urma_log.h", "liburma"),
+        ("urma_perf.h", "liburma"),
+        ("urma_provider.h", "liburma"),
+        ("urma_private.h", "liburma"),
+        ("urma_ubagg.h", "liburma"),
+        ("uvs_api.h", "libtpsa"),
+    ] {
+        let names = declared(header);
+        assert!(!names.is_empty(), "{header}");
+        for name in names {
+            assert_eq!(list.get(&*name).map(|one| one.0), Some(library), "{header}: {name}");
+        }
+    }
+}
+
+#[test]
+fn there_are_133_public_functions() {
+    let count = ["urma_api.h", "urma_types.h", "urma_perf.h"].map(|header| declared(header).len());
+    assert_eq!(count, [128, 2, 3]);
+}
+
+#[test]
+fn each_release_has_its_marker() {
+    let list = listed();
+    for release in RELEASES {
+        assert_eq!(list.get(release.marker), Some(&("liburma", release.name)));
+    }
+}
+
+/// The types of `libtpsa`, line by line.
+fn fabric(release: Release) -> Vec<&'static str> {
+    let mut is_fabric = false;
+    let ours = |line: &&str| {
+        if line.starts_with(|first: char| first != ' ') && !line.starts_with('#') {
+            let of_type = ["type ", "enum ", "const "].iter().any(|word| line.starts_with(word));
+            if of_type {
+                is_fabric = line.contains(" uvs_api.h") || line.contains(" uvs_types.h");
+            }
+        }
+        is_fabric
+    };
+    release.text.lines().filter(ours).collect()
+}
+
+#[test]
+fn the_other_libraries_are_the_same_in_all_releases() {
+    // So they need no choice by URMA_ABI. Those of liburma_common take numbers and text only.
+    let [newer, older] = RELEASES.map(fabric);
+    assert!(newer.len() > 50, "{}", newer.len());
+    assert_eq!(newer, older);
+    let names = listed().into_iter().filter(|(_, (library, _))| *library != "liburma");
+    assert!(names.into_iter().all(|(_, (_, release))| release == "all"));
+}
+
+#[test]
+fn what_the_known_clients_import_beside_is_listed() {
+    let list = listed();
+    for symbol in ["urma_log", "urma_log_drop", "urma_cmd_get_eid_list", "urma_open_cdev"] {
+        assert_eq!(list.get(symbol).map(|one| one.0), Some("liburma"), "{symbol}");
+    }
+    for symbol in ["get_cpu_mhz", "ub_hugemalloc", "ub_hugefree", "ub_str_to_u64"] {
+        assert_eq!(list.get(symbol).map(|one| one.0), Some("liburma_common"), "{symbol}");
+    }
+    assert_eq!(list.get("uvs_get_path_set").map(|one| one.0), Some("libtpsa"));
+}
+
+const PROGRAM: &str = "#include <ub/umdk/urma/urma_api.h>\n\
+    int main(void) { return urma_init(NULL) == URMA_SUCCESS ? 0 : 1; }\n";
+
+/// Looks its functions up, as some clients do, and so needs no library to link.
+const BY_NAME: &str = "#include <ub/umdk/urma/urma_api.h>\n\
+    #include <dlfcn.h>\n\
+    int main(int count, char **args) {\n\
+        urma_status_t (*init)(urma_init_attr_t *) = NULL;\n\
+        void *library = count > 1 ? dlopen(args[1], RTLD_NOW) : NULL;\n\
+        if (library == NULL) { return 2; }\n\
+        *(void **)&init = dlsym(library, \"urma_init\");\n\
+        return init != NULL && init(NULL) == URMA_SUCCESS ? 0 : 1;\n\
+    }\n";
+
+/// What strips unreferenced sections must not strip the reference.
+const SECTIONS: [&str; 4] = ["-O2", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"];
+
+/// A library, for one test, with the plain name, and with the marker of its release.
+fn library(user: &str, release: Release) -> std::path::PathBuf {
+    let text = format!(
+        "int {0}(void *conf);\nint urma_init(void *conf);\n\
+         int {0}(void *conf) {{ return conf != 0; }}\nint urma_init(void *conf) {{ return {0}(conf); }}\n",
+        release.marker
+    );
+    let flags = ["-shared", "-fPIC", "-Wl,-soname,liburma-marker-test.so.0"];
+    let built = installed()[0].compile(&format!("library-{user}"), &text, release, &flags);
+    let folder = built.target.with_extension("dir");
+    fs::create_dir_all(&folder).expect("a folder");
+    let place = folder.join("liburma-marker-test.so.0");
+    fs::copy(built.expect("a library"), &place).expect("a copy");
+    place
+}
+
+fn run(program: &Path, library: &Path, now: &str) -> Output {
+    let mut command = Command::new(program);
+    command.arg(library).env("LD_LIBRARY_PATH", library.parent().unwrap_or(library));
+    command.env("LD_BIND_NOW", now).env("LC_ALL", "C");
+    command.output().expect("the program starts")
+}
+
+fn built(compiler: Compiler, release: Release, library: &Path) -> std::path::PathBuf {
+    let name = format!("marker-{}", release.number);
+    let path = library.to_string_lossy();
+    let flags: Vec<&str> = SECTIONS.into_iter().chain([&*path]).collect();
+    compiler.compile(&name, PROGRAM, release, &flags).expect("a program").to_path_buf()
+}
+
+#[test]
+fn the_loader_names_a_library_of_another_release() {
+    let libraries = RELEASES.map(|release| library("named", release));
+    for compiler in installed() {
+        for (mine, other) in [(0, 1), (1, 0)] {
+            let program = built(compiler, RELEASES[mine], &libraries[mine]);
+            for now in ["", "1"] {
+                assert!(run(&program, &libraries[mine], now).status.success());
+                let stopped = run(&program, &libraries[other], now);
+                let said = String::from_utf8_lossy(&stopped.stderr);
+                assert!(
+                    !stopped.status.success() && said.contains(RELEASES[mine].marker),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_that_look_functions_up_are_not_bound() {
+    let libraries = RELEASES.map(|release| library("looked-up", release));
+    let compiler = installed()[0];
+    let flags = ["-Wno-pedantic", "-ldl"];
+    let build = compiler.compile("marker-by-name", BY_NAME, RELEASES[0], &flags);
+    let program = build.expect("no library is linked");
+    for library in &libraries {
+        assert!(run(program, library, "").status.success());
+    }
+}
+
+#[test]
+fn the_plain_name_is_there_for_those_who_ask() {
+    let libraries = RELEASES.map(|release| library("plain", release));
+    let path = libraries[0].to_string_lossy();
+    let flags = ["-DURMA_NO_ABI_MARKER", &*path];
+    let build = installed()[0].compile("marker-plain", PROGRAM, RELEASES[0], &flags);
+    assert!(run(build.expect("a program"), &libraries[1], "1").status.success());
 }

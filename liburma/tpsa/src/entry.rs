@@ -16,8 +16,7 @@ use crate::{
         urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t, uvs_main_ue_eid_entry_t,
         uvs_path_set_t, uvs_tp_type_t,
     },
-    path::{Level, between},
-    service::{NONE, Raw, service},
+    service::{Level, NONE, Raw, between, service},
     status,
 };
 

@@ -14,7 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub mod abi;
 mod entry;
-mod path;
 mod service;
 
 pub use entry::{

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours, refuse},
-    convert::name::eid,
+    convert::eid,
     latch::lock,
     slab::{Exclusive, Kind, Slot},
     udma::{

@@ -9,12 +9,10 @@ use urma_core::{
 use super::{
     PIECES, Rest, Sends, Stop, alike,
     list::{
-        CompareOp, FetchOp, Message, MessageOp, Pieces, PostOp, SendRequest, Transfer, UserSge,
-        WriteOp,
+        self, Batched, CompareOp, FetchOp, Message, MessageOp, Pieces, PostOp, SendRequest,
+        Transfer, UserSge, WriteOp,
     },
-    no_list, piece, pieces, refused,
-    several::{self, Batched},
-    stopped, too_many_pieces,
+    no_list, piece, pieces, refused, stopped, too_many_pieces,
 };
 use crate::{
     abi::*,
@@ -217,7 +215,7 @@ fn post_other<'g>(
     let is_bound = own.is_bound();
     if first.next().is_some() {
         let mut give = |wrs: &[SendWr<'_>]| own.half().post_send(wrs);
-        return several::post(look, first, bad_wr, is_bound, &mut give);
+        return list::post(look, first, bad_wr, is_bound, &mut give);
     }
     // Before the names are looked up.
     let seen = look.seen_ends();
