@@ -4,6 +4,11 @@
 //! book are addresses; the version of mdBook. *Takes*: the Markdown files of the workspace.
 //! *Gives*: `target/book/html`, `target/doc`. *Must not*: change a file of the workspace, leave a
 //! link that leads nowhere.
+//!
+//! `cargo xtask docs`: writes the parts of documents that are made from the code.
+//!
+//! The table of crates in ARCHITECTURE.md comes from the manifests and is compared by `tidy`. The lists of
+//! `docs/conformance.md` come from the conformance suite, which compares them itself.
 
 use std::{fs, path::Path, process::Command};
 
@@ -13,7 +18,7 @@ use crate::{
     plot::Plot,
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
-    tidy::{self, File},
+    tidy::{self, File, manifest},
 };
 
 /// mdBook, which is installed in this version when it is missing.
@@ -161,6 +166,19 @@ fn drawn(text: &str) -> String {
         text.replace_range(figure.range.clone(), &html);
     }
     text
+}
+
+/// Writes all of them.
+pub(crate) fn write_parts(root: &Path) -> TaskResult {
+    let page = manifest::current(&tidy::files(root)?)?;
+    fs::write(root.join(manifest::PAGE), page).map_err(Failure::system(manifest::PAGE))?;
+    say(&format!("written: {}", manifest::PAGE));
+    let args = ["test", "-p", "urma-tests", "--test", "conformance", "--", "the_document"];
+    let status = cargo::command(&args).env("URMA_WRITE_DOCS", "1").status();
+    if status.map_err(Failure::system("starting cargo"))?.success() {
+        return Ok(());
+    }
+    Err(Failure("docs/conformance.md was not written".to_owned()))
 }
 
 #[cfg(test)]

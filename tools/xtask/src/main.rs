@@ -11,9 +11,7 @@ mod child;
 mod clock;
 mod cross;
 mod demo;
-mod demo_inc;
 mod doc;
-mod docs;
 mod install;
 mod markdown;
 mod mirror;
@@ -21,14 +19,12 @@ mod mutants;
 mod pair;
 mod plot;
 mod probe;
-mod progress;
 mod report;
 mod rtl;
 mod say;
 mod stations;
 mod step;
 mod suite;
-mod system;
 mod tidy;
 mod vm;
 
@@ -179,14 +175,14 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test { only } => check::test(&only),
         Task::Demo { what: DemoKind::Urma } => demo::run(),
-        Task::Demo { what: DemoKind::Inc } => demo_inc::run(),
+        Task::Demo { what: DemoKind::Inc } => demo::run_inc(),
         Task::Bench(plan) => bench::run(&plan),
         Task::BenchInc(plan) => bench::run_inc(&plan),
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),
         Task::Doc { book } => doc::run(book),
-        Task::Docs => docs::run(&cargo::root()),
+        Task::Docs => doc::write_parts(&cargo::root()),
         Task::Mirror => mirror::run(&cargo::root()),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),

@@ -2,34 +2,36 @@
 //!
 //! *Owns*: which mutants run, in which order, for how long; the closing counts. *Takes*: the lists
 //! in tests/mutants. *Gives*: a line per mutant. *Must not*: change a file of the work tree.
+//!
+//! The lists of mutants.
+//!
+//! *Owns*: the format of tests/mutants/*.toml. *Takes*: that folder. *Gives*: mutants.
+//!
+//! What changed: mutants that a change concerns.
+//!
+//! *Owns*: the choice. *Takes*: a revision. *Gives*: mutants whose file changed since, and new ones.
+
+mod generated;
+mod trial;
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     path::Path,
     time::{Duration, Instant},
 };
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
+use trial::{Scratch, git};
 
+use self::trial::{Baseline, Bounds, MutantResult, Trials};
 use crate::{
     cargo,
     clock::now,
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult},
-};
-
-mod change;
-mod generated;
-mod list;
-mod scratch;
-mod trial;
-
-use self::{
-    list::Mutant,
-    scratch::Scratch,
-    trial::{Baseline, Bounds, MutantResult, Trials},
 };
 
 /// Which mutants, and what to do with them.
@@ -75,7 +77,7 @@ pub(crate) fn run(what: &MutantsPlan) -> TaskResult {
         return end(&of_crates(what, names)?);
     }
     if what.list {
-        return list::print(&chosen(&cargo::root(), what)?, what.json);
+        return print(&chosen(&cargo::root(), what)?, what.json);
     }
     end(&tried(what, say)?)
 }
@@ -86,7 +88,7 @@ fn of_crates(what: &MutantsPlan, names: &[String]) -> Result<Tally, Failure> {
     let (crates, diff) = match &what.changed {
         None => (generated::crates(&root, names)?, None),
         Some(rev) => {
-            let rev = if rev.is_empty() { change::start(&root)? } else { rev.clone() };
+            let rev = if rev.is_empty() { start(&root)? } else { rev.clone() };
             let (crates, diff) = generated::difference(&root, &home, &rev)?;
             (crates, Some(diff))
         }
@@ -95,7 +97,7 @@ fn of_crates(what: &MutantsPlan, names: &[String]) -> Result<Tally, Failure> {
         return Ok(Tally::default());
     }
     let _alone = alone(&home)?;
-    let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
+    let scratch = Scratch::sync(&root, &home.join("tree"), &trial::tracked(&root)?)?;
     generated::run(&root, &scratch, &home, &crates, (diff.as_deref(), what.seconds))
 }
 
@@ -108,7 +110,7 @@ fn tried(what: &MutantsPlan, line: fn(&str)) -> Result<Tally, Failure> {
     }
     let home = cargo::target_dir()?.join("mutants");
     let _alone = alone(&home)?;
-    let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
+    let scratch = Scratch::sync(&root, &home.join("tree"), &trial::tracked(&root)?)?;
     let bounds = Bounds { total: what.seconds.map(Duration::from_secs), ..Bounds::default() };
     Ok(all(&Trials { scratch: &scratch, home: &home, bounds, line }, &mutants))
 }
@@ -147,13 +149,13 @@ pub(crate) fn changed(_step: &mut RunningStep) -> StepResult {
 }
 
 fn chosen(root: &Path, what: &MutantsPlan) -> Result<Vec<Mutant>, Failure> {
-    let mut mutants = list::read(&root.join(list::FOLDER))?;
+    let mut mutants = read(&root.join(FOLDER))?;
     if let Some(name) = what.only.iter().find(|name| !mutants.iter().any(|m| m.is(name))) {
-        return Err(Failure(format!("{name}: no mutant and no area of {}", list::FOLDER)));
+        return Err(Failure(format!("{name}: no mutant and no area of {}", FOLDER)));
     }
     mutants.retain(|mutant| what.only.is_empty() || what.only.iter().any(|name| mutant.is(name)));
     match &what.changed {
-        Some(rev) => change::since(root, rev, mutants),
+        Some(rev) => since(root, rev, mutants),
         None => Ok(mutants),
     }
 }
@@ -248,6 +250,143 @@ impl Tally {
             MutantResult::Invalid(why) => self.failed.push((name, why)),
         }
     }
+}
+
+/// Where the lists are, from the workspace's folder.
+const FOLDER: &str = "tests/mutants";
+/// Lists for cargo-mutants, in the same folder.
+const GENERATED: [&str; 2] = ["crates", "survivors"];
+
+/// One fault, and the test that must find it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mutant {
+    /// Name of the mutant, unique in all lists.
+    name: String,
+    /// Name of the list, without its ending.
+    #[serde(default)]
+    area: String,
+    /// The file that is changed, from the workspace's folder.
+    file: String,
+    /// Text that the file holds once.
+    find: String,
+    /// What stands there instead.
+    replace: String,
+    /// Arguments of `cargo test`.
+    test: Vec<String>,
+    /// What the fault would do to a user.
+    why: String,
+    /// Seconds after which the mutated test counts as hung, instead of the usual limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hangs_after: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MutantList {
+    #[serde(default)]
+    mutant: Vec<Mutant>,
+}
+
+impl Mutant {
+    /// Whether `name` is this mutant's name or area.
+    fn is(&self, name: &str) -> bool {
+        self.name == name || self.area == name
+    }
+}
+
+/// Reads all lists of the folder.
+fn read(folder: &Path) -> Result<Vec<Mutant>, Failure> {
+    let files = folder.read_dir().map_err(Failure::system("reading the lists of mutants"))?;
+    let mut paths: Vec<_> = files.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    let mut mutants = Vec::new();
+    for path in paths {
+        let area = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if GENERATED.contains(&area.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(Failure::system("reading a list"))?;
+        mutants.extend(parse(&area, &text)?);
+    }
+    let mut names = BTreeSet::new();
+    match mutants.iter().find(|mutant| !names.insert(&mutant.name)) {
+        Some(twice) => Err(Failure(format!("{}: two mutants have this name", twice.name))),
+        None => Ok(mutants),
+    }
+}
+
+/// Mutants of one list.
+fn parse(area: &str, text: &str) -> Result<Vec<Mutant>, Failure> {
+    let list: MutantList =
+        toml::from_str(text).map_err(|error| Failure(format!("{FOLDER}/{area}.toml: {error}")))?;
+    let named = |mutant| Mutant { area: area.to_owned(), ..mutant };
+    Ok(list.mutant.into_iter().map(named).collect())
+}
+
+/// Prints name, file and test of each.
+fn print(mutants: &[Mutant], is_json: bool) -> TaskResult {
+    if is_json {
+        let json = serde_json::to_string_pretty(mutants);
+        say(&json.map_err(|error| Failure(format!("writing JSON: {error}")))?);
+        return Ok(());
+    }
+    for Mutant { name, file, test, .. } in mutants {
+        say(&format!("{name}\n    {file}\n    cargo test {}", test.join(" ")));
+    }
+    say(&format!("{} mutants", mutants.len()));
+    Ok(())
+}
+
+/// Commits looked back where a branch has no commits of its own.
+const BACK: u32 = 20;
+/// Names of the branch that work starts from.
+const TRUNKS: [&str; 4] = ["origin/main", "main", "origin/master", "master"];
+
+/// Those of `mutants` that are new, or whose file changed, since `rev`; an empty `rev` is where
+/// the branch left the main one, or some commits back.
+fn since(root: &Path, rev: &str, mutants: Vec<Mutant>) -> Result<Vec<Mutant>, Failure> {
+    let rev = if rev.is_empty() { start(root)? } else { rev.to_owned() };
+    let changed = files(root, &rev)?;
+    let mut chosen = Vec::new();
+    for mutant in mutants {
+        let is_changed = changed.contains(&mutant.file);
+        if is_changed || is_new(root, &rev, &mutant) {
+            chosen.push(mutant);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Paths that differ between `rev` and the work tree.
+fn files(root: &Path, rev: &str) -> Result<Vec<String>, Failure> {
+    let text = git(root, &["diff", "--name-only", rev, "--"])?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The commit that the changes at hand are counted from.
+fn start(root: &Path) -> Result<String, Failure> {
+    let head = git(root, &["rev-parse", "HEAD"])?;
+    for trunk in TRUNKS {
+        match git(root, &["merge-base", "HEAD", trunk]) {
+            Ok(base) if base != head => return Ok(base.trim().to_owned()),
+            _ => {}
+        }
+    }
+    // At least one commit back, as many as there are up to the limit: a clone may be shallow.
+    let count = git(root, &["rev-list", "--count", "--first-parent", "HEAD"])?;
+    let back = count.trim().parse::<u32>().unwrap_or(1).saturating_sub(1).min(BACK);
+    Ok(format!("HEAD~{back}"))
+}
+
+/// Whether the mutant's list lacked it, as it is, at `rev`.
+fn is_new(root: &Path, rev: &str, mutant: &Mutant) -> bool {
+    let Mutant { area, .. } = mutant;
+    let Ok(text) = git(root, &["show", &format!("{rev}:{FOLDER}/{area}.toml")]) else {
+        return true;
+    };
+    parse(area, &text).map_or(true, |before| !before.contains(mutant))
 }
 
 #[cfg(test)]

@@ -8,24 +8,18 @@ use std::{env, path::Path, thread};
 use clap::Args;
 
 use crate::{
+    child,
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
-    system,
 };
 
-mod area;
 mod cocotb;
 mod design;
 mod faults;
 mod golden;
-mod inputs;
-mod lint;
 mod lockstep;
 mod netlist;
-mod output;
 mod proof;
-mod stimulus;
-
 use design::{Scheme, WIDTHS};
 use lockstep::Lockstep;
 
@@ -66,7 +60,7 @@ pub(crate) fn found(step: &mut RunningStep) -> StepResult {
     if let Err(result) = tools() {
         return result;
     }
-    let lint = lint::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
+    let lint = design::check(step).unwrap_or_else(|failure| StepResult::one("lint", Err(failure)));
     // Both use one processor most of the time.
     let (golden, planted) = thread::scope(|scope| {
         let golden = scope.spawn(vectors);
@@ -110,7 +104,7 @@ pub(crate) fn run(plan: &RtlPlan) -> TaskResult {
         return steps.end();
     }
     steps.step("packet engine in SystemVerilog", found);
-    let table = area::table();
+    let table = netlist::table();
     steps.end()?;
     say(&table?);
     Ok(())
@@ -147,7 +141,7 @@ fn lockstep_found(step: &mut RunningStep, runs: &[Lockstep]) -> Result<StepResul
 /// Whether all tools are there. One that is missing and cannot be installed is a failure where
 /// `CI=true`, else the whole check is skipped.
 fn tools() -> Result<(), StepResult> {
-    let missing = TOOLS.iter().find_map(|(tool, package)| system::tool(tool, package).err());
+    let missing = TOOLS.iter().find_map(|(tool, package)| child::tool(tool, package).err());
     let Some(Failure(why)) = missing else { return Ok(()) };
     if env::var_os("CI").is_some_and(|ci| ci == "true") {
         return Err(StepResult::one("tools", Err(Failure(why))));
@@ -162,7 +156,7 @@ fn vectors() -> Result<StepResult, Failure> {
     let simulator = golden::Simulator::new(&design::folder(), design::fresh("golden")?)?;
     let checks = Scheme::ALL.iter().flat_map(|scheme| {
         let right = golden.check(&simulator, *scheme, "").into_iter();
-        right.chain(inputs::check(&simulator, *scheme, ""))
+        right.chain(golden::check(&simulator, *scheme, ""))
     });
     let checks = checks.map(|(name, result)| StepResult::one(&name, result));
     Ok(checks.fold(StepResult::default(), StepResult::plus))
@@ -184,7 +178,7 @@ fn planted(step: &mut RunningStep) -> Result<StepResult, Failure> {
             if fault.is_for(golden::PREFIX) {
                 golden.check(&simulator, fault.scheme, &fault.check)
             } else {
-                inputs::check(&simulator, fault.scheme, &fault.check)
+                golden::check(&simulator, fault.scheme, &fault.check)
             }
         };
         let result = fault.is_found_by(&checks);

@@ -8,17 +8,12 @@ use std::{fs, path::Path, process::Command};
 use crate::say::{Failure, TaskResult};
 
 mod comments;
-pub(crate) mod crates;
 mod documents;
 mod floors;
-mod manifest;
+pub(crate) mod manifest;
 mod outside;
-mod promises;
 mod reasons;
 mod source;
-mod survivors;
-mod targets;
-mod types;
 mod words;
 
 /// A text file of the project.
@@ -52,7 +47,7 @@ const RULES: &[(&str, Rule)] = &[
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),
     ("no vague names", words::names),
-    ("one type name means one thing", types::homonyms),
+    ("one type name means one thing", words::homonyms),
     ("no empty safety phrases", words::safety),
     ("doc comments say more than three words", comments::docs),
     ("safety comments say more than four words", comments::safety),
@@ -61,10 +56,10 @@ const RULES: &[(&str, Rule)] = &[
     ("no circle of files or modules", floors::circles),
     ("versions stand in one table", manifest::versions),
     ("the mirror of the C API is current", source::mirror),
-    ("the table of crates is current", crates::listed),
-    ("targets that are not tested have no test", targets::untested),
-    ("every promise of docs/security.md is guarded", promises::guarded),
-    ("rows of survivors.toml name functions that exist", survivors::functions),
+    ("the table of crates is current", manifest::listed),
+    ("targets that are not tested have no test", manifest::untested),
+    ("every promise of docs/security.md is guarded", documents::guarded),
+    ("rows of survivors.toml name functions that exist", documents::survivors),
 ];
 
 /// The rules about Markdown files, by name.

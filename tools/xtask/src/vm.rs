@@ -2,12 +2,19 @@
 //!
 //! *Owns*: when a machine is started, its time, the one repetition. *Takes*: the program of `tests/guest`. *Gives*:
 //! its checks as results. *Must not*: take for passed what did not run.
-
-mod peers;
-mod programs;
+//!
+//! The host's ends of tests of `urma_perftest` in the machine.
+//!
+//! *Owns*: the processes, one after the other, which end with the value. *Gives*: results.
+//!
+//! Programs of the machine, and of this side.
+//!
+//! *Owns*: how they are built. *Gives*: their files.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
+    net::{Ipv4Addr, TcpListener},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -19,17 +26,16 @@ use urma_vm::{
     console::{Console, ConsoleLine},
     packages::VmTree,
     report::GuestReport,
-    vfio::{MachineUse, VfioMachine, WirePaths},
+    vfio::{GuestProgram, MachineUse, VfioMachine, WirePaths},
     wire::WireEnd,
 };
 
-use self::{peers::HostPeers, programs::VmPrograms};
 use crate::{
     cargo,
     clock::{now, pause},
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
-    suite,
+    suite::{self, TestProgram},
 };
 
 /// Longest time of one machine, from its start to its result.
@@ -269,7 +275,7 @@ fn run(machine: &VfioMachine, programs: &VmPrograms, log: &Path) -> Result<Machi
     let nic = ServedNic::start(&programs.server, &wire.folder)?;
     let mut peers = HostPeers::new(&programs.perftest, log)?;
     let mut command = machine.command(peers.purpose(), Some(&wire.paths), &nic.sockets);
-    let errors = fs::File::create(log.with_extension("qemu"));
+    let errors = File::create(log.with_extension("qemu"));
     command.stderr(errors.map_err(Failure::system("making a log"))?);
     let mut cable = WireEnd::open(&wire.paths).map_err(Failure::system("opening the cable"))?;
     let mut console = Console::start(&mut command).map_err(Failure::system("starting QEMU"))?;
@@ -291,4 +297,159 @@ fn run(machine: &VfioMachine, programs: &VmPrograms, log: &Path) -> Result<Machi
     fs::write(log, text).map_err(Failure::system("writing a log"))?;
     let outside = cable.results().into_iter().chain(peers.results()).collect();
     Ok(MachineRun { report, outside })
+}
+
+/// Tests that run one after the other.
+const TESTS: &[&str] = &["write_lat", "read_lat", "send_bw", "write_bw"];
+/// What both sides of a test have.
+const OPTIONS: &[&str] = &["-n", "50", "-s", "4096", "--wait-timeout", "170"];
+
+/// Longest time from the machine's result to the end of the last process.
+const LAST_BOUND: Duration = Duration::from_secs(10);
+
+/// One process at a time.
+struct HostPeers {
+    program: PathBuf,
+    log: PathBuf,
+    port: u16,
+    waiting: std::slice::Iter<'static, &'static str>,
+    running: Option<(&'static str, Child)>,
+    ended: Vec<(&'static str, Result<(), String>)>,
+}
+
+impl HostPeers {
+    /// Starts the first one; what they print is kept beside `log`.
+    fn new(program: &Path, log: &Path) -> Result<Self, Failure> {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|found| found.local_addr());
+        let port = free.map_err(Failure::system("looking for a free port"))?.port();
+        let (program, log) = (program.to_path_buf(), log.with_extension("peers"));
+        let (waiting, ended) = (TESTS.iter(), Vec::new());
+        let mut peers = Self { program, log, port, waiting, running: None, ended };
+        peers.step();
+        Ok(peers)
+    }
+
+    /// What the machine is to do.
+    const fn purpose(&self) -> MachineUse {
+        MachineUse::Checks { port: self.port, peers: TESTS, options: OPTIONS }
+    }
+
+    /// Starts the next one when one has ended. To be called every few milliseconds.
+    fn step(&mut self) {
+        if let Some((name, child)) = &mut self.running {
+            let result = match child.try_wait() {
+                Ok(None) => return,
+                Ok(Some(status)) if status.success() => Ok(()),
+                Ok(Some(status)) => Err(format!("it ended with {status}")),
+                Err(error) => Err(error.to_string()),
+            };
+            self.ended.push((name, result));
+            self.running = None;
+        }
+        let Some(name) = self.waiting.next() else { return };
+        match self.start(name) {
+            Ok(child) => self.running = Some((name, child)),
+            Err(error) => self.ended.push((name, Err(error.to_string()))),
+        }
+    }
+
+    fn start(&self, name: &str) -> std::io::Result<Child> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.program);
+        command.arg(name).args(["-P", &self.port.to_string(), "--bind_ip", "127.0.0.1"]);
+        command.args(OPTIONS).env("URMA_EID", "random").env("URMA_PATH", "packets");
+        command.stdout(log.try_clone()?).stderr(log).spawn()
+    }
+
+    /// A result of each test. The last process may end a little later than the machine's side of its test.
+    fn results(&mut self) -> Vec<(String, Result<(), String>)> {
+        let end = now() + LAST_BOUND;
+        while self.running.is_some() && self.waiting.len() == 0 && now() < end {
+            pause(Duration::from_millis(2));
+            self.step();
+        }
+        let result = |name: &&str| {
+            let ended = self.ended.iter().find(|(ended, _)| ended == name);
+            let none = || Err("the machine did not come to its end".to_owned());
+            let result = ended.map_or_else(none, |(_, result)| result.clone());
+            (format!("urma_perftest {name}, seen from the host"), result)
+        };
+        TESTS.iter().map(result).collect()
+    }
+}
+
+impl Drop for HostPeers {
+    fn drop(&mut self) {
+        if let Some((_, child)) = &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Target of the program that is the machine's first process: named, so that macros are built without its flags.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Package and name of that program.
+const GUEST: &str = "urma-guest";
+/// Test programs that are needed, or whose build brings a program that is. As in the other steps, the whole workspace is
+/// selected, so that what it shares is not built once more.
+const TEST_PROGRAMS: [&str; 7] =
+    ["--workspace", "--test", "conformance", "--test", "daemon", "--test", "loopback"];
+
+/// Files of the programs.
+struct VmPrograms {
+    /// The machine's first process, a static program.
+    init: PathBuf,
+    /// The server of the machine's NIC.
+    server: PathBuf,
+    perftest: PathBuf,
+    /// Tests of the server.
+    daemon: TestProgram,
+    conformance: TestProgram,
+}
+
+impl VmPrograms {
+    /// Builds them. What fails is a result.
+    fn build(step: &mut RunningStep) -> Result<Self, StepResult> {
+        let built = step.check("build of the first process", guest());
+        if !built.failed.is_empty() {
+            return Err(built);
+        }
+        let programs = suite::build(step, &TEST_PROGRAMS)?;
+        Self::of(programs)
+            .map_err(|failure| StepResult::one("programs of the machine", Err(failure)))
+    }
+
+    fn of(programs: Vec<TestProgram>) -> Result<Self, Failure> {
+        let target = cargo::target_dir()?;
+        let programs = programs.into_iter();
+        let test = |package: &str, name: &str| {
+            let found = programs.clone().find(|program| program.is_of(&[(package, name)]));
+            found.ok_or_else(|| {
+                Failure(format!("the test program {name} of {package} was not built"))
+            })
+        };
+        Ok(Self {
+            init: target.join(TARGET).join("debug").join(GUEST),
+            server: target.join("debug/ubcored"),
+            perftest: target.join("debug/urma_perftest"),
+            daemon: test("ubcored", "daemon")?,
+            conformance: test("urma-tests", "conformance")?,
+        })
+    }
+
+    /// Programs in the machine beside the first one.
+    fn inside(&self) -> [GuestProgram<'_>; 3] {
+        [
+            GuestProgram { file: self.conformance.file(), name: "conformance" },
+            GuestProgram { file: self.daemon.file(), name: "daemon" },
+            GuestProgram { file: &self.perftest, name: "urma_perftest" },
+        ]
+    }
+}
+
+fn guest() -> Command {
+    let mut command = cargo::command(&["build", "-p", GUEST, "-F", "iommufd", "--target", TARGET]);
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    command
 }

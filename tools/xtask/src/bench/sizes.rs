@@ -10,9 +10,7 @@ use serde_json::Value;
 
 use super::{
     lines::UCX_TLS,
-    middle,
-    page::three_digits,
-    probe_value,
+    middle, probe_value, three_digits,
     ucx::{self, Pick},
 };
 use crate::{

@@ -12,9 +12,8 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    Tally,
-    list::FOLDER,
-    scratch::{Scratch, git},
+    FOLDER, Tally,
+    trial::{Scratch, git},
 };
 use crate::{cargo, child, clock::now, say::Failure};
 

@@ -215,13 +215,13 @@ fn the_copy_follows_the_tree() {
 fn lists_are_read() {
     let entry = "[[mutant]]\nname = \"m\"\nfile = \"src/lib.rs\"\nfind = \"n * 2\"\n\
                  replace = \"n * 4\"\ntest = [\"--lib\", \"doubles\"]\nwhy = \"a test\"\n";
-    assert_eq!(list::parse("a", entry).unwrap(), [mutant("n * 2", "n * 4", "doubles")]);
-    assert!(list::parse("a", &entry.replace("why", "wy")).is_err());
-    let limited = list::parse("a", &format!("{entry}hangs_after = 5\n")).unwrap();
+    assert_eq!(parse("a", entry).unwrap(), [mutant("n * 2", "n * 4", "doubles")]);
+    assert!(parse("a", &entry.replace("why", "wy")).is_err());
+    let limited = parse("a", &format!("{entry}hangs_after = 5\n")).unwrap();
     assert_eq!(limited[0].hangs_after, Some(5));
     // Those of the project are well-formed, and none is stale.
     let root = cargo::root();
-    for mutant in list::read(&root.join(list::FOLDER)).unwrap() {
+    for mutant in read(&root.join(FOLDER)).unwrap() {
         let text = fs::read_to_string(root.join(&mutant.file)).unwrap_or_default();
         assert_eq!(text.matches(&mutant.find).count(), 1, "{}: {}", mutant.name, mutant.file);
         assert!(!mutant.test.is_empty() && !mutant.why.is_empty(), "{}", mutant.name);

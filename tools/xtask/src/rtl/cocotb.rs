@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     design::{self, Parameters, Scheme},
-    output,
+    golden,
 };
 use crate::{
     cargo,
@@ -52,7 +52,7 @@ pub(super) fn check(step: &mut RunningStep) -> Result<StepResult, Failure> {
         command.env("COCOTB_TEST_MODULES", "urma_cocotb").env("COCOTB_TOPLEVEL", scheme.top());
         command.env("COCOTB_RESULTS_FILE", work.join(format!("{}.xml", scheme.name())));
         command.env("TOPLEVEL_LANG", "verilog").env("URMA_SCHEME", scheme.name());
-        command.env("URMA_GOLDEN", super::golden::path()).env("URMA_CASE", "five messages");
+        command.env("URMA_GOLDEN", golden::path()).env("URMA_CASE", "five messages");
         commands.push((format!("cocotb, {}: three tests", scheme.name()), command));
     }
     Ok(step.checks(commands))
@@ -84,7 +84,7 @@ fn python() -> Result<PathBuf, Failure> {
 fn asked(python: &Path, what: &[&str], work: &Path) -> Result<String, Failure> {
     let mut command = Command::new(python);
     command.args(["-m", "cocotb_tools.config"]).args(what);
-    output::of(command, work).map(|said| said.trim().to_owned())
+    golden::of(command, work).map(|said| said.trim().to_owned())
 }
 
 fn built(scheme: Scheme, depth: u32, work: &Path) -> Result<PathBuf, Failure> {
@@ -95,6 +95,6 @@ fn built(scheme: Scheme, depth: u32, work: &Path) -> Result<PathBuf, Failure> {
     command.args(["-g2012", "-Wall", "-s", &top, "-o"]).arg(&program);
     command.args(parameters.values().map(|(name, value)| format!("-P{top}.{name}={value}")));
     command.args(design::sources(&design::folder())?);
-    output::of(command, work)?;
+    golden::of(command, work)?;
     Ok(program)
 }

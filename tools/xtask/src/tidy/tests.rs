@@ -40,7 +40,7 @@ fn a_row_of_a_survivor_without_its_function_is_found() {
     let wrong = |path: &str, mutation: &str| {
         let row = format!("[[survivor]]\nfile = \"{path}\"\nmutation = \"{mutation}\"\n");
         let files = [file("a/src/x.rs", source), file("tests/mutants/survivors.toml", &row)];
-        survivors::functions(&files).len()
+        documents::survivors(&files).len()
     };
     for good in ["replace | with ^ in Cqe::encode", "replace two -> u8 with 0", "delete ! in two"] {
         assert_eq!(wrong("a/src/x.rs", good), 0, "{good}");
@@ -99,7 +99,7 @@ fn circles_of_files_and_rooms_are_found() {
 fn a_test_in_a_target_that_is_not_tested_is_found() {
     let wrong = |manifest: &str, path: &str, text: &str| {
         let files = [file("a/Cargo.toml", manifest), file(path, text)];
-        targets::untested(&files).len()
+        manifest::untested(&files).len()
     };
     let (test, example) = ("    #[test]\nfn x() {}\n", "/// ```\n/// x();\n/// ```\nfn x() {}\n");
     let (off, plain) = ("[lib]\ntest = false\ndoctest = false\n", "[package]\nname = \"a\"\n");
@@ -123,7 +123,7 @@ fn a_promise_without_a_guard_is_found() {
     };
     let wrong = |page: &str| {
         let test = file("a/tests/strangers.rs", "#[test]\nfn a_test() {}\n");
-        promises::guarded(&[file("docs/security.md", page), test, file("b/c/d.toml", "")])
+        documents::guarded(&[file("docs/security.md", page), test, file("b/c/d.toml", "")])
     };
     assert_eq!(wrong(&rows("| so too | the same |")), [""; 0]);
     assert_eq!(wrong(&rows("| and so | `b/c` |")), [""; 0]);

@@ -1,8 +1,20 @@
 //! Rules about words.
 //!
 //! *Owns*: the lists. They are written in pieces, so that this file obeys its own rules.
+//!
+//! The rule that one type name means one thing.
+//!
+//! *Owns*: which type names production code declares, and where. *Gives*: names that more than one
+//! file declares. *Must not*: count types of tests, associated types and types inside functions.
 
-use super::File;
+use std::collections::BTreeMap;
+
+use syn::{Item, visit::Visit};
+
+use super::{
+    File,
+    source::{is_for_tests, is_test},
+};
 
 /// Marks of unfinished work.
 const MARKERS: &[&str] = &[
@@ -102,4 +114,76 @@ fn find(files: &[&File], words: &[&str]) -> Vec<String> {
         }
     }
     found
+}
+
+/// Names that more than one file may declare: what a trait or an idiom calls so in each place.
+const IDIOMS: &[&str] = &[];
+
+/// No two files of production code declare types of one name.
+pub(super) fn homonyms(files: &[File]) -> Vec<String> {
+    let mut homes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_rust() && !is_test(&file.path)) {
+        // A file that does not parse is the compiler's to refuse.
+        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let mut types = Types(Vec::new());
+        types.visit_file(&parsed);
+        types.0.sort_unstable();
+        types.0.dedup();
+        types.0.into_iter().for_each(|name| homes.entry(name).or_default().push(&file.path));
+    }
+    let is_excused = |name: &str| IDIOMS.contains(&name);
+    let twice = homes.into_iter().filter(|(name, at)| at.len() > 1 && !is_excused(name));
+    twice.map(|(name, at)| format!("{name}: declared in {}", at.join(", "))).collect()
+}
+
+/// Names of the types that items declare.
+struct Types(Vec<String>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let (name, attributes) = match item {
+            Item::Struct(item) => (&item.ident, &item.attrs),
+            Item::Enum(item) => (&item.ident, &item.attrs),
+            Item::Union(item) => (&item.ident, &item.attrs),
+            Item::Trait(item) => (&item.ident, &item.attrs),
+            Item::Type(item) => (&item.ident, &item.attrs),
+            Item::Mod(item) if !item.attrs.iter().any(is_for_tests) => {
+                return syn::visit::visit_item_mod(self, item);
+            }
+            _ => return,
+        };
+        if !attributes.iter().any(is_for_tests) {
+            self.0.push(name.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let first =
+            "pub(crate) struct Turn;\nfn f() { enum Inner {} }\nimpl A { type Out = u8; }\n";
+        let files = [("a/src/x.rs", first), (path, text)];
+        let files = files.map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() });
+        homonyms(&files)
+    }
+
+    #[test]
+    fn a_planted_homonym_is_found() {
+        for text in ["enum Turn {}", "mod inner { pub(super) trait Turn {} }", "type Turn = u8;"] {
+            let expected = ["Turn: declared in a/src/x.rs, b/src/y.rs"];
+            assert_eq!(found("b/src/y.rs", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_names_and_tests_are_not() {
+        for text in ["enum Turns {}", "#[cfg(test)] mod tests { struct Turn; }", "enum Inner {}"] {
+            assert_eq!(found("b/src/y.rs", text), [""; 0], "{text}");
+        }
+        assert!(found("b/src/tests.rs", "enum Turn {}").is_empty());
+        assert!(found("b/src/y.rs", "impl B { type Out = u8; }").is_empty());
+    }
 }
