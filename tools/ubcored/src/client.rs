@@ -22,9 +22,8 @@ use ubcored::{Attendants, DescriptorBudget, NodeFunction};
 use udma_vfio::user::{MapQuota, refuse, serve};
 
 use crate::{
-    places::{ClientPlace, ClientPlaces},
-    policy::ClientUsers,
-    roster::{ClientProcess, ClientRoster, RefusalReason, ServedEntry},
+    policy::{ClientPlace, ClientPlaces, ClientUsers},
+    status::{ClientProcess, ClientRoster, RefusalReason, ServedEntry},
 };
 
 /// What every client is served with.

@@ -23,7 +23,7 @@ use udma_vfio::user::refuse;
 
 use crate::{
     client::ClientService,
-    roster::{ClientProcess, RefusalReason},
+    status::{ClientProcess, RefusalReason},
 };
 
 /// The listening socket, and those who wait for their refusal.

@@ -6,7 +6,6 @@
 #![expect(clippy::disallowed_methods, reason = "a daemon lives in real time")]
 
 mod attend;
-mod blocks;
 mod descriptors;
 mod function;
 #[cfg(test)]

@@ -7,9 +7,7 @@
 
 mod client;
 mod door;
-mod places;
 mod policy;
-mod roster;
 mod status;
 
 use std::{
@@ -34,10 +32,9 @@ use ubcored::{Attendants, DescriptorBudget};
 use urma::Opened;
 use urma_tools::{LogLevel, LogSetup};
 
-use crate::{
-    client::ClientService, door::Door, places::ClientPlaces, policy::ClientUsers,
-    roster::ClientRoster, status::DaemonReport,
-};
+use crate::{client::ClientService, door::Door, policy::ClientUsers, status::DaemonReport};
+use policy::ClientPlaces;
+use status::ClientRoster;
 
 /// Serves the software UDMA device of this host to other processes.
 ///

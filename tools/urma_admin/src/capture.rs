@@ -20,7 +20,7 @@ use ubcore_sim::host::{
 use udma_abi::RawEid;
 use urma_packet::frame;
 
-use crate::{cli::Capture, interrupt::InterruptFlag};
+use crate::{cli::Capture, monitor::InterruptFlag};
 
 /// UDP port of RoCEv2.
 const PORT: u16 = 4791;

@@ -9,10 +9,8 @@ mod bind;
 mod capture;
 mod cli;
 mod daemon;
-mod interrupt;
 mod monitor;
 mod nodes;
-mod refused;
 mod run;
 mod show;
 
@@ -26,10 +24,8 @@ use ubcore_sim::{
 };
 use udma_vfio::kernel::PciSysfs;
 
-use crate::{
-    cli::{AdminCli, AdminVerb, Monitor},
-    interrupt::InterruptFlag,
-};
+use crate::cli::{AdminCli, AdminVerb, Monitor};
+use monitor::InterruptFlag;
 
 fn main() -> ExitCode {
     match urma_tools::generate_if_asked(vec![AdminCli::command()]) {
@@ -45,7 +41,7 @@ fn main() -> ExitCode {
         let refusal = run::run(cfg);
         return fail(&refusal.why, refusal.code);
     }
-    if let Some(why) = refused::why(&cli.verb) {
+    if let Some(why) = cli::why(&cli.verb) {
         return fail(&format!("not supported on a software device: {why}"), 2);
     }
     match run(&cli) {

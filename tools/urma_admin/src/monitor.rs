@@ -1,9 +1,17 @@
 //! `monitor`: the counters of a node, again and again.
 //!
 //! *Owns*: what a look shows: totals and change per second. *Takes*: documents. *Gives*: text or JSON.
+//!
+//! The wish to stop, as something to look at.
+//!
+//! *Owns*: SIGINT and SIGTERM of this process. *Gives*: whether one came.
 
 use std::fmt::Write as _;
 
+use nix::sys::{
+    signal::{SigSet, Signal},
+    signalfd::{SfdFlags, SignalFd},
+};
 use serde_json::{Value, json};
 
 /// Counters of one look, not 0.
@@ -45,6 +53,30 @@ pub(crate) fn json(document: &Value, before: Option<&Value>, seconds: f64) -> Va
         "pid": document["pid"],
         "counters": rows.collect::<serde_json::Map<_, _>>(),
     })
+}
+
+/// Interrupts of this process.
+#[derive(Debug)]
+pub(crate) struct InterruptFlag(SignalFd);
+
+impl InterruptFlag {
+    /// Takes both signals away from their default action.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn watch() -> std::io::Result<Self> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGINT);
+        set.add(Signal::SIGTERM);
+        set.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(Self(SignalFd::with_flags(&set, flags)?))
+    }
+
+    /// Whether a signal has interrupted the process.
+    pub(crate) fn came(&self) -> bool {
+        matches!(self.0.read_signal(), Ok(Some(_)))
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,8 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 mod extra;
-mod refused;
-
+pub(crate) use extra::RefusedArgs;
 pub(crate) use extra::{BondMode, BwUnit, Extra, HugePage, Management, RateUnit};
-pub(crate) use refused::RefusedArgs;
 
 /// Tests: bandwidth and latency of four operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]

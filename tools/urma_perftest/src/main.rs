@@ -12,7 +12,6 @@ mod compare;
 mod condition;
 mod dirty;
 mod error;
-mod frequency;
 mod lat;
 mod layout;
 mod live;
@@ -72,10 +71,9 @@ fn main() -> ExitCode {
 
 fn measure(plan: &Plan, conditions: Vec<Condition>) -> ExitCode {
     let mut output = Output::new(plan, conditions);
-    let before = plan.cpu_freq.then(frequency::spread);
+    let before = plan.cpu_freq.then(run::spread);
     let result = run(plan, &mut output);
-    if let Some(warning) = before.and_then(|before| frequency::warning(before, frequency::spread()))
-    {
+    if let Some(warning) = before.and_then(|before| run::warning(before, run::spread())) {
         urma_tools::say_error(&format!("urma_perftest: warning: {warning}"));
     }
     output.end(result.is_ok());

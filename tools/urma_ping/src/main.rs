@@ -2,11 +2,18 @@
 //!
 //! *Owns*: the process: arguments, time, output, exit code. *Takes*: an EID. *Gives*: a line per
 //! answer and a summary, or one JSON document.
+//!
+//! What the pings gave.
+//!
+//! *Owns*: counts and round-trip times. *Takes*: milliseconds. *Gives*: the last lines, JSON.
+//!
+//! The queue that pings.
+//!
+//! *Owns*: one jetty with everything around it, the import of the pinged one. *Takes*: sequence
+//! numbers. *Gives*: answers, or why there is none. *Must not*: print.
 #![forbid(unsafe_code)]
 
 mod cli;
-mod probe;
-mod stat;
 
 use std::{
     process::ExitCode,
@@ -18,15 +25,16 @@ use nix::sys::{
     signal::{SigSet, Signal},
     signalfd::{SfdFlags, SignalFd},
 };
-use serde_json::json;
-use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status, StatusKind};
+use serde_json::{Value, json};
+use urma::{
+    Answerer, Arm, Completion, Context, CrStatus, Eid, Jetty, JettyCfg, JettyId, JettyRecv, Jfc,
+    JfcCfg, Jfce, Jfr, JfrCfg, JfsCfg, LocalSge, NodeCfg, Opened, OrderType, RawEid, RecvWr,
+    Region, RemoteJetty, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, Status, StatusKind,
+    TargetJetty, TargetKind, TokenPolicy, TpType, TransportMode, WELL_KNOWN_ID,
+};
 use urma_tools::{LogLevel, LogSetup};
 
-use crate::{
-    cli::PingCli,
-    probe::{PingResult, Probe},
-    stat::Stat,
-};
+use crate::cli::PingCli;
 
 fn main() -> ExitCode {
     match urma_tools::generate_if_asked(vec![PingCli::command()]) {
@@ -311,5 +319,215 @@ impl<'a> PingRun<'a> {
         if !self.cli.json {
             let _ = urma_tools::say(text);
         }
+    }
+}
+
+/// Counts of pings and their round-trip times.
+#[derive(Clone, Debug, Default)]
+struct Stat {
+    /// Number of pings sent.
+    pub(crate) transmitted: u32,
+    /// Round trips in milliseconds, by sequence number.
+    replies: Vec<(u32, f64)>,
+}
+
+impl Stat {
+    /// Counts the answer to ping `seq`, which took `ms` milliseconds.
+    pub(crate) fn on_reply(&mut self, seq: u32, ms: f64) {
+        self.replies.push((seq, ms));
+    }
+
+    /// Returns the number of pings that were answered.
+    pub(crate) fn received(&self) -> u32 {
+        u32::try_from(self.replies.len()).unwrap_or(u32::MAX)
+    }
+
+    fn loss(&self) -> f64 {
+        let lost = self.transmitted.saturating_sub(self.received());
+        f64::from(lost) * 100.0 / f64::from(self.transmitted.max(1))
+    }
+
+    /// Smallest, mean, largest, and standard deviation; zeros without an answer.
+    fn rtt(&self) -> [f64; 4] {
+        let times = || self.replies.iter().map(|(_, ms)| *ms);
+        let count = f64::from(self.received().max(1));
+        let mean = times().sum::<f64>() / count;
+        let variance = times().map(|ms| (ms - mean).powi(2)).sum::<f64>() / count;
+        let least = times().reduce(f64::min).unwrap_or(0.0);
+        [least, mean, times().fold(0.0, f64::max), variance.sqrt()]
+    }
+
+    /// The last lines, after `ms` of running.
+    pub(crate) fn text(&self, ms: f64) -> String {
+        let [least, mean, most, deviation] = self.rtt();
+        format!(
+            "\n--- ping statistics ---\n{} packets transmitted, {} received, {:.1}% packet loss, \
+             time {ms:.0}ms\nrtt min/avg/max/mdev = {least:.3}/{mean:.3}/{most:.3}/{deviation:.3} \
+             ms\n",
+            self.transmitted,
+            self.received(),
+            self.loss()
+        )
+    }
+
+    /// All of it, after `ms` of running.
+    pub(crate) fn json(&self, ms: f64) -> Value {
+        let [least, mean, most, deviation] = self.rtt();
+        let replies = self.replies.iter().map(|(seq, ms)| json!({ "seq": seq, "time[ms]": ms }));
+        json!({
+            "transmitted": self.transmitted,
+            "received": self.received(),
+            "loss[%]": self.loss(),
+            "time[ms]": ms,
+            "rtt[ms]": { "min": least, "avg": mean, "max": most, "mdev": deviation },
+            "replies": replies.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Messages outstanding: late answers need a receive, too.
+const DEPTH: u32 = 64;
+/// Looks at the JFC before this side sleeps: an answer of the same host is there by then.
+const SPINS: u32 = 2000;
+/// Longest sleep on events before the caller is asked again.
+const NAP: Duration = Duration::from_millis(50);
+
+/// What came, or did not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PingResult {
+    /// The answer with this number.
+    Answer(u32),
+    /// The ping or its answer completed with an error.
+    Failed(CrStatus),
+    /// No completion has come.
+    Nothing,
+}
+
+/// Pings one node. Fields are dropped in order.
+#[derive(Debug)]
+struct Probe {
+    target: TargetJetty,
+    jetty: Jetty,
+    jfr: Jfr,
+    sends: Jfc,
+    receives: Jfc,
+    jfce: Jfce,
+    segment: Segment,
+    size: u32,
+}
+
+impl Probe {
+    /// A queue for pings of `size` bytes to `destination`.
+    ///
+    /// # Errors
+    /// `Unreachable`, `TimedOut`: there is no path to the node. Else what making the queue answers.
+    pub(crate) fn open(context: &Context, destination: Eid, size: u32) -> Result<Self, Status> {
+        let mode = TransportMode::Rm;
+        let bytes = size as usize * (DEPTH as usize + 1);
+        let region = Region::private(bytes).map_err(|_| Status::NoMemory)?;
+        let segment =
+            context.register(&region, &SegmentCfg::new(SegmentAccess::LOCAL_ONLY), None)?;
+        let jfce = context.create_jfce()?;
+        let sends = context.create_jfc(&JfcCfg::new(2 * DEPTH), Some(&jfce))?;
+        let receives = context.create_jfc(&JfcCfg::new(2 * DEPTH), Some(&jfce))?;
+        let jfr = context.create_jfr(&JfrCfg::new(mode, DEPTH), &receives)?;
+        let recv = JettyRecv::Shared { jfr: &jfr, jfc: None };
+        let cfg = JettyCfg::new(JfsCfg::new(mode, DEPTH), &sends, recv);
+        let jetty = context.create_jetty(&cfg)?;
+        let target = context.import_jetty(&RemoteJetty {
+            id: JettyId { eid: destination, uasid: 0, id: WELL_KNOWN_ID },
+            kind: TargetKind::Jetty,
+            mode,
+            order: OrderType::Default,
+            policy: TokenPolicy::None,
+            tp: TpType::of(mode),
+        })?;
+        let mut probe = Self { target, jetty, jfr, sends, receives, jfce, segment, size };
+        for index in 0..u64::from(DEPTH) {
+            probe.renew(index)?;
+        }
+        Ok(probe)
+    }
+
+    /// Sends ping number `seq`.
+    pub(crate) fn send(&mut self, seq: u32) -> Result<(), Status> {
+        let (segment, len) = (&self.segment, self.size);
+        let addr = segment.va() + u64::from(DEPTH) * u64::from(len);
+        let piece = [LocalSge { segment, addr, len }];
+        let op = SendOp::SendImm { src: &piece, imm: u64::from(seq) };
+        let posted = self.jetty.post_send(&[SendWr::new(op, &self.target, u64::from(seq))]);
+        posted.map_err(|_| Status::NoMemory)
+    }
+
+    /// Looks for an answer; sleeps a moment when none is there.
+    pub(crate) fn receive(&mut self) -> Result<PingResult, Status> {
+        for _ in 0..SPINS {
+            match self.look()? {
+                PingResult::Nothing => std::hint::spin_loop(),
+                received => return Ok(received),
+            }
+        }
+        self.receives.arm(Arm::Any)?;
+        self.sends.arm(Arm::Any)?;
+        let received = self.look()?;
+        if received == PingResult::Nothing {
+            let mut ready = [0; 2];
+            let count = self.jfce.wait(&mut ready, Some(NAP))?;
+            for jfc in ready.iter().take(count) {
+                let of = if *jfc == self.sends.id() { &self.sends } else { &self.receives };
+                let _ = of.ack_events(1);
+            }
+        }
+        Ok(received)
+    }
+
+    fn look(&mut self) -> Result<PingResult, Status> {
+        let mut one = [Completion::default(); 1];
+        if self.sends.poll(&mut one)? != 0 && one[0].status != CrStatus::Success {
+            return Ok(PingResult::Failed(one[0].status));
+        }
+        if self.receives.poll(&mut one)? == 0 {
+            return Ok(PingResult::Nothing);
+        }
+        if one[0].status != CrStatus::Success {
+            return Ok(PingResult::Failed(one[0].status));
+        }
+        self.renew(one[0].user_ctx)?;
+        let seq = one[0].immediate().and_then(|imm| u32::try_from(imm).ok());
+        Ok(seq.map_or(PingResult::Nothing, PingResult::Answer))
+    }
+
+    fn renew(&mut self, index: u64) -> Result<(), Status> {
+        let (segment, size) = (&self.segment, self.size);
+        let addr = segment.va() + index % u64::from(DEPTH) * u64::from(size);
+        let piece = [LocalSge { segment, addr, len: size }];
+        let posted = self.jfr.post_recv(&[RecvWr { dst: &piece, user_ctx: index }]);
+        posted.map_err(|_| Status::NoMemory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_up_as_ping_does() {
+        let mut stat = Stat { transmitted: 4, ..Stat::default() };
+        for (seq, ms) in [(1, 1.0), (2, 3.0), (4, 2.0)] {
+            stat.on_reply(seq, ms);
+        }
+        assert_eq!(
+            stat.text(3000.4),
+            "\n--- ping statistics ---\n4 packets transmitted, 3 received, 25.0% packet loss, time \
+             3000ms\nrtt min/avg/max/mdev = 1.000/2.000/3.000/0.816 ms\n"
+        );
+        assert_eq!(stat.json(1.0)["replies"][2]["seq"], 4);
+    }
+
+    #[test]
+    fn nothing_came() {
+        let stat = Stat { transmitted: 2, ..Stat::default() };
+        assert!(stat.text(1.0).contains("100.0% packet loss"));
+        assert_eq!(stat.json(1.0)["rtt[ms]"]["max"], 0.0);
     }
 }

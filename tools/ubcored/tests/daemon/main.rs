@@ -5,20 +5,10 @@
 #[cfg(test)]
 mod asleep;
 #[cfg(test)]
-mod c;
-#[cfg(test)]
-mod door;
-#[cfg(test)]
-mod fairness;
-#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod ops;
-#[cfg(test)]
-mod perftest;
-#[cfg(test)]
-mod unit;
 #[cfg(test)]
 mod world;
