@@ -22,6 +22,9 @@ const TEXT_SIZE: i64 = 9;
 /// What plotters puts below a text's place, in hundredths of the size: the height of letters is 52 of them.
 const BELOW: [(&str, i64); 3] = [("0.76em", 76), ("0.5ex", 26), ("-0.5ex", -26)];
 
+/// Class of dots, and their usual width in px.
+const DOT: (&str, i64) = ("d", 6);
+
 /// A place in px.
 type PlotPlace = (i64, i64);
 
@@ -64,7 +67,11 @@ pub fn compact(svg: &str) -> String {
                     "<svg font-family=\"sans-serif\" font-size=\"{TEXT_SIZE}\" style=\"background:#fff\" "
                 );
                 out.done += &line.replacen("<svg ", &root, 1);
-                out.done += "\n<style>path{fill:none}</style>";
+                let (dot, width) = DOT;
+                let _ = write!(
+                    out.done,
+                    "\n<style>path{{fill:none}}.{dot}{{stroke-width:{width};stroke-linecap:round}}</style>"
+                );
             } else {
                 out.done += &shorter(line);
             }
@@ -172,9 +179,10 @@ fn stroke(line: &str) -> Option<(String, Vec<PlotPlace>)> {
         value(line, "points")?.split_whitespace().map(pair).collect::<Option<Vec<_>>>()?
     } else if line.starts_with("<circle ") && value(line, "stroke")? == "none" {
         let (colour, place) = (value(line, "fill")?, (number("cx")?, number("cy")?));
-        let width = 2 * number("r")?;
-        let _ =
-            write!(style, " stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linecap=\"round\"");
+        let (class, width) = (DOT.0, 2 * number("r")?);
+        let wide =
+            if width == DOT.1 { String::new() } else { format!(" style=\"stroke-width:{width}\"") };
+        let _ = write!(style, " class=\"{class}\"{wide} stroke=\"{colour}\"");
         return (value(line, "opacity")? == "1").then(|| (style, vec![place, place]));
     } else {
         return None;
@@ -211,13 +219,13 @@ mod tests {
     #[test]
     fn strokes_of_a_style_are_one_path_and_texts_stay() {
         let wanted = "<svg font-family=\"sans-serif\" font-size=\"9\" style=\"background:#fff\" width=\"9\" viewBox=\"0 0 9 9\">\n\
-            <style>path{fill:none}</style>\n\
+            <style>path{fill:none}.d{stroke-width:6;stroke-linecap:round}</style>\n\
             <g text-anchor=\"start\">\n\
             <text x=\"1\" y=\"27\">opacity=\"1\" &amp; more</text>\n\
             <text x=\"1\" y=\"17\" font-size=\"12\" fill=\"#FF0000\">a</text>\n</g>\n\
             <path opacity=\"0.1\" stroke=\"#000\" d=\"M1 2l2 2m-2 0v-3\"/>\n\
             <path stroke=\"#FF0000\" stroke-width=\"2\" d=\"M5 6l2 2m1 0l1-1h-8\"/>\n\
-            <path stroke=\"#FF0000\" stroke-width=\"6\" stroke-linecap=\"round\" d=\"M1 2h0m3 0h0\"/>\n\
+            <path class=\"d\" stroke=\"#FF0000\" d=\"M1 2h0m3 0h0\"/>\n\
             <g text-anchor=\"end\">\n<text x=\"1\" y=\"22\">b</text>\n</g>\n\
             <rect x=\"1\" opacity=\"0.8\" fill=\"#fff\"/>\n</svg>\n";
         assert_eq!(compact(PLOT), wanted);
