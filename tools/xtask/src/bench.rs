@@ -25,7 +25,7 @@ use std::{
 
 use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use lines::{BenchLine, Better, ValueSource};
+use lines::{BenchLine, Better, LIMITS, OTHERS, ValueSource};
 use serde::Serialize;
 use serde_json::Value;
 use sizes::SizePlot;
@@ -361,13 +361,24 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
         text("kernel"),
         text("ucx"),
     );
-    for line in series {
+    let is_beside = |line: &Series| {
+        let mut ratios = series.iter().flat_map(|series| &series.ratios);
+        [OTHERS, LIMITS].contains(&line.group) && ratios.any(|ratio| ratio.to == line.name)
+    };
+    // Lines of other programs and of the machine show as what ours are compared with.
+    for line in series.iter().filter(|line| !is_beside(line)) {
         let (Some(median), Some(min), Some(max)) = (line.median, line.min, line.max) else {
             let _ = writeln!(page, "| {} | failed | | |", line.name);
             continue;
         };
-        let ratios: Vec<String> =
-            line.ratios.iter().map(|ratio| format!("{:.2} x {}", ratio.times, ratio.to)).collect();
+        let ratio = |ratio: &Ratio| {
+            let other = series.iter().find(|other| other.name == ratio.to);
+            let other = other.filter(|other| is_beside(other)).and_then(|other| other.median);
+            let other =
+                other.map_or_else(String::new, |median| format!(" ({})", three_digits(median)));
+            format!("{:.2} x {}{other}", ratio.times, ratio.to)
+        };
+        let ratios: Vec<String> = line.ratios.iter().map(ratio).collect();
         let cpu = line.cpu().map_or_else(String::new, |cpu| format!(", {cpu}"));
         let _ = writeln!(
             page,
@@ -448,6 +459,32 @@ mod tests {
             assert!(line.references.iter().all(is_known), "{}", line.name);
             assert_eq!(lines::all().filter(|other| other.name == line.name).count(), 1);
         }
+    }
+
+    #[test]
+    fn lines_of_others_stand_beside_ours() {
+        let of = |(name, group), median, ratios| Series {
+            name,
+            group,
+            unit: "us",
+            is_lower_better: true,
+            carried_by: None,
+            values: vec![median],
+            cpu_s_per_gb: vec![],
+            median: Some(median),
+            min: Some(median),
+            max: Some(median),
+            ratios,
+            failures: vec![],
+        };
+        let ours = of(("put", "same host"), 2.0, vec![Ratio { to: "UCX", times: 1.5 }]);
+        let lines = [ours, of(("UCX", OTHERS), 3.0, vec![]), of(("idle", OTHERS), 4.0, vec![])];
+        let page = results(&Value::Null, &lines, &[]);
+        let rows: Vec<&str> = page.lines().skip(4).collect();
+        assert_eq!(
+            rows,
+            ["| put | 2 us | 2 to 2 | 1.50 x UCX (3) |", "| idle | 4 us | 4 to 4 |  |"]
+        );
     }
 
     #[test]

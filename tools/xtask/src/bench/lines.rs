@@ -96,9 +96,11 @@ const GB: f64 = 1.048_576e-3;
 const HOST: &str = "same host";
 const UDP: &str = "UDP loopback";
 const BETWEEN: &str = "between hosts";
-const OTHERS: &str = "others";
+/// Group of lines of other programs.
+pub(super) const OTHERS: &str = "others";
 const C: &str = "C face";
-const LIMITS: &str = "the machine";
+/// Group of lines of what the machine does at best.
+pub(super) const LIMITS: &str = "the machine";
 
 const fn on(mut line: BenchLine, references: &'static [&'static str]) -> BenchLine {
     line.references = references;
