@@ -416,7 +416,7 @@ impl TpEndpoint {
         let found = [after, up_to].into_iter().find_map(|range| {
             let mut peers = tps.range_mut(range);
             peers.find_map(|(peer, tp)| {
-                Some((*peer, tp.poll_transmit(now, buf, (&*pool, &mut random))?))
+                Some((*peer, tp.poll_transmit(now, buf, (&mut *pool, &mut random))?))
             })
         })?;
         *last_sent = found.0;

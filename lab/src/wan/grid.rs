@@ -46,6 +46,7 @@ const ADAMAP: AdamapCfg = AdamapCfg {
     list_nodes: 3,
     table_nodes: 2,
     entry_timeout_ns: 0,
+    entry_timeout_permille: 0,
     sender_timeout_ns: 0,
 };
 

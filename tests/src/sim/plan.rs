@@ -259,9 +259,10 @@ impl SimPlan {
 /// One strategy in all nodes of a world, each of them in a quarter of the worlds; in a few worlds each node has its own.
 fn set_strategies(fabric: &mut FabricCfg) {
     let mut rng = Rng::new(fabric.seed ^ 0x0bad_10ad);
-    let (one, is_mixed) = (Strategy::ALL[rng.index(4)], rng.below(8) == 0);
+    let (one, is_mixed) = (Strategy::ALL[rng.index(Strategy::ALL.len())], rng.below(8) == 0);
     for device in &mut fabric.devices {
-        device.strategy = if is_mixed { Strategy::ALL[rng.index(4)] } else { one };
+        device.strategy =
+            if is_mixed { Strategy::ALL[rng.index(Strategy::ALL.len())] } else { one };
     }
 }
 

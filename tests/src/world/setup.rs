@@ -241,7 +241,7 @@ impl Setup {
         all.extend([Link::Own, Link::Host, Link::Packets].map(asleep));
         all.push(asleep(Link::Own).served());
         let lossy = Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link();
-        let others = [Strategy::GoBackN, Strategy::Irn, Strategy::SelectiveRepeat];
+        let others = [Strategy::GoBackN, Strategy::Irn, Strategy::SelectiveRepeat, Strategy::Seed];
         for congestion in CongestionChoice::ALL {
             let bounded = lossy.bounded_by(congestion);
             all.extend(others.map(|strategy| bounded.recovered_by(strategy)));
@@ -313,6 +313,7 @@ impl fmt::Display for Setup {
             Strategy::GoBackN => ".go-back-n",
             Strategy::Irn => ".irn",
             Strategy::SelectiveRepeat => ".selective-repeat",
+            Strategy::Seed => ".seed",
         };
         let congestion = match self.congestion {
             CongestionChoice::None => "",

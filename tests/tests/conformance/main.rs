@@ -64,13 +64,14 @@ fn is_turn(number: usize, setup: Setup) -> bool {
         Strategy::GoBackN => 0,
         Strategy::Irn => 1,
         Strategy::SelectiveRepeat => 2,
+        Strategy::Seed => 3,
     };
     let bound = match setup.congestion {
         CongestionChoice::None => 0,
         CongestionChoice::Cubic => 1,
         CongestionChoice::Delay => 2,
     };
-    number % 9 == 3 * bound + place || is_set("URMA_EVERY_STRATEGY")
+    number % 12 == 4 * bound + place || is_set("URMA_EVERY_STRATEGY")
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {

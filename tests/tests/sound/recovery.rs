@@ -36,6 +36,7 @@ fn nodes_that_are_set_differently_use_what_both_can() -> Outcome {
         ([Strategy::Knitting, Strategy::Irn], Strategy::SelectiveRepeat),
         ([Strategy::SelectiveRepeat, Strategy::Knitting], Strategy::SelectiveRepeat),
         ([Strategy::Knitting, Strategy::GoBackN], Strategy::GoBackN),
+        ([Strategy::Knitting, Strategy::Seed], Strategy::SelectiveRepeat),
     ] {
         let shown = agreed(set)?;
         check(shown == [Some(wanted.name()); 2], format!("{shown:?} of {set:?}"))?;

@@ -158,6 +158,11 @@ impl TpReceiver {
         answered(pool, taken)
     }
 
+    /// The round-trip time that this side measures, in ns.
+    pub fn on_round_trip(&mut self, rtt_ns: Nanos) {
+        self.record.on_round_trip(rtt_ns);
+    }
+
     /// When [`TpReceiver::on_record_time`] has something to do.
     #[must_use]
     pub fn record_deadline(&self) -> Option<Nanos> {

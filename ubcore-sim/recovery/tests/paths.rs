@@ -325,6 +325,7 @@ const ADAMAP: AdamapCfg = AdamapCfg {
     list_nodes: 3,
     table_nodes: 2,
     entry_timeout_ns: 700_000,
+    entry_timeout_permille: 0,
     sender_timeout_ns: 1_000_000,
 };
 

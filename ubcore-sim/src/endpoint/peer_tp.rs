@@ -85,8 +85,10 @@ impl PeerTp {
     pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
         // A tail mark without an answer makes no route suspect: a TP with several routes would wait on a dead one.
-        let cannot_knit = cfg.strategy == Strategy::Knitting && cfg.ports.get(0).is_some();
-        let strategy = if cannot_knit { Strategy::SelectiveRepeat } else { cfg.strategy };
+        // By a record of the Adamap design, what another route overtakes is lost.
+        let needs_one = matches!(cfg.strategy, Strategy::Knitting | Strategy::Seed);
+        let is_spread = needs_one && cfg.ports.get(0).is_some();
+        let strategy = if is_spread { Strategy::SelectiveRepeat } else { cfg.strategy };
         let open = OpenCfg {
             local_uasid: cfg.uasid,
             mtu,
@@ -335,7 +337,7 @@ impl PeerTp {
         &mut self,
         now: Nanos,
         buf: &mut [u8],
-        random: (&KnittingPool, &mut dyn FnMut() -> u64),
+        random: (&mut KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<(Route, usize)> {
         self.begins_run = false;
         let replies = self.replies.take().filter(|_| self.handshake.has_reply());
@@ -370,7 +372,7 @@ impl PeerTp {
         &mut self,
         now: Nanos,
         buf: &mut [u8],
-        (pool, random): (&KnittingPool, &mut dyn FnMut() -> u64),
+        (pool, random): (&mut KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<(Route, usize)> {
         if let Some(datagram) = self.datagrams.pop_front() {
             let len = datagram.len();

@@ -407,7 +407,7 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
 
 fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
     let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
-    let wanted = "go-back-n, selective-repeat, irn or knitting";
+    let wanted = "go-back-n, selective-repeat, irn, seed or knitting";
     found.ok_or_else(|| ConfigError::of("URMA_TP_RECOVERY", value, wanted))
 }
 

@@ -4,10 +4,14 @@
 //! - must not: decide what is lost (that is `urma-recovery`'s).
 
 use urma_packet::StrategyCaps;
-use urma_recovery::Recovery;
+use urma_recovery::{AdamapCfg, Recovery};
 
 /// Timeout of IRN, in thousandths of the round-trip time: processes that share a processor answer late.
 const IRN_TIMEOUT_PERMILLE: u32 = 3000;
+/// Time that what was reported may take on top of two round trips, in ns: processes that share a processor answer late.
+const SEED_TIMEOUT_NS: u64 = 2_000_000;
+/// Packets of an Adamap, nodes of the list and entries of the table that the NIC holds, as the design has them.
+const SEED_SIZES: (u8, u8, u8) = (32, 3, 2);
 /// Copies of what is repeated at the end, as the laboratory's `ours` has them.
 const TAIL_COPIES: u8 = 3;
 
@@ -20,6 +24,9 @@ pub enum Strategy {
     SelectiveRepeat,
     /// Selective repeat with an acknowledgement for each packet; what is lost again waits for a timeout.
     Irn,
+    /// The Adamap design: receivers report losses by node, keep the newest node and the first ones of a list in the NIC
+    /// and the others in the pool; a silence makes the sender start over.
+    Seed,
     /// Receivers report each loss, and what was lost again at once; repair packets behind what is sent last.
     #[default]
     Knitting,
@@ -27,7 +34,8 @@ pub enum Strategy {
 
 impl Strategy {
     /// All of them, in order of preference.
-    pub const ALL: [Self; 4] = [Self::Knitting, Self::Irn, Self::SelectiveRepeat, Self::GoBackN];
+    pub const ALL: [Self; 5] =
+        [Self::Knitting, Self::Seed, Self::Irn, Self::SelectiveRepeat, Self::GoBackN];
 
     /// Its name in settings.
     #[must_use]
@@ -36,6 +44,7 @@ impl Strategy {
             Self::GoBackN => "go-back-n",
             Self::SelectiveRepeat => "selective-repeat",
             Self::Irn => "irn",
+            Self::Seed => "seed",
             Self::Knitting => "knitting",
         }
     }
@@ -44,7 +53,7 @@ impl Strategy {
     pub(crate) fn offered(self) -> StrategyCaps {
         match self {
             Self::GoBackN => StrategyCaps::GO_BACK_N,
-            Self::SelectiveRepeat | Self::Irn | Self::Knitting => {
+            Self::SelectiveRepeat | Self::Irn | Self::Seed | Self::Knitting => {
                 self.caps() | StrategyCaps::SELECTIVE_REPEAT | StrategyCaps::GO_BACK_N
             }
         }
@@ -56,8 +65,14 @@ impl Strategy {
             Self::GoBackN => StrategyCaps::GO_BACK_N,
             Self::SelectiveRepeat => StrategyCaps::SELECTIVE_REPEAT,
             Self::Irn => StrategyCaps::IRN,
+            Self::Seed => StrategyCaps::SEED,
             Self::Knitting => StrategyCaps::KNITTING,
         }
+    }
+
+    /// Whether receivers report what was lost, and repeated packets say which report they answer.
+    pub(super) const fn reports_losses(self) -> bool {
+        matches!(self, Self::Seed | Self::Knitting)
     }
 
     /// The preferred one among `common`.
@@ -71,6 +86,17 @@ impl Strategy {
             Self::GoBackN => Recovery::GoBackN,
             Self::SelectiveRepeat => Recovery::SelectiveRepeat,
             Self::Irn => Recovery::Irn { timeout_permille: IRN_TIMEOUT_PERMILLE },
+            Self::Seed => {
+                let (bits, list_nodes, table_nodes) = SEED_SIZES;
+                Recovery::Adamap(AdamapCfg {
+                    bits,
+                    list_nodes,
+                    table_nodes,
+                    entry_timeout_ns: SEED_TIMEOUT_NS,
+                    entry_timeout_permille: 2000,
+                    sender_timeout_ns: 0,
+                })
+            }
             Self::Knitting => Recovery::Knitting { tail_copies: TAIL_COPIES },
         }
     }

@@ -313,10 +313,10 @@ impl Tp {
         &mut self,
         now: Nanos,
         buf: &mut [u8],
-        pool: &KnittingPool,
+        pool: &mut KnittingPool,
     ) -> Option<usize> {
         debug_assert!(buf.len() >= TRANSMIT_MAX, "the caller's buffer holds any packet");
-        self.on_time(now);
+        self.on_time(now, pool);
         if self.failed.is_some() || buf.len() < TRANSMIT_MAX {
             return None;
         }
@@ -418,10 +418,11 @@ impl Tp {
         if self.has_transmit() {
             return Some(0);
         }
-        match (self.rx.ack().poll_deadline(), self.tx.poll_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let receiver = self.rx.ack();
+        [receiver.poll_deadline(), receiver.record_deadline(), self.tx.poll_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether [`Tp::poll_transmit`] has a packet to send that waits for no timer.
@@ -449,7 +450,9 @@ impl Tp {
         let seq = edge.wrapping_add_signed(distance.into());
         let mark = match packet.header.repeat {
             None => DataMark::default(),
-            Some(Repeat { tier, ticket }) if self.is_knitting() => DataMark { tier, ticket },
+            Some(Repeat { tier, ticket }) if self.cfg.strategy.reports_losses() => {
+                DataMark { tier, ticket }
+            }
             Some(_) => return Received::BadRepeat,
         };
         let place = (now, distance.into(), mark);
@@ -502,8 +505,11 @@ impl Tp {
         Received::Acknowledged
     }
 
-    fn on_time(&mut self, now: Nanos) {
+    fn on_time(&mut self, now: Nanos, pool: &mut KnittingPool) {
         self.rx.receiver().on_time(now);
+        if self.rx.ack().record_deadline().is_some_and(|deadline| deadline <= now) {
+            self.on_record_time(now, pool);
+        }
         match self.tx.on_time(now) {
             Ok(Expired::No) => {}
             Ok(Expired::Yes) => {

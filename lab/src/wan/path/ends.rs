@@ -128,6 +128,7 @@ mod tests {
             list_nodes: 3,
             table_nodes: 2,
             entry_timeout_ns: 1,
+            entry_timeout_permille: 0,
             sender_timeout_ns: 1,
         };
         assert_eq!(of(Recovery::Adamap(adamap)), (never, never, 0, never, 1));

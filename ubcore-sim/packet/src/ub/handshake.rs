@@ -23,6 +23,8 @@ bitflags::bitflags! {
         const KNITTING = 4;
         /// As IRN does it: each packet is acknowledged, each hole is sent again once before a timeout.
         const IRN = 8;
+        /// The Adamap design: losses are reported by node.
+        const SEED = 16;
     }
 }
 

@@ -16,11 +16,13 @@ use super::{
 };
 use crate::{
     knitting::BlockId,
-    report::{DataMark, LossReport, LossRun},
+    report::{DataMark, LossReport, LossRun, TICKET_MASK},
 };
 
 /// Time between two scans of list and table for old entries, in ns.
 const SCAN_NS: Nanos = 100_000;
+/// Reports that wait to be sent; further ones are not made.
+const REPORTS_MAX: usize = 4096;
 /// Tier of packets that were reported once.
 const FIRST: u8 = 1;
 /// Tier of packets that were lost again.
@@ -35,9 +37,11 @@ pub struct AdamapCfg {
     pub list_nodes: u8,
     /// Entries of the table that the NIC holds.
     pub table_nodes: u8,
-    /// Time after which what was reported is reported again, in ns.
+    /// Time after which what was reported is reported again, in ns; round trips come on top of it.
     pub entry_timeout_ns: Nanos,
-    /// Silence after which the sender starts over from the oldest packet, in ns.
+    /// Round trips as this side measures them that are added to it, in thousandths; 0 where it has the path's in it.
+    pub entry_timeout_permille: u32,
+    /// Silence after which the sender starts over from the oldest packet, in ns; 0: the TP's timer alone tells.
     pub sender_timeout_ns: Nanos,
 }
 
@@ -51,6 +55,8 @@ pub(crate) struct AdamapRecord {
     base: u64,
     /// Packets of the newest node that were received.
     newest: u64,
+    /// Round-trip time that this side measured last, in ns.
+    rtt_ns: Nanos,
     list: NodeList,
     table: AdamapTable,
     /// Number of the entry that the last packet of the table belonged to.
@@ -81,6 +87,7 @@ impl AdamapRecord {
             edge: 0,
             base: 0,
             newest: 0,
+            rtt_ns: 0,
             list: NodeList::new(holder, cfg.list_nodes.into()),
             table: AdamapTable::new(cfg.table_nodes.into()),
             last_number: None,
@@ -91,6 +98,12 @@ impl AdamapRecord {
 
     fn bits(&self) -> u32 {
         self.cfg.bits.into()
+    }
+
+    /// Time after which what was reported is reported again, in ns.
+    fn timeout_ns(&self) -> Nanos {
+        let permille = self.cfg.entry_timeout_permille.into();
+        self.cfg.entry_timeout_ns.saturating_add(self.rtt_ns.saturating_mul(permille) / 1000)
     }
 
     /// Takes a first transmission.
@@ -173,7 +186,7 @@ impl AdamapRecord {
         let (window, rest) = node.split(self.bits());
         if !window.is_full(self.bits()) {
             let node = AdamapNode { reported_at: now, ..window };
-            let number = self.table.insert(pool, now, TableEntry { node, tier: SECOND });
+            let number = self.table.insert(pool, now, node);
             self.report(now, SECOND, number, &node);
         }
         match rest {
@@ -191,17 +204,17 @@ impl AdamapRecord {
         seq: u64,
         number: u32,
     ) -> Arrival {
-        let Some(mut entry) = self.table.get(number) else { return Arrival::Unmatched };
-        let Some(offset) = seq.checked_sub(entry.node.start) else { return Arrival::Unmatched };
-        if offset >= entry.node.len.into() {
+        let Some(mut node) = self.table.get(number) else { return Arrival::Unmatched };
+        let Some(offset) = seq.checked_sub(node.start) else { return Arrival::Unmatched };
+        if offset >= node.len.into() {
             return Arrival::Unmatched;
         }
         self.table.touch(pool, now, number);
-        if entry.node.received >> offset & 1 != 0 {
+        if node.received >> offset & 1 != 0 {
             return Arrival::Duplicate;
         }
-        entry.node.received |= 1 << offset;
-        self.table.store(number, entry, self.bits());
+        node.received |= 1 << offset;
+        self.table.store(number, node, self.bits());
         if let Some(last) = self.last_number.replace(number).filter(|last| *last != number) {
             self.report_again(now, last);
         }
@@ -210,16 +223,15 @@ impl AdamapRecord {
 
     /// What is missing of an entry was lost again.
     fn report_again(&mut self, now: Nanos, number: u32) {
-        let Some(mut entry) = self.table.get(number) else { return };
-        entry.tier = entry.tier.saturating_add(1);
-        entry.node.reported_at = now;
-        self.table.store(number, entry, self.bits());
-        self.report(now, entry.tier, number, &entry.node);
+        let Some(mut node) = self.table.get(number) else { return };
+        node.reported_at = now;
+        self.table.store(number, node, self.bits());
+        self.report(now, SECOND, number, &node);
     }
 
     fn report(&mut self, now: Nanos, tier: u8, number: u32, node: &AdamapNode) {
         if self.scan_at.is_none() {
-            self.scan_at = Some(now.saturating_add(self.cfg.entry_timeout_ns));
+            self.scan_at = Some(now.saturating_add(self.timeout_ns()));
         }
         let mut report = LossReport::new(tier, number);
         for run in node.missing(self.bits()) {
@@ -230,6 +242,8 @@ impl AdamapRecord {
             }
         }
         self.reports.push_back(report);
+        // What is not said now is said after the timeout.
+        self.reports.truncate(REPORTS_MAX);
     }
 
     /// The left edge as newest node, list and table say; it never goes back.
@@ -274,15 +288,27 @@ impl LossRecord for AdamapRecord {
         RecordTraits { reports_losses: true, nic_bytes }
     }
 
+    fn has_report(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
     fn poll_report(&mut self) -> Option<LossReport> {
         self.reports.pop_front()
+    }
+
+    fn on_round_trip(&mut self, rtt_ns: Nanos) {
+        self.rtt_ns = rtt_ns;
     }
 
     fn on_time(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
         if self.poll_deadline().is_none_or(|deadline| now < deadline) {
             return Ok(());
         }
-        let Some(old) = now.checked_sub(self.cfg.entry_timeout_ns) else { return Ok(()) };
+        let timeout_ns = self.timeout_ns();
+        let Some(old) = now.checked_sub(timeout_ns) else {
+            self.scan_at = Some(timeout_ns);
+            return Ok(());
+        };
         for number in self.table.reported_before(old) {
             self.report_again(now, number);
         }
@@ -292,7 +318,7 @@ impl LossRecord for AdamapRecord {
         }
         let list = self.list.first().map(|(node, _)| node.reported_at);
         let oldest = [list, self.table.oldest()].into_iter().flatten().min();
-        self.scan_at = oldest.map(|oldest| oldest.saturating_add(self.cfg.entry_timeout_ns));
+        self.scan_at = oldest.map(|oldest| oldest.saturating_add(timeout_ns));
         Ok(())
     }
 
@@ -495,17 +521,10 @@ impl NodeList {
     }
 }
 
-/// An entry: what is missing of one bitmap, and how often that was reported.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TableEntry {
-    pub(crate) node: AdamapNode,
-    pub(crate) tier: u8,
-}
-
-/// All entries of one TP.
+/// What was lost again of one TP: an entry is what is missing of one bitmap.
 #[derive(Debug)]
 pub(crate) struct AdamapTable {
-    entries: BTreeMap<u32, TableEntry>,
+    entries: BTreeMap<u32, AdamapNode>,
     next: u32,
     /// Numbers of the entries that the NIC holds, the one used last at the back.
     nic: VecDeque<u32>,
@@ -525,17 +544,18 @@ impl AdamapTable {
         self.low
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<TableEntry> {
+    pub(crate) fn get(&self, number: u32) -> Option<AdamapNode> {
         self.entries.get(&number).copied()
     }
 
     /// Adds an entry; its number.
-    pub(crate) fn insert(&mut self, pool: &mut KnittingPool, now: Nanos, entry: TableEntry) -> u32 {
+    pub(crate) fn insert(&mut self, pool: &mut KnittingPool, now: Nanos, node: AdamapNode) -> u32 {
         let number = self.next;
-        self.next = self.next.wrapping_add(1);
-        self.entries.insert(number, entry);
+        // A window has fewer packets than there are numbers, so none is given twice.
+        self.next = self.next.wrapping_add(1) & TICKET_MASK;
+        self.entries.insert(number, node);
         pool.dma_mut().on_write(now);
-        let low = entry.node.first_missing();
+        let low = node.first_missing();
         self.low = Some(self.low.map_or(low, |known| known.min(low)));
         number
     }
@@ -555,28 +575,28 @@ impl AdamapTable {
     }
 
     /// Stores a changed entry, or removes it when nothing is missing of it any more.
-    pub(crate) fn store(&mut self, number: u32, entry: TableEntry, bits: u32) {
-        let was_low = self.low == self.get(number).map(|old| old.node.first_missing());
-        if entry.node.is_full(bits) {
+    pub(crate) fn store(&mut self, number: u32, node: AdamapNode, bits: u32) {
+        let was_low = self.low == self.get(number).map(|old| old.first_missing());
+        if node.is_full(bits) {
             self.entries.remove(&number);
             self.nic.retain(|held| *held != number);
         } else {
-            self.entries.insert(number, entry);
+            self.entries.insert(number, node);
         }
         if was_low {
-            self.low = self.entries.values().map(|entry| entry.node.first_missing()).min();
+            self.low = self.entries.values().map(AdamapNode::first_missing).min();
         }
     }
 
     /// Numbers of the entries that were reported before `time`.
     pub(crate) fn reported_before(&self, time: Nanos) -> Vec<u32> {
-        let old = self.entries.iter().filter(|(_, entry)| entry.node.reported_at <= time);
+        let old = self.entries.iter().filter(|(_, node)| node.reported_at <= time);
         old.map(|(number, _)| *number).collect()
     }
 
     /// When the first entry was reported.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
-        self.entries.values().map(|entry| entry.node.reported_at).min()
+        self.entries.values().map(|node| node.reported_at).min()
     }
 
     pub(crate) fn forget(&mut self) {

@@ -121,6 +121,9 @@ pub trait LossRecord: Send + Debug {
         Ok(())
     }
 
+    /// This side measured that round-trip time of the path, in ns: what is sent again cannot be here sooner.
+    fn on_round_trip(&mut self, _rtt_ns: Nanos) {}
+
     /// When [`LossRecord::on_time`] has something to do.
     fn poll_deadline(&self) -> Option<Nanos> {
         None

@@ -9,25 +9,36 @@ use crate::ledger::SendLedger;
 use crate::report::LossReport;
 use crate::strategy::{AckNews, Retransmission};
 
+/// Transmissions of the oldest packet up to which later ones that arrive hold the TP's timer back.
+const LOST_AGAIN_MAX: u16 = 4;
+
 /// Sends again what reports name.
 #[derive(Debug)]
 pub struct Adamap {
+    /// 0: no timeout but the TP's.
     timeout_ns: Nanos,
     received_at: Nanos,
+    /// Transmissions that had left the path at the last acknowledgement.
+    resolved: u64,
 }
 
 impl Adamap {
-    /// Starts over after a silence of `timeout_ns`.
+    /// Starts over after a silence of `timeout_ns`; 0: when the TP's timer says so.
     #[must_use]
     pub const fn new(timeout_ns: Nanos) -> Self {
-        Self { timeout_ns, received_at: 0 }
+        Self { timeout_ns, received_at: 0, resolved: 0 }
     }
 }
 
 impl Retransmission for Adamap {
-    fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         self.received_at = news.now;
-        false
+        let resolved = ledger.spread.resolved();
+        let arrives = resolved > std::mem::replace(&mut self.resolved, resolved);
+        // The receiver reports what is lost while later packets arrive.
+        arrives
+            && ledger.has_unacknowledged()
+            && ledger.slot(ledger.una()).transmissions() <= LOST_AGAIN_MAX
     }
 
     fn on_timeout(&mut self, ledger: &mut SendLedger) {
@@ -53,7 +64,7 @@ impl Retransmission for Adamap {
     }
 
     fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
-        if ledger.has_sendable() || !ledger.has_unacknowledged() {
+        if self.timeout_ns == 0 || ledger.has_sendable() || !ledger.has_unacknowledged() {
             return None;
         }
         let sent_at = ledger.slot(ledger.unsent() - 1).sent_at();
@@ -96,5 +107,7 @@ mod tests {
         let again: Vec<_> = again.map(|(seq, slot)| (seq, slot.reported())).collect();
         assert_eq!(again, [(0, (0, 0)), (1, (0, 0)), (2, (0, 0))]);
         assert_eq!(adamap.poll_deadline(&ledger), Some(2070));
+        let timer_alone = Adamap::new(0);
+        assert_eq!(timer_alone.poll_deadline(&ledger), None);
     }
 }

@@ -11,14 +11,15 @@ use super::{Received, Tp, TpError, psn_of};
 use crate::transport::strategy::Strategy;
 
 impl Tp {
-    /// Whether losses are reported.
+    /// Whether senders say what is on the path, and send repair packets.
     pub(super) fn is_knitting(&self) -> bool {
         self.cfg.strategy == Strategy::Knitting
     }
 
     /// Processes a loss report of the peer.
     pub(super) fn on_losses(&mut self, now: Nanos, losses: &ReportBody) -> Received {
-        let report = self.is_knitting().then(|| self.report_of(losses)).flatten();
+        let reports = self.cfg.strategy.reports_losses();
+        let report = reports.then(|| self.report_of(losses)).flatten();
         let Some(report) = report else { return Received::BadReport };
         match self.tx.on_report(now, &report) {
             Ok(()) => Received::Acknowledged,
@@ -42,6 +43,17 @@ impl Tp {
             }
         }
         Some(report)
+    }
+
+    /// Lets the record report again what did not come.
+    pub(super) fn on_record_time(&mut self, now: Nanos, pool: &mut KnittingPool) {
+        let rtt_ns = self.tx.timer().rtt().unwrap_or(self.cfg.rto.initial_ns);
+        let receiver = self.rx.receiver();
+        receiver.on_round_trip(rtt_ns);
+        if let Err(LossError::Corrupt | LossError::Unanswered) = receiver.on_record_time(now, pool)
+        {
+            self.fail(TpError::PoolCorrupt);
+        }
     }
 
     /// Processes the tail mark of a peer that has nothing to send; `psn` is that of its next new packet.

@@ -13,6 +13,7 @@ const CFG: AdamapCfg = AdamapCfg {
     list_nodes: 2,
     table_nodes: 1,
     entry_timeout_ns: 1_000_000,
+    entry_timeout_permille: 0,
     sender_timeout_ns: 4_000_000,
 };
 

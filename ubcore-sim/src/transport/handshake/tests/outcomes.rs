@@ -43,13 +43,14 @@ fn the_minimum_of_both_offers_is_agreed_on() {
 
 #[test]
 fn both_ends_hold_the_best_strategy_that_both_settings_allow() {
-    use Strategy::{GoBackN, Irn, Knitting, SelectiveRepeat};
+    use Strategy::{GoBackN, Irn, Knitting, Seed, SelectiveRepeat};
     for a in Strategy::ALL {
         for b in Strategy::ALL {
             let best = match (a, b) {
                 (GoBackN, _) | (_, GoBackN) => GoBackN,
                 (Knitting, Knitting) => Knitting,
                 (Irn, Irn) => Irn,
+                (Seed, Seed) => Seed,
                 _ => SelectiveRepeat,
             };
             for simultaneous in [false, true] {

@@ -11,7 +11,7 @@ fn half_sent(strategy: Strategy) -> End {
         end.push_some(&mut rng);
     }
     for _ in 0..2 {
-        assert!(end.tp.poll_transmit(0, &mut [0; TRANSMIT_MAX], &end.pool).is_some());
+        assert!(end.tp.poll_transmit(0, &mut [0; TRANSMIT_MAX], &mut end.pool).is_some());
     }
     end
 }
@@ -49,7 +49,7 @@ fn reports_that_lie_are_dropped() {
     assert_eq!(end.tp.stats().sent_again, 0);
     assert_eq!(inject(&mut end, Psn::new(0), report(&[(1, 1)]), None), Received::Acknowledged);
     let mut buf = [0; TRANSMIT_MAX];
-    let len = end.tp.poll_transmit(2, &mut buf, &end.pool).expect("packet 1 again");
+    let len = end.tp.poll_transmit(2, &mut buf, &mut end.pool).expect("packet 1 again");
     let again = Packet::parse(&buf[..len]).expect("right").header;
     assert_eq!((again.psn, again.repeat), (first.plus(1), Some(Repeat { tier: 1, ticket: 0 })));
     for strategy in [Strategy::GoBackN, Strategy::SelectiveRepeat, Strategy::Irn] {
@@ -70,7 +70,7 @@ fn a_report_of_what_is_acknowledged_changes_nothing() {
     let body = Body::Losses(ReportBody::new(2, 7, &[run]).expect("one run"));
     assert_eq!(inject(&mut end, Psn::new(0), body, None), Received::Acknowledged);
     let mut sent = 0;
-    while let Some(len) = end.tp.poll_transmit(2, &mut [0; TRANSMIT_MAX], &end.pool) {
+    while let Some(len) = end.tp.poll_transmit(2, &mut [0; TRANSMIT_MAX], &mut end.pool) {
         assert!(len > 0 && sent < 9);
         sent += 1;
     }
@@ -179,7 +179,7 @@ fn a_bitmap_that_names_what_was_never_sent_is_dropped() {
         end.push_some(&mut rng);
     }
     let mut buf = [0; TRANSMIT_MAX];
-    while end.tp.poll_transmit(0, &mut buf, &end.pool).is_some() {}
+    while end.tp.poll_transmit(0, &mut buf, &mut end.pool).is_some() {}
     let mut ack = |bit: u32| {
         let cfg = *end.tp.cfg();
         let received = SackBitmap::from_words(&[1 << bit]).expect("a word");
@@ -206,8 +206,9 @@ fn a_nak_is_answered_once() {
         end.push_some(&mut rng);
     }
     let mut buf = [0; TRANSMIT_MAX];
-    let mut sent =
-        |end: &mut End| std::iter::from_fn(|| end.tp.poll_transmit(0, &mut buf, &end.pool)).count();
+    let mut sent = |end: &mut End| {
+        std::iter::from_fn(|| end.tp.poll_transmit(0, &mut buf, &mut end.pool)).count()
+    };
     assert_eq!(sent(&mut end), 20);
     let nak = |end: &mut End, seq| {
         let cfg = *end.tp.cfg();
@@ -243,7 +244,7 @@ fn the_mark_of_a_congested_router_reaches_the_acknowledgement() {
             assert_eq!(end.tp.on_packet(1, &packet, &mut end.pool), Received::InOrder);
             let mut buf = [0; TRANSMIT_MAX];
             let mut sent = std::iter::from_fn(|| {
-                let len = end.tp.poll_transmit(1, &mut buf, &end.pool)?;
+                let len = end.tp.poll_transmit(1, &mut buf, &mut end.pool)?;
                 Some(Packet::parse(&buf[..len]).expect("right").header.body)
             });
             let ack = sent.find_map(|body| match body {

@@ -75,7 +75,7 @@ fn repair_packet() -> (Vec<u8>, [End; 2]) {
             a.pushed += 1;
         }
         now += 10 * MS;
-        while let Some(len) = a.tp.poll_transmit(now, &mut buf, &a.pool) {
+        while let Some(len) = a.tp.poll_transmit(now, &mut buf, &mut a.pool) {
             let packet = Packet::parse(&buf[..len]).expect("right");
             if matches!(packet.header.body, Body::Repair(_)) {
                 return (buf[..len].to_vec(), [a, b]);
@@ -90,7 +90,7 @@ fn repair_packet() -> (Vec<u8>, [End; 2]) {
             b.receive(now, &buf[..len], a.eid).expect("right");
         }
         now += 10 * MS;
-        while let Some(len) = b.tp.poll_transmit(now, &mut buf, &b.pool) {
+        while let Some(len) = b.tp.poll_transmit(now, &mut buf, &mut b.pool) {
             flow().seal(&mut buf[..len]).expect("long enough");
             a.receive(now, &buf[..len], b.eid).expect("right");
         }

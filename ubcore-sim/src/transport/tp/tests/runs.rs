@@ -16,7 +16,7 @@ fn a_run_has_new_packets_alone_and_none_that_is_longer() {
     // Of the first packet, and of those that follow it: PSN and length.
     let run = |end: &mut End, buf: &mut [u8]| {
         let mut sent = Vec::new();
-        let Some(size) = end.tp.poll_transmit(0, buf, &end.pool) else { return sent };
+        let Some(size) = end.tp.poll_transmit(0, buf, &mut end.pool) else { return sent };
         let mut next = Some(size);
         while let Some(len) = next {
             let packet = Packet::parse(&buf[..len]).expect("own packet");
@@ -51,7 +51,7 @@ fn the_last_packet_of_a_full_window_asks_in_a_run_too() {
         end.tp.push(&header(0, 8), 8, &mut |out| out.fill(7)).expect("room");
     }
     let mut buf = [0; TRANSMIT_MAX];
-    let size = end.tp.poll_transmit(0, &mut buf, &end.pool).expect("a packet");
+    let size = end.tp.poll_transmit(0, &mut buf, &mut end.pool).expect("a packet");
     let mut asks = Vec::new();
     while let Some(len) = end.tp.poll_follower(0, &mut buf, size) {
         asks.push(Packet::parse(&buf[..len]).expect("own packet").header.ack_req);
