@@ -51,7 +51,7 @@ pub(crate) struct FabricArgs {
     /// One-way delays of the network, at most 1s.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "5us")]
     delay: Vec<String>,
-    /// Loss recovery: knitting, irn, selective-repeat, go-back-n.
+    /// Loss recovery: knitting, seed, irn, selective-repeat, go-back-n.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = Strategy::default().name())]
     strategy: Vec<String>,
     /// Congestion control: delay, cubic, none.

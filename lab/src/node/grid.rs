@@ -450,7 +450,7 @@ pub(crate) mod tests {
             (NodeGrid { delays: one("2s"), ..grid() }, "delay \"2s\": want 0ns to 1000ms"),
             (
                 NodeGrid { strategies: one("ours"), ..grid() },
-                "strategy \"ours\": want knitting, irn",
+                "strategy \"ours\": want knitting, seed, irn",
             ),
             (
                 NodeGrid { congestions: one("bbr"), ..grid() },

@@ -429,6 +429,7 @@ pub(crate) mod tests {
                 list_nodes: 2,
                 table_nodes: 2,
                 entry_timeout_ns: entry_ns,
+                entry_timeout_permille: 0,
                 sender_timeout_ns: sender_ns,
             };
             assert_eq!(cell.run.recovery, Recovery::Adamap(wanted), "{rtt}");

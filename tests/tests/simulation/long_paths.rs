@@ -1,7 +1,7 @@
 //! How many requests a queue has on the way over a long path, in virtual time.
 
-use ubcore_sim::CongestionChoice;
 use ubcore_sim::sim::{FabricCfg, HostSharing};
+use ubcore_sim::{CongestionChoice, Strategy};
 use urma_core::{CrStatus, JfsCfg, TransportMode};
 
 use super::statuses::{Kind, Pair};
@@ -49,5 +49,27 @@ fn a_path_longer_than_the_first_timeouts_that_loses_packets_ends_no_request() {
         let done = pair.all_done(64);
         let good = done.iter().filter(|done| done.status == CrStatus::Success).count();
         assert_eq!(good, 64, "{seed} {congestion:?}");
+    }
+}
+
+/// What is sent before the first answer is sent again several times, so that none of it measures the round trip.
+#[test]
+fn no_strategy_keeps_timeouts_that_are_shorter_than_the_path() {
+    for strategy in Strategy::ALL {
+        let mut cfg = FabricCfg::new(3, 2, HostSharing::Packets);
+        cfg.faults.delay_ns = 50_000_000;
+        for device in &mut cfg.devices {
+            (device.strategy, device.mtu) = (strategy, 1024);
+            device.congestion = CongestionChoice::Delay;
+        }
+        let mut pair = Pair::new(cfg, JfsCfg::new(TransportMode::Rm, 64));
+        for batch in 0..10 {
+            let first = 64 * batch + 1;
+            pair.post_list(Kind::LongWrite, first..=first + 63);
+            assert!(pair.all_done(64).iter().all(|done| done.status == CrStatus::Success));
+        }
+        let took_ms = pair.fabric.now() / 1_000_000;
+        // 9.4 s where nothing is sent twice: the window is what is short.
+        assert!((9_000..11_000).contains(&took_ms), "{strategy:?}: {took_ms} ms");
     }
 }

@@ -56,6 +56,13 @@ pub struct RtoTimer {
     waited: Nanos,
     /// What was sent up to the time of the latest expiry, and whether a sample of it was taken.
     doubtful: Option<(Nanos, Sampled)>,
+    /// A sample was taken since the latest expiry.
+    is_sampled: bool,
+    /// The latest expiry came without a sample since the one before, and is not answered yet.
+    is_unanswered: bool,
+    /// Such expiries that were answered, since the last sample: each doubles the timeout. It may be shorter than the path,
+    /// so that all packets are sent twice and none is a sample.
+    unsampled: u32,
 }
 
 impl RtoTimer {
@@ -71,6 +78,9 @@ impl RtoTimer {
             since: 0,
             waited: 0,
             doubtful: None,
+            is_sampled: false,
+            is_unanswered: false,
+            unsampled: 0,
         }
     }
 
@@ -91,7 +101,10 @@ impl RtoTimer {
                     rtt.min(self.base().saturating_mul(2))
                 }
             },
-            _ => rtt.min(self.cfg.max_ns),
+            _ => {
+                (self.is_sampled, self.is_unanswered, self.unsampled) = (true, false, 0);
+                rtt.min(self.cfg.max_ns)
+            }
         };
         self.smoothed = Some(match self.smoothed {
             None => (counted, counted / 2),
@@ -125,6 +138,7 @@ impl RtoTimer {
     /// The peer took something: the count starts over; runs on only while something is out.
     pub fn on_progress(&mut self, now: Nanos, in_flight: Waiting) {
         self.timeouts = 0;
+        self.unsampled += u32::from(std::mem::take(&mut self.is_unanswered));
         match in_flight {
             Waiting::Yes => self.restart(now),
             Waiting::No => self.deadline = None,
@@ -152,6 +166,7 @@ impl RtoTimer {
         }
         self.timeouts += 1;
         self.doubtful = Some((now, Sampled::No));
+        self.is_unanswered = !std::mem::take(&mut self.is_sampled) && self.smoothed.is_none();
         self.restart(now);
         Ok(Expired::Yes)
     }
@@ -185,10 +200,11 @@ impl RtoTimer {
 
     /// Timeout without backing off, in ns.
     fn base(&self) -> Nanos {
-        self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
+        let measured = self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
             let margin = var.saturating_mul(4).max(self.cfg.margin_ns);
             srtt.saturating_add(margin).max(self.cfg.min_ns)
-        })
+        });
+        measured.saturating_mul(1 << self.unsampled.min(UNSAMPLED_MAX))
     }
 
     /// Timeout after so many in a row, in ns.
@@ -203,6 +219,9 @@ impl RtoTimer {
         self.deadline = Some(now.saturating_add(self.wait(self.timeouts)));
     }
 }
+
+/// Most doublings for want of a sample: to ten seconds where the timeout is the initial one.
+const UNSAMPLED_MAX: u32 = 10;
 
 /// Whether packets are out that the peer may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -328,6 +347,29 @@ mod tests {
         assert_eq!(timer.waited(), 0);
     }
 
+    /// On a path of 100 ms all packets are sent again before an answer can be there.
+    #[test]
+    fn a_timeout_below_the_round_trip_grows_until_a_sample_is_taken() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        let mut now = 0;
+        for cycle in 0..4 {
+            timer.on_sent(now);
+            let wait = timer.deadline().expect("runs") - now;
+            assert_eq!(wait, cfg.initial_ns << cycle);
+            now += wait;
+            assert_eq!(timer.on_time(now), Ok(Expired::Yes));
+            // Several packets that were sent twice.
+            timer.on_progress(now + 1, Waiting::Yes);
+            timer.on_progress(now + 2, Waiting::No);
+        }
+        timer.on_sent(now);
+        assert_eq!(timer.deadline(), Some(now + 16 * cfg.initial_ns), "longer than the path");
+        assert_eq!(timer.on_sample(now + 1, now + 100_000_001), Some(100_000_000));
+        timer.on_progress(now, Waiting::Yes);
+        assert_eq!(timer.deadline(), Some(now + 300_000_000), "of the sample alone");
+    }
+
     /// RFC 6298, 2: of 10 ms and 20 ms the mean is 11.25 ms, and the variation 3.75 + 2.5 ms.
     #[test]
     fn the_timeout_is_the_mean_and_four_times_the_variation() {
@@ -358,7 +400,7 @@ mod tests {
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
         timer.on_progress(now, Waiting::Yes);
-        assert_eq!(timer.deadline(), Some(now + cfg.initial_ns));
+        assert_eq!(timer.deadline(), Some(now + 2 * cfg.initial_ns));
         // As many tries again.
         for _ in 0..cfg.retries {
             assert_eq!(timer.on_time(timer.deadline().expect("runs")), Ok(Expired::Yes));

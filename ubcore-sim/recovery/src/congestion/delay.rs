@@ -29,12 +29,14 @@ const SAMPLES_MIN: u32 = 4;
 /// Round trips between two drains, and bounds of that time.
 const DRAIN_ROUNDS: Nanos = 128;
 const DRAIN_NS: (Nanos, Nanos) = (20_000_000, 10_000_000_000);
+/// The time between drains is that much shorter while the window may not grow for losses.
+const LOSSY_DIVISOR: Nanos = 8;
 /// Window of a drain, for one round trip: what is on the path beyond its share of the queue leaves, too, so others see it.
 const DRAIN_WINDOW: f64 = 4.0;
 /// Losses are a property of the path up to this part of the packets; above it a queue is too short to show a delay.
-const LOSS_TOLERATED: f64 = 0.125;
+const LOSS_TOLERATED: f64 = 0.078_125;
 /// Above this part the window does not grow.
-const LOSS_GROWS: f64 = 0.08;
+const LOSS_GROWS: f64 = 0.0625;
 /// Packets over which the part is measured, at least.
 const LOSS_PACKETS: u64 = 128;
 /// Rounds of which each has to show the queue that a round of slow start showed: a busy end makes a round trip long by
@@ -76,7 +78,7 @@ pub struct Delay {
     /// Packets that left the path since losses were last counted, and the lost ones among them.
     resolved: u64,
     lost: u64,
-    /// Part that was lost when it was measured last.
+    /// Part that was lost, of which half is that of the last measurement: a small window has few packets to count.
     loss: f64,
     /// When the timer expired first, or the window shrank by that last, since something left the path.
     silent_since: Option<Nanos>,
@@ -214,6 +216,8 @@ impl Delay {
                 self.follow(news);
                 let rounds = self.base().saturating_mul(DRAIN_ROUNDS);
                 let every = rounds.clamp(DRAIN_NS.0, DRAIN_NS.1);
+                // A queue that all found full loses packets of all, which then drain it together.
+                let every = if self.loss > LOSS_GROWS { every / LOSSY_DIVISOR } else { every };
                 let is_due = |at: Nanos| news.now.saturating_sub(at) >= every;
                 if *self.drained_at.get_or_insert(news.now) > news.now {
                     // The clock went back.
@@ -239,7 +243,7 @@ impl Delay {
         if !news.is_round_over || self.resolved < LOSS_PACKETS {
             return;
         }
-        self.loss = number(self.lost) / number(self.resolved);
+        self.loss = f64::midpoint(self.loss, number(self.lost) / number(self.resolved));
         if self.loss > LOSS_TOLERATED {
             self.window *= 1.0 - self.loss.min(0.5);
             self.phase = DelayPhase::Steady;
@@ -362,8 +366,8 @@ mod tests {
         delay.on_loss(0);
         delay.on_news(&lossy(50));
         assert_eq!(delay.window(), 1000);
-        delay.on_news(&lossy(300));
-        assert_eq!(delay.window(), 700);
+        delay.on_news(&lossy(350));
+        assert_eq!(delay.window(), 812, "0.025 and 0.35 are 0.1875 on average");
     }
 
     #[test]
@@ -449,8 +453,9 @@ mod tests {
 
     #[test]
     fn a_path_that_loses_many_lets_no_window_grow() {
-        for (lost, grows) in [(79, true), (81, false)] {
-            let mut delay = steady(1000.0, RTT);
+        for (lost, grows) in [(62, true), (63, false)] {
+            let loss = number(lost) / 1000.0;
+            let mut delay = Delay { loss, ..steady(1000.0, RTT) };
             let news = PathNews {
                 now: 1,
                 acked: 1000 - lost,
@@ -485,11 +490,12 @@ mod tests {
         delay.on_news(&lossy(60, 67));
         assert_eq!(delay.window(), 1000, "127 packets say nothing");
         delay.on_news(&lossy(1, 0));
-        assert_eq!(delay.window(), 500, "67 of 128 are more than half");
+        assert_eq!(delay.window(), 738, "half of 67 of 128");
         delay.on_news(&lossy(10, 990));
-        assert_eq!(delay.window(), 250);
+        assert_eq!(delay.window(), 369, "more than half are lost");
+        delay.loss = 0.3;
         delay.on_news(&lossy(700, 300));
-        assert_eq!(delay.window(), 175, "three tenths");
+        assert_eq!(delay.window(), 258, "three tenths");
     }
 
     #[test]
@@ -685,11 +691,12 @@ mod tests {
         );
         delay.on_news(&PathNews { now: 3, ..news });
         assert_eq!(counts(&delay), (0, 0, Some(2)), "nothing left the path");
-        // An eighth of 1024 is tolerated, one more is not.
+        // Five of 64 are tolerated, one of 1024 more is not.
         for (lost, phase, window) in
-            [(128, DelayPhase::SlowStart, 1000), (129, DelayPhase::Steady, 874)]
+            [(80, DelayPhase::SlowStart, 1000), (81, DelayPhase::Steady, 920)]
         {
-            let mut delay = Delay { phase: DelayPhase::SlowStart, ..steady(1000.0, RTT) };
+            let loss = number(lost) / 1024.0;
+            let mut delay = Delay { phase: DelayPhase::SlowStart, loss, ..steady(1000.0, RTT) };
             let lossy = PathNews { acked: 1024 - lost, lost, flight_max: 1, ..news };
             delay.on_news(&lossy);
             assert_eq!(
@@ -697,10 +704,10 @@ mod tests {
                 (phase, window, (0, 0, None))
             );
         }
-        // With a loss of eight in a hundred it grows, with one of 81 in a thousand it does not.
-        for (lost, grows) in [(80, true), (81, false)] {
-            let mut delay = steady(1000.0, RTT);
-            delay.on_news(&PathNews { acked: 1000 - lost, lost, rtt: Some(RTT), ..news });
+        // With a loss of a sixteenth it grows, with one of 1024 more it does not.
+        for (lost, grows) in [(64, true), (65, false)] {
+            let mut delay = Delay { loss: number(lost) / 1024.0, ..steady(1000.0, RTT) };
+            delay.on_news(&PathNews { acked: 1024 - lost, lost, rtt: Some(RTT), ..news });
             assert_eq!(delay.window() > 1000, grows, "{lost}");
         }
     }

@@ -142,7 +142,7 @@ impl AdamapRecord {
     ) -> Result<Arrival, LossError> {
         let mut time = now;
         loop {
-            self.list.prefetch(pool, time)?;
+            self.list.prefetch(pool, time, self.base)?;
             let found = self.list.first().filter(|(node, _)| node.start <= seq);
             let Some((node, ready)) = found else { return Ok(Arrival::Unmatched) };
             time = time.max(ready);
@@ -191,7 +191,7 @@ impl AdamapRecord {
         }
         match rest {
             Some(rest) => self.list.replace_first(rest),
-            None => self.list.pop(pool, now)?,
+            None => self.list.pop(pool, now, self.base)?,
         }
         Ok(())
     }
@@ -314,7 +314,7 @@ impl LossRecord for AdamapRecord {
         }
         while let Some((node, _)) = self.list.first().filter(|(node, _)| node.reported_at <= old) {
             self.pass_window(pool, now, node)?;
-            self.list.prefetch(pool, now)?;
+            self.list.prefetch(pool, now, self.base)?;
         }
         let list = self.list.first().map(|(node, _)| node.reported_at);
         let oldest = [list, self.table.oldest()].into_iter().flatten().min();
@@ -472,17 +472,23 @@ impl NodeList {
     }
 
     /// Drops the first node and reads in advance.
-    pub(crate) fn pop(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
+    pub(crate) fn pop(
+        &mut self,
+        pool: &mut KnittingPool,
+        now: Nanos,
+        top: u64,
+    ) -> Result<(), LossError> {
         self.nic.pop_front();
-        self.prefetch(pool, now)
+        self.prefetch(pool, now, top)
     }
 
     /// Reads the next node if the NIC holds less than it may: the link to it is known when the one before it is there,
-    /// so only one is under way.
+    /// so only one is under way. All nodes lie before `top`, whatever others wrote to the pool.
     pub(crate) fn prefetch(
         &mut self,
         pool: &mut KnittingPool,
         now: Nanos,
+        top: u64,
     ) -> Result<(), LossError> {
         let is_idle = self.nic.back().is_none_or(|(_, ready)| *ready <= now);
         let Some((block, last)) = self.blocks else { return Ok(()) };
@@ -492,7 +498,8 @@ impl NodeList {
         let ready = pool.dma_mut().on_read(now);
         let node = self.load(pool, block)?;
         let next = pool.next(block, self.holder)?;
-        if next.is_none() != (block == last) || node.start < self.read_end {
+        let is_in_order = self.read_end <= node.start && node.end() <= top;
+        if next.is_none() != (block == last) || !is_in_order {
             return Err(LossError::Corrupt);
         }
         pool.give(block, self.holder)?;

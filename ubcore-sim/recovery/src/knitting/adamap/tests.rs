@@ -98,6 +98,35 @@ proptest! {
     }
 }
 
+#[test]
+fn reports_that_are_not_taken_are_few_and_are_made_again() {
+    let (mut pool, _region) = pool();
+    let mut record = long_record(&mut pool);
+    for round in 1..500 {
+        record.on_time(&mut pool, round * 2 * CFG.entry_timeout_ns).expect("sound");
+    }
+    assert_eq!(record.reports.len(), REPORTS_MAX);
+    while record.poll_report().is_some() {}
+    assert!(!record.has_report());
+    record.on_time(&mut pool, 2000 * CFG.entry_timeout_ns).expect("sound");
+    assert!(record.has_report());
+}
+
+#[test]
+fn the_timeout_of_an_entry_follows_the_round_trip() {
+    let (mut pool, _region) = pool();
+    let cfg = AdamapCfg { entry_timeout_permille: 2000, ..CFG };
+    let mut record = AdamapRecord::new(1, cfg);
+    record.on_round_trip(30_000_000);
+    record.record(&mut pool, 0, 9, mark(0, 0)).expect("sound");
+    while record.poll_report().is_some() {}
+    for (now, is_said) in [(2_000_000, false), (60_900_000, false), (61_000_000, true)] {
+        record.on_time(&mut pool, now).expect("sound");
+        assert_eq!(record.has_report(), is_said, "at {now} ns");
+        assert!(record.poll_deadline() > Some(now));
+    }
+}
+
 /// A record with 40 closed nodes.
 fn long_record(pool: &mut KnittingPool) -> AdamapRecord {
     let mut record = AdamapRecord::new(1, CFG);
@@ -110,7 +139,9 @@ fn long_record(pool: &mut KnittingPool) -> AdamapRecord {
 #[test]
 fn a_node_that_others_wrote_to_is_noticed() {
     // Start, length and link of a node in the pool.
-    for (word, value) in [(0, 0), (0, 1 << 50), (2, 0), (2, 1 << 40), (7, 0), (7, 1 << 40)] {
+    for (word, value) in
+        [(0, 0), (0, 1 << 50), (2, 0), (2, 1 << 31), (2, 1 << 40), (7, 0), (7, 1 << 40)]
+    {
         let (mut pool, region) = pool();
         let mut record = long_record(&mut pool);
         region.store_u64(8 * word, value).expect("inside");
