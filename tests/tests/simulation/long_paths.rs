@@ -1,4 +1,4 @@
-//! How many requests a queue has on the way over a long path, in virtual time.
+//! Requests over long paths and over several ports, in virtual time.
 
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use ubcore_sim::{CongestionChoice, Strategy};
@@ -71,5 +71,23 @@ fn no_strategy_keeps_timeouts_that_are_shorter_than_the_path() {
         let took_ms = pair.fabric.now() / 1_000_000;
         // 9.4 s where nothing is sent twice: the window is what is short.
         assert!((9_000..11_000).contains(&took_ms), "{strategy:?}: {took_ms} ms");
+    }
+}
+
+#[test]
+fn nodes_with_several_ports_use_a_strategy_that_lets_packets_overtake() {
+    for (strategy, ports, wanted) in [
+        (Strategy::Knitting, 2, Strategy::SelectiveRepeat),
+        (Strategy::Seed, 2, Strategy::SelectiveRepeat),
+        (Strategy::Irn, 2, Strategy::Irn),
+        (Strategy::Seed, 1, Strategy::Seed),
+    ] {
+        let mut cfg = FabricCfg::new(4, 2, HostSharing::Packets).with_ports(ports);
+        cfg.devices.iter_mut().for_each(|device| device.strategy = strategy);
+        let mut pair = Pair::new(cfg, JfsCfg::new(TransportMode::Rm, 4));
+        pair.post_list(Kind::Write, 1..=1);
+        assert_eq!(pair.done().status, CrStatus::Success);
+        let shown = pair.fabric.device(0).look().paths.iter().find_map(|path| path.recovery);
+        assert_eq!(shown, Some(wanted.name()), "{strategy:?} with {ports} ports");
     }
 }

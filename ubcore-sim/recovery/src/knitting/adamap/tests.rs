@@ -140,7 +140,7 @@ fn long_record(pool: &mut KnittingPool) -> AdamapRecord {
 fn a_node_that_others_wrote_to_is_noticed() {
     // Start, length and link of a node in the pool.
     for (word, value) in
-        [(0, 0), (0, 1 << 50), (2, 0), (2, 1 << 31), (2, 1 << 40), (7, 0), (7, 1 << 40)]
+        [(0, 0), (0, 1 << 50), (2, 0), (2, 1 << 20), (2, 1 << 40), (7, 0), (7, 1 << 40)]
     {
         let (mut pool, region) = pool();
         let mut record = long_record(&mut pool);

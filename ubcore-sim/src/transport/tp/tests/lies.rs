@@ -115,19 +115,42 @@ fn a_packet_that_answers_no_report_is_dropped() {
         let first = end.tp.cfg().rx_psn;
         assert_eq!(inject(&mut end, first, data, repeat(1, 0)), Received::BadRepeat);
     }
-    for strategy in [Strategy::Knitting, Strategy::Seed] {
-        let mut end = half_sent(strategy);
-        let first = end.tp.cfg().rx_psn;
-        for mark in [repeat(1, 0), repeat(2, 0), repeat(2, 0x00ff_ffff)] {
-            assert_eq!(inject(&mut end, first, data, mark), Received::Unmatched, "{mark:?}");
-            assert_eq!(inject(&mut end, first.plus(31), data, mark), Received::Unmatched);
-        }
-        assert_eq!(inject(&mut end, first.plus(1), data, None), Received::OutOfOrder);
-        assert_eq!(inject(&mut end, first.plus(1), data, repeat(1, 0)), Received::Unmatched);
-        // What that one would have passed over was lost again.
-        assert_eq!(inject(&mut end, first, data, repeat(1, 0)), Received::Unmatched);
-        assert_eq!(inject(&mut end, first, data, repeat(2, 0)), Received::InOrder);
+    let mut end = half_sent(Strategy::Knitting);
+    let first = end.tp.cfg().rx_psn;
+    for mark in [repeat(1, 0), repeat(2, 0), repeat(2, 0x00ff_ffff)] {
+        assert_eq!(inject(&mut end, first, data, mark), Received::Unmatched, "{mark:?}");
+        assert_eq!(inject(&mut end, first.plus(31), data, mark), Received::Unmatched);
     }
+    assert_eq!(inject(&mut end, first.plus(1), data, None), Received::OutOfOrder);
+    assert_eq!(inject(&mut end, first.plus(1), data, repeat(1, 0)), Received::Unmatched);
+    // What that one would have passed over was lost again.
+    assert_eq!(inject(&mut end, first, data, repeat(1, 0)), Received::Unmatched);
+    assert_eq!(inject(&mut end, first, data, repeat(2, 0)), Received::InOrder);
+}
+
+#[test]
+fn a_packet_that_answers_no_entry_of_an_adamap_is_dropped() {
+    let data = Body::Response(match header(0, 4) {
+        TransactionHeader::Response(header) => header,
+        TransactionHeader::Request(_) => unreachable!(),
+    });
+    let repeat = |tier, ticket| Some(Repeat { tier, ticket });
+    let scenario = Scenario { window: 64, ..Scenario::new(1, Strategy::Seed, FaultCfg::default()) };
+    let mut end = End::new(&scenario, 1, 4);
+    let first = end.tp.cfg().rx_psn;
+    for mark in [repeat(1, 0), repeat(2, 0), repeat(2, 0x00ff_ffff)] {
+        assert_eq!(inject(&mut end, first, data, mark), Received::Unmatched, "{mark:?}");
+    }
+    // It closes a node of 33 packets.
+    assert_eq!(inject(&mut end, first.plus(33), data, None), Received::OutOfOrder);
+    assert!(end.tp.rx.ack().has_report());
+    assert_eq!(inject(&mut end, first, data, None), Received::Unmatched, "it was reported");
+    // That passes over all of the node: one entry of 32 packets, and one of the last.
+    assert_eq!(inject(&mut end, first.plus(40), data, repeat(1, 0)), Received::Unmatched);
+    assert_eq!(inject(&mut end, first, data, repeat(1, 0)), Received::Unmatched);
+    assert_eq!(inject(&mut end, first, data, repeat(2, 1)), Received::Unmatched);
+    assert_eq!(inject(&mut end, first.plus(32), data, repeat(2, 1)), Received::OutOfOrder);
+    assert_eq!(inject(&mut end, first, data, repeat(2, 0)), Received::InOrder);
 }
 
 #[test]
