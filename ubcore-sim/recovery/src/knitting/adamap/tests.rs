@@ -138,10 +138,18 @@ fn long_record(pool: &mut KnittingPool) -> AdamapRecord {
 
 #[test]
 fn a_node_that_others_wrote_to_is_noticed() {
-    // Start, length and link of a node in the pool.
-    for (word, value) in
-        [(0, 0), (0, 1 << 50), (2, 0), (2, 1 << 20), (2, 1 << 40), (7, 0), (7, 1 << 40)]
-    {
+    // Start, length and link of the first node in the pool, and the length of the last one.
+    let last = 8 * 37;
+    for (word, value) in [
+        (0, 0),
+        (0, 1 << 50),
+        (2, 0),
+        (2, 1 << 40),
+        (7, 0),
+        (7, 1 << 40),
+        (last + 2, 0),
+        (last + 2, 1 << 20),
+    ] {
         let (mut pool, region) = pool();
         let mut record = long_record(&mut pool);
         region.store_u64(8 * word, value).expect("inside");
