@@ -376,7 +376,10 @@ fn results(document: &Value, series: &[Series], plots: &[SizePlot]) -> String {
             let other = other.filter(|other| is_beside(other)).and_then(|other| other.median);
             let other =
                 other.map_or_else(String::new, |median| format!(" ({})", three_digits(median)));
-            format!("{:.2} x {}{other}", ratio.times, ratio.to)
+            // Both are of one MTU, which the row begins with.
+            let mtu = line.name.split_once(": ").map_or("", |(mtu, _)| mtu);
+            let to = ratio.to.strip_prefix(mtu).and_then(|to| to.strip_prefix(": "));
+            format!("{:.2} x {}{other}", ratio.times, to.unwrap_or(ratio.to))
         };
         let ratios: Vec<String> = line.ratios.iter().map(ratio).collect();
         let cpu = line.cpu().map_or_else(String::new, |cpu| format!(", {cpu}"));
@@ -478,13 +481,17 @@ mod tests {
             failures: vec![],
         };
         let ours = of(("put", "same host"), 2.0, vec![Ratio { to: "UCX", times: 1.5 }]);
-        let lines = [ours, of(("UCX", OTHERS), 3.0, vec![]), of(("idle", OTHERS), 4.0, vec![])];
+        let far = of(("1500: put", "hosts"), 5.0, vec![Ratio { to: "1500: TCP", times: 2.0 }]);
+        let lines =
+            [ours, of(("UCX", OTHERS), 3.0, vec![]), of(("idle", OTHERS), 4.0, vec![]), far];
         let page = results(&Value::Null, &lines, &[]);
         let rows: Vec<&str> = page.lines().skip(4).collect();
-        assert_eq!(
-            rows,
-            ["| put | 2 us | 2 to 2 | 1.50 x UCX (3) |", "| idle | 4 us | 4 to 4 |  |"]
-        );
+        let wanted = [
+            "| put | 2 us | 2 to 2 | 1.50 x UCX (3) |",
+            "| idle | 4 us | 4 to 4 |  |",
+            "| 1500: put | 5 us | 5 to 5 | 2.00 x TCP |",
+        ];
+        assert_eq!(rows, wanted);
     }
 
     #[test]
