@@ -88,12 +88,10 @@ pub(crate) struct WanArgs {
     /// Lines of lists that the NIC holds for all TPs together (ours).
     #[arg(long, default_value_t = 4096)]
     nic_lines: usize,
-    /// Packets with a bit in an Adamap (seed).
-    #[arg(long, default_value_t = 32)]
-    adamap_bits: u8,
-    /// First nodes of the list that the NIC holds (seed).
-    #[arg(long, default_value_t = 3)]
-    list_nodes: u8,
+    /// Packets with a bit in an Adamap, first nodes of the list that the NIC holds, how many of these are left when it reads
+    /// further ones, entries of the table that it holds (seed).
+    #[arg(long, default_value = "bits=32,list=3,watermark=2,table=2")]
+    adamap: String,
     /// Transmissions after which a run ends, finished or not.
     #[arg(long, default_value_t = 20_000_000)]
     budget: u64,
@@ -201,7 +199,7 @@ fn grid(args: &WanArgs) -> GridText {
         dma_reads: args.dma_reads,
         dma_silent: args.dma_silent,
         nic_lines: args.nic_lines,
-        adamap: (args.adamap_bits, args.list_nodes),
+        adamap: args.adamap.clone(),
         budget: args.budget,
     }
 }

@@ -358,7 +358,7 @@ const GRIDS: [(&str, &str); 6] = [
         "wan",
         "wan --rate 100G --rtt 1ms --strategy gbn,irn,seed,ours --payload 1000 --seeds 2 --workers 2 \
          --loss iid:0.02,ge:0.02,amazon:0.01 --size 1MB --tps 1,3 --feedback-loss 0.02 --late 0.02 --late-by 20 \
-         --tail learnt --nic-lines 8 --dma-silent 50 --adamap-bits 16 --list-nodes 2",
+         --tail learnt --nic-lines 8 --dma-silent 50 --adamap bits=16,list=2",
     ),
     (
         "paths",

@@ -25,7 +25,7 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         dma_reads: 64,
         dma_silent: 0,
         nic_lines: 4096,
-        adamap: (32, 3),
+        adamap: String::new(),
         budget: 400_000,
     }
 }

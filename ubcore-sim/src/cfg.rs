@@ -138,6 +138,8 @@ pub struct DeviceCfg {
     pub path_packets: u32,
     /// Retransmission strategy of its TPs.
     pub strategy: crate::transport::Strategy,
+    /// What a NIC holds of a TP in the Adamap design.
+    pub adamap: urma_recovery::AdamapSizes,
     /// Congestion control of its TPs.
     pub congestion: urma_recovery::CongestionChoice,
     /// Most bytes that the direct path copies between two checks of a generation.
@@ -179,6 +181,7 @@ impl DeviceCfg {
             window_packets: PATH_PACKETS,
             path_packets: PATH_PACKETS,
             strategy: crate::transport::Strategy::default(),
+            adamap: urma_recovery::AdamapSizes::default(),
             congestion: urma_recovery::CongestionChoice::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,
             cache_bytes: 32 << 20,

@@ -8,6 +8,7 @@ mod arrivals;
 mod moves;
 mod numbers;
 mod peer_tp;
+use urma_recovery::{DmaStats, PoolTraffic};
 mod recent;
 mod replies;
 mod routes;
@@ -55,6 +56,8 @@ pub(crate) struct TpEndpoint {
     /// Recent datagrams of nodes, so that none counts twice.
     recent: RecentDatagrams,
     pool: KnittingPool,
+    /// What the pool did when it was counted last.
+    pool_counted: (PoolTraffic, DmaStats),
     ended: VecDeque<(RawEid, TpEnd)>,
     /// Peer whose packet was sent last: the next one in the order follows.
     last_sent: RawEid,
@@ -126,6 +129,7 @@ impl TpEndpoint {
             owes_closes: false,
             recent: RecentDatagrams::default(),
             pool: KnittingPool::new(),
+            pool_counted: Default::default(),
             ended: VecDeque::new(),
             last_sent: RawEid::default(),
             transmitted: 0,
@@ -317,6 +321,7 @@ impl TpEndpoint {
         if self.transmitted != 0 {
             tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
         }
+        self.count_pool(tables);
         let Self { tps, numbers, pool, ended, .. } = self;
         for (peer, tp) in tps {
             let TpStats { sent_again, repairs_sent, repaired, .. } = tp.take_stats();
@@ -451,6 +456,28 @@ impl TpEndpoint {
     }
 
     // The knitting pool.
+
+    /// Counts what the pool did since the last call.
+    fn count_pool(&mut self, tables: &Tables) {
+        let now = (self.pool.traffic(), self.pool.dma().stats());
+        if now == self.pool_counted {
+            return;
+        }
+        let (traffic, dma) = now;
+        let (old_traffic, old_dma) = std::mem::replace(&mut self.pool_counted, now);
+        for (counter, value, old) in [
+            (Counter::KnitTaken, traffic.taken, old_traffic.taken),
+            (Counter::KnitGiven, traffic.given, old_traffic.given),
+            (Counter::KnitGrown, traffic.grown, old_traffic.grown),
+            (Counter::KnitShrunk, traffic.shrunk, old_traffic.shrunk),
+            (Counter::KnitReads, dma.reads, old_dma.reads),
+            (Counter::KnitWrites, dma.writes, old_dma.writes),
+            (Counter::KnitHits, dma.hits, old_dma.hits),
+            (Counter::KnitMisses, dma.misses, old_dma.misses),
+        ] {
+            tables.counts.add(counter, value - old);
+        }
+    }
 
     pub(crate) fn pool_grow(&mut self, base: u64, memory: Region, block_log2: u8) -> CmdStatus {
         let blocks = u32::try_from(memory.len() as u64 >> block_log2.min(63)).unwrap_or(u32::MAX);

@@ -35,4 +35,4 @@ pub use host::standard::{PortEndpoint, QpnInUse, StandardDrops};
 pub use node::{AddEndpointError, EidSource, Node, NodeCfg, NodeError};
 pub use ports::Ports;
 pub use transport::Strategy;
-pub use urma_recovery::CongestionChoice;
+pub use urma_recovery::{AdamapSizes, CongestionChoice};

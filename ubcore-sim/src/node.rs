@@ -327,7 +327,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.rc = cfg.rc;
     device.ping_pongs = cfg.doorbells.ping_pongs();
     device.rc_mtu = cfg.rc_mtu;
-    device.strategy = cfg.strategy;
+    (device.strategy, device.adamap) = (cfg.strategy, cfg.adamap);
     device.congestion = cfg.congestion;
     device.lane = cfg.lane;
     device.port_mode = cfg.port_mode;

@@ -3,7 +3,7 @@
 //! - owns: parsing of lists, rules of a cell. takes: text. gives: cells, or the field that is wrong.
 //! - must not: run anything.
 
-use urma_recovery::{AdamapCfg, DmaCfg, Recovery};
+use urma_recovery::{AdamapCfg, AdamapSizeError, AdamapSizes, DmaCfg, Recovery};
 
 use super::formula::PathNumbers;
 use super::loss::LossCfg;
@@ -42,9 +42,7 @@ pub const STRATEGIES: [NamedStrategy; 4] = [
 
 /// Sizes of the Adamap design; its times follow from the path.
 const ADAMAP: AdamapCfg = AdamapCfg {
-    bits: 32,
-    list_nodes: 3,
-    table_nodes: 2,
+    sizes: AdamapSizes { bits: 32, list_nodes: 3, watermark: 2, table_nodes: 2 },
     entry_timeout_ns: 0,
     entry_timeout_permille: 0,
     sender_timeout_ns: 0,
@@ -88,8 +86,8 @@ pub struct GridText {
     pub dma_silent: u64,
     /// Lines that the NIC holds for all TPs.
     pub nic_lines: usize,
-    /// Bits of an Adamap, and nodes of the list that the NIC holds.
-    pub adamap: (u8, u8),
+    /// What the NIC holds of a TP in the Adamap design, as [`AdamapSizes`] are written.
+    pub adamap: String,
     /// Transmissions after which a run ends.
     pub budget: u64,
 }
@@ -193,12 +191,7 @@ impl GridText {
         if !(8..=1 << 20).contains(&self.nic_lines) {
             return Err(wrong("nic-lines", self.nic_lines, "8 to 1048576"));
         }
-        if !(1..=64).contains(&self.adamap.0) {
-            return Err(wrong("adamap-bits", self.adamap.0, "1 to 64"));
-        }
-        if !(1..=64).contains(&self.adamap.1) {
-            return Err(wrong("list-nodes", self.adamap.1, "1 to 64"));
-        }
+        self.adamap_sizes()?;
         if self.budget == 0 {
             return Err(wrong("budget", self.budget, "at least 1 transmission"));
         }
@@ -320,13 +313,20 @@ impl GridText {
         Ok(expected.filter(|_| matches!(recovery, Recovery::Knitting { .. })))
     }
 
+    fn adamap_sizes(&self) -> Result<AdamapSizes, GridError> {
+        let want = "such as bits=32,list=3,watermark=2,table=2";
+        self.adamap.parse().map_err(|error: AdamapSizeError| {
+            wrong("adamap", &self.adamap, &format!("{want}; {error}"))
+        })
+    }
+
     /// The strategy with its times for this path.
     fn recovery(&self, recovery: Recovery, rtt_ns: u64) -> Recovery {
         let Recovery::Adamap(cfg) = recovery else { return recovery };
-        let (bits, list_nodes) = self.adamap;
+        // The grid was checked before.
+        let sizes = self.adamap_sizes().unwrap_or_default();
         Recovery::Adamap(AdamapCfg {
-            bits,
-            list_nodes,
+            sizes,
             entry_timeout_ns: rtt_ns + 500_000,
             sender_timeout_ns: (rtt_ns + 1_000_000).max(4_000_000),
             ..cfg
@@ -395,7 +395,7 @@ pub(crate) mod tests {
             dma_reads: 64,
             dma_silent: 0,
             nic_lines: 4096,
-            adamap: (32, 3),
+            adamap: String::new(),
             budget: 1000,
         }
     }
@@ -421,13 +421,11 @@ pub(crate) mod tests {
             ("10ms", 10_500_000, 11_000_000),
         ] {
             let rtts = vec![rtt.to_owned()];
-            let grid =
-                GridText { rtts, strategies: vec!["seed".to_owned()], adamap: (16, 2), ..grid() };
+            let (strategies, adamap) = (vec!["seed".to_owned()], "bits=16,list=2".to_owned());
+            let grid = GridText { rtts, strategies, adamap, ..grid() };
             let cell = grid.cells().expect("a grid that makes sense").remove(0);
             let wanted = AdamapCfg {
-                bits: 16,
-                list_nodes: 2,
-                table_nodes: 2,
+                sizes: AdamapSizes { bits: 16, list_nodes: 2, watermark: 1, table_nodes: 2 },
                 entry_timeout_ns: entry_ns,
                 entry_timeout_permille: 0,
                 sender_timeout_ns: sender_ns,
@@ -492,8 +490,9 @@ pub(crate) mod tests {
         }
         assert_eq!(refused(&|grid| grid.messages = 0), "messages");
         assert_eq!(refused(&|grid| grid.dma_reads = 0), "dma-reads");
-        assert_eq!(refused(&|grid| grid.adamap.0 = 65), "adamap-bits");
-        assert_eq!(refused(&|grid| grid.adamap.1 = 0), "list-nodes");
+        for adamap in ["bits=65", "list=0", "table=0", "list=3,watermark=3", "bits", "nodes=3"] {
+            assert_eq!(refused(&|grid| grid.adamap = adamap.to_owned()), "adamap");
+        }
         assert_eq!(refused(&|grid| grid.budget = 0), "budget");
         assert_eq!(refused(&|grid| grid.losses.clear()), "grid");
         let beyond = |grid: &mut GridText| {

@@ -2,6 +2,7 @@
 
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use ubcore_sim::{CongestionChoice, Strategy};
+use udma_abi::counters::Counter;
 use urma_core::{CrStatus, JfsCfg, TransportMode};
 
 use super::statuses::{Kind, Pair};
@@ -90,4 +91,38 @@ fn nodes_with_several_ports_use_a_strategy_that_lets_packets_overtake() {
         let shown = pair.fabric.device(0).look().paths.iter().find_map(|path| path.recovery);
         assert_eq!(shown, Some(wanted.name()), "{strategy:?} with {ports} ports");
     }
+}
+
+/// Losses fill lists that are longer than what a NIC holds of them.
+#[test]
+fn the_pool_counts_what_a_record_keeps_in_it() {
+    let counts = |sizes: &str| {
+        let mut cfg = FabricCfg::new(5, 2, HostSharing::Packets);
+        cfg.faults.delay_ns = 2_000_000;
+        cfg.faults.loss_ppm = 50_000;
+        for device in &mut cfg.devices {
+            (device.strategy, device.mtu) = (Strategy::Seed, 256);
+            (device.window_packets, device.path_packets) = (4096, 4096);
+            device.congestion = CongestionChoice::None;
+            device.adamap = sizes.parse().expect("sizes that can be");
+        }
+        let mut pair = Pair::new(cfg, JfsCfg::new(TransportMode::Rm, 64));
+        pair.post_list(Kind::LongWrite, 1..=32);
+        assert!(pair.all_done(32).iter().all(|done| done.status == CrStatus::Success));
+        let device = pair.fabric.device(1);
+        [
+            Counter::KnitGrown,
+            Counter::KnitTaken,
+            Counter::KnitGiven,
+            Counter::KnitReads,
+            Counter::KnitWrites,
+            Counter::KnitHits,
+        ]
+        .map(|counter| device.counter(counter))
+    };
+    let [grown, taken, given, reads, writes, hits] = counts("");
+    assert!(grown > 0 && taken > 20 && taken == given, "{grown} {taken} {given}");
+    assert!(reads >= taken && writes >= taken && hits > 0, "{reads} {writes} {hits}");
+    let [_, of_long_lists, ..] = counts("list=32");
+    assert!(of_long_lists < taken, "a NIC that holds more writes less: {of_long_lists}, {taken}");
 }

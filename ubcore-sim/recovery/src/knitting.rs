@@ -19,13 +19,13 @@ mod nic;
 mod pool;
 mod record;
 
-pub use adamap::AdamapCfg;
 pub(crate) use adamap::AdamapRecord;
+pub use adamap::{AdamapCfg, AdamapSizeError, AdamapSizes};
 pub(crate) use bitmap::{BitmapRecord, StrictRecord};
 pub use dma::{DmaCfg, DmaModel, DmaStats};
 pub use knit::KnitRecord;
 pub use nic::NicUsage;
-pub use pool::{KnittingPool, PoolError, PoolUsage};
+pub use pool::{KnittingPool, PoolError, PoolTraffic, PoolUsage};
 pub use record::{Arrival, KnittingRecord, LossError, LossRecord, RecordTraits};
 
 /// A block, by piece and position in it.

@@ -27,8 +27,9 @@ pub use congestion::{
     WINDOW_FIRST, WINDOW_MIN, WINDOW_MOST,
 };
 pub use knitting::{
-    AdamapCfg, Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord, KnittingPool, KnittingRecord,
-    LossError, LossRecord, NicUsage, PoolError, PoolUsage, RecordTraits,
+    AdamapCfg, AdamapSizeError, AdamapSizes, Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord,
+    KnittingPool, KnittingRecord, LossError, LossRecord, NicUsage, PoolError, PoolTraffic,
+    PoolUsage, RecordTraits,
 };
 pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};

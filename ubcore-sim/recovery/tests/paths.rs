@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use urma_mem::Region;
 use urma_recovery::{
-    AckFeedback, AckPolicy, AdamapCfg, Arrival, CongestionChoice, DataMark, KnittingPool,
-    LossError, LossReport, LossRun, Recovery, RepairMark, RtoCfg, SenderCfg, Sending, TailMark,
-    TpReceiver, TpSender,
+    AckFeedback, AckPolicy, AdamapCfg, AdamapSizes, Arrival, CongestionChoice, DataMark,
+    KnittingPool, LossError, LossReport, LossRun, Recovery, RepairMark, RtoCfg, SenderCfg, Sending,
+    TailMark, TpReceiver, TpSender,
 };
 
 const BLOCKS: u32 = 512;
@@ -321,9 +321,7 @@ fn run_world(world: &mut World) -> Result<u64, String> {
 }
 
 const ADAMAP: AdamapCfg = AdamapCfg {
-    bits: 16,
-    list_nodes: 3,
-    table_nodes: 2,
+    sizes: AdamapSizes { bits: 16, list_nodes: 3, watermark: 2, table_nodes: 2 },
     entry_timeout_ns: 700_000,
     entry_timeout_permille: 0,
     sender_timeout_ns: 1_000_000,

@@ -11,6 +11,7 @@ use urma_packet::{
     BTH_LEN, Body, DATA_OVERHEAD, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn,
     RefuseReason, RequestFlags, RequestHeader, Tpn, TransactionHeader, UmHeader,
 };
+use urma_recovery::AdamapSizes;
 
 use super::routes::Routes;
 use super::tp_routes::{TpMove, TpRoutes};
@@ -46,6 +47,7 @@ pub(crate) struct PeerTp {
     pub(super) replies: Option<Route>,
     /// Congestion control of a TP, which its peer need not know.
     congestion: CongestionChoice,
+    adamap: AdamapSizes,
     path_packets: u32,
     /// How packets use several ports.
     pub(super) mode: PortMode,
@@ -117,6 +119,7 @@ impl PeerTp {
             answers: Route::direct(peer),
             replies: None,
             congestion: cfg.congestion,
+            adamap: cfg.adamap,
             path_packets: cfg.path_packets,
             mode: cfg.port_mode,
             tp_route: Route::direct(peer),
@@ -185,8 +188,8 @@ impl PeerTp {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
         self.counted = TpStats::default();
-        let Self { congestion, path_packets, .. } = *self;
-        let cfg = TpCfg { congestion, path_packets, ..agreed.tp_cfg() };
+        let Self { congestion, adamap, path_packets, .. } = *self;
+        let cfg = TpCfg { congestion, adamap, path_packets, ..agreed.tp_cfg() };
         self.tp = Some(match self.planted.is_planted() {
             true => planted::tp(cfg, self.planted),
             false => Tp::new(cfg),

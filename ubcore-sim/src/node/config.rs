@@ -8,7 +8,7 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers, fork::ForkCopies};
 use urma_packet::{FurtherPorts, WINDOW_MAX};
-use urma_recovery::CongestionChoice;
+use urma_recovery::{AdamapSizes, CongestionChoice};
 
 use super::settings::{ConfigError, Setting, SettingOrigin, model_defaults, settings};
 use crate::{
@@ -93,6 +93,8 @@ pub struct NodeCfg {
     pub link_faults: Option<LinkFaults>,
     /// Strategy of loss recovery, if the peer has the same; other pairs use the simpler of both, or selective repeat.
     pub strategy: Strategy,
+    /// What a NIC holds of a TP with [`Strategy::Seed`].
+    pub adamap: AdamapSizes,
     /// Congestion control, which bounds the packets of each TP on the path beside the window; the peer may have another.
     pub congestion: CongestionChoice,
     /// PCI address of a function, bound to the kernel's VFIO, that the program drives instead of a node of its own;
@@ -134,6 +136,7 @@ impl Default for NodeCfg {
             udp_offload: UdpOffload::On,
             link_faults: None,
             strategy: Strategy::default(),
+            adamap: AdamapSizes::default(),
             congestion: CongestionChoice::default(),
             vfio: None,
             ubcored: None,
@@ -280,7 +283,7 @@ impl NodeCfg {
         congestion: Option<String>,
     ) -> Result<(), ConfigError> {
         if let Some(value) = recovery {
-            self.strategy = recovery_of(value)?;
+            (self.strategy, self.adamap) = recovery_of(value)?;
         }
         if let Some(value) = window {
             self.window_packets = window_of(value)?;
@@ -405,10 +408,18 @@ fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
     }
 }
 
-fn recovery_of(value: String) -> Result<Strategy, ConfigError> {
-    let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == value);
-    let wanted = "go-back-n, selective-repeat, irn, seed or knitting";
-    found.ok_or_else(|| ConfigError::of("URMA_TP_RECOVERY", value, wanted))
+/// The strategy, and after a colon the sizes of Adamaps: `seed:list=8`.
+fn recovery_of(value: String) -> Result<(Strategy, AdamapSizes), ConfigError> {
+    let (name, sizes) = value.split_once(':').map_or((&*value, None), |(a, b)| (a, Some(b)));
+    let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
+    let found = found.filter(|strategy| *strategy == Strategy::Seed || sizes.is_none());
+    let sizes = sizes.unwrap_or_default().parse::<AdamapSizes>();
+    let wanted = "go-back-n, selective-repeat, irn, knitting, or seed, of which sizes from 1 to 64 may be set, with \
+                  watermark below list: seed:bits=32,list=3,watermark=2,table=2";
+    match (found, sizes) {
+        (Some(strategy), Ok(sizes)) => Ok((strategy, sizes)),
+        _ => Err(ConfigError::of("URMA_TP_RECOVERY", value, wanted)),
+    }
 }
 
 fn window_of(value: String) -> Result<Option<u32>, ConfigError> {
@@ -524,6 +535,8 @@ mod tests {
         for strategy in Strategy::ALL {
             assert_eq!(with("URMA_TP_RECOVERY", strategy.name()).unwrap().strategy, strategy);
         }
+        let seed = with("URMA_TP_RECOVERY", "seed:list=8,watermark=4").unwrap();
+        assert_eq!((seed.adamap.list_nodes, seed.adamap.watermark), (8, 4));
         for congestion in CongestionChoice::ALL {
             assert_eq!(
                 with("URMA_TP_CONGESTION", congestion.name()).unwrap().congestion,

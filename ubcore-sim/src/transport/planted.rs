@@ -15,7 +15,7 @@ use crate::fault::Faults;
 /// A TP with the faults that are planted.
 #[cold]
 pub(crate) fn tp(cfg: TpCfg, faults: Faults) -> Tp {
-    let recovery = cfg.strategy.recovery();
+    let recovery = cfg.strategy.recovery(cfg.adamap);
     let mut record = recovery.record(cfg.local_tpn.value());
     if faults.holes_denied() {
         record = Box::new(Denying(record));

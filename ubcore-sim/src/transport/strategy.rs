@@ -4,14 +4,12 @@
 //! - must not: decide what is lost (that is `urma-recovery`'s).
 
 use urma_packet::StrategyCaps;
-use urma_recovery::{AdamapCfg, Recovery};
+use urma_recovery::{AdamapCfg, AdamapSizes, Recovery};
 
 /// Timeout of IRN, in thousandths of the round-trip time: processes that share a processor answer late.
 const IRN_TIMEOUT_PERMILLE: u32 = 3000;
 /// Time that what was reported may take on top of two round trips, in ns: processes that share a processor answer late.
 const SEED_TIMEOUT_NS: u64 = 2_000_000;
-/// Packets of an Adamap, nodes of the list and entries of the table that the NIC holds, as the design has them.
-const SEED_SIZES: (u8, u8, u8) = (32, 3, 2);
 /// Copies of what is repeated at the end, as the laboratory's `ours` has them.
 const TAIL_COPIES: u8 = 3;
 
@@ -80,23 +78,18 @@ impl Strategy {
         Self::ALL.into_iter().find(|strategy| common.contains(strategy.caps()))
     }
 
-    /// Both halves of the recovery.
-    pub(super) const fn recovery(self) -> Recovery {
+    /// Both halves of the recovery; `sizes` are those of Adamaps.
+    pub(super) const fn recovery(self, sizes: AdamapSizes) -> Recovery {
         match self {
             Self::GoBackN => Recovery::GoBackN,
             Self::SelectiveRepeat => Recovery::SelectiveRepeat,
             Self::Irn => Recovery::Irn { timeout_permille: IRN_TIMEOUT_PERMILLE },
-            Self::Seed => {
-                let (bits, list_nodes, table_nodes) = SEED_SIZES;
-                Recovery::Adamap(AdamapCfg {
-                    bits,
-                    list_nodes,
-                    table_nodes,
-                    entry_timeout_ns: SEED_TIMEOUT_NS,
-                    entry_timeout_permille: 2000,
-                    sender_timeout_ns: 0,
-                })
-            }
+            Self::Seed => Recovery::Adamap(AdamapCfg {
+                sizes,
+                entry_timeout_ns: SEED_TIMEOUT_NS,
+                entry_timeout_permille: 2000,
+                sender_timeout_ns: 0,
+            }),
             Self::Knitting => Recovery::Knitting { tail_copies: TAIL_COPIES },
         }
     }

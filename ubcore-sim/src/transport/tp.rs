@@ -71,7 +71,7 @@ pub(crate) struct Tp {
 impl Tp {
     /// Creates a TP in its initial state.
     pub(crate) fn new(cfg: TpCfg) -> Self {
-        let recovery = cfg.strategy.recovery();
+        let recovery = cfg.strategy.recovery(cfg.adamap);
         let record = recovery.record(cfg.local_tpn.value());
         Self::with_strategy(cfg, recovery.retransmission(), record)
     }
@@ -88,7 +88,7 @@ impl Tp {
         let ack_every = if each { 1 } else { cfg.ack_every.clamp(1, (path / 4).max(1)) };
         let sender = SenderCfg {
             window_packets: window,
-            recovery: cfg.strategy.recovery(),
+            recovery: cfg.strategy.recovery(cfg.adamap),
             rto: cfg.rto,
             congestion: cfg.congestion,
         };

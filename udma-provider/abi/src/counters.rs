@@ -124,6 +124,22 @@ counters! {
     MessagesBroken = "messages_broken",
     /// Number of times that two jetties of this host which answer each other's messages entered ping-pong mode.
     PingPongs = "ping-pongs",
+    /// Blocks of the knitting pool that TPs took for losses.
+    KnitTaken = "knit_blocks_taken",
+    /// Blocks that they gave back: what is between the two is in use.
+    KnitGiven = "knit_blocks_given",
+    /// Blocks that the driver added to the pool.
+    KnitGrown = "knit_blocks_grown",
+    /// Blocks that the driver took out of it.
+    KnitShrunk = "knit_blocks_shrunk",
+    /// Blocks that the device read from the pool.
+    KnitReads = "knit_reads",
+    /// Blocks that it wrote to the pool.
+    KnitWrites = "knit_writes",
+    /// Repeated packets whose loss record was at hand, or read in advance.
+    KnitHits = "knit_hits",
+    /// Repeated packets that waited for a read of it.
+    KnitMisses = "knit_misses",
 }
 
 /// A counter of a model, which the device names: an entry of the answer to `QUERY_MODEL_COUNTERS`.

@@ -124,9 +124,7 @@ mod tests {
         assert_eq!(of(Recovery::Irn { timeout_permille: 1200 }), (32_000, 1001, 0, 64_000, 1000));
         let never = 1 << 50;
         let adamap = urma_recovery::AdamapCfg {
-            bits: 32,
-            list_nodes: 3,
-            table_nodes: 2,
+            sizes: urma_recovery::AdamapSizes::default(),
             entry_timeout_ns: 1,
             entry_timeout_permille: 0,
             sender_timeout_ns: 1,

@@ -6,6 +6,7 @@
 //!   stream waits for the sender's timeout.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::str::FromStr;
 
 use udma_abi::Nanos;
 
@@ -28,15 +29,95 @@ const FIRST: u8 = 1;
 /// Tier of packets that were lost again.
 const SECOND: u8 = 2;
 
+/// What a NIC holds of a TP in the Adamap design.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdamapSizes {
+    /// Packets with a bit in a node, 1 to 64.
+    pub bits: u8,
+    /// First nodes of the list that the NIC holds, 1 to 64.
+    pub list_nodes: u8,
+    /// Nodes of the list that the NIC still holds when it begins to read further ones, less than it may hold.
+    pub watermark: u8,
+    /// Entries of the table that the NIC holds, 1 to 64.
+    pub table_nodes: u8,
+}
+
+impl Default for AdamapSizes {
+    /// 32 packets in a node; three nodes of the list, read as soon as one is used up; two entries of the table.
+    fn default() -> Self {
+        Self { bits: 32, list_nodes: 3, watermark: 2, table_nodes: 2 }
+    }
+}
+
+/// A size of the Adamap design that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{name}={value}: {wanted}")]
+pub struct AdamapSizeError {
+    /// Name of the size.
+    pub name: String,
+    /// What was given.
+    pub value: String,
+    /// What is possible.
+    pub wanted: &'static str,
+}
+
+impl AdamapSizes {
+    /// Checks each size.
+    ///
+    /// # Errors
+    /// [`AdamapSizeError`] with the first one that is out of range.
+    pub fn check(&self) -> Result<(), AdamapSizeError> {
+        let wanted = "1 to 64";
+        for (name, value) in
+            [("bits", self.bits), ("list", self.list_nodes), ("table", self.table_nodes)]
+        {
+            if !(1..=64).contains(&value) {
+                let (name, value) = (name.to_owned(), value.to_string());
+                return Err(AdamapSizeError { name, value, wanted });
+            }
+        }
+        if self.watermark >= self.list_nodes {
+            let (name, value) = ("watermark".to_owned(), self.watermark.to_string());
+            return Err(AdamapSizeError { name, value, wanted: "less than list" });
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for AdamapSizes {
+    type Err = AdamapSizeError;
+
+    /// Reads `bits=32,list=3,watermark=2,table=2`, of which each may be missing; without `watermark` it is one less than
+    /// `list`.
+    fn from_str(text: &str) -> Result<Self, AdamapSizeError> {
+        let mut sizes = Self::default();
+        let mut watermark = None;
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let wrong = |wanted| {
+                let (name, value) = (name.to_owned(), value.to_owned());
+                AdamapSizeError { name, value, wanted }
+            };
+            let number = value.parse().map_err(|_| wrong("a number from 0 to 64"))?;
+            match name {
+                "bits" => sizes.bits = number,
+                "list" => sizes.list_nodes = number,
+                "watermark" => watermark = Some(number),
+                "table" => sizes.table_nodes = number,
+                _ => return Err(wrong("a size is bits, list, watermark or table")),
+            }
+        }
+        sizes.watermark = watermark.unwrap_or_else(|| sizes.list_nodes.saturating_sub(1));
+        sizes.check()?;
+        Ok(sizes)
+    }
+}
+
 /// Sizes and times of the Adamap design.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdamapCfg {
-    /// Packets with a bit in a node, 1 to 64.
-    pub bits: u8,
-    /// First nodes of the list that the NIC holds.
-    pub list_nodes: u8,
-    /// Entries of the table that the NIC holds.
-    pub table_nodes: u8,
+    /// What the NIC holds.
+    pub sizes: AdamapSizes,
     /// Time after which what was reported is reported again, in ns; round trips come on top of it.
     pub entry_timeout_ns: Nanos,
     /// Round trips as this side measures them that are added to it, in thousandths; 0 where it has the path's in it.
@@ -80,7 +161,8 @@ impl AdamapRecord {
     /// The record of the TP with number `tpn`, which received nothing.
     pub(crate) fn new(tpn: u32, cfg: AdamapCfg) -> Self {
         let holder = Holder::new(tpn);
-        let cfg = AdamapCfg { bits: cfg.bits.clamp(1, 64), ..cfg };
+        let bits = cfg.sizes.bits.clamp(1, 64);
+        let cfg = AdamapCfg { sizes: AdamapSizes { bits, ..cfg.sizes }, ..cfg };
         Self {
             holder,
             cfg,
@@ -88,8 +170,8 @@ impl AdamapRecord {
             base: 0,
             newest: 0,
             rtt_ns: 0,
-            list: NodeList::new(holder, cfg.list_nodes.into()),
-            table: AdamapTable::new(cfg.table_nodes.into()),
+            list: NodeList::new(holder, cfg.sizes.list_nodes.into(), cfg.sizes.watermark.into()),
+            table: AdamapTable::new(cfg.sizes.table_nodes.into()),
             last_number: None,
             scan_at: None,
             reports: VecDeque::new(),
@@ -97,7 +179,7 @@ impl AdamapRecord {
     }
 
     fn bits(&self) -> u32 {
-        self.cfg.bits.into()
+        self.cfg.sizes.bits.into()
     }
 
     /// Time after which what was reported is reported again, in ns.
@@ -283,7 +365,8 @@ impl LossRecord for AdamapRecord {
     }
 
     fn traits(&self) -> RecordTraits {
-        let nodes = usize::from(self.cfg.list_nodes) + usize::from(self.cfg.table_nodes);
+        let nodes =
+            usize::from(self.cfg.sizes.list_nodes) + usize::from(self.cfg.sizes.table_nodes);
         let nic_bytes = size_of::<NicState>() + nodes * size_of::<AdamapNode>();
         RecordTraits { reports_losses: true, nic_bytes }
     }
@@ -419,6 +502,9 @@ pub(crate) struct NodeList {
     /// Nodes that the NIC holds, the first at hand, and one that is being read.
     nic: VecDeque<(AdamapNode, Nanos)>,
     nic_max: usize,
+    /// Nodes that it still holds when it begins to read, and whether it reads until it holds as many as it may.
+    watermark: usize,
+    is_filling: bool,
     /// First and last node of the pool.
     blocks: Option<(BlockId, BlockId)>,
     /// End of the last node that was read; the next one lies behind it.
@@ -426,9 +512,17 @@ pub(crate) struct NodeList {
 }
 
 impl NodeList {
-    pub(crate) fn new(holder: Holder, nic_max: usize) -> Self {
-        let nic = VecDeque::with_capacity(nic_max.max(1));
-        Self { holder, nic, nic_max: nic_max.max(1), blocks: None, read_end: 0 }
+    pub(crate) fn new(holder: Holder, nic_max: usize, watermark: usize) -> Self {
+        let nic_max = nic_max.max(1);
+        Self {
+            holder,
+            nic: VecDeque::with_capacity(nic_max),
+            nic_max,
+            watermark: watermark.min(nic_max - 1),
+            is_filling: false,
+            blocks: None,
+            read_end: 0,
+        }
     }
 
     /// The first node, and when it is at hand.
@@ -482,7 +576,7 @@ impl NodeList {
         self.prefetch(pool, now, top)
     }
 
-    /// Reads the next node if the NIC holds less than it may: the link to it is known when the one before it is there,
+    /// Reads the next node if the NIC holds few, and then further ones until it holds as many as it may: the link to it is known when the one before it is there,
     /// so only one is under way. All nodes lie before `top`, whatever others wrote to the pool.
     pub(crate) fn prefetch(
         &mut self,
@@ -492,7 +586,9 @@ impl NodeList {
     ) -> Result<(), LossError> {
         let is_idle = self.nic.back().is_none_or(|(_, ready)| *ready <= now);
         let Some((block, last)) = self.blocks else { return Ok(()) };
-        if self.nic.len() >= self.nic_max || !is_idle {
+        self.is_filling |= self.nic.len() <= self.watermark;
+        self.is_filling &= self.nic.len() < self.nic_max;
+        if !self.is_filling || !is_idle {
             return Ok(());
         }
         let ready = pool.dma_mut().on_read(now);

@@ -78,6 +78,19 @@ pub struct PoolUsage {
     pub repairs: u64,
 }
 
+/// Blocks that were moved since a pool was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolTraffic {
+    /// Taken by TPs.
+    pub taken: u64,
+    /// Given back by them.
+    pub given: u64,
+    /// Added to the pool.
+    pub grown: u64,
+    /// Taken out of it.
+    pub shrunk: u64,
+}
+
 /// The pool shared by all TPs of a device.
 #[derive(Debug, Default)]
 pub struct KnittingPool {
@@ -92,6 +105,7 @@ pub struct KnittingPool {
     blocks: u64,
     used_max: u64,
     repairs: u64,
+    traffic: PoolTraffic,
     dma: DmaModel,
     pub(super) nic: NicLines,
 }
@@ -130,6 +144,7 @@ impl KnittingPool {
         self.block_log2 = block_log2;
         self.blocks += u64::from(blocks);
         self.free += u64::from(blocks);
+        self.traffic.grown += u64::from(blocks);
         Ok(())
     }
 
@@ -144,6 +159,7 @@ impl KnittingPool {
         let blocks = piece.holders.len() as u64;
         self.blocks -= blocks;
         self.free -= blocks;
+        self.traffic.shrunk += blocks;
         self.pieces[slot] = None;
         self.rebuild_free_list();
         Ok(())
@@ -159,6 +175,12 @@ impl KnittingPool {
             used_max: self.used_max,
             repairs: self.repairs,
         }
+    }
+
+    /// Blocks that were taken and given back, and that came and went.
+    #[must_use]
+    pub const fn traffic(&self) -> PoolTraffic {
+        self.traffic
     }
 
     /// The engine by which a NIC reaches it.
@@ -194,6 +216,7 @@ impl KnittingPool {
         self.link(block, None).ok()?;
         *self.holder_mut(block)? = holder.0;
         self.free -= 1;
+        self.traffic.taken += 1;
         self.used_max = self.used_max.max(self.blocks - self.free);
         Some(block)
     }
@@ -207,6 +230,7 @@ impl KnittingPool {
         self.free_head = Self::encode(block);
         self.linked += 1;
         self.free += 1;
+        self.traffic.given += 1;
         Ok(())
     }
 
@@ -217,6 +241,7 @@ impl KnittingPool {
             for slot in taken_once.filter(|slot| **slot == holder.0) {
                 *slot = FREE;
                 self.free += 1;
+                self.traffic.given += 1;
             }
         }
         self.rebuild_free_list();

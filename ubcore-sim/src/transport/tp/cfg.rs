@@ -5,7 +5,7 @@
 
 use udma_abi::Nanos;
 use urma_packet::{PacketError, Psn, Tpn};
-use urma_recovery::{CongestionChoice, RtoCfg};
+use urma_recovery::{AdamapSizes, CongestionChoice, RtoCfg};
 
 use crate::transport::strategy::Strategy;
 
@@ -26,6 +26,8 @@ pub(crate) struct TpCfg {
     pub(crate) path_packets: u32,
     /// Strategy of loss recovery.
     pub(crate) strategy: Strategy,
+    /// What the NIC holds of it with [`Strategy::Seed`].
+    pub(crate) adamap: AdamapSizes,
     /// Congestion control, which also bounds the packets on the path.
     pub(crate) congestion: CongestionChoice,
     /// Bounds of the retransmission timer.
@@ -48,6 +50,7 @@ impl TpCfg {
             window_packets: 256,
             path_packets: u32::MAX,
             strategy: Strategy::default(),
+            adamap: AdamapSizes::default(),
             congestion: CongestionChoice::None,
             rto: RtoCfg::default(),
             ack_every: 16,

@@ -10,7 +10,7 @@ use urma_packet::{
     IcrcFlow, Initiator, InitiatorKind, JettyId, MissingRun, ReportBody, ResponseBody,
     ResponseHeader, ResponseStatus, TailBody, Tpn, WINDOW_MAX,
 };
-use urma_recovery::{AckNews, DataMark, RecordTraits, SendLedger};
+use urma_recovery::{AckNews, AdamapSizes, DataMark, RecordTraits, SendLedger};
 
 use super::*;
 use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};
@@ -493,7 +493,7 @@ fn the_check_sees_a_dropped_retransmission() {
         let scenario = Scenario::new(2, strategy, faults);
         let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
         let cfg = *ends[0].tp.cfg();
-        let record = strategy.recovery().record(1);
+        let record = strategy.recovery(AdamapSizes::default()).record(1);
         ends[0].tp = Tp::with_strategy(cfg, Box::new(ForgetsLost), record);
         assert!(run_with(&scenario, ends).is_err());
     }

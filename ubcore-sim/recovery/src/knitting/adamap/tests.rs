@@ -9,9 +9,7 @@ use super::*;
 use crate::report::LossRun;
 
 const CFG: AdamapCfg = AdamapCfg {
-    bits: 8,
-    list_nodes: 2,
-    table_nodes: 1,
+    sizes: AdamapSizes { bits: 8, list_nodes: 2, watermark: 1, table_nodes: 1 },
     entry_timeout_ns: 1_000_000,
     entry_timeout_permille: 0,
     sender_timeout_ns: 4_000_000,
@@ -124,6 +122,50 @@ fn the_timeout_of_an_entry_follows_the_round_trip() {
         record.on_time(&mut pool, now).expect("sound");
         assert_eq!(record.has_report(), is_said, "at {now} ns");
         assert!(record.poll_deadline() > Some(now));
+    }
+}
+
+#[test]
+fn a_low_watermark_reads_late_and_packets_wait() {
+    let cfg = super::super::DmaCfg { latency_ns: 1000, ..Default::default() };
+    let waited = |watermark| {
+        let (mut pool, _region) = pool();
+        *pool.dma_mut() = super::super::DmaModel::new(cfg);
+        let sizes = AdamapSizes { list_nodes: 6, watermark, ..CFG.sizes };
+        let mut record = AdamapRecord::new(1, AdamapCfg { sizes, ..CFG });
+        for number in 0..41 {
+            record.record(&mut pool, 0, 10 * number + 9, mark(0, 0)).expect("sound");
+        }
+        // A packet each 200 ns, of which nine use up a node: reading one in advance is enough.
+        for (number, seq) in (0..400).filter(|seq| seq % 10 != 9).enumerate() {
+            let now = 10_000 + 200 * number as u64;
+            record.record(&mut pool, now, seq, mark(1, 0)).expect("sound");
+        }
+        pool.dma().stats().misses
+    };
+    let misses = [5, 1, 0].map(waited);
+    assert_eq!(misses[..2], [0, 0], "what is read in advance is there in time");
+    assert!(misses[2] >= 5, "{misses:?}");
+}
+
+#[test]
+fn sizes_are_read_and_wrong_ones_named() {
+    let sizes = |text: &str| text.parse::<AdamapSizes>();
+    assert_eq!(sizes(""), Ok(AdamapSizes::default()));
+    let wanted = AdamapSizes { bits: 64, list_nodes: 9, watermark: 8, table_nodes: 2 };
+    assert_eq!(sizes("bits=64,list=9"), Ok(wanted));
+    let wanted = AdamapSizes { watermark: 0, table_nodes: 1, ..wanted };
+    assert_eq!(sizes("list=9,watermark=0,bits=64,table=1"), Ok(wanted));
+    for (text, said) in [
+        ("bits=0", "bits=0: 1 to 64"),
+        ("list=65", "list=65: 1 to 64"),
+        ("table=0", "table=0: 1 to 64"),
+        ("list=3,watermark=3", "watermark=3: less than list"),
+        ("bits=many", "bits=many: a number"),
+        ("nodes=3", "nodes=3: a size is bits, list, watermark or table"),
+    ] {
+        let error = sizes(text).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{text}: {error}");
     }
 }
 
