@@ -316,7 +316,7 @@ impl GridText {
     fn adamap_sizes(&self) -> Result<AdamapSizes, GridError> {
         let want = "such as bits=32,list=3,watermark=2,table=2";
         self.adamap.parse().map_err(|error: AdamapSizeError| {
-            wrong("adamap", &self.adamap, &format!("{want}; {error}"))
+            wrong("adamap", &self.adamap, format!("{want}; {error}"))
         })
     }
 
