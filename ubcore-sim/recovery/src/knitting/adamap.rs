@@ -55,7 +55,7 @@ impl Default for AdamapSizes {
 pub struct AdamapSizeError {
     /// Name of the size.
     pub name: String,
-    /// What was given.
+    /// What was given for it.
     pub value: String,
     /// What is possible.
     pub wanted: &'static str,

@@ -81,13 +81,13 @@ pub struct PoolUsage {
 /// Blocks that were moved since a pool was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolTraffic {
-    /// Taken by TPs.
+    /// Blocks that TPs took.
     pub taken: u64,
-    /// Given back by them.
+    /// Blocks that they gave back.
     pub given: u64,
-    /// Added to the pool.
+    /// Blocks added to the pool.
     pub grown: u64,
-    /// Taken out of it.
+    /// Blocks taken out of it.
     pub shrunk: u64,
 }
 
