@@ -57,7 +57,7 @@ pub struct AdamapSizeError {
     pub name: String,
     /// What was given for it.
     pub value: String,
-    /// What is possible.
+    /// What is possible there.
     pub wanted: &'static str,
 }
 
