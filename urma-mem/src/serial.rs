@@ -10,10 +10,8 @@ use core::fmt;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, Watched, spin_hint, yield_now};
 
 mod lease;
-mod thread;
-
 pub use lease::{OwnerEntry, SerialOwner, TakenEntry};
-pub use thread::{ThisThread, ThreadVisit};
+pub use lease::{ThisThread, ThreadVisit};
 
 const HELD: u32 = 1;
 const MARKED: u32 = 2;

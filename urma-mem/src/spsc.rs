@@ -17,14 +17,12 @@
 //!
 //! A producer that dies before `publish` leaves bytes that are never read.
 
-mod consumer;
-mod producer;
-
+mod ends;
 use crate::region::OutOfBounds;
 use crate::words::Words;
 
-pub use consumer::{Consumer, Entry, FRONT_WORDS, NextPlace};
-pub use producer::{EntrySlot, Producer};
+pub use ends::{Consumer, Entry, FRONT_WORDS, NextPlace};
+pub use ends::{EntrySlot, Producer};
 
 /// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the
 /// other's.
