@@ -59,7 +59,6 @@ mod jfs;
 mod memory;
 pub mod ops;
 mod queue;
-mod reason;
 mod rules;
 mod segment;
 mod status;
@@ -93,8 +92,8 @@ pub use queue::{
     QueueStatus, RecvCfg, SendCfg, SendFlags, SharedRecv, StartPsns, TargetId, TargetKind,
     TransportMode,
 };
-pub use reason::Reason;
 pub use segment::{ImportedSegment, LocalSge, Mapping, RemoteAddr, Segment, TokenIdLease};
+pub use status::Reason;
 pub use status::{CrStatus, Refused, Status, StatusKind};
 #[cfg(feature = "stream")]
 pub use stream::CompletionStream;

@@ -1,10 +1,8 @@
 //! The API against a provider that only records: every rule, kept and broken.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
-mod completions;
 mod objects;
 mod posts;
 mod queues;
 mod recorder;
-mod segments;
 mod text;
