@@ -17,19 +17,17 @@
 mod bth;
 pub mod capture;
 mod codec;
-mod error;
 pub mod frame;
 mod icrc;
 mod num;
-mod renumber;
 pub mod roce;
 mod ub;
 
 pub use bth::{BTH_LEN, Bth, BthWire, Congestion};
-pub use error::PacketError;
+pub use codec::PacketError;
+pub use icrc::Renumber;
 pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow, IcrcFront};
 pub use num::{JettyId, Mtu, Psn, TokenId, TokenValue, Tpn, WireEid};
-pub use renumber::Renumber;
 pub use ub::*;
 
 /// UDP destination port of RoCEv2.

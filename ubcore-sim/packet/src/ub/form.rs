@@ -5,7 +5,7 @@
 //! - must not: accept words that differ from the header anywhere else.
 
 use super::opcode::ResponseOp;
-use super::operation::RequestOp;
+use super::request::RequestOp;
 use super::request::{KIND_SHIFT, MT_EN, RequestFlags, RequestHeader};
 use super::response::{ResponseBody, ResponseHeader, ResponseStatus};
 use crate::codec::to_be24;

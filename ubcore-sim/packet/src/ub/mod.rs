@@ -11,15 +11,11 @@ mod form;
 mod handshake;
 mod losses;
 mod opcode;
-mod operation;
 mod pack;
 mod packet;
 mod probe;
-mod repair;
 mod request;
 mod response;
-mod transaction;
-
 pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
 pub use ext::{
     AtomicOperands, AtomicValue, Invalidate, MemoryAccess, Notify, OperandSize, WriteImm,
@@ -30,19 +26,19 @@ pub use handshake::{
     RefuseBody, RefuseReason, StrategyCaps, WINDOW_MAX, WrongPorts,
 };
 pub use losses::{LOSS_RUNS_MAX, MissingRun, Repeat, ReportBody, TailBody, repeat_packet};
-pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
-pub use operation::RequestOp;
-pub use pack::{PackEntries, join_pack};
-pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
-pub use probe::{DATA_OVERHEAD, PathProbe};
-pub use repair::{
+pub use losses::{
     REPAIR_GROUP_MAX, REPAIR_NUMBERS, RepairBody, WORD_HEAD, code_word, packet_of_word,
 };
+pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
+pub use pack::{PackEntries, join_pack};
+pub use pack::{Transaction, TransactionHeader};
+pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
+pub use probe::{DATA_OVERHEAD, PathProbe};
+pub use request::RequestOp;
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };
 pub use response::{ATAH_LEN, EARLIER_MAX, ResponseBody, ResponseHeader, ResponseStatus};
-pub use transaction::{Transaction, TransactionHeader};
 
 #[cfg(test)]
 mod tests;

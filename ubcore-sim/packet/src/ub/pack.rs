@@ -3,17 +3,28 @@
 //! - owns: the layout of entries. takes: the bytes of one, or a packet that was not sent yet and what is to join
 //!   it. gives: transactions in order, or the longer packet.
 //! - must not: know when joining is worth it.
+//!
+//! The transaction part of a packet on its own: what a same-host ring entry holds.
+//!
+//! - owns: telling requests from responses by their TAOpcode.
+//! - takes: bytes from the BTAH or ATAH on. gives: header and payload, or the bytes of a header.
+//! - must not: apply the rules of packets to payload; a ring has its own pieces.
 
 use std::ops::Range;
 
-use zerocopy::byteorder::network_endian::U16;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16,
+};
 
-use super::opcode::TpOpcode;
-use super::request::RequestFlags;
-use super::transaction::{Transaction, TransactionHeader};
-use crate::codec::{Reader, pad_of, reserved, split_pad};
-use crate::{BTH_LEN, ICRC_LEN, PacketError};
+use super::{
+    opcode::{ResponseOp, TpOpcode},
+    request::{RequestFlags, RequestHeader},
+    response::ResponseHeader,
+};
+use crate::{
+    BTH_LEN, ICRC_LEN, PacketError,
+    codec::{Reader, pad_of, reserved, split_pad},
+};
 
 /// PKETH: in front of each entry.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -152,6 +163,73 @@ fn open(packet: &mut [u8], len: usize) {
 
 fn entry(len: u16) -> EntryWire {
     EntryWire { len: U16::new(len), rsv: U16::ZERO }
+}
+
+/// A request or a response without transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionHeader {
+    /// From initiator to target.
+    Request(RequestHeader),
+    /// From target to initiator.
+    Response(ResponseHeader),
+}
+
+impl TransactionHeader {
+    /// Bytes of the header.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        match self {
+            Self::Request(header) => header.header_len(),
+            Self::Response(header) => header.header_len(),
+        }
+    }
+
+    /// Writes the header to the front of `buf`; the count of bytes written.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Field`].
+    pub fn emit(&self, buf: &mut [u8]) -> Result<usize, PacketError> {
+        match self {
+            Self::Request(header) => header.emit(buf),
+            Self::Response(header) => header.emit(buf),
+        }
+    }
+
+    /// Checks that `len` payload bytes stay inside the message.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`].
+    pub fn check_piece(&self, len: usize) -> Result<(), PacketError> {
+        match self {
+            Self::Request(header) => header.check_piece(len),
+            Self::Response(header) => header.check_piece(len),
+        }
+    }
+}
+
+/// A transaction header and the bytes after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transaction<'a> {
+    /// Transaction headers, of a request or a response.
+    pub header: TransactionHeader,
+    /// Everything after it. How much of the message this is depends on the carrier: see
+    /// [`TransactionHeader::check_piece`].
+    pub payload: &'a [u8],
+}
+
+impl<'a> Transaction<'a> {
+    /// The transaction in `bytes`, which start at its first header.
+    ///
+    /// # Errors
+    /// Any [`PacketError`] but `Length` and `Icrc`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        if bytes.first().is_some_and(|code| ResponseOp::from_code(*code).is_ok()) {
+            let (header, payload) = ResponseHeader::parse(bytes)?;
+            return Ok(Self { header: TransactionHeader::Response(header), payload });
+        }
+        let (header, payload) = RequestHeader::parse(bytes)?;
+        Ok(Self { header: TransactionHeader::Request(header), payload })
+    }
 }
 
 #[cfg(test)]
