@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use urma_packet::IcrcFlow;
 use urma_packet::roce::{RocePacket, Syndrome};
 
+use crate::request::is_response;
 use crate::requester::{RcPacket, RcProgress, RcRequester};
 use crate::responder::RcResponder;
-use crate::segment::is_response;
 use crate::{
     RcCfg, RcCfgError, RcCompletion, RcCounts, RcMemory, RcPostError, RcReceive, RcRequest,
     RcStatus, RcTime,

@@ -18,8 +18,6 @@ mod endpoint;
 mod request;
 mod requester;
 mod responder;
-mod segment;
-
 pub use cfg::{RcAccess, RcAtomic, RcCfg, RcCfgError, RcMemory};
 pub use endpoint::RcEndpoint;
 pub use request::{

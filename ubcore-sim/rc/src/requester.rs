@@ -12,7 +12,7 @@ use urma_packet::roce::{
 use urma_packet::{Bth, Congestion, Psn, ResponseStatus};
 
 use crate::cfg::{MESSAGE_MAX, PSNS_MAX, RNR_UNLIMITED};
-use crate::segment::{MessageKind, RcSegment, RcTail};
+use crate::request::{MessageKind, RcSegment, RcTail};
 use crate::{
     RcAtomic, RcCfg, RcCompletion, RcCounts, RcMemory, RcOperation, RcPostError, RcRemote,
     RcRequest, RcSource, RcStatus, RcTime,

@@ -11,8 +11,8 @@ use urma_packet::Psn;
 use urma_packet::roce::{Aeth, AtomicAckEth, Reth, RoceExt, RoceHeader, RocePacket, Syndrome, rc};
 
 use crate::cfg::MESSAGE_MAX;
+use crate::request::{MessageKind, RcSegment, RcTail};
 use crate::requester::{RcPacket, bth};
-use crate::segment::{MessageKind, RcSegment, RcTail};
 use crate::{
     RcAccess, RcAtomic, RcCfg, RcCompletion, RcCounts, RcMemory, RcReceive, RcRemote, RcSource,
     RcStatus,
