@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod program;
-mod ring;
 mod socket;
 
 pub use program::steer;
