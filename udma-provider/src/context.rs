@@ -23,9 +23,8 @@ use urma_mem::Region;
 use crate::{
     channel::Channel,
     device::Driver,
-    group, jetty,
-    jfc::{JfcCore, JfcTable},
-    jfce::ProviderJfce,
+    jetty,
+    jfc::{JfcCore, JfcTable, ProviderJfce},
     path, segment,
 };
 
@@ -88,11 +87,11 @@ impl QueueFactory for UdmaContext {
         policy: HintPolicy,
         token: Option<Token>,
     ) -> Result<u32, Status> {
-        group::create(&self.driver, id, policy, token)
+        jetty::create_group(&self.driver, id, policy, token)
     }
 
     fn delete_group(&self, id: u32) -> Result<(), Status> {
-        group::delete(&self.driver, id)
+        jetty::delete(&self.driver, id)
     }
 }
 

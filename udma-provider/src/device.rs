@@ -24,8 +24,8 @@ use urma_mem::{
 use crate::{
     alloc::{DmaAlloc, DmaBuf, DmaMap, RingPages, lock},
     cmdq::{CmdResults, CommandError, CommandQueue},
+    doorbell::SlotRegisters,
     events::EventRing,
-    slots::SlotRegisters,
     table::{PolledQueue, QueueTable},
     vectors::QueueVectors,
 };

@@ -3,6 +3,10 @@
 //! *Owns*: the order of steps: memory, table entry, command, halves; and in reverse. *Takes*: a checked
 //! configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring before the device answered
 //! that it forgot the queue (or was reset).
+//!
+//! Jetty groups: one name for many jetties.
+//!
+//! *Owns*: nothing; the device keeps groups. *Takes / gives*: ids.
 
 use std::sync::Arc;
 
@@ -14,20 +18,19 @@ use udma_abi::{
 };
 use urma_core::{
     Completion, CrStatus, JettyState, QueueCfg, QueueKind, QueueStatus, SendFlags, StartPsns,
-    Status, TargetId, TransportMode,
-    ops::{QueueControl, QueueParts, RecvQueue, SendQueue},
+    Status, TargetId, Token, TransportMode,
+    ops::{HintPolicy, QueueControl, QueueParts, RecvQueue, SendQueue},
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{
     alloc::{DmaBuf, lock},
-    bound::BoundTarget,
     device::Driver,
     doorbell::SqDoorbell,
-    index::is_before,
+    is_before,
     jfc::{JfcCore, JfcTable},
     jfr::{self, RecvParts, RecvPoster},
-    jfs::{self, SendParts, SendPoster},
+    jfs::{self, BoundTarget, SendParts, SendPoster},
     path,
     table::{PolledQueue, RecvLink, SendLink},
 };
@@ -414,3 +417,27 @@ impl Drop for UdmaJettyControl {
 const DESTROY_TRIES: u32 = 256;
 /// Checks without a result after which a flush returns what it has.
 const FLUSH_LOOKS: u32 = 256;
+
+/// Creates a group; returns its id.
+///
+/// # Errors
+/// `Exists`: the requested id is in use. `NoMemory`.
+pub(crate) fn create_group(
+    driver: &Driver,
+    id: u32,
+    policy: HintPolicy,
+    token: Option<Token>,
+) -> Result<u32, Status> {
+    let by_hint = policy == HintPolicy::HashHint;
+    let token_value = token.map(Token::value);
+    let results = driver.execute(&Command::CreateGroup { id, by_hint, token_value })?;
+    u32::try_from(results[0]).map_err(|_| Status::Fail)
+}
+
+/// Deletes a group that has no members.
+///
+/// # Errors
+/// `Again`: it has members. `Invalid`: there is none.
+pub(crate) fn delete(driver: &Driver, id: u32) -> Result<(), Status> {
+    driver.execute(&Command::DestroyGroup { id }).map(|_| ())
+}

@@ -7,6 +7,10 @@
 //!
 //! The ring's reader is a [`Serial`]: in practice the poll half owns it, and flush and delete visit it from other
 //! threads. A poll that finds it held returns empty instead of waiting.
+//!
+//! JFCE: the channel on which completion events arrive.
+//!
+//! *Takes*: events of JFCs. *Gives*: JFC numbers, a descriptor for poll and epoll.
 
 pub(crate) mod contention;
 mod entry;
@@ -14,16 +18,19 @@ mod poll;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    os::fd::BorrowedFd,
     sync::{Arc, Mutex, Weak},
+    time::Duration,
 };
 
+use poll::PollHalf;
 use udma_abi::{
     cmd::{self, Command},
     cqe::CQE_LEN,
 };
 use urma_core::{
     Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
-    ops::{JfcControl, JfcParts},
+    ops::{JfcControl, JfcParts, JfceControl},
 };
 use urma_mem::{
     Blocks, Serial,
@@ -35,11 +42,10 @@ use crate::{
     channel::Channel,
     device::Driver,
     doorbell::CqDoorbell,
-    index::is_before,
+    is_before,
     local_completion::{LocalCompletionRing, LocalCompletionWriter},
     table::PolledQueue,
 };
-use poll::PollHalf;
 
 /// The JFCs of a device by number.
 #[derive(Debug, Default)]
@@ -388,3 +394,31 @@ const LAG_SHARE: u32 = 16;
 /// Rings of at most 256 entries: a request may want each of them.
 const SHALLOW_LOG2: u8 = 8;
 const PRODUCED_TRIES: u32 = 4;
+
+/// The control part of a channel that the caller holds.
+#[derive(Debug)]
+pub(crate) struct ProviderJfce {
+    /// Event queue on which the events of the channel's JFCs arrive.
+    pub(crate) channel: Arc<Channel>,
+    jfcs: Arc<JfcTable>,
+}
+
+impl ProviderJfce {
+    pub(crate) fn new(channel: Channel, jfcs: &Arc<JfcTable>) -> Self {
+        Self { channel: Arc::new(channel), jfcs: Arc::clone(jfcs) }
+    }
+}
+
+impl JfceControl for ProviderJfce {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.channel.fd()
+    }
+
+    fn wait(&self, out: &mut [u32], timeout: Option<Duration>) -> Result<usize, Status> {
+        self.channel.wait(out, timeout, |jfcn| self.jfcs.contains(jfcn))
+    }
+
+    fn delete(&self) -> Result<(), Status> {
+        self.channel.delete()
+    }
+}

@@ -10,34 +10,42 @@
 //! polled past everything that it held when the record was read (the device writes a request's completion before it
 //! moves the record). A polled completion frees its position even while the record lags behind: the device has read
 //! the entry by then.
+//!
+//! The target of an RC jetty, shared by its poster and its control part.
+//!
+//! *Must not*: know what binds.
+//!
+//! What a send ring is made as.
+//!
+//! *Takes*: the configuration of a queue. *Gives*: how long its ring is, and what the device is asked for.
+//!
+//! Records for polls which cache lines a post touches.
+//!
+//! *Owns*: nothing. *Takes*: a poster that stays where it is. *Gives*: addresses to prefetch. *Must not*: be called
+//! per request.
 
-mod atomic;
-mod lines;
-mod message;
+mod alone;
 mod room;
-mod shape;
 
-use std::sync::Arc;
-
-pub(crate) use shape::{blocks_log2, is_in_order, sq_args};
+use std::sync::{Arc, Mutex};
 
 use udma_abi::{
     Addressed, Atomic, CompletionBy, DirectEntry, MovableAtomic, MovableBlock, NextEntry, OneSided,
-    SendDoorbell,
-    sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
+    Opcode, SendDoorbell,
+    cmd::SqArgs,
+    sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, SqeFlags, blocks_for},
 };
 use urma_core::{
-    PostError, PostReason, SendWr, TargetId,
+    PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId,
     ops::{LikeLast, SendQueue, TransferDelta},
 };
 use urma_mem::{
     Blocks,
-    sync::{AtomicBool, Ordering},
+    sync::{AtomicBool, AtomicU32, Ordering},
 };
 
 use crate::{
     alloc::{DmaBuf, lock},
-    bound::BoundTarget,
     doorbell::SqDoorbell,
     jfc::JfcCore,
     local_completion::LocalCompletionWriter,
@@ -601,3 +609,64 @@ impl Drop for SendPoster {
 fn low16(pos: u32) -> u16 {
     pos as u16
 }
+
+/// The target of an RC jetty; the poster reads it when the version changes.
+#[derive(Debug, Default)]
+pub(crate) struct BoundTarget {
+    pub(crate) version: AtomicU32,
+    pub(crate) target: Mutex<Option<TargetId>>,
+}
+
+/// log2 of the blocks that `cfg` needs.
+///
+/// # Errors
+/// `Invalid`: more than an entry index can name.
+pub(crate) fn blocks_log2(cfg: &SendCfg) -> Result<u8, Status> {
+    let tail = (usize::from(cfg.max_sge) * SGE_LEN).max(cfg.max_inline as usize);
+    // WRITE_NOTIFY has the longest control part of those with a tail; atomics take two blocks.
+    let per_request = blocks_for(Opcode::WriteNotify, tail).clamp(2, BLOCKS_MAX);
+    let too_deep = || {
+        Status::Invalid.why(format_args!(
+            "a depth of {} with requests of {per_request} blocks (max_sge {}, max_inline {}); a ring has 65536 blocks",
+            cfg.depth, cfg.max_sge, cfg.max_inline
+        ))
+    };
+    let blocks = (cfg.depth.max(1) as usize).checked_mul(per_request).ok_or_else(too_deep)?;
+    let log2 = blocks.checked_next_power_of_two().ok_or_else(too_deep)?.trailing_zeros();
+    u8::try_from(log2).ok().filter(|log2| *log2 <= INDEX_BITS).ok_or_else(too_deep)
+}
+
+/// The arguments of CREATE_QUEUE for a send ring at `base`.
+pub(crate) fn sq_args(cfg: &SendCfg, base: u64, blocks_log2: u8) -> SqArgs {
+    SqArgs {
+        base,
+        blocks_log2,
+        jfcn: cfg.jfc,
+        rnr_retry: cfg.rnr_retry,
+        err_timeout: cfg.err_timeout,
+        priority: cfg.priority,
+    }
+}
+
+/// Whether a queue with these flags completes in posting order.
+pub(crate) fn is_in_order(cfg: &SendCfg) -> bool {
+    !cfg.flags.contains(SendFlags::OUTORDER_COMP)
+}
+
+/// Entry indices in CQEs have 16 bits.
+const INDEX_BITS: u8 = 16;
+
+impl SendPoster {
+    /// Records what a post touches. Called when the device writes this queue's CQEs, since the queue may then be one
+    /// of many.
+    #[cold]
+    #[inline(never)]
+    fn note_lines(&mut self) {
+        self.is_noted = true;
+        self.link.lines.note(0, self, HOT_LEN);
+        self.doorbell.note_lines(&self.link.lines);
+    }
+}
+
+/// Bytes at the front of a poster that each post touches.
+const HOT_LEN: usize = 128;

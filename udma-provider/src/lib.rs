@@ -4,38 +4,42 @@
 //! *Takes*: checked requests, and a device as an `Arc<dyn DeviceBacking>`. *Gives*: an
 //! [`UdmaDevice`]. *Must not*: know which device or backing it drives; make a
 //! system call, allocate or wait for a lock on the data path; trust a word that the device wrote.
+//!
+//! Order of free-running indices, modulo 2^32.
+//!
+//! *Gives*: their order. *Must not*: know what they count.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod alloc;
-mod bound;
 mod channel;
 mod cmdq;
 mod context;
 mod device;
 mod doorbell;
 mod events;
-mod group;
-mod index;
 mod jetty;
 mod jfc;
-mod jfce;
 mod jfr;
 mod jfs;
 mod local_completion;
 mod path;
 mod provider;
-mod ranges;
 mod segment;
 mod shadow;
-mod slots;
 mod sqe;
 mod table;
 mod vectors;
 
-#[cfg(test)]
-mod tests;
-
 pub use alloc::RingPages;
 pub use device::DriverCfg;
 pub use provider::{UdmaDevice, device_on};
+
+/// Whether free-running index `a` comes before `b`.
+#[inline]
+fn is_before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use urma_mem::{
     word_pair_ring::{WordPairReader, WordPairRing, WordPairWriter},
 };
 
-use crate::{index::is_before, table::PolledQueue};
+use crate::{is_before, table::PolledQueue};
 
 /// State shared by the polls of a JFC and the one queue at a time that passes completions to them.
 #[derive(Debug, Default)]

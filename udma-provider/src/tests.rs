@@ -5,7 +5,6 @@ mod again;
 mod hostile;
 mod idle;
 mod local_completion;
-mod model;
 mod queues;
 mod room;
 mod toy;

@@ -5,10 +5,7 @@
 //! The owner bit is `1` on the first pass through the ring and toggles at each wrap; a fresh
 //! ring is zero.
 
-use crate::{
-    CqeStatus, RawEid,
-    bits::{field8, field16, field32, flag, place},
-};
+use crate::{CqeStatus, RawEid, field8, field16, field32, flag, place};
 
 /// Words of an entry.
 pub const CQE_WORDS: usize = 8;

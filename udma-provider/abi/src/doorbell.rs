@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the 64-bit JFC doorbell and the offsets inside a jetty's page.
 
-use crate::bits::{field32, flag, place};
+use crate::{field32, flag, place};
 
 /// Bytes of one doorbell page. Hardware has 4096, so that a process can map one; here a function is one driver's.
 pub const PAGE_LEN: u64 = 0x100;
@@ -53,7 +53,7 @@ impl JfcDoorbell {
         Self {
             ci: field32(word, 0, 24),
             arm: flag(word, 24).then_some(kind),
-            arm_sn: crate::bits::field8(word, 25, 2),
+            arm_sn: crate::field8(word, 25, 2),
             jfcn: field32(word, 28, 20),
         }
     }

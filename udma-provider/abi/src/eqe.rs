@@ -4,7 +4,7 @@
 //! events; each has an interrupt vector. The device writes word 1, then word 0 with release, then
 //! raises the vector once per entry.
 
-use crate::bits::{field8, flag, place};
+use crate::{field8, flag, place};
 
 /// Words of an entry.
 pub const EQE_WORDS: usize = 2;
@@ -92,7 +92,7 @@ impl Eqe {
     #[inline]
     #[must_use]
     pub fn decode(words: [u64; EQE_WORDS]) -> Self {
-        let object = crate::bits::low32(words[1]);
+        let object = crate::low32(words[1]);
         if flag(words[0], 1) {
             Self::Async { code: field8(words[0], 8, 8), object }
         } else {

@@ -5,8 +5,7 @@
 //! reads and writes.
 
 use crate::{
-    Opcode, RawEid, Sge,
-    bits::{field8, field16, field32, flag, place},
+    Opcode, RawEid, Sge, field8, field16, field32, flag, place,
     sqe::{BLOCK_LEN, BLOCK_WORDS, SqeFlags, SqeTargetKind, control_len},
 };
 

@@ -5,8 +5,7 @@
 //! *Must not*: differ from what `Sqe` reads and writes.
 
 use crate::{
-    FetchKind, OpKind, Opcode, RawEid, Sge,
-    bits::{field8, field16, field32, flag, place},
+    FetchKind, OpKind, Opcode, RawEid, Sge, field8, field16, field32, flag, place,
     sqe::{
         BLOCK_WORDS, SGE_LEN, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max, sge_max,
     },

@@ -6,8 +6,8 @@
 use urma_mem::doorbells::SlotGeometry;
 
 use crate::{
-    bits::{field, field32, flag, place},
     doorbell::{CqArm, JfcDoorbell},
+    field, field32, flag, place,
 };
 
 /// BAR of the doorbell memory.
@@ -87,7 +87,7 @@ impl SlotArm {
     pub fn decode(detail: u32) -> Self {
         let word = u64::from(detail);
         let arm = if flag(word, 2) { CqArm::Solicited } else { CqArm::Any };
-        Self { arm, arm_sn: crate::bits::field8(word, 0, 2) }
+        Self { arm, arm_sn: crate::field8(word, 0, 2) }
     }
 
     /// The doorbell that arms `jfcn` at `ci`.

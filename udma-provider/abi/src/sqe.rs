@@ -5,10 +5,7 @@
 //! then 16-byte SGEs `{len u32, token_id u32, va u64}`, or inline bytes.
 //! *Must not*: judge a request; that is urma-core's (caller) and the device's (driver) task.
 
-use crate::{
-    OpKind, Opcode, RawEid,
-    bits::{field8, field16, field32, flag, place},
-};
+use crate::{OpKind, Opcode, RawEid, field8, field16, field32, flag, place};
 
 /// Bytes of one block (WQEBB).
 pub const BLOCK_LEN: usize = 64;

@@ -19,7 +19,7 @@ use urma_mem::{RingBlock, barrier, sync::Ordering};
 
 use super::{JfcCore, RingReader, SHALLOW_LOG2};
 use crate::{
-    index::is_before,
+    is_before,
     table::{PolledQueue, QueueTable, RecvLink, SendLink},
 };
 

@@ -9,7 +9,7 @@ use urma_mem::sync::Ordering;
 
 use super::SendPoster;
 use crate::{
-    index::is_before,
+    is_before,
     shadow::{SEQ_MASK, Tag},
 };
 

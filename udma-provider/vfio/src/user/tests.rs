@@ -32,7 +32,7 @@ use crate::PciNic;
 #[derive(Default)]
 struct Doubler {
     maps: Vec<(u64, Region)>,
-    vector: Option<std::os::fd::OwnedFd>,
+    vector: Option<OwnedFd>,
     config: Option<ServedConfig>,
     memory: Option<Region>,
 }
@@ -96,12 +96,7 @@ impl ServedFunction for Doubler {
         Ok(())
     }
 
-    fn set_vector(
-        &mut self,
-        _: u32,
-        _: u32,
-        fd: Option<std::os::fd::OwnedFd>,
-    ) -> Result<(), Errno> {
+    fn set_vector(&mut self, _: u32, _: u32, fd: Option<OwnedFd>) -> Result<(), Errno> {
         self.vector = fd;
         Ok(())
     }
@@ -157,7 +152,7 @@ fn ask(
     socket: &UnixStream,
     command: u16,
     body: &[u8],
-    fds: &[std::os::fd::BorrowedFd<'_>],
+    fds: &[BorrowedFd<'_>],
 ) -> (Option<u32>, Vec<u8>) {
     let bound = Duration::from_secs(5);
     let header = UserHeader::request(7, command, body.len(), true);
@@ -231,7 +226,7 @@ fn refusals_are_errors_and_the_connection_goes_on() {
     link.request(command::DMA_UNMAP, &wire::encode_unmap(0, 4096), &[], 0).unwrap();
     let all = wire::encode_unmap(0x1000, u64::MAX);
     link.request(command::DMA_UNMAP, &all, &[], 0).unwrap();
-    let set = wire::SetIrqs { flags: 4 | 32, index: 2, start: 0, count: 1 };
+    let set = SetIrqs { flags: 4 | 32, index: 2, start: 0, count: 1 };
     link.request(command::SET_IRQS, &set.encode(), &[], 0).unwrap();
     link.close();
     server.join().unwrap();
@@ -318,10 +313,10 @@ fn a_server_that_ends_wakes_waiters_and_fails_accesses_at_once() {
     copy.shutdown(std::net::Shutdown::Both).unwrap();
     thread.join().unwrap();
     let begun = Instant::now();
-    let flags = rustix::event::PollFlags::IN;
-    let mut wait = [rustix::event::PollFd::new(&vector, flags)];
+    let flags = PollFlags::IN;
+    let mut wait = [PollFd::new(&vector, flags)];
     let bound = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
-    assert_eq!(rustix::event::poll(&mut wait, Some(&bound)), Ok(1));
+    assert_eq!(poll(&mut wait, Some(&bound)), Ok(1));
     assert_eq!(device.registers().read(0), u64::MAX);
     assert!(matches!(device.reset(), Err(BackingError::Gone(_))));
     assert!(begun.elapsed() < Duration::from_secs(1));

@@ -28,10 +28,9 @@ use super::{Doubler, agreed, ask, nic, served};
 use crate::{
     device::{AccessWidth, PciError, PciWindow},
     user::{
-        MapQuota,
+        MapQuota, UserWindow,
         link::{self, UserError, UserLink},
         refuse, serve, stream,
-        window::UserWindow,
         wire::{
             self, IrqAction, RegionAccess, RegionInfo, SetIrqs, UserBody, UserDmaMap, UserHeader,
             command,
