@@ -21,9 +21,9 @@ use udma_abi::{
 };
 
 use crate::cfg::RcWire;
+use crate::context::function::REFILL_NS;
 use crate::context::function::{DeviceFunction, FunctionId, QuotaKind};
 use crate::context::tables::Tables;
-use crate::context::token::REFILL_NS;
 use crate::engine::core::DeviceCore;
 use crate::exchange::{BoundTo, Exchange};
 use answer::{CmdAnswer, CmdOutcome, PendingCommand};

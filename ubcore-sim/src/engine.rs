@@ -20,5 +20,3 @@ pub(crate) mod queue;
 pub(crate) mod remote;
 pub(crate) mod retire;
 pub(crate) mod send;
-pub(crate) mod short;
-pub(crate) mod word;

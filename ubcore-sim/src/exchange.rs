@@ -6,9 +6,16 @@
 //! Each peer has a requester for the requests of this node's queues, a responder for those of its own queues, and a
 //! carrier below both. Everything here runs under the device's one `Serial`. Completions are put into the mail of
 //! their queues; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
+//!
+//! Arguments that describe queues to the exchange, and the outcome of a connect.
+//!
+//! *Owns*: plain values. *Must not*: hold state.
+//!
+//! Arguments that the work for one peer needs.
+//!
+//! *Owns*: borrows, for one call. *Must not*: reach another peer.
 
 mod ack_delay;
-mod context;
 mod initiator;
 mod owners;
 mod pair;
@@ -16,47 +23,51 @@ pub(crate) mod paths;
 mod peers;
 mod ping_pong_mode;
 mod short;
-mod sides;
 mod standard;
-mod standard_side;
 mod target;
-mod turns;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use udma_abi::{CqeStatus, Nanos, RawEid, Sqe, cmd::QueueState};
-use urma_mem::Region;
-use urma_mem::idle::{IdleSnapshot, WorkSign};
-use urma_packet::PacketHeader;
-
-use crate::carrier::piece::Payload;
-use crate::cfg::DeviceCfg;
-use crate::context::function::FunctionId;
-use crate::context::segment::SegmentCache;
-use crate::endpoint::{EndpointEvent, Reception, TpEndpoint};
-use crate::engine::core::DeviceCore;
-use crate::engine::gather::Local;
-use crate::engine::mail::{HANDED_OVER_MAX, Handed};
-use crate::engine::send::ShortSend;
-use crate::ports::{Deadline, LinkVisitor, Transmit};
 use ack_delay::{AckDelay, Answers, PROMPT_NS, RETURNS_MIN};
-use context::ExchangeContext;
-use initiator::request;
 use initiator::send_queues::SendQueueTable;
 use owners::LoopbackOwners;
-use peers::KnownPeers;
-use peers::path::UsedPath;
-use peers::peer::{FormTaken, Peer};
-pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
-pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
+use peers::{
+    KnownPeers,
+    peer::{FormTaken, Peer, UsedPath},
+};
+use ping_pong_mode::Turns;
 use standard::{BoundPair, StandardJetties};
-use target::fragment::{RequestFragment, RequestSource};
-use target::guesses::TargetGuesses;
-use target::lookups;
-use target::message::{self, MessageProgress};
-use target::object::Unsequenced;
-use target::receive::ReceivingSides;
-use turns::Turns;
+use target::{
+    RequestFragment, RequestSource,
+    guesses::{Guesser, TargetGuesses},
+    message::{self, MessageProgress},
+    receive::{ReceivingSides, Unsequenced},
+};
+use udma_abi::{
+    CmdStatus, CqeStatus, Nanos, RawEid, Sqe,
+    cmd::{Mode, QueueState, TpPath},
+};
+use urma_mem::{
+    Region,
+    idle::{IdleSnapshot, WorkSign},
+};
+use urma_packet::PacketHeader;
+
+use crate::{
+    carrier::piece::Payload,
+    cfg::DeviceCfg,
+    context::{function::FunctionId, jfc::JfcPort, segment::SegmentCache},
+    endpoint::{EndpointEvent, Reception, TpEndpoint},
+    engine::{
+        core::DeviceCore,
+        gather::{Local, Segments},
+        mail::{HANDED_OVER_MAX, Handed, Mail},
+        send::ShortSend,
+    },
+    ports::{Deadline, LinkVisitor, Transmit},
+};
+
+pub(crate) use ping_pong_mode::{AnswerEntry, PingPongMode};
 
 /// Send queues whose mail is taken in one round.
 const QUEUES_PER_ROUND: usize = 256;
@@ -216,7 +227,7 @@ impl Exchange {
                     RequestFragment { header: &header, payload: Payload::Here, bytes: payload };
                 if work.core.tables.contexts().is_some() {
                     // Counted at once: nothing answers it that could be delayed.
-                    lookups::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
+                    target::look_up(&mut work, RequestSource { eid: by.from, tpn }, &header);
                 }
                 let progress = message::on_datagram(&mut work, by.from, tpn, &part);
                 if progress == MessageProgress::Receive {
@@ -572,10 +583,120 @@ impl Exchange {
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
         let sender = work.senders.get(id).ok_or(CqeStatus::UnsupportedOpcode)?;
         let initiator = pair::initiator(id, sender.side.is_jetty);
-        let header = request::header(&sqe, initiator, sender.side.mode, handed.len);
+        let header = initiator::next_piece::header(&sqe, initiator, sender.side.mode, handed.len);
         let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;
         peer.requester.take_request(&work, &peer.line, handed, (header, Local::of(&sqe)));
         Ok(())
+    }
+}
+
+/// The sending side of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct SendSide {
+    pub(crate) id: u32,
+    /// Function that owns the queue.
+    pub(crate) owner: FunctionId,
+    pub(crate) is_jetty: bool,
+    pub(crate) mode: Mode,
+    pub(crate) mail: Arc<Mail>,
+    pub(crate) rnr_retry: u8,
+    /// Error timeout as a code: 4.096 us << n.
+    pub(crate) err_timeout: u8,
+    /// 0 to 15; 15 is the most urgent.
+    pub(crate) priority: u8,
+}
+
+/// The receiving side of a queue with a ring of its own (JFR, or jetty).
+#[derive(Clone, Debug)]
+pub(crate) struct RecvSide {
+    pub(crate) id: u32,
+    /// Function that owns the queue.
+    pub(crate) owner: FunctionId,
+    pub(crate) is_jetty: bool,
+    pub(crate) mode: Mode,
+    pub(crate) cookie: u64,
+    pub(crate) ring: Region,
+    pub(crate) depth_log2: u8,
+    pub(crate) max_sge: u8,
+    pub(crate) record: Region,
+    pub(crate) port: JfcPort,
+    /// RNR timer as a code of the IB table.
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) token: Option<u32>,
+}
+
+/// The receiving side of a jetty that uses a shared JFR.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedSide {
+    pub(crate) id: u32,
+    pub(crate) mode: Mode,
+    pub(crate) cookie: u64,
+    pub(crate) jfr: u32,
+    /// The jetty's own JFC; `None`: that of the JFR.
+    pub(crate) port: Option<JfcPort>,
+    pub(crate) token: Option<u32>,
+}
+
+/// Peer jetty of an RC jetty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BoundTo {
+    /// Path to the peer.
+    pub(crate) tpn: u32,
+    /// Number of the peer's jetty.
+    pub(crate) remote_id: u32,
+    /// PSNs of the first packets sent and expected, for the standard opcodes.
+    pub(crate) psns: Option<[u32; 2]>,
+}
+
+/// State of a connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Connecting {
+    /// Pending: ask again after the next step.
+    Pending,
+    /// Connected; the path counts one more user.
+    Ready {
+        /// Number of the TP, 24 bits.
+        tpn: u32,
+        /// What carries requests that are not executed directly.
+        path: TpPath,
+    },
+    /// There is no path; the status says why.
+    Failed(CmdStatus),
+}
+
+/// Everything that the work for one peer needs besides the peer.
+#[derive(Debug)]
+pub(crate) struct ExchangeContext<'a> {
+    pub(crate) core: &'a DeviceCore,
+    pub(crate) now: Nanos,
+    pub(crate) senders: &'a mut SendQueueTable,
+    pub(crate) receives: &'a mut ReceivingSides,
+    pub(crate) endpoint: &'a mut TpEndpoint,
+    /// Token guesses of peers, and whom they count for.
+    pub(crate) targets: &'a mut TargetGuesses,
+    pub(crate) owners: &'a mut LoopbackOwners,
+    /// Segment cache for accesses of peers.
+    pub(crate) cache: &'a mut SegmentCache,
+    /// Segment cache for receives, of one function at a time.
+    pub(crate) receive_cache: &'a mut SegmentCache,
+    pub(crate) bytes: &'a mut Vec<u8>,
+}
+
+impl ExchangeContext<'_> {
+    /// The source that a peer's token guesses count for.
+    pub(crate) fn guesser(&mut self, eid: RawEid) -> Guesser {
+        target::guesses::guesser(self.owners, self.now, eid, self.core.tables.cfg.loopback_owners)
+    }
+
+    /// All segments, for an access of a peer.
+    pub(crate) fn segments(&mut self) -> Segments<'_> {
+        Segments { cache: self.cache, table: &self.core.tables.segments }
+    }
+
+    /// Access to the segments that a receive of `owner` may name.
+    pub(crate) fn segments_of(&mut self, owner: FunctionId) -> Segments<'_> {
+        let cache = self.receive_cache.turn_to(owner);
+        Segments { cache, table: &self.core.tables.segments }
     }
 }
 

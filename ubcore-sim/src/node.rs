@@ -6,14 +6,13 @@
 mod backing;
 mod config;
 mod doorbell;
-mod function;
 mod settings;
 
 use std::{io, sync::Arc, time::Duration};
 
+pub use backing::ClientFunction;
 pub use backing::DRIVER;
 pub use config::{EidSource, NodeCfg};
-pub use function::ClientFunction;
 pub use settings::{ConfigError, Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
 pub use urma_mem::fork::ForkCopies;
@@ -32,12 +31,10 @@ use crate::{
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers},
         port::{PacketPort, PortLinkCfg},
-        scheduler::poll::Poll,
-        scheduler::thread::Background,
+        scheduler::{poll::Poll, thread::Background},
         shared::{SharedNode, new_wakeup},
         standard::{PortEndpoint, QpnInUse, StandardDrops},
-        udp::address::host_address,
-        udp::route_mtu::RouteMtu,
+        udp::address::{RouteMtu, host_address},
     },
     limits,
     nic::NicModel,

@@ -12,8 +12,8 @@ use urma_mem::spsc::{Consumer, Entry, LINE_LEN, Producer, ReserveError};
 use urma_packet::{AckForm, FormWords, RequestFlags, Transaction, TransactionHeader, ack_words};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
+use crate::engine::mail::ShortBody;
 use crate::engine::names::{self, NamedBytes, Naming, TakenNames};
-use crate::engine::short::ShortBody;
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
 use crate::share::{

@@ -20,9 +20,8 @@ use super::objects::find_jfc;
 use super::state::{Around, Commands};
 use crate::context::objects::QueueRecord;
 use crate::context::{
-    function::{DeviceFunction, FunctionId, QuotaKind},
+    function::{DeviceFunction, FunctionId, GuessBudget, QuotaKind},
     jfc::JfcPort,
-    token::GuessBudget,
 };
 use crate::engine::core::DeviceCore;
 use crate::engine::queue::DeviceSendQueue;

@@ -22,8 +22,8 @@ use super::{
     jfc::DeviceJfc,
     link::LinkTable,
     plugged::PluggedModel,
+    queue::StepShare,
     segment::SegmentTable,
-    step_share::StepShare,
     table::IdTable,
 };
 use crate::cfg::{DeviceCfg, ExpressLane};

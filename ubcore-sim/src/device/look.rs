@@ -11,7 +11,7 @@ use udma_abi::{
 use super::{SoftwareDevice, shared::SharedPart};
 use crate::limits;
 
-pub use crate::exchange::paths::look::{PathLook, RouteLook};
+pub use crate::exchange::paths::{PathLook, RouteLook};
 
 /// State of one queue for reports.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -17,8 +17,8 @@ use udma_abi::{
 use urma_mem::{doorbells::RungSlot, sync::Ordering};
 
 use super::SoftwareDevice;
-use crate::context::arm_slot::shown_arm;
 use crate::context::function::DeviceFunction;
+use crate::context::jfc::shown_arm;
 use crate::context::jfc::{DeviceJfc, Rung};
 use crate::engine::queue::DeviceSendQueue;
 use crate::limits;

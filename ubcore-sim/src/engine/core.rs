@@ -12,9 +12,9 @@ use urma_mem::sync::Ordering;
 use urma_mem::{OwnerEntry, RunResult, SerialOwner, VisitEnd};
 
 use super::fast::EnginePlace;
+use super::mail::ShortBody;
 use super::queue::DeviceSendQueue;
 use super::send::{HandedEnd, SendEngine, ShortSend, StepOutcome, Visit};
-use super::short::ShortBody;
 use crate::cfg::DeviceCfg;
 use crate::context::function::FunctionId;
 use crate::context::queue::Queue;

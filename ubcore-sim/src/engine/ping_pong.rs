@@ -19,7 +19,7 @@ use urma_mem::RegionWord32;
 use urma_mem::sync::Ordering;
 
 use super::fetch::RingMark;
-use super::short::{SHORT_MAX, ShortBody};
+use super::mail::{SHORT_MAX, ShortBody};
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 use crate::context::segment::LocalSegment;

@@ -13,12 +13,12 @@ use urma_mem::{FilePlace, FileWindow, Region};
 use super::names;
 use super::pass_length::PassLength;
 use crate::context::function::FunctionId;
+use crate::context::function::{GuessBudget, fits};
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, file_place,
     offset_in, tid_of,
 };
-use crate::context::token::{GuessBudget, fits};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 use crate::ports::{SegmentLife, SharedExtent};

@@ -35,12 +35,12 @@ use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::function::FunctionId;
+use crate::context::function::GuessBudget;
 use crate::context::jfc::JfcPort;
 use crate::context::link::Reach;
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
-use crate::context::token::GuessBudget;
 use crate::limits::MESSAGE_MAX;
 
 /// Arguments of [`SendEngine::new`], from the command that makes the queue.

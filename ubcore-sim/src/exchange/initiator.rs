@@ -4,9 +4,7 @@
 //! pieces, completions. *Must not*: touch the memory of a target.
 
 pub(crate) mod flow;
-mod modelled;
-mod next_piece;
-pub(crate) mod request;
+pub(crate) mod next_piece;
 pub(crate) mod requester;
 mod schedule;
 pub(crate) mod send_queues;

@@ -7,7 +7,6 @@
 //! A program polls while it waits, and most polls find nothing. So a poll reads one word of each ring, by a dense
 //! list, and not the peers, which take several cache lines each.
 
-pub(crate) mod path;
 pub(crate) mod peer;
 
 use std::collections::BTreeMap;

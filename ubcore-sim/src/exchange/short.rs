@@ -20,7 +20,7 @@ use urma_packet::{
 
 use crate::engine::gather::Local;
 use crate::engine::send::ShortSend;
-use crate::exchange::initiator::request;
+use crate::exchange::initiator::next_piece;
 use crate::exchange::initiator::send_queues::SendQueueTable;
 use crate::exchange::pair::{self, Pair};
 use crate::exchange::target::receive::{FormReceiver, ReceivingSides};
@@ -89,7 +89,7 @@ impl SentForm {
         let sqe = Sqe::decode(&words).ok()?;
         let sender = senders.get(short.queue)?;
         let initiator = pair::initiator(short.queue, sender.side.is_jetty);
-        let header = request::header(&sqe, initiator, sender.side.mode, 0)?;
+        let header = next_piece::header(&sqe, initiator, sender.side.mode, 0)?;
         let pair = Pair::of_request(&header);
         Some(Self {
             queue: short.queue,

@@ -6,27 +6,38 @@
 //!
 //! The queue pair number is the jetty number. A connection lasts from bind to unbind; after a failure both sides
 //! unbind and bind again.
+//!
+//! Values with small numbers that are reused.
+//!
+//! *Owns*: which numbers are free. *Must not*: give out a number that is in use.
+//!
+//! The exchange's part for RC jetties that speak the standard opcodes.
+//!
+//! *Owns*: the turn of each sender. *Takes*: bindings, requests, datagrams. *Gives*: each to the connections. *Must
+//! not*: pass a packet with a wrong ICRC to a connection.
 
 mod connection;
-mod key;
 mod memory;
-mod numbered;
-mod path_mtu;
-mod request;
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    ops::Bound,
+};
 
-use udma_abi::{CqeStatus, RawEid, Sqe, counters::Counter};
-use urma_packet::{ROCE_PORT, roce::RocePacket};
+use connection::Connection;
+use memory::RemoteKeys;
+use udma_abi::{CqeStatus, Nanos, RawEid, Sqe, counters::Counter};
+use urma_packet::{Bth, IcrcFlow, ROCE_PORT, roce::RocePacket};
+
+use crate::{
+    endpoint::Reception,
+    engine::{core::DeviceCore, mail::Handed},
+    exchange::{Exchange, ExchangeContext, ExchangeParts},
+    ports::{Deadline, Transmit},
+};
 
 pub(crate) use connection::BoundPair;
-use connection::Connection;
-use key::RemoteKeys;
-
-use crate::engine::mail::Handed;
-use crate::exchange::context::ExchangeContext;
-use crate::ports::{Deadline, Transmit};
 
 /// Packets between queues of this node that are moved in one step.
 const OWN_PER_STEP: usize = 256;
@@ -204,5 +215,146 @@ impl StandardJetties {
             return Some(0);
         }
         self.by_id.values().filter_map(Connection::deadline).min()
+    }
+}
+
+/// A set of values by number.
+#[derive(Debug)]
+struct Numbered<T> {
+    values: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Numbered<T> {
+    /// Adds a value; returns its number.
+    fn add(&mut self, value: T) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.values[number as usize] = Some(value);
+            return number;
+        }
+        let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        self.values.push(Some(value));
+        number
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.values.get(number as usize)?.as_ref()
+    }
+
+    /// Removes a value and returns it.
+    fn take(&mut self, number: u64) -> Option<T> {
+        let number = u32::try_from(number).ok()?;
+        let value = self.values.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(value)
+    }
+
+    /// Removes every value, so that all numbers are free.
+    fn clear(&mut self) {
+        self.values.clear();
+        self.free.clear();
+    }
+}
+
+impl Exchange {
+    /// Opens the connection of jetty `id`.
+    pub(crate) fn bind_standard(&mut self, core: &DeviceCore, id: u32, pair: BoundPair) -> bool {
+        let ExchangeParts { standard, work, .. } = self.split(core, 0);
+        standard.open(&work, id, pair)
+    }
+
+    /// Closes the connection of jetty `id`, if it has one.
+    pub(crate) fn unbind_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
+        standard.close(&mut work, id);
+    }
+
+    /// Flushes the connection of jetty `id`, which left READY but stays bound.
+    pub(crate) fn end_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
+        standard.end(&mut work, id);
+    }
+
+    pub(crate) fn purge_standard(&mut self, core: &DeviceCore, id: u32) {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, 0);
+        standard.purge(&mut work, id);
+    }
+
+    /// Takes a request of jetty `id`.
+    ///
+    /// # Errors
+    /// The status with which the request ends at once.
+    pub(crate) fn post_standard(
+        &mut self,
+        core: &DeviceCore,
+        now: Nanos,
+        (id, handed): (u32, &Handed),
+    ) -> Result<(), CqeStatus> {
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
+        standard.post(&mut work, id, handed)
+    }
+
+    /// Steps the connections. Returns whether anything was done.
+    pub(crate) fn step_standard(&mut self, core: &DeviceCore, now: Nanos) -> bool {
+        if self.standard.is_empty() {
+            return false;
+        }
+        let ExchangeParts { standard, mut work, .. } = self.split(core, now);
+        standard.carry_own_packets(&mut work)
+    }
+
+    /// Takes a datagram of the standard opcodes that came from UDP port `port`. Returns whether a step is due.
+    pub(crate) fn on_standard(
+        &mut self,
+        core: &DeviceCore,
+        by: Reception<'_>,
+        (port, bytes): (u16, &[u8]),
+    ) -> bool {
+        let drop = |counter| {
+            by.tables.count(counter);
+            false
+        };
+        // Queue pairs have the address of port 0 only.
+        if by.route.port != 0 {
+            return drop(Counter::DropUnknownTp);
+        }
+        let Ok(bth) = Bth::parse(bytes) else { return drop(Counter::DropMalformed) };
+        // The number first: an ICRC costs more than a lookup in the map.
+        if !self.standard.has(bth.dest.value()) {
+            return drop(Counter::DropUnknownTp);
+        }
+        let end = |eid: RawEid, port| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), port);
+        let flow = IcrcFlow::new(end(by.from, port), end(by.tables.cfg.eid, ROCE_PORT));
+        if flow.verify_any_id(bytes).is_err() {
+            return drop(Counter::DropIcrc);
+        }
+        let Ok(packet) = RocePacket::parse(bytes) else { return drop(Counter::DropMalformed) };
+        let ExchangeParts { standard, mut work, .. } = self.split(core, by.now);
+        standard.on_packet(&mut work, by.from, &packet);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Numbered;
+
+    #[test]
+    fn a_number_is_given_again_after_its_value_was_taken() {
+        let mut values = Numbered::default();
+        assert_eq!([values.add('a'), values.add('b')], [0, 1]);
+        assert_eq!(values.take(0), Some('a'));
+        assert_eq!((values.take(0), values.get(0)), (None, None));
+        assert_eq!([values.add('c'), values.add('d')], [0, 2]);
+        assert_eq!(values.get(1), Some(&'b'));
+        assert_eq!(values.take(u64::MAX), None);
+        values.clear();
+        assert_eq!(values.add('e'), 0);
     }
 }

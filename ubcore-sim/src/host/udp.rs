@@ -15,8 +15,6 @@
 pub mod address;
 pub(crate) mod port_links;
 pub(crate) mod port_owner;
-mod results;
-pub(crate) mod route_mtu;
 mod runs;
 mod shield;
 
@@ -38,12 +36,12 @@ use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT, Renumber, TpOpcode};
 
-use self::results::SendResults;
 use self::runs::{Company, PacketRun, PacketRuns};
 use self::shield::Shield;
 use super::eid_ip;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
 use crate::ports::{Backlog, NodeAddr, RUN_MAX, Route, Transmit};
+use runs::SendResults;
 
 const _: () = assert!(RUN_MAX - 1 <= Renumber::ID_MAX);
 

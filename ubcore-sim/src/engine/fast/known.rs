@@ -23,8 +23,8 @@ use urma_mem::lines::UsedLines;
 
 use crate::context::link::NodePath;
 use crate::context::segment::LocalSegment;
+use crate::engine::direct::atomic_at;
 use crate::engine::remote::{KnownMemory, LifeProof};
-use crate::engine::word::atomic_at;
 use crate::hooks::{self, Hook};
 
 /// Cache entries, in sets of two: a program that writes to each of 63 peers in turn hits nearly always.

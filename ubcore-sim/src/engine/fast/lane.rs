@@ -20,19 +20,19 @@ use urma_mem::Region;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
+use super::execute_known_entry;
 use super::known::{AtomicBlocks, KnownName, MovedEntry};
-use super::repeat::execute_known_entry;
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::segment::LocalSegment;
 use crate::context::tables::Tables;
+use crate::engine::direct::atomic_at;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
 use crate::engine::retire::Started;
 use crate::engine::send::{SendEngine, SendState, StepOutcome, Visit};
-use crate::engine::word::atomic_at;
 use crate::fault::Faults;
 
 /// Result of trying an entry on the lane.

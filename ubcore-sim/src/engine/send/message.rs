@@ -16,8 +16,8 @@ use udma_abi::{
 use super::{MIXED, SendEngine, SendState, Started, StepOutcome, Visit, target_key};
 use crate::engine::gather::Store;
 use crate::engine::mail::OUTSTANDING_MAX;
+use crate::engine::mail::{SHORT_MAX, ShortBody};
 use crate::engine::pieces::local_of;
-use crate::engine::short::{SHORT_MAX, ShortBody};
 
 /// A message that may be sent now.
 #[derive(Clone, Copy, Debug)]

@@ -547,11 +547,11 @@ mod tests {
     use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SQE_WORDS_MAX};
 
     use super::*;
-    use crate::exchange::{initiator::request, pair};
+    use crate::exchange::{initiator::next_piece, pair};
 
     fn write(seq: u32) -> Request {
         let sqe = Sqe::new(Opcode::Write);
-        let header = request::header(&sqe, pair::initiator(1500, true), Mode::Rm, 8);
+        let header = next_piece::header(&sqe, pair::initiator(1500, true), Mode::Rm, 8);
         Request::new(seq, &[0; SQE_WORDS_MAX], header.expect("a write"), Local::of(&sqe))
     }
 

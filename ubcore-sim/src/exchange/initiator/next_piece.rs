@@ -2,18 +2,38 @@
 //!
 //! *Owns*: header and length of a piece. *Takes*: a request, the size of pieces. *Gives*: headers and bytes. *Must
 //! not*: push; change the request.
+//!
+//! Pieces of requests in the model of a NIC: what is gathered and cut, which contexts stay on the chip.
+//!
+//! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
+//!
+//! From a fetched entry to the header of its request.
+//!
+//! *Owns*: which field goes where. *Takes*: a decoded entry. *Gives*: the header that all pieces
+//! share. *Must not*: read payload.
 
-use udma_abi::CqeStatus;
-use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
+use udma_abi::{CqeStatus, Nanos, NotifyKind, OpKind, Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
+use urma_packet::{
+    AtomicOp, AtomicOperands, Initiator, Invalidate, MemoryAccess, Notify, OperandSize, OrderTag,
+    RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, TransactionHeader, WriteImm,
+};
 
-use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
-use crate::context::tables::Tables;
-use crate::endpoint::{PeerTp, TpEndpoint};
-use crate::engine::gather::{self, Local, Segments};
-use crate::engine::names::{NamedBytes, Naming};
-use crate::exchange::initiator::flow::Request;
-use crate::exchange::initiator::send_queues::Sender;
-use crate::transport::PushError;
+use crate::{
+    carrier::{Carrier, PeerCarrier, piece::Payload},
+    context::{plugged::PluggedModel, tables::Tables},
+    endpoint::{PeerTp, TpEndpoint},
+    engine::{
+        direct::{low32, segment_token},
+        gather::{self, Local, Segments},
+        names::{NamedBytes, Naming},
+    },
+    exchange::{
+        initiator::{flow::Request, send_queues::Sender},
+        pair,
+    },
+    nic::{LookedUp, Lookup},
+    transport::PushError,
+};
 
 /// Shortest message, in bytes, that the receiver reads in place: a shorter one is copied through the ring in less
 /// time than the receiver needs to look at its place.
@@ -216,4 +236,157 @@ pub(crate) fn name(
     segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.has_extents || by_kernel)?;
     let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
     Some(NamedBytes { token_id: sge.token_id, len, va, life: segment.life, epoch })
+}
+
+/// Queue, piece and request.
+type PieceOf<'a> = (u32, &'a NextPiece, &'a Request);
+
+/// When the piece may be sent, in virtual time; 0: now. The model takes its message at the first piece.
+#[inline(always)]
+pub(crate) fn ready_at(tables: &Tables, carrier: &Carrier, of: PieceOf<'_>, now: Nanos) -> Nanos {
+    match (&tables.nic, carrier) {
+        (Some(nic), Carrier::Packets(_)) if nic.is_paced() => cut_at(nic, of, now),
+        _ => 0,
+    }
+}
+
+#[cold]
+fn cut_at(nic: &PluggedModel, (queue, piece, request): PieceOf<'_>, now: Nanos) -> Nanos {
+    let key = (queue, request.seq);
+    if piece.begins_payload() && !nic.knows(key) {
+        nic.on_message((now, key), request.local.sizes(&request.words));
+    }
+    nic.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
+}
+
+/// Notes that the piece was given to the carrier.
+#[inline(always)]
+pub(crate) fn on_pushed(tables: &Tables, line: &PeerCarrier, of: PieceOf<'_>, now: Nanos) {
+    if let Some(nic) = &tables.nic {
+        note_pushed(nic, line, of, now);
+    }
+}
+
+#[cold]
+fn note_pushed(nic: &PluggedModel, line: &PeerCarrier, of: PieceOf<'_>, now: Nanos) {
+    let (queue, piece, request) = of;
+    if nic.has_messages() && line.is_packets() {
+        let key = (queue, request.seq);
+        if nic.is_paced() {
+            if piece.is_last() {
+                nic.end_message(key);
+            }
+        } else if piece.begins_payload() {
+            nic.on_message((now, key), request.local.sizes(&request.words));
+        }
+    }
+    // Queue and TP stay on the chip from the first to the last piece of a message with several.
+    if nic.has_contexts() && piece.is_first() != piece.is_last() {
+        let tp = Sqe::decode(&request.words).map(|sqe| LookedUp::Tp(sqe.tpn));
+        let lookup = if piece.is_first() { Lookup::Pin } else { Lookup::Unpin };
+        nic.on_lookup(lookup, std::iter::once(LookedUp::Queue(queue)).chain(tp));
+    }
+}
+
+/// Creates the header that all pieces of a request share; offset, FIRST and LAST are those of a one-piece message.
+/// `None`: the entry asks nothing of a peer.
+pub(crate) fn header(
+    sqe: &Sqe,
+    initiator: Initiator,
+    mode: Mode,
+    len: u32,
+) -> Option<RequestHeader> {
+    let op = operation(sqe, len)?;
+    let token =
+        if op.is_send() { sqe.token_en.then_some(sqe.token_value) } else { segment_token(sqe) };
+    let access = if op.is_send() {
+        MemoryAccess { address: 0, token_id: TokenId::default(), length: len }
+    } else {
+        MemoryAccess { address: sqe.remote_va, token_id: tid(sqe.seg_token_id), length: len }
+    };
+    Some(RequestHeader {
+        flags: flags(sqe, mode),
+        order: order(sqe.flags),
+        tassn: 0,
+        initiator,
+        target: (sqe.target_id != 0 || op.is_two_sided()).then(|| pair::target(sqe)),
+        token: token.map(TokenValue),
+        access,
+        op,
+    })
+}
+
+fn operation(sqe: &Sqe, len: u32) -> Option<RequestOp> {
+    let notify = || Notify {
+        address: sqe.notify_va,
+        token_id: tid(sqe.notify_token_id),
+        token: TokenValue(sqe.seg_token_value),
+        data: sqe.imm,
+    };
+    Some(match sqe.opcode.kind() {
+        OpKind::Send => RequestOp::Send,
+        OpKind::SendImm => RequestOp::SendImm(sqe.imm),
+        OpKind::SendInvalidate => {
+            let token = TokenValue(sqe.seg_token_value);
+            RequestOp::SendInvalidate(Invalidate { token_id: tid(sqe.seg_token_id), token })
+        }
+        OpKind::Write => RequestOp::Write,
+        OpKind::WriteImm => {
+            let token = sqe.token_en.then_some(TokenValue(sqe.token_value));
+            RequestOp::WriteImm(WriteImm { imm: sqe.imm, token })
+        }
+        OpKind::WriteNotify(NotifyKind::Store) => RequestOp::WriteNotify(notify()),
+        OpKind::WriteNotify(NotifyKind::Add) => RequestOp::WriteAtomicAdd(notify()),
+        OpKind::Read => RequestOp::Read,
+        OpKind::FlushDma => RequestOp::FlushDma,
+        OpKind::Atomic(_) => {
+            let op = AtomicOp::from_code(sqe.opcode as u8).ok()?;
+            RequestOp::Atomic(op, operands(sqe, op, len)?)
+        }
+        OpKind::Nop => return None,
+    })
+}
+
+// An atomic has the same code in entries as on the wire.
+const _: () = {
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        assert!(opcode.is_atomic() == AtomicOp::from_code(opcode as u8).is_ok());
+        index += 1;
+    }
+};
+
+fn operands(sqe: &Sqe, op: AtomicOp, len: u32) -> Option<AtomicOperands> {
+    let (size, operand, compare) = match len {
+        4 => (OperandSize::B4, u64::from(low32(sqe.operand)), u64::from(low32(sqe.compare))),
+        8 => (OperandSize::B8, sqe.operand, sqe.compare),
+        _ => return None,
+    };
+    let compare = if op == AtomicOp::CompareSwap { compare } else { 0 };
+    Some(AtomicOperands { size, operand: u128::from(operand), compare: u128::from(compare) })
+}
+
+fn flags(sqe: &Sqe, mode: Mode) -> RequestFlags {
+    let mut flags = RequestFlags::ONLY;
+    flags.set(RequestFlags::SOLICITED, sqe.flags.contains(SqeFlags::SOLICITED));
+    flags.set(RequestFlags::COMP_ORDER, sqe.flags.contains(SqeFlags::COMP_ORDER));
+    flags.set(RequestFlags::FENCE, sqe.flags.contains(SqeFlags::FENCE));
+    let datagram = RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+    flags.set(datagram, mode == Mode::Um);
+    flags
+}
+
+fn order(flags: SqeFlags) -> OrderTag {
+    if flags.contains(SqeFlags::ORDER_STRONG) {
+        OrderTag::Strong
+    } else if flags.contains(SqeFlags::ORDER_RELAXED) {
+        OrderTag::Relaxed
+    } else {
+        OrderTag::None
+    }
+}
+
+fn tid(token_id: u32) -> TokenId {
+    TokenId::from_low_bits(token_id >> 8)
 }

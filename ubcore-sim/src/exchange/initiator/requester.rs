@@ -20,9 +20,9 @@ use crate::engine::core::DeviceCore;
 use crate::engine::gather::{self, Local, MessageSpan, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
-use crate::exchange::context::ExchangeContext;
+use crate::exchange::ExchangeContext;
 use crate::exchange::initiator::flow::{BegunRequest, Flow, Request, SEQUENCE_TRIES};
-use crate::exchange::initiator::modelled;
+use crate::exchange::initiator::next_piece;
 use crate::exchange::initiator::next_piece::{NextPiece, NotPushed, name};
 use crate::exchange::initiator::schedule::Schedule;
 use crate::exchange::initiator::send_queues::{SendQueueTable, Sender, TIMEOUT_MIN_NS};
@@ -197,7 +197,7 @@ impl Requester {
             return PushResult::Full;
         }
         let of = (pair.queue(), &piece, &*request);
-        let ready_at = modelled::ready_at(tables, carrier, of, now);
+        let ready_at = next_piece::ready_at(tables, carrier, of, now);
         if now < ready_at {
             self.timer = self.timer.min(ready_at);
             return PushResult::Full;
@@ -220,7 +220,7 @@ impl Requester {
             }
         }
         count(tables, line.is_packets(), &piece, request);
-        modelled::on_pushed(tables, line, (pair.queue(), &piece, request), now);
+        next_piece::on_pushed(tables, line, (pair.queue(), &piece, request), now);
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {

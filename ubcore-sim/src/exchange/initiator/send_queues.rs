@@ -11,7 +11,7 @@ use crate::context::segment::SegmentCache;
 use crate::engine::core::DeviceCore;
 use crate::engine::mail::{Handed, HandedCompletion};
 use crate::engine::send::HandedEnd;
-use crate::exchange::sides::SendSide;
+use crate::exchange::SendSide;
 
 /// Shortest time without an answer that ends a request: that of UDMA hardware for error timeouts of 0 to 7. Programs
 /// ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits for a processor.

@@ -2,28 +2,48 @@
 //!
 //! *Owns*: the endpoint, the meaning of its numbers. *Takes*: requests, packets, time. *Gives*: completions,
 //! completed receives, packets. *Must not*: complete a request or receive twice; take a receive that no packet wants.
+//!
+//! Translates entries to requests of the standard opcodes, and outcomes to statuses.
+//!
+//! *Owns*: which field and which status corresponds to which. *Must not*: read payload.
+//!
+//! Path MTU of a connection of the standard opcodes.
+//!
+//! *Owns*: the rule. *Takes*: the MTU of the route. *Gives*: bytes of payload.
+//!
+//! Both ends must have the same path MTU: it determines how many PSNs a message takes, and no packet of the standard
+//! carries it. So it is not searched for while the connection lasts, but chosen when the jetty is bound, by the rule
+//! of Linux rxe: ends whose routes have the same MTU agree.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::{cell::RefCell, collections::VecDeque};
 
-use udma_abi::{Cqe, CqeStatus, Nanos, RawEid, Sqe, counters::Counter, sqe::SqeFlags};
-use urma_packet::{IcrcFlow, Psn, Tpn, roce::RocePacket, roce::rc};
+use udma_abi::{
+    Cqe, CqeStatus, FetchKind, Nanos, OpKind, RawEid, Sqe, counters::Counter, sqe::SqeFlags,
+};
+use urma_packet::{
+    IcrcFlow, Psn, Tpn,
+    roce::{RocePacket, rc},
+};
 use urma_rc::{
-    RcCfg, RcCompletion, RcEndpoint, RcPostError, RcReceive, RcRequest, RcSource, RcStatus,
+    RcAtomic, RcCfg, RcCompletion, RcEndpoint, RcOperation, RcPostError, RcReceive, RcRemote,
+    RcRequest, RcSource, RcStatus,
 };
 
-use super::key::RemoteKeys;
-use super::memory::{Caches, NodeMemory, Outstanding, receive_place, request_place};
-use super::numbered::Numbered;
-use super::path_mtu::path_mtu;
-use super::request;
-use crate::context::tables::Tables;
-use crate::endpoint::flow;
-use crate::engine::gather::{self, Local, MessageSpan, Segments};
-use crate::engine::mail::Handed;
-use crate::engine::send::Visit;
-use crate::exchange::context::ExchangeContext;
-use crate::exchange::target::receive::TakenReceive;
+use super::{
+    Numbered,
+    memory::{Caches, NodeMemory, Outstanding, RemoteKeys, key_of, receive_place, request_place},
+};
+use crate::{
+    context::{segment::SegmentTable, tables::Tables},
+    endpoint::flow,
+    engine::{
+        direct::segment_token,
+        gather::{self, Local, MessageSpan, Segments},
+        mail::Handed,
+        send::Visit,
+    },
+    exchange::{ExchangeContext, target::receive::TakenReceive},
+};
 
 /// Retransmissions within the error timeout of the jetty.
 const RETRIES: u8 = 7;
@@ -110,7 +130,7 @@ impl Connection {
         handed: &Handed,
         sqe: &Sqe,
     ) -> Result<(), CqeStatus> {
-        let operation = request::operation(sqe, handed.len)?;
+        let operation = operation(sqe, handed.len)?;
         if self.is_over {
             return Err(CqeStatus::WrFlushErr);
         }
@@ -245,7 +265,7 @@ impl Connection {
 
     fn end_request(&mut self, work: &mut ExchangeContext<'_>, done: &RcCompletion) {
         let Some(request) = self.requests.take(done.id) else { return };
-        let mut status = request::status(done.status);
+        let mut status = status(done.status);
         if let Some(original) = done.original {
             let table = &work.core.tables.segments;
             let mut segments = Segments { cache: work.cache, table };
@@ -268,7 +288,7 @@ impl Connection {
             remote_id: self.pair.remote_id,
             rmt_eid: self.pair.peer,
             tpn: self.pair.tpn,
-            ..request::received(done, table)
+            ..received(done, table)
         };
         taken.complete(work.core, cqe, done.solicited || done.status != RcStatus::Success);
     }
@@ -309,4 +329,120 @@ fn stop_queue(work: &ExchangeContext<'_>, id: u32) {
         }
     });
     work.core.make_runnable(queue);
+}
+
+/// The operation of an entry with `len` bytes of payload.
+///
+/// # Errors
+/// `UnsupportedOpcode`: the standard has no such operation, atomics of 4 bytes among them, or the
+/// immediate has more than 32 bits.
+pub(super) fn operation(sqe: &Sqe, len: u32) -> Result<RcOperation, CqeStatus> {
+    let unsupported = CqeStatus::UnsupportedOpcode;
+    let imm = || u32::try_from(sqe.imm).map_err(|_| unsupported);
+    let key = || key_of(sqe.seg_token_id, segment_token(sqe));
+    let remote = || RcRemote { va: sqe.remote_va, rkey: key() };
+    let atomic = |atomic| {
+        if len == 8 { Ok(RcOperation::Atomic(remote(), atomic)) } else { Err(unsupported) }
+    };
+    Ok(match sqe.opcode.kind() {
+        OpKind::Send => RcOperation::Send,
+        OpKind::SendImm => RcOperation::SendImm(imm()?),
+        OpKind::SendInvalidate => {
+            RcOperation::SendInvalidate(key_of(sqe.seg_token_id, Some(sqe.seg_token_value)))
+        }
+        OpKind::Write => RcOperation::Write(remote()),
+        OpKind::WriteImm => RcOperation::WriteImm(remote(), imm()?),
+        OpKind::Read => RcOperation::Read(remote()),
+        OpKind::Atomic(FetchKind::Cas) => {
+            atomic(RcAtomic::CompareSwap { compare: sqe.compare, swap: sqe.operand })?
+        }
+        OpKind::Atomic(FetchKind::FetchAdd) => atomic(RcAtomic::FetchAdd { add: sqe.operand })?,
+        OpKind::Atomic(
+            FetchKind::Swap
+            | FetchKind::FetchSub
+            | FetchKind::FetchAnd
+            | FetchKind::FetchOr
+            | FetchKind::FetchXor,
+        )
+        | OpKind::WriteNotify(_)
+        | OpKind::FlushDma
+        | OpKind::Nop => return Err(unsupported),
+    })
+}
+
+/// Status of a completion.
+pub(super) const fn status(status: RcStatus) -> CqeStatus {
+    match status {
+        RcStatus::Success => CqeStatus::Success,
+        RcStatus::LocalLength => CqeStatus::LocLen,
+        RcStatus::LocalProtection => CqeStatus::LocAccess,
+        RcStatus::RemoteInvalidRequest => CqeStatus::RemUnsupportedReq,
+        RcStatus::RemoteAccess => CqeStatus::RemAccessAbort,
+        RcStatus::RemoteOperation => CqeStatus::RemOperation,
+        RcStatus::RetryExceeded => CqeStatus::AckTimeout,
+        RcStatus::RnrRetryExceeded => CqeStatus::RnrRetryExceeded,
+        RcStatus::Flushed => CqeStatus::WrFlushErr,
+    }
+}
+
+/// The receive completion for a message.
+pub(super) fn received(done: &RcCompletion, table: &SegmentTable) -> Cqe {
+    let (opcode, imm) = match (done.source, done.invalidated, done.imm) {
+        (RcSource::ReceiveWrite, _, imm) => (3, imm.unwrap_or(0).into()),
+        (_, Some(key), _) => (2, invalidated(key, table)),
+        (_, None, Some(imm)) => (1, imm.into()),
+        (_, None, None) => (0, 0),
+    };
+    Cqe { status: status(done.status), opcode, imm, byte_cnt: done.len, ..Cqe::default() }
+}
+
+/// Token id and value of the segment that a message invalidated by its key.
+fn invalidated(key: u32, table: &SegmentTable) -> u64 {
+    let segment = RemoteKeys::default().find(table, key).and_then(|id| table.find(id));
+    let (token_id, token) = match &segment {
+        Some(segment) => (segment.token_id, segment.token.unwrap_or(0)),
+        None => (key, 0),
+    };
+    u64::from(token_id) | u64::from(token) << 32
+}
+
+/// Room that Linux rxe leaves for headers, in bytes.
+const HEADERS: u32 = 80;
+/// Path MTU if nothing is known about the route, in bytes.
+const UNKNOWN: u32 = 1024;
+/// Largest and smallest path MTU of the standard, in bytes.
+const LARGEST: u32 = 4096;
+const SMALLEST: u32 = 256;
+
+/// Path MTU of a connection to `peer`, in bytes of payload: the configured one, or the largest that the route carries
+/// now.
+pub(super) fn path_mtu(tables: &Tables, peer: RawEid) -> usize {
+    let cfg = &tables.cfg;
+    let of_route = || {
+        if peer == cfg.eid {
+            return LARGEST;
+        }
+        let mtu = tables.ports.routes.as_ref().and_then(|routes| routes.mtu_to(peer));
+        mtu.map_or(UNKNOWN, largest_in)
+    };
+    usize::try_from(cfg.rc_mtu.unwrap_or_else(of_route)).unwrap_or(usize::MAX)
+}
+
+/// The largest payload that fits in packets of an MTU.
+fn largest_in(mtu: u32) -> u32 {
+    let all = std::iter::successors(Some(LARGEST), |bytes| Some(bytes / 2));
+    let mut possible = all.take_while(|bytes| *bytes >= SMALLEST);
+    possible.find(|bytes| bytes + HEADERS <= mtu).unwrap_or(SMALLEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_is_that_of_linux() {
+        let chosen =
+            [0, 336, 576, 1280, 1500, 2127, 2128, 4175, 4176, 9000, 65_536].map(largest_in);
+        assert_eq!(chosen, [256, 256, 256, 1024, 1024, 1024, 2048, 2048, 4096, 4096, 4096]);
+    }
 }

@@ -12,12 +12,12 @@ use urma_packet::{
 };
 
 use crate::engine::direct::notify_at;
+use crate::engine::direct::operation;
 use crate::engine::names::NamedBytes;
 use crate::engine::pull::{NamedPlace, PullError, Puller};
 use crate::engine::remote::{Want, check_absent, check_own};
-use crate::engine::word::operation;
-use crate::exchange::context::ExchangeContext;
-use crate::exchange::target::fragment::RequestFragment;
+use crate::exchange::ExchangeContext;
+use crate::exchange::target::RequestFragment;
 use crate::exchange::target::guesses::Judged;
 use crate::exchange::target::serve::{PartialMessage, Reply};
 

@@ -10,12 +10,12 @@ use crate::carrier::piece::Payload;
 use crate::engine::gather::{self, MessageSpan, Store};
 use crate::engine::names::NamedBytes;
 use crate::engine::pull::{NamedPlace, PullError, Puller};
-use crate::exchange::context::ExchangeContext;
-use crate::exchange::target::fragment::{RequestFragment, RequestSource};
+use crate::exchange::ExchangeContext;
 use crate::exchange::target::memory::{self, NotPulled, PieceOutcome};
-use crate::exchange::target::object::{Ask, Unsequenced};
 use crate::exchange::target::receive::TakenReceive;
+use crate::exchange::target::receive::{Ask, Unsequenced};
 use crate::exchange::target::serve::{Late, PartialMessage, Served};
+use crate::exchange::target::{RequestFragment, RequestSource};
 
 /// A receive for a message: the one that an earlier attempt took, or a new one.
 pub(crate) fn receive_for(

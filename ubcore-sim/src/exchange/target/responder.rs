@@ -15,10 +15,9 @@ use urma_packet::{
 use crate::carrier::{PeerCarrier, RingPair, WholeEntry, piece::Payload};
 use crate::engine::gather::Segments;
 use crate::engine::pull::Puller;
-use crate::exchange::context::ExchangeContext;
+use crate::exchange::ExchangeContext;
 use crate::exchange::pair::Pair;
 use crate::exchange::short::{TakenForm, TakenForms};
-use crate::exchange::target::fragment::{RequestFragment, RequestSource};
 use crate::exchange::target::guesses::{Guesses, Shown};
 use crate::exchange::target::memory::PieceOutcome;
 use crate::exchange::target::memory::{self, ReadJob};
@@ -26,6 +25,7 @@ use crate::exchange::target::message::{self, send_piece};
 use crate::exchange::target::message::{place_late, write_piece};
 use crate::exchange::target::receive::{ReceivingSides, TakenReceive};
 use crate::exchange::target::serve::{NotBegun, PieceAction, Reply, Served};
+use crate::exchange::target::{RequestFragment, RequestSource};
 
 /// Most sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;

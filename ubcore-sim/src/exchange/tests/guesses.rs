@@ -214,7 +214,7 @@ fn nothing_that_shows_a_token_goes_past_the_limit() {
     };
     let make = |sqe: &Sqe| {
         let initiator = crate::exchange::pair::initiator(7, true);
-        crate::exchange::initiator::request::header(sqe, initiator, Mode::Rm, 16).unwrap()
+        crate::exchange::initiator::next_piece::header(sqe, initiator, Mode::Rm, 16).unwrap()
     };
     let mut first = make(&sqe);
     first.flags = RequestFlags::FIRST;

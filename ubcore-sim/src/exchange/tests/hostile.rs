@@ -9,9 +9,9 @@ use urma_packet::{
 use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step_exchange, sum, va};
 use crate::carrier::piece::Payload;
 use crate::endpoint::flow;
-use crate::exchange::initiator::request;
+use crate::exchange::initiator::next_piece;
 use crate::exchange::pair;
-use crate::exchange::target::fragment::RequestFragment;
+use crate::exchange::target::RequestFragment;
 use crate::transport::TRANSMIT_MAX;
 use udma_abi::cmd::Mode;
 
@@ -54,7 +54,7 @@ pub(super) fn header(w: &World, opcode: Opcode, len: u32, tassn: u16) -> Request
         Opcode::Send => w.to_jetty(opcode, 2000, 0),
         _ => w.to_memory(opcode, 2, 0),
     };
-    let header = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, len).unwrap();
+    let header = next_piece::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, len).unwrap();
     RequestHeader { tassn, ..header }
 }
 
@@ -86,7 +86,7 @@ fn an_atomic_is_answered_from_its_saved_result() {
     let there = w.nodes[1].core.tables.segments.find(2 << 8).unwrap().region.clone();
     there.store_u64(0, 10).unwrap();
     let sqe = udma_abi::Sqe { operand: 5, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
-    let add = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 8).unwrap();
+    let add = next_piece::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 8).unwrap();
     for _ in 0..3 {
         assert_eq!(piece(&mut w, &add, &[]), [ResponseStatus::Ack]);
         let peer = w.nodes[1].exchange.peers.values().next().unwrap();
@@ -193,7 +193,7 @@ fn every_piece_of_a_write_needs_its_targets_alive() {
             imm: 9,
             ..w.to_memory(Opcode::WriteNotify, 2, 0)
         };
-        let whole = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 64).unwrap();
+        let whole = next_piece::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 64).unwrap();
         let first = RequestHeader { flags: RequestFlags::FIRST, ..whole };
         let mut last = RequestHeader { flags: RequestFlags::LAST, ..whole };
         let begun = if is_placed { 0 } else { 32 };

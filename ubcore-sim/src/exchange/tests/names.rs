@@ -9,7 +9,7 @@ use super::world::{Kind, RING_LEN, World, assert_filled, bytes, fill, va};
 use crate::carrier::piece::Payload;
 use crate::context::segment::entry_offset;
 use crate::engine::names::{NamedBytes, take_back};
-use crate::exchange::target::fragment::RequestFragment;
+use crate::exchange::target::RequestFragment;
 use crate::hooks::{self, Hook};
 use crate::share::{HALF_RING, HALF_TAKES};
 

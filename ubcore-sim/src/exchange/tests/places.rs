@@ -12,7 +12,7 @@ use super::world::{Kind, SENDER, TOKEN, World};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::exchange::peers::peer::Peer;
-use crate::exchange::{initiator::request, pair};
+use crate::exchange::{initiator::next_piece, pair};
 use crate::limits::PEERS;
 use crate::ports::Backlog;
 
@@ -60,7 +60,7 @@ pub(super) fn send_first_piece(
         Opcode::Send => w.to_jetty(opcode, 2000, 0),
         _ => w.to_memory(opcode, 2, 0),
     };
-    let whole = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 4096);
+    let whole = next_piece::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 4096);
     let first = RequestHeader { flags: RequestFlags::FIRST, ..whole.expect("a request") };
     let header = PacketHeader::new(tpn, psn, Body::Request(first));
     let payload = [1; 256];
@@ -244,7 +244,7 @@ fn guess(w: &mut World, from: RawEid, (tpn, first): (Tpn, Psn), tokens: std::ops
         let sqe =
             Sqe { seg_token_value: token, token_value: token, ..w.to_memory(Opcode::Write, 2, 0) };
         let initiator = pair::initiator(SENDER + at, true);
-        let whole = request::header(&sqe, initiator, Mode::Rm, 8).expect("a request");
+        let whole = next_piece::header(&sqe, initiator, Mode::Rm, 8).expect("a request");
         let header = PacketHeader::new(tpn, first.plus(at), Body::Request(whole));
         let mut bytes = vec![0; header.packet_len(8)];
         header.emit(&[1; 8], &flow(from, w.eid(1)), &mut bytes).expect("valid");

@@ -7,7 +7,7 @@ use super::hostile::header;
 use super::world::{Kind, World};
 use crate::carrier::piece::Payload;
 use crate::carrier::{Carrier, RingPair};
-use crate::engine::short::ShortBody;
+use crate::engine::mail::ShortBody;
 
 const RW: Access = Access::READ.union(Access::WRITE);
 
