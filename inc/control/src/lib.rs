@@ -9,15 +9,14 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod convert;
-mod image;
 #[cfg(feature = "services")]
 mod services;
 mod store;
 
-pub use image::{ImageError, read_image, write_image};
 #[cfg(feature = "services")]
 pub use services::*;
 pub use store::{ControllerStore, FileStore, MemoryStore};
+pub use store::{ImageError, read_image, write_image};
 
 /// The messages and services of `inc.proto`, as generated.
 #[expect(

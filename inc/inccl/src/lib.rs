@@ -8,7 +8,6 @@
 
 mod answer;
 mod memory;
-mod node;
 mod objects;
 
 use core::ffi::{CStr, c_char, c_int, c_void};

@@ -16,7 +16,6 @@ use crate::switch::memory_of;
 use crate::wire::{Collective, IncHeader, IncKind, Seq, TreeEpoch};
 
 mod changes;
-mod groups;
 mod returns;
 mod room;
 

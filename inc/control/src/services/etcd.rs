@@ -28,7 +28,7 @@ use super::etcdserverpb::{
     Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest,
     PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
-use super::link::{RuntimeError, runtime};
+use super::{RuntimeError, runtime};
 use crate::store::ControllerStore;
 
 /// Seconds after the last sign of life of who is in charge until another one may be.

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::TlsIdentity;
-use super::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_hosts, runtime};
+use super::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_hosts, runtime};
 use crate::proto::controller_client::ControllerClient;
 use crate::proto::{self, host_message::Message};
 

@@ -2,35 +2,49 @@
 //!
 //! All calls and reports go through [`Controller`] one after the other. What it wants known after a restart is stored before
 //! any of its answers and commands leaves.
+//!
+//! The ports of a controller that is not in charge: every call is refused, and is answered who is.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
-
-use inc::controller::{
-    CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
-    ControllerRemains, HostHello, SessionId, TopologyRequest,
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
 };
-use inc::slots::IncTime;
-use inc::topology::PhysicalMap;
-use inc::tree_document::TreeDocument;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+
+use axum::{Router, http::StatusCode, routing::get};
+use inc::{
+    controller::{
+        CallAnswer, CallError, CallId, Controller, ControllerAction, ControllerCall, ControllerCfg,
+        ControllerRemains, HostHello, SessionId, TopologyRequest,
+    },
+    slots::IncTime,
+    topology::PhysicalMap,
+    tree_document::TreeDocument,
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{
+    Code, Request, Response, Status, Streaming,
+    service::Routes,
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+};
 
 use super::{TlsIdentity, view};
-use crate::convert::{ConversionError, join_of, switch_hello_of};
-use crate::image::{ImageError, read_image, write_image};
-use crate::proto;
-use crate::proto::controller_server::{self, ControllerServer as HostsService};
-use crate::proto::switch_control_server::{self, SwitchControlServer as SwitchesService};
-use crate::store::ControllerStore;
+use crate::{
+    convert::{ConversionError, join_of, switch_hello_of},
+    proto::{
+        self,
+        controller_server::{self, ControllerServer as HostsService},
+        switch_control_server::{self, SwitchControlServer as SwitchesService},
+    },
+    store::{ControllerStore, ImageError, read_image, write_image},
+};
 
 /// The controller's clock ticks so often.
 const TICK: Duration = Duration::from_millis(20);
@@ -332,7 +346,7 @@ async fn serve_http(
             (StatusCode::OK, "ok\n")
         }
     };
-    let routes = axum::Router::new().route("/metrics", get(metrics)).route("/healthz", get(health));
+    let routes = Router::new().route("/metrics", get(metrics)).route("/healthz", get(health));
     axum::serve(listener, routes).await
 }
 
@@ -708,5 +722,73 @@ impl switch_control_server::SwitchControl for SwitchCalls {
             shared.lock().switches.remove(&id);
         });
         Ok(Response::new(UnboundedReceiverStream::new(receiver)))
+    }
+}
+
+/// Listens while another controller is in charge. Dropped, it leaves its ports.
+#[derive(Debug)]
+pub struct FollowerServer {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FollowerServer {
+    /// Listens where a controller with these settings would; `leader` says who is in charge.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start(
+        cfg: &ControllerServerCfg,
+        exposure: ServerExposure,
+        leader: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Result<Self, ServerError> {
+        may_listen(cfg, exposure)?;
+        let servers = [server(cfg.tls.as_ref())?, server(cfg.tls.as_ref())?];
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let port = |at| {
+            // A socket belongs to the runtime that it was made in.
+            let _in_runtime = runtime.enter();
+            tokio::net::TcpListener::from_std(listen(at)?).map_err(ServerError::Thread)
+        };
+        let ports = [port(cfg.hosts)?, port(cfg.switches)?];
+        let http = exposure.http.map(port).transpose()?;
+        let leader = Arc::new(move || match leader() {
+            Some(leader) => format!("the controller in charge is {leader}"),
+            None => "no controller is in charge yet".to_owned(),
+        });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let run = move || {
+            runtime.block_on(async move {
+                for (listener, mut server) in ports.into_iter().zip(servers) {
+                    let leader = Arc::clone(&leader);
+                    let refuse = move || async move {
+                        Status::unavailable(leader()).into_http::<axum::body::Body>()
+                    };
+                    let routes = Routes::from(Router::new().fallback(refuse));
+                    let incoming = TcpIncoming::from(listener);
+                    tokio::spawn(server.add_routes(routes).serve_with_incoming(incoming));
+                }
+                if let Some(listener) = http {
+                    let health = move || async move { (StatusCode::OK, leader() + "\n") };
+                    let routes = Router::new().route("/healthz", get(health));
+                    tokio::spawn(async move { axum::serve(listener, routes).await });
+                }
+                let _ = stopped.await;
+            });
+        };
+        let thread = std::thread::Builder::new().name("inc-follower".to_owned()).spawn(run);
+        Ok(Self { stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+    }
+}
+
+impl Drop for FollowerServer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 
 use super::TlsIdentity;
-use super::link::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
+use super::{Backoff, Controllers, HEARTBEAT, RuntimeError, connect_text, endpoint, runtime};
 use crate::proto::switch_control_client::SwitchControlClient;
 use crate::proto::{self, switch_message::Message};
 

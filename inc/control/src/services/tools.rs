@@ -9,7 +9,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::TlsIdentity;
-use super::link::{RuntimeError, connect_hosts, runtime};
+use super::{RuntimeError, connect_hosts, runtime};
 use crate::proto::{self, controller_client::ControllerClient};
 
 /// An answer that takes longer does not come.
